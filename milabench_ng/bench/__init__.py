@@ -1,0 +1,7 @@
+"""What a workload sees: ``workload`` to declare itself, ``Bench`` to run on."""
+
+from milabench_ng.bench.bench import Bench
+from milabench_ng.bench.definition import Definition, workload
+from milabench_ng.catalogue import Classic
+
+__all__ = ["Bench", "Classic", "Definition", "workload"]

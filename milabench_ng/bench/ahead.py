@@ -1,0 +1,52 @@
+"""Keeps the host from running far ahead of the device."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+MARKS = 2
+INTERVAL_S = 0.005
+"""Between marks: one after every step of 0.4 ms made it 15 % longer on an H200, one every 5 ms costs under 1 %."""
+
+
+class Ahead:
+    """A device that works in step with the host: nothing to wait for."""
+
+    @staticmethod
+    def on(device: torch.device, interval_s: float) -> Ahead:
+        """The right one for ``device``: the host is at most two marks ahead, a step or ``interval_s`` apart."""
+        return CudaAhead(device, interval_s) if device.type == "cuda" else Ahead()
+
+    def step(self) -> None:
+        """The host has finished a step."""
+
+    def synchronize(self) -> None:
+        """Return when the device has finished all its work."""
+
+
+class CudaAhead(Ahead):
+    """Marks the end of a step on the stream, and waits for the mark before the last."""
+
+    def __init__(self, device: torch.device, interval_s: float) -> None:
+        self._device = device
+        self._interval_s = interval_s
+        self._marks = [torch.cuda.Event() for _ in range(MARKS)]  # type: ignore[no-untyped-call]
+        self._next = 0
+        self._marked_s = 0.0
+
+    def step(self) -> None:
+        """Where a mark is due: wait for the device to pass the one before the last, and set it anew."""
+        now = time.monotonic()
+        if now - self._marked_s < self._interval_s:
+            return
+        self._marked_s = now
+        mark = self._marks[self._next]
+        mark.synchronize()  # returns at once while the mark was never set
+        mark.record()
+        self._next = (self._next + 1) % MARKS
+
+    def synchronize(self) -> None:
+        """Wait for the whole device."""
+        torch.cuda.synchronize(self._device)

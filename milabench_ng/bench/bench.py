@@ -1,0 +1,212 @@
+"""``Bench``: what a workload runs on. It knows device, precision, data and meter; the workload knows the model."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader
+
+from milabench_ng.bench.ahead import INTERVAL_S, Ahead
+from milabench_ng.bench.channel import Channel
+from milabench_ng.bench.meter import Meter
+from milabench_ng.bench.options import CommonOptions
+from milabench_ng.bench.precision import MODES, probe, ran
+from milabench_ng.bench.trace import Trace
+from milabench_ng.datasets.base import DataSet
+from milabench_ng.events import Done, Phase, Ready
+from milabench_ng.records.window import WindowRule
+
+Module = TypeVar("Module", bound=nn.Module)
+Batch = TypeVar("Batch")
+
+
+class Bench:
+    """One process of a launch: a device, a precision mode, a data set, a meter."""
+
+    def __init__(
+        self,
+        *,
+        device: torch.device,
+        options: CommonOptions,
+        rule: WindowRule,
+        channel: Channel,
+        data_set: DataSet | None,
+        data_path: Path | None,
+        tenant: int,
+        rank: int = 0,
+        mark_interval_s: float = INTERVAL_S,
+        close_in_loaders: tuple[int, ...] = (),
+    ) -> None:
+        """``tenant``: the device's index, which the data order depends on. ``data_path``: where the data set lies.
+
+        ``mark_interval_s``: see `ahead`; 0 marks every step, as ranks in lockstep need it.
+        ``close_in_loaders``: file descriptors that loader processes must not keep.
+        """
+        self.device = device
+        self.rank = rank
+        self.max_workers = options.workers
+        self._options = options
+        self._rule = rule
+        self._channel = channel
+        self._data_set = data_set
+        self._data_path = data_path
+        self._mark_interval_s = mark_interval_s
+        self._close_in_loaders = close_in_loaders
+        self._precision = MODES[options.precision](device)
+        self._order = torch.Generator().manual_seed(options.seed + tenant)
+        self._trace = Trace(channel, rank)
+        self._built_since = time.monotonic()
+        torch.manual_seed(options.seed)
+
+    def place(self, module: Module) -> Module:
+        """``module`` on the device, in the types of the precision mode."""
+        module.to(self.device)
+        self._precision.cast(module)
+        self._trace.watch(module)
+        return module
+
+    def loader(
+        self,
+        batch_size: int,
+        *,
+        workers: int | None = None,
+        transform: Callable[..., Any] | None = None,
+        shuffle: bool = True,
+        drop_last: bool = False,
+        pin_memory: bool = True,
+    ) -> DataLoader[Any]:
+        """Batches of the workload's data set, in an order that depends on seed and tenant.
+
+        ``workers``: loader processes, the common option unless given; never more than the tenant has CPUs. They live as
+        long as the launch.
+        """
+        if self._data_set is None or self._data_path is None:
+            raise TypeError("this workload declares no data set: @workload(data=...)")
+        wanted = self.max_workers if workers is None else workers
+        processes = min(wanted, len(os.sched_getaffinity(0)))
+        return DataLoader(
+            self._data_set.open(self._data_path, split="train", transform=transform),
+            batch_size=batch_size,
+            shuffle=shuffle,
+            drop_last=drop_last,
+            num_workers=processes,
+            persistent_workers=processes > 0,
+            multiprocessing_context="fork" if processes else None,
+            worker_init_fn=self._enter_loader if processes else None,
+            pin_memory=pin_memory and self.device.type == "cuda",
+            generator=self._order,
+        )
+
+    def measure(
+        self, batches: Iterable[Batch], *, count: int | Callable[[Batch], int] | None = None
+    ) -> Iterator[Batch]:
+        """The batches, on the device, over and over until the orchestrator says stop.
+
+        The body of the loop runs inside the precision mode's context. ``count``: items of a batch, a number or a
+        function of the batch; the length of its first tensor unless given. Says ``ready`` when the first batch is asked
+        for, and waits for the common start.
+        """
+        items = count if callable(count) else (lambda _: count) if count is not None else length
+        ahead = Ahead.on(self.device, self._mark_interval_s)
+        meter = Meter(
+            self._channel,
+            rank=self.rank,
+            clock=time.monotonic,
+            synchronize=ahead.synchronize,
+            on_slice=self._trace.report,
+            sample_duration=self._options.sample_duration,
+            max_count=self._options.max_count,
+            rule=self._rule,
+        )
+        endless = repeat(batches)
+        batch = next(endless)  # loaders are at work, and the first batch is here
+        self._say_ready()
+        self._channel.wait_for_start()
+        meter.start()
+        while not self._channel.ended(meter.steps):
+            asked = time.monotonic()
+            batch = self._to_device(batch if meter.steps == 0 else next(endless))
+            waited = time.monotonic() - asked
+            with self._precision.context():
+                yield batch
+            ahead.step()
+            meter.step(items(batch), waited)
+        ahead.synchronize()
+        self._trace.report()
+        self._say_done(meter)
+
+    def step(self, loss: Tensor, optimizer: Optimizer, *, clip_norm: float | None = None) -> None:
+        """Backward and one optimizer step as the precision mode does it. ``clip_norm``: total gradient norm at most."""
+        self._precision.step(loss, optimizer, clip_norm)
+        self._trace.step(loss)
+
+    def _to_device(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            dtype = self._precision.input_dtype if value.is_floating_point() else None
+            return value.to(self.device, dtype=dtype, non_blocking=True)
+        if isinstance(value, dict):
+            return {key: self._to_device(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._to_device(item) for item in value]
+        return value
+
+    def _enter_loader(self, _worker: int) -> None:
+        for descriptor in self._close_in_loaders:
+            os.close(descriptor)
+
+    def _say_ready(self) -> None:
+        dtypes = self._trace.dtypes()
+        product = probe(self._precision)
+        self._channel.send(Phase(rank=self.rank, name="build", seconds=time.monotonic() - self._built_since))
+        self._channel.send(
+            Ready(
+                rank=self.rank,
+                time_s=time.monotonic(),
+                precision=self._options.precision,
+                dtypes=dtypes,
+                parameters=sum(dtypes.values()),
+                ran=ran(dtypes, product),
+                matmul_error=product[1],
+            )
+        )
+
+    def _say_done(self, meter: Meter) -> None:
+        product = probe(self._precision)
+        cuda = self.device.type == "cuda"
+        self._channel.send(
+            Done(
+                rank=self.rank,
+                time_s=time.monotonic(),
+                count=meter.count,
+                steps=meter.steps,
+                ran=ran(self._trace.dtypes(), product),
+                matmul_error=product[1],
+                peak_device_bytes=torch.cuda.max_memory_allocated(self.device) if cuda else None,
+            )
+        )
+
+
+def length(batch: Any) -> int:
+    """Samples of a batch: the length of its first tensor."""
+    first = batch
+    while isinstance(first, list | tuple):
+        first = first[0]
+    return len(first)
+
+
+def repeat(batches: Iterable[Batch]) -> Iterator[Batch]:
+    """Epoch after epoch. Raises ValueError where an epoch has no batch."""
+    while True:
+        empty = True
+        for batch in batches:
+            empty = False
+            yield batch
+        if empty:
+            raise ValueError("the data set has no batch: is the batch size larger than the data set?")

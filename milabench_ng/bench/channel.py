@@ -1,0 +1,116 @@
+"""The two ends of the protocol that a worker holds, and how the ranks of one launch agree on their last step."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import select
+from typing import Protocol
+
+from milabench_ng.errors import InputError
+from milabench_ng.events import AnyCommand, Event, Lines, Start, Stop, encode
+
+HEADROOM = 8
+"""Steps between a rank's decision to stop and the last step. A rank is at most two steps ahead of its device (`ahead`),
+and no device is ahead of another by more than the collective of one step, so all ranks see the decision in time."""
+
+
+class Channel(Protocol):
+    """What a meter speaks through."""
+
+    def send(self, event: Event) -> None:
+        """Say something to the orchestrator."""
+
+    def wait_for_start(self) -> None:
+        """Return when all tenants of the batch begin."""
+
+    def poll(self, steps: int) -> None:
+        """Look for a ``Stop``; called after each slice. ``steps``: done so far."""
+
+    def ended(self, steps: int) -> bool:
+        """Whether ``steps`` was the last one; called after each step."""
+
+
+class PipeChannel:
+    """A worker that is alone: one pipe up, one pipe down."""
+
+    def __init__(self, up: int, down: int) -> None:
+        self.up = up
+        self.down = down
+        self._lines = Lines(AnyCommand)
+        self._stopped = False
+
+    def send(self, event: Event) -> None:
+        """One line, one write: lines of several ranks never mix as long as they are under PIPE_BUF."""
+        os.write(self.up, encode(event))
+
+    def wait_for_start(self) -> None:
+        """Block until ``Start``."""
+        while True:
+            for command in self._read():
+                if isinstance(command, Start):
+                    return
+
+    def poll(self, steps: int) -> None:  # noqa: ARG002  # the protocol's signature
+        """Note a ``Stop`` that has arrived."""
+        while not self._stopped and select.select([self.down], [], [], 0)[0]:
+            self._stopped = any(isinstance(command, Stop) for command in self._read())
+
+    def ended(self, steps: int) -> bool:  # noqa: ARG002
+        """Whether ``Stop`` has been seen."""
+        return self._stopped
+
+    def _read(self) -> list[AnyCommand]:
+        chunk = os.read(self.down, 65536)
+        if not chunk:
+            raise InputError("the orchestrator closed its pipe: it has ended")
+        return list(self._lines.feed(chunk))
+
+
+class SharedStop:
+    """The last step of a launch, in memory that all its ranks share (inherited by fork)."""
+
+    def __init__(self) -> None:
+        self._cell = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("q")
+
+    @property
+    def step(self) -> int:
+        """The last step; 0 while it is open."""
+        return self._cell[0]
+
+    @step.setter
+    def step(self, step: int) -> None:
+        self._cell[0] = step
+
+
+class RankChannel:
+    """One rank of several: rank 0 listens to the orchestrator, the others to rank 0."""
+
+    def __init__(self, pipe: PipeChannel, rank: int, shared: SharedStop) -> None:
+        self._pipe = pipe
+        self._rank = rank
+        self._shared = shared
+
+    def send(self, event: Event) -> None:
+        """Say something to the orchestrator."""
+        self._pipe.send(event)
+
+    def wait_for_start(self) -> None:
+        """Rank 0 waits for ``Start``, the others for rank 0."""
+        import torch.distributed as dist
+
+        dist.barrier()
+        if self._rank == 0:
+            self._pipe.wait_for_start()
+        dist.barrier()
+
+    def poll(self, steps: int) -> None:
+        """Rank 0 turns a ``Stop`` into a last step."""
+        if self._rank == 0 and self._shared.step == 0:
+            self._pipe.poll(steps)
+            if self._pipe.ended(steps):
+                self._shared.step = steps + HEADROOM
+
+    def ended(self, steps: int) -> bool:
+        """Whether the last step is done."""
+        return 0 < self._shared.step <= steps

@@ -1,0 +1,146 @@
+"""How a workload declares itself: the ``workload`` decorator and what it reads from the function's signature."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+
+from milabench_ng import catalogue
+from milabench_ng.bench.options import COMMON
+from milabench_ng.catalogue import Classic, Option
+from milabench_ng.datasets.base import DataSet
+from milabench_ng.errors import InputError
+
+if TYPE_CHECKING:
+    from milabench_ng.bench.bench import Bench
+
+Function = Callable[..., None]
+_NAMES = {kind: name for name, kind in catalogue.type_names.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Definition:
+    """A declared workload: its function and what the function cannot say about itself."""
+
+    function: Function
+    unit: str
+    data: type[DataSet] | None
+    precision: str
+    distributed: bool
+    classic_factor: float
+    classic: tuple[Classic, ...]
+
+    def __call__(self, bench: Bench, **options: Any) -> None:
+        """Run the workload on ``bench``."""
+        self.function(bench, **options)
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return self.function.__name__
+
+    @property
+    def own_options(self) -> tuple[Option, ...]:
+        """What the function's keyword-only parameters offer, without the common options."""
+        return read_options(self.function)
+
+    def describe(self, name: str, package: str) -> catalogue.Workload:
+        """This workload as a value of the catalogue, under ``name``, from the distribution ``package``."""
+        source = Path(inspect.getfile(self.function))
+        return catalogue.Workload(
+            name=name,
+            unit=self.unit,
+            data=self.data.name if self.data else None,
+            options=(*self.own_options, *COMMON(self.precision)),
+            precision=self.precision,
+            distributed=self.distributed,
+            classic_factor=self.classic_factor,
+            classic=self.classic,
+            description=inspect.getdoc(self.function) or "",
+            origin=f"{self.function.__module__}:{self.function.__qualname__}",
+            package=package,
+            source_sha256=hashlib.sha256(source.read_bytes()).hexdigest(),
+        )
+
+
+def workload(
+    *,
+    unit: str,
+    data: type[DataSet] | None = None,
+    precision: str = "fp32",
+    distributed: bool = False,
+    classic_factor: float = 1.0,
+    classic: tuple[Classic, ...] = (),
+) -> Callable[[Function], Definition]:
+    """Declare a function ``(bench, *, options...)`` as a workload.
+
+    ``unit``: what one item is. ``data``: the data set that it reads. ``distributed``: it runs as one rank per device.
+    ``classic_factor``: items of the 2020 tool per true item; ``classic``: how 2020 profiles name it.
+    """
+
+    def declare(function: Function) -> Definition:
+        return Definition(function, unit, data, precision, distributed, classic_factor, classic)
+
+    return declare
+
+
+def read_options(function: Function) -> tuple[Option, ...]:
+    """The options of a workload: its keyword-only parameters, their meaning from the docstring's ``Options:`` part."""
+    hints = get_type_hints(function)
+    meanings = _meanings(inspect.getdoc(function) or "")
+    options = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+            continue
+        kind, choices = _kind(hints.get(parameter.name), f"{function.__module__}:{function.__qualname__}", parameter)
+        if parameter.name in {option.name for option in COMMON("fp32")}:
+            raise InputError(
+                f"workload {function.__name__}: option {parameter.name!r} is common to all workloads; rename yours"
+            )
+        options.append(
+            Option(
+                name=parameter.name,
+                type=kind,
+                default=parameter.default,
+                choices=choices,
+                meaning=meanings.get(parameter.name, ""),
+            )
+        )
+    return tuple(options)
+
+
+def _kind(
+    hint: object, where: str, parameter: inspect.Parameter
+) -> tuple[Literal["int", "float", "bool", "str"], tuple[str, ...]]:
+    if parameter.default is inspect.Parameter.empty:
+        raise InputError(f"workload {where}: option {parameter.name!r} has no default; give it one")
+    if get_origin(hint) is Literal and all(isinstance(choice, str) for choice in get_args(hint)):
+        return "str", tuple(get_args(hint))
+    if hint not in _NAMES:
+        raise InputError(
+            f"workload {where}: option {parameter.name!r} is annotated {hint!r}; use int, float, bool, str or a "
+            "Literal of strings"
+        )
+    return _NAMES[hint], ()  # type: ignore[return-value]
+
+
+def _meanings(docstring: str) -> dict[str, str]:
+    """``{"batch_size": "images per step"}`` of the indented ``name: meaning`` lines below ``Options:``."""
+    _, found, rest = docstring.partition("\nOptions:\n")
+    meanings: dict[str, str] = {}
+    name = ""
+    for line in rest.splitlines() if found else ():
+        if not line.startswith(" "):
+            break
+        entry = re.fullmatch(r" {4}(\w+): (.*)", line)
+        if entry:
+            name = entry[1]
+            meanings[name] = entry[2]
+        elif name:
+            meanings[name] += " " + line.strip()
+    return meanings

@@ -1,0 +1,94 @@
+"""The meter: cuts the work of a launch into slices.
+
+A slice ends with the first step that ends at least the sample duration after the slice began; it is closed by one
+device synchronisation, and the next one begins at that moment, so that no time is lost between slices.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from milabench_ng.bench.channel import Channel
+from milabench_ng.events import Full, Slice
+from milabench_ng.records.window import MIN_STEPS, WindowRule
+
+
+class Meter:
+    """Counts steps and items of one process and says what it counted."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        *,
+        rank: int,
+        clock: Callable[[], float],
+        synchronize: Callable[[], None],
+        on_slice: Callable[[], None],
+        sample_duration: float,
+        max_count: int,
+        rule: WindowRule,
+    ) -> None:
+        """``clock`` in seconds; ``on_slice`` is called after each slice, the device being idle."""
+        self.channel = channel
+        self.rank = rank
+        self.clock = clock
+        self.synchronize = synchronize
+        self.on_slice = on_slice
+        self.sample_duration = sample_duration
+        self.max_count = max_count
+        self.rule = rule
+        self.count = 0
+        self.steps = 0
+        self._full = False
+        self._recent: deque[tuple[float, int]] = deque()
+        """End and steps of the last slices: enough to tell when the window holds ``MIN_STEPS`` steps."""
+
+    def start(self) -> None:
+        """The first slice begins now."""
+        self._started = self._slice_start = self.clock()
+        self._reset()
+
+    def step(self, count: int, wait_s: float) -> None:
+        """One step of ``count`` items is done on the host; ``wait_s`` of it went into waiting for data."""
+        self.steps += 1
+        self._slice_steps += 1
+        self._slice_count += count
+        self._slice_wait += wait_s
+        if self.clock() - self._slice_start >= self.sample_duration:
+            self._close()
+
+    def _close(self) -> None:
+        self.synchronize()
+        end = self.clock()
+        self.count += self._slice_count
+        self.channel.send(
+            Slice(
+                rank=self.rank,
+                start_s=self._slice_start,
+                length_s=end - self._slice_start,
+                count=self._slice_count,
+                steps=self._slice_steps,
+                wait_s=self._slice_wait,
+            )
+        )
+        self._recent.append((end, self._slice_steps))
+        self._say_full(end)
+        self.on_slice()
+        self.channel.poll(self.steps)
+        self._slice_start = end
+        self._reset()
+
+    def _reset(self) -> None:
+        self._slice_steps = 0
+        self._slice_count = 0
+        self._slice_wait = 0.0
+
+    def _say_full(self, now: float) -> None:
+        """The count is done, and a stop from now on would leave a full window behind."""
+        if self._full or self.count < self.max_count or now - self._started < self.rule.total_s:
+            return
+        if sum(steps for end, steps in self._recent if end <= now - self.rule.margin_s) >= MIN_STEPS:
+            self._full = True
+            self._recent.clear()
+            self.channel.send(Full(rank=self.rank, time_s=now, count=self.count))

@@ -1,0 +1,80 @@
+"""What a launch computed: the loss at a few steps and a digest of the parameters.
+
+Both are taken on the device when their step is done and read when the next slice is closed, so that they cost no extra
+synchronisation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+
+import torch
+from torch import Tensor, nn
+
+from milabench_ng.bench.channel import Channel
+from milabench_ng.events import Digest, Loss
+
+LOSS_STEPS = (1, 10, 100)
+DIGEST_STEP = 100
+
+
+class Trace:
+    """Watches the modules and losses of one process."""
+
+    def __init__(self, channel: Channel, rank: int) -> None:
+        self._channel = channel
+        self._rank = rank
+        self._modules: list[nn.Module] = []
+        self._steps = 0
+        self._last: Tensor | None = None
+        self._losses: dict[int, Tensor] = {}
+        self._digest: Tensor | None = None
+
+    def watch(self, module: nn.Module) -> None:
+        """The parameters of ``module`` belong to the digest."""
+        self._modules.append(module)
+
+    def step(self, loss: Tensor) -> None:
+        """An optimizer step is done."""
+        self._steps += 1
+        self._last = loss
+        if self._steps in LOSS_STEPS:
+            self._losses[self._steps] = loss.detach().clone()
+        if self._steps == DIGEST_STEP:
+            self._digest = parameter_sums(self._modules)
+
+    def report(self) -> None:
+        """Say what was taken since the last time, the device being idle."""
+        for step, loss in self._losses.items():
+            self._say(step, float(loss))
+        self._losses.clear()
+        if self._digest is not None:
+            content = self._digest.cpu().numpy().tobytes()
+            self._channel.send(Digest(rank=self._rank, step=DIGEST_STEP, sha256=hashlib.sha256(content).hexdigest()))
+            self._digest = None
+        if self._last is not None and not math.isfinite(value := float(self._last.detach())):
+            self._say(self._steps, value)
+
+    def dtypes(self) -> dict[str, int]:
+        """Parameters by type."""
+        counts: Counter[str] = Counter()
+        for module in self._modules:
+            for parameter in module.parameters():
+                counts[str(parameter.dtype).removeprefix("torch.")] += parameter.numel()
+        return dict(counts)
+
+    def _say(self, step: int, loss: float) -> None:
+        self._channel.send(Loss(rank=self._rank, step=step, value=loss if math.isfinite(loss) else None))
+
+
+def parameter_sums(modules: list[nn.Module]) -> Tensor | None:
+    """One int64 per parameter tensor: the sum of its bit patterns; a flipped bit or changes it."""
+    integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+    sums = [
+        parameter.detach().contiguous().view(integers[parameter.element_size()]).sum(dtype=torch.int64)
+        for module in modules
+        for parameter in module.parameters()
+    ]
+    return torch.stack(sums) if sums else None

@@ -1,0 +1,173 @@
+"""The catalogue: what workloads and data sets exist and which options they take, as plain values.
+
+Only the worker server imports workloads (and torch); everybody else asks it for this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from milabench_ng.errors import InputError
+
+type_names = {"int": int, "float": float, "bool": bool, "str": str}
+Scalar = bool | int | float | str
+
+
+class Option(msgspec.Struct, frozen=True, kw_only=True):
+    """One option of a workload: a keyword-only parameter of its function."""
+
+    name: str
+    type: Literal["int", "float", "bool", "str"]
+    default: Scalar | None
+    choices: tuple[str, ...] = ()
+    meaning: str = ""
+
+    def check(self, value: object, where: str) -> Scalar:
+        """``value`` in this option's type; an int is taken for a float, nothing else is converted."""
+        if self.type == "float" and type(value) is int:
+            value = float(value)
+        if type(value) is not type_names[self.type]:
+            raise InputError(f"{where}: {self.name} is {value!r}; it takes {self.kind()} (default {self.default!r})")
+        if self.choices and value not in self.choices:
+            raise InputError(f"{where}: {self.name} is {value!r}; it takes {self.kind()} (default {self.default!r})")
+        return value  # type: ignore[return-value]  # type() above is the check
+
+    def parse(self, text: str, where: str) -> Scalar:
+        """The value of a command-line ``text``."""
+        words: dict[str, Scalar] = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
+        try:
+            value = words[text.lower()] if self.type == "bool" else type_names[self.type](text)
+        except (KeyError, ValueError):
+            raise InputError(
+                f"{where}: --{self.name.replace('_', '-')} {text!r}; it takes {self.kind()} (default {self.default!r})"
+            ) from None
+        return self.check(value, where)
+
+    def kind(self) -> str:
+        """``"int"`` or ``"one of fp32, amp"``."""
+        return f"one of {', '.join(self.choices)}" if self.choices else self.type
+
+
+class Classic(msgspec.Struct, frozen=True, kw_only=True):
+    """How a 2020 profile names this workload: read once, when such a profile is converted."""
+
+    experiment: str
+    """The 2020 ``experiment``, such as ``"milarun.models.vae:main"``."""
+    options: dict[str, str] = {}
+    """2020 option -> our option, where the name differs."""
+    implied: dict[str, dict[str, Scalar]] = {}
+    """2020 flag -> our arguments, for flags that set something else (``half`` -> precision)."""
+    ignored: tuple[str, ...] = ()
+    """2020 options that have no effect on what is measured here."""
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a workload without importing it."""
+
+    name: str
+    unit: str
+    """What one item is: ``"images"``, ``"tokens"``..."""
+    data: str | None
+    """The data set it reads, by name."""
+    options: tuple[Option, ...]
+    precision: str
+    """The mode it runs in unless told otherwise."""
+    distributed: bool
+    """Runs as one rank per device; others run in one process."""
+    classic_factor: float
+    """Items of 2020 per true item."""
+    classic: tuple[Classic, ...]
+    description: str
+    origin: str
+    """``package.module:function``."""
+    package: str
+    """The distribution and version that it comes from."""
+    source_sha256: str
+
+    @property
+    def summary(self) -> str:
+        """First line of the description."""
+        return self.description.strip().partition("\n")[0]
+
+
+class DataSet(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a data set without importing it."""
+
+    name: str
+    folder: str
+    scalable: bool
+    description: str
+    origin: str
+
+
+class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
+    """All workloads and data sets of this installation."""
+
+    workloads: dict[str, Workload]
+    data_sets: dict[str, DataSet]
+
+    def workload(self, name: str, where: str) -> Workload:
+        """The workload called ``name``; an error that lists the valid ones otherwise."""
+        found = self.workloads.get(name)
+        if found is None:
+            raise InputError(
+                f"{where}: unknown workload {name!r}; there are {', '.join(sorted(self.workloads))}, "
+                "or name your own as package.module:function"
+            )
+        return found
+
+
+def normal_name(option: str) -> str:
+    """``"--batch-size"`` and ``"batch-size"`` are ``"batch_size"``."""
+    return option.removeprefix("--").replace("-", "_")
+
+
+def resolve(options: Sequence[Option], arguments: Mapping[str, object], where: str) -> dict[str, Scalar | None]:
+    """Every option with its value: the default, or what ``arguments`` says. Unknown or ill-typed ones are an error."""
+    known = {option.name: option for option in options}
+    resolved: dict[str, Scalar | None] = {option.name: option.default for option in options}
+    given: set[str] = set()
+    for key, value in arguments.items():
+        name = normal_name(key)
+        if name not in known:
+            raise InputError(f"{where}: unknown option {key!r}; the options are:\n{describe(options)}")
+        if name in given:
+            raise InputError(f"{where}: option {name!r} is given twice")
+        given.add(name)
+        resolved[name] = known[name].check(value, where)
+    return resolved
+
+
+def parse_flags(options: Sequence[Option], tokens: Sequence[str], where: str) -> dict[str, Scalar]:
+    """The arguments in ``--batch-size 64 --precision=amp --shuffle`` (what follows ``--`` on the command line)."""
+    known = {option.name: option for option in options}
+    arguments: dict[str, Scalar] = {}
+    rest = list(tokens)
+    while rest:
+        token = rest.pop(0)
+        flag, equals, text = token.partition("=")
+        name = normal_name(flag)
+        negated = name.startswith("no_") and name not in known
+        option = known.get(name.removeprefix("no_") if negated else name)
+        if not flag.startswith("--") or option is None:
+            raise InputError(f"{where}: unknown option {token!r}; the options are:\n{describe(options)}")
+        if option.type == "bool" and not equals:
+            arguments[option.name] = not negated
+            continue
+        if not equals:
+            if not rest:
+                raise InputError(f"{where}: {flag} needs a value: {option.kind()} (default {option.default!r})")
+            text = rest.pop(0)
+        arguments[option.name] = option.parse(text, where)
+    return arguments
+
+
+def describe(options: Sequence[Option]) -> str:
+    """One line an option: name, type, default, meaning."""
+    return "\n".join(
+        f"  --{option.name.replace('_', '-')} {option.kind()} (default {option.default!r})  {option.meaning}".rstrip()
+        for option in options
+    )

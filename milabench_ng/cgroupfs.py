@@ -1,0 +1,334 @@
+"""Cgroup directories as objects: the files of cgroup v1 and v2 that the fence needs, on cgroupspy's classes.
+
+cgroupspy gives the descriptor protocol (`BaseFileInterface`), the access to files (`Controller`) and the naming of
+directories (`Node`). Ours add what it has not: v2, typed values, strings for CPU lists, one pid a write, empty files.
+Its `Tree`, `get_content`, `failcnt` and `throttle_*` are not used: they walk the whole hierarchy, hide errors, stay at
+0 after an out-of-memory kill, and name files that do not exist.
+
+Works on any directory, so it is tested on a plain one. Files: Documentation/admin-guide/cgroup-v2.rst and
+cgroup-v1/{cpusets,memory,pids}.rst of the kernel.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Generic, Self, TypeVar, overload
+
+from cgroupspy.controllers import Controller
+from cgroupspy.interfaces import BaseFileInterface, CommaDashSetFile
+from cgroupspy.nodes import Node
+
+T = TypeVar("T")
+C = TypeVar("C", bound="Files")
+Ids = tuple[int, ...]
+Keyed = dict[str, int]
+Nested = dict[str, dict[str, str]]
+
+# v1 shows "no limit" as the largest number of pages that a counter holds: 2^63 - 1 rounded down to a page.
+V1_UNLIMITED = 2**63 - 2**16
+
+
+def parse_ids(text: str) -> Ids:
+    """Numbers of a kernel list such as `0-3,8`, ascending. Raises ValueError if it is not one."""
+    numbers: set[int] = CommaDashSetFile("").sanitize_get(text)
+    return tuple(sorted(numbers))
+
+
+def format_ids(ids: Iterable[int]) -> str:
+    """The kernel's list form of numbers: `0-3,8`; empty for none."""
+    text: str = CommaDashSetFile("").sanitize_set(set(ids))
+    return text.strip()
+
+
+class File(BaseFileInterface, Generic[T]):  # type: ignore[misc]  # cgroupspy has no types
+    """One file of a cgroup as a typed attribute; on the class it is the descriptor itself."""
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+    def __get__(self, instance: object | None, owner: type) -> Any:
+        return self if instance is None else super().__get__(instance, owner)
+
+    def __set__(self, instance: object, value: T) -> None:
+        super().__set__(instance, value)
+
+
+class Number(File[int]):
+    """A plain number."""
+
+    def sanitize_get(self, value: str) -> int:
+        return int(value)
+
+
+class Flag(File[bool]):
+    """0 or 1."""
+
+    def sanitize_get(self, value: str) -> bool:
+        return value == "1"
+
+    def sanitize_set(self, value: bool) -> str:
+        return "1" if value else "0"
+
+
+class Limit(File[int | None]):
+    """A number, or None for no limit (`max` on v2 and for pids)."""
+
+    def sanitize_get(self, value: str) -> int | None:
+        return None if value == "max" else int(value)
+
+    def sanitize_set(self, value: int | None) -> str:
+        return "max" if value is None else str(value)
+
+
+class Limit1(File[int | None]):
+    """A limit in bytes of v1, None for no limit (-1 when written, a huge number when read)."""
+
+    def sanitize_get(self, value: str) -> int | None:
+        return None if int(value) >= V1_UNLIMITED else int(value)
+
+    def sanitize_set(self, value: int | None) -> str:
+        return "-1" if value is None else str(value)
+
+
+class IdList(File[Ids]):
+    """CPUs or NUMA nodes: `0-3,8`."""
+
+    def sanitize_get(self, value: str) -> Ids:
+        return parse_ids(value)
+
+    def sanitize_set(self, value: Iterable[int]) -> str:
+        return format_ids(value) or " "
+
+
+class Words(File[tuple[str, ...]]):
+    """Words on one line, such as the controllers of a group; written with `+` and `-` before each."""
+
+    def sanitize_get(self, value: str) -> tuple[str, ...]:
+        return tuple(value.split())
+
+    def sanitize_set(self, value: Iterable[str]) -> str:
+        return " ".join(value)
+
+
+class FlatKeyed(File[Keyed]):
+    """Lines `key number`; unlike cgroupspy's, an empty file is an empty dictionary."""
+
+    readonly = True
+
+    def sanitize_get(self, value: str) -> Keyed:
+        return {key: int(number) for key, number in (line.split() for line in value.splitlines())}
+
+
+class NestedKeyed(File[Nested]):
+    """Lines `name key=value ...` (`io.stat`, `io.max`, `*.pressure`); a write takes one line, so one device."""
+
+    def sanitize_get(self, value: str) -> Nested:
+        return {line.split()[0]: dict(pair.split("=", 1) for pair in line.split()[1:]) for line in value.splitlines()}
+
+    def sanitize_set(self, value: Nested) -> str:
+        [(name, pairs)] = value.items()
+        return " ".join([name, *(f"{key}={word}" for key, word in pairs.items())])
+
+
+class Table(File[tuple[tuple[str, ...], ...]]):
+    """Lines of words, as they are (`blkio.throttle.*`); a write takes one line."""
+
+    def sanitize_get(self, value: str) -> tuple[tuple[str, ...], ...]:
+        return tuple(tuple(line.split()) for line in value.splitlines())
+
+    def sanitize_set(self, value: Iterable[Iterable[str]]) -> str:
+        [line] = value
+        return " ".join(line)
+
+
+class Pids(File[Ids]):
+    """Process ids; the kernel takes one a write, so assigning needs exactly one (0 is the writer itself)."""
+
+    def sanitize_get(self, value: str) -> Ids:
+        return tuple(int(line) for line in value.split())
+
+    def sanitize_set(self, value: Iterable[int]) -> str:
+        [pid] = value
+        return str(pid)
+
+
+class Files(Controller):  # type: ignore[misc]  # cgroupspy has no types
+    """The files of one controller in one group."""
+
+    procs = Pids("cgroup.procs")
+
+    def has(self, filename: str) -> bool:
+        """Whether this kernel shows the file in this group (names and versions: fence design, section 1.6)."""
+        return os.path.exists(self.filepath(filename.encode()))
+
+
+class Core2(Files):
+    """`cgroup.*` of v2."""
+
+    controllers = Words("cgroup.controllers", readonly=True)
+    subtree_control = Words("cgroup.subtree_control")
+    events = FlatKeyed("cgroup.events")
+    kill = Flag("cgroup.kill", writeonly=True)
+
+
+class Cpuset2(Files):
+    """`cpuset.*` of v2."""
+
+    cpus = IdList("cpuset.cpus")
+    mems = IdList("cpuset.mems")
+    cpus_effective = IdList("cpuset.cpus.effective", readonly=True)
+    mems_effective = IdList("cpuset.mems.effective", readonly=True)
+
+
+class Memory2(Files):
+    """`memory.*` of v2."""
+
+    max = Limit("memory.max")
+    swap_max = Limit("memory.swap.max")
+    oom_group = Flag("memory.oom.group")
+    current = Number("memory.current", readonly=True)
+    peak = Number("memory.peak", readonly=True)
+    events = FlatKeyed("memory.events")
+    stat = FlatKeyed("memory.stat")
+
+
+class Pids2(Files):
+    """`pids.*`, the same on v1 and v2."""
+
+    max = Limit("pids.max")
+    current = Number("pids.current", readonly=True)
+    peak = Number("pids.peak", readonly=True)
+    events = FlatKeyed("pids.events")
+
+
+class Cpu2(Files):
+    """`cpu.stat` of v2: there even where the cpu controller is not enabled."""
+
+    stat = FlatKeyed("cpu.stat")
+
+
+class Io2(Files):
+    """`io.*` of v2."""
+
+    max = NestedKeyed("io.max")
+    stat = NestedKeyed("io.stat", readonly=True)
+
+
+class Pressure2(Files):
+    """Pressure stall information of a v2 group (Documentation/accounting/psi.rst)."""
+
+    cpu = NestedKeyed("cpu.pressure", readonly=True)
+    memory = NestedKeyed("memory.pressure", readonly=True)
+    io = NestedKeyed("io.pressure", readonly=True)
+
+
+class Cpuset1(Files):
+    """`cpuset.*` of v1."""
+
+    cpus = IdList("cpuset.cpus")
+    mems = IdList("cpuset.mems")
+    effective_cpus = IdList("cpuset.effective_cpus", readonly=True)
+    effective_mems = IdList("cpuset.effective_mems", readonly=True)
+
+
+class Memory1(Files):
+    """`memory.*` of v1."""
+
+    limit = Limit1("memory.limit_in_bytes")
+    memsw_limit = Limit1("memory.memsw.limit_in_bytes")
+    swappiness = Number("memory.swappiness")
+    usage = Number("memory.usage_in_bytes", readonly=True)
+    max_usage = Number("memory.max_usage_in_bytes", readonly=True)
+    oom_control = FlatKeyed("memory.oom_control")
+    stat = FlatKeyed("memory.stat")
+
+
+class Cpuacct1(Files):
+    """`cpuacct.*` of v1."""
+
+    usage = Number("cpuacct.usage", readonly=True)
+
+
+class Blkio1(Files):
+    """`blkio.throttle.*` of v1."""
+
+    io_service_bytes = Table("blkio.throttle.io_service_bytes", readonly=True)
+    read_bps = Table("blkio.throttle.read_bps_device")
+    write_bps = Table("blkio.throttle.write_bps_device")
+
+
+class Directory(Node):  # type: ignore[misc]  # cgroupspy has no types
+    """A cgroup directory. Unlike cgroupspy's: an existing group is never adopted silently, names may be str."""
+
+    def __init__(self, name: str | bytes | os.PathLike[str], parent: Directory | None = None) -> None:
+        super().__init__(os.fsencode(name), parent)
+
+    __eq__ = Node.__eq__
+
+    def __hash__(self) -> int:
+        return hash(self.full_path)
+
+    @property
+    def directory(self) -> Path:
+        return Path(os.fsdecode(self.full_path))
+
+    def _get_controller_type(self) -> None:
+        return None
+
+    def child(self, name: str) -> Self:
+        """The group of that name below this one, whether it exists or not."""
+        return type(self)(name, self)
+
+    def create_cgroup(self, name: str) -> Self:
+        """Make a group below this one. Raises FileExistsError if there is one already."""
+        node = self.child(name)
+        node.directory.mkdir()
+        return node
+
+    def delete_cgroup(self, name: str) -> None:
+        """Remove the empty group below this one. Raises OSError (EBUSY) while a process is in it."""
+        self.child(name).directory.rmdir()
+
+
+class Group2(Directory):
+    """A group of the v2 hierarchy with all its controllers (those that are not enabled have no files)."""
+
+    def __init__(self, name: str | bytes | os.PathLike[str], parent: Directory | None = None) -> None:
+        super().__init__(name, parent)
+        self.core = Core2(self)
+        self.cpuset = Cpuset2(self)
+        self.memory = Memory2(self)
+        self.pids = Pids2(self)
+        self.cpu = Cpu2(self)
+        self.io = Io2(self)
+        self.pressure = Pressure2(self)
+
+    def enable(self, controllers: Iterable[str]) -> tuple[str, ...]:
+        """Give children these controllers; returns those that they did not have before.
+
+        Raises OSError: EBUSY if processes are in this group (and it is not the root of all), ENOENT if this group has
+        not got the controller itself.
+        """
+        new = tuple(name for name in controllers if name not in self.core.subtree_control)
+        for name in new:
+            self.core.subtree_control = (f"+{name}",)
+        return new
+
+    def disable(self, controllers: Iterable[str]) -> None:
+        """Take controllers from the children. Raises OSError (EBUSY) if a child uses one for its own children."""
+        for name in controllers:
+            self.core.subtree_control = (f"-{name}",)
+
+
+class Group1(Directory, Generic[C]):
+    """A group of one v1 hierarchy; `files` are those of the one controller that is wanted of it."""
+
+    def __init__(self, name: str | bytes | os.PathLike[str], controller: type[C], parent: Directory | None = None):
+        super().__init__(name, parent)
+        self.files = controller(self)
+
+    def child(self, name: str) -> Self:
+        return type(self)(name, type(self.files), self)

@@ -1,0 +1,42 @@
+"""The ``mnb`` command: one file a subcommand."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import cyclopts
+
+from milabench_ng import __version__
+from milabench_ng.errors import MnbError
+
+INTERRUPTED = 130
+
+app = cyclopts.App(
+    name="mnb",
+    help="Multi-tenant stress test for GPU nodes: one fenced worker per GPU, all at the same moment.",
+    version=__version__,
+)
+# By name, so that each command imports only what it needs.
+for function in ("jobs", "run", "rerun", "prepare", "summary", "report", "list_tests", "doctor", "schema"):
+    command = function.partition("_")[0]
+    app.command(f"milabench_ng.cli.{command}:{function}", name=command)
+
+
+def main() -> None:
+    """Entry point of the ``mnb`` script."""
+    sys.exit(call(sys.argv[1:]))
+
+
+def call(tokens: Sequence[str]) -> int:
+    """Run one command; its exit code: 0 all well, 1 a launch failed, 2 bad input, 3 isolation cannot be had."""
+    try:
+        return int(app(list(tokens), exit_on_error=False, result_action="return_value") or 0)
+    except cyclopts.CycloptsError:
+        return 2
+    except MnbError as error:
+        print(f"mnb: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("mnb: interrupted", file=sys.stderr)
+        return INTERRUPTED

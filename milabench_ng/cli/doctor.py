@@ -1,0 +1,159 @@
+"""``mnb doctor``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from cyclopts import Parameter
+from rich.console import Console
+
+from milabench_ng.cli.node_options import NodeOptions
+from milabench_ng.cli.shares import share_table
+from milabench_ng.cli.tables import facts, heading, standard_output, table
+from milabench_ng.node.inventory import Inventory
+from milabench_ng.orchestrator.checkup import Checkup, examine
+from milabench_ng.orchestrator.jobs import shares_by_device
+from milabench_ng.units import format_bytes
+
+Pairs = Iterator[tuple[str, str]]
+
+
+def doctor(
+    *,
+    tenants: int | None = None,
+    gpus: str = "",
+    ram_total: str | None = None,
+    cgroup_parent: str | None = None,
+    dataroot: Annotated[Path | None, Parameter(name=["--dataroot", "-d"])] = None,
+    form: Annotated[Literal["table", "json"], Parameter(name="--format")] = "table",
+) -> int:
+    """Say what this node is, what of it can be fenced and why not, and whether it is ready. Changes nothing.
+
+    Exit code: 0 ready (full isolation, torch there, shares can be made, all GPUs usable), 1 not (the last lines say
+    why), 2 for bad input.
+
+    Example: mnb doctor --ram-total 512GiB
+
+    Parameters
+    ----------
+    tenants
+        The shares for this many tenants: CPU partitions on a node without GPUs (default 2), else the first GPUs.
+    gpus
+        GPUs to use, by index or UUID, separated by commas (default: all, or those of CUDA_VISIBLE_DEVICES).
+    ram_total
+        RAM to divide among the tenants, such as 512GiB: for virtual machines whose MemTotal grows with use.
+    cgroup_parent
+        Make the groups below this cgroup instead of the hierarchy's root.
+    dataroot
+        Folder of the data sets (default: $MNB_DATAROOT, else ~/.cache/milabench_ng).
+    form
+        How to print: table or json.
+    """
+    node = NodeOptions(tenants=tenants, gpus=gpus, ram_total=ram_total, cgroup_parent=cgroup_parent, dataroot=dataroot)
+    checkup = examine(node.request(suite="", text="", source="mnb doctor"))
+    if form == "json":
+        print(msgspec.json.format(msgspec.json.encode(checkup), indent=1).decode())
+    else:
+        _print(checkup, standard_output())
+    return 0 if checkup.ready else 1
+
+
+def _print(checkup: Checkup, console: Console) -> None:
+    inventory = checkup.inventory
+    console.print(heading("node"), facts(_node(inventory)), sep="\n")
+    console.print("", heading("GPUs"), facts(_gpu_facts(inventory)), sep="\n")
+    if inventory.gpus:
+        console.print(_gpu_table(checkup))
+    console.print("", heading("fence"), facts(_fence(checkup)), sep="\n")
+    console.print(_controllers(checkup))
+    console.print("", heading("shares"), sep="\n")
+    if checkup.allocation is None:
+        console.print("none can be made: see below")
+    else:
+        console.print(share_table(checkup.devices, shares_by_device(checkup.allocation)))
+    console.print("", heading("folders"), facts(_folders(checkup)), sep="\n")
+    console.print("", heading("software"), facts(inventory.versions.items()), "", sep="\n")
+    for note in checkup.notes:
+        console.print(f"note: {note}")
+    for reason in checkup.reasons:
+        console.print(f"not ready: {reason}", style="red")
+    if checkup.ready:
+        console.print("ready: full isolation, shares, GPUs and software are all there", style="green")
+
+
+def _node(inventory: Inventory) -> Pairs:
+    around = " in ".join(part for part in (inventory.container, inventory.virtualization) if part)
+    cpus = inventory.cpus
+    yield "host", inventory.hostname
+    yield "machine", f"{inventory.machine or 'unknown'}{f' ({around})' if around else ''}"
+    yield "system", f"{inventory.os}, Linux {inventory.kernel}, {inventory.architecture}"
+    yield "CPU", cpus.model
+    yield "", f"sockets {cpus.sockets}, cores {cpus.cores}, threads {cpus.threads}, NUMA nodes {cpus.numa_nodes}"
+    yield "RAM", format_bytes(inventory.memory_bytes)
+    yield "swap", format_bytes(inventory.swap_bytes) if inventory.swap_bytes else "none"
+
+
+def _gpu_facts(inventory: Inventory) -> Pairs:
+    yield "PCI bus", _on_pci(inventory)
+    yield "NVML", f"{len(inventory.gpus)} devices" if inventory.gpus else "; ".join(inventory.gpu_notes) or "no device"
+    if inventory.nvidia_driver:
+        yield "driver", f"{inventory.nvidia_driver} (CUDA up to {inventory.cuda_driver or 'unknown'})"
+
+
+def _on_pci(inventory: Inventory) -> str:
+    shown = (
+        f"{gpu.pci_bus_id} {gpu.vendor} {gpu.device_id} (kernel driver {gpu.driver or 'none'})"
+        for gpu in inventory.pci_gpus
+    )
+    return "; ".join(shown) or "no GPU"
+
+
+def _gpu_table(checkup: Checkup) -> object:
+    used = {device.uuid for device in checkup.devices}
+    rows = [
+        (
+            gpu.index,
+            gpu.name,
+            gpu.uuid,
+            gpu.pci_bus_id,
+            "unknown" if gpu.numa_node is None else gpu.numa_node,
+            "unknown" if gpu.memory_bytes is None else format_bytes(gpu.memory_bytes),
+            "yes" if gpu.uuid in used else "no",
+        )
+        for gpu in checkup.inventory.gpus
+    ]
+    return table(("device", "name", "UUID", "PCI", "NUMA node", "memory", "chosen"), rows, right=("device", "memory"))
+
+
+def _fence(checkup: Checkup) -> Pairs:
+    capabilities = checkup.capabilities
+    yield "isolation", f"{checkup.tier} (through {checkup.backend})"
+    yield "cgroups", f"{capabilities.mode}{', as root' if capabilities.root else ', not as root'}"
+    yield "groups below", ", ".join(capabilities.parents) or "none can be made"
+
+
+def _controllers(checkup: Checkup) -> object:
+    rows = [
+        (name, "yes" if one.ok else "no", one.via or "-", one.parent or "-", one.why or "-", one.fix or "-")
+        for name, one in checkup.capabilities.controllers.items()
+    ]
+    return table(("controller", "can be held", "through", "below", "why not", "what to do"), rows)
+
+
+def _folders(checkup: Checkup) -> Pairs:
+    root = checkup.dataroot
+    disk = ", ".join(part for part in (root.filesystem, root.device or root.source) if part)
+    yield "data root", f"{root.path} on {root.mount_point} ({disk}, {root.kind})"
+    yield "free space", f"{format_bytes(root.free_bytes)} of {format_bytes(root.total_bytes)}"
+    states = {
+        True: "of a run that goes on",
+        False: "left by a dead run, the next one removes it",
+        None: "of another user",
+    }
+    for remains in checkup.remains:
+        yield remains.kind, f"{remains.path}: {states[remains.alive]}"
+    if all(remains.alive for remains in checkup.remains):
+        yield "leftovers", "none of dead runs"

@@ -1,0 +1,61 @@
+"""Run a request and print how it ended: shared by the commands that run workloads."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+
+from milabench_ng.errors import InputError
+from milabench_ng.orchestrator.display import Display
+from milabench_ng.orchestrator.jobs import Outcome, jobs
+from milabench_ng.orchestrator.request import RunRequest
+from milabench_ng.records.names import MANIFEST
+
+INTERRUPTED = 130
+
+
+def execute(request: RunRequest) -> int:
+    """Run it, print the report; the exit code."""
+    from milabench_ng.report.forms import write_report
+    from milabench_ng.report.report import make_report
+
+    outcome = _run(request)
+    write_report(make_report(outcome.folder), "table", sys.stdout)
+    print(f"\nresults: {outcome.folder}")
+    print(f"next:    mnb report {shlex.quote(str(outcome.folder))} --compare v100")
+    if outcome.tier != "full":
+        print(f"NOT ISOLATED: the fence was {outcome.tier!r}; mnb doctor says why and what to do")
+    return _exit_code(outcome)
+
+
+def execute_into_file(request: RunRequest) -> int:
+    """Run one launch and keep its record as the file that the request names."""
+    with tempfile.TemporaryDirectory(prefix="mnb-run-") as folder:
+        outcome = _run(msgspec.structs.replace(request, outdir=Path(folder, "results")))
+        records = [path for path in outcome.folder.glob("*.json") if path.name != MANIFEST]
+        if len(records) != 1:
+            raise InputError(f"-o {request.outdir}: {len(records)} records, a file holds one; name a folder")
+        shutil.copyfile(records[0], request.outdir)
+        for log in outcome.folder.glob("logs/*"):
+            shutil.copyfile(log, request.outdir.with_suffix(".log"))
+    print(f"record: {request.outdir}")
+    return _exit_code(outcome)
+
+
+def _run(request: RunRequest) -> Outcome:
+    display = Display(Console(stderr=True))
+    try:
+        return asyncio.run(jobs(request, display, tuple(sys.argv)))
+    finally:
+        display.close()
+
+
+def _exit_code(outcome: Outcome) -> int:
+    return INTERRUPTED if outcome.interrupted else int(outcome.failed > 0)

@@ -1,0 +1,122 @@
+"""What ``jobs``, ``run`` and ``rerun`` share: where to run, behind which fence, from and to which folders."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from milabench_ng.errors import InputError
+from milabench_ng.fence.backends import Wish
+from milabench_ng.orchestrator.caching import Cache
+from milabench_ng.orchestrator.request import RunRequest
+from milabench_ng.records.window import WindowRule
+from milabench_ng.units import parse_bytes, utc_now
+
+
+@Parameter(name="*")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NodeOptions:
+    """Common to all commands that run workloads.
+
+    Parameters
+    ----------
+    tenants
+        Work with this many tenants: CPU partitions on a node without GPUs (default 2), else the first GPUs.
+    gpus
+        GPUs to use, by index or UUID, separated by commas (default: all, or those of CUDA_VISIBLE_DEVICES).
+    isolation
+        What the fence must be: auto takes the best there is, full refuses anything less (exit code 3).
+    ram_total
+        RAM to divide among the tenants, such as 512GiB: for virtual machines whose MemTotal grows with use.
+    cgroup_parent
+        Make the groups below this cgroup instead of the hierarchy's root.
+    cold_start
+        Start every worker as a new interpreter instead of a fork of the worker server.
+    cache
+        Page cache of the data set's files before each batch: evicted or read, for all tenants alike.
+    dataroot
+        Folder of the data sets (default: $MNB_DATAROOT, else ~/.cache/milabench_ng).
+    data_scale
+        Size of the data set twins relative to the real ones, instead of the profile's.
+    output
+        Result folder (default: a new results-DATE in $MNB_OUTROOT or here).
+    window
+        Average over this many seconds instead of 9. Shortened results are marked not comparable.
+    allow_concurrent
+        Run although another mnb does, on other GPUs and CPUs.
+    """
+
+    tenants: int | None = None
+    gpus: str = ""
+    isolation: Wish = "auto"
+    ram_total: str | None = None
+    cgroup_parent: str | None = None
+    cold_start: bool = False
+    cache: Cache = "cold"
+    dataroot: Annotated[Path | None, Parameter(name=["--dataroot", "-d"])] = None
+    data_scale: float | None = None
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None
+    window: float | None = None
+    allow_concurrent: bool = False
+
+    def request(
+        self,
+        *,
+        suite: str,
+        text: str,
+        source: str,
+        names: tuple[str, ...] = (),
+        repeat: int = 1,
+        flags: tuple[str, ...] = (),
+        outdir: Path | None = None,
+    ) -> RunRequest:
+        """The request that these options and a profile make."""
+        return RunRequest(
+            suite=suite,
+            profile_text=text,
+            profile_source=source,
+            names=names,
+            repeat=repeat,
+            tenants=self.tenants,
+            gpus=tuple(name for name in self.gpus.split(",") if name),
+            flags=flags,
+            isolation=self.isolation,
+            ram_total_bytes=None if self.ram_total is None else parse_bytes(self.ram_total, "--ram-total"),
+            cgroup_parent=self.cgroup_parent,
+            start="cold" if self.cold_start else "warm",
+            cache=self.cache,
+            data_scale=self.data_scale,
+            dataroot=data_root(self.dataroot),
+            outdir=(outdir or self.output or default_output()).absolute(),
+            rule=window_rule(self.window),
+            allow_concurrent=self.allow_concurrent,
+        )
+
+
+def data_root(asked: Path | None) -> Path:
+    """``-d``, else ``$MNB_DATAROOT``, else the user's cache folder (XDG)."""
+    if asked is not None:
+        return asked.absolute()
+    named = os.environ.get("MNB_DATAROOT")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(named).absolute() if named else cache / "milabench_ng"
+
+
+def default_output() -> Path:
+    """A new folder named after the date (UTC), in ``$MNB_OUTROOT`` or here."""
+    return Path(os.environ.get("MNB_OUTROOT", ".")) / f"results-{utc_now():%Y%m%d-%H%M%S}"
+
+
+def window_rule(seconds: float | None) -> WindowRule:
+    """The averaging window; a shorter one also settles for less time."""
+    if seconds is None:
+        return WindowRule()
+    if not 0.5 <= seconds <= 3600:
+        raise InputError(f"--window {seconds:g}: between 0.5 and 3600 seconds")
+    whole = WindowRule()
+    part = min(1.0, seconds / whole.length_s)
+    return WindowRule(length_s=seconds, settle_s=whole.settle_s * part, margin_s=whole.margin_s * part)

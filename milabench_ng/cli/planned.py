@@ -1,0 +1,70 @@
+"""The plan of a run, printed instead of run: ``mnb jobs --dry-run``."""
+
+from __future__ import annotations
+
+import asyncio
+
+from rich.console import Console
+
+from milabench_ng.cgroupfs import format_ids
+from milabench_ng.cli.shares import share_table
+from milabench_ng.cli.tables import facts, heading, standard_output, table
+from milabench_ng.orchestrator.display import Display
+from milabench_ng.orchestrator.estimate import Foresight, changed_options, foresee
+from milabench_ng.orchestrator.request import RunRequest
+from milabench_ng.plan import Batch
+from milabench_ng.units import format_seconds
+
+
+def show_plan(request: RunRequest) -> int:
+    """Print devices, shares, isolation, batches and estimated duration of a run; the exit code."""
+    display = Display(Console(stderr=True))
+    try:
+        foresight = asyncio.run(foresee(request, display))
+    finally:
+        display.close()
+    _print_shares(foresight)
+    _print_batches(foresight)
+    _print_facts(foresight, request)
+    return 0
+
+
+def _print_shares(foresight: Foresight) -> None:
+    made = share_table(foresight.prospect.plan.devices, foresight.shares)
+    standard_output().print(heading("shares"), made, sep="\n")
+
+
+def _print_batches(foresight: Foresight) -> None:
+    rows = [(batch.number + 1, *_batch_row(batch, foresight)) for batch in foresight.prospect.plan.batches]
+    headers = ("batch", "test", "run", "devices", "launches", "options that differ from the defaults")
+    made = table(headers, rows, right=("batch", "run", "launches"))
+    standard_output().print("", heading("batches, in this order"), made, sep="\n")
+
+
+def _batch_row(batch: Batch, foresight: Foresight) -> tuple[object, ...]:
+    """The launches of a batch are the same test with the same options."""
+    first = batch.launches[0]
+    devices = ", ".join("+".join(map(str, launch.devices)) for launch in batch.launches)
+    options = changed_options(first, foresight.prospect.catalogue.workloads[first.workload])
+    shown = " ".join(f"{name}={value}" for name, value in options.items())
+    return first.label, first.run, devices, len(batch.launches), shown or "-"
+
+
+def _print_facts(foresight: Foresight, request: RunRequest) -> None:
+    plan, duration = foresight.prospect.plan, foresight.duration
+    data = ", ".join(f"{name} (scale {scale:g})" for name, scale in foresight.data)
+    mark = "" if foresight.tier == "full" else ", NOT ISOLATED: mnb doctor says why and what to do"
+    left = foresight.prospect.allocation.leftover_cpus
+    estimate = (
+        f"at least {format_seconds(duration.total_s)}: {format_seconds(duration.work_s)} of work, "
+        f"{format_seconds(duration.start_s)} allowed for starting; generating data comes on top"
+    )
+    pairs = [
+        ("isolation", f"{foresight.tier} (through {foresight.backend}){mark}"),
+        ("CPUs left over", format_ids(left) or "none"),
+        ("data sets", f"{data} below {request.dataroot}" if data else "none"),
+        ("launches", f"{len(plan.launches)} in {len(plan.batches)} batches, started {request.start}"),
+        ("estimated time", estimate),
+    ]
+    texts = (*foresight.prospect.profile.warnings, *foresight.prospect.allocation.notes)
+    standard_output().print("", facts(pairs), *texts, sep="\n")

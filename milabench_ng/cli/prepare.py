@@ -1,0 +1,72 @@
+"""``mnb prepare``."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from milabench_ng.cli.node_options import NodeOptions
+from milabench_ng.cli.tables import standard_output, table
+from milabench_ng.orchestrator.asking import have_ready
+from milabench_ng.orchestrator.display import Display
+from milabench_ng.profile import read_text
+from milabench_ng.requests import Place
+from milabench_ng.units import format_bytes
+
+
+def prepare(
+    profile: Path,
+    /,
+    *,
+    name: Annotated[tuple[str, ...], Parameter(negative=())] = (),
+    dataroot: Annotated[Path | None, Parameter(name=["--dataroot", "-d"])] = None,
+    data_scale: float | None = None,
+) -> int:
+    """Have the data sets of a profile ready: generate the twins that are not there yet, and say where each set lies.
+
+    `mnb jobs` does this by itself. Exit code: 0, or 2 for bad input or a disk that is full.
+
+    Example: mnb prepare profiles/standard.json -d /scratch/mnb
+
+    Parameters
+    ----------
+    profile
+        A JSON file of tests (those of 2020 are converted).
+    name
+        Only what this test reads; may be given several times.
+    dataroot
+        Folder of the data sets (default: $MNB_DATAROOT, else ~/.cache/milabench_ng).
+    data_scale
+        Size of the twins relative to the real sets, above 0 and at most 1, instead of the profile's.
+    """
+    request = NodeOptions(dataroot=dataroot, data_scale=data_scale).request(
+        suite=profile.stem, text=read_text(profile), source=str(profile), names=name
+    )
+    display = Display(Console(stderr=True))
+    try:
+        places = asyncio.run(have_ready(request, display))
+    finally:
+        display.close()
+    _print(places)
+    return 0
+
+
+def _print(places: tuple[Place, ...]) -> None:
+    if not places:
+        print("no data set is needed")
+        return
+    rows = [
+        (place.name, place.kind, f"{place.scale:g}", *_size(place), place.checksum or "-", place.path)
+        for place in places
+    ]
+    headers = ("data set", "kind", "scale", "files", "size", "checksum (SHA-256)", "path")
+    standard_output().print(table(headers, rows, right=("scale", "files", "size")))
+
+
+def _size(place: Place) -> tuple[str, str]:
+    """Of a real set nothing is counted."""
+    return (f"{place.files:,}", format_bytes(place.bytes)) if place.kind == "twin" else ("-", "-")

@@ -1,0 +1,62 @@
+"""``mnb report``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from milabench_ng.report.cost import PricePer
+from milabench_ng.report.forms import Form, open_output, write_report
+from milabench_ng.report.report import make_report
+
+
+def report(
+    folder: Path,
+    *,
+    weights: Path | None = None,
+    compare: str | None = None,
+    price: float | None = None,
+    price_per: PricePer = "node",
+    penalize_variance: bool = True,
+    form: Annotated[Form, Parameter(name="--format")] = "table",
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+) -> int:
+    """Print the table, the score and what it is worth, of a result folder (also while the run goes on) or a summary.
+
+    Exit code: 0, or 1 if a launch failed or the score is invalid, or 2 for bad input.
+
+    Example: mnb report results --compare baselines/v100.json --price 15000
+
+    Parameters
+    ----------
+    folder
+        A result folder, or a summary file (of the 2020 tool as well).
+    weights
+        A JSON file of weights by test; without it the shipped one of the suite is taken.
+    compare
+        A baseline: a summary file, a result folder, or the name of a shipped one (v100, rtx8000).
+    price
+        Price in dollars; RPP is this over the score.
+    price_per
+        What the price is for: the node, or one of its GPUs.
+    penalize_variance
+        Charge each test for the spread of its launches.
+    form
+        How to print: table, json, csv or markdown.
+    output
+        Write to this file instead of the terminal.
+    """
+    made = make_report(
+        folder,
+        weights=weights,
+        compare_to=compare,
+        price=price,
+        price_per=price_per,
+        penalize_variance=penalize_variance,
+    )
+    with open_output(output, sys.stdout) as stream:
+        write_report(made, form, stream)
+    return made.exit_code

@@ -1,0 +1,32 @@
+"""``mnb rerun``."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from milabench_ng.cli.executing import execute
+from milabench_ng.cli.node_options import NodeOptions
+from milabench_ng.orchestrator.again import profile_of
+
+
+def rerun(
+    record: Path,
+    /,
+    *flags: str,
+    node: NodeOptions = NodeOptions(),  # noqa: B008  # frozen
+) -> int:
+    """Run the test of a record again: same workload, same arguments, as many tenants beside each other.
+
+    Example: mnb rerun results/standard.vae.J0.0.20260106-160000-123456.json
+
+    Parameters
+    ----------
+    record
+        A record of a result folder.
+    flags
+        Options for the workload that differ from the record's, after "--".
+    """
+    again = profile_of(record)
+    beside = node if node.tenants or node.gpus else dataclasses.replace(node, tenants=again.tenants)
+    return execute(beside.request(suite=again.suite, text=again.text, source=str(record), flags=flags))

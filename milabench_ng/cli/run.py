@@ -1,0 +1,41 @@
+"""``mnb run``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from milabench_ng.cli.executing import execute, execute_into_file
+from milabench_ng.cli.node_options import NodeOptions
+
+
+def run(
+    workload: str,
+    /,
+    *flags: str,
+    node: NodeOptions = NodeOptions(),  # noqa: B008  # frozen
+) -> int:
+    """Run one workload once, for one tenant unless --tenants or --gpus says otherwise.
+
+    With -o FILE.json the record is written to that file, else a result folder is.
+
+    Example: mnb run vae -o vae.json -- --batch-size 64
+
+    Parameters
+    ----------
+    workload
+        A workload's name, or package.module:function.
+    flags
+        Options for the workload, after "--".
+    """
+    alone = node if node.tenants or node.gpus else dataclasses.replace(node, tenants=1)
+    test = workload.rpartition(":")[2]
+    request = alone.request(
+        suite="run",
+        text=json.dumps({test: {"workload": workload}}),
+        source=f"mnb run {workload}",
+        flags=flags,
+    )
+    if request.outdir.suffix == ".json":
+        return execute_into_file(request)
+    return execute(request)

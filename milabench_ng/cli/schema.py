@@ -1,0 +1,22 @@
+"""``mnb schema``."""
+
+from __future__ import annotations
+
+import msgspec
+
+from milabench_ng.schemas import Kind
+from milabench_ng.schemas import schema as make_schema
+
+
+def schema(kind: Kind, /) -> int:
+    """Print the JSON Schema of a file or stream, for editors and for programs that read our results.
+
+    Example: mnb schema profile > profile.schema.json
+
+    Parameters
+    ----------
+    kind
+        A profile, the record of a launch, an event of the worker protocol, a summary, or the manifest run.json.
+    """
+    print(msgspec.json.format(msgspec.json.encode(make_schema(kind)), indent=2).decode())
+    return 0

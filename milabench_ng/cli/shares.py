@@ -1,0 +1,26 @@
+"""How the shares of tenants are printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from rich.table import Table
+
+from milabench_ng.cgroupfs import format_ids
+from milabench_ng.cli.tables import table
+from milabench_ng.plan import Device
+from milabench_ng.records.isolation import Share
+from milabench_ng.units import format_bytes
+
+
+def share_table(devices: Iterable[Device], shares: Mapping[int, Share]) -> Table:
+    """One line a device: what its tenant gets. ``shares`` are by device index."""
+    rows = [(device.index, device.name, device.uuid or "-", *_cells(shares[device.index])) for device in devices]
+    headers = ("device", "name", "UUID", "CPUs", "cores", "RAM", "NUMA nodes", "local")
+    return table(headers, rows, right=("device", "cores", "RAM", "local"))
+
+
+def _cells(share: Share) -> tuple[str, ...]:
+    local = "-" if share.local is None else f"{share.local:.0%}"
+    cores = f"{share.cores}{' (split)' if share.smt_shared else ''}"
+    return format_ids(share.cpus), cores, format_bytes(share.memory_bytes), format_ids(share.nodes), local

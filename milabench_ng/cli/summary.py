@@ -1,0 +1,32 @@
+"""``mnb summary``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from milabench_ng.report.folder import encode_summary, load
+from milabench_ng.report.forms import open_output
+
+
+def summary(folder: Path, *, output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None) -> int:
+    """Print the statistics of a result folder as JSON; stored in a file they are a baseline for `mnb report --compare`.
+
+    Exit code: 0, or 1 if a launch failed, or 2 for bad input.
+
+    Example: mnb summary results -o base.json
+
+    Parameters
+    ----------
+    folder
+        A result folder; records of the 2020 tool are read as well.
+    output
+        Write to this file instead of the terminal.
+    """
+    made = load(folder)
+    with open_output(output, sys.stdout) as stream:
+        stream.write(encode_summary(made))
+    return int(made.failures > 0)

@@ -1,0 +1,53 @@
+"""Make many items with several processes, none of which outlives its parent."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+
+from milabench_ng.datasets.base import Progress
+from milabench_ng.errors import InputError
+
+PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+def for_each(make: Callable[[int], None], items: int, processes: int, progress: Progress) -> None:
+    """Call `make(i)` once for each i below `items`, spread over `processes`, and report progress from this thread.
+
+    `make` must be picklable and must not depend on the order of the calls. Processes are forked: they inherit what
+    is imported and computed (torch would take seconds to import), for which the caller should have one thread.
+    Raises InputError when the kernel killed one of them; an exception of `make` passes through.
+    """
+    progress(0, items)
+    if processes <= 1:
+        for item in range(items):
+            make(item)
+            progress(item + 1, items)
+        return
+    pool = ProcessPoolExecutor(
+        min(processes, items), multiprocessing.get_context("fork"), initializer=_bind_to, initargs=(os.getpid(),)
+    )
+    try:
+        chunk = max(1, min(32, items // (8 * processes)))
+        for done, _ in enumerate(pool.map(make, range(items), chunksize=chunk), start=1):
+            progress(done, items)
+    except BrokenProcessPool as error:
+        raise InputError(
+            f"one of {processes} generating processes was killed, most likely for want of memory: use fewer processes"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _bind_to(parent: int) -> None:
+    """Die with the parent, whatever kills it, and leave the terminal's Ctrl-C to it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    if os.getppid() != parent:
+        os._exit(1)

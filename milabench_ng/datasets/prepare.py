@@ -1,0 +1,217 @@
+"""Find a data set below the data root, or generate it there, all or nothing."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import numpy
+import PIL
+import PIL.features
+
+from milabench_ng.datasets import manifest as manifests
+from milabench_ng.datasets.base import DataSet, Progress
+from milabench_ng.datasets.manifest import Manifest
+from milabench_ng.errors import InputError
+from milabench_ng.units import GIB
+
+SEED = 20200801
+"""All nodes generate the same data: figures are comparable only on the same data."""
+
+
+class Located(msgspec.Struct, frozen=True):
+    """Where a data set lies and what it is. `manifest` is None unless it is a twin."""
+
+    path: Path
+    kind: Literal["twin", "real", "absent"]
+    manifest: Manifest | None = None
+
+
+def locate(data_set: DataSet, dataroot: Path, scale: float) -> Located:
+    """Say what lies in the place of `data_set` at `scale`: with a manifest a twin, without one maybe the real set.
+
+    Twins at scale 1 and real sets lie at `dataroot/<folder>`, others at `dataroot/scale-<scale>/<folder>`.
+    Raises InputError for a scale outside ]0, 1] and for a manifest that cannot be read.
+    """
+    if not 0 < scale <= 1:
+        raise InputError(f"data scale {scale:g} was asked for; it must be above 0 and at most 1 (1 is the full size)")
+    full = scale == 1 or not data_set.scalable
+    place = dataroot / data_set.folder if full else dataroot / f"scale-{scale:g}" / data_set.folder
+    manifest = manifests.read(place)
+    if manifest is not None:
+        if manifest.name != data_set.name:
+            raise InputError(f"{place} holds the data set {manifest.name}, not {data_set.name}: move it away")
+        return Located(place, "twin", manifest)
+    return Located(place, "real" if place.is_dir() and data_set.looks_real(place) else "absent")
+
+
+def prepare(data_set: DataSet, dataroot: Path, scale: float, progress: Progress, processes: int) -> Located:
+    """Make sure that `data_set` is there: use what is, else generate the twin with `processes` processes.
+
+    A twin of another generator version is replaced. Several callers may do this at once: one generates, the others
+    wait for it. Interrupted at any moment, it leaves no set that loads; what a killed one left is removed here.
+    What is there is not read: `check` and `verify` do. The caller's current thread runs `progress`.
+    Raises InputError when the disk is too small or not writable, and when something else lies in the set's place.
+    """
+    located = locate(data_set, dataroot, scale)
+    if _usable(data_set, located) and not _leftovers(data_set, located.path.parent):
+        return located
+    place = located.path
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with _lock(place.parent / f".mnb-{data_set.name}.lock"):
+            for leftover in _leftovers(data_set, place.parent):
+                shutil.rmtree(leftover)
+            located = locate(data_set, dataroot, scale)
+            if not _usable(data_set, located):
+                _require_space(data_set, place, scale)
+                _generate(data_set, place, scale if data_set.scalable else 1.0, progress, processes)
+            return locate(data_set, dataroot, scale)
+    except OSError as error:
+        raise InputError(
+            f"cannot generate {data_set.name} in {place}: {error.strerror or error}. "
+            "Choose a data root that can be written and has space"
+        ) from error
+
+
+def check(located: Located) -> None:
+    """Compare a twin's files and bytes with its manifest, quickly, before each run. InputError if they differ."""
+    if located.kind == "absent":
+        raise InputError(f"there is no data set in {located.path}: run mnb prepare first")
+    if located.manifest is None:
+        return
+    sizes = [entry.stat().st_size for entry in manifests.files(located.path)]
+    promised = located.manifest
+    if (len(sizes), sum(sizes)) != (promised.files, promised.bytes):
+        raise InputError(
+            f"{located.path} is damaged: {len(sizes)} files of {sum(sizes)} bytes, its manifest says {promised.files} "
+            f"files of {promised.bytes} bytes. Delete it; it is generated anew"
+        )
+
+
+def verify(located: Located, threads: int = 8) -> None:
+    """Read every byte of a twin and compare with its listing and checksum. InputError names the files that differ."""
+    check(located)
+    if located.manifest is None:
+        return
+    found = manifests.digest(located.path, threads)
+    if manifests.checksum(found) == located.manifest.checksum:
+        return
+    differing = sorted({entry.path for entry in set(found) ^ set(manifests.read_listing(located.path))})
+    named = ", ".join(differing[:3]) or manifests.LISTING
+    raise InputError(
+        f"{located.path} is damaged: {len(differing)} files differ ({named}). Delete it; it is generated anew"
+    )
+
+
+def _usable(data_set: DataSet, located: Located) -> bool:
+    manifest = located.manifest
+    return located.kind == "real" or (manifest is not None and manifest.generator == data_set.version)
+
+
+def _generate(data_set: DataSet, place: Path, scale: float, progress: Progress, processes: int) -> None:
+    if place.exists() and manifests.read(place) is None and any(place.iterdir()):
+        raise InputError(
+            f"{place} is neither a twin (it has no {manifests.MANIFEST}) nor a complete real {data_set.name}: "
+            "complete it, move it away, or choose another data root"
+        )
+    temporary = place.parent / f".mnb-{data_set.name}-{os.getpid()}"
+    temporary.mkdir()
+    try:
+        data_set.generate(temporary, scale, SEED, progress, processes)
+        manifests.write(temporary, _seal(data_set, temporary, scale, processes))
+        _sync(temporary)
+        _put(temporary, place)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)  # what stays is removed at the next start
+
+
+def _seal(data_set: DataSet, place: Path, scale: float, processes: int) -> Manifest:
+    entries = manifests.digest(place, processes)
+    manifests.write_listing(place, entries)
+    return Manifest(
+        name=data_set.name,
+        seed=SEED,
+        generator=data_set.version,
+        scale=scale,
+        files=len(entries),
+        bytes=sum(entry.size for entry in entries),
+        checksum=manifests.checksum(entries),
+        libraries={
+            "numpy": numpy.__version__,
+            "pillow": PIL.__version__,
+            "libjpeg": PIL.features.version("libjpeg_turbo") or f"libjpeg {PIL.features.version('jpg')}",
+        },
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _put(temporary: Path, place: Path) -> None:
+    """Give the finished set its name; a twin that it replaces takes the temporary name and is removed with it."""
+    if place.exists():
+        old = temporary.with_name(f"{temporary.name}-old")
+        place.rename(old)
+        temporary.rename(place)
+        shutil.rmtree(old)
+    else:
+        temporary.rename(place)
+    _sync(place.parent)
+
+
+def _sync(folder: Path) -> None:
+    """Write the file system of `folder` back (syncfs(2)): one call instead of an fsync for each of 100,000 files."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    finally:
+        os.close(descriptor)
+
+
+def _leftovers(data_set: DataSet, folder: Path) -> list[Path]:
+    """Temporary folders of generators; of dead ones if the caller holds the lock."""
+    pattern = re.compile(rf"\.mnb-{re.escape(data_set.name)}-\d+(-old)?")
+    return [path for path in folder.iterdir() if pattern.fullmatch(path.name)] if folder.is_dir() else []
+
+
+def _require_space(data_set: DataSet, place: Path, scale: float) -> None:
+    size = data_set.size(scale)
+    needed = size.bytes + 4096 * size.files  # inodes and the last block of each file
+    free = shutil.disk_usage(place.parent).free
+    if free < needed:
+        raise InputError(
+            f"{data_set.name} at scale {scale:g} needs {needed / GIB:.1f} GiB below {place.parent}, where "
+            f"{free / GIB:.1f} GiB are free: free some, choose another data root, or a smaller data scale"
+        )
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Hold `path` exclusively (flock(2)); the last holder leaves no file behind."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if _is(descriptor, path):
+            break
+        os.close(descriptor)  # its holder removed it while we waited
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _is(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,47 @@
+"""Which data sets there are: the built-in ones and those that other packages offer as entry points."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+
+from milabench_ng.datasets.base import DataSet
+from milabench_ng.errors import InputError
+
+GROUP = "milabench_ng.datasets"
+BUILT_IN = (
+    EntryPoint("imagenet", "milabench_ng.datasets.imagenet:ImageNet", GROUP),
+    EntryPoint("mnist", "milabench_ng.datasets.mnist:Mnist", GROUP),
+)
+
+
+def names() -> tuple[str, ...]:
+    """The names of all data sets, sorted. Imports none of them."""
+    return tuple(sorted(_entries()))
+
+
+def find(name: str) -> DataSet:
+    """The data set called `name`. Raises InputError for an unknown name and for one that is no data set."""
+    entries = _entries()
+    if name not in entries:
+        raise InputError(f"unknown data set {name!r}; there are: {', '.join(sorted(entries))}")
+    entry = entries[name]
+    try:
+        kind = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"data set {name!r} ({entry.value}) cannot be imported: {error}") from error
+    if not (isinstance(kind, type) and issubclass(kind, DataSet)) or kind.name != name:
+        raise InputError(f"{entry.value} is offered as data set {name!r}: it must be a DataSet class of that name")
+    return kind()
+
+
+def _entries() -> dict[str, EntryPoint]:
+    found = {entry.name: entry for entry in BUILT_IN}
+    for entry in entry_points(group=GROUP):
+        other = found.get(entry.name)
+        if other is not None:
+            raise InputError(
+                f"two data sets are called {entry.name!r}: {other.value} and {entry.value}"
+                f"{f' of package {entry.dist.name}' if entry.dist else ''}. Rename or uninstall the latter"
+            )
+        found[entry.name] = entry
+    return found

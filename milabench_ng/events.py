@@ -1,0 +1,143 @@
+"""The protocol between worker and orchestrator: typed, newline-delimited JSON.
+
+Upwards a worker speaks events; downwards it is told ``Start`` and ``Stop``. Times are seconds of CLOCK_MONOTONIC, which
+all processes of a node share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+EVENT_SCHEMA = 1
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="event"):
+    """Base of all events; ``rank`` is 0 but for launches over several devices."""
+
+    rank: int = 0
+
+
+class Entered(Event, frozen=True, kw_only=True):
+    """The process is inside its fence and has sized its thread pools; what ``/proc`` tells it about itself."""
+
+    pid: int
+    time_s: float
+    cpus_allowed: str
+    mems_allowed: str
+    cgroup: tuple[str, ...]
+    threads: int
+    torch_threads: int
+    dropped_environment: tuple[str, ...] = ()
+
+
+class Phase(Event, frozen=True, kw_only=True):
+    """A phase of the way to ``ready`` is over."""
+
+    name: str
+    seconds: float
+
+
+class Ready(Event, frozen=True, kw_only=True):
+    """Model and data are built; the worker waits for ``Start``."""
+
+    time_s: float
+    precision: str
+    """The mode that was asked for."""
+    dtypes: dict[str, int] = {}
+    """Parameters of the model by dtype."""
+    parameters: int = 0
+    ran: str
+    """The mode that the weights' types and a matrix product on the device show."""
+    matmul_error: float
+    """Relative error of that product."""
+
+
+class Slice(Event, frozen=True, kw_only=True):
+    """At least the sample duration of work, closed by one device synchronisation."""
+
+    start_s: float
+    length_s: float
+    count: int
+    steps: int
+    wait_s: float
+
+
+class Loss(Event, frozen=True, kw_only=True):
+    """The loss of one step."""
+
+    step: int
+    value: float | None
+    """None where it is not finite."""
+
+
+class Digest(Event, frozen=True, kw_only=True):
+    """A digest of all parameters after one step: equal seeds and software give equal digests."""
+
+    step: int
+    sha256: str
+
+
+class Full(Event, frozen=True, kw_only=True):
+    """The count is done and the averaging window is full; the worker works on until it is told to stop."""
+
+    time_s: float
+    count: int
+
+
+class Done(Event, frozen=True, kw_only=True):
+    """The worker stopped as it was told to."""
+
+    time_s: float
+    count: int
+    steps: int
+    ran: str
+    matmul_error: float
+    peak_device_bytes: int | None = None
+
+
+class Failed(Event, frozen=True, kw_only=True):
+    """The worker raised. ``kind`` is the cause of the record (``exception``, ``nan``, ``device_oom``...)."""
+
+    kind: str
+    message: str
+    traceback: str
+
+
+class Command(msgspec.Struct, frozen=True, tag=True, tag_field="command"):
+    """Base of what a worker is told."""
+
+
+class Start(Command, frozen=True):
+    """Begin the timed loop."""
+
+
+class Stop(Command, frozen=True):
+    """End it after the current step."""
+
+
+AnyEvent = Entered | Phase | Ready | Slice | Loss | Digest | Full | Done | Failed
+AnyCommand = Start | Stop
+
+_encoder = msgspec.json.Encoder()
+
+
+def encode(message: msgspec.Struct) -> bytes:
+    """One line, newline included."""
+    return _encoder.encode(message) + b"\n"
+
+
+class Lines:
+    """Splits a byte stream into typed messages; a last line without newline stays in the buffer."""
+
+    def __init__(self, kind: Any) -> None:
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind)
+        self._buffer = b""
+
+    def feed(self, chunk: bytes) -> Iterator[Any]:
+        """The messages that ``chunk`` completes. Raises msgspec.DecodeError on a line that is none."""
+        *lines, self._buffer = (self._buffer + chunk).split(b"\n")
+        for line in lines:
+            yield self._decoder.decode(line)

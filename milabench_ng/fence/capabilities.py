@@ -1,0 +1,61 @@
+"""What of the fence can be had on this node, through what, and why the rest cannot: the answer of a probe."""
+
+from __future__ import annotations
+
+import errno
+
+import msgspec
+
+from milabench_ng.records.isolation import Mode, Tier
+
+
+class Controller(msgspec.Struct, frozen=True):
+    """One kind of limit. `parent` is the directory below which groups can be made; `why` not, and what is the `fix`.
+
+    `code` is the errno of the trial that failed.
+    """
+
+    ok: bool
+    via: str = ""
+    parent: str = ""
+    why: str = ""
+    fix: str = ""
+    code: int = 0
+
+
+class Capabilities(msgspec.Struct, frozen=True):
+    """What a probe found. `unified` is a v2 directory for kill and pressure beside v1 limits, empty if there is none.
+
+    `own` is this process's own group on v2 (or its memory group on v1), whose limits hold for whatever it starts.
+    """
+
+    mode: Mode
+    kernel: str
+    root: bool
+    controllers: dict[str, Controller]
+    unified: str = ""
+    own: str = ""
+    swap_bytes: int = 0
+    messages: tuple[str, ...] = ()
+
+    def ok(self, *names: str) -> bool:
+        return all(name in self.controllers and self.controllers[name].ok for name in names)
+
+    @property
+    def tier(self) -> Tier:
+        """The best tier that can be had."""
+        if self.mode in ("mixed", "none"):
+            return "affinity"
+        tiers: tuple[Tier, Tier, Tier] = ("affinity", "partial", "full")
+        return tiers[self.ok("cpuset") + self.ok("memory")]
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """The directories below which runs make their groups: one for v2, one for each hierarchy of v1."""
+        usable = (controller.parent for controller in self.controllers.values() if controller.ok)
+        return tuple(dict.fromkeys([*usable, *([self.unified] if self.unified else [])]))
+
+
+def name_of(code: int) -> str:
+    """`EACCES` for its number."""
+    return errno.errorcode.get(code, str(code))

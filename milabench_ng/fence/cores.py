@@ -1,0 +1,118 @@
+"""Physical cores and how they are dealt to tenants: whole cores, near to the device, caches together. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+import msgspec
+
+from milabench_ng.errors import IsolationError
+from milabench_ng.node.topology import Topology
+
+
+class Core(msgspec.Struct, frozen=True, order=True):
+    """CPUs that are dealt as one; `split` if a hardware thread of the same physical core is dealt to somebody else."""
+
+    cache: int
+    cpus: tuple[int, ...]
+    node: int
+    split: bool = False
+
+
+def usable_cores(topology: Topology, usable: frozenset[int], tenants: int) -> tuple[list[Core], tuple[str, ...]]:
+    """The cores made of usable CPUs, and notes.
+
+    A core of which only a part is usable is left to the orchestrator, unless the others do not suffice. With fewer
+    cores than tenants the hardware threads of a core are dealt singly. Raises IsolationError with fewer CPUs.
+    """
+    siblings: dict[int, list[int]] = defaultdict(list)
+    for cpu in topology.cpus:
+        siblings[cpu.core].append(cpu.id)
+    place = {cpu.id: cpu for cpu in topology.cpus}
+    whole = [
+        Core(place[cpus[0]].cache, tuple(cpus), place[cpus[0]].node)
+        for cpus in siblings.values()
+        if usable.issuperset(cpus)
+    ]
+    if _enough(whole, tenants):
+        return sorted(whole), ()
+    if len(usable) < tenants:
+        raise IsolationError(
+            f"isolation: {len(usable)} usable CPUs for {tenants} tenants. Use --tenants {max(len(usable), 1)}."
+        )
+    parts = [
+        Core(place[cpus[0]].cache, own, place[own[0]].node, split=True)
+        for cpus in siblings.values()
+        if (own := tuple(cpu for cpu in cpus if cpu in usable)) and len(own) < len(cpus)
+    ]
+    if parts and _enough(whole + parts, tenants):
+        note = f"{len(parts)} physical cores are only partly usable and are shared with what else runs (smt_shared)."
+        return sorted(whole + parts), (f"warning: {note}",)
+    threads = [Core(place[cpu].cache, (cpu,), place[cpu].node, split=True) for cpu in sorted(usable)]
+    note = f"{len(whole) + len(parts)} physical cores for {tenants} tenants: SMT siblings are split between tenants"
+    return sorted(threads), (f"warning: {note} (smt_shared).",)
+
+
+def _enough(cores: Sequence[Core], tenants: int) -> bool:
+    """Whether each tenant can get at least one core of some width, the same for all."""
+    return any(count >= tenants for count in Counter(len(core.cpus) for core in cores).values())
+
+
+def deal(cores: Sequence[Core], nodes: Sequence[int | None], reserve: int, strict_local: bool) -> list[list[Core]]:
+    """As many cores to each tenant as all can get, `nodes` being the NUMA node that each wants (None: any).
+
+    Cores of different width (hybrid processors) are dealt by width, so that all tenants get the same of each.
+    With `strict_local` all get as few as the most crowded node can give to each of its tenants.
+    """
+    hands: list[list[Core]] = [[] for _ in nodes]
+    homes = _homes(cores, nodes)
+    kept = reserve
+    for width in sorted({len(core.cpus) for core in cores}):
+        pool = [core for core in cores if len(core.cpus) == width]
+        each = max(0, len(pool) - kept) // len(nodes)
+        kept = max(0, kept - len(pool))
+        if strict_local:
+            each = min([each, *_fair(pool, homes)])
+        _deal_width(pool, homes, each, hands)
+    if not all(hands):
+        asked = f" and {reserve} reserved" * bool(reserve) + ", each on its device's NUMA node" * strict_local
+        raise IsolationError(f"isolation: {len(cores)} usable cores for {len(nodes)} tenants{asked}: not one for each.")
+    return hands
+
+
+def _homes(cores: Sequence[Core], wanted: Sequence[int | None]) -> list[int]:
+    """The node of each tenant; whoever wants none gets the one with the most cores left for each of its tenants."""
+    size = Counter(core.node for core in cores)
+    taken = Counter(node for node in wanted if node is not None and node in size)
+    homes = []
+    for node in wanted:
+        if node is None or node not in size:
+            node = max(sorted(size), key=lambda n: size[n] / (taken[n] + 1))
+            taken[node] += 1
+        homes.append(node)
+    return homes
+
+
+def _fair(pool: Sequence[Core], homes: Sequence[int]) -> list[int]:
+    size = Counter(core.node for core in pool)
+    return [size[node] // count for node, count in Counter(homes).items()]
+
+
+def _deal_width(pool: Sequence[Core], homes: Sequence[int], each: int, hands: list[list[Core]]) -> None:
+    """First everybody from the own node, then those who lack some from the node with the most left."""
+    left: dict[int, list[Core]] = defaultdict(list)
+    for core in sorted(pool):
+        left[core.node].append(core)
+    want = [len(hand) + each for hand in hands]
+    for tenant, home in enumerate(homes):
+        _take(left[home], want[tenant], hands[tenant])
+    for tenant in range(len(hands)):
+        while len(hands[tenant]) < want[tenant]:
+            _take(max(left.values(), key=len), want[tenant], hands[tenant])
+
+
+def _take(stock: list[Core], want: int, hand: list[Core]) -> None:
+    count = max(0, want - len(hand))
+    hand += stock[:count]
+    del stock[:count]

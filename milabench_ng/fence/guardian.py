@@ -1,0 +1,147 @@
+"""Kill and remove groups; as a program, the guardian that does it when the orchestrator is gone.
+
+Standard library only: the guardian is `python -I -S guardian.py`, in a session of its own, blocked on a pipe from the
+orchestrator. The pipe's lines say what is to be removed (`group DIRECTORY`, `session ID`, or `forget ID`); its end,
+which the kernel brings about even after SIGKILL, says that it is time.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+PATIENCE_S = 20.0
+
+
+def processes(directory: str) -> list[int]:
+    """Pids in the group and all groups below it; none if it is gone."""
+    found: list[int] = []
+    for group in _groups(directory):
+        try:
+            with open(os.path.join(group, "cgroup.procs")) as file:
+                found += [int(line) for line in file]
+        except OSError:  # removed in the meantime
+            continue
+    return found
+
+
+def kill(directories: Iterable[str]) -> int:
+    """SIGKILL to all that is in the groups or below, after forbidding forks. Returns how many were there."""
+    killed: set[int] = set()
+    for directory in directories:
+        for group in _groups(directory):
+            _set(group, "pids.max", "0")
+        _set(directory, "cgroup.kill", "1")
+        killed.update(pid for pid in processes(directory) if kill_process(pid))
+    return len(killed)
+
+
+def sweep(directories: Iterable[str], patience_s: float) -> tuple[int, int, bool]:
+    """Kill all in the groups and remove them with what is below, for `patience_s` seconds at most.
+
+    Returns how many processes were killed, how many groups removed, and whether nothing is left.
+    """
+    directories = list(directories)
+    end, pause_s = time.monotonic() + patience_s, 0.001
+    killed = removed = 0
+    while True:
+        killed = max(killed, kill(directories))
+        removed += sum(_remove(group) for directory in directories for group in reversed(list(_groups(directory))))
+        if not any(os.path.isdir(directory) for directory in directories):
+            return killed, removed, True
+        if time.monotonic() > end:
+            return killed, removed, False
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, 0.05)
+
+
+def session_members(sessions: Iterable[int]) -> dict[int, int]:
+    """Processes of these sessions and their descendants, from /proc: session by pid."""
+    members = {session for session in sessions if session > 1}
+    stats = {int(name): _stat(int(name)) for name in os.listdir("/proc") if name.isdigit()}
+    living = {pid: stat for pid, stat in stats.items() if stat}
+    size = -1
+    while size != len(members):
+        size = len(members)
+        members.update(pid for pid, (parent, session) in living.items() if session in members or parent in members)
+    return {pid: session for pid, (_, session) in living.items() if pid in members}
+
+
+def _stat(pid: int) -> tuple[int, int] | None:
+    """Parent and session of a process that has not ended."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            state, parent, _, session = file.read().rpartition(")")[2].split()[:4]
+    except OSError:
+        return None
+    return None if state in "ZX" else (int(parent), int(session))
+
+
+def _groups(directory: str) -> Iterator[str]:
+    """The group and all below it, parents first."""
+    for group, _, _ in os.walk(directory):
+        yield group
+
+
+def _set(group: str, name: str, text: str) -> None:
+    """Write to the file if this kernel has it; a group that vanishes meanwhile is what we want."""
+    path = os.path.join(group, name)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        os.write(descriptor, text.encode())
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)
+
+
+def kill_process(pid: int) -> bool:
+    """False for a process that is gone, and for 0: one that our pid namespace does not show (kill(0) is ourselves)."""
+    if pid in (0, os.getpid()):
+        return False
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _remove(group: str) -> bool:
+    try:
+        os.rmdir(group)
+    except OSError:
+        return False
+    return True
+
+
+def main() -> int:
+    """Read the pipe to its end, then remove what it named."""
+    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
+    groups: list[str] = []
+    sessions: set[int] = set()
+    for line in sys.stdin:
+        what, name = line.rstrip("\n").split(" ", 1)
+        if what == "group":
+            groups.append(name)
+        elif what == "session":
+            sessions.add(int(name))
+        else:
+            sessions.discard(int(name))
+    if sessions:
+        for pid in session_members(sessions):
+            kill_process(pid)
+    return 0 if not groups or sweep(groups, PATIENCE_S)[2] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

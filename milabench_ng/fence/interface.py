@@ -1,0 +1,97 @@
+"""What every back end offers: a `Fence` makes `Group`s, a `Group` holds one tenant and can prove it.
+
+All calls return within milliseconds, so that one thread can run them between events; only `remove` and `close` wait
+(for killed processes to be gone), and say for how long.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from milabench_ng.errors import IsolationError
+from milabench_ng.records.isolation import Effective, GroupEvents, Mode, ProcView, Share, Tier, Usage
+
+
+class IsolationMismatch(IsolationError):  # noqa: N818  (the name of the finding, not of a failure of ours)
+    """The kernel gives a tenant something else than its share."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """What a process has to do to be inside the fence (`fence.entry` does it): plain JSON, no paths to look up.
+
+    `procs` are files to write "0" to, in this order; `cpus` the affinity to set, empty to leave it alone;
+    `shm_bytes` the size of a /dev/shm of its own, which vanishes with its last process (None: keep the node's).
+    """
+
+    procs: tuple[str, ...] = ()
+    cpus: tuple[int, ...] = ()
+    oom_score_adj: int | None = None
+    shm_bytes: int | None = None
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        """The command line that enters and becomes `argv`; to be started by the thread that stays (PDEATHSIG)."""
+        order = msgspec.json.encode({**msgspec.to_builtins(self), "parent_pid": os.getpid()}).decode()
+        return [sys.executable, "-I", "-S", str(Path(__file__).with_name("entry.py")), order, "--", *argv]
+
+
+class Group(Protocol):
+    """One tenant's fence for one launch; made fresh, so that its counters start at 0."""
+
+    name: str
+    share: Share
+
+    @property
+    def entry(self) -> Entry: ...
+
+    def verify(self, pid: int) -> tuple[Effective, ProcView]:
+        """Compare what the kernel enforces on process `pid` with the share.
+
+        Raises IsolationMismatch if it differs, ProcessLookupError if there is no such process any more.
+        """
+
+    def effective(self) -> Effective:
+        """The limits as the kernel reads them back now, or did before `kill` (which forbids forks by a limit)."""
+
+    def events(self) -> GroupEvents:
+        """The counters as they stand."""
+
+    def usage(self) -> Usage:
+        """What was used so far, with the maxima over all calls of this and `watch`."""
+
+    def watch(self) -> Usage:
+        """To be called several times a second: `usage`, and what the kernel leaves to us (kill the rest after an
+        out-of-memory kill on v1, stop a tenant above its share of RAM in the affinity tier)."""
+
+    def pids(self) -> tuple[int, ...]:
+        """The processes in the group."""
+
+    def kill(self) -> None:
+        """SIGKILL to every process in the group, and no more forks. Does not wait."""
+
+    def remove(self, patience_s: float = 2.0) -> bool:
+        """Kill what is left, wait up to `patience_s` seconds for it to be gone, remove the group.
+
+        False if something is still there (a process in the kernel's hands, unpinning memory): call again."""
+
+
+class Fence(Protocol):
+    """The fence of one run."""
+
+    backend: str
+    tier: Tier
+    mode: Mode
+    kernel: str
+    parent: str
+    notes: tuple[str, ...]
+
+    def create(self, name: str, share: Share) -> Group:
+        """Make the group of one tenant for one launch. Raises IsolationError if the kernel refuses."""
+
+    def close(self) -> None:
+        """Remove every group that is left and the run's own, and let the guardian go. Waits some seconds at most."""

@@ -1,0 +1,116 @@
+"""Where cgroups are mounted and where this process is in them: parsers of /proc texts, pure.
+
+/proc/self/mountinfo and not /proc/mounts: only the former tells which part of a hierarchy a mount shows and whether
+this one mount of it is read-only (proc(5), cgroups(7)).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from milabench_ng.records.isolation import Mode
+
+# What a share is made of; the mode of a node is about where these are.
+OURS = ("cpuset", "memory", "pids")
+_OTHERS = (
+    "cpu",
+    "cpuacct",
+    "blkio",
+    "freezer",
+    "devices",
+    "net_cls",
+    "net_prio",
+    "perf_event",
+    "hugetlb",
+    "rdma",
+    "misc",
+)
+_V1_CONTROLLERS = frozenset({*OURS, *_OTHERS})
+
+
+class CgroupMount(msgspec.Struct, frozen=True):
+    """One mounted hierarchy. `root` is the group that the mount point shows; `controllers` are named on v1 only."""
+
+    point: str
+    root: str
+    version: Literal[1, 2]
+    controllers: tuple[str, ...] = ()
+    read_only: bool = False
+    nsdelegate: bool = False
+
+    def directory(self, group: str) -> Path | None:
+        """Directory of a group as /proc/PID/cgroup names it; None if it lies outside of what is mounted."""
+        relative = os.path.relpath(group, self.root)
+        return None if relative.startswith("..") else Path(self.point, relative)
+
+    def group(self, directory: Path) -> str:
+        """The name in /proc/PID/cgroup of the group with this directory."""
+        return os.path.normpath(os.path.join(self.root, os.path.relpath(directory, self.point)))
+
+
+def parse_mountinfo(text: str) -> tuple[CgroupMount, ...]:
+    """The cgroup mounts of a /proc/PID/mountinfo."""
+    mounts = []
+    for line in text.splitlines():
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.split(" ", 2)
+        if kind not in ("cgroup", "cgroup2"):
+            continue
+        root, point, flags = before.split(" ")[3:6]
+        words = options.split(",")
+        mounts.append(
+            CgroupMount(
+                point=_unescape(point),
+                root=_unescape(root),
+                version=2 if kind == "cgroup2" else 1,
+                controllers=tuple(word for word in words if word in _V1_CONTROLLERS),
+                read_only="ro" in flags.split(",") or "ro" in words,
+                nsdelegate="nsdelegate" in words,
+            )
+        )
+    return tuple(mounts)
+
+
+def parse_own_groups(text: str) -> dict[str, str]:
+    """/proc/PID/cgroup as group by controller; that of v2 stands under the empty name."""
+    groups = {}
+    for line in text.splitlines():
+        _, controllers, group = line.split(":", 2)
+        groups.update(dict.fromkeys(controllers.split(","), group))
+    return groups
+
+
+def parse_disabled(text: str) -> frozenset[str]:
+    """Controllers that /proc/cgroups shows as not enabled (`cgroup_disable=` on the kernel's command line)."""
+    rows = [line.split() for line in text.splitlines() if not line.startswith("#")]
+    return frozenset(name for name, _, _, enabled in rows if enabled == "0")
+
+
+def find(mounts: Iterable[CgroupMount], controller: str) -> CgroupMount | None:
+    """The v1 mount with the controller (empty: the v2 mount), a writable one if there are several."""
+    fitting = [m for m in mounts if (controller in m.controllers if controller else m.version == 2)]
+    return min(fitting, key=lambda mount: mount.read_only, default=None)
+
+
+def mode_of(mounts: Iterable[CgroupMount], v2_controllers: Iterable[str]) -> Mode:
+    """How our controllers are mounted; `v2_controllers` are those that the v2 hierarchy has."""
+    mounts = tuple(mounts)
+    on_v1 = {name for name in OURS if find(mounts, name)}
+    on_v2 = set(OURS) & set(v2_controllers)
+    unified = find(mounts, "")
+    if on_v1 and on_v2:
+        return "mixed"
+    if on_v1:
+        return "hybrid" if unified else "v1"
+    return "v2" if unified else "none"
+
+
+def _unescape(text: str) -> str:
+    """Blanks in paths are written in octal there."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

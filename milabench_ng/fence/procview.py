@@ -1,0 +1,46 @@
+"""A process as /proc shows it: the second witness, beside the group's own files, of where it is (proc(5))."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from milabench_ng.cgroupfs import parse_ids
+from milabench_ng.records.isolation import ProcView
+
+
+def read_process(pid: int) -> ProcView:
+    """What /proc/PID says now. Raises ProcessLookupError if there is no such process."""
+    directory = Path(f"/proc/{pid}")
+    try:
+        lines = (line.split(":", 1) for line in (directory / "status").read_text().splitlines())
+        status = {name: value.strip() for name, value in lines}
+        return ProcView(
+            pid=pid,
+            groups=tuple((directory / "cgroup").read_text().splitlines()),
+            cpus_allowed=parse_ids(status["Cpus_allowed_list"]),
+            mems_allowed=parse_ids(status["Mems_allowed_list"]),
+            threads=int(status["Threads"]),
+            open_fds=_open_fds(directory / "fd"),
+        )
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise ProcessLookupError(f"there is no process {pid} any more") from error
+
+
+def host_oom_kills(text: str) -> int | None:
+    """Out-of-memory kills on the whole node, from /proc/vmstat; None where it does not count them (before 4.13)."""
+    for line in text.splitlines():
+        name, number = line.split()
+        if name == "oom_kill":
+            return int(number)
+    return None
+
+
+def _open_fds(directory: Path) -> dict[str, str]:
+    targets = {}
+    for name in sorted(os.listdir(directory), key=int):
+        try:
+            targets[name] = os.readlink(directory / name)
+        except FileNotFoundError:
+            continue  # closed while we looked
+    return targets

@@ -1,0 +1,55 @@
+"""Texts of the kernel's counters as numbers; the same for the back ends that have them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from milabench_ng.cgroupfs import Group2, Nested
+from milabench_ng.errors import IsolationError
+from milabench_ng.records.isolation import Pressure
+
+
+@contextlib.contextmanager
+def refusals(what: str) -> Iterator[None]:
+    """Turn the kernel's refusal into an error that says what was wanted."""
+    try:
+        yield
+    except OSError as error:
+        raise IsolationError(
+            f"isolation: cannot {what}: {error.strerror} ({error.filename or 'while writing'}). "
+            "mnb doctor shows what this node allows."
+        ) from error
+
+
+def pressure_of(group: Group2) -> dict[str, Pressure]:
+    """Stall times of a v2 group by resource; empty on kernels without them (CONFIG_PSI, `psi=0`)."""
+    found = {}
+    for resource in ("cpu", "memory", "io"):
+        try:
+            found[resource] = _pressure(getattr(group.pressure, resource))
+        except OSError:  # no such file, or EOPNOTSUPP where it is compiled in and switched off
+            continue
+    return found
+
+
+def host_text(name: str) -> str:
+    """A file of /proc; empty where it is not readable (hardened containers hide vmstat)."""
+    try:
+        return Path("/proc", name).read_text()
+    except OSError:
+        return ""
+
+
+def io_bytes(stat: Nested) -> tuple[int, int]:
+    """Bytes read and written over all devices of an `io.stat`."""
+    read, written = (sum(int(pairs.get(key, 0)) for pairs in stat.values()) for key in ("rbytes", "wbytes"))
+    return read, written
+
+
+def _pressure(lines: Nested) -> Pressure:
+    def seconds(pairs: Mapping[str, str] | None) -> float | None:
+        return None if pairs is None else int(pairs["total"]) / 1e6
+
+    return Pressure(seconds(lines["some"]) or 0.0, seconds(lines.get("full")))

@@ -1,0 +1,113 @@
+"""Tenants that no group holds: followed by session and descent in /proc, for the back ends that fence nothing."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from milabench_ng.fence import guardian
+from milabench_ng.fence.interface import IsolationMismatch
+from milabench_ng.fence.runs import Guardian
+from milabench_ng.records.isolation import Usage
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+Owners = dict[int, "Followed"]
+
+
+class Followed:
+    """The processes of one tenant: the session that its first one made when it entered, and all that descends."""
+
+    def __init__(self, name: str, guardian: Guardian, owners: Owners) -> None:
+        """`owners` tells whose each session is, over all tenants of the run: a rank descends from another's agent."""
+        self._name = name
+        self._guardian = guardian
+        self._owners = owners
+
+    def adopt(self, pid: int) -> None:
+        """From now on the process and what it starts are the tenant's.
+
+        Raises IsolationMismatch if it is not the first of a session: that is then somebody else's, perhaps our own.
+        """
+        try:
+            session = os.getsid(pid)
+        except ProcessLookupError as error:
+            raise ProcessLookupError(f"there is no process {pid} any more") from error
+        if session != pid:
+            raise IsolationMismatch(
+                f"isolation: process {pid} of {self._name} is in session {session}: it has not entered."
+            )
+        self._own({session})
+
+    def pids(self) -> tuple[int, ...]:
+        """Those that there are now. To be asked often: a daemon whose ancestors died between two calls is lost."""
+        sessions = self._sessions()
+        if not sessions:
+            return ()
+        found = guardian.session_members(sessions)
+        self._own(set(found.values()) - self._owners.keys())
+        return tuple(sorted(pid for pid, session in found.items() if self._owners[session] is self))
+
+    def kill(self) -> None:
+        """SIGKILL to all of them."""
+        for pid in self.pids():
+            guardian.kill_process(pid)
+
+    def end(self, patience_s: float) -> bool:
+        """Kill until none is left or the time is over; whether none is left."""
+        limit = time.monotonic() + patience_s
+        while self.pids():
+            self.kill()
+            if time.monotonic() > limit:
+                return False
+            time.sleep(0.01)
+        for session in self._sessions():  # its number may be somebody else's tomorrow
+            self._guardian.mind("forget", session)
+            del self._owners[session]
+        return True
+
+    def usage(self) -> Usage:
+        """Sums over the processes that are there now: memory as PSS, so that shared pages count once."""
+        pids = self.pids()
+        memory = [_smaps(pid) for pid in pids]
+        return Usage(
+            cpu_usec=sum(_cpu_usec(pid) for pid in pids),
+            memory_bytes=sum(fields.get("Pss", 0) for fields in memory),
+            anon_bytes=sum(fields.get("Pss_Anon", 0) for fields in memory),
+            shmem_bytes=sum(fields.get("Pss_Shmem", 0) for fields in memory),
+            pids_peak=sum(_threads(pid) for pid in pids),
+        )
+
+    def _sessions(self) -> set[int]:
+        return {session for session, owner in self._owners.items() if owner is self}
+
+    def _own(self, sessions: set[int]) -> None:
+        for session in sessions - self._owners.keys():
+            self._owners[session] = self
+            self._guardian.mind("session", session)
+
+
+def _smaps(pid: int) -> dict[str, int]:
+    """Bytes by field of /proc/PID/smaps_rollup; empty for a process that is gone."""
+    lines = _read(f"/proc/{pid}/smaps_rollup").splitlines()[1:]
+    return {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
+
+
+def _cpu_usec(pid: int) -> int:
+    """User and system time of the process and of its children that it has waited for."""
+    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) * 1_000_000 // _TICKS_PER_S
+
+
+def _threads(pid: int) -> int:
+    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return int(fields[17]) if fields else 0
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""

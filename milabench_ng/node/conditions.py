@@ -1,0 +1,323 @@
+"""The conditions under which a batch ran: what the node allowed and did, read before it and after it.
+
+``Settings`` stay as they are unless somebody changes them; ``GpuState`` and ``HostState`` move by themselves. Counters
+are cumulative, so the difference of the two edges is what happened in between. What a node does not give is None, and
+``unsupported`` names it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from milabench_ng.node.gpus import Gpu, GpuReader, Nvml, kernel_text
+from milabench_ng.units import utc_iso, utc_now
+
+Edge = Literal["before", "after"]
+
+# Numbers of nvml.h: they are its binary interface.
+_SM, _MEMORY = 1, 2
+_DIE = 0
+_CORRECTED, _UNCORRECTED = 0, 1
+_SINCE_DRIVER_LOAD = 0
+_THROTTLE_FIELDS = {
+    "sw_power_cap": 74,
+    "sync_boost": 76,
+    "sw_thermal": 269,
+    "hw_thermal": 270,
+    "hw_power_brake": 271,
+}
+_MEMORY_TEMPERATURE_FIELD = 82
+
+
+class GpuSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What is set on a GPU. Power in watts, clocks in MHz."""
+
+    pci_bus_id: str
+    vbios: str | None
+    power_limit_w: float | None
+    default_power_limit_w: float | None
+    enforced_power_limit_w: float | None
+    """The lowest of all limits that are in force."""
+    max_sm_clock_mhz: int | None
+    max_memory_clock_mhz: int | None
+    application_sm_clock_mhz: int | None
+    application_memory_clock_mhz: int | None
+    ecc: bool | None
+    ecc_pending: bool | None
+    """What ECC will be after the next reset."""
+    mig_mode: bool | None
+    persistence_mode: bool | None
+
+
+class GpuState(msgspec.Struct, frozen=True, kw_only=True):
+    """What a GPU does and has done."""
+
+    power_w: float | None
+    energy_mj: int | None
+    """Since the driver was loaded; moves every 100 ms."""
+    sm_clock_mhz: int | None
+    memory_clock_mhz: int | None
+    temperature_c: int | None
+    memory_temperature_c: float | None
+    reasons: int | None
+    """The bits that hold the clocks down now (NVML clocks event reasons)."""
+    throttled_ns: dict[str, float | None]
+    """Time that the clocks were held down so far, by reason."""
+    ecc_corrected: int | None
+    """Since the driver was loaded; so is the next."""
+    ecc_uncorrected: int | None
+    remapped_rows: tuple[int, ...] | None
+    """Corrected, uncorrected, pending (0 or 1), failed (0 or 1)."""
+    pcie_generation: int | None
+    """Drops when the GPU is idle."""
+    pcie_width: int | None
+    foreign_pids: tuple[int, ...] | None
+    """Compute processes that are not ours, as NVML numbers them: in a container these may be the host's numbers."""
+
+
+class HostSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What is set on the host."""
+
+    kernel: str
+    command_line: str | None
+    mitigations: dict[str, str]
+    """By vulnerability; those that do not affect this CPU are left out."""
+    governors: dict[str, int]
+    """CPU frequency policies by governor; empty where the kernel does not scale."""
+    boost: bool | None
+    smt: str | None
+    transparent_hugepages: str | None
+    numa_balancing: bool | None
+    swap_total_bytes: int | None
+
+
+class HostState(msgspec.Struct, frozen=True, kw_only=True):
+    """What the host does and has done since boot."""
+
+    load: tuple[float, ...]
+    """Over 1, 5 and 15 minutes."""
+    cpu_busy_s: float | None
+    """Summed over CPUs, steal not included."""
+    cpu_steal_s: float | None
+    """Time in which the hypervisor ran somebody else."""
+    thermal_throttles: int | None
+    """Summed over what all CPUs show of their core and package, so only a change means something."""
+    memory_total_bytes: int | None
+    """Grows on virtual machines that get their memory as they touch it."""
+    memory_available_bytes: int | None
+    memory_cached_bytes: int | None
+    swap_used_bytes: int | None
+    pages_swapped_in: int | None
+    pages_swapped_out: int | None
+    oom_kills: int | None
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """All settings of the node."""
+
+    host: HostSettings
+    driver: str | None
+    gpus: dict[str, GpuSettings]
+    """By UUID of the physical GPU."""
+
+
+class Conditions(msgspec.Struct, frozen=True, kw_only=True):
+    """The node at one edge of a batch."""
+
+    time_s: float
+    """Monotonic."""
+    utc: str
+    host: HostState
+    gpus: dict[str, GpuState]
+    """By UUID of the physical GPU."""
+    settings: Settings | None
+    """None at the second edge: as at the first."""
+    unsupported: tuple[str, ...] = ()
+    """Values that some GPU does not give."""
+    errors: dict[str, str] = {}
+    """Reads that failed otherwise, such as from a lost GPU, by UUID and value."""
+
+
+def read_conditions(
+    nvml: Nvml, devices: Sequence[Gpu], own_pids: Collection[int] = (), root: Path = Path("/")
+) -> Conditions:
+    """The conditions now: of the host, and of the physical GPUs behind ``devices``.
+
+    ``own_pids`` are processes that belong to the run; every other compute process on a GPU is reported as foreign.
+    Nothing that sleeps is asked (PcieThroughput does); the energy counter is the slowest, with some milliseconds a GPU.
+    """
+    moment, utc = time.monotonic(), utc_iso(utc_now())
+    boards = {gpu.board: (gpu, nvml.reader(gpu.board)) for gpu in devices}
+    states = {uuid: _gpu_state(reader, own_pids) for uuid, (_, reader) in boards.items()}
+    gpu_settings = {uuid: _gpu_settings(gpu, reader) for uuid, (gpu, reader) in boards.items()}
+    return Conditions(
+        time_s=moment,
+        utc=utc,
+        host=_host_state(root),
+        gpus=states,
+        settings=Settings(
+            host=_host_settings(root),
+            driver=nvml.ask("SystemGetDriverVersion") if boards else None,
+            gpus=gpu_settings,
+        ),
+        unsupported=tuple(sorted({name for _, reader in boards.values() for name in reader.unsupported})),
+        errors={f"{uuid} {name}": text for uuid, (_, reader) in boards.items() for name, text in reader.errors.items()},
+    )
+
+
+def edges(before: Conditions, after: Conditions) -> dict[Edge, Conditions]:
+    """Both edges as a record carries them: what is the same at the second edge is not repeated there."""
+    same = before.settings == after.settings
+    return {"before": before, "after": msgspec.structs.replace(after, settings=None) if same else after}
+
+
+def throttled_fraction(before: Conditions, after: Conditions) -> dict[str, dict[str, float]]:
+    """By GPU and reason, the part of the time between the edges in which the clocks were held down, 0 to 1.
+
+    A reason that was not read at both edges is left out. Thermal and brake reasons are faults of the node or its
+    cooling; ``sw_power_cap`` is normal at full load.
+    """
+    elapsed_ns = (after.time_s - before.time_s) * 1e9
+    fractions: dict[str, dict[str, float]] = {}
+    for uuid in before.gpus.keys() & after.gpus.keys():
+        first, last = before.gpus[uuid].throttled_ns, after.gpus[uuid].throttled_ns
+        pairs = {reason: (first.get(reason), last.get(reason)) for reason in _THROTTLE_FIELDS}
+        fractions[uuid] = {
+            reason: (end - start) / elapsed_ns
+            for reason, (start, end) in pairs.items()
+            if start is not None and end is not None
+        }
+    return fractions
+
+
+def kernel_table(path: Path) -> dict[str, int]:
+    """A file of ``name number [unit]`` lines, such as ``/proc/vmstat`` or ``memory.stat``; empty if it is not there."""
+    rows = [line.replace(":", " ").split() for line in (kernel_text(path) or "").splitlines()]
+    return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdecimal()}
+
+
+def memory_bytes(root: Path = Path("/")) -> dict[str, int]:
+    """``/proc/meminfo`` in bytes."""
+    return {name: value * 1024 for name, value in kernel_table(root / "proc/meminfo").items()}
+
+
+def cpu_seconds(root: Path = Path("/")) -> tuple[float, float, float] | None:
+    """Busy, steal and total seconds since boot, summed over CPUs, from ``/proc/stat`` (proc(5))."""
+    first = (kernel_text(root / "proc/stat") or "").partition("\n")[0].split()
+    if len(first) < 9 or first[0] != "cpu":
+        return None
+    ticks = os.sysconf("SC_CLK_TCK")
+    # Guest time is contained in user time already, so the columns after steal do not count.
+    user, nice, system, idle, iowait, irq, softirq, steal = (int(text) / ticks for text in first[1:9])
+    busy = user + nice + system + irq + softirq
+    return busy, steal, busy + steal + idle + iowait
+
+
+def _gpu_settings(gpu: Gpu, reader: GpuReader) -> GpuSettings:
+    ecc = reader.ask("ecc", "EccMode") or (None, None)
+    mig = reader.ask("mig_mode", "MigMode") or (None, None)
+    return GpuSettings(
+        pci_bus_id=gpu.pci_bus_id,
+        vbios=reader.ask("vbios", "VbiosVersion"),
+        power_limit_w=_thousandth(reader.ask("power_limit_w", "PowerManagementLimit")),
+        default_power_limit_w=_thousandth(reader.ask("default_power_limit_w", "PowerManagementDefaultLimit")),
+        enforced_power_limit_w=_thousandth(reader.ask("enforced_power_limit_w", "EnforcedPowerLimit")),
+        max_sm_clock_mhz=reader.ask("max_sm_clock_mhz", "MaxClockInfo", _SM),
+        max_memory_clock_mhz=reader.ask("max_memory_clock_mhz", "MaxClockInfo", _MEMORY),
+        application_sm_clock_mhz=reader.ask("application_sm_clock_mhz", "ApplicationsClock", _SM),
+        application_memory_clock_mhz=reader.ask("application_memory_clock_mhz", "ApplicationsClock", _MEMORY),
+        ecc=_truth(ecc[0]),
+        ecc_pending=_truth(ecc[1]),
+        mig_mode=_truth(mig[0]),
+        persistence_mode=_truth(reader.ask("persistence_mode", "PersistenceMode")),
+    )
+
+
+def _gpu_state(reader: GpuReader, own_pids: Collection[int]) -> GpuState:
+    fields = reader.fields({**_THROTTLE_FIELDS, "memory_temperature_c": _MEMORY_TEMPERATURE_FIELD})
+    processes = reader.ask("foreign_pids", "ComputeRunningProcesses")
+    return GpuState(
+        power_w=_thousandth(reader.ask("power_w", "PowerUsage")),
+        energy_mj=reader.ask("energy_mj", "TotalEnergyConsumption"),
+        sm_clock_mhz=reader.ask("sm_clock_mhz", "ClockInfo", _SM),
+        memory_clock_mhz=reader.ask("memory_clock_mhz", "ClockInfo", _MEMORY),
+        temperature_c=reader.ask("temperature_c", "Temperature", _DIE),
+        memory_temperature_c=fields.pop("memory_temperature_c"),
+        reasons=reader.ask("reasons", "CurrentClocksEventReasons"),
+        throttled_ns=fields,
+        ecc_corrected=reader.ask("ecc_corrected", "TotalEccErrors", _CORRECTED, _SINCE_DRIVER_LOAD),
+        ecc_uncorrected=reader.ask("ecc_uncorrected", "TotalEccErrors", _UNCORRECTED, _SINCE_DRIVER_LOAD),
+        remapped_rows=reader.ask("remapped_rows", "RemappedRows"),
+        pcie_generation=reader.ask("pcie_generation", "CurrPcieLinkGeneration"),
+        pcie_width=reader.ask("pcie_width", "CurrPcieLinkWidth"),
+        foreign_pids=None if processes is None else tuple(sorted({p.pid for p in processes} - set(own_pids))),
+    )
+
+
+def _host_settings(root: Path) -> HostSettings:
+    cpus = root / "sys/devices/system/cpu"
+    weaknesses = {path.name: kernel_text(path) or "unreadable" for path in sorted(cpus.glob("vulnerabilities/*"))}
+    balancing = kernel_text(root / "proc/sys/kernel/numa_balancing")
+    return HostSettings(
+        kernel=kernel_text(root / "proc/sys/kernel/osrelease") or "unknown",
+        command_line=kernel_text(root / "proc/cmdline"),
+        mitigations={name: text for name, text in weaknesses.items() if text != "Not affected"},
+        governors=dict(Counter(kernel_text(path) or "unreadable" for path in cpus.glob("cpufreq/*/scaling_governor"))),
+        boost=_boost(cpus),
+        smt=kernel_text(cpus / "smt/control"),
+        transparent_hugepages=_chosen(kernel_text(root / "sys/kernel/mm/transparent_hugepage/enabled")),
+        numa_balancing=None if balancing is None else balancing != "0",
+        swap_total_bytes=memory_bytes(root).get("SwapTotal"),
+    )
+
+
+def _host_state(root: Path) -> HostState:
+    memory, counters, cpus = memory_bytes(root), kernel_table(root / "proc/vmstat"), cpu_seconds(root)
+    swap = (memory.get("SwapTotal"), memory.get("SwapFree"))
+    throttles = (root / "sys/devices/system/cpu").glob("cpu*/thermal_throttle/*_throttle_count")
+    return HostState(
+        load=tuple(float(text) for text in (kernel_text(root / "proc/loadavg") or "").split()[:3]),
+        cpu_busy_s=cpus and round(cpus[0], 2),
+        cpu_steal_s=cpus and round(cpus[1], 2),
+        thermal_throttles=_sum(kernel_text(path) for path in throttles),
+        memory_total_bytes=memory.get("MemTotal"),
+        memory_available_bytes=memory.get("MemAvailable"),
+        memory_cached_bytes=memory.get("Cached"),
+        swap_used_bytes=None if swap[0] is None or swap[1] is None else swap[0] - swap[1],
+        pages_swapped_in=counters.get("pswpin"),
+        pages_swapped_out=counters.get("pswpout"),
+        oom_kills=counters.get("oom_kill"),
+    )
+
+
+def _boost(cpus: Path) -> bool | None:
+    """acpi-cpufreq and amd-pstate say ``boost``, intel_pstate says ``no_turbo``."""
+    boost, no_turbo = kernel_text(cpus / "cpufreq/boost"), kernel_text(cpus / "intel_pstate/no_turbo")
+    if boost is not None:
+        return boost == "1"
+    return None if no_turbo is None else no_turbo == "0"
+
+
+def _chosen(choices: str | None) -> str | None:
+    """The choice in brackets: ``always [madvise] never``."""
+    return None if choices is None else choices.partition("[")[2].partition("]")[0] or choices
+
+
+def _sum(texts: Iterable[str | None]) -> int | None:
+    numbers = [int(text) for text in texts if text]
+    return sum(numbers) if numbers else None
+
+
+def _thousandth(number: int | None) -> float | None:
+    return None if number is None else number / 1000
+
+
+def _truth(number: Any) -> bool | None:
+    return None if number is None else bool(number)

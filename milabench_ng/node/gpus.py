@@ -1,0 +1,312 @@
+"""The GPUs of the node, as NVML and the PCI bus show them. A GPU is known by UUID and PCI address, not by position.
+
+NVML enumerates in another order than CUDA may, and an index changes with visibility; so every later read finds its GPU
+by UUID again. Without a driver, without the library or without the Python module there are simply no devices, and the
+reason is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from milabench_ng.errors import InputError
+
+_VENDORS = {0x10DE: "NVIDIA", 0x1002: "AMD", 0x8086: "Intel"}
+_DISPLAY_CLASS, _ACCELERATOR_CLASS = 0x03, 0x12
+
+# nvml.h: invalid argument, not supported, no permission, not found, function not found, version of argument, deprecated
+_UNSUPPORTED = frozenset({2, 3, 4, 6, 13, 25, 26})
+
+# Member of the value union by NVML_VALUE_TYPE_* (nvml.h).
+_VALUE_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+
+
+class Gpu(msgspec.Struct, frozen=True, kw_only=True):
+    """A device that a tenant can have: a GPU, or a MIG instance of one."""
+
+    index: int
+    """Position among the devices of the node, in PCI order."""
+    uuid: str
+    name: str
+    pci_bus_id: str
+    """As sysfs writes it: ``0000:17:00.0``. A MIG instance has that of its GPU."""
+    numa_node: int | None
+    """None where the kernel does not know it, which is usual in virtual machines."""
+    memory_bytes: int | None
+    mig: bool = False
+    parent: str | None = None
+    """UUID of the GPU that a MIG instance is cut from."""
+
+    @property
+    def board(self) -> str:
+        """UUID of the physical GPU: power, clocks and temperature are known for it only."""
+        return self.parent or self.uuid
+
+
+class Gpus(msgspec.Struct, frozen=True, kw_only=True):
+    """What NVML shows."""
+
+    devices: tuple[Gpu, ...] = ()
+    driver: str | None = None
+    cuda: str | None = None
+    """The newest CUDA version that the driver supports."""
+    problem: str | None = None
+    """Why there is no NVML, if there is none."""
+    notes: tuple[str, ...] = ()
+    """GPUs that are there and cannot be used, and why."""
+
+
+class PciGpu(msgspec.Struct, frozen=True, kw_only=True):
+    """A display controller or accelerator on the PCI bus, whether or not its driver shows it as a device."""
+
+    pci_bus_id: str
+    vendor: str
+    device_id: str
+    driver: str | None
+    numa_node: int | None
+
+
+class GpuReader:
+    """Reads of one GPU. What cannot be read is None; ``unsupported`` and ``errors`` say what that was."""
+
+    def __init__(self, module: Any, locate: Callable[[], Any]) -> None:
+        self._module = module
+        self.unsupported: set[str] = set()
+        """Names of values that this GPU, driver or permission does not give."""
+        self.errors: dict[str, str] = {}
+        """Any other failure by name of the value, such as a lost GPU."""
+        self._handle = self._try("handle", locate)
+
+    def ask(self, name: str, question: str, *args: Any) -> Any:
+        """The answer of ``nvmlDeviceGet<question>``; ``name`` is what the value is called if it cannot be read."""
+        if self._handle is None:
+            return None
+        # Looked up inside, since a driver older than the module misses functions and the module raises only then.
+        return self._try(name, lambda: getattr(self._module, f"nvmlDeviceGet{question}")(self._handle, *args))
+
+    def fields(self, wanted: Mapping[str, int]) -> dict[str, float | None]:
+        """Field values by name, in one call: ``wanted`` maps names to NVML_FI_DEV_* numbers."""
+        answers = self.ask("fields", "FieldValues", list(wanted.values()))
+        if answers is None:
+            return dict.fromkeys(wanted)
+        return {name: self._field(name, answer) for name, answer in zip(wanted, answers, strict=True)}
+
+    def instances(self) -> Iterator[GpuReader]:
+        """Readers of the GPU's MIG instances; none where MIG is off."""
+        for position in range(self.ask("mig_instances", "MaxMigDeviceCount") or 0):
+            handle = self.ask("mig_instance", "MigDeviceHandleByIndex", position)
+            if handle is not None:
+                yield GpuReader(self._module, lambda found=handle: found)  # type: ignore[misc]
+
+    def _field(self, name: str, answer: Any) -> float | None:
+        if answer.nvmlReturn == 0:
+            value: float = getattr(answer.value, _VALUE_MEMBERS[answer.valueType])
+            return value
+        self._note(name, answer.nvmlReturn, f"NVML error {answer.nvmlReturn}")
+        return None
+
+    def _try(self, name: str, read: Callable[[], Any]) -> Any:
+        try:
+            return read()
+        except self._module.NVMLError as error:
+            self._note(name, error.value, str(error))
+            return None
+
+    def _note(self, name: str, code: int, text: str) -> None:
+        if code in _UNSUPPORTED:
+            self.unsupported.add(name)
+        else:
+            self.errors[name] = text
+
+
+class Nvml:
+    """An NVML session. ``problem`` says why there is none; then it shows no GPU. A context manager."""
+
+    def __init__(self, module: Any, problem: str | None = None) -> None:
+        self.module = module
+        self.problem = problem
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the session; the library stays loaded."""
+        if self.problem is None:
+            self.module.nvmlShutdown()
+            self.problem = "NVML cannot be used: the session is closed"
+
+    def ask(self, question: str) -> Any:
+        """The answer of ``nvml<question>``, which is about no GPU in particular; None if there is none."""
+        try:
+            return getattr(self.module, f"nvml{question}")()
+        except self.module.NVMLError:
+            return None
+
+    def reader(self, uuid: str) -> GpuReader:
+        """The reads of a GPU or MIG instance."""
+        return GpuReader(self.module, lambda: self.module.nvmlDeviceGetHandleByUUID(uuid))
+
+    def readers(self) -> Iterator[GpuReader]:
+        """The reads of every GPU that NVML lists, in NVML's order."""
+        if self.problem is None:
+            for position in range(self.ask("DeviceGetCount") or 0):
+                yield GpuReader(self.module, lambda at=position: self.module.nvmlDeviceGetHandleByIndex(at))  # type: ignore[misc]
+
+
+def open_nvml(module: Any = None) -> Nvml:
+    """An NVML session, through ``pynvml`` unless another module of its shape is given.
+
+    Opening can take seconds on a node without persistence mode: keep the session, and reads stay cheap.
+    """
+    if module is None:
+        try:
+            import pynvml
+        except ImportError:
+            return Nvml(None, "NVML cannot be used: the Python module pynvml (package nvidia-ml-py) is not installed")
+        module = pynvml
+    try:
+        module.nvmlInit()
+    except module.NVMLError as error:
+        return Nvml(None, f"NVML cannot be used: {error}")
+    return Nvml(module)
+
+
+def kernel_text(path: Path) -> str | None:
+    """A file of procfs or sysfs without surrounding blanks; None where the kernel, or permission, does not give it."""
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return None
+
+
+def read_gpus(nvml: Nvml | None = None, sysfs: Path = Path("/sys")) -> Gpus:
+    """All devices that NVML shows, in PCI order. Without a session, one is opened and closed again.
+
+    A GPU in MIG mode is replaced by its instances; without any it cannot be used, which is noted.
+    """
+    if nvml is None:
+        with open_nvml() as session:
+            return read_gpus(session, sysfs)
+    if nvml.problem is not None:
+        return Gpus(problem=nvml.problem)
+    found: list[Gpu] = []
+    notes: list[str] = []
+    for reader in nvml.readers():
+        devices, note = _devices(reader, sysfs)
+        found += devices
+        notes += [note] if note else []
+    # A stable sort: the instances of one GPU stay in NVML's order.
+    found.sort(key=lambda gpu: gpu.pci_bus_id)
+    devices = [msgspec.structs.replace(gpu, index=index) for index, gpu in enumerate(found)]
+    return Gpus(
+        devices=tuple(devices),
+        driver=nvml.ask("SystemGetDriverVersion"),
+        cuda=_cuda_version(nvml.ask("SystemGetCudaDriverVersion")),
+        notes=tuple(notes),
+    )
+
+
+def pci_gpus(sysfs: Path = Path("/sys")) -> tuple[PciGpu, ...]:
+    """The display controllers and accelerators of NVIDIA, AMD and Intel on the PCI bus, with the driver bound to them.
+
+    Class 0x03 is a display or 3D controller, 0x12 a processing accelerator (newer AMD boards), see the PCI code and ID
+    assignment specification.
+    """
+    found = []
+    for device in sorted(sysfs.glob("bus/pci/devices/*")):
+        vendor, kind = _hexadecimal(device / "vendor"), _hexadecimal(device / "class") >> 16
+        if vendor in _VENDORS and kind in (_DISPLAY_CLASS, _ACCELERATOR_CLASS):
+            driver = device / "driver"
+            gpu = PciGpu(
+                pci_bus_id=device.name,
+                vendor=_VENDORS[vendor],
+                device_id=f"{vendor:04x}:{_hexadecimal(device / 'device'):04x}",
+                driver=driver.resolve().name if driver.exists() else None,
+                numa_node=_numa_node(sysfs, device.name),
+            )
+            found.append(gpu)
+    return tuple(found)
+
+
+def select(devices: Sequence[Gpu], wanted: Sequence[str]) -> tuple[Gpu, ...]:
+    """The devices that ``--gpus`` names by index, UUID (or its unambiguous beginning) or PCI address, in node order.
+
+    Naming nothing selects all. Raises ``InputError`` for what is not there, is ambiguous, or is named twice.
+    """
+    if not wanted:
+        return tuple(devices)
+    chosen = [_named(devices, name.strip()) for name in wanted]
+    twice = {gpu.index for gpu in chosen if chosen.count(gpu) > 1}
+    if twice:
+        names = ", ".join(str(index) for index in sorted(twice))
+        raise InputError(f"--gpus {','.join(wanted)}: device {names} is named more than once; name each device once")
+    return tuple(sorted(chosen, key=lambda gpu: gpu.index))
+
+
+def _named(devices: Sequence[Gpu], name: str) -> Gpu:
+    exact = [gpu for gpu in devices if name.lower() in (str(gpu.index), gpu.uuid.lower())]
+    exact = exact or [gpu for gpu in devices if name.lower() == gpu.pci_bus_id]
+    begins = name.upper().startswith(("GPU-", "MIG-"))
+    matches = exact or [gpu for gpu in devices if begins and gpu.uuid.lower().startswith(name.lower())]
+    if len(matches) == 1:
+        return matches[0]
+    there = "; ".join(f"{gpu.index} = {gpu.uuid} ({gpu.name}, {gpu.pci_bus_id})" for gpu in devices)
+    found = f"fits {len(matches)} devices" if matches else "is not on this node"
+    raise InputError(f"--gpus: {name!r} {found}; name an index or a UUID of: {there or 'no GPU at all'}")
+
+
+def _devices(reader: GpuReader, sysfs: Path) -> tuple[list[Gpu], str | None]:
+    """The device or the MIG instances behind one GPU that NVML lists, or a note why there is none."""
+    uuid, pci = reader.ask("uuid", "UUID"), reader.ask("pci_bus_id", "PciInfo")
+    if uuid is None or pci is None:
+        return [], f"a GPU does not answer ({'; '.join(reader.errors.values()) or 'no UUID or PCI address'}): not used"
+    bus_id = _sysfs_bus_id(pci.busId)
+    whole = _device(reader, uuid, bus_id, sysfs)
+    modes = reader.ask("mig_mode", "MigMode")
+    if not modes or not modes[0]:
+        return [whole], None
+    parts = [
+        msgspec.structs.replace(_device(part, part_uuid, bus_id, sysfs), mig=True, parent=uuid)
+        for part in reader.instances()
+        if (part_uuid := part.ask("uuid", "UUID")) is not None
+    ]
+    return parts, None if parts else f"{uuid} ({bus_id}): MIG mode is on and has no instances: not used"
+
+
+def _device(reader: GpuReader, uuid: str, bus_id: str, sysfs: Path) -> Gpu:
+    memory = reader.ask("memory", "MemoryInfo")
+    return Gpu(
+        index=-1,
+        uuid=uuid,
+        name=reader.ask("name", "Name") or "unknown",
+        pci_bus_id=bus_id,
+        numa_node=_numa_node(sysfs, bus_id),
+        memory_bytes=None if memory is None else memory.total,
+    )
+
+
+def _sysfs_bus_id(bus_id: str) -> str:
+    """NVML writes the domain with eight digits, sysfs with four."""
+    text = bus_id.decode() if isinstance(bus_id, bytes) else bus_id
+    domain, rest = text.lower().split(":", 1)
+    return f"{int(domain, 16):04x}:{rest}"
+
+
+def _cuda_version(number: int | None) -> str | None:
+    return None if number is None else f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _hexadecimal(path: Path) -> int:
+    return int(kernel_text(path) or "0", 16)
+
+
+def _numa_node(sysfs: Path, bus_id: str) -> int | None:
+    node = int(kernel_text(sysfs / "bus/pci/devices" / bus_id / "numa_node") or "-1")
+    return node if node >= 0 else None

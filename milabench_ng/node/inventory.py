@@ -1,0 +1,203 @@
+"""What the node is: machine, CPUs, memory, GPUs, and the versions of the software that the results depend on."""
+
+from __future__ import annotations
+
+import platform
+import socket
+import sys
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+
+import msgspec
+
+from milabench_ng import __version__
+from milabench_ng.node.gpus import Gpu, Nvml, PciGpu, kernel_text, open_nvml, pci_gpus, read_gpus
+from milabench_ng.node.topology import Topology, read_topology
+
+_PACKAGES = (
+    *("torch", "torchvision", "triton", "numpy", "pillow", "msgspec", "psutil"),
+    *("cgroupspy", "nvidia-ml-py", "threadpoolctl"),
+)
+
+# NVIDIA's packages carried the CUDA major version in their names until CUDA 13, some still do.
+_CUDA_LIBRARIES = {
+    "cuda-runtime": "nvidia-cuda-runtime",
+    "cublas": "nvidia-cublas",
+    "cudnn": "nvidia-cudnn",
+    "nccl": "nvidia-nccl",
+    "nvshmem": "nvidia-nvshmem",
+}
+_CUDA_SUFFIXES = ("", "-cu13", "-cu12", "-cu11")
+
+# What a hypervisor calls itself in DMI, in the kernel's command line or in its ACPI tables.
+_HYPERVISORS = {
+    "firecracker": "Firecracker",
+    "fireck": "Firecracker",
+    "cloud-hypervisor": "Cloud Hypervisor",
+    "amazon ec2": "Amazon EC2",
+    "google compute engine": "Google Compute Engine",
+    "vmware": "VMware",
+    "virtualbox": "VirtualBox",
+    "microsoft corporation virtual machine": "Hyper-V",
+    "openstack": "OpenStack",
+    "kvm": "KVM",
+    "qemu": "QEMU",
+}
+
+
+class Cpus(msgspec.Struct, frozen=True, kw_only=True):
+    """The CPUs that are online."""
+
+    model: str
+    sockets: int
+    cores: int
+    threads: int
+    numa_nodes: int
+
+
+class Inventory(msgspec.Struct, frozen=True, kw_only=True):
+    """What the node is."""
+
+    hostname: str
+    boot_id: str | None
+    machine: str | None
+    """Vendor and product as the firmware gives them (DMI)."""
+    virtualization: str | None
+    """The hypervisor, as far as it shows; None on bare metal."""
+    container: str | None
+    os: str
+    kernel: str
+    architecture: str
+    cpus: Cpus
+    memory_bytes: int
+    """Virtual machines that grow show little here before they are used."""
+    swap_bytes: int
+    gpus: tuple[Gpu, ...]
+    pci_gpus: tuple[PciGpu, ...]
+    """All GPUs on the PCI bus, also those that no driver shows."""
+    nvidia_driver: str | None
+    cuda_driver: str | None
+    """The newest CUDA version that the driver supports."""
+    gpu_notes: tuple[str, ...]
+    """Why GPUs, or NVML, cannot be used."""
+    versions: dict[str, str]
+
+
+def read_inventory(nvml: Nvml | None = None, root: Path = Path("/")) -> Inventory:
+    """The node's inventory. Without an NVML session, one is opened and closed again."""
+    if nvml is None:
+        with open_nvml() as session:
+            return read_inventory(session, root)
+    shown, topology = read_gpus(nvml, root / "sys"), read_topology(root / "sys", root / "proc")
+    return Inventory(
+        hostname=socket.gethostname(),
+        boot_id=kernel_text(root / "proc/sys/kernel/random/boot_id"),
+        machine=_machine(root),
+        virtualization=_virtualization(root),
+        container=_container(root),
+        os=_os_name(root),
+        kernel=kernel_text(root / "proc/sys/kernel/osrelease") or platform.release(),
+        architecture=platform.machine(),
+        cpus=_cpus(topology, root),
+        memory_bytes=topology.memory_bytes,
+        swap_bytes=topology.swap_bytes,
+        gpus=shown.devices,
+        pci_gpus=pci_gpus(root / "sys"),
+        nvidia_driver=shown.driver,
+        cuda_driver=shown.cuda,
+        gpu_notes=shown.notes if shown.problem is None else (*shown.notes, shown.problem),
+        versions=read_versions(),
+    )
+
+
+def read_versions() -> dict[str, str]:
+    """Versions by package, from the packages' metadata alone: nothing is imported.
+
+    ``cuda`` is the version that torch was built for, where its version names it (``2.11.0+cu130``), else that of the
+    CUDA runtime package, which the plain wheels of PyPI pin; it is absent where neither is there.
+    """
+    versions = {"python": platform.python_version(), "implementation": sys.implementation.name, "mnb": __version__}
+    found = {name: _version([name]) for name in _PACKAGES}
+    found |= {
+        name: _version(f"{package}{suffix}" for suffix in _CUDA_SUFFIXES) for name, package in _CUDA_LIBRARIES.items()
+    }
+    versions |= {name: version for name, version in found.items() if version is not None}
+    cuda = cuda_build(versions.get("torch", ""), versions.get("cuda-runtime"))
+    return versions if cuda is None else {**versions, "cuda": cuda}
+
+
+def cuda_build(torch: str, runtime: str | None) -> str | None:
+    """The CUDA version of a torch build, from torch's version and that of the CUDA runtime package.
+
+    None for a build without CUDA (``2.15.0+cpu``) and for one of another vendor (``+rocm6.4``).
+    """
+    _, plus, local = torch.partition("+")
+    if local.startswith("cu") and local[2:].isdecimal():
+        return f"{local[2:-1]}.{local[-1]}"
+    if plus or not torch or runtime is None:
+        return None
+    return ".".join(runtime.split(".")[:2])
+
+
+def _cpus(topology: Topology, root: Path) -> Cpus:
+    return Cpus(
+        model=_cpu_model(root),
+        sockets=len({cpu.package for cpu in topology.cpus}),
+        cores=len({cpu.core for cpu in topology.cpus}),
+        threads=len(topology.cpus),
+        numa_nodes=len(topology.nodes),
+    )
+
+
+def _version(names: Iterable[str]) -> str | None:
+    """The version of the first of ``names`` that is installed."""
+    for name in names:
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+def _machine(root: Path) -> str | None:
+    dmi = root / "sys/class/dmi/id"
+    texts = (kernel_text(dmi / name) for name in ("sys_vendor", "product_name"))
+    return " ".join(text for text in texts if text) or None
+
+
+def _virtualization(root: Path) -> str | None:
+    """Names first, then the bare fact: the CPU flag ``hypervisor`` is set in every x86 guest."""
+    xen = kernel_text(root / "sys/hypervisor/type")
+    if xen:
+        return xen.capitalize()
+    acpi = kernel_text(root / "sys/firmware/acpi/tables/FACP") or ""
+    hints = " ".join((_machine(root) or "", kernel_text(root / "proc/cmdline") or "", acpi)).lower()
+    guest = " hypervisor" in (kernel_text(root / "proc/cpuinfo") or "")
+    # Cloud vendors sell bare metal under the names of their virtual machines; there the flag is missing.
+    if not guest and platform.machine() in ("x86_64", "AMD64"):
+        return None
+    named = next((name for mark, name in _HYPERVISORS.items() if mark in hints), None)
+    return named or ("unknown hypervisor" if guest else None)
+
+
+def _container(root: Path) -> str | None:
+    """systemd's marker file, else those of Docker and Podman."""
+    markers = {".dockerenv": "docker", "run/.containerenv": "podman"}
+    told = kernel_text(root / "run/systemd/container")
+    return told or next((name for marker, name in markers.items() if (root / marker).exists()), None)
+
+
+def _os_name(root: Path) -> str:
+    for line in (kernel_text(root / "etc/os-release") or "").splitlines():
+        if line.startswith("PRETTY_NAME="):
+            return line.partition("=")[2].strip("\"'")
+    return platform.system()
+
+
+def _cpu_model(root: Path) -> str:
+    """x86 says ``model name``; Arm gives numbers only, so there the architecture has to do."""
+    for line in (kernel_text(root / "proc/cpuinfo") or "").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()

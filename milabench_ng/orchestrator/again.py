@@ -1,0 +1,50 @@
+"""A record turned back into a profile, to run its test again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+
+from milabench_ng.errors import InputError
+from milabench_ng.plan import Launch
+from milabench_ng.records.record import Neighbours
+
+
+class Again(msgspec.Struct, frozen=True):
+    """A profile of one test, and how many tenants ran it side by side."""
+
+    suite: str
+    text: str
+    tenants: int
+
+
+class _Ours(msgspec.Struct, frozen=True):
+    launch: Launch
+    neighbours: Neighbours
+
+
+class _Record(msgspec.Struct, frozen=True):
+    mnb: _Ours
+
+
+def profile_of(record: Path) -> Again:
+    """The profile that makes the launch of ``record`` again. A launch over K devices is made over K devices."""
+    try:
+        ours = msgspec.json.decode(record.read_bytes(), type=_Record).mnb
+    except OSError as error:
+        raise InputError(f"{record}: {error.strerror}") from None
+    except msgspec.DecodeError as error:
+        raise InputError(f"{record}: not a record of mnb: {error}") from None
+    launch = ours.launch
+    suite, _, test = launch.test.partition(".")
+    several = launch.scheme != "per-gpu"
+    definition = {
+        "workload": launch.workload,
+        "arguments": {name: value for name, value in launch.arguments.items() if value is not None},
+        "partition_scheme": {"type": "normal" if several else "per-gpu"},
+        "data_scale": launch.data_scale,
+    }
+    tenants = len(launch.devices) if several else ours.neighbours.planned + 1
+    return Again(suite=suite, text=json.dumps({test: definition}), tenants=tenants)

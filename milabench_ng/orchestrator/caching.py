@@ -1,0 +1,54 @@
+"""The page cache before a batch: the data set's own files are evicted or read, for all tenants alike."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from milabench_ng.datasets.cache import evict, resident_fraction, warm
+from milabench_ng.records.record import Data
+from milabench_ng.requests import Place
+
+Cache = Literal["cold", "warm"]
+State = Literal["cold", "warm", "mixed", "uncontrolled"]
+
+
+class Files(msgspec.Struct, frozen=True):
+    """A data set on disk and all its files."""
+
+    place: Place
+    files: tuple[Path, ...]
+
+
+def list_files(place: Place) -> Files:
+    """The files of ``place``; listed once a run, outside every clock."""
+    walked = os.walk(place.path)
+    return Files(place, tuple(Path(folder, name) for folder, _, names in walked for name in sorted(names)))
+
+
+def make_ready(data: Files, cache: Cache) -> Data:
+    """Evict the files of a data set from the page cache, or read them all; and what the kernel says came of it."""
+    if cache == "cold":
+        evict(data.files)
+    else:
+        warm(data.files)
+    fraction = resident_fraction(data.files)
+    place = data.place
+    return Data(
+        name=place.name,
+        kind=place.kind,
+        scale=place.scale,
+        path=place.path,
+        checksum=place.checksum,
+        cache=_state(fraction),
+        resident_fraction=fraction,
+    )
+
+
+def _state(fraction: float | None) -> State:
+    if fraction is None:
+        return "uncontrolled"
+    return "cold" if fraction < 0.05 else "warm" if fraction > 0.95 else "mixed"

@@ -1,0 +1,259 @@
+"""Makes the record of a launch from what was planned, said and seen. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from milabench_ng import __version__
+from milabench_ng.catalogue import Workload
+from milabench_ng.node.conditions import Conditions, edges
+from milabench_ng.orchestrator.batch import GroupEvidence, Timeline
+from milabench_ng.orchestrator.tenant import RankLog
+from milabench_ng.plan import Device, Launch
+from milabench_ng.records.isolation import Isolation, Share
+from milabench_ng.records.record import (
+    Call,
+    Data,
+    Failure,
+    Mnb,
+    Neighbours,
+    Precision,
+    Rank,
+    Record,
+    Source,
+    Timing,
+)
+from milabench_ng.records.window import Window, WindowRule
+from milabench_ng.units import utc_iso
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """What all records of a run share."""
+
+    run_id: str
+    hostname: str
+    dataroot: str
+    outdir: str
+    devices: Mapping[int, Device]
+    workloads: Mapping[str, Workload]
+    shares: Mapping[int, Share]
+    fence: Isolation
+    """The fence of the run, without a tenant's part."""
+    start: str
+    rule: WindowRule
+    dropped_environment: tuple[str, ...]
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What was seen of one launch."""
+
+    launch: Launch
+    batch: int
+    started: datetime
+    """When it was asked for (UTC), at ``requested_s``."""
+    requested_s: float
+    ready_s: float | None
+    ended_s: float
+    timeline: Timeline
+    window: Window | None
+    ranks: Sequence[RankLog]
+    exit_status: int | None
+    failure: Failure | None
+    evidence: Mapping[int, GroupEvidence]
+    disjoint: bool | None
+    """Whether no CPU was in the share of two tenants of the batch, as the kernel gave them."""
+    neighbours: Neighbours
+    data: Data | None
+    environment: dict[str, str]
+    conditions: tuple[Conditions, Conditions]
+    gpu_monitor: dict[str, Any]
+    telemetry: dict[str, dict[str, dict[str, float]]]
+
+
+def make_record(setting: Setting, seen: Seen) -> Record:
+    """The record of one launch."""
+    launch = seen.launch
+    workload = setting.workloads[launch.workload]
+    first = setting.devices[launch.devices[0]]
+    return Record(
+        name=launch.test,
+        job_id=launch.job_id,
+        dataroot=setting.dataroot,
+        outdir=setting.outdir,
+        job={
+            "workload": launch.workload,
+            "arguments": launch.arguments,
+            "partition_scheme": {"type": launch.scheme},
+        },
+        device=launch.devices[-1],
+        devices=launch.devices,
+        call=Call(function=workload.origin, argv=argv(launch), arguments=launch.arguments),
+        success=seen.failure is None,
+        error=None if seen.failure is None else seen.failure.traceback or seen.failure.detail,
+        hostname=setting.hostname,
+        gpu=None if first.kind == "cpu" else first.name,
+        device_count=len(launch.devices),
+        environ={
+            "CUDA_VISIBLE_DEVICES": ",".join(str(device) for device in launch.devices),
+            "MILARUN_DATAROOT": setting.dataroot,
+        },
+        metrics=metrics(seen.ranks),
+        timings=timings(seen),
+        gpu_monitor=seen.gpu_monitor,
+        mnb=_ours(setting, seen, workload),
+    )
+
+
+def argv(launch: Launch) -> tuple[str, ...]:
+    """The arguments as a command line."""
+    pairs = ((f"--{name.replace('_', '-')}", value) for name, value in launch.arguments.items() if value is not None)
+    return tuple(word for flag, value in pairs for word in (flag, str(value)))
+
+
+def metrics(ranks: Sequence[RankLog]) -> dict[str, float]:
+    """Numbers only, as in 2020: the last loss that was read."""
+    losses = [loss for rank in ranks for loss in rank.losses.values()]
+    return {"loss": losses[-1]} if losses and losses[-1] is not None else {}
+
+
+def timings(seen: Seen) -> dict[str, Timing]:
+    """The timings of 2020: the program, and each rank's slices as rates in true items per second."""
+    start = seen.started.timestamp()
+    wall = seen.ended_s - seen.requested_s
+    timed = {"program": Timing(type="program", start=start, end=start + wall, time=wall)}
+    for number, rank in enumerate(seen.ranks):
+        rows = rank.slices
+        if not rows:
+            continue
+        seconds = math.fsum(row.length_s for row in rows)
+        began = start + rows[0].start_s - seen.requested_s
+        name = "train" if seen.launch.scheme == "per-gpu" else f"train_{number}"
+        timed[name] = Timing(
+            type="train",
+            start=began,
+            end=began + seconds,
+            time=seconds,
+            wall_time=rows[-1].end_s - rows[0].start_s,
+            overhead=0.0,
+            sample_duration=float(seen.launch.arguments["sample_duration"] or 0),
+            rates=[row.count / row.length_s for row in rows],
+            metrics={},
+        )
+    return timed
+
+
+def marks(setting: Setting, seen: Seen) -> tuple[str, ...]:
+    """Everything that makes this result not comparable, in words."""
+    found = []
+    if setting.fence.tier != "full":
+        found.append(
+            f"NOT ISOLATED: fence {setting.fence.tier}" if setting.fence.tier != "partial" else "fence partial"
+        )
+    if not setting.rule.comparable:
+        found.append(f"averaging window shortened to {setting.rule.length_s:g} s")
+    if seen.launch.overrides:
+        found.append(f"options overridden: {', '.join(seen.launch.overrides)}")
+    if seen.neighbours.lost:
+        found.append(f"{len(seen.neighbours.lost)} of {seen.neighbours.planned} neighbours lost during the batch")
+    if any(setting.shares[device].smt_shared for device in seen.launch.devices):
+        found.append("SMT siblings shared between tenants")
+    requested = str(seen.launch.arguments["precision"])
+    for rank in seen.ranks:
+        if rank.ready and rank.ready.ran != requested and rank.ready.parameters:
+            found.append(f"precision {requested} asked, {rank.ready.ran} ran")
+            break
+    return tuple(found)
+
+
+def _ours(setting: Setting, seen: Seen, workload: Workload) -> Mnb:
+    launch = seen.launch
+    return Mnb(
+        version=__version__,
+        run_id=setting.run_id,
+        started_utc=utc_iso(seen.started),
+        batch=seen.batch,
+        launch=launch,
+        label=launch.label,
+        unit=workload.unit,
+        classic_factor=workload.classic_factor,
+        source=Source(
+            workload=workload.name, origin=workload.origin, package=workload.package, sha256=workload.source_sha256
+        ),
+        devices=tuple(setting.devices[index] for index in launch.devices),
+        environment=seen.environment,
+        dropped_environment=setting.dropped_environment,
+        start="warm" if setting.start == "warm" else "cold",
+        phases_s=_phases(seen.ranks),
+        start_to_ready_s=None if seen.ready_s is None else seen.ready_s - seen.requested_s,
+        start_s=seen.timeline.start_s,
+        stop_s=seen.timeline.stop_s,
+        window_rule=setting.rule,
+        window=seen.window,
+        ranks=[_rank(launch, number, rank) for number, rank in enumerate(seen.ranks)],
+        precision=_precision(launch, seen.ranks[0]),
+        data=seen.data,
+        neighbours=seen.neighbours,
+        isolation=_isolation(setting, seen),
+        conditions=edges(*seen.conditions),
+        telemetry=seen.telemetry,
+        failure=seen.failure,
+        exit_status=seen.exit_status,
+        marks=marks(setting, seen),
+    )
+
+
+def _phases(ranks: Sequence[RankLog]) -> dict[str, float]:
+    """Of the slowest rank, phase by phase."""
+    names = dict.fromkeys(name for rank in ranks for name in rank.phases)
+    return {name: max(rank.phases.get(name, 0.0) for rank in ranks) for name in names}
+
+
+def _rank(launch: Launch, number: int, rank: RankLog) -> Rank:
+    return Rank(
+        rank=number,
+        device=launch.devices[number],
+        pid=rank.entered.pid if rank.entered else None,
+        count=sum(row.count for row in rank.slices),
+        full_s=rank.full_s,
+        slices=rank.slices,
+        losses=rank.losses,
+        digests=rank.digests,
+        torch_threads=rank.entered.torch_threads if rank.entered else None,
+        peak_device_bytes=rank.done.peak_device_bytes if rank.done else None,
+    )
+
+
+def _precision(launch: Launch, rank: RankLog) -> Precision | None:
+    if rank.ready is None:
+        return None
+    return Precision(
+        requested=str(launch.arguments["precision"]),
+        dtypes=rank.ready.dtypes,
+        ran_before=rank.ready.ran,
+        ran_after=rank.done.ran if rank.done else None,
+        matmul_error_before=rank.ready.matmul_error,
+        matmul_error_after=rank.done.matmul_error if rank.done else None,
+    )
+
+
+def _isolation(setting: Setting, seen: Seen) -> dict[str, Isolation]:
+    return {
+        str(device): msgspec.structs.replace(
+            setting.fence,
+            group=f"{setting.run_id}/{device}",
+            requested=setting.shares[device],
+            effective=evidence.effective,
+            effective_end=evidence.effective_end,
+            proc=evidence.proc,
+            disjoint=seen.disjoint,
+            usage=evidence.usage,
+            events_before=evidence.before,
+            events_after=evidence.after,
+        )
+        for device, evidence in seen.evidence.items()
+    }

@@ -1,0 +1,140 @@
+"""What a user asks of a run, and how it becomes a plan: profile, options, devices."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from milabench_ng.catalogue import Catalogue, Scalar, parse_flags, resolve
+from milabench_ng.errors import InputError
+from milabench_ng.fence.backends import Wish
+from milabench_ng.node.gpus import Gpu, select
+from milabench_ng.orchestrator.caching import Cache
+from milabench_ng.plan import Device, Plan, Resolved, make_plan
+from milabench_ng.profile import Profile, build_profile, parse_profile
+from milabench_ng.profile_2020 import convert_2020
+from milabench_ng.records.window import WindowRule
+
+CPU_TENANTS = 2
+"""On a node without a GPU, unless told otherwise."""
+
+
+class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of ``mnb jobs``, ``mnb run`` or ``mnb rerun``."""
+
+    suite: str
+    profile_text: str
+    profile_source: str
+    names: tuple[str, ...] = ()
+    repeat: int = 1
+    tenants: int | None = None
+    gpus: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    """What followed ``--``."""
+    isolation: Wish = "auto"
+    ram_total_bytes: int | None = None
+    cgroup_parent: str | None = None
+    start: Literal["warm", "cold"] = "warm"
+    cache: Cache = "cold"
+    data_scale: float | None = None
+    dataroot: Path
+    outdir: Path
+    rule: WindowRule = WindowRule()
+    allow_concurrent: bool = False
+
+
+def read_profile(request: RunRequest) -> tuple[dict[str, dict[str, object]], bool]:
+    """The raw tests of the request's profile, and whether it is one of 2020."""
+    return parse_profile(request.profile_text, request.profile_source)
+
+
+def foreign_workloads(tests: Mapping[str, Mapping[str, object]]) -> tuple[str, ...]:
+    """The workloads that a profile names as ``package.module:function``."""
+    named = (definition.get("workload") for definition in tests.values())
+    return tuple(dict.fromkeys(name for name in named if isinstance(name, str) and ":" in name))
+
+
+def typed_profile(request: RunRequest, catalogue: Catalogue) -> Profile:
+    """The profile in today's words, with the request's data scale where it has one."""
+    tests, of_2020 = read_profile(request)
+    chosen = {name: tests[name] for name in tests if not request.names or name in request.names}
+    warnings: tuple[str, ...] = ()
+    if of_2020:
+        # Only what is asked for must be known: a 2020 profile may hold tests that no workload here stands for.
+        tests, warnings = convert_2020(chosen or tests, catalogue, request.profile_source)
+    profile = build_profile(request.suite, tests, request.profile_text, request.profile_source, warnings)
+    profile.select(request.names)
+    if request.data_scale is None:
+        return profile
+    scaled = {
+        name: msgspec.structs.replace(test, data_scale=request.data_scale) for name, test in profile.tests.items()
+    }
+    return msgspec.structs.replace(profile, tests=scaled)
+
+
+def resolve_arguments(profile: Profile, request: RunRequest, catalogue: Catalogue) -> Resolved:
+    """Every option of every selected test: workload's default, profile, command line, in this order."""
+    resolved: dict[str, tuple[dict[str, Scalar | None], tuple[str, ...]]] = {}
+    for name, test in profile.select(request.names).tests.items():
+        where = f"{request.profile_source}: test {name!r}"
+        options = catalogue.workload(test.workload, where).options
+        stated = resolve(options, test.arguments, where)
+        given = parse_flags(options, request.flags, f"{where}: after --")
+        changed = tuple(option for option, value in given.items() if stated[option] != value)
+        resolved[name] = ({**stated, **given}, changed)
+    return resolved
+
+
+def choose_devices(gpus: Sequence[Gpu], request: RunRequest, cpus: int) -> tuple[Device, ...]:
+    """The devices of the run: the chosen GPUs, the first ``--tenants`` of them, or CPU partitions where there are none.
+
+    ``CUDA_VISIBLE_DEVICES`` of the caller chooses like ``--gpus``. ``cpus``: the node's, an upper bound for tenants.
+    """
+    tenants = request.tenants
+    if tenants is not None and tenants < 1:
+        raise InputError(f"--tenants {tenants}: at least 1")
+    if not gpus and request.gpus:
+        raise InputError(f"--gpus {','.join(request.gpus)}: this node shows no GPU; mnb doctor says what it sees")
+    if not gpus:
+        return tuple(Device(index=index, kind="cpu") for index in range(tenants or min(CPU_TENANTS, cpus)))
+    visible = tuple(name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name)
+    chosen = select(gpus, request.gpus or visible)
+    if tenants is not None and tenants > len(chosen):
+        raise InputError(f"--tenants {tenants}: there are {len(chosen)} GPUs, and each tenant has one")
+    return tuple(
+        Device(index=gpu.index, kind="mig" if gpu.mig else "gpu", uuid=gpu.uuid, name=gpu.name, numa_node=gpu.numa_node)
+        for gpu in chosen[:tenants]
+    )
+
+
+def checked_plan(profile: Profile, request: RunRequest, catalogue: Catalogue, devices: tuple[Device, ...]) -> Plan:
+    """The plan; a workload of one process cannot be spread over several devices."""
+    for name, test in profile.select(request.names).tests.items():
+        workload = catalogue.workload(test.workload, f"{request.profile_source}: test {name!r}")
+        if test.partition_scheme.type != "per-gpu" and not workload.distributed:
+            raise InputError(
+                f"{request.profile_source}: test {name!r}: partition scheme {test.partition_scheme.type!r} runs over "
+                f"several devices, and workload {test.workload!r} runs in one process; use per-gpu"
+            )
+        if test.io is not None:
+            raise InputError(
+                f"{request.profile_source}: test {name!r}: an I/O share was asked for, and this version cannot enforce "
+                "one; remove the key 'io'"
+            )
+    return make_plan(profile, request.names, resolve_arguments(profile, request, catalogue), devices, request.repeat)
+
+
+def required_isolation(profile: Profile, request: RunRequest) -> Wish:
+    """``full`` where a selected test requires it, else what was asked for."""
+    required = [name for name, test in profile.select(request.names).tests.items() if test.require == "full"]
+    if not required:
+        return request.isolation
+    if request.isolation not in ("auto", "full"):
+        raise InputError(
+            f"--isolation {request.isolation}: test {required[0]!r} of {request.profile_source} requires full isolation"
+        )
+    return "full"

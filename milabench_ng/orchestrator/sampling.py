@@ -1,0 +1,60 @@
+"""The orchestrator's side of the sampler process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Mapping
+
+from milabench_ng.events import Lines
+from milabench_ng.requests import python_command
+from milabench_ng.telemetry.messages import AnyReport
+from milabench_ng.telemetry.recorder import Recorder
+
+
+class Sampler:
+    """A sampler process and what it has said."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        """Start it; ``environ`` is what it runs with."""
+        self.recorder = Recorder()
+        self._lines = Lines(AnyReport)
+        self._process = subprocess.Popen(
+            python_command("milabench_ng.telemetry.sampler", "--interval", "0.5"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=dict(environ),
+            start_new_session=True,
+        )
+        assert self._process.stdout is not None
+        self._reports = self._process.stdout.fileno()
+        os.set_blocking(self._reports, False)
+        asyncio.get_running_loop().add_reader(self._reports, self._receive)
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
+
+    async def close(self) -> None:
+        """End it: it ends by itself when its orders do."""
+        asyncio.get_running_loop().remove_reader(self._reports)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        while self._process.poll() is None:
+            await asyncio.sleep(0.01)
+        self._process.stdout.close()
+
+    def _receive(self) -> None:
+        while True:
+            try:
+                chunk = os.read(self._reports, 1 << 16)
+            except BlockingIOError:
+                return
+            if not chunk:
+                asyncio.get_running_loop().remove_reader(self._reports)
+                return
+            for report in self._lines.feed(chunk):
+                self.recorder.feed(report)

@@ -1,0 +1,42 @@
+"""A folder for temporary files of one run, gone with it: at its end, or at the next start if it was killed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PREFIX = "mnb-scratch-"
+
+
+@contextmanager
+def scratch_folder(run_id: str) -> Iterator[Path]:
+    """The folder of this run; those of dead runs (nobody holds their lock) are removed first."""
+    parent = Path(tempfile.gettempdir())
+    for left in parent.glob(f"{PREFIX}*"):
+        if left.is_dir() and not left.is_symlink() and left.stat().st_uid == os.geteuid() and not _locked(left):
+            shutil.rmtree(left)
+    folder = parent / f"{PREFIX}{run_id}"
+    folder.mkdir(mode=0o700)
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+        os.close(lock)
+
+
+def _locked(folder: Path) -> bool:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

@@ -1,0 +1,150 @@
+"""Profiles: JSON files of tests, read strictly.
+
+A profile is an object of tests by name; ``"*"`` holds defaults that are merged into each of them (shallowly, as in
+2020). Profiles of 2020 are recognised by their ``experiment`` keys and converted by ``profile_2020``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from milabench_ng.errors import InputError
+
+PROFILE_SCHEMA = 1
+TEST_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]*")
+
+
+class PartitionScheme(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a test is spread over the node's devices.
+
+    ``per-gpu``: one launch per device, all at the same moment. ``gpu-progression``: one launch over 1, 2, ... N
+    devices, one after the other. ``normal``: one launch over all devices.
+    """
+
+    type: Literal["per-gpu", "gpu-progression", "normal"] = "per-gpu"
+
+
+class IoShare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The I/O bandwidth that a tenant may use, such as ``"1000 MiB/s"``."""
+
+    read: str | None = None
+    write: str | None = None
+
+
+class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One entry of a profile."""
+
+    __test__ = False  # not a pytest class
+
+    workload: str
+    """A built-in or installed workload, or ``package.module:function``."""
+    arguments: dict[str, bool | int | float | str] = {}
+    partition_scheme: PartitionScheme = PartitionScheme()
+    require: Literal["full"] | None = None
+    """``"full"``: refuse to run where the fence is not enforced by the kernel."""
+    io: IoShare | None = None
+    data_scale: float = 1.0
+    """The size of the data set twin relative to the real set."""
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """A profile as read: its tests in file order, with the defaults merged in."""
+
+    suite: str
+    tests: dict[str, Test]
+    text: str
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def sha256(self) -> str:
+        """Of the file's text."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    def select(self, names: Sequence[str]) -> Profile:
+        """The tests called ``names`` (all of them where there are none), in file order."""
+        unknown = [name for name in names if name not in self.tests]
+        if unknown:
+            raise InputError(f"profile {self.suite}: no test {unknown[0]!r}; it has {', '.join(self.tests)}")
+        chosen = {name: test for name, test in self.tests.items() if not names or name in names}
+        return msgspec.structs.replace(self, tests=chosen)
+
+
+RawTests = dict[str, dict[str, Any]]
+
+
+def parse_profile(text: str, source: str) -> tuple[RawTests, bool]:
+    """The tests of a profile's ``text`` with the defaults merged in, and whether it is one of 2020.
+
+    ``source`` is the file's name, for errors.
+    """
+    raw = _object(text, source)
+    defaults = raw.pop("*", {})
+    if not isinstance(defaults, dict):
+        raise InputError(f"{source}: '*' must be an object of defaults, not {type(defaults).__name__}")
+    tests: RawTests = {}
+    for name, definition in raw.items():
+        if not TEST_NAME.fullmatch(name):
+            raise InputError(f"{source}: test name {name!r}: use letters, digits, '_', '-' and '+'")
+        if not isinstance(definition, dict):
+            raise InputError(f"{source}: test {name!r} must be an object, not {type(definition).__name__}")
+        tests[name] = {**defaults, **definition}
+    if not tests:
+        raise InputError(f"{source}: no tests")
+    return tests, any("experiment" in definition for definition in tests.values())
+
+
+def build_profile(suite: str, tests: RawTests, text: str, source: str, warnings: tuple[str, ...] = ()) -> Profile:
+    """A typed profile; an unknown key or a wrong type is an error that names file, test, key and the valid keys."""
+    typed: dict[str, Test] = {}
+    for name, definition in tests.items():
+        where = f"{source}: test {name!r}"
+        valid = [field.name for field in msgspec.structs.fields(Test)]
+        unknown = [key for key in definition if key not in valid]
+        if unknown:
+            raise InputError(f"{where}: unknown key {unknown[0]!r}; the keys are {', '.join(valid)}")
+        try:
+            test = msgspec.convert(definition, Test)
+        except msgspec.ValidationError as error:
+            raise InputError(f"{where}: {error}") from None
+        if not 0 < test.data_scale <= 1:
+            raise InputError(f"{where}: data_scale is {test.data_scale}; it must be above 0 and at most 1")
+        typed[name] = test
+    return Profile(suite, typed, text, warnings)
+
+
+def read_text(path: Path) -> str:
+    """The text of a profile or weights file; what is wrong with the file is an InputError."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from None
+
+
+def _object(text: str, source: str) -> dict[str, Any]:
+    """A JSON object without duplicate keys at any depth."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        keys = [key for key, _ in pairs]
+        twice = [key for key in keys if keys.count(key) > 1]
+        if twice:
+            raise InputError(f"{source}: {twice[0]!r} stands twice in the same object")
+        return dict(pairs)
+
+    try:
+        raw = json.loads(text, object_pairs_hook=unique)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{source}: not JSON: {error.msg} (line {error.lineno}, column {error.colno})") from None
+    except RecursionError:
+        raise InputError(f"{source}: nested too deeply") from None
+    if not isinstance(raw, dict):
+        raise InputError(f"{source}: must be an object of tests, not {type(raw).__name__}")
+    return raw

@@ -1,0 +1,75 @@
+"""Profiles of 2020 (``milarun``): their experiments, option names and item units become ours.
+
+Each workload of the catalogue says how 2020 named it; this module only applies that.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from milabench_ng.catalogue import Catalogue, Classic, Workload, normal_name
+from milabench_ng.errors import InputError
+from milabench_ng.profile import RawTests
+
+_COMMON_IGNORED = ("cuda", "no_cuda", "dataset")
+_REPLACED = {
+    "prepare": "mnb evicts or warms the data set's own files before each batch, without sysctl",
+    "exec_prefix": "mnb evicts the data set's own files from the page cache itself",
+    "cgroup": "mnb makes its own fence around every tenant",
+}
+
+
+def convert_2020(tests: RawTests, catalogue: Catalogue, source: str) -> tuple[RawTests, tuple[str, ...]]:
+    """The tests in today's words, and a warning for every line of the old profile that is not executed."""
+    warnings: dict[str, None] = {}
+    converted: RawTests = {}
+    for name, definition in tests.items():
+        converted[name] = _convert_test(definition, catalogue, f"{source}: test {name!r}")
+        for key in _replaced_keys(definition):
+            warnings[f"{source}: the 2020 key {key!r} is not executed: {_REPLACED[key]}"] = None
+    return converted, tuple(warnings)
+
+
+def _replaced_keys(definition: dict[str, Any]) -> list[str]:
+    scheme = definition.get("partition_scheme", {})
+    keys = [key for key in ("prepare", "exec_prefix") if key in definition]
+    return keys + (["cgroup"] if isinstance(scheme, dict) and "cgroup" in scheme else [])
+
+
+def _convert_test(definition: dict[str, Any], catalogue: Catalogue, where: str) -> dict[str, Any]:
+    rest = {key: value for key, value in definition.items() if key not in ("prepare", "exec_prefix")}
+    workload, classic = _find(catalogue, rest.pop("experiment", None), where)
+    scheme = rest.get("partition_scheme")
+    if isinstance(scheme, dict):
+        rest["partition_scheme"] = {key: value for key, value in scheme.items() if key != "cgroup"}
+    arguments = rest.get("arguments", {})
+    if not isinstance(arguments, dict):
+        raise InputError(f"{where}: arguments must be an object, not {type(arguments).__name__}")
+    return {**rest, "workload": workload.name, "arguments": _convert_arguments(arguments, workload, classic)}
+
+
+def _find(catalogue: Catalogue, experiment: object, where: str) -> tuple[Workload, Classic]:
+    known = {
+        classic.experiment: (workload, classic)
+        for workload in catalogue.workloads.values()
+        for classic in workload.classic
+    }
+    if not isinstance(experiment, str) or experiment not in known:
+        raise InputError(f"{where}: no workload here stands for experiment {experiment!r}; known: {', '.join(known)}")
+    return known[experiment]
+
+
+def _convert_arguments(arguments: dict[str, Any], workload: Workload, classic: Classic) -> dict[str, Any]:
+    converted: dict[str, Any] = {**classic.implied.get("", {})}
+    for key, value in arguments.items():
+        option = normal_name(key)
+        if option in _COMMON_IGNORED or option in classic.ignored:
+            continue
+        if option in classic.implied:
+            converted.update(classic.implied[option] if value else {})
+        elif option == "max_count" and isinstance(value, int):
+            converted["max_count"] = math.ceil(value / workload.classic_factor)
+        else:
+            converted[classic.options.get(option, option)] = value
+    return converted

@@ -1,0 +1,149 @@
+"""What a record says about the fence around a tenant: what was asked for, what the kernel enforced, what was used."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Tier = Literal["full", "partial", "affinity", "none"]
+"""full: CPUs and RAM held by the kernel; partial: one of the two; affinity: neither (NOT ISOLATED); none: no fence."""
+
+Mode = Literal["v2", "hybrid", "v1", "mixed", "none"]
+"""How the node mounts cgroups; hybrid: our limits on v1, a v2 hierarchy without them beside it."""
+
+Cause = Literal["isolation_lost", "oom", "host_oom", "pids_limit", "timeout", "signal", "exit"]
+"""What ended a tenant, the first that applies in this order."""
+
+
+class IoLimit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Bandwidth limit on one block device (`major:minor`), None for none."""
+
+    device: str
+    read_bytes_per_s: int | None = None
+    write_bytes_per_s: int | None = None
+
+
+class Share(msgspec.Struct, frozen=True):
+    """What one tenant gets of the node.
+
+    `mems` are the NUMA nodes that it may allocate on, `nodes` those that its CPUs are on; `local` is the part of its
+    CPUs on the node of its device, None where the kernel does not say which that is; `memory_nominal_bytes` is the
+    node's RAM over the number of tenants, before the system's reserve; `pids` counts threads.
+    """
+
+    cpus: tuple[int, ...]
+    mems: tuple[int, ...]
+    memory_bytes: int
+    memory_nominal_bytes: int
+    pids: int
+    cores: int
+    nodes: tuple[int, ...] = ()
+    local: float | None = None
+    smt_shared: bool = False
+    io: tuple[IoLimit, ...] = ()
+
+
+class MemoryLimit(msgspec.Struct, frozen=True):
+    """The limit of one group on the way up from the tenant's; None for no limit."""
+
+    group: str
+    memory_bytes: int | None
+
+
+class Effective(msgspec.Struct, frozen=True):
+    """Limits as the kernel reads them back; None where it enforces none of that kind.
+
+    `oom_group`: one out-of-memory kill takes the whole group. `ancestors`: nearest first.
+    """
+
+    cpus: tuple[int, ...] | None = None
+    mems: tuple[int, ...] | None = None
+    memory_bytes: int | None = None
+    swap_bytes: int | None = None
+    oom_group: bool | None = None
+    pids: int | None = None
+    io: tuple[IoLimit, ...] = ()
+    ancestors: tuple[MemoryLimit, ...] = ()
+
+
+class ProcView(msgspec.Struct, frozen=True):
+    """One process as /proc shows it: its groups (`hierarchy:controllers:path`), CPUs, memory nodes, threads, files."""
+
+    pid: int
+    groups: tuple[str, ...]
+    cpus_allowed: tuple[int, ...]
+    mems_allowed: tuple[int, ...]
+    threads: int
+    open_fds: dict[str, str]
+
+
+class Pressure(msgspec.Struct, frozen=True):
+    """Time that some, or all, tasks of the group stood still for want of a resource."""
+
+    some_s: float
+    full_s: float | None = None
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What a group has used since it was made; None where this kernel does not count it.
+
+    `memory_peak_bytes` contains page cache, so on jobs that read files it says little about need; the largest sampled
+    `anon_shmem_max_bytes` does. `anon_bytes`, `shmem_bytes` (with pinned buffers) and `page_cache_bytes` (file pages
+    without shared memory) are those of that sample, `memory_bytes` is now.
+    """
+
+    cpu_usec: int | None = None
+    throttled_usec: int | None = None
+    memory_bytes: int | None = None
+    memory_peak_bytes: int | None = None
+    anon_bytes: int | None = None
+    shmem_bytes: int | None = None
+    page_cache_bytes: int | None = None
+    anon_shmem_max_bytes: int | None = None
+    page_cache_max_bytes: int | None = None
+    io_read_bytes: int | None = None
+    io_write_bytes: int | None = None
+    pids_peak: int | None = None
+    pressure: dict[str, Pressure] = msgspec.field(default_factory=dict)
+
+
+class GroupEvents(msgspec.Struct, frozen=True):
+    """Counters of things that should not happen. A verdict asks whether one rose, never by how much.
+
+    `oom` counts that the group hit its own limit (v2 only), `oom_kill` that a process of it was killed, by its own
+    limit or another; `pids_max` refused forks; `host_oom_kill` out-of-memory kills anywhere on the node.
+    """
+
+    oom_kill: int = 0
+    oom: int | None = None
+    oom_group_kill: int | None = None
+    pids_max: int | None = None
+    host_oom_kill: int | None = None
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What ended a tenant, and the sentence that explains it to the reader of the report."""
+
+    cause: Cause
+    detail: str
+
+
+class Isolation(msgspec.Struct, frozen=True):
+    """The fence around one tenant in one record: all that is needed to believe it, or not to."""
+
+    backend: str
+    tier: Tier
+    mode: Mode
+    kernel: str
+    parent: str
+    group: str
+    requested: Share
+    effective: Effective | None = None
+    effective_end: Effective | None = None
+    proc: ProcView | None = None
+    disjoint: bool | None = None
+    usage: Usage | None = None
+    events_before: GroupEvents | None = None
+    events_after: GroupEvents | None = None
+    notes: tuple[str, ...] = ()

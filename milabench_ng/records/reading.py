@@ -1,0 +1,264 @@
+"""Reading a result folder, fast and without trust: only the fields that a report needs are decoded.
+
+Records of the 2020 ``milarun`` tool are read as well. They have no ``mnb`` part and may hold ``NaN`` and ``Infinity``,
+which are not JSON. A file that cannot be read is a `Problem` with a name and a reason, never an exception.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from milabench_ng.errors import InputError
+from milabench_ng.plan import Device, Launch, Plan
+from milabench_ng.records.window import SliceRow, WindowRule
+
+READABLE_SCHEMA = 1
+"""The newest schema of records and manifests that this version reads."""
+
+_RECORD_NAME = re.compile(r"(?P<test>.+)\.J(?P<job_id>\d+\.\d+)\.(FAIL\.)?\d{8}-\d{6}-\d{6}\.json")
+
+
+class Extent(msgspec.Struct, frozen=True):
+    """Of one counter of ``gpu_monitor``: the largest sample, -1 where there was none."""
+
+    max: float | None = None
+
+
+class MonitorView(msgspec.Struct, frozen=True):
+    """One device in ``gpu_monitor``. Memory in MiB."""
+
+    memory: Extent | None = None
+
+
+class TimingView(msgspec.Struct, frozen=True):
+    """A timing of 2020: seconds, and items per second of each slice (null where it was not a number)."""
+
+    time: float | None = None
+    rates: list[float | None] | None = None
+
+
+class RankView(msgspec.Struct, frozen=True):
+    """The slices of one process."""
+
+    slices: list[SliceRow]
+
+
+class DataView(msgspec.Struct, frozen=True):
+    """What a launch read."""
+
+    name: str
+    kind: str
+    scale: float
+    cache: str
+
+
+class PrecisionView(msgspec.Struct, frozen=True):
+    """The mode that really ran, before ``start`` and after ``stop``."""
+
+    ran_before: str | None = None
+    ran_after: str | None = None
+
+    @property
+    def ran(self) -> str | None:
+        """One mode, or both where it changed on the way."""
+        if self.ran_after is None or self.ran_after == self.ran_before:
+            return self.ran_before
+        return f"{self.ran_before}, then {self.ran_after}"
+
+
+class TierView(msgspec.Struct, frozen=True):
+    """How strongly a share was enforced."""
+
+    tier: str
+
+
+class FailureView(msgspec.Struct, frozen=True):
+    """Why a launch failed."""
+
+    cause: str
+    detail: str = ""
+
+
+class MnbView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a report needs of our part of a record."""
+
+    schema: int
+    run_id: str
+    launch: Launch
+    label: str
+    unit: str
+    classic_factor: float
+    devices: tuple[Device, ...] = ()
+    stop_s: float | None
+    window_rule: WindowRule
+    ranks: list[RankView]
+    precision: PrecisionView | None = None
+    data: DataView | None = None
+    isolation: dict[str, TierView] = {}
+    failure: FailureView | None = None
+    marks: tuple[str, ...] = ()
+
+
+class RecordView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a report needs of the record of one launch, ours or of 2020."""
+
+    name: str
+    job_id: str
+    success: bool
+    error: str | None = None
+    device_count: int = 1
+    job: dict[str, Any] | None = None
+    environ: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
+    timings: dict[str, TimingView] = {}
+    gpu_monitor: dict[str, MonitorView] | None = None
+    mnb: MnbView | None = None
+
+
+class FenceView(msgspec.Struct, frozen=True):
+    """What enforced the shares of a run."""
+
+    tier: str
+
+
+class ManifestView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a report needs of the manifest."""
+
+    schema: int
+    run_id: str
+    version: str
+    started_utc: str
+    plan: Plan
+    fence: FenceView
+    software: dict[str, str] = {}
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that should have been a record (or the manifest) and is not; its name says which launch it is about."""
+
+    file: str
+    reason: str
+    test: str | None = None
+    job_id: str | None = None
+
+
+class ReadRecord(msgspec.Struct, frozen=True):
+    """A record and the name of its file, relative to the folder."""
+
+    file: str
+    view: RecordView
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    """What tells a record from the other JSON files of a folder."""
+
+    job_id: Any = None
+    sub_job: Any = None
+    run_id: Any = None
+    plan: msgspec.Raw = msgspec.Raw(b"")
+
+
+_kind = msgspec.json.Decoder(_Kind)
+_record = msgspec.json.Decoder(RecordView)
+_manifest = msgspec.json.Decoder(ManifestView)
+
+Found = ReadRecord | ManifestView | Problem
+
+
+def read_folder(folder: Path) -> Iterator[Found]:
+    """Every record, manifest and unreadable file below ``folder``, one at a time, in the order of their names.
+
+    As in 2020 a record is any ``*.json`` whose ``job_id`` is not null and that is no ``sub_job``; other JSON files are
+    passed by.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder" if not folder.exists() else f"{folder}: not a folder")
+    for path in _json_files(str(folder)):
+        found = read_file(path, os.path.relpath(path, folder))
+        if found is not None:
+            yield found
+
+
+def read_file(path: str, name: str) -> Found | None:
+    """What one file holds; None for a JSON file that is neither a record nor a manifest. ``name`` is for messages."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+        return _decode(content, name)
+    except OSError as error:
+        return _problem(name, error.strerror or str(error))
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        return _problem(name, f"not a readable record: {error}" if content else "the file is empty")
+
+
+def is_going_on(folder: Path) -> bool:
+    """Whether the run that writes into ``folder`` still works.
+
+    Its orchestrator holds an exclusive ``flock(2)`` on the manifest as long as it lives, so that no end, SIGKILL
+    included, can leave a folder that looks unfinished, and a copied folder never does.
+    """
+    try:
+        manifest = os.open(folder / "run.json", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(manifest, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(manifest)
+    return False
+
+
+def _json_files(folder: str) -> list[str]:
+    return sorted(
+        os.path.join(parent, name)
+        for parent, _, names in os.walk(folder)
+        for name in names
+        if name.endswith(".json") and not name.startswith(".")
+    )
+
+
+def _decode(content: bytes, name: str) -> Found | None:
+    try:
+        kind, raw = _kind.decode(content), None
+    except msgspec.ValidationError:  # JSON, and not an object
+        kind, raw = _Kind(), None
+    except msgspec.DecodeError:
+        raw = json.loads(content)  # takes NaN and Infinity; what is wrong otherwise it says
+        kind = msgspec.convert(raw, _Kind) if isinstance(raw, dict) else _Kind()
+    if kind.job_id is None:
+        if kind.run_id is not None and kind.plan:
+            return _checked(_manifest.decode(content), name)
+        return _problem(name, "it holds no job_id") if _RECORD_NAME.fullmatch(os.path.basename(name)) else None
+    if kind.sub_job:
+        return None
+    record = _record.decode(content) if raw is None else msgspec.convert(raw, RecordView)
+    if record.mnb is not None and record.mnb.schema > READABLE_SCHEMA:
+        return _newer(name, record.mnb.schema)
+    return ReadRecord(name, record)
+
+
+def _checked(manifest: ManifestView, name: str) -> Found:
+    return manifest if manifest.schema <= READABLE_SCHEMA else _newer(name, manifest.schema)
+
+
+def _newer(name: str, schema: int) -> Problem:
+    return _problem(name, f"its schema is {schema}, this version of mnb reads up to {READABLE_SCHEMA}; update mnb")
+
+
+def _problem(name: str, reason: str) -> Problem:
+    match = _RECORD_NAME.fullmatch(os.path.basename(name))
+    return Problem(
+        file=name, reason=reason, test=match["test"] if match else None, job_id=match["job_id"] if match else None
+    )

@@ -1,0 +1,205 @@
+"""The record: the JSON file of one launch.
+
+The outer fields are those of the 2020 ``milarun`` tool, so that readers which people wrote around it still work; what
+is ours stands under ``mnb``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from milabench_ng.catalogue import Scalar
+from milabench_ng.node.conditions import Conditions
+from milabench_ng.plan import Device, Launch
+from milabench_ng.records.isolation import Isolation
+from milabench_ng.records.window import SliceRow, Window, WindowRule
+
+RECORD_SCHEMA = 1
+
+Cause = Literal[
+    "exit",
+    "exception",
+    "signal",
+    "oom",
+    "host_oom",
+    "device_oom",
+    "pids_limit",
+    "isolation_lost",
+    "timeout",
+    "nan",
+    "short",
+    "interrupted",
+]
+"""Why a launch failed."""
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """The cause of a failed launch and what is known of it."""
+
+    cause: Cause
+    detail: str
+    traceback: str | None = None
+
+
+class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
+    """A launch of the same batch that ended before the common stop."""
+
+    job_id: str
+    cause: Cause
+    seconds_before_stop: float | None = None
+
+
+class Neighbours(msgspec.Struct, frozen=True, kw_only=True):
+    """Who worked at the same moment."""
+
+    planned: int
+    alive_at_stop: int
+    lost: tuple[Neighbour, ...] = ()
+
+
+class Data(msgspec.Struct, frozen=True, kw_only=True):
+    """What the launch read."""
+
+    name: str
+    kind: Literal["twin", "real"]
+    scale: float
+    path: str
+    checksum: str | None
+    cache: Literal["cold", "warm", "mixed", "uncontrolled"]
+    """For all tenants alike, before the batch; uncontrolled where it could not be measured."""
+    resident_fraction: float | None
+    """Of the set's bytes, in the page cache; 0 to 1."""
+
+
+class Precision(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for, and what really ran."""
+
+    requested: str
+    dtypes: dict[str, int]
+    """Parameters of the model by dtype."""
+    ran_before: str
+    """The mode that the weights' types and a matrix product on the device showed before ``start``."""
+    ran_after: str | None
+    """The same after ``stop``; null where the launch did not get there."""
+    matmul_error_before: float
+    """Relative error of that product: about 1e-7 in fp32, 3e-4 in TF32 and fp16, 3e-3 in bf16."""
+    matmul_error_after: float | None
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the workload's code came from."""
+
+    workload: str
+    origin: str
+    package: str
+    sha256: str
+
+
+class Rank(msgspec.Struct, frozen=True, kw_only=True):
+    """What one process of the launch measured."""
+
+    rank: int
+    device: int
+    pid: int | None
+    count: int
+    full_s: float | None
+    slices: list[SliceRow]
+    losses: dict[str, float | None] = {}
+    """By step: 1, 10, 100; null where it was not finite."""
+    digests: dict[str, str] = {}
+    """Of all parameters, by step."""
+    torch_threads: int | None = None
+    peak_device_bytes: int | None = None
+
+
+class Mnb(msgspec.Struct, frozen=True, kw_only=True):
+    """Our part of a record."""
+
+    schema: int = RECORD_SCHEMA
+    version: str
+    run_id: str
+    started_utc: str
+    batch: int
+    launch: Launch
+    label: str
+    unit: str
+    classic_factor: float
+    source: Source
+    devices: tuple[Device, ...]
+    environment: dict[str, str]
+    dropped_environment: tuple[str, ...]
+    start: Literal["warm", "cold"]
+    phases_s: dict[str, float]
+    """Seconds from start to ready, by phase."""
+    start_to_ready_s: float | None
+    start_s: float | None
+    """When ``Start`` was sent (monotonic)."""
+    stop_s: float | None
+    """When ``Stop`` was sent, or the launch ended (monotonic)."""
+    window_rule: WindowRule
+    window: Window | None
+    ranks: list[Rank]
+    precision: Precision | None
+    data: Data | None
+    neighbours: Neighbours
+    isolation: dict[str, Isolation]
+    """By device index: a launch over K devices has K shares."""
+    conditions: dict[Literal["before", "after"], Conditions]
+    telemetry: dict[str, dict[str, dict[str, float]]]
+    failure: Failure | None
+    exit_status: int | None
+    """0 to 255, or the negative number of the signal."""
+    marks: tuple[str, ...]
+    """Everything that makes this result not comparable, in words."""
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """What was called (2020)."""
+
+    function: str
+    argv: tuple[str, ...]
+    arguments: dict[str, Scalar | None]
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """A timing of 2020. Dates are seconds since 1970, durations seconds, rates items per second."""
+
+    type: str
+    start: float
+    end: float
+    time: float
+    wall_time: float | None = None
+    overhead: float | None = None
+    sample_duration: float | None = None
+    rates: list[float] | None = None
+    metrics: dict[str, float] | None = None
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """One launch."""
+
+    name: str
+    job_id: str
+    dataroot: str
+    outdir: str
+    job: dict[str, Any]
+    device: int
+    devices: tuple[int, ...]
+    call: Call
+    success: bool
+    error: str | None
+    hostname: str
+    gpu: str | None
+    device_count: int
+    environ: dict[str, str]
+    metrics: dict[str, float]
+    timings: dict[str, Timing]
+    gpu_monitor: dict[str, Any]
+    mnb: Mnb
+
+
+def encode_record(record: Record) -> bytes:
+    """Indented JSON; not-a-number becomes null."""
+    return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"

@@ -1,0 +1,102 @@
+"""The averaging window of a launch and the rate in it. Pure.
+
+The window is [stop - 10 s, stop - 1 s] of the orchestrator's monotonic clock, longer where it holds fewer than 10
+iterations. Only slices that lie wholly inside it count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from milabench_ng.stats import mean
+
+MIN_STEPS = 10
+
+
+class WindowRule(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a launch is averaged. Seconds."""
+
+    settle_s: float = 2.0
+    """After ``Start``, before the window may begin."""
+    length_s: float = 9.0
+    margin_s: float = 1.0
+    """Between the end of the window and ``Stop``."""
+
+    @property
+    def total_s(self) -> float:
+        """The shortest time from ``Start`` to ``Stop``."""
+        return self.settle_s + self.length_s + self.margin_s
+
+    @property
+    def comparable(self) -> bool:
+        """False for a window that was shortened (by tests): its results are marked."""
+        return self.length_s >= WindowRule().length_s and self.margin_s >= WindowRule().margin_s
+
+
+class SliceRow(msgspec.Struct, frozen=True, array_like=True):
+    """One slice in a record: ``[start_s, length_s, count, steps, wait_s]``."""
+
+    start_s: float
+    length_s: float
+    count: int
+    steps: int
+    wait_s: float
+
+    @property
+    def end_s(self) -> float:
+        """When its last step ended."""
+        return self.start_s + self.length_s
+
+
+class Window(msgspec.Struct, frozen=True, kw_only=True):
+    """The averaging window of one launch, on the node's monotonic clock."""
+
+    start_s: float
+    end_s: float
+
+    def holds(self, row: SliceRow) -> bool:
+        """Whether a slice lies wholly inside."""
+        return row.start_s >= self.start_s and row.end_s <= self.end_s
+
+
+def averaging_window(ranks: Sequence[Sequence[SliceRow]], stop_s: float, rule: WindowRule) -> Window | None:
+    """The window that ends ``rule.margin_s`` before ``stop_s``; None where a rank has too few steps for one."""
+    end = stop_s - rule.margin_s
+    starts = [_start_of_last_steps(rows, end) for rows in ranks]
+    known = [start for start in starts if start is not None]
+    if not known or len(known) < len(starts):
+        return None
+    return Window(start_s=min(end - rule.length_s, *known), end_s=end)
+
+
+def _start_of_last_steps(rows: Sequence[SliceRow], end_s: float) -> float | None:
+    """When the slice began from which on there are ``MIN_STEPS`` steps until ``end_s``."""
+    steps = 0
+    for row in reversed(rows):
+        if row.end_s <= end_s:
+            steps += row.steps
+            if steps >= MIN_STEPS:
+                return row.start_s
+    return None
+
+
+def rate(rows: Sequence[SliceRow], window: Window) -> float:
+    """Items per second over the slices wholly inside ``window``; NaN without any."""
+    inside = [row for row in rows if window.holds(row)]
+    seconds = math.fsum(row.length_s for row in inside)
+    return sum(row.count for row in inside) / seconds if seconds > 0 else math.nan
+
+
+def wait_share(rows: Sequence[SliceRow], window: Window) -> float:
+    """Share of the window's time that was spent waiting for data, 0 to 1; NaN without any slice."""
+    inside = [row for row in rows if window.holds(row)]
+    seconds = math.fsum(row.length_s for row in inside)
+    return math.fsum(row.wait_s for row in inside) / seconds if seconds > 0 else math.nan
+
+
+def launch_perf(ranks: Sequence[Sequence[SliceRow]], window: Window) -> float:
+    """``perf`` of a launch: the mean of its ranks' rates, so that an ideal machine scales flat."""
+    return mean([rate(rows, window) for rows in ranks])

@@ -1,0 +1,1 @@
+"""Records in, decision out: summary, score, comparison, cost, and the forms in which they are printed."""

@@ -1,0 +1,20 @@
+"""The tests of a report as CSV: one header line with units, full precision, nothing where nothing was measured."""
+
+from __future__ import annotations
+
+import csv
+from typing import TextIO
+
+from milabench_ng.report.report import Report
+from milabench_ng.report.tables import columns
+
+
+def write(report: Report, stream: TextIO) -> None:
+    """Write ``report`` to ``stream``."""
+    chosen = columns(report)
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([*(column.header for column in chosen), "isolation", "score status"])
+    status = report.score.status if report.score else ""
+    for line in report.lines:
+        cells = (column.value(line) for column in chosen)
+        writer.writerow([*("" if cell is None else cell for cell in cells), report.isolation, status])

@@ -1,0 +1,85 @@
+"""The report as JSON, for programs. ``schema`` changes when a key changes its meaning."""
+
+from __future__ import annotations
+
+from typing import Any, TextIO
+
+import msgspec
+
+from milabench_ng.report.report import Line, Report
+from milabench_ng.report.tables import SCORE_UNIT
+
+REPORT_SCHEMA = 1
+
+
+def write(report: Report, stream: TextIO) -> None:
+    """Write ``report`` to ``stream``; what was not measured is null."""
+    stream.write(msgspec.json.format(msgspec.json.encode(as_object(report)), indent=1).decode() + "\n")
+
+
+def as_object(report: Report) -> dict[str, Any]:
+    """The report as plain values. Rates are in items of the test's ``unit`` per second, scores in classic items/s."""
+    summary, rate = report.summary, report.failure_rate
+    return {
+        "schema": REPORT_SCHEMA,
+        "suite": summary.suite,
+        "source": report.source,
+        "units": summary.units,
+        "hardware": summary.provenance.hardware,
+        "isolation": report.isolation,
+        "marks": report.marks,
+        "notes": summary.notes,
+        "going_on": summary.going_on,
+        "launches": {
+            "n": rate.n - sum(row.missing for row in summary.tests.values()),
+            "planned": sum(row.planned or 0 for row in summary.tests.values()) if summary.has_plan else None,
+            "missing": sum(row.missing for row in summary.tests.values()),
+            "pending": sum(row.pending for row in summary.tests.values()),
+        },
+        "penalize_variance": report.penalize_variance,
+        "score": _score(report),
+        "failure_rate": rate.rate,
+        "failures": {"n": rate.n, "fail": rate.fail, "passed": rate.passed},
+        "baseline": _baseline(report),
+        "ratio": report.comparison.ratio if report.comparison else None,
+        "price": msgspec.structs.asdict(report.price) if report.price else None,
+        "tests": [_test(line) for line in report.lines],
+        "failed": [{"test": test, **msgspec.structs.asdict(failed)} for test, failed in report.failed],
+        "problems": summary.problems,
+    }
+
+
+def _score(report: Report) -> dict[str, Any] | None:
+    return {**msgspec.structs.asdict(report.score), "unit": SCORE_UNIT} if report.score else None
+
+
+def _baseline(report: Report) -> dict[str, Any] | None:
+    other = report.comparison
+    if other is None:
+        return None
+    fields = msgspec.structs.asdict(other)
+    return {key: value for key, value in fields.items() if key not in ("rows", "ratio")} | {"unit": SCORE_UNIT}
+
+
+def _test(line: Line) -> dict[str, Any]:
+    compared = line.compared
+    row = line.row
+    return {
+        **msgspec.structs.asdict(line.scored),
+        "perf_base": compared.perf_base if compared else None,
+        "perf_ratio": compared.perf_ratio if compared else None,
+        "perf_base_adj": compared.perf_base_adj if compared else None,
+        "perf_ratio_adj": compared.perf_ratio_adj if compared else None,
+        "node_total": line.node_total,
+        "devices": row.devices,
+        "planned": row.planned,
+        "missing": row.missing,
+        "pending": row.pending,
+        "causes": line.causes,
+        "wait_pct": None if row.wait_share is None else 100 * row.wait_share,
+        "peak_memory_mib": row.peak_memory,
+        "data": row.data,
+        "precision": row.precision,
+        "isolation": row.tiers,
+        "marks": row.marks,
+    }

@@ -1,0 +1,244 @@
+"""Launches become a summary: statistics per test, and what was promised and is not there. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from milabench_ng.errors import InputError
+from milabench_ng.plan import Launch
+from milabench_ng.records.reading import ManifestView, Problem
+from milabench_ng.report.launches import LaunchResult
+from milabench_ng.report.summary import Failed, Provenance, Stat, Summary, TestSummary
+from milabench_ng.stats import mean, population_std
+
+T = TypeVar("T")
+
+
+class Folder(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read of a result folder."""
+
+    source: str
+    results: tuple[LaunchResult, ...]
+    manifests: tuple[ManifestView, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    going_on: bool = False
+
+
+def summarise(folder: Folder) -> Summary:
+    """The statistics of every test of ``folder``, and what was promised and is not there."""
+    planned = {
+        (manifest.run_id, launch.label, launch.job_id): launch
+        for manifest in folder.manifests
+        for launch in manifest.plan.launches
+    }
+    results, loose = _place(folder, list(planned.values()))
+    if not results and not planned and not loose:
+        raise InputError(f"{folder.source}: no record in it; give the folder that `mnb jobs` wrote")
+    ours = _is_ours(folder, results)
+    absent = _absent(planned, results)
+    devices = _device_count(folder.manifests, results)
+    rows: dict[str, list[LaunchResult]] = defaultdict(list)
+    for result in results:
+        rows[result.label].append(result)
+    promised = Counter(launch.label for launch in planned.values())
+    return Summary(
+        suite=_suite(folder),
+        units="true" if ours else "classic",
+        devices=devices,
+        provenance=_provenance(folder, results),
+        has_plan=bool(folder.manifests),
+        going_on=folder.going_on,
+        omitted=tuple(dict.fromkeys(label for manifest in folder.manifests for label in manifest.plan.omitted)),
+        notes=_notes(folder, ours),
+        tests={
+            label: _test(
+                rows[label],
+                absent[label],
+                promised[label] if folder.manifests else None,
+                folder.going_on,
+                devices,
+            )
+            for label in dict.fromkeys([*promised, *rows])
+        },
+        problems=loose,
+    )
+
+
+def _is_ours(folder: Folder, results: Sequence[LaunchResult]) -> bool:
+    """Whether the records count true items; those of 2020 count the items of 2020."""
+    readable = [result for result in results if result.cause != "unreadable"]
+    kinds = {result.run_id is not None for result in readable}
+    if len(kinds) > 1:
+        raise InputError(
+            f"{folder.source}: records of 2020 and of mnb in one folder count different items; put them into two"
+        )
+    return True in kinds or bool(folder.manifests)
+
+
+def _absent(planned: Mapping[tuple[str, str, str], Launch], results: Sequence[LaunchResult]) -> dict[str, list[Launch]]:
+    """The launches without a record, by row."""
+    present = {(result.run_id, result.label, result.job_id) for result in results}
+    absent: dict[str, list[Launch]] = defaultdict(list)
+    for (run_id, label, job_id), launch in planned.items():
+        if (run_id, label, job_id) not in present and (None, label, job_id) not in present:
+            absent[label].append(launch)
+    return absent
+
+
+def _place(folder: Folder, planned: Sequence[Launch]) -> tuple[list[LaunchResult], tuple[Problem, ...]]:
+    """The results and, as failures of their rows, the unreadable records; those that belong to no row are left."""
+    known = {(launch.test, launch.job_id): launch for launch in planned}
+    schemes = {result.test: result.scheme for result in folder.results}
+    placed, loose = list(folder.results), []
+    for problem in folder.problems:
+        if problem.test is None or problem.job_id is None:
+            loose.append(problem)
+            continue
+        launch = known.get((problem.test, problem.job_id))
+        label, scheme = problem.test, schemes.get(problem.test, "per-gpu")
+        if launch is not None:
+            label, scheme = launch.label, launch.scheme
+        elif scheme == "gpu-progression":
+            label = f"{label}.{int(problem.job_id.partition('.')[2]) + 1}"
+        placed.append(_unreadable(problem, problem.test, problem.job_id, label, scheme))
+    return placed, tuple(loose)
+
+
+def _unreadable(problem: Problem, test: str, job_id: str, label: str, scheme: str) -> LaunchResult:
+    return LaunchResult(
+        file=problem.file,
+        test=test,
+        label=label,
+        job_id=job_id,
+        run_id=None,
+        scheme=scheme,
+        devices=(),
+        cause="unreadable",
+        detail=problem.reason,
+        perf=float("nan"),
+        samples=(),
+        peak_memory_mib=0.0,
+    )
+
+
+def _test(
+    results: Sequence[LaunchResult], absent: Sequence[Launch], planned: int | None, going_on: bool, devices: int
+) -> TestSummary:
+    """One row."""
+    good = [result for result in results if result.cause is None]
+    readable = [result for result in results if result.cause != "unreadable"]
+    failed = [
+        Failed(job_id=result.job_id, cause=result.cause, detail=result.detail, file=result.file)
+        for result in results
+        if result.cause is not None
+    ]
+    missing = () if going_on else absent
+    failed += [Failed(job_id=launch.job_id, cause="missing", detail="there is no record") for launch in missing]
+    scheme = absent[0].scheme if absent else results[0].scheme
+    waits = [result.wait_share for result in good if result.wait_share is not None]
+    first = readable[0] if readable else None
+    return TestSummary(
+        n=len(results) + len(missing),
+        failures=len(failed),
+        total=_stat([result.program_s for result in good if result.program_s is not None]),
+        train=_stat([sample for result in good for sample in result.samples]),
+        pergpu=_per_device(good),
+        peak_memory=max((result.peak_memory_mib for result in readable), default=0.0),
+        unit=first.unit if first else "items",
+        classic_factor=first.classic_factor if first else None,
+        scheme=scheme,
+        devices=devices if scheme == "per-gpu" else _width(results, absent),
+        planned=planned,
+        missing=len(missing),
+        pending=len(absent) - len(missing),
+        failed=tuple(failed),
+        launches=_by_job(good),
+        wait_share=mean(waits) if waits else None,
+        tiers=_distinct(result.tier for result in readable),
+        data=_distinct(result.data for result in readable),
+        precision=_distinct(result.precision for result in readable),
+        marks=_distinct(mark for result in readable for mark in result.marks),
+    )
+
+
+def _by_job(good: Sequence[LaunchResult]) -> dict[str, float]:
+    """``perf`` by job id; a job id that comes twice (several runs in a folder) is numbered."""
+    times: Counter[str] = Counter()
+    perfs: dict[str, float] = {}
+    for result in good:
+        times[result.job_id] += 1
+        again = times[result.job_id]
+        perfs[result.job_id if again == 1 else f"{result.job_id}#{again}"] = result.perf
+    return perfs
+
+
+def _width(results: Sequence[LaunchResult], absent: Sequence[Launch]) -> int:
+    """Over how many devices the launches of a row go."""
+    widths = [len(launch.devices) for launch in absent] + [len(result.devices) for result in results]
+    label = results[0].label if results else absent[0].label
+    step = label.rpartition(".")[2]
+    return max(widths) or (int(step) if step.isdigit() else 1)
+
+
+def _per_device(good: Sequence[LaunchResult]) -> dict[str, Stat] | None:
+    samples: dict[str, list[float]] = defaultdict(list)
+    for result in good:
+        if len(result.devices) == 1:
+            samples[result.devices[0]] += result.samples
+    stats = {device: _stat(samples[device]) for device in sorted(samples)}
+    return {device: stat for device, stat in stats.items() if stat is not None} or None
+
+
+def _stat(values: Sequence[float]) -> Stat | None:
+    if not values:
+        return None
+    return Stat(len(values), min(values), max(values), mean(values), population_std(values))
+
+
+def _distinct(values: Iterable[T | None]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(value for value in values if value is not None))
+
+
+def _device_count(manifests: Sequence[ManifestView], results: Sequence[LaunchResult]) -> int:
+    """The plan's; without one, as many as the launches name."""
+    if manifests:
+        return max(len(manifest.plan.devices) for manifest in manifests)
+    return max(1, len({device for result in results for device in result.devices}))
+
+
+def _suite(folder: Folder) -> str:
+    suites = dict.fromkeys(
+        [manifest.plan.suite for manifest in folder.manifests]
+        or [result.test.rpartition(".")[0] or result.test for result in folder.results]
+    )
+    return "+".join(suites) or "unknown"
+
+
+def _provenance(folder: Folder, results: Sequence[LaunchResult]) -> Provenance:
+    names = Counter(
+        [device.name for device in folder.manifests[0].plan.devices]
+        if folder.manifests
+        else list(
+            {device: name for at in results for device, name in zip(at.devices, at.device_names, strict=False)}.values()
+        )
+    )
+    software = folder.manifests[0].software if folder.manifests else {}
+    return Provenance(
+        kind="measured",
+        source=folder.source,
+        hardware=", ".join(f"{count} x {name}" for name, count in names.items()) or "not recorded",
+        software=software,
+    )
+
+
+def _notes(folder: Folder, ours: bool) -> tuple[str, ...]:
+    notes = []
+    if not folder.manifests and ours:
+        notes.append("there is no run.json: what was planned is not known")
+    if len(folder.manifests) > 1:
+        notes.append(f"{len(folder.manifests)} runs in one folder")
+    return tuple(notes)

@@ -1,0 +1,115 @@
+"""The summary as a type: what is known of every test of a folder, and what a stored baseline holds.
+
+The keys of a test are those of 2020 (``n``, ``failures``, ``total``, ``train``, ``pergpu``, ``peak_memory``), with ours
+beside them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from milabench_ng.records.reading import DataView, Problem
+
+SUMMARY_SCHEMA = 1
+
+UNIT_2020 = "classic items"
+"""What a rate of 2020 counts, where nothing says more."""
+
+
+class Stat(msgspec.Struct, frozen=True):
+    """Of several numbers; ``std`` is the population standard deviation, as in 2020."""
+
+    n: int
+    min: float
+    max: float
+    mean: float
+    std: float
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True):
+    """A launch that failed, by name."""
+
+    job_id: str
+    cause: str
+    detail: str = ""
+    file: str | None = None
+
+
+class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One row: a test, or one step of a progression. Rates in items per second, times in seconds, memory in MiB."""
+
+    __test__ = False  # not a pytest class
+
+    n: int
+    failures: int
+    total: Stat | None = None
+    """Seconds of the whole program."""
+    train: Stat | None = None
+    """Items per second of a launch; None where every launch failed."""
+    pergpu: dict[str, Stat] | None = None
+    """``train`` by device index, of launches over one device."""
+    peak_memory: float = 0.0
+    unit: str = UNIT_2020
+    classic_factor: float | None = None
+    """Items of 2020 per item of this unit; None where it is not known."""
+    scheme: str = "per-gpu"
+    devices: int = 1
+    """How many devices work on this test at the same time."""
+    planned: int | None = None
+    """How many launches the plan promised; None where there is no plan."""
+    missing: int = 0
+    """Promised, the run is over, and there is no record: they are counted in ``n`` and ``failures``."""
+    pending: int = 0
+    """Promised, and the run is still going on."""
+    failed: tuple[Failed, ...] = ()
+    launches: dict[str, float] = {}
+    """``perf`` by job id."""
+    wait_share: float | None = None
+    """Share of the window's time that was spent waiting for data, 0 to 1."""
+    tiers: tuple[str, ...] = ()
+    data: tuple[DataView, ...] = ()
+    precision: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+
+
+class Provenance(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the numbers come from."""
+
+    kind: Literal["measured", "published", "estimated"]
+    source: str
+    hardware: str
+    software: dict[str, str] = {}
+    notes: tuple[str, ...] = ()
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """A result folder in numbers; stored, it is a baseline."""
+
+    schema: int = SUMMARY_SCHEMA
+    job_id: None = None
+    """Null, so that a reader of a result folder passes this file by."""
+    suite: str
+    units: Literal["true", "classic"]
+    """``classic``: rates count the items of 2020; ``true``: those that ``unit`` names."""
+    devices: int
+    provenance: Provenance
+    has_plan: bool
+    going_on: bool = False
+    omitted: tuple[str, ...] = ()
+    """Rows of tests that the profile has and the user did not select."""
+    notes: tuple[str, ...] = ()
+    tests: dict[str, TestSummary]
+    problems: tuple[Problem, ...] = ()
+    """Files that should have been records and could not be placed: each counts as a failed launch."""
+
+    @property
+    def launches(self) -> int:
+        """All that ended, those that left nothing readable included."""
+        return sum(row.n for row in self.tests.values()) + len(self.problems)
+
+    @property
+    def failures(self) -> int:
+        """The failed ones of them."""
+        return sum(row.failures for row in self.tests.values()) + len(self.problems)

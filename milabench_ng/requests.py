@@ -1,0 +1,156 @@
+"""The protocol between orchestrator and worker server, and the task that a worker is given."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, Literal
+
+import msgspec
+
+from milabench_ng.catalogue import Catalogue, Scalar
+from milabench_ng.plan import Device
+from milabench_ng.records.window import WindowRule
+
+Entry = dict[str, Any]
+"""What a process has to do to enter a fence: the JSON form of ``fence.interface.Entry``."""
+
+
+class Seat(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one process of a launch sits: a device and the share that belongs to it."""
+
+    device: Device
+    entry: Entry
+    threads: int
+    """Size of its thread pools: the physical cores of the share."""
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """A data set that is ready on disk."""
+
+    name: str
+    kind: Literal["twin", "real"]
+    scale: float
+    path: str
+    checksum: str | None
+    files: int
+    bytes: int
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a worker needs to run one launch."""
+
+    workload: str
+    arguments: dict[str, Scalar | None]
+    seats: tuple[Seat, ...]
+    """One per rank; a launch in one process has one."""
+    rule: WindowRule
+    data: Place | None
+    environment: dict[str, str]
+    """All of it: nothing is inherited."""
+    requested_s: float
+    """When the orchestrator asked for it (monotonic)."""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="request"):
+    """Base of what the server is asked. ``id`` is repeated in the answers."""
+
+    id: int
+
+
+class Describe(Request, frozen=True, kw_only=True):
+    """What workloads and data sets exist; ``foreign`` are named as ``package.module:function``."""
+
+    foreign: tuple[str, ...] = ()
+
+
+class Prepare(Request, frozen=True, kw_only=True):
+    """Have a data set ready below ``dataroot``."""
+
+    data_set: str
+    dataroot: str
+    scale: float
+    processes: int
+
+
+class Spawn(Request, frozen=True, kw_only=True):
+    """Fork a warm worker. Comes with three descriptors: commands (read), events (write), log (write)."""
+
+    task: Task
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="answer"):
+    """Base of what the server says."""
+
+    id: int
+
+
+class Serving(Answer, frozen=True, kw_only=True):
+    """The server has imported everything. ``seconds`` it took; ``threads`` it has (must be 1)."""
+
+    seconds: float
+    threads: int
+
+
+class Described(Answer, frozen=True, kw_only=True):
+    """The catalogue."""
+
+    catalogue: Catalogue
+
+
+class Estimated(Answer, frozen=True, kw_only=True):
+    """What a preparation is about to do."""
+
+    name: str
+    files: int
+    bytes: int
+    seconds: float
+
+
+class Progress(Answer, frozen=True, kw_only=True):
+    """How far a preparation has come."""
+
+    name: str
+    done: int
+    total: int
+
+
+class Prepared(Answer, frozen=True, kw_only=True):
+    """The data set is there."""
+
+    place: Place
+    generated: bool
+
+
+class Refused(Answer, frozen=True, kw_only=True):
+    """What was asked cannot be done; ``message`` is for the user."""
+
+    message: str
+
+
+class Spawned(Answer, frozen=True, kw_only=True):
+    """A worker was forked."""
+
+    pid: int
+
+
+class Exited(Answer, frozen=True, kw_only=True):
+    """A worker ended. ``status``: 0 to 255, or the negative number of the signal."""
+
+    status: int
+
+
+AnyRequest = Describe | Prepare | Spawn
+AnyAnswer = Serving | Described | Estimated | Progress | Prepared | Refused | Spawned | Exited
+
+MESSAGE_BYTES = 1 << 20
+"""Largest message; the socket's buffer is asked to hold at least this."""
+
+
+def python_command(module: str, *arguments: str) -> list[str]:
+    """A Python that runs ``module`` with this process's import path, without PYTHON* variables and the user's site."""
+    bootstrap = (
+        "import json, runpy, sys; sys.path[:] = json.loads(sys.argv[1]); "
+        "del sys.argv[1]; runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+    )
+    return [sys.executable, "-I", "-c", bootstrap, json.dumps(sys.path), module, *arguments]

@@ -1,0 +1,77 @@
+"""JSON Schema of every file and stream that others read or write, made from the types themselves."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from milabench_ng.events import EVENT_SCHEMA, AnyCommand, AnyEvent
+from milabench_ng.profile import PROFILE_SCHEMA, TEST_NAME, Test
+from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
+from milabench_ng.records.record import RECORD_SCHEMA, Record
+from milabench_ng.report.summary import SUMMARY_SCHEMA, Summary
+
+Kind = Literal["profile", "record", "event", "summary", "run"]
+Schema = dict[str, Any]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_NAME = f"^{TEST_NAME.pattern}$"
+
+
+def schema(kind: Kind) -> Schema:
+    """The schema of ``kind``: a profile file, the record of a launch, one line of the protocol, a summary, run.json."""
+    match kind:
+        case "profile":
+            return _profile()
+        case "record":
+            return _of("record", RECORD_SCHEMA, "The JSON file of one launch.", Record)
+        case "event":
+            described = "One line between worker and orchestrator: an event upwards, or a command downwards."
+            return _of("event", EVENT_SCHEMA, described, AnyEvent, AnyCommand)
+        case "summary":
+            return _of("summary", SUMMARY_SCHEMA, "The statistics of a result folder; stored, a baseline.", Summary)
+        case "run":
+            return _of("run", RUN_SCHEMA, "run.json, the manifest of a result folder.", Manifest)
+
+
+def _of(title: str, version: int, description: str, *types: Any) -> Schema:
+    """The schema of one type, or of any of several."""
+    roots, definitions = msgspec.json.schema_components(types, ref_template="#/$defs/{name}")
+    body = roots[0] if len(roots) == 1 else {"anyOf": list(roots)}
+    return {**_head(title, version, description), **body, "$defs": definitions}
+
+
+def _profile() -> Schema:
+    """An object whose ``"*"`` holds any keys of a test, and whose other members are tests.
+
+    A test may leave out the keys that it must have where ``"*"`` has them, since both are merged. Profiles of the 2020
+    tool are another format, which this does not describe.
+    """
+    _, definitions = msgspec.json.schema_components([Test], ref_template="#/$defs/{name}")
+    test = definitions["Test"]
+    definitions["Defaults"] = {
+        **{key: value for key, value in test.items() if key != "required"},
+        "title": "Defaults",
+        "description": "Keys that every test has unless it says otherwise.",
+    }
+    return {
+        **_head("profile", PROFILE_SCHEMA, "Tests by name, with defaults for all of them under '*'."),
+        "type": "object",
+        "properties": {"*": {"$ref": "#/$defs/Defaults"}},
+        "patternProperties": {_NAME: {"$ref": "#/$defs/Defaults"}},
+        "additionalProperties": False,
+        "if": {"required": ["*"], "properties": {"*": {"required": test["required"]}}},
+        "else": {"patternProperties": {_NAME: {"$ref": "#/$defs/Test"}}},
+        "$defs": definitions,
+    }
+
+
+def _head(title: str, version: int, description: str) -> Schema:
+    return {
+        "$schema": DIALECT,
+        "$id": f"urn:milabench_ng:{title}:{version}",
+        "title": f"mnb {title}",
+        "description": description,
+        "version": version,
+    }

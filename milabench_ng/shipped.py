@@ -1,0 +1,29 @@
+"""The files that come with ``mnb``: profiles, weights, baselines. A checkout has them beside the package, an
+installed wheel inside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+Kind = Literal["profiles", "weights", "baselines"]
+
+_PACKAGE = Path(__file__).parent
+_PLACES = (_PACKAGE.parent, _PACKAGE / "share")
+
+
+def find(kind: Kind, name: str) -> Path | None:
+    """The shipped file of that kind called ``name`` (without ``.json``), the checkout's first; None without one."""
+    found = (place / kind / f"{name}.json" for place in _places())
+    return next((path for path in found if path.is_file()), None)
+
+
+def names(kind: Kind) -> tuple[str, ...]:
+    """The names of the shipped files of that kind."""
+    return tuple(sorted({path.stem for place in _places() for path in (place / kind).glob("*.json")}))
+
+
+def _places() -> tuple[Path, ...]:
+    """A site-packages folder is no checkout, even if it happens to hold a folder called ``weights``."""
+    checkout, share = _PLACES
+    return (checkout, share) if (checkout / "pyproject.toml").is_file() else (share,)

@@ -1,0 +1,30 @@
+"""Statistics: pure functions over numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+
+def mean(values: Sequence[float]) -> float:
+    """Arithmetic mean; NaN of nothing."""
+    return math.fsum(values) / len(values) if values else math.nan
+
+
+def population_std(values: Sequence[float]) -> float:
+    """Population standard deviation (ddof 0), as in 2020; NaN of nothing."""
+    if not values:
+        return math.nan
+    centre = mean(values)
+    return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / len(values))
+
+
+def weighted_geometric_mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    """``exp(sum(w ln v) / sum(w))``; 0 where a weighted value is 0, NaN where there is no weight."""
+    pairs = [(value, weight) for value, weight in zip(values, weights, strict=True) if weight > 0]
+    if not pairs:
+        return math.nan
+    if any(value <= 0 for value, _ in pairs):
+        return 0.0
+    total = math.fsum(weight for _, weight in pairs)
+    return math.exp(math.fsum(weight * math.log(value) for value, weight in pairs) / total)

@@ -1,0 +1,100 @@
+"""What orchestrator and sampler tell each other: typed, newline-delimited JSON over the sampler's stdin and stdout.
+
+Orders go down, reports come up. Times are seconds of CLOCK_MONOTONIC, which all processes of a node share. The name of
+a value ends in its unit, if it has one; what cannot be read is absent.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Literal
+
+import msgspec
+
+SourceName = Literal["gpu", "tenant", "host"]
+
+HOST_KEY = "node"
+"""The only key of the source ``host``."""
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="order"):
+    """Base of what the sampler is told."""
+
+
+class Watch(Order, frozen=True, kw_only=True):
+    """Sample a tenant's cgroup from now on, under ``key``. Files of cgroup v1 and v2 are told apart by their content.
+
+    An order for a key that is watched already replaces it. A file that is not given, or not there, is left out.
+    """
+
+    key: str
+    memory_stat: str | None = None
+    """Path of ``memory.stat``."""
+    memory_current: str | None = None
+    """Path of ``memory.current`` (v2) or ``memory.usage_in_bytes`` (v1)."""
+    cpu_usage: str | None = None
+    """Path of ``cpu.stat`` (v2) or ``cpuacct.usage`` (v1)."""
+
+
+class Unwatch(Order, frozen=True, kw_only=True):
+    """Sample a tenant's cgroup no longer."""
+
+    key: str
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="report"):
+    """Base of what the sampler says."""
+
+    time_s: float
+
+
+class Supported(Report, frozen=True, kw_only=True):
+    """What this node gives: the first report, once."""
+
+    interval_s: float
+    keys: dict[SourceName, tuple[str, ...]]
+    values: dict[SourceName, tuple[str, ...]]
+    unsupported: dict[SourceName, tuple[str, ...]]
+    """Values that some key of the source does not give."""
+    notes: tuple[str, ...] = ()
+    """Why a source gives nothing."""
+
+
+class Sample(Report, frozen=True, kw_only=True):
+    """What one source read of one key."""
+
+    source: SourceName
+    key: str
+    values: dict[str, float]
+
+
+class Dropped(Report, frozen=True, kw_only=True):
+    """Samples were thrown away because nobody read them in time; ``total`` counts all of the run."""
+
+    total: int
+
+
+AnyReport = Supported | Sample | Dropped
+AnyOrder = Watch | Unwatch
+
+
+def sampler_command(interval_s: float = 0.5) -> list[str]:
+    """How to start the sampler. Start it from a thread that lives on: it dies with the thread that started it."""
+    return [sys.executable, "-m", "milabench_ng.telemetry.sampler", "--interval", str(interval_s)]
+
+
+def encode(message: Order | Report) -> bytes:
+    """One line, its end included."""
+    return msgspec.json.encode(message) + b"\n"
+
+
+def decode_report(line: bytes) -> AnyReport:
+    """A line from the sampler. Raises ``msgspec.DecodeError`` for anything else."""
+    report: AnyReport = msgspec.json.decode(line, type=AnyReport)
+    return report
+
+
+def decode_order(line: bytes) -> AnyOrder:
+    """A line to the sampler. Raises ``msgspec.DecodeError`` for anything else."""
+    order: AnyOrder = msgspec.json.decode(line, type=AnyOrder)
+    return order

@@ -1,0 +1,117 @@
+"""Keeps samples in memory and says what they were between two moments."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from milabench_ng.telemetry.messages import Dropped, Report, Sample, SourceName, Supported
+
+Spread = dict[str, float]
+"""``n``, ``min``, ``mean`` and ``max`` of one value."""
+
+Gauge2020 = Literal["load", "memory", "temperature"]
+
+# Gauge of 2020, the value that it shows, and the factor: load was a fraction, memory MiB, temperature degrees Celsius.
+_GAUGES_2020: tuple[tuple[Gauge2020, str, float], ...] = (
+    ("load", "utilization_pct", 0.01),
+    ("memory", "memory_used_mib", 1.0),
+    ("temperature", "temperature_c", 1.0),
+)
+_NO_SAMPLE = -1.0
+
+
+class Series:
+    """The samples of one key, as columns of doubles: at least the last ``room`` of them, at most twice as many."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._times = array("d")
+        self._columns: dict[str, array[float]] = {}
+
+    def append(self, time_s: float, values: Mapping[str, float]) -> None:
+        """Add a sample, which is not older than the last one. A value that is absent is kept as not-a-number."""
+        if len(self._times) == 2 * self._room:
+            for column in (self._times, *self._columns.values()):
+                del column[: self._room]
+        for name in values.keys() - self._columns.keys():
+            self._columns[name] = array("d", [math.nan]) * len(self._times)
+        self._times.append(time_s)
+        for name, column in self._columns.items():
+            column.append(values.get(name, math.nan))
+
+    def between(self, start_s: float, end_s: float) -> dict[str, list[float]]:
+        """The values of the samples in [start_s, end_s], by name; a name without any is left out."""
+        first, last = bisect_left(self._times, start_s), bisect_right(self._times, end_s)
+        found = {
+            name: [value for value in column[first:last] if not math.isnan(value)]
+            for name, column in self._columns.items()
+        }
+        return {name: values for name, values in found.items() if values}
+
+
+class Recorder:
+    """The last samples of every key. 57,600 of them are eight hours at 2 Hz and take some 10 to 20 MB a GPU."""
+
+    def __init__(self, samples_per_key: int = 57_600) -> None:
+        self._samples_per_key = samples_per_key
+        self._series: dict[tuple[SourceName, str], Series] = {}
+        self.supported: Supported | None = None
+        """What the sampler said that this node gives."""
+        self.dropped = 0
+        """Samples that were lost because they were not read in time."""
+
+    def feed(self, report: Report) -> None:
+        """Take in what the sampler said; the oldest samples of a key go when its room is full."""
+        if isinstance(report, Sample):
+            key = (report.source, report.key)
+            series = self._series.get(key) or self._series.setdefault(key, Series(self._samples_per_key))
+            series.append(report.time_s, report.values)
+        elif isinstance(report, Supported):
+            self.supported = report
+        elif isinstance(report, Dropped):
+            self.dropped = report.total
+
+    def forget(self, source: SourceName, key: str) -> None:
+        """Let go of the samples of a key that will not be asked for again, such as a tenant's after its launch."""
+        self._series.pop((source, key), None)
+
+    def spreads(self, source: SourceName, key: str, start_s: float, end_s: float) -> dict[str, Spread]:
+        """Spread of each value of one key over the samples in [start_s, end_s]; a value without any is left out.
+
+        Of a value that only grows, such as energy, ``max`` less ``min`` is what came between first and last sample.
+        """
+        series = self._series.get((source, key))
+        taken = series.between(start_s, end_s) if series else {}
+        return {name: spread(values) for name, values in taken.items()}
+
+    def telemetry(
+        self, keys: Iterable[tuple[SourceName, str]], start_s: float, end_s: float
+    ) -> dict[str, dict[str, Spread]]:
+        """Spreads of several keys, named ``source:key``; a key without samples is there and empty."""
+        return {f"{source}:{key}": self.spreads(source, key, start_s, end_s) for source, key in keys}
+
+    def gpu_monitor(
+        self, devices: Mapping[str, str | None], start_s: float, end_s: float
+    ) -> dict[str, dict[Gauge2020, Spread]]:
+        """The record's ``gpu_monitor`` of 2020: by device index, load (0 to 1), memory (MiB) and temperature (C).
+
+        ``devices`` maps the indices, as strings, to UUIDs; None is a device without a GPU. -1 stands for no sample.
+        """
+        return {index: self._gauges(uuid, start_s, end_s) for index, uuid in devices.items()}
+
+    def _gauges(self, uuid: str | None, start_s: float, end_s: float) -> dict[Gauge2020, Spread]:
+        found = {} if uuid is None else self.spreads("gpu", uuid, start_s, end_s)
+        missing = dict.fromkeys(("min", "mean", "max"), _NO_SAMPLE)
+        return {
+            gauge: {part: found[value][part] * factor for part in missing} if value in found else missing
+            for gauge, value, factor in _GAUGES_2020
+        }
+
+
+def spread(values: list[float]) -> Spread:
+    """Number, least, mean and greatest of at least one value."""
+    return {"n": len(values), "min": min(values), "mean": sum(values) / len(values), "max": max(values)}

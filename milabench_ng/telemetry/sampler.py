@@ -1,0 +1,148 @@
+"""The sampler process: reads all sources at a steady pace and writes what it read to stdout.
+
+It is a process of its own, so that reads of some milliseconds a GPU hold up neither workers nor orchestrator. It ends
+when its stdin ends, on SIGTERM, and when its parent dies. Nobody can block it: a sample that the pipe has no room for
+is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+from milabench_ng.node.gpus import open_nvml, read_gpus
+from milabench_ng.telemetry.gpu import GpuSource
+from milabench_ng.telemetry.host import HostSource
+from milabench_ng.telemetry.messages import Dropped, Report, Sample, Supported, Watch, decode_order, encode
+from milabench_ng.telemetry.source import Source
+from milabench_ng.telemetry.tenant import TenantSource
+
+_PR_SET_PDEATHSIG = 1
+_CHUNK_BYTES = 1 << 16
+
+
+class ReportWriter:
+    """Writes reports to a pipe, each with one write, and never waits for the reader."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._room = select.poll()
+        self._room.register(descriptor, select.POLLOUT)
+        self._dropped = 0
+        self._told = 0
+
+    def write(self, report: Report) -> None:
+        """Write the report, or drop and count it. Says how many were dropped as soon as there is room again."""
+        if self._dropped > self._told and self._put(Dropped(time_s=report.time_s, total=self._dropped)):
+            self._told = self._dropped
+        if not self._put(report):
+            self._dropped += 1
+
+    def _put(self, report: Report) -> bool:
+        """A pipe that polls writable has room for PIPE_BUF bytes, and a line up to that goes in whole (pipe(7)).
+
+        Only the first report can be longer, on a node with very many devices, and it finds the pipe empty.
+        """
+        if not self._room.poll(0):
+            return False
+        os.write(self._descriptor, encode(report))
+        return True
+
+
+class OrderReader:
+    """Reads orders from a pipe, as far as they have come."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._coming = select.poll()
+        self._coming.register(descriptor, select.POLLIN)
+        self._rest = b""
+        self.ended = False
+
+    def wait(self, seconds: float) -> Iterator[bytes]:
+        """The lines that come within ``seconds``; returns after the first of them, or when the time is over."""
+        if not self._coming.poll(max(0.0, seconds) * 1000):
+            return
+        chunk = os.read(self._descriptor, _CHUNK_BYTES)
+        self.ended = not chunk
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        yield from lines
+
+
+def supported(sources: Sequence[Source], interval_s: float) -> Supported:
+    """What the sources give here."""
+    return Supported(
+        time_s=time.monotonic(),
+        interval_s=interval_s,
+        keys={source.name: source.keys for source in sources},
+        values={source.name: source.values for source in sources},
+        unsupported={source.name: source.unsupported for source in sources},
+        notes=tuple(note for source in sources for note in source.notes),
+    )
+
+
+def sample(sources: Sequence[Source]) -> Iterator[Sample]:
+    """One sample of every key of every source, each with the moment at which it was read."""
+    for source in sources:
+        for key, values in source.read():
+            yield Sample(time_s=time.monotonic(), source=source.name, key=key, values=values)
+
+
+def next_tick(due_s: float, now_s: float, interval_s: float) -> float:
+    """The tick after ``due_s`` that is still to come: a read that took too long skips ticks, it does not shift them."""
+    missed = max(0, int((now_s - due_s) / interval_s))
+    return due_s + (missed + 1) * interval_s
+
+
+def serve(sources: Sequence[Source], tenants: TenantSource, orders: OrderReader, interval_s: float) -> Iterator[Report]:
+    """All reports until the orders end; ``tenants`` is the one of the sources that the orders are about."""
+    yield supported(sources, interval_s)
+    due = time.monotonic() + interval_s
+    while not orders.ended:
+        for line in orders.wait(due - time.monotonic()):
+            order = decode_order(line)
+            if isinstance(order, Watch):
+                tenants.watch(order)
+            else:
+                tenants.unwatch(order.key)
+        if time.monotonic() >= due:
+            yield from sample(sources)
+            due = next_tick(due, time.monotonic(), interval_s)
+
+
+def end_with_parent() -> None:
+    """Be sent SIGTERM when the thread dies that started this process (prctl(2)); end on it without a trace.
+
+    A Ctrl-C at the terminal reaches the whole group: whether the run ends is for the orchestrator to say.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Sample until told to end. Returns 0."""
+    parser = argparse.ArgumentParser(prog="python -m milabench_ng.telemetry.sampler", description=__doc__)
+    parser.add_argument("--interval", type=float, default=0.5, metavar="SECONDS", help="time between samples")
+    interval_s: float = parser.parse_args(argv).interval
+    end_with_parent()
+    with open_nvml() as nvml:
+        tenants = TenantSource()
+        sources: tuple[Source, ...] = (GpuSource(nvml, read_gpus(nvml).devices), tenants, HostSource())
+        writer = ReportWriter(sys.stdout.fileno())
+        # A broken pipe: nobody listens any more.
+        with contextlib.suppress(BrokenPipeError):
+            for report in serve(sources, tenants, OrderReader(sys.stdin.fileno()), interval_s):
+                writer.write(report)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

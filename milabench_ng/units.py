@@ -1,0 +1,85 @@
+"""Units: parse what users write, print what users read. Bytes are binary (KiB, MiB, GiB), time is in seconds."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from milabench_ng.errors import InputError
+
+KIB = 1 << 10
+MIB = 1 << 20
+GIB = 1 << 30
+
+_FACTORS = {
+    "": 1,
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": KIB,
+    "mib": MIB,
+    "gib": GIB,
+    "tib": 1 << 40,
+    "k": KIB,
+    "m": MIB,
+    "g": GIB,
+    "t": 1 << 40,
+}
+_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
+
+
+def parse_bytes(text: str, what: str) -> int:
+    """Bytes of a size such as ``"256 GiB"``, ``"256g"`` or ``"1e9"``-free plain digits.
+
+    ``what`` names the option or key in the error.
+    """
+    match = _SIZE.fullmatch(text)
+    factor = _FACTORS.get(match[2].lower()) if match else None
+    if match is None or factor is None:
+        raise InputError(f"{what}: {text!r} is not a size; write a number and a unit, such as 512MiB or 256GiB")
+    return int(float(match[1]) * factor)
+
+
+def parse_bytes_per_second(text: str, what: str) -> int:
+    """Bytes per second of a bandwidth such as ``"1000 MiB/s"``."""
+    size, slash, second = text.partition("/")
+    if not slash or second.strip() != "s":
+        raise InputError(f"{what}: {text!r} is not a bandwidth; write a size per second, such as 1000MiB/s")
+    return parse_bytes(size, what)
+
+
+def format_bytes(size: float) -> str:
+    """``"1.5 GiB"``: the largest unit that leaves a number of at least 1."""
+    for unit, factor in (("TiB", 1 << 40), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
+        if abs(size) >= factor:
+            return f"{size / factor:.1f} {unit}"
+    return f"{size:.0f} B"
+
+
+def format_seconds(seconds: float) -> str:
+    """``"0.8 s"``, ``"42 s"``, ``"3 min 20 s"``, ``"2 h 5 min"``."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def utc_iso(moment: datetime) -> str:
+    """``"2026-01-06T16:00:00.123456Z"``."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def utc_stamp(moment: datetime) -> str:
+    """The date in file names, as in 2020: ``"20260106-160000-123456"`` (UTC)."""
+    return moment.astimezone(UTC).strftime("%Y%m%d-%H%M%S-%f")
+
+
+def utc_now() -> datetime:
+    """The date, in UTC. Durations are taken from the monotonic clock, never from this."""
+    return datetime.now(UTC)

@@ -1,0 +1,26 @@
+"""A cold worker: a new interpreter that the entry shim has put inside the fence already."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+
+def main(requested_s: float) -> int:
+    """Run the task that stands on standard input; descriptors 3 and 4 are commands and events."""
+    started = time.monotonic()
+    from milabench_ng.worker import answers, session
+
+    answers.import_everything()
+    imported = time.monotonic()
+    task = session.read_task(sys.stdin.buffer.read())
+    phases = {"spawn": started - requested_s, "import": imported - started}
+    return session.run(task, 3, 4, phases, imported)
+
+
+if __name__ == "__main__":
+    status = main(float(sys.argv[1]))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # as a warm worker ends: without tearing torch down

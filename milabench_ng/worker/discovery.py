@@ -1,0 +1,83 @@
+"""Finds workloads and data sets: built-in, installed by others through entry points, or named by path."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import pkgutil
+from collections.abc import Iterable
+
+import milabench_ng.workloads
+from milabench_ng import __version__, catalogue
+from milabench_ng.bench import Definition
+from milabench_ng.datasets import registry
+from milabench_ng.errors import InputError
+
+GROUP = "milabench_ng.workloads"
+OWN = f"milabench_ng {__version__}"
+
+
+def builtin_workloads() -> dict[str, Definition]:
+    """The workloads of this package, by name."""
+    modules = (
+        importlib.import_module(f"{milabench_ng.workloads.__name__}.{module.name}")
+        for module in pkgutil.iter_modules(milabench_ng.workloads.__path__)
+    )
+    found = [value for module in modules for value in vars(module).values() if isinstance(value, Definition)]
+    return {definition.name: definition for definition in found}
+
+
+def find_workload(name: str) -> tuple[Definition, str]:
+    """The workload called ``name`` (built-in, installed or ``package.module:function``) and the package it is from."""
+    builtin = builtin_workloads()
+    if name in builtin:
+        return builtin[name], OWN
+    for entry in importlib.metadata.entry_points(group=GROUP):
+        if entry.name == name:
+            return _checked(entry.load(), entry.value), _distribution(entry)
+    if ":" not in name:
+        raise InputError(f"unknown workload {name!r}")
+    module, _, function = name.partition(":")
+    try:
+        value = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(f"workload {name!r}: {error}") from None
+    return _checked(value, name), module.partition(".")[0]
+
+
+def describe(foreign: Iterable[str]) -> catalogue.Catalogue:
+    """The catalogue: all built-in and installed workloads, and those of ``foreign``."""
+    builtin = builtin_workloads()
+    workloads = {name: definition.describe(name, OWN) for name, definition in builtin.items()}
+    for entry in importlib.metadata.entry_points(group=GROUP):
+        if entry.name in builtin:
+            raise InputError(
+                f"{_distribution(entry)} declares a workload {entry.name!r}, which is built in: a built-in name cannot "
+                "be shadowed; rename it or uninstall that package"
+            )
+        workloads[entry.name] = _checked(entry.load(), entry.value).describe(entry.name, _distribution(entry))
+    for name in foreign:
+        definition, package = find_workload(name)
+        workloads[name] = definition.describe(name, package)
+    found = {name: registry.find(name) for name in registry.names()}
+    sets = {
+        name: catalogue.DataSet(
+            name=name,
+            folder=data_set.folder,
+            scalable=data_set.scalable,
+            description=(type(data_set).__doc__ or "").strip(),
+            origin=f"{type(data_set).__module__}:{type(data_set).__qualname__}",
+        )
+        for name, data_set in found.items()
+    }
+    return catalogue.Catalogue(workloads=workloads, data_sets=sets)
+
+
+def _checked(value: object, origin: str) -> Definition:
+    if not isinstance(value, Definition):
+        raise InputError(f"{origin} is no workload: decorate the function with milabench_ng.bench.workload")
+    return value
+
+
+def _distribution(entry: importlib.metadata.EntryPoint) -> str:
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist else "unknown"

@@ -1,0 +1,82 @@
+"""A launch over several devices: one rank per device, started by torch's elastic agent.
+
+The agent's process is the launch's worker and sits in the first device's share; each rank is a fork of it that enters
+its own device's share before it touches a device. No restarts: a dead rank is a failed launch.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from tempfile import mkdtemp
+from types import SimpleNamespace
+
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+from milabench_ng.bench import Definition
+from milabench_ng.bench.channel import PipeChannel, RankChannel, SharedStop
+from milabench_ng.events import Failed
+from milabench_ng.fence.entry import die_with, join
+from milabench_ng.requests import Task
+
+_ASK_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
+
+
+def run(task: Task, channel: PipeChannel, definition: Definition, since: float) -> int:
+    """Run every rank of ``task``; the exit status of the launch."""
+    # The agent asks how many GPUs there are, to bind ranks to NUMA nodes. The fence has placed them already, and a CUDA
+    # that was asked through the runtime cannot be used after a fork: let it see none, and ask NVML.
+    os.environ |= {"CUDA_VISIBLE_DEVICES": "", _ASK_NVML: "1"}
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=len(task.seats),
+        run_id=f"mnb-{os.getpid()}",
+        rdzv_backend="c10d",
+        rdzv_endpoint="127.0.0.1:0",
+        local_addr="127.0.0.1",
+        start_method="fork",
+        max_restarts=0,
+        monitor_interval=0.1,
+        logs_specs=DefaultLogsSpecs(log_dir=mkdtemp(prefix="mnb-ranks-")),
+    )
+    try:
+        elastic_launch(config, run_one)(task, os.getpid(), channel, definition, SharedStop(), since)
+    except ChildFailedError as error:
+        rank, first = error.get_first_failure()
+        if first.exitcode < 0:
+            name = signal.Signals(-first.exitcode).name
+            channel.send(Failed(rank=rank, kind="signal", message=f"rank {rank} was killed by {name}", traceback=""))
+        return 1
+    return 0
+
+
+def run_one(
+    task: Task, agent_pid: int, channel: PipeChannel, definition: Definition, shared: SharedStop, since: float
+) -> None:
+    """One rank, in its own process."""
+    from milabench_ng.worker import session
+
+    rank = int(os.environ["RANK"])
+    seat = task.seats[rank]
+    die_with(agent_pid)
+    join(SimpleNamespace(**seat.entry))
+    forked = time.monotonic()
+    del os.environ[_ASK_NVML]
+    if seat.device.uuid is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = seat.device.uuid
+    try:
+        if seat.device.uuid is None:
+            dist.init_process_group("gloo")
+        else:
+            dist.init_process_group("nccl", device_id=torch.device("cuda", 0))
+        session.run_rank(task, rank, RankChannel(channel, rank, shared), definition, {"agent": forked - since}, forked)
+        dist.destroy_process_group()
+    except Exception as error:  # noqa: BLE001  # whatever a rank raises becomes the record's cause
+        channel.send(session.failure(error, rank))
+        os._exit(1)

@@ -1,0 +1,102 @@
+"""The worker server: imports torch and all workloads once, touches no device, and forks warm workers.
+
+It has one thread, so a fork is safe, and sits outside every tenant's fence, so what it holds is charged to nobody's
+share; a forked worker is charged for the pages that it writes. One packet is one message.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+import time
+
+import msgspec
+
+from milabench_ng.requests import MESSAGE_BYTES, Answer, AnyRequest, Exited, Serving, Spawn, Spawned
+
+
+def main(descriptor: int) -> None:
+    """Serve on the socket ``descriptor`` until the orchestrator closes its end."""
+    began, server_pid = time.monotonic(), os.getpid()
+    die_with_parent()
+    connection = socket.socket(fileno=descriptor)
+    children = select_wakeup()
+    from milabench_ng.worker import answers, warm
+
+    answers.import_everything()
+    gc.collect()
+    gc.freeze()
+    reply(connection, Serving(id=0, seconds=time.monotonic() - began, threads=len(os.listdir("/proc/self/task"))))
+    decoder: msgspec.json.Decoder[AnyRequest] = msgspec.json.Decoder(AnyRequest)
+    running: dict[int, int] = {}
+    while True:
+        readable, _, _ = select.select([descriptor, children], [], [])
+        if children in readable:
+            os.read(children, 4096)
+            reap(connection, running)
+        if descriptor not in readable:
+            continue
+        packet, descriptors, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 3)
+        if not packet:
+            return
+        request = decoder.decode(packet)
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.close(children)
+            if isinstance(request, Spawn):
+                connection.close()
+                warm.run(request.task, server_pid, *descriptors)
+            answers.answer(request, connection)
+        for passed in descriptors:
+            os.close(passed)
+        running[pid] = request.id
+        if isinstance(request, Spawn):
+            reply(connection, Spawned(id=request.id, pid=pid))
+
+
+def reply(connection: socket.socket, answer: Answer) -> None:
+    """Send one answer; when the orchestrator is gone there is nobody to tell."""
+    try:
+        connection.sendall(msgspec.json.encode(answer))
+    except BrokenPipeError:
+        sys.exit(0)
+
+
+def reap(connection: socket.socket, running: dict[int, int]) -> None:
+    """Tell the exit status of every worker that has ended, as exactly as ``waitpid`` gives it."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        if pid in running:
+            reply(connection, Exited(id=running.pop(pid), status=os.waitstatus_to_exitcode(status)))
+
+
+def select_wakeup() -> int:
+    """A descriptor that becomes readable when a child has ended."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the orchestrator's to handle
+    return reading
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when the orchestrator's main thread ends (prctl(2), PR_SET_PDEATHSIG)."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
+    os._exit(0)  # nothing to save, and tearing torch down takes its time

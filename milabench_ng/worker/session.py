@@ -1,0 +1,121 @@
+"""Runs one task inside the fence: thread pools, device, data, workload; says what happens."""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+from pathlib import Path
+
+import msgspec
+import threadpoolctl
+import torch
+
+from milabench_ng.bench import Bench, Definition
+from milabench_ng.bench.ahead import INTERVAL_S
+from milabench_ng.bench.channel import Channel, PipeChannel
+from milabench_ng.bench.options import split
+from milabench_ng.datasets.registry import find
+from milabench_ng.errors import MnbError
+from milabench_ng.events import Entered, Failed, Phase
+from milabench_ng.requests import Seat, Task
+from milabench_ng.worker import ranks
+from milabench_ng.worker.discovery import find_workload
+
+TRACEBACK_BYTES = 3000
+"""A line longer than PIPE_BUF (4,096 bytes) could mix with another rank's."""
+
+
+def read_task(content: bytes) -> Task:
+    """The task of a cold worker."""
+    return msgspec.json.decode(content, type=Task)
+
+
+def run(task: Task, commands: int, events: int, phases: dict[str, float], since: float) -> int:
+    """Run ``task`` in this process, which is inside the fence; its exit status.
+
+    ``phases``: seconds of what is over already; ``since``: when the last of them ended (monotonic).
+    """
+    channel = PipeChannel(events, commands)
+    try:
+        definition, _ = find_workload(task.workload)
+        if definition.distributed:
+            for name, seconds in phases.items():
+                channel.send(Phase(name=name, seconds=seconds))
+            return ranks.run(task, channel, definition, since)
+        run_rank(task, 0, channel, definition, phases, since)
+    except Exception as error:  # noqa: BLE001  # whatever a workload raises becomes the record's cause
+        channel.send(failure(error, 0))
+        return 1
+    return 0
+
+
+def run_rank(
+    task: Task, rank: int, channel: Channel, definition: Definition, phases: dict[str, float], since: float
+) -> None:
+    """Run the workload as one rank of ``task``, in this process."""
+    seat = task.seats[rank]
+    size_thread_pools(seat.threads)
+    channel.send(entered(rank))
+    phases = {**phases, "enter": time.monotonic() - since}
+    since = time.monotonic()
+    device = open_device(seat)
+    phases["device"] = time.monotonic() - since
+    for name, seconds in phases.items():
+        channel.send(Phase(rank=rank, name=name, seconds=seconds))
+    common, own = split(task.arguments)
+    bench = Bench(
+        device=device,
+        options=common,
+        rule=task.rule,
+        channel=channel,
+        data_set=find(task.data.name) if task.data else None,
+        data_path=Path(task.data.path) if task.data else None,
+        tenant=seat.device.index,
+        rank=rank,
+        mark_interval_s=0.0 if definition.distributed else INTERVAL_S,
+        close_in_loaders=(3, 4),
+    )
+    definition(bench, **own)
+
+
+def failure(error: Exception, rank: int) -> Failed:
+    """What a workload raised, as the event that the record's cause is made of."""
+    kind = "device_oom" if isinstance(error, torch.OutOfMemoryError) else "exception"
+    text = "" if isinstance(error, MnbError) else "".join(traceback.format_exception(error))
+    return Failed(
+        rank=rank,
+        kind=kind,
+        message=f"{type(error).__name__}: {error}"[:500],
+        traceback=text.encode()[-TRACEBACK_BYTES:].decode(errors="ignore"),
+    )
+
+
+def size_thread_pools(threads: int) -> None:
+    """OpenMP, BLAS and torch use ``threads`` threads: after a fork OMP_NUM_THREADS is no longer read."""
+    torch.set_num_threads(threads)
+    threadpoolctl.threadpool_limits(threads)
+
+
+def open_device(seat: Seat) -> torch.device:
+    """The seat's device, with its context made."""
+    if seat.device.uuid is None:
+        return torch.device("cpu")
+    device = torch.device("cuda", 0)
+    torch.zeros(1, device=device)
+    return device
+
+
+def entered(rank: int) -> Entered:
+    """What ``/proc`` says of this process."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
+    return Entered(
+        rank=rank,
+        pid=os.getpid(),
+        time_s=time.monotonic(),
+        cpus_allowed=status["Cpus_allowed_list"].strip(),
+        mems_allowed=status.get("Mems_allowed_list", "").strip(),
+        cgroup=tuple(Path("/proc/self/cgroup").read_text().splitlines()),
+        threads=int(status["Threads"]),
+        torch_threads=torch.get_num_threads(),
+    )

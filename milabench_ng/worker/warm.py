@@ -1,0 +1,47 @@
+"""A warm worker: a fork of the worker server that enters its fence before anything else."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+import traceback
+from types import SimpleNamespace
+from typing import NoReturn
+
+from milabench_ng.fence.entry import enter
+from milabench_ng.requests import Task
+from milabench_ng.worker import session
+
+
+def run(task: Task, server_pid: int, commands: int, events: int, log: int) -> NoReturn:
+    """Run ``task`` in this fork of ``server_pid``, which ends with the task's exit status."""
+    status = 1
+    try:
+        spawned = time.monotonic()
+        enter(SimpleNamespace(**task.seats[0].entry), server_pid)
+        commands, events = keep_only(commands, events, log)
+        os.environ.clear()
+        os.environ.update(task.environment)
+        tempfile.tempdir = None  # the server's choice was made from its own environment
+        status = session.run(task, commands, events, {"spawn": spawned - task.requested_s}, spawned)
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 1
+    except BaseException:  # noqa: BLE001  # the last line of defence before os._exit, which would swallow it
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def keep_only(commands: int, events: int, log: int) -> tuple[int, int]:
+    """Descriptors 0 (nothing), 1 and 2 (the log), 3 (commands), 4 (events); every other one is closed."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    kept = [os.dup(descriptor) for descriptor in (nothing, log, log, commands, events)]
+    high = [os.dup2(descriptor, 100 + place, inheritable=False) for place, descriptor in enumerate(kept)]
+    for place, descriptor in enumerate(high):
+        os.dup2(descriptor, place, inheritable=place < 3)
+    os.closerange(5, 1 << 16)
+    return 3, 4

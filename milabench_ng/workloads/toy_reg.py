@@ -1,0 +1,38 @@
+"""Polynomial regression with five parameters: the latency of a step, nothing else."""
+
+from itertools import repeat
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from milabench_ng.bench import Bench, Classic, workload
+
+
+@workload(
+    unit="samples",
+    classic=(Classic(experiment="milarun.models.polynome:main", options={"poly_degree": "degree"}),),
+)
+def toy_reg(bench: Bench, *, degree: int = 4, batch_size: int = 256, learning_rate: float = 0.01) -> None:
+    """Fit a polynomial by stochastic gradient descent: bound by launch latency and one CPU core.
+
+    One linear layer on the powers x, x^2 ... of a standard normal x; smooth L1 loss; plain SGD. An item is one sample.
+    Timed: making the samples on the CPU, their copy to the device, forward, backward, step. As in 2020 the loss is read
+    by the host in every step: that round trip is what the test measures.
+
+    Options:
+        degree: degree of the polynomial; the model has one weight per power and a bias.
+        batch_size: samples per step.
+        learning_rate: of SGD.
+    """
+    weights = torch.randn(degree, 1) * 5
+    bias = torch.randn(1) * 5
+    model = bench.place(nn.Linear(degree, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate)
+    for _ in bench.measure(repeat(None), count=batch_size):
+        x = torch.randn(batch_size)
+        powers = torch.stack([x**power for power in range(1, degree + 1)], 1)
+        target = powers @ weights + bias
+        loss = F.smooth_l1_loss(model(powers.to(bench.device)), target.to(bench.device))
+        loss.item()
+        bench.step(loss, optimizer)

@@ -1,0 +1,91 @@
+"""What ``mnb doctor`` concludes from what it sees."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from milabench_ng.node.gpus import Gpu, PciGpu
+from milabench_ng.node.inventory import Inventory, read_inventory
+from milabench_ng.orchestrator.checkup import gpu_reasons
+from milabench_ng.orchestrator.leftovers import Remains, find_remains
+
+GPU = Gpu(index=0, uuid="GPU-a", name="H200", pci_bus_id="0000:17:00.0", numa_node=0, memory_bytes=1 << 37)
+SHOWN = PciGpu(pci_bus_id="0000:17:00.0", vendor="NVIDIA", device_id="10de:2335", driver="nvidia", numa_node=0)
+LOST = PciGpu(pci_bus_id="0000:65:00.0", vendor="NVIDIA", device_id="10de:2335", driver=None, numa_node=1)
+BUILT_IN = PciGpu(pci_bus_id="0000:00:02.0", vendor="Intel", device_id="8086:4680", driver="i915", numa_node=None)
+
+
+@pytest.fixture(scope="module")
+def node() -> Inventory:
+    """This node, with one good GPU in place of those that it has."""
+    return msgspec.structs.replace(
+        read_inventory(),
+        gpus=(GPU,),
+        pci_gpus=(SHOWN,),
+        gpu_notes=(),
+        nvidia_driver="570.1",
+        cuda_driver="12.8",
+        versions={"torch": "2.11.0+cu126", "cuda": "12.6"},
+    )
+
+
+def reasons(node: Inventory, **changed: object) -> list[str]:
+    return list(gpu_reasons(msgspec.structs.replace(node, **changed)))
+
+
+def test_a_good_gpu_is_no_reason(node: Inventory) -> None:
+    assert reasons(node) == []
+    assert reasons(node, pci_gpus=(SHOWN, BUILT_IN)) == []
+    assert reasons(node, versions={"torch": "2.11.0", "cuda": "12.9"}) == []  # minor versions are compatible
+
+
+def test_a_gpu_that_only_the_bus_shows_is_one(node: Inventory) -> None:
+    found = reasons(node, pci_gpus=(SHOWN, LOST), gpu_notes=("a GPU does not answer",))
+    assert len(found) == 2
+    assert "0000:65:00.0" in found[0]
+    assert "0000:17:00.0" not in found[0]
+    assert found[1] == "a GPU does not answer"
+
+
+def test_gpus_of_other_makers_are_one_where_there_is_nothing_else(node: Inventory) -> None:
+    (found,) = reasons(node, gpus=(), pci_gpus=(BUILT_IN,), nvidia_driver=None, gpu_notes=("NVML cannot be used",))
+    assert "Intel" in found
+
+
+def test_a_torch_that_cannot_use_the_gpus_is_one(node: Inventory) -> None:
+    (too_new,) = reasons(node, versions={"torch": "2.15.0", "cuda": "13.2"})
+    assert "13.2" in too_new
+    assert "12.8" in too_new
+    (without,) = reasons(node, versions={"torch": "2.15.0+cpu"})
+    assert "without CUDA" in without
+
+
+def test_what_dead_runs_left_is_told_from_what_living_ones_hold(tmp_path: Path) -> None:
+    parent, data = tmp_path / "cgroup", tmp_path / "data"
+    for folder in (
+        parent / "mnb/dead",
+        parent / "mnb/living",
+        data / ".mnb-mnist-7",
+        data / "scale-0.1/.mnb-imagenet-8",
+    ):
+        folder.mkdir(parents=True)
+    held = [parent / "mnb/living", data / "scale-0.1/.mnb-imagenet.lock"]
+    held[1].touch()
+    locks = [os.open(path, os.O_RDONLY) for path in held]
+    for lock in locks:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    found = [one for one in find_remains([str(parent)], data) if one.kind != "scratch"]
+    for lock in locks:
+        os.close(lock)
+    assert found == [
+        Remains("groups", str(parent / "mnb/dead"), False),
+        Remains("groups", str(parent / "mnb/living"), True),
+        Remains("data", str(data / ".mnb-mnist-7"), False),
+        Remains("data", str(data / "scale-0.1/.mnb-imagenet-8"), True),
+    ]
+    assert [path.exists() for path in (parent / "mnb/dead", data / ".mnb-mnist-7")] == [True, True]

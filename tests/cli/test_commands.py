@@ -1,0 +1,192 @@
+"""The real ``mnb``, in processes of its own."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+COMMANDS = ("jobs", "run", "rerun", "prepare", "summary", "report", "list", "doctor", "schema")
+WORKLOADS = {"toy_reg", "toy_lstm", "vae", "loader", "convnet", "scaling"}
+PROFILE = str(REPOSITORY / "profiles/quick.json")
+
+
+def mnb(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run ``mnb`` to its end, where there is no terminal."""
+    return subprocess.run(
+        [sys.executable, "-m", "milabench_ng", *arguments],
+        cwd=REPOSITORY,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def column(text: str, header: str, at: int = 0) -> list[str]:
+    """The cells in column ``at`` of the table whose first header is ``header``."""
+    lines = [re.split(r"\s{2,}", line.strip()) for line in text.splitlines()]
+    first = next(place for place, cells in enumerate(lines) if cells[0] == header and len(cells) > 1)
+    return [cells[at] for cells in itertools.takewhile(lambda cells: cells != [""], lines[first + 2 :])]
+
+
+@pytest.fixture(scope="module")
+def listed() -> str:
+    """One start of the worker server for all that is asked of ``mnb list``."""
+    done = mnb("list", "--verbose")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def planned() -> str:
+    """One dry run."""
+    done = mnb("jobs", PROFILE, "--dry-run", "--repeat", "2", "--tenants", "1", "--", "--seed", "7")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_a_summary_and_an_example(command: str) -> None:
+    done = mnb(command, "--help")
+    assert done.returncode == 0
+    assert f"Usage: mnb {command}" in done.stdout
+    assert f"Example: mnb {command}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["jobs", PROFILE, "--colour", "red"], "--colour"),
+        (["jobs", "nowhere.json", "--dry-run"], "nowhere.json"),
+        (["prepare", "nowhere.json"], "nowhere.json"),
+        (["list", "nowhere.json"], "nowhere.json"),
+        (["list", str(REPOSITORY / "LICENSE")], "not JSON"),
+        (["schema", "nonsense"], "nonsense"),
+        (["doctor", "--tenants", "0"], "--tenants 0"),
+        (["doctor", "--ram-total", "much"], "much"),
+        (["doctor", "--gpus", "GPU-of-nobody"], "GPU-of-nobody"),
+        (["prepare", PROFILE, "--data-scale", "big"], "big"),
+    ],
+    ids=" ".join,
+)
+def test_bad_input_is_exit_2_and_no_traceback(arguments: list[str], named: str) -> None:
+    done = mnb(*arguments)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stdout + done.stderr
+    assert named in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("kind", ["profile", "record", "event", "summary", "run"])
+def test_schema_prints_json(kind: str) -> None:
+    done = mnb("schema", kind)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["title"] == f"mnb {kind}"
+
+
+def test_doctor_says_why_a_node_is_not_ready() -> None:
+    done = mnb("doctor", "--format", "json")
+    checkup = json.loads(done.stdout)
+    assert done.returncode == (0 if checkup["ready"] else 1)
+    assert checkup["ready"] is (not checkup["reasons"])
+    text = mnb("doctor")
+    assert text.returncode == done.returncode
+    last = text.stdout.splitlines()[-1]
+    assert last == f"not ready: {checkup['reasons'][-1]}" if checkup["reasons"] else last.startswith("ready: ")
+
+
+def test_doctor_is_not_ready_for_more_tenants_than_can_be() -> None:
+    done = mnb("doctor", "--ram-total", "5GiB", "--tenants", "1", "--format", "json")
+    assert done.returncode == 1
+    checkup = json.loads(done.stdout)
+    assert checkup["allocation"] is None
+    assert any("needs >= 4 GiB" in reason for reason in checkup["reasons"])
+
+
+def test_doctor_never_imports_torch() -> None:
+    program = (
+        "import sys; from milabench_ng.cli import call; call(['doctor', '--format', 'json']); "
+        "print('torch' in sys.modules, 'milabench_ng.orchestrator.checkup' in sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stderr.split() == ["False", "True"]
+
+
+def test_list_shows_workloads_and_data_sets(listed: str) -> None:
+    assert set(column(listed, "workload")) >= WORKLOADS
+    assert set(column(listed, "data set")) >= {"mnist", "imagenet"}
+    units = dict(zip(column(listed, "workload"), column(listed, "workload", 1), strict=True))
+    assert units["vae"] == "images"
+    assert units["toy_reg"] == "samples"
+
+
+def test_list_verbose_shows_descriptions_and_options(listed: str) -> None:
+    _, _, vae = listed.partition("\nvae\n")
+    assert "An item is one 28 x 28 image." in vae
+    options = column(vae, "option")
+    assert {"--batch-size", "--learning-rate", "--max-count", "--seed", "--precision"} <= set(options)
+    assert column(vae, "option", 2)[options.index("--batch-size")] == "128"
+
+
+def test_output_without_a_terminal_is_plain(listed: str, planned: str) -> None:
+    assert "\x1b" not in listed + planned
+
+
+def test_a_dry_run_lists_the_batches_in_order(planned: str) -> None:
+    tests = column(planned, "batch", 1)
+    once = [f"quick.{name}" for name in ("toy_reg", "toy_lstm", "vae", "loader", "convnet", "scaling.1")]
+    assert tests == [*once, *once]
+    assert column(planned, "batch", 0) == [str(number) for number in range(1, 13)]
+    assert column(planned, "batch", 2) == ["0"] * 6 + ["1"] * 6
+    assert planned.count("seed=7") == 12
+
+
+def test_a_dry_run_says_how_long_at_least_and_how_isolated(planned: str) -> None:
+    assert "12 in 12 batches" in planned
+    assert "at least 2 min 53 s: 2 min 24 s of work" in planned  # 12 windows of 12 s, 5 s + 12 x 2 s allowed
+    assert "isolation" in planned
+    assert "mnist" in planned
+    assert "imagenet (scale 0.02)" in planned
+
+
+def test_a_dry_run_of_two_tenants_gives_disjoint_shares_and_runs_nothing(tmp_path: Path) -> None:
+    done = mnb("jobs", PROFILE, "--dry-run", "--name", "scaling", "--tenants", "2", "-o", str(tmp_path / "results"))
+    if done.returncode:
+        assert "tenants" in done.stderr
+        pytest.skip(f"this node has no room for two tenants: {done.stderr.strip()}")
+    cpus = [set(expand(cell)) for cell in column(done.stdout, "device", 3)]
+    assert len(cpus) == 2
+    assert all(cpus)
+    assert not cpus[0] & cpus[1]
+    assert column(done.stdout, "batch", 3) == ["0", "0+1"]
+    assert not (tmp_path / "results").exists()
+
+
+def expand(text: str) -> list[int]:
+    """``"0-2,5"`` is 0, 1, 2, 5."""
+    ends = [part.split("-") for part in text.split(",")]
+    return [number for end in ends for number in range(int(end[0]), int(end[-1]) + 1)]
+
+
+def test_prepare_generates_once_and_says_where(tmp_path: Path) -> None:
+    arguments = ("prepare", PROFILE, "--name", "loader", "-d", str(tmp_path), "--data-scale", "0.001")
+    first = mnb(*arguments)
+    assert first.returncode == 0, first.stderr
+    assert "generating data set imagenet: 110 files" in first.stderr
+    assert (tmp_path / "scale-0.001/ImageNet").is_dir()
+    again = mnb(*arguments)
+    assert again.returncode == 0
+    assert "generating" not in again.stderr
+    assert again.stdout == first.stdout
+    assert column(again.stdout, "data set") == ["imagenet"]
+    assert str(tmp_path / "scale-0.001/ImageNet") in again.stdout
+    assert "twin" in again.stdout

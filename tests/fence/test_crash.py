@@ -1,0 +1,156 @@
+"""After any end of an orchestrator nothing is left: the guardian sees to it at once, the next start at the latest."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from fence_waiting import wait_for
+
+from milabench_ng.errors import IsolationError
+from milabench_ng.fence import guardian
+from milabench_ng.fence.backends import open_fence, reap
+from milabench_ng.fence.capabilities import Capabilities
+from milabench_ng.records.isolation import Share
+
+pytestmark = pytest.mark.root
+
+# Makes a fence with two tenants, each with a child and a daemon, tells who they are, and waits to be killed.
+ORCHESTRATOR = """
+import json, msgspec, subprocess, sys, time
+from milabench_ng.fence.backends import open_fence
+from milabench_ng.fence.capabilities import Capabilities
+from milabench_ng.fence.interface import IsolationMismatch
+from milabench_ng.records.isolation import Share
+capabilities = msgspec.json.decode(sys.argv[1], type=Capabilities)
+fence = open_fence(capabilities, sys.argv[3], "mnb-test-crash", holds="CPUs 0-1")
+share = msgspec.json.decode(sys.argv[2], type=Share)
+tenant = [sys.executable, "-I", "-S", "-c", "import os, time; os.fork() or (os.setsid(), os.fork()); time.sleep(60)"]
+groups = [fence.create(f"t{index}", share) for index in range(2)]
+null = subprocess.DEVNULL
+running = [subprocess.Popen(group.entry.command(tenant), stdin=null, stdout=null) for group in groups]
+waiting = dict(zip(running, groups))
+while waiting or not all(len(group.pids()) == 3 for group in groups):
+    for process, group in list(waiting.items()):
+        try:
+            group.verify(process.pid)
+            del waiting[process]
+        except IsolationMismatch:
+            time.sleep(0.01)
+guardian = (fence._run if hasattr(fence, "_run") else fence)
+guardian = (guardian.guardian if hasattr(guardian, "guardian") else guardian._guardian).pid
+print(json.dumps({"pids": [pid for group in groups for pid in group.pids()], "guardian": guardian}), flush=True)
+time.sleep(60)
+"""
+
+
+class StandIn:
+    """An orchestrator to be killed, and what it told of itself."""
+
+    def __init__(self, capabilities: Capabilities, share: Share, isolation: str) -> None:
+        words = [msgspec.json.encode(value).decode() for value in (capabilities, share)]
+        argv = [sys.executable, "-c", ORCHESTRATOR, *words, isolation]
+        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout
+        told = json.loads(self.process.stdout.readline())
+        self.pids: list[int] = told["pids"]
+        self.guardian: int = told["guardian"]
+        self.process.stdout.close()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def stand_in(capabilities: Capabilities, make_share: Callable[..., Share]) -> Iterator[Callable[[str], StandIn]]:
+    made: list[StandIn] = []
+
+    def make(isolation: str) -> StandIn:
+        made.append(StandIn(capabilities, make_share(), isolation))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.kill()
+        wait_for(lambda one=one: not living([one.guardian]))
+        for pid in (*one.pids, one.guardian):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def living(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if guardian._stat(pid)]
+
+
+def groups(capabilities: Capabilities) -> list[Path]:
+    return [path for parent in capabilities.parents for path in Path(parent).glob("mnb/*/")]
+
+
+def test_guardian_removes_all_when_the_orchestrator_is_killed(
+    capabilities: Capabilities, stand_in: Callable[[str], StandIn]
+) -> None:
+    one = stand_in("full")
+    assert len(living(one.pids)) == 6
+    one.kill()
+    assert wait_for(lambda: not living(one.pids) and not groups(capabilities), seconds=1.0)
+    assert wait_for(lambda: not living([one.guardian]))
+
+
+def test_guardian_ends_tenants_without_groups(stand_in: Callable[[str], StandIn]) -> None:
+    one = stand_in("affinity")
+    assert len(living(one.pids)) == 6
+    one.kill()
+    assert wait_for(lambda: not living(one.pids), seconds=1.0)
+
+
+def test_next_start_reaps_when_the_guardian_was_killed_too(
+    capabilities: Capabilities, stand_in: Callable[[str], StandIn]
+) -> None:
+    one = stand_in("full")
+    os.kill(one.guardian, signal.SIGKILL)
+    assert wait_for(lambda: not living([one.guardian]))
+    one.kill()
+    # The two first processes die with their parent (PDEATHSIG); their children and daemons live on.
+    assert wait_for(lambda: len(living(one.pids)) == 4)
+    hierarchies = len(capabilities.parents)
+    removed = f"killed 4 processes, removed {3 * hierarchies} groups."
+    assert reap(capabilities) == [f"isolation: reaped run mnb-test-crash (orchestrator gone): {removed}"]
+    assert wait_for(lambda: not living(one.pids))
+    assert not groups(capabilities)
+    assert reap(capabilities) == []
+
+
+def test_a_living_run_is_refused(capabilities: Capabilities, stand_in: Callable[[str], StandIn]) -> None:
+    one = stand_in("full")
+    with pytest.raises(IsolationError) as caught:
+        reap(capabilities)
+    assert str(caught.value).startswith(
+        f"isolation: run mnb-test-crash holds CPUs 0-1 (pid {one.process.pid}). Use --allow-concurrent"
+    )
+    assert reap(capabilities, allow_concurrent=True) == []
+    assert len(living(one.pids)) == 6
+
+
+@pytest.mark.usefixtures("fence")
+def test_a_taken_name_is_refused(capabilities: Capabilities) -> None:
+    [name] = {path.name for path in groups(capabilities)}
+    with pytest.raises(IsolationError, match="cannot make the groups of run"):
+        open_fence(capabilities, "full", name)
+    assert groups(capabilities), "the other run's groups must still be there"
+
+
+def test_nothing_is_left_after_a_normal_end(capabilities: Capabilities, make_share: Callable[..., Share]) -> None:
+    fence = open_fence(capabilities, "full", "mnb-test-normal")
+    for index in range(8):
+        fence.create(f"t{index}", make_share())
+    fence.close()
+    assert not [path for parent in capabilities.parents for path in Path(parent).glob("mnb*")]

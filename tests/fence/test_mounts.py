@@ -1,0 +1,74 @@
+"""Where cgroups are, from captured tables of three kinds of machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from milabench_ng.fence.mounts import CgroupMount, find, mode_of, parse_disabled, parse_mountinfo, parse_own_groups
+
+DATA = Path(__file__).parent / "data"
+
+
+def mountinfo(name: str) -> str:
+    """A captured /proc/mounts in the form of mountinfo."""
+    lines = []
+    for number, line in enumerate((DATA / name).read_text().splitlines(), 30):
+        source, point, kind, options, _, _ = line.split()
+        lines.append(f"{number} 23 0:{number} / {point} rw,nosuid shared:9 - {kind} {source} {options}")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "v2_controllers", "mode"),
+    [
+        ("v2.txt", ("cpuset", "cpu", "io", "memory", "pids"), "v2"),
+        ("hybrid.txt", (), "hybrid"),
+        ("hybrid.txt", ("memory",), "mixed"),
+        ("legacy.txt", (), "v1"),
+    ],
+)
+def test_modes(name: str, v2_controllers: tuple[str, ...], mode: str) -> None:
+    assert mode_of(parse_mountinfo(mountinfo(name)), v2_controllers) == mode
+    assert mode_of((), ()) == "none"
+
+
+def test_mount_points() -> None:
+    hybrid = parse_mountinfo(mountinfo("hybrid.txt"))
+    memory, unified, cpuacct = find(hybrid, "memory"), find(hybrid, ""), find(hybrid, "cpuacct")
+    assert memory is not None
+    assert memory.point == "/sys/fs/cgroup/memory"
+    assert unified is not None
+    assert (unified.point, unified.nsdelegate) == ("/sys/fs/cgroup/unified", True)
+    assert cpuacct is not None
+    assert cpuacct.controllers == ("cpu", "cpuacct")
+    assert find(parse_mountinfo(mountinfo("legacy.txt")), "") is None
+
+
+def test_read_only_and_octal() -> None:
+    text = "31 23 0:28 /docker/a /mnt/with\\040blank ro,nosuid - cgroup cgroup rw,memory"
+    [mount] = parse_mountinfo(text)
+    assert mount == CgroupMount("/mnt/with blank", "/docker/a", 1, ("memory",), read_only=True)
+    writable = "32 23 0:28 / /sys/fs/cgroup/memory rw,nosuid - cgroup cgroup rw,memory"
+    found = find(parse_mountinfo(f"{text}\n{writable}"), "memory")
+    assert found is not None
+    assert found.point == "/sys/fs/cgroup/memory"
+
+
+def test_own_groups() -> None:
+    own = parse_own_groups("4:cpu,cpuacct:/a\n3:memory:/x:y\n1:name=systemd:/s\n0::/user.slice\n")
+    assert own == {"cpu": "/a", "cpuacct": "/a", "memory": "/x:y", "name=systemd": "/s", "": "/user.slice"}
+
+
+def test_groups_and_directories() -> None:
+    part = CgroupMount("/sys/fs/cgroup", "/docker/a", 2)
+    assert part.directory("/docker/a/b") == Path("/sys/fs/cgroup/b")
+    assert part.directory("/docker") is None
+    assert part.directory("/../other") is None
+    assert part.group(Path("/sys/fs/cgroup/mnb/r")) == "/docker/a/mnb/r"
+
+
+def test_disabled_controllers() -> None:
+    text = "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpuset\t3\t1\t1\nmemory\t0\t1\t0\n"
+    assert parse_disabled(text) == {"memory"}

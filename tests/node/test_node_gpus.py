@@ -1,0 +1,129 @@
+"""GPUs as NVML and PCI show them, and the choice of them by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fake_nvml import LOST, NOT_FOUND, FakeGpu, FakeNvml
+
+from milabench_ng.errors import InputError
+from milabench_ng.node.gpus import Gpus, open_nvml, pci_gpus, read_gpus, select
+
+
+def pci_device(sysfs: Path, address: str, vendor: str, kind: str, node: str, driver: str | None = None) -> None:
+    device = sysfs / "bus/pci/devices" / address
+    device.mkdir(parents=True)
+    for name, text in (("vendor", vendor), ("class", kind), ("device", "0x2335"), ("numa_node", node)):
+        (device / name).write_text(text + "\n")
+    if driver:
+        (sysfs / "bus/pci/drivers" / driver).mkdir(parents=True, exist_ok=True)
+        (device / "driver").symlink_to(Path("../../drivers") / driver)
+
+
+@pytest.fixture
+def sysfs(tmp_path: Path) -> Path:
+    pci_device(tmp_path, "0000:17:00.0", "0x10de", "0x030200", "1", "nvidia")
+    pci_device(tmp_path, "0000:03:00.0", "0x10de", "0x030200", "-1", "vfio-pci")
+    pci_device(tmp_path, "0000:81:00.0", "0x1002", "0x120000", "0")
+    pci_device(tmp_path, "0000:02:00.0", "0x1a03", "0x030000", "0", "ast")
+    pci_device(tmp_path, "0000:17:00.1", "0x10de", "0x040300", "1")
+    return tmp_path
+
+
+def two_gpus() -> FakeNvml:
+    """NVML's order is the other way round than PCI's."""
+    return FakeNvml(FakeGpu("GPU-bb22", "00000000:17:00.0"), FakeGpu("GPU-aa11", "00000000:03:00.0"))
+
+
+def test_nvml_on_this_machine_is_there_or_says_why_not() -> None:
+    with open_nvml() as nvml:
+        shown = read_gpus(nvml)
+    if shown.problem is None:
+        assert shown.driver
+    else:
+        assert shown.problem.startswith("NVML cannot be used: ")
+        assert shown.devices == ()
+
+
+def test_a_driver_that_is_not_loaded_is_a_problem_and_no_error() -> None:
+    class NoDriver(FakeNvml):
+        def nvmlInit(self) -> None:  # noqa: N802
+            raise self.NVMLError(9, "Driver Not Loaded")
+
+    assert read_gpus(open_nvml(NoDriver())) == Gpus(problem="NVML cannot be used: Driver Not Loaded")
+
+
+def test_gpus_are_in_pci_order_and_know_their_numa_node(sysfs: Path) -> None:
+    module = two_gpus()
+    with open_nvml(module) as nvml:
+        shown = read_gpus(nvml, sysfs)
+    assert [(gpu.index, gpu.uuid, gpu.pci_bus_id, gpu.numa_node) for gpu in shown.devices] == [
+        (0, "GPU-aa11", "0000:03:00.0", None),
+        (1, "GPU-bb22", "0000:17:00.0", 1),
+    ]
+    assert (shown.driver, shown.cuda, shown.devices[0].memory_bytes) == ("580.159.03", "13.0", 150 << 30)
+    assert module.open == 0
+
+
+def test_mig_instances_stand_in_place_of_their_gpu(sysfs: Path) -> None:
+    cut, empty = (
+        FakeGpu("GPU-cut", "00000000:03:00.0", MigMode=[1, 1]),
+        FakeGpu("GPU-mt", "00000000:17:00.0", MigMode=[1, 1]),
+    )
+    cut.instances = [FakeGpu("MIG-1", ""), NOT_FOUND, FakeGpu("MIG-2", "")]
+    shown = read_gpus(open_nvml(FakeNvml(cut, empty)), sysfs)
+    assert [(gpu.index, gpu.uuid, gpu.mig, gpu.parent, gpu.board, gpu.pci_bus_id) for gpu in shown.devices] == [
+        (0, "MIG-1", True, "GPU-cut", "GPU-cut", "0000:03:00.0"),
+        (1, "MIG-2", True, "GPU-cut", "GPU-cut", "0000:03:00.0"),
+    ]
+    assert shown.notes == ("GPU-mt (0000:17:00.0): MIG mode is on and has no instances: not used",)
+
+
+def test_a_lost_gpu_is_noted_and_the_other_one_stays(sysfs: Path) -> None:
+    lost = FakeGpu("GPU-lost", "00000000:03:00.0", UUID=LOST)
+    shown = read_gpus(open_nvml(FakeNvml(lost, FakeGpu("GPU-ok", "00000000:17:00.0"))), sysfs)
+    assert [gpu.uuid for gpu in shown.devices] == ["GPU-ok"]
+    assert shown.notes == ("a GPU does not answer (GPU is lost): not used",)
+
+
+def test_pci_shows_gpus_that_nvml_does_not(sysfs: Path) -> None:
+    assert [(gpu.pci_bus_id, gpu.vendor, gpu.driver, gpu.numa_node) for gpu in pci_gpus(sysfs)] == [
+        ("0000:03:00.0", "NVIDIA", "vfio-pci", None),
+        ("0000:17:00.0", "NVIDIA", "nvidia", 1),
+        ("0000:81:00.0", "AMD", None, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "chosen"),
+    [
+        ([], [0, 1]),
+        (["1"], [1]),
+        (["GPU-bb22", "0"], [0, 1]),
+        (["gpu-b"], [1]),
+        (["0000:03:00.0"], [0]),
+    ],
+)
+def test_select(sysfs: Path, wanted: list[str], chosen: list[int]) -> None:
+    devices = read_gpus(open_nvml(two_gpus()), sysfs).devices
+    assert [gpu.index for gpu in select(devices, wanted)] == chosen
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        (["2"], r"'2' is not on this node; name an index or a UUID of: 0 = GPU-aa11 .*; 1 = GPU-bb22"),
+        (["GPU-"], r"'GPU-' fits 2 devices"),
+        (["1", "GPU-bb22"], r"device 1 is named more than once"),
+    ],
+)
+def test_select_refuses(sysfs: Path, wanted: list[str], message: str) -> None:
+    devices = read_gpus(open_nvml(two_gpus()), sysfs).devices
+    with pytest.raises(InputError, match=message):
+        select(devices, wanted)
+
+
+def test_select_says_that_there_is_no_gpu() -> None:
+    with pytest.raises(InputError, match="no GPU at all"):
+        select((), ["0"])

@@ -1,0 +1,79 @@
+"""What a folder lies on."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from milabench_ng.node.storage import mount_of, parse_mountinfo, read_storage
+
+MOUNTS = """\
+27 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw,discard
+25 27 0:23 / /dev/shm rw - tmpfs tmpfs rw,size=10k
+30 27 0:44 / /data rw master:5 propagate_from:2 - nfs4 server:/export rw,vers=4.2
+31 30 0:45 / /data/my\\040disk ro - fuse.sshfs me@host: rw
+32 27 0:46 / /data2 rw - overlay overlay rw,lowerdir=/a
+33 27 254:1 /over / rw,noatime - xfs /dev/vda1 rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "point", "filesystem"),
+    [
+        ("/data/sets", "/data", "nfs4"),
+        ("/data2/sets", "/data2", "overlay"),
+        ("/data/my disk/x", "/data/my disk", "fuse.sshfs"),
+        ("/home", "/", "xfs"),
+    ],
+)
+def test_the_deepest_and_last_mount_counts(path: str, point: str, filesystem: str) -> None:
+    mount = mount_of(Path(path), parse_mountinfo(MOUNTS))
+    assert (mount.point, mount.filesystem) == (point, filesystem)
+
+
+def storage_kind(tmp_path: Path, filesystem: str, source: str) -> str:
+    table = tmp_path / "mountinfo"
+    table.write_text(f"1 0 254:1 / / rw - {filesystem} {source} rw,x=1\n")
+    return read_storage(tmp_path, mountinfo=table, sysfs=tmp_path).kind
+
+
+@pytest.mark.parametrize(
+    ("filesystem", "source", "kind"),
+    [
+        ("ext4", "/dev/vda1", "disk"),
+        ("zfs", "pool/home", "other"),
+        ("tmpfs", "tmpfs", "memory"),
+        ("lustre", "mgs:/fs", "network"),
+        ("fuse.gcsfuse", "bucket", "network"),
+        ("overlay", "overlay", "overlay"),
+    ],
+)
+def test_kind(tmp_path: Path, filesystem: str, source: str, kind: str) -> None:
+    assert storage_kind(tmp_path, filesystem, source) == kind
+
+
+def test_a_partition_has_the_queue_of_its_disk(tmp_path: Path) -> None:
+    partition = tmp_path / "devices/nvme0n1/nvme0n1p2"
+    partition.mkdir(parents=True)
+    (tmp_path / "devices/nvme0n1/queue").mkdir()
+    (tmp_path / "devices/nvme0n1/queue/rotational").write_text("0\n")
+    (tmp_path / "dev/block").mkdir(parents=True)
+    (tmp_path / "dev/block/259:2").symlink_to(partition)
+    table = tmp_path / "mountinfo"
+    table.write_text("1 0 259:2 / / rw,relatime - ext4 /dev/nvme0n1p2 rw,discard\n")
+    storage = read_storage(tmp_path / "not/there/yet", mountinfo=table, sysfs=tmp_path)
+    assert (storage.device, storage.rotational) == ("nvme0n1p2", False)
+    assert storage.options == ("rw", "relatime", "discard")
+    assert storage.path == str(tmp_path / "not/there/yet")
+
+
+def test_this_machine(tmp_path: Path) -> None:
+    storage = read_storage(tmp_path)
+    space = os.statvfs(tmp_path)
+    assert storage.total_bytes == space.f_blocks * space.f_frsize
+    assert 0 < storage.free_bytes <= storage.total_bytes
+    shared_memory = Path("/dev/shm")
+    if shared_memory.is_dir():
+        assert read_storage(shared_memory).kind == "memory"

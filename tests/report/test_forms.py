@@ -1,0 +1,188 @@
+"""What is printed: in every form, with units, and with what must be known before a number is believed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import make_records
+import pytest
+from make_records import PER_GPU, PROGRESSION
+
+from milabench_ng.cli import call
+from milabench_ng.cli.report import report
+from milabench_ng.cli.summary import summary
+from milabench_ng.report.folder import load
+from milabench_ng.report.forms import write_report
+from milabench_ng.report.report import make_report
+from milabench_ng.shipped import find, names
+
+TESTS = {"toy_reg": PER_GPU, "toy_lstm": PER_GPU, "vae": PER_GPU, "loader": PER_GPU, "convnet": PER_GPU}
+
+
+@pytest.fixture
+def quick(tmp_path: Path) -> Path:
+    whole = make_records.plan("quick", TESTS | {"scaling": PROGRESSION}, 2, 1)
+    make_records.write_run(tmp_path / "run", whole)
+    return tmp_path / "run"
+
+
+def printed(folder: Path, form: Any, **options: Any) -> str:
+    stream = io.StringIO()
+    write_report(make_report(folder, **options), form, stream)
+    return stream.getvalue()
+
+
+def test_table(quick: Path) -> None:
+    lines = printed(quick, "table", price=15000.0).splitlines()
+    text = "\n".join(lines)
+    assert "\x1b" not in text
+    assert "devices    2: 2 x Test GPU" in text
+    assert "isolation  full" in text
+    assert "launches   12 of 12" in text
+    assert "(unit/s)" in text
+    vae = next(line for line in lines if line.startswith("vae")).split()
+    assert vae == ["vae", "images", "8", "2", "0", "101.00", "1.0", "100.00", "202.00", "25.0", "1,001"]
+    # perf_adj: 101 - 1 of the five tests, 100 of scaling.1, 101 of scaling.2; weights 4 4 8 8 8, 8 8: 100 * 1.01^(8/48)
+    assert "score per device  100.17 classic items/s, complete" in text
+    assert "score per node    200.33 classic items/s (2 devices)" in text
+    assert "RPP               74.88 $ per classic items/s" in text
+    assert "NOT ISOLATED" not in text
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
+def test_colours_only_on_a_terminal_that_wants_them(
+    quick: Path, monkeypatch: pytest.MonkeyPatch, no_color: str, coloured: bool
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    monkeypatch.setenv("NO_COLOR", no_color)
+    stream = Terminal()
+    write_report(make_report(quick), "table", stream)
+    assert ("\x1b[32m" in stream.getvalue()) is coloured
+    assert "1,001" in stream.getvalue()
+
+
+def test_one_record_is_a_report_too(quick: Path) -> None:
+    text = printed(next(quick.glob("quick.vae.J0.1.*")), "table")
+    assert "launches   1 (what was planned is not recorded)" in text
+
+
+def test_the_last_line_says_not_isolated(quick: Path) -> None:
+    launch = make_records.plan("quick", TESTS, 2, 1).launches[0]
+    weak = make_records.record(launch, make_records.steady, isolation={"0": {"tier": "affinity"}}, marks=["throttled"])
+    make_records.write(quick, weak, moment=0)
+    text = printed(quick, "table")
+    assert text.splitlines()[-1] == "isolation  NOT ISOLATED (affinity)"
+    assert "mark       throttled (1 of 7 tests)" in text
+    assert printed(quick, "markdown").splitlines()[-1] == "**isolation: NOT ISOLATED (affinity)**"
+
+
+def test_failures_are_named_and_an_invalid_score_shows_no_number(quick: Path) -> None:
+    next(quick.glob("quick.vae.J0.1.*")).unlink()
+    text = printed(quick, "table", price=15000.0)
+    assert "launches   11 of 12: 1 without a record" in text
+    assert "quick.vae J0.1  missing" in text
+    assert "score         invalid (1 missing: quick.vae)" in text
+    assert "score per device" not in text
+    assert "RPP           - (there is no score above 0)" in text
+
+
+def test_json_has_the_promised_form(quick: Path) -> None:
+    found = json.loads(printed(quick, "json", price=15000.0, compare_to="v100"))
+    assert found["schema"] == 1
+    assert (found["suite"], found["isolation"], found["failure_rate"]) == ("quick", "full", 0.0)
+    wanted = {"status", "per_device", "per_node", "devices", "missing", "unit"}
+    assert wanted <= found["score"].keys()
+    assert (found["score"]["status"], found["score"]["devices"]) == ("complete", 2)
+    assert found["price"] == {"amount": 15000.0, "per": "node", "rpp": 15000.0 / found["score"]["per_node"]}
+    assert (found["ratio"], found["baseline"]["score"], found["baseline"]["status"]) == (None, None, "none")
+    test = next(entry for entry in found["tests"] if entry["test"] == "quick.vae")
+    columns = (
+        "unit",
+        "weight",
+        "n",
+        "fail",
+        "perf",
+        "std_pct",
+        "perf_adj",
+        "perf_base",
+        "perf_ratio",
+        "perf_ratio_adj",
+    )
+    assert [test[key] for key in columns] == ["images", 8.0, 2, 0, 101.0, 100 / 101, 100.0, None, None, None]
+
+
+def test_json_of_a_comparison(quick: Path) -> None:
+    found = json.loads(printed(quick, "json", compare_to=str(quick)))
+    assert (found["ratio"], found["baseline"]["status"]) == (1.0, "complete")
+    assert found["baseline"]["score"] == found["score"]["per_device"]
+    assert {entry["perf_ratio_adj"] for entry in found["tests"]} == {1.0}
+
+
+def test_csv_has_units_in_its_header(quick: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(printed(quick, "csv"))))
+    assert len(rows) == 7
+    vae = next(entry for entry in rows if entry["test"] == "quick.vae")
+    assert (vae["unit"], vae["perf (unit/s)"], vae["peak (MiB)"], vae["std (%)"]) == (
+        "images",
+        "101.0",
+        "1001.0",
+        str(100 / 101),
+    )
+
+
+def test_markdown_is_one_table(quick: Path) -> None:
+    lines = printed(quick, "markdown").splitlines()
+    table = [line for line in lines if line.startswith("|")]
+    assert len({line.count(" | ") for line in table}) == 1
+    assert len(table) == 9
+    assert "- isolation: full" in lines
+
+
+def test_commands(quick: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report(quick) == 0
+    assert "score per device" in capsys.readouterr().out
+    base = tmp_path / "base.json"
+    assert summary(quick, output=base) == 0
+    assert load(base) == load(quick)
+    assert summary(quick) == 0
+    assert capsys.readouterr().out == base.read_text()
+    assert report(base, form="csv", output=tmp_path / "table.csv") == 0
+    assert (tmp_path / "table.csv").read_text().startswith("test,unit,weight")
+    next(quick.glob("quick.vae.J0.1.*")).unlink()
+    assert (report(quick), summary(quick)) == (1, 1)
+
+
+def test_nothing_heavy_is_imported(quick: Path) -> None:
+    code = (
+        "import sys; from milabench_ng.cli import call\n"
+        f"assert call(['report', {str(quick)!r}, '--compare', 'v100', '--price', '1']) == 0\n"
+        "heavy = {'torch', 'torchvision', 'numpy', 'psutil', 'pynvml'} & sys.modules.keys()\n"
+        "sys.exit(f'imported: {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_bad_input_is_a_message_and_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["report", str(tmp_path / "nowhere")]) == 2
+    assert "nowhere: No such file or directory; give a result folder" in capsys.readouterr().err
+
+
+def test_shipped_files_are_found() -> None:
+    found = find("weights", "standard")
+    assert found is not None
+    assert found.name == "standard.json"
+    assert {"v100", "rtx8000"} <= set(names("baselines"))
+    assert find("baselines", "nothing") is None

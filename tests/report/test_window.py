@@ -1,0 +1,71 @@
+"""The averaging window, at its edges."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from milabench_ng.records.window import SliceRow, Window, WindowRule, averaging_window, launch_perf, rate, wait_share
+
+RULE = WindowRule()
+
+
+def rows(*spans: tuple[float, float], count: int = 10, steps: int = 5) -> list[SliceRow]:
+    return [SliceRow(start, end - start, count, steps, 0.0) for start, end in spans]
+
+
+def test_window_is_stop_minus_ten_to_stop_minus_one() -> None:
+    halves = rows(*((i / 2, i / 2 + 0.5) for i in range(100)))
+    assert averaging_window([halves], 50.0, RULE) == Window(start_s=40.0, end_s=49.0)
+
+
+def test_only_slices_wholly_inside_count() -> None:
+    window = Window(start_s=40.0, end_s=49.0)
+    at_the_edges = rows((40.0, 40.5), (48.5, 49.0), count=30)
+    across = rows((39.75, 40.25), (48.75, 49.25), count=1000)
+    assert rate([*across, *at_the_edges], window) == 60.0
+    assert math.isnan(rate(across, window))
+
+
+def test_window_grows_until_it_holds_ten_steps() -> None:
+    slow = rows(*((4.0 * i, 4.0 * i + 4.0) for i in range(25)), count=8, steps=1)  # one step in 4 s, until 100
+    window = averaging_window([slow], 101.0, RULE)
+    assert window == Window(start_s=60.0, end_s=100.0)
+    assert launch_perf([slow], window) == 2.0
+    nine = slow[-9:]
+    assert averaging_window([nine], 101.0, RULE) is None
+    assert averaging_window([slow[-10:]], 101.0, RULE) == window
+
+
+def test_a_step_after_the_margin_does_not_count_towards_ten() -> None:
+    slow = rows(*((4.0 * i, 4.0 * i + 4.0) for i in range(25)), count=8, steps=1)
+    assert averaging_window([slow], 100.5, RULE) == Window(start_s=56.0, end_s=99.5)
+
+
+def test_every_rank_needs_its_steps_and_the_slowest_decides() -> None:
+    fast = rows(*((i / 2, i / 2 + 0.5) for i in range(200)))
+    slow = rows(*((4.0 * i, 4.0 * i + 4.0) for i in range(25)), count=8, steps=1)
+    assert averaging_window([fast, slow], 101.0, RULE) == Window(start_s=60.0, end_s=100.0)
+    assert averaging_window([fast, []], 101.0, RULE) is None
+    assert averaging_window([], 101.0, RULE) is None
+
+
+def test_rate_is_items_over_seconds_not_the_mean_of_rates() -> None:
+    window = Window(start_s=0.0, end_s=10.0)
+    uneven = [SliceRow(0.0, 1.0, 100, 1, 0.25), SliceRow(1.0, 3.0, 100, 1, 0.75)]
+    assert rate(uneven, window) == 50.0
+    assert wait_share(uneven, window) == 0.25
+
+
+def test_perf_over_ranks_is_their_mean() -> None:
+    window = Window(start_s=0.0, end_s=10.0)
+    assert launch_perf([rows((0.0, 1.0), count=30), rows((0.0, 1.0), count=50)], window) == 40.0
+    assert math.isnan(launch_perf([rows((0.0, 1.0)), rows((20.0, 21.0))], window))
+
+
+@pytest.mark.parametrize(
+    ("length", "margin", "comparable"), [(9, 1, True), (12, 1, True), (8.9, 1, False), (9, 0, False)]
+)
+def test_a_shortened_window_is_not_comparable(length: float, margin: float, comparable: bool) -> None:
+    assert WindowRule(length_s=length, margin_s=margin).comparable is comparable

@@ -1,0 +1,77 @@
+"""What the recorder makes of samples, by hand."""
+
+from __future__ import annotations
+
+from milabench_ng.telemetry.messages import Dropped, Sample, Supported
+from milabench_ng.telemetry.recorder import Recorder
+
+UUID = "GPU-aa11"
+
+
+def gpu_sample(time_s: float, **values: float) -> Sample:
+    return Sample(time_s=time_s, source="gpu", key=UUID, values=values)
+
+
+def recorder() -> Recorder:
+    filled = Recorder()
+    for time_s, busy, used in ((9.9, 100, 999), (10.0, 20, 100), (10.5, 40, 400), (11.0, 90, 100), (11.1, 0, 0)):
+        filled.feed(gpu_sample(time_s, utilization_pct=busy, memory_used_mib=used))
+    filled.feed(Sample(time_s=10.5, source="tenant", key=UUID, values={"memory_used_mib": 5}))
+    return filled
+
+
+def test_spreads_are_of_the_samples_inside_both_ends_included() -> None:
+    assert recorder().spreads("gpu", UUID, 10.0, 11.0) == {
+        "utilization_pct": {"n": 3, "min": 20, "mean": 50, "max": 90},
+        "memory_used_mib": {"n": 3, "min": 100, "mean": 200, "max": 400},
+    }
+
+
+def test_a_value_that_was_read_once_counts_once() -> None:
+    filled = recorder()
+    filled.feed(gpu_sample(12.0, utilization_pct=10, energy_j=7))
+    filled.feed(gpu_sample(12.5, utilization_pct=30))
+    assert filled.spreads("gpu", UUID, 12.0, 13.0) == {
+        "utilization_pct": {"n": 2, "min": 10, "mean": 20, "max": 30},
+        "energy_j": {"n": 1, "min": 7, "mean": 7, "max": 7},
+    }
+
+
+def test_gpu_monitor_has_the_shape_of_2020() -> None:
+    none = {"min": -1, "mean": -1, "max": -1}
+    assert recorder().gpu_monitor({"0": UUID, "1": "GPU-none", "2": None}, 10.0, 11.0) == {
+        "0": {
+            "load": {"min": 0.2, "mean": 0.5, "max": 0.9},
+            "memory": {"min": 100, "mean": 200, "max": 400},
+            "temperature": none,
+        },
+        "1": {"load": none, "memory": none, "temperature": none},
+        "2": {"load": none, "memory": none, "temperature": none},
+    }
+
+
+def test_telemetry_names_source_and_key() -> None:
+    keys = (("tenant", UUID), ("host", "node"))
+    assert recorder().telemetry(keys, 0.0, 99.0) == {
+        f"tenant:{UUID}": {"memory_used_mib": {"n": 1, "min": 5, "mean": 5, "max": 5}},
+        "host:node": {},
+    }
+
+
+def test_the_oldest_samples_go_first_and_forgotten_keys_are_gone() -> None:
+    small = Recorder(samples_per_key=2)
+    for second in range(5):
+        small.feed(gpu_sample(float(second), power_w=second))
+    # Two are always kept; two more were thrown away when the fifth found the room for four full.
+    assert small.spreads("gpu", UUID, 0.0, 9.0) == {"power_w": {"n": 3, "min": 2, "mean": 3, "max": 4}}
+    small.forget("gpu", UUID)
+    assert small.spreads("gpu", UUID, 0.0, 9.0) == {}
+
+
+def test_what_the_sampler_says_of_itself_is_kept() -> None:
+    told = Recorder()
+    supported = Supported(time_s=1.0, interval_s=0.5, keys={}, values={}, unsupported={})
+    told.feed(supported)
+    told.feed(Dropped(time_s=2.0, total=3))
+    told.feed(Dropped(time_s=3.0, total=5))
+    assert (told.supported, told.dropped) == (supported, 5)
