@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 EXIT_REFUSED = 125
 EXIT_NOT_FOUND = 127
+_MAX_DESCRIPTORS = 1 << 20
 _PR_SET_PDEATHSIG = 1
 _CLONE_NEWNS = 0x00020000
 _MS_NOSUID, _MS_NODEV, _MS_REC, _MS_SLAVE = 1 << 1, 1 << 2, 1 << 14, 1 << 19
@@ -119,6 +120,7 @@ def main(arguments: list[str]) -> int:
     text, dashes, *argv = arguments
     fields = json.loads(text)
     parent_pid = fields.pop("parent_pid")
+    os.closerange(fields.pop("descriptors"), _MAX_DESCRIPTORS)
     try:
         if dashes != "--" or not argv:
             raise EntryError("usage: entry.py ENTRY_JSON -- argv...")

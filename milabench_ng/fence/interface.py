@@ -34,9 +34,13 @@ class Entry(msgspec.Struct, frozen=True):
     oom_score_adj: int | None = None
     shm_bytes: int | None = None
 
-    def command(self, argv: Sequence[str]) -> list[str]:
-        """The command line that enters and becomes `argv`; to be started by the thread that stays (PDEATHSIG)."""
-        order = msgspec.json.encode({**msgspec.to_builtins(self), "parent_pid": os.getpid()}).decode()
+    def command(self, argv: Sequence[str], descriptors: int = 3) -> list[str]:
+        """The command line that enters and becomes `argv`; to be started by the thread that stays (PDEATHSIG).
+
+        `descriptors`: how many file descriptors, from 0 on, `argv` keeps; whatever else was inherited is closed.
+        """
+        own = {"parent_pid": os.getpid(), "descriptors": descriptors}
+        order = msgspec.json.encode({**msgspec.to_builtins(self), **own}).decode()
         return [sys.executable, "-I", "-S", str(Path(__file__).with_name("entry.py")), order, "--", *argv]
 
 

@@ -189,7 +189,7 @@ class ColdStarter:
     async def start(self, task: Task, commands: int, events: int, log: int) -> Started:
         """Spawn the shim, which enters the fence and becomes the worker."""
         worker = python_command("milabench_ng.worker.cold", repr(task.requested_s))
-        argv = msgspec.convert(task.seats[0].entry, Entry).command(worker)
+        argv = msgspec.convert(task.seats[0].entry, Entry).command(worker, descriptors=5)
         standard_input = os.memfd_create("mnb-task")
         os.write(standard_input, msgspec.json.encode(task))
         os.lseek(standard_input, 0, os.SEEK_SET)

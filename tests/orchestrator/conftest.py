@@ -1,0 +1,105 @@
+"""Real runs of real workers: one server start serves many launches."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from milabench_ng.orchestrator.jobs import Outcome, jobs
+from milabench_ng.orchestrator.request import RunRequest
+from milabench_ng.orchestrator.tenant import Tenant
+from milabench_ng.plan import Batch
+from milabench_ng.records.manifest import Manifest
+from milabench_ng.records.names import MANIFEST
+from milabench_ng.records.record import Record
+from milabench_ng.records.window import WindowRule
+from milabench_ng.requests import Estimated, Prepared, Progress
+
+SHORT = WindowRule(settle_s=0.4, length_s=1.5, margin_s=0.3)
+
+
+class Witness:
+    """A reporter that remembers, and can act in the middle of a run."""
+
+    def __init__(self, act: Callable[[Sequence[Tenant], float | None], None] | None = None) -> None:
+        self.notes: list[str] = []
+        self.act = act
+
+    def note(self, text: str) -> None:
+        """Remember it."""
+        self.notes.append(text)
+
+    def stage(self, text: str) -> None:
+        """Nothing to show."""
+
+    def preparing(self, answer: Estimated | Progress | Prepared) -> None:
+        """Nothing to show."""
+
+    def batch_begins(self, batch: Batch, of: int) -> None:
+        """Nothing to show."""
+
+    def tick(self, tenants: Sequence[Tenant], start_s: float | None) -> None:
+        """Act, if there is something to do."""
+        if self.act:
+            self.act(tenants, start_s)
+
+    def batch_ends(self, records: Sequence[Record]) -> None:
+        """Nothing to show."""
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """A run that is over."""
+
+    outcome: Outcome
+    folder: Path
+    notes: list[str]
+    manifest: Manifest
+    records: list[Record]
+
+    def of(self, test: str) -> list[Record]:
+        """The records of one test."""
+        return [record for record in self.records if record.name == f"trial.{test}"]
+
+
+Runner = Callable[..., Finished]
+
+
+@pytest.fixture(scope="session")
+def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data sets that all runs share."""
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="session")
+def run_profile(tmp_path_factory: pytest.TempPathFactory, data_root: Path) -> Runner:
+    """Run a profile for real and read back what it wrote."""
+
+    def run(tests: dict[str, object], act: Callable[..., None] | None = None, **options: object) -> Finished:
+        folder = tmp_path_factory.mktemp("run") / "results"
+        defaults: dict[str, object] = {"tenants": min(2, os.cpu_count() or 1), "rule": SHORT}
+        request = RunRequest(
+            suite="trial",
+            profile_text=json.dumps({"*": {"data_scale": 0.002}, **tests}),
+            profile_source="trial.json",
+            dataroot=data_root,
+            outdir=folder,
+            **{**defaults, **options},  # type: ignore[arg-type]
+        )
+        witness = Witness(act)
+        outcome = asyncio.run(jobs(request, witness, ("mnb", "jobs", "trial.json")))
+        files = sorted(path for path in folder.glob("*.json") if path.name != MANIFEST)
+        return Finished(
+            outcome=outcome,
+            folder=folder,
+            notes=witness.notes,
+            manifest=msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest),
+            records=[msgspec.json.decode(path.read_bytes(), type=Record) for path in files],
+        )
+
+    return run

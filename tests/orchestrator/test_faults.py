@@ -1,0 +1,112 @@
+"""What is left of launches that go wrong: provoked for real."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from milabench_ng.orchestrator.tenant import Tenant
+from milabench_ng.report.report import make_report
+
+HERE = "tests.orchestrator.broken"
+
+needs_two_cpus = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs for two tenants")
+
+
+class KillOne:
+    """Kills one process of the first tenant of one test when it has measured some slices."""
+
+    def __init__(self, label: str, rank: int) -> None:
+        self.label = label
+        self.rank = rank
+        self.done = False
+
+    def __call__(self, tenants: Sequence[Tenant], start_s: float | None) -> None:
+        tenant = tenants[0]
+        if self.done or start_s is None or tenant.launch.label != self.label:
+            return
+        rank = tenant.ranks[self.rank]
+        if len(rank.slices) >= 2 and rank.entered:
+            os.kill(rank.entered.pid, signal.SIGKILL)
+            self.done = True
+
+
+@needs_two_cpus
+@pytest.mark.parametrize("start", ["warm", "cold"])
+def test_a_killed_worker_leaves_its_slices_and_its_neighbour_says_so(run_profile, start) -> None:  # type: ignore[no-untyped-def]
+    kill = KillOne("trial.toy_reg", 0)
+    finished = run_profile({"toy_reg": {"workload": "toy_reg"}}, kill, start=start)
+    killed, alive = finished.records
+    assert kill.done and finished.outcome.failed == 1
+    assert [path.name for path in finished.folder.glob("*FAIL*")] == [
+        f"trial.toy_reg.J0.0.FAIL.{path.name.split('.')[-2]}.json" for path in finished.folder.glob("*FAIL*")
+    ]
+    assert not killed.success and killed.mnb.failure.cause == "signal" and "SIGKILL" in killed.mnb.failure.detail
+    assert killed.mnb.exit_status == -signal.SIGKILL
+    assert len(killed.mnb.ranks[0].slices) >= 2 and killed.mnb.ranks[0].slices[0].count > 0
+    assert alive.success and alive.mnb.window is not None
+    assert alive.mnb.neighbours.planned == 1 and alive.mnb.neighbours.alive_at_stop == 0
+    (lost,) = alive.mnb.neighbours.lost
+    assert lost.job_id == "0.0" and lost.cause == "signal" and lost.seconds_before_stop > 0
+    assert any("neighbours lost" in mark for mark in alive.mnb.marks)
+    assert make_report(finished.folder).exit_code == 1
+
+
+@needs_two_cpus
+def test_a_killed_rank_fails_its_launch_and_leaves_nothing(run_profile) -> None:  # type: ignore[no-untyped-def]
+    kill = KillOne("trial.scaling.2", 1)
+    scaling = {
+        "workload": "scaling",
+        "arguments": {"arch": "resnet18", "batch_size": 2, "image_size": 32},
+        "partition_scheme": {"type": "gpu-progression"},
+    }
+    finished = run_profile({"scaling": scaling}, kill)
+    one, two = finished.records
+    assert kill.done and one.success
+    assert two.mnb.failure.cause == "signal" and "rank 1" in two.mnb.failure.detail
+    assert len(two.mnb.ranks[0].slices) >= 1 and len(two.mnb.ranks[1].slices) >= 2
+    assert not [rank.pid for rank in two.mnb.ranks if Path(f"/proc/{rank.pid}").exists()]
+
+
+def test_causes_of_failures_are_told_apart(run_profile) -> None:  # type: ignore[no-untyped-def]
+    finished = run_profile(
+        {
+            "nan": {"workload": f"{HERE}:not_a_number"},
+            "raises": {"workload": f"{HERE}:raises"},
+            "short": {"workload": f"{HERE}:slow", "arguments": {"max_seconds": 3.0}},
+            "steady": {"workload": f"{HERE}:steady"},
+        },
+        tenants=1,
+    )
+    causes = {record.name: record.mnb.failure and record.mnb.failure.cause for record in finished.records}
+    assert causes == {
+        "trial.nan": "nan",
+        "trial.raises": "exception",
+        "trial.short": "short",
+        "trial.steady": None,
+    }
+    (raised,) = finished.of("raises")
+    assert "the planned accident" in raised.error and "broken.py" in raised.error
+    assert len(raised.mnb.ranks[0].slices) >= 1
+    (steady,) = finished.of("steady")
+    assert steady.mnb.source.origin == f"{HERE}:steady" and len(steady.mnb.source.sha256) == 64
+
+
+def test_an_interrupted_run_keeps_what_it_has(run_profile) -> None:  # type: ignore[no-untyped-def]
+    sent: list[int] = []
+
+    def interrupt(tenants: Sequence[Tenant], start_s: float | None) -> None:
+        if start_s is not None and not sent and tenants[0].launch.run == 1 and tenants[0].ranks[0].slices:
+            sent.append(signal.SIGINT)  # once: a second one ends the run at once
+            os.kill(os.getpid(), signal.SIGINT)
+
+    finished = run_profile({"steady": {"workload": f"{HERE}:steady"}}, interrupt, tenants=1, repeat=3)
+    assert finished.outcome.interrupted
+    first, second = finished.records
+    assert first.success
+    assert second.mnb.failure.cause == "interrupted" and second.mnb.ranks[0].slices
+    assert any("interrupted" in note for note in finished.notes)

@@ -1,0 +1,179 @@
+"""What a run measures, and under which conditions: read from /proc and from its records."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from milabench_ng.cgroupfs import parse_ids
+from milabench_ng.orchestrator.tenant import Tenant
+
+TESTS: dict[str, object] = {
+    "toy_reg": {"workload": "toy_reg"},
+    "loader": {"workload": "loader", "arguments": {"batch_size": 16, "workers": 2}},
+    "scaling": {
+        "workload": "scaling",
+        "arguments": {"arch": "resnet18", "batch_size": 2, "image_size": 32},
+        "partition_scheme": {"type": "gpu-progression"},
+    },
+}
+
+
+class ProcessReader:
+    """Reads every process of every tenant from /proc once all are ready: what is, not what was asked for."""
+
+    def __init__(self) -> None:
+        self.seen: dict[tuple[str, int], list[dict[str, object]]] = {}
+
+    def __call__(self, tenants: Sequence[Tenant], start_s: float | None) -> None:
+        for tenant in tenants:
+            key = (tenant.launch.label, tenant.launch.devices[-1])
+            if start_s is not None and key not in self.seen:
+                pids = [pid for group in tenant.groups.values() for pid in group.pids()]
+                self.seen[key] = [self.read(pid) for pid in pids]
+
+    def read(self, pid: int) -> dict[str, object]:
+        """Group, CPUs, threads and descriptors of one process."""
+        proc = Path(f"/proc/{pid}")
+        status = dict(line.split(":", 1) for line in (proc / "status").read_text().splitlines())
+        return {
+            "pid": pid,
+            "parent": int(status["PPid"]),
+            "groups": (proc / "cgroup").read_text(),
+            "cpus": status["Cpus_allowed_list"].strip(),
+            "threads": int(status["Threads"]),
+            "fds": {int(fd): os.readlink(proc / "fd" / fd) for fd in os.listdir(proc / "fd")},
+            "environment": (proc / "environ").read_bytes(),
+        }
+
+
+@pytest.fixture(scope="module", params=["warm", "cold"])
+def observed(request, run_profile):  # type: ignore[no-untyped-def]
+    """A run with two tenants, warm and cold, watched from outside."""
+    if os.cpu_count() == 1:
+        pytest.skip("needs two CPUs for two tenants")
+    reader = ProcessReader()
+    os.environ["NCCL_NVLS_ENABLE"] = "0"
+    os.environ["TORCH_SYMM_MEM_DISABLE_MULTICAST"] = "1"
+    os.environ["NVSHMEM_DISABLE_NVLS"] = "1"
+    os.environ["LD_PRELOAD_NOT"] = "dropped"
+    return run_profile(TESTS, reader, start=request.param), reader.seen, request.param
+
+
+def test_all_launches_succeed_and_are_recorded(observed) -> None:  # type: ignore[no-untyped-def]
+    finished, _, start = observed
+    assert finished.outcome.failed == 0
+    assert len(finished.records) == finished.outcome.planned == 6
+    assert [record.job_id for record in finished.of("scaling")] == ["0.0", "0.1"]
+    assert {record.mnb.start for record in finished.records} == {start}
+    assert all(record.success and record.mnb.failure is None for record in finished.records)
+
+
+def test_all_tenants_of_a_batch_work_throughout_every_window(observed) -> None:  # type: ignore[no-untyped-def]
+    finished, _, _ = observed
+    batches: dict[int, list[object]] = {}
+    for record in finished.records:
+        batches.setdefault(record.mnb.batch, []).append(record)
+    for records in batches.values():
+        for record in records:
+            window = record.mnb.window
+            assert window.end_s == record.mnb.stop_s - record.mnb.window_rule.margin_s
+            assert window.start_s <= window.end_s - record.mnb.window_rule.length_s
+            for other in records:
+                for rank in other.mnb.ranks:
+                    assert rank.slices[0].start_s <= window.start_s
+                    assert rank.slices[-1].end_s >= window.end_s
+                    gaps = [b.start_s - a.end_s for a, b in zip(rank.slices, rank.slices[1:], strict=False)]
+                    assert all(abs(gap) < 1e-6 for gap in gaps), "slices leave no time out"
+
+
+def test_every_process_is_inside_its_share(observed) -> None:  # type: ignore[no-untyped-def]
+    finished, seen, _ = observed
+    assert set(seen) == {(r.mnb.label, r.device) for r in finished.records}
+    for record in finished.records:
+        shares = [isolation.requested for isolation in record.mnb.isolation.values()]
+        processes = seen[record.mnb.label, record.device]
+        loaders = 1 if record.name == "trial.loader" else 0  # two were asked for, the tenant has one CPU
+        ranks = len(record.devices) if record.name == "trial.scaling" else 0
+        assert len(processes) == 1 + loaders + ranks
+        for process in processes:
+            cpus = set(parse_ids(process["cpus"]))
+            assert cpus in [set(share.cpus) for share in shares]
+            if finished.outcome.tier == "full":
+                assert f"mnb/{record.mnb.run_id}" in process["groups"]
+    for label in {label for label, _ in seen}:
+        tenants = [processes for (name, _), processes in seen.items() if name == label and label == "trial.toy_reg"]
+        sets = [set(parse_ids(processes[0]["cpus"])) for processes in tenants]
+        assert len(sets) < 2 or not sets[0] & sets[1]
+
+
+def test_no_process_inherits_descriptors_or_extra_threads(observed) -> None:  # type: ignore[no-untyped-def]
+    finished, seen, _ = observed
+    for (label, _), processes in seen.items():
+        if label != "trial.toy_reg":
+            continue
+        (worker,) = processes
+        fds = worker["fds"]
+        assert set(fds) == {0, 1, 2, 3, 4}, fds
+        assert fds[1] == fds[2] and fds[1].endswith(".log")
+        assert fds[3].startswith("pipe:") and fds[4].startswith("pipe:")
+    for record in finished.of("toy_reg"):
+        (share,) = (isolation.requested for isolation in record.mnb.isolation.values())
+        assert record.mnb.ranks[0].torch_threads == share.cores
+
+
+def test_the_operators_variables_reach_every_worker(observed) -> None:  # type: ignore[no-untyped-def]
+    finished, _, _ = observed
+    for record in finished.records:
+        environment = record.mnb.environment
+        assert environment["NCCL_NVLS_ENABLE"] == "0"
+        assert environment["TORCH_SYMM_MEM_DISABLE_MULTICAST"] == "1"
+        assert environment["NVSHMEM_DISABLE_NVLS"] == "1"
+        assert "LD_PRELOAD_NOT" not in environment
+        assert environment["MNB_CPUS"] == str(len(next(iter(record.mnb.isolation.values())).requested.cpus))
+
+
+def test_full_isolation_is_proved_by_the_kernel(observed) -> None:  # type: ignore[no-untyped-def]
+    finished, _, _ = observed
+    if finished.outcome.tier != "full":
+        pytest.skip(f"the fence is {finished.outcome.tier} here")
+    for record in finished.records:
+        for isolation in record.mnb.isolation.values():
+            assert isolation.tier == "full"
+            assert isolation.effective.cpus == isolation.requested.cpus
+            assert isolation.effective.memory_bytes == isolation.requested.memory_bytes
+            assert isolation.effective_end == isolation.effective
+            assert isolation.disjoint is True
+            assert isolation.usage.cpu_usec > 0
+
+
+def test_equal_seeds_give_equal_digests(observed) -> None:  # type: ignore[no-untyped-def]
+    finished, _, _ = observed
+    first, second = finished.of("toy_reg")
+    assert first.mnb.ranks[0].digests["100"] == second.mnb.ranks[0].digests["100"]
+    assert first.mnb.ranks[0].losses == second.mnb.ranks[0].losses
+    assert first.mnb.precision.ran_before == first.mnb.precision.ran_after == "fp32"
+    assert first.mnb.precision.matmul_error_before < 1e-5
+
+
+def test_ranks_work_in_lockstep(observed) -> None:  # type: ignore[no-untyped-def]
+    finished, _, _ = observed
+    record = finished.of("scaling")[1]
+    assert record.device_count == 2 and record.mnb.label == "trial.scaling.2"
+    assert [rank.device for rank in record.mnb.ranks] == [0, 1]
+    rates = [statistics.mean(timing.rates) for name, timing in record.timings.items() if name.startswith("train_")]
+    assert len(rates) == 2
+    assert len({rank.pid for rank in record.mnb.ranks}) == 2
+
+
+def test_nothing_is_left(observed) -> None:  # type: ignore[no-untyped-def]
+    finished, seen, _ = observed
+    run_id = finished.manifest.run_id
+    assert not list(Path("/sys/fs/cgroup").glob(f"**/mnb/{run_id}"))
+    assert not [process for processes in seen.values() for process in processes if Path(f"/proc/{process['pid']}").exists()]
+    assert not list(Path("/tmp").glob(f"mnb-scratch-{run_id}"))
+    assert not list(finished.folder.glob(".*"))
