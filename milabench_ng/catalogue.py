@@ -5,6 +5,7 @@ Only the worker server imports workloads (and torch); everybody else asks it for
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -27,11 +28,13 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self, value: object, where: str) -> Scalar:
         """``value`` in this option's type; an int is taken for a float, nothing else is converted."""
+        if type(value) is int and not -(1 << 63) <= value < 1 << 63:
+            raise InputError(f"{where}: {self.name} is an integer of more than 64 bits (default {self.default!r})")
         if self.type == "float" and type(value) is int:
             value = float(value)
-        if type(value) is not type_names[self.type]:
-            raise InputError(f"{where}: {self.name} is {value!r}; it takes {self.kind()} (default {self.default!r})")
-        if self.choices and value not in self.choices:
+        if type(value) is float and not math.isfinite(value):
+            raise InputError(f"{where}: {self.name} is {value!r}; it must be finite (default {self.default!r})")
+        if type(value) is not type_names[self.type] or (self.choices and value not in self.choices):
             raise InputError(f"{where}: {self.name} is {value!r}; it takes {self.kind()} (default {self.default!r})")
         return value  # type: ignore[return-value]  # type() above is the check
 
@@ -59,7 +62,8 @@ class Classic(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, str] = {}
     """2020 option -> our option, where the name differs."""
     implied: dict[str, dict[str, Scalar]] = {}
-    """2020 flag -> our arguments, for flags that set something else (``half`` -> precision)."""
+    """2020 flag -> our arguments, for flags that set something else (``half`` -> precision); under ``""`` the defaults
+    of 2020 that differ from ours."""
     ignored: tuple[str, ...] = ()
     """2020 options that have no effect on what is measured here."""
 
@@ -150,10 +154,12 @@ def parse_flags(options: Sequence[Option], tokens: Sequence[str], where: str) ->
         token = rest.pop(0)
         flag, equals, text = token.partition("=")
         name = normal_name(flag)
-        negated = name.startswith("no_") and name not in known
+        negated = name not in known and name.startswith("no_") and not equals
         option = known.get(name.removeprefix("no_") if negated else name)
-        if not flag.startswith("--") or option is None:
+        if not flag.startswith("--") or option is None or (negated and option.type != "bool"):
             raise InputError(f"{where}: unknown option {token!r}; the options are:\n{describe(options)}")
+        if option.name in arguments:
+            raise InputError(f"{where}: option {option.name!r} is given twice")
         if option.type == "bool" and not equals:
             arguments[option.name] = not negated
             continue

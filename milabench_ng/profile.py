@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -105,10 +105,7 @@ def build_profile(suite: str, tests: RawTests, text: str, source: str, warnings:
     typed: dict[str, Test] = {}
     for name, definition in tests.items():
         where = f"{source}: test {name!r}"
-        valid = [field.name for field in msgspec.structs.fields(Test)]
-        unknown = [key for key in definition if key not in valid]
-        if unknown:
-            raise InputError(f"{where}: unknown key {unknown[0]!r}; the keys are {', '.join(valid)}")
+        _check_keys(definition, Test, where)
         try:
             test = msgspec.convert(definition, Test)
         except msgspec.ValidationError as error:
@@ -117,6 +114,29 @@ def build_profile(suite: str, tests: RawTests, text: str, source: str, warnings:
             raise InputError(f"{where}: data_scale is {test.data_scale}; it must be above 0 and at most 1")
         typed[name] = test
     return Profile(suite, typed, text, warnings)
+
+
+def _check_keys(definition: dict[str, Any], kind: type[msgspec.Struct], where: str) -> None:
+    """Refuse unknown keys, unknown words and values that no argument can have, and say which ones are valid."""
+    hints = {field.name: get_type_hints(kind)[field.name] for field in msgspec.structs.fields(kind)}
+    for key, value in definition.items():
+        if key not in hints:
+            raise InputError(f"{where}: unknown key {key!r}; the keys are {', '.join(hints)}")
+        kinds = get_args(hints[key]) or (hints[key],)
+        words = [word for word in (hints[key], *kinds) if get_origin(word) is Literal]
+        if words and value not in get_args(words[0]) and not (value is None and type(None) in kinds):
+            valid = ", ".join(repr(word) for word in get_args(words[0]))
+            raise InputError(f"{where}: {key} is {value!r}; it takes one of {valid}")
+        for inner in kinds:
+            if isinstance(inner, type) and issubclass(inner, msgspec.Struct) and isinstance(value, dict):
+                _check_keys(value, inner, f"{where}: {key}")
+    for option, value in _items(definition.get("arguments")):
+        if not isinstance(value, bool | int | float | str):
+            raise InputError(f"{where}: argument {option!r} is {value!r}; it must be a bool, a number or a string")
+
+
+def _items(value: object) -> list[tuple[str, object]]:
+    return list(value.items()) if isinstance(value, dict) else []
 
 
 def read_text(path: Path) -> str:
@@ -139,12 +159,17 @@ def _object(text: str, source: str) -> dict[str, Any]:
             raise InputError(f"{source}: {twice[0]!r} stands twice in the same object")
         return dict(pairs)
 
+    def constant(word: str) -> None:
+        raise InputError(f"{source}: not JSON: {word} is no JSON number")
+
     try:
-        raw = json.loads(text, object_pairs_hook=unique)
+        raw = json.loads(text, object_pairs_hook=unique, parse_constant=constant)
     except json.JSONDecodeError as error:
         raise InputError(f"{source}: not JSON: {error.msg} (line {error.lineno}, column {error.colno})") from None
     except RecursionError:
         raise InputError(f"{source}: nested too deeply") from None
+    except ValueError:  # of int(): more digits than Python converts
+        raise InputError(f"{source}: a number has too many digits") from None
     if not isinstance(raw, dict):
         raise InputError(f"{source}: must be an object of tests, not {type(raw).__name__}")
     return raw

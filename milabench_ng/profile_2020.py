@@ -46,7 +46,7 @@ def _convert_test(definition: dict[str, Any], catalogue: Catalogue, where: str) 
     arguments = rest.get("arguments", {})
     if not isinstance(arguments, dict):
         raise InputError(f"{where}: arguments must be an object, not {type(arguments).__name__}")
-    return {**rest, "workload": workload.name, "arguments": _convert_arguments(arguments, workload, classic)}
+    return {**rest, "workload": workload.name, "arguments": _convert_arguments(arguments, workload, classic, where)}
 
 
 def _find(catalogue: Catalogue, experiment: object, where: str) -> tuple[Workload, Classic]:
@@ -60,16 +60,23 @@ def _find(catalogue: Catalogue, experiment: object, where: str) -> tuple[Workloa
     return known[experiment]
 
 
-def _convert_arguments(arguments: dict[str, Any], workload: Workload, classic: Classic) -> dict[str, Any]:
-    converted: dict[str, Any] = {**classic.implied.get("", {})}
+def _convert_arguments(arguments: dict[str, Any], workload: Workload, classic: Classic, where: str) -> dict[str, Any]:
+    converted: dict[str, Any] = {}
     for key, value in arguments.items():
-        option = normal_name(key)
-        if option in _COMMON_IGNORED or option in classic.ignored:
-            continue
-        if option in classic.implied:
-            converted.update(classic.implied[option] if value else {})
-        elif option == "max_count" and isinstance(value, int):
-            converted["max_count"] = math.ceil(value / workload.classic_factor)
-        else:
-            converted[classic.options.get(option, option)] = value
-    return converted
+        for name, ours in _convert_argument(normal_name(key), value, workload, classic).items():
+            if name in converted:
+                raise InputError(f"{where}: {key!r} sets {name!r}, which another argument has set already")
+            converted[name] = ours
+    return {**classic.implied.get("", {}), **converted}
+
+
+def _convert_argument(option: str, value: Any, workload: Workload, classic: Classic) -> dict[str, Any]:
+    """What one 2020 option sets here."""
+    if option in _COMMON_IGNORED or option in classic.ignored:
+        return {}
+    if option in classic.implied:
+        return dict(classic.implied[option]) if value else {}
+    if option == "max_count" and type(value) is int:
+        # 8000 / (100 / 97) is 7760.000000000001: round off the error of the division before rounding up.
+        return {"max_count": math.ceil(round(value / workload.classic_factor, 6))}
+    return {classic.options.get(option, option): value}

@@ -20,6 +20,7 @@ from milabench_ng.bench.options import CommonOptions
 from milabench_ng.bench.precision import MODES, probe, ran
 from milabench_ng.bench.trace import Trace
 from milabench_ng.datasets.base import DataSet
+from milabench_ng.errors import InputError
 from milabench_ng.events import Done, Phase, Ready
 from milabench_ng.records.window import WindowRule
 
@@ -71,6 +72,18 @@ class Bench:
         self._precision.cast(module)
         self._trace.watch(module)
         return module
+
+    def to_device(self, value: Any) -> Any:
+        """The tensors in ``value``, also within lists, tuples and dicts, on the device; floating-point ones in the
+        type that the precision mode's weights take. ``measure`` does this with what it yields."""
+        if isinstance(value, Tensor):
+            dtype = self._precision.input_dtype if value.is_floating_point() else None
+            return value.to(self.device, dtype=dtype, non_blocking=True)
+        if isinstance(value, dict):
+            return {key: self.to_device(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.to_device(item) for item in value]
+        return value
 
     def loader(
         self,
@@ -132,7 +145,7 @@ class Bench:
         meter.start()
         while not self._channel.ended(meter.steps):
             asked = time.monotonic()
-            batch = self._to_device(batch if meter.steps == 0 else next(endless))
+            batch = self.to_device(batch if meter.steps == 0 else next(endless))
             waited = time.monotonic() - asked
             with self._precision.context():
                 yield batch
@@ -146,16 +159,6 @@ class Bench:
         """Backward and one optimizer step as the precision mode does it. ``clip_norm``: total gradient norm at most."""
         self._precision.step(loss, optimizer, clip_norm)
         self._trace.step(loss)
-
-    def _to_device(self, value: Any) -> Any:
-        if isinstance(value, Tensor):
-            dtype = self._precision.input_dtype if value.is_floating_point() else None
-            return value.to(self.device, dtype=dtype, non_blocking=True)
-        if isinstance(value, dict):
-            return {key: self._to_device(item) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [self._to_device(item) for item in value]
-        return value
 
     def _enter_loader(self, _worker: int) -> None:
         for descriptor in self._close_in_loaders:
@@ -172,7 +175,7 @@ class Bench:
                 precision=self._options.precision,
                 dtypes=dtypes,
                 parameters=sum(dtypes.values()),
-                ran=ran(dtypes, product),
+                ran=ran(dtypes, product, self._precision.masters),
                 matmul_error=product[1],
             )
         )
@@ -186,7 +189,7 @@ class Bench:
                 time_s=time.monotonic(),
                 count=meter.count,
                 steps=meter.steps,
-                ran=ran(self._trace.dtypes(), product),
+                ran=ran(self._trace.dtypes(), product, self._precision.masters),
                 matmul_error=product[1],
                 peak_device_bytes=torch.cuda.max_memory_allocated(self.device) if cuda else None,
             )
@@ -196,17 +199,17 @@ class Bench:
 def length(batch: Any) -> int:
     """Samples of a batch: the length of its first tensor."""
     first = batch
-    while isinstance(first, list | tuple):
-        first = first[0]
+    while isinstance(first, list | tuple | dict):
+        first = next(iter(first.values())) if isinstance(first, dict) else first[0]
     return len(first)
 
 
 def repeat(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """Epoch after epoch. Raises ValueError where an epoch has no batch."""
+    """Epoch after epoch. Raises InputError where an epoch has no batch."""
     while True:
         empty = True
         for batch in batches:
             empty = False
             yield batch
         if empty:
-            raise ValueError("the data set has no batch: is the batch size larger than the data set?")
+            raise InputError("the data set has no batch: is the batch size larger than the data set?")

@@ -45,11 +45,12 @@ class PipeChannel:
         os.write(self.up, encode(event))
 
     def wait_for_start(self) -> None:
-        """Block until ``Start``."""
-        while True:
-            for command in self._read():
-                if isinstance(command, Start):
-                    return
+        """Block until ``Start``, or until a ``Stop`` that came without one."""
+        started = False
+        while not started and not self._stopped:
+            commands = self._read()
+            started = any(isinstance(command, Start) for command in commands)
+            self._stopped = any(isinstance(command, Stop) for command in commands)
 
     def poll(self, steps: int) -> None:  # noqa: ARG002  # the protocol's signature
         """Note a ``Stop`` that has arrived."""

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
+from msgspec.structs import replace
+
 from milabench_ng import catalogue
 from milabench_ng.bench.options import COMMON
 from milabench_ng.catalogue import Classic, Option
@@ -94,23 +96,21 @@ def read_options(function: Function) -> tuple[Option, ...]:
     hints = get_type_hints(function)
     meanings = _meanings(inspect.getdoc(function) or "")
     options = []
-    for parameter in inspect.signature(function).parameters.values():
+    where = f"workload {function.__module__}:{function.__qualname__}"
+    for parameter in list(inspect.signature(function).parameters.values())[1:]:
         if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
-            continue
-        kind, choices = _kind(hints.get(parameter.name), f"{function.__module__}:{function.__qualname__}", parameter)
+            raise InputError(f"{where}: {parameter.name!r} is not keyword-only; put '*' after the first parameter")
+        kind, choices = _kind(hints.get(parameter.name), where, parameter)
         if parameter.name in {option.name for option in COMMON("fp32")}:
-            raise InputError(
-                f"workload {function.__name__}: option {parameter.name!r} is common to all workloads; rename yours"
-            )
-        options.append(
-            Option(
-                name=parameter.name,
-                type=kind,
-                default=parameter.default,
-                choices=choices,
-                meaning=meanings.get(parameter.name, ""),
-            )
+            raise InputError(f"{where}: option {parameter.name!r} is common to all workloads; rename yours")
+        option = Option(
+            name=parameter.name,
+            type=kind,
+            default=parameter.default,
+            choices=choices,
+            meaning=meanings.get(parameter.name, ""),
         )
+        options.append(replace(option, default=option.check(parameter.default, f"{where}: default")))
     return tuple(options)
 
 
@@ -118,12 +118,12 @@ def _kind(
     hint: object, where: str, parameter: inspect.Parameter
 ) -> tuple[Literal["int", "float", "bool", "str"], tuple[str, ...]]:
     if parameter.default is inspect.Parameter.empty:
-        raise InputError(f"workload {where}: option {parameter.name!r} has no default; give it one")
+        raise InputError(f"{where}: option {parameter.name!r} has no default; give it one")
     if get_origin(hint) is Literal and all(isinstance(choice, str) for choice in get_args(hint)):
         return "str", tuple(get_args(hint))
     if hint not in _NAMES:
         raise InputError(
-            f"workload {where}: option {parameter.name!r} is annotated {hint!r}; use int, float, bool, str or a "
+            f"{where}: option {parameter.name!r} is annotated {hint!r}; use int, float, bool, str or a "
             "Literal of strings"
         )
     return _NAMES[hint], ()  # type: ignore[return-value]

@@ -6,7 +6,6 @@ device synchronisation, and the next one begins at that moment, so that no time 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
 from milabench_ng.bench.channel import Channel
@@ -41,17 +40,19 @@ class Meter:
         self.count = 0
         self.steps = 0
         self._full = False
-        self._recent: deque[tuple[float, int]] = deque()
-        """End and steps of the last slices: enough to tell when the window holds ``MIN_STEPS`` steps."""
+        self._settled: list[tuple[float, int]] = []
+        """End and steps of the slices that began after settling: only they may lie in the window."""
 
     def start(self) -> None:
         """The first slice begins now."""
-        self._started = self._slice_start = self.clock()
+        self._slice_start = self.clock()
+        self._settled_s = self._slice_start + self.rule.settle_s
         self._reset()
 
     def step(self, count: int, wait_s: float) -> None:
         """One step of ``count`` items is done on the host; ``wait_s`` of it went into waiting for data."""
         self.steps += 1
+        self.count += count
         self._slice_steps += 1
         self._slice_count += count
         self._slice_wait += wait_s
@@ -61,7 +62,6 @@ class Meter:
     def _close(self) -> None:
         self.synchronize()
         end = self.clock()
-        self.count += self._slice_count
         self.channel.send(
             Slice(
                 rank=self.rank,
@@ -72,7 +72,11 @@ class Meter:
                 wait_s=self._slice_wait,
             )
         )
-        self._recent.append((end, self._slice_steps))
+        if self._slice_start >= self._settled_s:
+            self._settled.append((end, self._slice_steps))
+        else:
+            # A long slice at the start is warm-up, such as a library's autotuning: the window must not overlap it.
+            self._settled_s = max(self._settled_s, end)
         self._say_full(end)
         self.on_slice()
         self.channel.poll(self.steps)
@@ -86,9 +90,8 @@ class Meter:
 
     def _say_full(self, now: float) -> None:
         """The count is done, and a stop from now on would leave a full window behind."""
-        if self._full or self.count < self.max_count or now - self._started < self.rule.total_s:
+        if self._full or self.count < self.max_count or now < self._settled_s + self.rule.length_s + self.rule.margin_s:
             return
-        if sum(steps for end, steps in self._recent if end <= now - self.rule.margin_s) >= MIN_STEPS:
+        if sum(steps for end, steps in self._settled if end <= now - self.rule.margin_s) >= MIN_STEPS:
             self._full = True
-            self._recent.clear()
             self.channel.send(Full(rank=self.rank, time_s=now, count=self.count))

@@ -18,6 +18,8 @@ class Precision:
     allow_tf32 = False
     input_dtype: torch.dtype | None = None
     """Floating-point inputs are converted to this."""
+    masters = False
+    """Whether fp16 weights have fp32 masters."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -92,6 +94,7 @@ class HalfMaster(AMP):
     """
 
     input_dtype = torch.float16
+    masters = True
 
     def __init__(self, device: torch.device) -> None:
         super().__init__(device)
@@ -175,14 +178,14 @@ def probe(precision: Precision) -> tuple[str, float]:
     return str(product.dtype).removeprefix("torch."), float(error)
 
 
-def ran(dtypes: dict[str, int], product: tuple[str, float]) -> str:
-    """The mode that the weights' types and the probe's product show.
+def ran(dtypes: dict[str, int], product: tuple[str, float], masters: bool) -> str:
+    """The mode that the weights' types and the probe's product show. ``masters``: fp16 weights have fp32 masters.
 
     A device without TF32 computes in fp32 when asked for ``tf32``, and this says so.
     """
     dtype, error = product
     if dtypes.get("float16"):
-        return "half" if set(dtypes) == {"float16"} else "half_master"
+        return "half_master" if masters else "half"
     match dtype:
         case "float16":
             return "amp"

@@ -70,7 +70,7 @@ class Trace:
 
 
 def parameter_sums(modules: list[nn.Module]) -> Tensor | None:
-    """One int64 per parameter tensor: the sum of its bit patterns; a flipped bit or changes it."""
+    """One int64 per parameter tensor: the sum of its bit patterns, which one flipped bit changes."""
     integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}
     sums = [
         parameter.detach().contiguous().view(integers[parameter.element_size()]).sum(dtype=torch.int64)

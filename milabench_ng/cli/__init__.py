@@ -19,8 +19,7 @@ app = cyclopts.App(
 )
 # By name, so that each command imports only what it needs.
 for function in ("jobs", "run", "rerun", "prepare", "summary", "report", "list_tests", "doctor", "schema"):
-    command = function.partition("_")[0]
-    app.command(f"milabench_ng.cli.{command}:{function}", name=command)
+    app.command(f"milabench_ng.cli.{function}:{function}", name=function.partition("_")[0])
 
 
 def main() -> None:

@@ -29,14 +29,27 @@ def execute(request: RunRequest) -> int:
     outcome = _run(request)
     write_report(make_report(outcome.folder), "table", sys.stdout)
     print(f"\nresults: {outcome.folder}")
-    print(f"next:    mnb report {shlex.quote(str(outcome.folder))} --compare v100")
+    print(f"next:    mnb {_next_command(request.suite, outcome.folder)}")
     if outcome.tier != "full":
-        print(f"NOT ISOLATED: the fence was {outcome.tier!r}; mnb doctor says why and what to do")
+        asked = request.isolation == outcome.tier
+        reason = "as it was asked for" if asked else "mnb doctor says why and what to do"
+        print(f"NOT ISOLATED: the fence was {outcome.tier!r}; {reason}")
     return _exit_code(outcome)
+
+
+def _next_command(suite: str, folder: Path) -> str:
+    """What a user may want to do now."""
+    if suite == "standard":
+        return f"report {shlex.quote(str(folder))} --compare v100"
+    if suite == "quick":
+        return "jobs profiles/standard.json --repeat 10"
+    return f"report {shlex.quote(str(folder))} --format markdown"
 
 
 def execute_into_file(request: RunRequest) -> int:
     """Run one launch and keep its record as the file that the request names."""
+    if not request.outdir.parent.is_dir():
+        raise InputError(f"-o {request.outdir}: the folder {request.outdir.parent} does not exist")
     with tempfile.TemporaryDirectory(prefix="mnb-run-") as folder:
         outcome = _run(msgspec.structs.replace(request, outdir=Path(folder, "results")))
         records = [path for path in outcome.folder.glob("*.json") if path.name != MANIFEST]

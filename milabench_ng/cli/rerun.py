@@ -29,4 +29,4 @@ def rerun(
     """
     again = profile_of(record)
     beside = node if node.tenants or node.gpus else dataclasses.replace(node, tenants=again.tenants)
-    return execute(beside.request(suite=again.suite, text=again.text, source=str(record), flags=flags))
+    return execute(beside.request(suite="rerun", text=again.text, source=str(record), flags=flags))

@@ -126,11 +126,12 @@ def disjoint(cpu_sets: Iterable[Iterable[int]]) -> bool:
 
 def environment(share: Share) -> dict[str, str]:
     """Variables that tell a tenant's programs their share: `os.cpu_count()` and psutil would show the whole node."""
+    pools = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     return {
         "MNB_CPUS": ",".join(map(str, share.cpus)),
         "MNB_RAM_BYTES": str(share.memory_bytes),
-        "OMP_NUM_THREADS": str(share.cores),
         "PYTHON_CPU_COUNT": str(len(share.cpus)),
+        **dict.fromkeys(pools, str(share.cores)),
     }
 
 

@@ -15,7 +15,6 @@ from milabench_ng.records.record import Neighbours
 class Again(msgspec.Struct, frozen=True):
     """A profile of one test, and how many tenants ran it side by side."""
 
-    suite: str
     text: str
     tenants: int
 
@@ -38,7 +37,7 @@ def profile_of(record: Path) -> Again:
     except msgspec.DecodeError as error:
         raise InputError(f"{record}: not a record of mnb: {error}") from None
     launch = ours.launch
-    suite, _, test = launch.test.partition(".")
+    _, _, test = launch.test.partition(".")
     several = launch.scheme != "per-gpu"
     definition = {
         "workload": launch.workload,
@@ -47,4 +46,4 @@ def profile_of(record: Path) -> Again:
         "data_scale": launch.data_scale,
     }
     tenants = len(launch.devices) if several else ours.neighbours.planned + 1
-    return Again(suite=suite, text=json.dumps({test: definition}), tenants=tenants)
+    return Again(text=json.dumps({test: definition}), tenants=tenants)

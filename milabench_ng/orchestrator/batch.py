@@ -15,6 +15,8 @@ from milabench_ng.orchestrator.tenant import Tenant
 from milabench_ng.records.isolation import Effective, GroupEvents, ProcView, Usage
 
 WATCH_INTERVAL_S = 0.2
+AGREEMENT_STEPS = 16
+"""More steps than the ranks of a launch take until they have agreed to end."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +74,7 @@ class BatchRunner:
         }
         self.timed_out: dict[str, str] = {}
         """By job id: what the watchdog waited for."""
+        self._killed: set[str] = set()
         self.start_s: float | None = None
         self.stop_s: float | None = None
 
@@ -127,7 +130,7 @@ class BatchRunner:
                 self._take(tenant, end=True)
             tenant.tell(Stop())
             if not tenant.ready.done():
-                tenant.kill()
+                self._kill(tenant)
 
     async def _watch(self) -> None:
         """Maxima of usage, what the fence leaves to us, and the watchdog."""
@@ -149,13 +152,15 @@ class BatchRunner:
             if now - asked > self.limits.ready_s:
                 overdue = f"not ready {self.limits.ready_s:.0f} s after it was asked for"
         elif self.stop_s is not None:
-            if now - self.stop_s > self.limits.end_s:
-                overdue = f"still running {self.limits.end_s:.0f} s after the stop"
+            # Ranks agree on a last step that is some steps away.
+            patience_s = self.limits.end_s + AGREEMENT_STEPS * tenant.longest_slice_s()
+            if now - self.stop_s > patience_s:
+                overdue = f"still running {patience_s:.0f} s after the stop"
         elif self.start_s is not None and now - tenant.heard_s > self.limits.silence_s:
             overdue = f"no slice for {self.limits.silence_s:.0f} s"
         if overdue and tenant.launch.job_id not in self.timed_out:
             self.timed_out[tenant.launch.job_id] = overdue
-            tenant.kill()
+            self._kill(tenant)
 
     def _verify(self, tenant: Tenant, entered: Entered) -> None:
         """One process is inside: compare what the kernel gives it with its share."""
@@ -165,15 +170,23 @@ class BatchRunner:
             effective, proc = tenant.groups[device].verify(entered.pid)
         except IsolationMismatch as error:
             evidence[device] = msgspec.structs.replace(evidence[device], mismatch=str(error))
-            tenant.kill()
+            self._kill(tenant)
         except ProcessLookupError:
             return
         else:
             evidence[device] = msgspec.structs.replace(evidence[device], effective=effective, proc=proc)
 
+    def _kill(self, tenant: Tenant) -> None:
+        """Kill it, and keep its counters as they were: the kill itself makes them rise (forks are refused)."""
+        if tenant.alive and tenant.launch.job_id not in self._killed:
+            self._take(tenant, end=False)
+            self._killed.add(tenant.launch.job_id)
+            tenant.kill()
+
     def _collect(self) -> None:
         for tenant in self.tenants:
-            self._take(tenant, end=False)
+            if tenant.launch.job_id not in self._killed:
+                self._take(tenant, end=False)
 
     def _take(self, tenant: Tenant, *, end: bool) -> None:
         """Read usage and events; at the ``end`` of the measurement also the limits, while the tenant still works."""

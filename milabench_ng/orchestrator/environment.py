@@ -41,11 +41,6 @@ def worker_environment(environ: Mapping[str, str], own: Mapping[str, str]) -> tu
     return {**kept, **own}, dropped
 
 
-def thread_variables(threads: int) -> dict[str, str]:
-    """For a cold worker, whose libraries read them when they are loaded."""
-    return {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-
-
 def _allowed(name: str) -> bool:
     return (name in NAMES or name.startswith(PREFIXES)) and not _injects(name)
 

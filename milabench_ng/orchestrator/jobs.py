@@ -28,6 +28,7 @@ from milabench_ng.node.storage import read_storage
 from milabench_ng.node.topology import read_topology
 from milabench_ng.orchestrator.batch import Limits
 from milabench_ng.orchestrator.environment import worker_environment
+from milabench_ng.orchestrator.equipment import Equipment
 from milabench_ng.orchestrator.preparing import needed, prepare_all
 from milabench_ng.orchestrator.recording import Setting
 from milabench_ng.orchestrator.request import (
@@ -39,7 +40,7 @@ from milabench_ng.orchestrator.request import (
     required_isolation,
     typed_profile,
 )
-from milabench_ng.orchestrator.run import Equipment, Observer, run
+from milabench_ng.orchestrator.run import Observer, run
 from milabench_ng.orchestrator.sampling import Sampler
 from milabench_ng.orchestrator.scratch import scratch_folder
 from milabench_ng.orchestrator.starting import ColdStarter, WorkerServer

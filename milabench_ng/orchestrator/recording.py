@@ -11,7 +11,7 @@ import msgspec
 
 from milabench_ng import __version__
 from milabench_ng.catalogue import Workload
-from milabench_ng.node.conditions import Conditions, edges
+from milabench_ng.node.conditions import Conditions, edges, throttled_fraction
 from milabench_ng.orchestrator.batch import GroupEvidence, Timeline
 from milabench_ng.orchestrator.tenant import RankLog
 from milabench_ng.plan import Device, Launch
@@ -30,6 +30,10 @@ from milabench_ng.records.record import (
 )
 from milabench_ng.records.window import Window, WindowRule
 from milabench_ng.units import utc_iso
+
+FAULTS = ("sw_thermal", "hw_thermal", "hw_power_brake")
+"""Reasons to hold clocks down that are faults of the node or its cooling; the power cap is normal at full load."""
+THROTTLE_LIMIT = 0.005
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +68,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     ranks: Sequence[RankLog]
     exit_status: int | None
     failure: Failure | None
+    groups: Mapping[int, str]
+    """Names of its groups, by device."""
     evidence: Mapping[int, GroupEvidence]
     disjoint: bool | None
     """Whether no CPU was in the share of two tenants of the batch, as the kernel gave them."""
@@ -167,6 +173,10 @@ def marks(setting: Setting, seen: Seen) -> tuple[str, ...]:
         if rank.ready and rank.ready.ran != requested and rank.ready.parameters:
             found.append(f"precision {requested} asked, {rank.ready.ran} ran")
             break
+    for uuid, reasons in throttled_fraction(*seen.conditions).items():
+        for reason, fraction in reasons.items():
+            if reason in FAULTS and fraction > THROTTLE_LIMIT:
+                found.append(f"{uuid}: clocks held down by {reason} {fraction:.1%} of the time")
     return tuple(found)
 
 
@@ -245,7 +255,7 @@ def _isolation(setting: Setting, seen: Seen) -> dict[str, Isolation]:
     return {
         str(device): msgspec.structs.replace(
             setting.fence,
-            group=f"{setting.run_id}/{device}",
+            group=f"{setting.run_id}/{seen.groups[device]}",
             requested=setting.shares[device],
             effective=evidence.effective,
             effective_end=evidence.effective_end,

@@ -91,6 +91,10 @@ class Tenant:
         for group in self.groups.values():
             group.kill()
 
+    def longest_slice_s(self) -> float:
+        """Of all ranks so far; 0 before the first."""
+        return max((row.length_s for rank in self.ranks for row in rank.slices), default=0.0)
+
     def rate(self, since_s: float) -> float:
         """Items per second over the slices that began after ``since_s``, mean of the ranks; for the display."""
         recent = [[row for row in rank.slices if row.start_s >= since_s] for rank in self.ranks]

@@ -87,5 +87,8 @@ def _by_numbers(outcome: Outcome, ranks: Sequence[RankLog]) -> Failure | None:
                 return Failure(cause="nan", detail=f"the loss of step {step} was not finite")
     if outcome.window is None:
         steps = min(sum(row.steps for row in rank.slices) for rank in ranks)
-        return Failure(cause="short", detail=f"{steps} steps measured; a window needs {MIN_STEPS}")
+        return Failure(
+            cause="short",
+            detail=f"{steps} steps measured; a full window after settling, with {MIN_STEPS} steps, needs more",
+        )
     return None

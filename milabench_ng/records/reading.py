@@ -97,6 +97,7 @@ class MnbView(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
     classic_factor: float
     devices: tuple[Device, ...] = ()
+    start_s: float | None = None
     stop_s: float | None
     window_rule: WindowRule
     ranks: list[RankView]

@@ -33,7 +33,8 @@ class WindowRule(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def comparable(self) -> bool:
         """False for a window that was shortened (by tests): its results are marked."""
-        return self.length_s >= WindowRule().length_s and self.margin_s >= WindowRule().margin_s
+        whole = WindowRule()
+        return self.length_s >= whole.length_s and self.margin_s >= whole.margin_s and self.settle_s >= whole.settle_s
 
 
 class SliceRow(msgspec.Struct, frozen=True, array_like=True):
@@ -62,14 +63,20 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
         return row.start_s >= self.start_s and row.end_s <= self.end_s
 
 
-def averaging_window(ranks: Sequence[Sequence[SliceRow]], stop_s: float, rule: WindowRule) -> Window | None:
-    """The window that ends ``rule.margin_s`` before ``stop_s``; None where a rank has too few steps for one."""
+def averaging_window(
+    ranks: Sequence[Sequence[SliceRow]], stop_s: float, rule: WindowRule, start_s: float = -math.inf
+) -> Window | None:
+    """The window that ends ``rule.margin_s`` before ``stop_s``.
+
+    None where a rank has too few steps for one, or where it would begin before all had settled after ``start_s``.
+    """
     end = stop_s - rule.margin_s
     starts = [_start_of_last_steps(rows, end) for rows in ranks]
     known = [start for start in starts if start is not None]
     if not known or len(known) < len(starts):
         return None
-    return Window(start_s=min(end - rule.length_s, *known), end_s=end)
+    start = min(end - rule.length_s, *known)
+    return Window(start_s=start, end_s=end) if start >= start_s + rule.settle_s else None
 
 
 def _start_of_last_steps(rows: Sequence[SliceRow], end_s: float) -> float | None:

@@ -86,9 +86,9 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
 def _measured(mnb: MnbView) -> tuple[float, float]:
     """``perf`` and the share of time that waited for data; NaN without a full window."""
     slices = [rank.slices for rank in mnb.ranks]
-    if mnb.stop_s is None:
+    if mnb.start_s is None or mnb.stop_s is None:
         return math.nan, math.nan
-    window = averaging_window(slices, mnb.stop_s, mnb.window_rule)
+    window = averaging_window(slices, mnb.stop_s, mnb.window_rule, mnb.start_s)
     if window is None:
         return math.nan, math.nan
     return launch_perf(slices, window), mean([wait_share(rows, window) for rows in slices])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import milabench_ng.workloads
 from milabench_ng import __version__, catalogue
@@ -32,30 +32,22 @@ def find_workload(name: str) -> tuple[Definition, str]:
     builtin = builtin_workloads()
     if name in builtin:
         return builtin[name], OWN
-    for entry in importlib.metadata.entry_points(group=GROUP):
-        if entry.name == name:
-            return _checked(entry.load(), entry.value), _distribution(entry)
-    if ":" not in name:
-        raise InputError(f"unknown workload {name!r}")
+    installed = _installed(builtin)
+    if name in installed:
+        return _load(installed[name]), _distribution(installed[name])
     module, _, function = name.partition(":")
-    try:
-        value = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(f"workload {name!r}: {error}") from None
-    return _checked(value, name), module.partition(".")[0]
+    if not all(part.isidentifier() for part in (*module.split("."), function)):
+        known = ", ".join(sorted((*builtin, *installed)))
+        raise InputError(f"unknown workload {name!r}; there are {known}, or name your own as package.module:function")
+    return _load(importlib.metadata.EntryPoint(name, name, GROUP)), module.partition(".")[0]
 
 
 def describe(foreign: Iterable[str]) -> catalogue.Catalogue:
     """The catalogue: all built-in and installed workloads, and those of ``foreign``."""
     builtin = builtin_workloads()
     workloads = {name: definition.describe(name, OWN) for name, definition in builtin.items()}
-    for entry in importlib.metadata.entry_points(group=GROUP):
-        if entry.name in builtin:
-            raise InputError(
-                f"{_distribution(entry)} declares a workload {entry.name!r}, which is built in: a built-in name cannot "
-                "be shadowed; rename it or uninstall that package"
-            )
-        workloads[entry.name] = _checked(entry.load(), entry.value).describe(entry.name, _distribution(entry))
+    for name, entry in _installed(builtin).items():
+        workloads[name] = _load(entry).describe(name, _distribution(entry))
     for name in foreign:
         definition, package = find_workload(name)
         workloads[name] = definition.describe(name, package)
@@ -73,9 +65,31 @@ def describe(foreign: Iterable[str]) -> catalogue.Catalogue:
     return catalogue.Catalogue(workloads=workloads, data_sets=sets)
 
 
-def _checked(value: object, origin: str) -> Definition:
+def _installed(builtin: Collection[str]) -> dict[str, importlib.metadata.EntryPoint]:
+    """The entry points of other packages, by name; each name is there once, and none is built in."""
+    found: dict[str, importlib.metadata.EntryPoint] = {}
+    for entry in importlib.metadata.entry_points(group=GROUP):
+        if entry.name in builtin:
+            raise InputError(
+                f"{_distribution(entry)} declares a workload {entry.name!r}, which is built in: a built-in name cannot "
+                "be shadowed; rename it or uninstall that package"
+            )
+        if entry.name in found:
+            raise InputError(
+                f"two workloads are called {entry.name!r}: {found[entry.name].value} of "
+                f"{_distribution(found[entry.name])} and {entry.value} of {_distribution(entry)}; uninstall one"
+            )
+        found[entry.name] = entry
+    return found
+
+
+def _load(entry: importlib.metadata.EntryPoint) -> Definition:
+    try:
+        value = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"workload {entry.name!r} ({entry.value}) cannot be imported: {error}") from error
     if not isinstance(value, Definition):
-        raise InputError(f"{origin} is no workload: decorate the function with milabench_ng.bench.workload")
+        raise InputError(f"{entry.value} is no workload: decorate the function with milabench_ng.bench.workload")
     return value
 
 

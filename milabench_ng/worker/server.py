@@ -41,7 +41,10 @@ def main(descriptor: int) -> None:
             reap(connection, running)
         if descriptor not in readable:
             continue
-        packet, descriptors, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 3)
+        try:
+            packet, descriptors, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 3)
+        except ConnectionResetError:  # closed while an answer was on its way
+            return
         if not packet:
             return
         request = decoder.decode(packet)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import time
 import traceback
 from pathlib import Path
@@ -17,13 +18,10 @@ from milabench_ng.bench.channel import Channel, PipeChannel
 from milabench_ng.bench.options import split
 from milabench_ng.datasets.registry import find
 from milabench_ng.errors import MnbError
-from milabench_ng.events import Entered, Failed, Phase
+from milabench_ng.events import Entered, Failed, Phase, encode
 from milabench_ng.requests import Seat, Task
 from milabench_ng.worker import ranks
 from milabench_ng.worker.discovery import find_workload
-
-TRACEBACK_BYTES = 3000
-"""A line longer than PIPE_BUF (4,096 bytes) could mix with another rank's."""
 
 
 def read_task(content: bytes) -> Task:
@@ -83,12 +81,10 @@ def failure(error: Exception, rank: int) -> Failed:
     """What a workload raised, as the event that the record's cause is made of."""
     kind = "device_oom" if isinstance(error, torch.OutOfMemoryError) else "exception"
     text = "" if isinstance(error, MnbError) else "".join(traceback.format_exception(error))
-    return Failed(
-        rank=rank,
-        kind=kind,
-        message=f"{type(error).__name__}: {error}"[:500],
-        traceback=text.encode()[-TRACEBACK_BYTES:].decode(errors="ignore"),
-    )
+    failed = Failed(rank=rank, kind=kind, message=f"{type(error).__name__}: {error}"[:500], traceback=text)
+    while len(encode(failed)) > select.PIPE_BUF:  # a longer line could mix with another rank's
+        failed = msgspec.structs.replace(failed, traceback=failed.traceback[len(failed.traceback) // 4 + 1 :])
+    return failed
 
 
 def size_thread_pools(threads: int) -> None:

@@ -11,7 +11,13 @@ from milabench_ng.bench import Bench, Classic, workload
 
 @workload(
     unit="samples",
-    classic=(Classic(experiment="milarun.models.polynome:main", options={"poly_degree": "degree"}),),
+    classic=(
+        Classic(
+            experiment="milarun.models.polynome:main",
+            options={"poly_degree": "degree"},
+            implied={"": {"batch_size": 64}},
+        ),
+    ),
 )
 def toy_reg(bench: Bench, *, degree: int = 4, batch_size: int = 256, learning_rate: float = 0.01) -> None:
     """Fit a polynomial by stochastic gradient descent: bound by launch latency and one CPU core.
@@ -33,6 +39,6 @@ def toy_reg(bench: Bench, *, degree: int = 4, batch_size: int = 256, learning_ra
         x = torch.randn(batch_size)
         powers = torch.stack([x**power for power in range(1, degree + 1)], 1)
         target = powers @ weights + bias
-        loss = F.smooth_l1_loss(model(powers.to(bench.device)), target.to(bench.device))
+        loss = F.smooth_l1_loss(model(bench.to_device(powers)), bench.to_device(target))
         loss.item()
         bench.step(loss, optimizer)

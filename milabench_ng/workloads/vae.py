@@ -33,7 +33,11 @@ def negative_elbo(logits: Tensor, pixels: Tensor, mean: Tensor, log_variance: Te
     return reconstruction + divergence
 
 
-@workload(unit="images", data=Mnist, classic=(Classic(experiment="milarun.models.vae:main"),))
+@workload(
+    unit="images",
+    data=Mnist,
+    classic=(Classic(experiment="milarun.models.vae:main", implied={"": {"batch_size": 256}}),),
+)
 def vae(bench: Bench, *, batch_size: int = 128, learning_rate: float = 1e-3) -> None:
     """Variational auto-encoder on MNIST digits (Kingma & Welling, arXiv:1312.6114): bound by the loader's CPU core.
 

@@ -16,7 +16,10 @@ QUICK = ["--window", "0.5", "--tenants", "1"]
 
 def mnb(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run the command; it must not have imported torch in its own process."""
-    code = "import sys; from milabench_ng.cli import call; s = call(sys.argv[1:]); assert 'torch' not in sys.modules; sys.exit(s)"
+    code = (
+        "import sys; from milabench_ng.cli import call; status = call(sys.argv[1:]); "
+        "assert 'torch' not in sys.modules; sys.exit(status)"
+    )
     return subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         cwd=cwd,
@@ -56,7 +59,8 @@ def test_jobs_prints_report_folder_and_next_command(folder: Path) -> None:
 
 def test_run_writes_one_record(record: Path) -> None:
     made = json.loads(record.read_text())
-    assert made["success"] and made["mnb"]["launch"]["overrides"] == ["batch_size"]
+    assert made["success"]
+    assert made["mnb"]["launch"]["overrides"] == ["batch_size"]
     assert made["call"]["arguments"]["batch_size"] == 32
     assert any("options overridden: batch_size" in mark for mark in made["mnb"]["marks"])
 

@@ -41,17 +41,25 @@ def test_a_killed_worker_leaves_its_slices_and_its_neighbour_says_so(run_profile
     kill = KillOne("trial.toy_reg", 0)
     finished = run_profile({"toy_reg": {"workload": "toy_reg"}}, kill, start=start)
     killed, alive = finished.records
-    assert kill.done and finished.outcome.failed == 1
+    assert kill.done
+    assert finished.outcome.failed == 1
     assert [path.name for path in finished.folder.glob("*FAIL*")] == [
         f"trial.toy_reg.J0.0.FAIL.{path.name.split('.')[-2]}.json" for path in finished.folder.glob("*FAIL*")
     ]
-    assert not killed.success and killed.mnb.failure.cause == "signal" and "SIGKILL" in killed.mnb.failure.detail
+    assert not killed.success
+    assert killed.mnb.failure.cause == "signal"
+    assert "SIGKILL" in killed.mnb.failure.detail
     assert killed.mnb.exit_status == -signal.SIGKILL
-    assert len(killed.mnb.ranks[0].slices) >= 2 and killed.mnb.ranks[0].slices[0].count > 0
-    assert alive.success and alive.mnb.window is not None
-    assert alive.mnb.neighbours.planned == 1 and alive.mnb.neighbours.alive_at_stop == 0
+    assert len(killed.mnb.ranks[0].slices) >= 2
+    assert killed.mnb.ranks[0].slices[0].count > 0
+    assert alive.success
+    assert alive.mnb.window is not None
+    assert alive.mnb.neighbours.planned == 1
+    assert alive.mnb.neighbours.alive_at_stop == 0
     (lost,) = alive.mnb.neighbours.lost
-    assert lost.job_id == "0.0" and lost.cause == "signal" and lost.seconds_before_stop > 0
+    assert lost.job_id == "0.0"
+    assert lost.cause == "signal"
+    assert lost.seconds_before_stop > 0
     assert any("neighbours lost" in mark for mark in alive.mnb.marks)
     assert make_report(finished.folder).exit_code == 1
 
@@ -66,9 +74,12 @@ def test_a_killed_rank_fails_its_launch_and_leaves_nothing(run_profile) -> None:
     }
     finished = run_profile({"scaling": scaling}, kill)
     one, two = finished.records
-    assert kill.done and one.success
-    assert two.mnb.failure.cause == "signal" and "rank 1" in two.mnb.failure.detail
-    assert len(two.mnb.ranks[0].slices) >= 1 and len(two.mnb.ranks[1].slices) >= 2
+    assert kill.done
+    assert one.success
+    assert two.mnb.failure.cause == "signal"
+    assert "rank 1" in two.mnb.failure.detail
+    assert len(two.mnb.ranks[0].slices) >= 1
+    assert len(two.mnb.ranks[1].slices) >= 2
     assert not [rank.pid for rank in two.mnb.ranks if Path(f"/proc/{rank.pid}").exists()]
 
 
@@ -90,10 +101,12 @@ def test_causes_of_failures_are_told_apart(run_profile) -> None:  # type: ignore
         "trial.steady": None,
     }
     (raised,) = finished.of("raises")
-    assert "the planned accident" in raised.error and "broken.py" in raised.error
+    assert "the planned accident" in raised.error
+    assert "broken.py" in raised.error
     assert len(raised.mnb.ranks[0].slices) >= 1
     (steady,) = finished.of("steady")
-    assert steady.mnb.source.origin == f"{HERE}:steady" and len(steady.mnb.source.sha256) == 64
+    assert steady.mnb.source.origin == f"{HERE}:steady"
+    assert len(steady.mnb.source.sha256) == 64
 
 
 def test_an_interrupted_run_keeps_what_it_has(run_profile) -> None:  # type: ignore[no-untyped-def]
@@ -108,5 +121,6 @@ def test_an_interrupted_run_keeps_what_it_has(run_profile) -> None:  # type: ign
     assert finished.outcome.interrupted
     first, second = finished.records
     assert first.success
-    assert second.mnb.failure.cause == "interrupted" and second.mnb.ranks[0].slices
+    assert second.mnb.failure.cause == "interrupted"
+    assert second.mnb.ranks[0].slices
     assert any("interrupted" in note for note in finished.notes)

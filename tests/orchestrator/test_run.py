@@ -119,8 +119,10 @@ def test_no_process_inherits_descriptors_or_extra_threads(observed) -> None:  # 
         (worker,) = processes
         fds = worker["fds"]
         assert set(fds) == {0, 1, 2, 3, 4}, fds
-        assert fds[1] == fds[2] and fds[1].endswith(".log")
-        assert fds[3].startswith("pipe:") and fds[4].startswith("pipe:")
+        assert fds[1] == fds[2]
+        assert fds[1].endswith(".log")
+        assert fds[3].startswith("pipe:")
+        assert fds[4].startswith("pipe:")
     for record in finished.of("toy_reg"):
         (share,) = (isolation.requested for isolation in record.mnb.isolation.values())
         assert record.mnb.ranks[0].torch_threads == share.cores
@@ -134,7 +136,8 @@ def test_the_operators_variables_reach_every_worker(observed) -> None:  # type: 
         assert environment["TORCH_SYMM_MEM_DISABLE_MULTICAST"] == "1"
         assert environment["NVSHMEM_DISABLE_NVLS"] == "1"
         assert "LD_PRELOAD_NOT" not in environment
-        assert environment["MNB_CPUS"] == str(len(next(iter(record.mnb.isolation.values())).requested.cpus))
+        share = next(iter(record.mnb.isolation.values())).requested
+        assert environment["MNB_CPUS"] == ",".join(map(str, share.cpus))
 
 
 def test_full_isolation_is_proved_by_the_kernel(observed) -> None:  # type: ignore[no-untyped-def]
@@ -163,7 +166,8 @@ def test_equal_seeds_give_equal_digests(observed) -> None:  # type: ignore[no-un
 def test_ranks_work_in_lockstep(observed) -> None:  # type: ignore[no-untyped-def]
     finished, _, _ = observed
     record = finished.of("scaling")[1]
-    assert record.device_count == 2 and record.mnb.label == "trial.scaling.2"
+    assert record.device_count == 2
+    assert record.mnb.label == "trial.scaling.2"
     assert [rank.device for rank in record.mnb.ranks] == [0, 1]
     rates = [statistics.mean(timing.rates) for name, timing in record.timings.items() if name.startswith("train_")]
     assert len(rates) == 2
@@ -174,6 +178,8 @@ def test_nothing_is_left(observed) -> None:  # type: ignore[no-untyped-def]
     finished, seen, _ = observed
     run_id = finished.manifest.run_id
     assert not list(Path("/sys/fs/cgroup").glob(f"**/mnb/{run_id}"))
-    assert not [process for processes in seen.values() for process in processes if Path(f"/proc/{process['pid']}").exists()]
+    assert not [
+        process for processes in seen.values() for process in processes if Path(f"/proc/{process['pid']}").exists()
+    ]
     assert not list(Path("/tmp").glob(f"mnb-scratch-{run_id}"))
     assert not list(finished.folder.glob(".*"))

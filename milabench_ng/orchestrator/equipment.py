@@ -1,0 +1,43 @@
+"""What a run works with: made once, passed along."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import msgspec
+
+from milabench_ng.fence.interface import Fence
+from milabench_ng.node.gpus import Gpu, Nvml
+from milabench_ng.orchestrator.batch import Limits
+from milabench_ng.orchestrator.caching import Cache, Files
+from milabench_ng.orchestrator.recording import Setting
+from milabench_ng.orchestrator.starting import Starter
+from milabench_ng.plan import Launch
+from milabench_ng.records.names import ResultFolder
+from milabench_ng.telemetry.recorder import Recorder
+
+
+class Equipment(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run works with."""
+
+    setting: Setting
+    environment: Mapping[str, str]
+    """Of every worker, before its tenant's own part."""
+    fence: Fence
+    starter: Starter
+    recorder: Recorder
+    nvml: Nvml
+    gpus: tuple[Gpu, ...]
+    data: Mapping[tuple[str, float], Files]
+    """Data sets that are ready, by name and scale."""
+    folder: ResultFolder
+    cache: Cache
+    limits: Limits
+    own_pids: tuple[int, ...]
+    interrupted: asyncio.Event
+
+    def files(self, launch: Launch) -> Files | None:
+        """The data set that ``launch`` reads."""
+        name = self.setting.workloads[launch.workload].data
+        return None if name is None else self.data[name, launch.data_scale]

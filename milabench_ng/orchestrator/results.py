@@ -1,0 +1,116 @@
+"""What came of a batch: for each tenant, what was seen of it and why it failed if it did."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+
+from milabench_ng.fence.shares import disjoint
+from milabench_ng.node.conditions import Conditions
+from milabench_ng.orchestrator.batch import BatchRunner, Timeline
+from milabench_ng.orchestrator.equipment import Equipment
+from milabench_ng.orchestrator.recording import Seen
+from milabench_ng.orchestrator.tenant import Tenant
+from milabench_ng.orchestrator.verdict import Outcome, judge
+from milabench_ng.plan import Batch
+from milabench_ng.records.record import Data, Failure, Neighbour, Neighbours
+from milabench_ng.records.window import Window, averaging_window
+from milabench_ng.telemetry.messages import HOST_KEY, SourceName
+
+
+class Ran(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch that has run."""
+
+    batch: Batch
+    runner: BatchRunner
+    timeline: Timeline
+    started: datetime
+    """When it was asked for (UTC), at ``requested_s``."""
+    requested_s: float
+    conditions: tuple[Conditions, Conditions]
+    data: Data | None
+    busy: Sequence[str]
+    """Groups that could not be removed."""
+
+
+def see(ran: Ran, equipment: Equipment) -> list[Seen]:
+    """What was seen of each tenant of the batch."""
+    tenants = ran.runner.tenants
+    failures = {tenant.launch.job_id: _failure(tenant, ran, equipment) for tenant in tenants}
+    return [_seen(tenant, ran, failures, equipment) for tenant in tenants]
+
+
+def _window(tenant: Tenant, ran: Ran, equipment: Equipment) -> Window | None:
+    start_s, stop_s = ran.timeline.start_s, ran.timeline.stop_s
+    if start_s is None or stop_s is None:
+        return None
+    return averaging_window([rank.slices for rank in tenant.ranks], stop_s, equipment.setting.rule, start_s)
+
+
+def _failure(tenant: Tenant, ran: Ran, equipment: Equipment) -> Failure | None:
+    outcome = Outcome(
+        exit_status=tenant.ended.result(),
+        full=tenant.full.done(),
+        window=_window(tenant, ran, equipment),
+        timed_out=ran.runner.timed_out.get(tenant.launch.job_id),
+        interrupted=equipment.interrupted.is_set(),
+        broken_protocol=tenant.broken_protocol,
+        failures=tenant.failures,
+    )
+    limits = {device: equipment.setting.shares[device].memory_bytes for device in tenant.launch.devices}
+    found = judge(outcome, tenant.ranks, ran.runner.evidence[tenant.launch.job_id], limits)
+    if found is None and any(group.name in ran.busy for group in tenant.groups.values()):
+        return Failure(cause="timeout", detail="processes of it could not be removed after the stop")
+    return found
+
+
+def _seen(tenant: Tenant, ran: Ran, failures: Mapping[str, Failure | None], equipment: Equipment) -> Seen:
+    launch = tenant.launch
+    failure = failures[launch.job_id]
+    ended_s = tenant.ended_s if tenant.ended_s is not None else time.monotonic()
+    stop_s = ran.timeline.stop_s if ran.timeline.stop_s is not None else ended_s
+    start_s = ran.timeline.start_s if ran.timeline.start_s is not None else stop_s
+    uuids = {str(device): equipment.setting.devices[device].uuid for device in launch.devices}
+    keys: list[tuple[SourceName, str]] = [("host", HOST_KEY), *(("gpu", uuid) for uuid in uuids.values() if uuid)]
+    evidence = ran.runner.evidence
+    cpus = [one.effective.cpus for groups in evidence.values() for one in groups.values() if one.effective]
+    return Seen(
+        launch=launch,
+        batch=ran.batch.number,
+        started=ran.started,
+        requested_s=ran.requested_s,
+        ready_s=tenant.ready_s,
+        ended_s=ended_s,
+        timeline=ran.timeline,
+        window=_window(tenant, ran, equipment) if failure is None else None,
+        ranks=tenant.ranks,
+        exit_status=tenant.ended.result(),
+        failure=failure,
+        groups={device: group.name for device, group in tenant.groups.items()},
+        evidence=evidence[launch.job_id],
+        disjoint=disjoint(one for one in cpus if one is not None) if cpus else None,
+        neighbours=_neighbours(tenant, ran.runner.tenants, failures, stop_s),
+        data=ran.data,
+        environment=tenant.task.environment,
+        conditions=ran.conditions,
+        gpu_monitor=equipment.recorder.gpu_monitor(uuids, start_s, stop_s),
+        telemetry=equipment.recorder.telemetry(keys, start_s, stop_s),
+    )
+
+
+def _neighbours(
+    tenant: Tenant, tenants: Sequence[Tenant], failures: Mapping[str, Failure | None], stop_s: float
+) -> Neighbours:
+    """Who worked beside ``tenant``, and who was lost before the common stop."""
+    lost = []
+    for other in tenants:
+        failure = failures[other.launch.job_id]
+        early = other.ended_s is not None and other.ended_s < stop_s
+        if other is not tenant and failure is not None and early:
+            seconds = stop_s - (other.ended_s or stop_s)
+            lost.append(Neighbour(job_id=other.launch.job_id, cause=failure.cause, seconds_before_stop=seconds))
+    planned = len(tenants) - 1
+    return Neighbours(planned=planned, alive_at_stop=planned - len(lost), lost=tuple(lost))

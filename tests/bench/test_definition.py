@@ -1,0 +1,111 @@
+"""What a workload says about itself: its signature and docstring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import pytest
+
+from milabench_ng.bench import Bench, Definition, workload
+from milabench_ng.bench.definition import read_options
+from milabench_ng.bench.options import COMMON, split
+from milabench_ng.catalogue import Option, resolve
+from milabench_ng.errors import InputError
+
+
+@workload(unit="rows", precision="bf16", classic_factor=2.0)
+def sample(
+    bench: Bench,
+    *,
+    size: int = 3,
+    rate: float = 1,
+    fast: bool = False,
+    kind: Literal["a", "b"] = "b",
+) -> None:
+    """First line.
+
+    Options:
+        size: rows of
+            the table.
+        rate: per second: of all.
+        fast: whether.
+
+    After it:
+        kind: is not an option's meaning.
+    """
+    seen.append((bench, size, rate, fast, kind))
+
+
+seen: list[Any] = []
+
+
+def test_options_are_the_keyword_only_parameters() -> None:
+    assert isinstance(sample, Definition)
+    assert sample.own_options == (
+        Option(name="size", type="int", default=3, meaning="rows of the table."),
+        Option(name="rate", type="float", default=1.0, meaning="per second: of all."),
+        Option(name="fast", type="bool", default=False, meaning="whether."),
+        Option(name="kind", type="str", default="b", choices=("a", "b"), meaning=""),
+    )
+    assert type(sample.own_options[1].default) is float
+
+
+def test_the_catalogue_has_the_common_options_with_the_workloads_precision() -> None:
+    described = sample.describe("sample", "tests 1")
+    assert [option.name for option in described.options] == [
+        *("size", "rate", "fast", "kind"),
+        *("max_count", "max_seconds", "sample_duration", "seed", "workers", "precision"),
+    ]
+    assert described.options[-1].default == described.precision == "bf16"
+    assert described.summary == "First line."
+    assert described.origin == "test_definition:sample"
+    assert (described.unit, described.classic_factor, described.distributed) == ("rows", 2.0, False)
+    assert len(described.source_sha256) == 64
+
+
+def test_resolved_options_are_what_the_function_is_called_with() -> None:
+    resolved = resolve(sample.describe("sample", "").options, {"size": 5, "seed": 7}, "here")
+    common, own = split(resolved)
+    assert (common.seed, common.precision, common.max_count) == (7, "bf16", 0)
+    bench: Any = object()
+    sample(bench, **own)
+    assert seen.pop() == (bench, 5, 1.0, False, "b")
+
+
+def no_default(bench: Bench, *, size: int) -> None: ...
+def positional(bench: Bench, size: int = 3) -> None: ...
+def strange(bench: Bench, *, size: list[int] | None = None) -> None: ...
+def bare(bench: Bench, *, size=3) -> None: ...  # type: ignore[no-untyped-def]
+def numbers(bench: Bench, *, size: Literal[1, 2] = 1) -> None: ...
+def wrong_default(bench: Bench, *, size: int = 0.5) -> None: ...  # type: ignore[assignment]
+def wrong_choice(bench: Bench, *, size: Literal["s", "l"] = "m") -> None: ...  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (no_default, "'size' has no default; give it one"),
+        (positional, "'size' is not keyword-only; put '\\*' after the first parameter"),
+        (strange, "'size' is annotated .*; use int, float, bool, str or a Literal of strings"),
+        (bare, "'size' is annotated None"),
+        (numbers, "'size' is annotated"),
+        (wrong_default, "size is 0.5; it takes int"),
+        (wrong_choice, "size is 'm'; it takes one of s, l"),
+    ],
+)
+def test_what_cannot_be_an_option_is_named(function: Callable[..., None], message: str) -> None:
+    with pytest.raises(InputError, match=f"workload test_definition:{function.__name__}: .*{message}"):
+        read_options(function)
+
+
+@pytest.mark.parametrize("name", [option.name for option in COMMON("fp32")])
+def test_a_common_name_cannot_be_used_again(name: str) -> None:
+    scope: dict[str, Any] = {}
+    exec(f"def mine(bench, *, {name}: int = 3): ...", scope)
+    with pytest.raises(InputError, match=f"option '{name}' is common to all workloads; rename yours"):
+        read_options(scope["mine"])
+
+
+def test_every_common_option_has_a_meaning() -> None:
+    assert all(option.meaning for option in COMMON("fp32"))

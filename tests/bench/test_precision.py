@@ -1,0 +1,217 @@
+"""Precision modes on the CPU: types, one step by hand, and what is said to have run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from milabench_ng.bench.precision import AMP, MODES, Half, Precision, probe, ran
+
+CPU = torch.device("cpu")
+FP16, FP32, BF16 = torch.float16, torch.float32, torch.bfloat16
+
+
+def network() -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 2))
+
+
+def mode_on_cpu(mode: str) -> Precision:
+    """With a loss scale at which fp16 holds the gradients of these tests from the first step on."""
+    precision = MODES[mode](CPU)
+    if isinstance(precision, AMP):
+        precision.scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+    return precision
+
+
+def one_weight(value: float) -> nn.Linear:
+    module = nn.Linear(1, 1, bias=False)
+    nn.init.constant_(module.weight, value)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("mode", "convolution", "norm", "inputs", "product"),
+    [
+        ("fp32", FP32, FP32, None, FP32),
+        ("tf32", FP32, FP32, None, FP32),
+        ("amp", FP32, FP32, None, FP16),
+        ("bf16", FP32, FP32, None, BF16),
+        ("half", FP16, FP16, FP16, FP32),
+        ("half_master", FP16, FP32, FP16, FP32),
+    ],
+)
+def test_types(
+    mode: str, convolution: torch.dtype, norm: torch.dtype, inputs: torch.dtype | None, product: torch.dtype
+) -> None:
+    precision = MODES[mode](CPU)
+    model = network()
+    precision.cast(model)
+    assert model[0].weight.dtype is model[4].weight.dtype is model[4].bias.dtype is convolution
+    assert model[1].weight.dtype is model[1].running_mean.dtype is norm
+    assert precision.input_dtype is inputs
+    with precision.context():
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype is product
+    assert not torch.is_autocast_enabled("cpu")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_step_by_hand(mode: str) -> None:
+    """Loss = 3 w, so the gradient is 3: w = 1 - 0.25 * 3. All of it is exact in fp16."""
+    precision = mode_on_cpu(mode)
+    module = one_weight(1.0)
+    precision.cast(module)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.25)
+    for step in (1, 2):
+        precision.step(3 * module.weight.float().sum(), optimizer, None)
+        assert module.weight.item() == 1 - step * 0.75
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_gradients_are_clipped_before_the_step_and_after_unscaling(mode: str) -> None:
+    """Gradients 3 and 4 have norm 5; clipped to 2.5 they are 1.5 and 2."""
+    precision = mode_on_cpu(mode)
+    modules = nn.ModuleList([one_weight(0.0), one_weight(0.0)])
+    precision.cast(modules)
+    optimizer = torch.optim.SGD(modules.parameters(), lr=1.0)
+    precision.step(sum(k * m.weight.float().sum() for k, m in zip((3, 4), modules, strict=True)), optimizer, 2.5)
+    assert [m.weight.item() for m in modules] == pytest.approx([-1.5, -2.0], rel=1e-3)
+
+
+def small_steps(precision: Precision, steps: int) -> tuple[nn.Linear, torch.optim.Optimizer]:
+    """Steps of 1e-4 from 1.0, whose neighbour in fp16 is 1 - 2**-11."""
+    module = one_weight(1.0)
+    precision.cast(module)
+    optimizer = torch.optim.SGD(module.parameters(), lr=1e-4, momentum=0.5)
+    for _ in range(steps):
+        precision.step(module.weight.float().sum(), optimizer, None)
+        optimizer.state.clear()  # so that each step is 1e-4
+    return module, optimizer
+
+
+def test_masters_remember_what_fp16_cannot() -> None:
+    module, optimizer = small_steps(mode_on_cpu("half_master"), 5)
+    (master,) = optimizer.param_groups[0]["params"]
+    assert master.dtype is FP32
+    assert master.item() == pytest.approx(1 - 5e-4, abs=1e-6)
+    assert module.weight.dtype is FP16
+    assert module.weight.item() == 1 - 2**-11
+    assert small_steps(Half(CPU), 5)[0].weight.item() == 1.0
+
+
+def test_the_optimizer_keeps_masters_and_state_in_fp32_and_batch_normalisation_itself() -> None:
+    precision = mode_on_cpu("half_master")
+    model = network()
+    precision.cast(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    images = torch.randn(4, 3, 4, 4).half()
+    precision.step(F.cross_entropy(model(images).float(), torch.tensor([0, 1, 0, 1])) / 64, optimizer, None)
+    kept = optimizer.param_groups[0]["params"]
+    assert [parameter.dtype for parameter in kept] == [FP32] * 6
+    assert kept[2] is model[1].weight
+    assert kept[0] is not model[0].weight
+    assert {state["exp_avg"].dtype for state in optimizer.state.values()} == {FP32}
+    for master, weight in zip(kept, model.parameters(), strict=True):
+        assert torch.equal(master.to(weight.dtype), weight)
+
+
+def test_half_master_equals_fp32_where_fp16_is_exact() -> None:
+    """The same network in fp32, its weights rounded to fp16, takes the same step but for rounded activations."""
+    torch.manual_seed(0)
+    model, plain = network(), network()
+    precision = mode_on_cpu("half_master")
+    precision.cast(model)
+    plain.load_state_dict({name: value.float() for name, value in model.state_dict().items()})
+    before = [parameter.detach().clone() for parameter in plain.parameters()]
+    images, labels = torch.randn(8, 3, 4, 4).half(), torch.arange(8) % 2
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    precision.step(F.cross_entropy(model(images), labels), optimizer, None)
+    Precision(CPU).step(
+        F.cross_entropy(plain(images.float()), labels), torch.optim.SGD(plain.parameters(), lr=0.5), None
+    )
+    for master, start, exact in zip(optimizer.param_groups[0]["params"], before, plain.parameters(), strict=True):
+        moved = (exact - start).norm()
+        assert (master - exact).norm() < 0.02 * moved + 1e-4
+
+
+@pytest.mark.parametrize("mode", ["amp", "half_master"])
+def test_an_infinite_gradient_skips_the_step_and_halves_the_scale(mode: str) -> None:
+    precision: Any = MODES[mode](CPU)
+    module = one_weight(1.0)
+    precision.cast(module)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.25)
+    scale = precision.scaler.get_scale()
+    precision.step(module.weight.float().sum() * 1e38, optimizer, None)
+    assert module.weight.item() == 1.0
+    assert precision.scaler.get_scale() == scale / 2
+
+
+def test_weights_without_a_gradient_stay() -> None:
+    precision = mode_on_cpu("half_master")
+    modules = nn.ModuleList([one_weight(1.0), one_weight(1.0)])
+    precision.cast(modules)
+    optimizer = torch.optim.SGD(modules.parameters(), lr=0.25)
+    precision.step(modules[0].weight.float().sum(), optimizer, None)
+    assert [module.weight.item() for module in modules] == [0.75, 1.0]
+
+
+def test_tf32_is_off_unless_it_is_asked_for() -> None:
+    for mode in ("tf32", "fp32", "tf32", "amp"):
+        MODES[mode](CPU)
+        flags = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
+        assert flags == (mode == "tf32", mode == "tf32")
+    MODES["fp32"](CPU)
+
+
+@pytest.mark.parametrize(
+    ("mode", "dtype", "low", "high"),
+    [
+        ("fp32", "float32", 1e-8, 1e-6),
+        ("amp", "float16", 1e-4, 1e-3),
+        ("bf16", "bfloat16", 1e-3, 1e-2),
+    ],
+)
+def test_the_probe_shows_the_arithmetic(mode: str, dtype: str, low: float, high: float) -> None:
+    shown, error = probe(MODES[mode](CPU))
+    assert shown == dtype
+    assert low < error < high
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("model", [network, lambda: one_weight(1.0)])
+def test_what_ran_is_what_was_asked_but_for_tf32(mode: str, model: Any) -> None:
+    """Also for a model without batch normalisation, all of whose weights are fp16 in both half modes."""
+    precision = MODES[mode](CPU)
+    module = model()
+    precision.cast(module)
+    dtypes = {str(parameter.dtype).removeprefix("torch."): parameter.numel() for parameter in module.parameters()}
+    assert ran(dtypes, probe(precision), precision.masters) == {"tf32": "fp32"}.get(mode, mode)
+
+
+def test_what_ran_does_not_believe_the_mode() -> None:
+    fp32: dict[str, int] = {"float32": 5}
+    assert ran(fp32, ("float32", 3e-4), masters=False) == "tf32"
+    assert ran(fp32, ("float32", 2e-7), masters=False) == "fp32"
+    assert ran({}, ("float32", 2e-7), masters=False) == "fp32"  # a workload without a model
+    assert ran(fp32, ("float32", 2e-7), masters=True) == "fp32"  # nothing was cast
+
+
+def test_every_mode_trains_a_network() -> None:
+    for mode, kind in MODES.items():
+        torch.manual_seed(0)
+        precision = kind(CPU)
+        model = network()
+        precision.cast(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        images: Tensor = torch.randn(8, 3, 4, 4)
+        images = images.to(precision.input_dtype) if precision.input_dtype else images
+        losses = []
+        for _ in range(30):
+            with precision.context():
+                loss = F.cross_entropy(model(images), torch.arange(8) % 2)
+                precision.step(loss, optimizer, None)
+            losses.append(loss.item())
+        assert losses[-1] < 0.8 * losses[0], mode

@@ -1,0 +1,100 @@
+"""What a launch computed: losses at three steps, a digest at the hundredth."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from recording import Recording
+from torch import nn
+
+from milabench_ng.bench.trace import Trace
+from milabench_ng.events import Digest, Loss
+
+
+def trained(seed: int, flip: bool = False, module: nn.Module | None = None) -> str:
+    """The digest of a module made from ``seed``; ``flip``: with the last bit of one weight flipped."""
+    torch.manual_seed(seed)
+    module = module or nn.Sequential(nn.Linear(7, 5), nn.Linear(5, 3))
+    if flip:
+        weight = next(module.parameters()).detach()
+        weight.view(torch.int16 if weight.dtype is torch.float16 else torch.int32).view(-1)[11] ^= 1
+    channel = Recording()
+    trace = Trace(channel, rank=1)
+    trace.watch(module)
+    for _ in range(100):
+        trace.step(torch.tensor(1.0))
+    trace.report()
+    digest = channel.one(Digest)
+    assert (digest.step, digest.rank) == (100, 1)
+    return digest.sha256
+
+
+def test_losses_of_three_steps_are_told_when_the_device_is_idle() -> None:
+    channel = Recording()
+    trace = Trace(channel, rank=1)
+    loss = torch.zeros(())
+    for step in range(1, 121):
+        loss.fill_(step / 4)  # in place: what was taken must not follow
+        trace.step(loss)
+        if step in (9, 50):
+            trace.report()
+    assert [(event.step, event.value) for event in channel.all(Loss)] == [(1, 0.25), (10, 2.5)]
+    trace.report()
+    trace.report()
+    assert [(event.step, event.value, event.rank) for event in channel.all(Loss)] == [
+        (1, 0.25, 1),
+        (10, 2.5, 1),
+        (100, 25.0, 1),
+    ]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_loss_that_is_not_finite_is_told_at_any_step(value: float) -> None:
+    channel = Recording()
+    trace = Trace(channel, rank=0)
+    for loss in (1.0, 1.0, value):
+        trace.step(torch.tensor(loss))
+    trace.report()
+    assert [(event.step, event.value) for event in channel.all(Loss)] == [(1, 1.0), (3, None)]
+
+
+def test_nothing_is_told_of_nothing() -> None:
+    channel = Recording()
+    trace = Trace(channel, rank=0)
+    trace.report()
+    assert channel.log == []
+    assert trace.dtypes() == {}
+
+
+def test_equal_seeds_give_equal_digests_and_one_flipped_bit_another() -> None:
+    assert trained(1) == trained(1)
+    assert trained(1) != trained(2)
+    assert trained(1) != trained(1, flip=True)
+
+
+def test_digests_of_fp16_and_mixed_parameters() -> None:
+    def mixed() -> nn.Module:
+        torch.manual_seed(3)
+        return nn.Sequential(nn.Linear(7, 5).half(), nn.BatchNorm1d(5))
+
+    assert trained(3, module=mixed()) == trained(3, module=mixed())
+    assert trained(3, module=mixed()) != trained(3, module=mixed(), flip=True)
+    trace = Trace(Recording(), rank=0)
+    trace.watch(mixed())
+    assert trace.dtypes() == {"float16": 40, "float32": 10}
+
+
+def test_a_digest_is_of_its_step_and_not_of_when_it_is_told() -> None:
+    torch.manual_seed(1)
+    module = nn.Sequential(nn.Linear(7, 5), nn.Linear(5, 3))
+    channel = Recording()
+    trace = Trace(channel, rank=0)
+    trace.watch(module)
+    for step in range(1, 131):
+        if step == 101:
+            nn.init.zeros_(module[0].weight)
+        trace.step(torch.tensor(1.0))
+    trace.report()
+    assert channel.one(Digest).sha256 == trained(1)

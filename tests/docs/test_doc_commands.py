@@ -1,0 +1,149 @@
+"""Every command in the documents works. A command that is not in the table below fails the test."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import pytest
+from pages import PAGES, ROOT, commands
+
+from milabench_ng.cli import app
+
+
+class Check(msgspec.Struct, frozen=True):
+    """How a command is checked: run whole, run with ``--dry-run``, its arguments parsed, or its script looked at.
+
+    ``elsewhere`` names the test that runs it for real. ``codes``: exit codes that are right.
+    """
+
+    way: Literal["run", "dry run", "parse", "script", "elsewhere"]
+    why: str = ""
+    codes: tuple[int, ...] = (0,)
+
+
+RUN = Check("run")
+WHEELS = Check("elsewhere", "needs the wheels that scripts/wheelhouse collects")
+DRY = Check("dry run", "takes minutes, or generates data")
+PARSE = Check("parse", "takes minutes, or needs a record")
+BY_PACKAGE = Check("elsewhere", "test_third_party")
+
+TABLE: dict[str, Check] = {
+    "mnb doctor": Check("run", codes=(0, 1)),
+    "mnb jobs profiles/quick.json --name vae --name convnet -- --batch-size 64": DRY,
+    "mnb jobs profiles/standard.json --dry-run": RUN,
+    "mnb jobs profiles/standard.json --repeat 10 -o results": PARSE,
+    "mnb list": RUN,
+    "mnb list -v": PARSE,
+    "mnb list profiles/standard.json -v": RUN,
+    "mnb prepare profiles/standard.json -d /scratch/mnb": PARSE,
+    "mnb report results": RUN,
+    "mnb report results --compare base.json --format json -o report.json": RUN,
+    "mnb report results --compare v100 --price 200000": RUN,
+    "mnb report results-acme --weights tests/docs/third_party/acme-weights.json": BY_PACKAGE,
+    "mnb rerun results/standard.vae.J0.0.20260106-160000-123456.json": PARSE,
+    "mnb run convnet --data-scale 0.02 -- --image-size 64 --precision bf16": PARSE,
+    "mnb run vae -o vae.json -- --batch-size 64": PARSE,
+    "mnb schema record": RUN,
+    "mnb summary results -o base.json": RUN,
+    "PYTHONPATH=site mnb jobs tests/docs/third_party/acme.json -o results-acme": BY_PACKAGE,
+    "PYTHONPATH=site mnb list": BY_PACKAGE,
+    "PYTHONPATH=site mnb run probe --data-scale 0.1 -o probe.json": BY_PACKAGE,
+    "PYTHONPATH=site python3 -m milabench_ng jobs profiles/quick.json": DRY,
+    "python -m milabench_ng": Check("run", "prints the help"),
+    "python3 -m pip install --no-index --no-deps --target site wheelhouse/*.whl": Check(
+        "elsewhere", "needs the wheels"
+    ),
+    "python3 -m milabench_ng jobs profiles/standard.json --repeat 2 --ram-total 250GiB": DRY,
+    "python3 -m pytest tests/fence tests/node tests/telemetry": Check("elsewhere", "they run beside this test"),
+    "scripts/bench-launch": Check("script", "takes minutes"),
+    "scripts/bench-meter": Check("script", "takes minutes"),
+    "scripts/bench-report": Check("script", "takes a minute"),
+    "scripts/mnb": Check("script", "needs the network"),
+    "scripts/mnb jobs profiles/quick.json": DRY,
+    "scripts/test": Check("script", "it is what runs this test"),
+    "scripts/wheelhouse 3.12 manylinux_2_28_x86_64": Check("script", "needs the network"),
+    "uv pip install --no-deps --target site tests/docs/third_party": BY_PACKAGE,
+    "uv run scripts/bench-launch": Check("script", "takes minutes"),
+    "uv run scripts/bench-meter": Check("script", "takes minutes"),
+    "uv run mnb": Check("elsewhere", "scripts/mnb does it"),
+}
+
+FOUND = sorted({line for page in PAGES for line in commands(page)})
+NAMED = [line for line in FOUND if line.startswith("mnb ") and line.partition(" ")[2].isidentifier()]
+"""Only the name of a subcommand, such as `mnb jobs` in a sentence."""
+
+
+def tokens(line: str) -> list[str]:
+    """The arguments of a command of ours."""
+    words = [word for word in shlex.split(line) if not word.startswith("PYTHONPATH=")]
+    return words[3:] if words[0].startswith("python") else words[1:]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as the documents assume it: the project's files, a result folder and a baseline."""
+    folder = tmp_path_factory.mktemp("docs")
+    for name in ("profiles", "baselines", "weights", "tests"):
+        (folder / name).symlink_to(ROOT / name)
+    maker = ROOT / "tests" / "report" / "make_records.py"
+    options = [str(folder / "results"), "--records", "40", "--slices", "40"]
+    subprocess.run([sys.executable, str(maker), *options], check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    call(folder, ["summary", "results", "-o", "base.json"])
+    return folder
+
+
+def call(folder: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run ``mnb`` in ``folder``."""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "MNB_DATAROOT": str(folder / "data")}
+    command = [sys.executable, "-m", "milabench_ng", *arguments]
+    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_the_table_has_every_command_and_no_other() -> None:
+    listed = set(FOUND) - (set(NAMED) - set(TABLE))
+    assert sorted(TABLE) == sorted(listed)
+
+
+@pytest.mark.parametrize("line", NAMED)
+def test_subcommands_that_are_named_exist(line: str) -> None:
+    assert tokens(line)[0] in app
+
+
+@pytest.mark.parametrize("line", [line for line, check in TABLE.items() if check.way == "run"])
+def test_runs(line: str, place: Path) -> None:
+    result = call(place, tokens(line))
+    assert result.returncode in TABLE[line].codes, result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout or "-o" in tokens(line)
+
+
+@pytest.mark.parametrize("line", [line for line, check in TABLE.items() if check.way == "dry run"])
+def test_would_run(line: str, place: Path) -> None:
+    own, dashes, others = " ".join(tokens(line)).partition(" -- ")
+    result = call(place, [*own.split(), "--dry-run", *f"{dashes}{others}".split()])
+    assert result.returncode == 0, result.stderr
+    assert "batches, in this order" in result.stdout
+
+
+@pytest.mark.parametrize("line", [line for line, check in TABLE.items() if check.way == "parse"])
+def test_is_understood(line: str) -> None:
+    _, bound, _ = app.parse_args(tokens(line), print_error=False, exit_on_error=False)  # raises for what is not known
+    assert bound.args or bound.kwargs
+
+
+@pytest.mark.parametrize("line", [line for line, check in TABLE.items() if check.way == "script"])
+def test_script_is_there(line: str) -> None:
+    script = ROOT / line.removeprefix("uv run ").split()[0]
+    assert os.access(script, os.X_OK)
+    first = script.read_text().partition("\n")[0]
+    if first.endswith("sh"):
+        subprocess.run([*first.removeprefix("#!").split(), "-n", str(script)], check=True)
+    else:
+        compile(script.read_text(), script.name, "exec")

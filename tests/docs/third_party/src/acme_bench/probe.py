@@ -1,0 +1,25 @@
+"""A linear classifier on stored image features."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from acme_bench.features import CLASSES, WIDTH, Features
+from milabench_ng.bench import Bench, workload
+
+
+@workload(unit="vectors", data=Features)
+def probe(bench: Bench, *, batch_size: int = 256, learning_rate: float = 0.01) -> None:
+    """Train a linear probe on image features (Alain & Bengio, arXiv:1610.01644).
+
+    One linear layer, cross entropy, SGD. An item is one vector of 512 numbers. Timed: the wait for the loader
+    processes, copy, forward, backward, step.
+
+    Options:
+        batch_size: vectors per step.
+        learning_rate: of SGD.
+    """
+    model = bench.place(nn.Linear(WIDTH, CLASSES))
+    optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate)
+    for vectors, labels in bench.measure(bench.loader(batch_size)):
+        bench.step(F.cross_entropy(model(vectors), labels), optimizer)

@@ -1,0 +1,103 @@
+"""Models and losses against the published facts and against independent formulas."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+
+import pytest
+import torch
+import torchvision
+from torch import nn
+from torch.distributions import Bernoulli, Normal, kl_divergence
+
+from milabench_ng.bench import Definition
+from milabench_ng.worker.discovery import builtin_workloads
+from milabench_ng.workloads.toy_lstm import Sequence, sine_waves
+from milabench_ng.workloads.vae import VAE, negative_elbo
+
+WORKLOADS = builtin_workloads()
+
+
+def parameters(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def test_parameter_counts() -> None:
+    assert parameters(VAE()) == 652_824
+    assert parameters(Sequence(51)) == 32_284
+    with torch.device("meta"):
+        assert parameters(torchvision.models.get_model("resnet101", weights=None)) == 44_549_160
+        assert parameters(torchvision.models.get_model("alexnet", weights=None)) == 61_100_840
+
+
+def test_the_loss_of_the_vae_is_the_negative_evidence_lower_bound() -> None:
+    torch.manual_seed(0)
+    pixels = torch.rand(5, 784)
+    logits, mean, log_variance = torch.randn(5, 784), torch.randn(5, 20), torch.randn(5, 20)
+    likelihood = Bernoulli(logits=logits, validate_args=False).log_prob(pixels).sum()
+    divergence = kl_divergence(Normal(mean, (log_variance / 2).exp()), Normal(0.0, 1.0)).sum()
+    assert negative_elbo(logits, pixels, mean, log_variance).item() == pytest.approx(
+        (divergence - likelihood).item(), rel=1e-5
+    )
+
+
+def test_the_code_of_the_vae_has_the_mean_and_variance_that_it_says() -> None:
+    torch.manual_seed(0)
+    model = VAE()
+    seen: list[torch.Tensor] = []
+    model.decoder[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach()))
+    logits, mean, log_variance = model(torch.rand(1, 784).expand(20_000, 784))
+    assert logits.shape == (20_000, 784)
+    (code,) = seen
+    assert torch.allclose(code.mean(0), mean[0], atol=0.05)
+    assert torch.allclose(code.var(0).log(), log_variance[0], atol=0.05)
+
+
+def test_the_sequence_model_is_two_cells_unrolled() -> None:
+    """Against torch's own LSTM of two layers with the same weights."""
+    torch.manual_seed(0)
+    model = Sequence(4)
+    reference = nn.LSTM(1, 4, num_layers=2, batch_first=True)
+    for layer, cell in enumerate((model.first, model.second)):
+        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+            getattr(reference, f"{name}_l{layer}").data.copy_(getattr(cell, name))
+    waves = torch.randn(3, 11)
+    expected = model.linear(reference(waves.unsqueeze(2))[0]).squeeze(2)
+    assert torch.allclose(model(waves), expected, atol=1e-6)
+
+
+def test_sine_waves() -> None:
+    torch.manual_seed(0)
+    waves = sine_waves(50)
+    assert waves.shape == (50, 1000)
+    assert waves.dtype is torch.float32
+    assert waves.abs().max() <= 1
+    before, here, after = waves[:, :-2], waves[:, 1:-1], waves[:, 2:]
+    # sin(t - h) + sin(t + h) = 2 cos(h) sin(t), with h = 1 / 20
+    assert torch.allclose(before + after, 2 * math.cos(1 / 20) * here, atol=1e-5)
+    assert len(waves[:, 0].unique()) > 20  # each has a phase of its own
+
+
+@pytest.mark.parametrize("definition", WORKLOADS.values(), ids=WORKLOADS)
+def test_a_workload_says_what_it_is_and_every_option_has_a_meaning(definition: Definition) -> None:
+    text = inspect.getdoc(definition.function) or ""
+    first = text.partition("\n")[0]
+    assert first.endswith(".")
+    assert "bound by" in text.partition("\n\n")[0]
+    assert re.search(r"\bAn item is one\b", text)
+    assert re.search(r"\bTimed:\s", text)
+    options = definition.own_options
+    assert options
+    assert [option.name for option in options if not option.meaning] == []
+    documented = re.findall(r"^    (\w+): ", text.partition("\nOptions:\n")[2], re.MULTILINE)
+    assert documented == [option.name for option in options]
+
+
+@pytest.mark.parametrize("definition", WORKLOADS.values(), ids=WORKLOADS)
+def test_a_workload_leaves_clock_files_and_devices_to_the_bench(definition: Definition) -> None:
+    source = inspect.getsource(inspect.getmodule(definition.function) or definition.function)
+    for forbidden in ("import time", "synchronize", "open(", "Path", ".cuda(", "import os"):
+        assert forbidden not in source
+    assert (".item()" in source) == (definition.name == "toy_reg")

@@ -1,0 +1,145 @@
+"""Every built-in workload runs for real on the CPU, at small sizes, and learns."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from recording import Recording, bench_on
+from torch import Tensor
+from torch.optim import Optimizer
+
+from milabench_ng.bench import Bench
+from milabench_ng.bench.precision import MODES
+from milabench_ng.datasets import registry
+from milabench_ng.datasets.prepare import prepare
+from milabench_ng.events import Digest, Done, Ready, Slice
+from milabench_ng.worker.discovery import builtin_workloads
+
+import sys  # isort: skip
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
+
+WORKLOADS = builtin_workloads()
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Where a small twin of a data set lies; it is generated once."""
+    root = tmp_path_factory.mktemp("data")
+
+    def find(name: str) -> Path:
+        return prepare(registry.find(name), root, 0.0005, lambda _done, _total: None, 2).path
+
+    return find
+
+
+class Spy:
+    """Keeps the loss and the optimizer of every step."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.losses: list[float] = []
+        self.optimizers: list[Optimizer] = []
+        self._step = bench.step
+        bench.step = self  # type: ignore[method-assign,assignment]
+
+    def __call__(self, loss: Tensor, optimizer: Optimizer, **options: Any) -> None:
+        self.losses.append(loss.item())
+        self.optimizers.append(optimizer)
+        self._step(loss, optimizer, **options)
+
+
+def train(
+    name: str, steps: int, data_path: Path | None = None, precision: str = "fp32", **options: Any
+) -> tuple[Recording, Spy]:
+    channel = Recording(last=steps)
+    definition = WORKLOADS[name]
+    data_set = registry.find(definition.data.name) if definition.data else None
+    bench = bench_on(channel, data_set=data_set, data_path=data_path, precision=precision)
+    spy = Spy(bench)
+    definition(bench, **options)
+    return channel, spy
+
+
+def test_toy_reg() -> None:
+    channel, spy = train("toy_reg", 150, batch_size=64)
+    assert channel.one(Ready).dtypes == {"float32": 5}
+    assert channel.one(Done).count == 150 * 64
+    assert sum(spy.losses[-10:]) < 0.9 * sum(spy.losses[:10])
+    assert channel.one(Digest) == train("toy_reg", 101, batch_size=64)[0].one(Digest)
+
+
+def test_toy_lstm() -> None:
+    channel, spy = train("toy_lstm", 3, samples=8, hidden=51, learning_rate=0.5)
+    assert channel.one(Ready).parameters == 32_284
+    assert channel.one(Done).count == 15  # three of eight are held out
+    assert spy.losses == sorted(spy.losses, reverse=True)
+
+
+def test_vae(place: Callable[[str], Path]) -> None:
+    channel, spy = train("vae", 60, place("mnist"))
+    assert channel.one(Ready).parameters == 652_824
+    assert channel.one(Done).count == 60 * 128
+    assert spy.losses[0] == pytest.approx(128 * 784 * 0.693, rel=0.05)  # all logits near 0: ln 2 a pixel
+    assert spy.losses[-1] < 0.5 * spy.losses[0]
+
+
+def test_loader(place: Callable[[str], Path]) -> None:
+    channel, spy = train("loader", 4, place("imagenet"), batch_size=20)
+    assert spy.losses == []
+    assert [entry.count for entry in channel.all(Slice)] == [20, 20, 10, 20]
+    assert channel.one(Ready).dtypes == {}
+
+
+def test_convnet(place: Callable[[str], Path]) -> None:
+    channel, spy = train("convnet", 12, place("imagenet"), batch_size=25, image_size=32, learning_rate=0.02)
+    assert channel.one(Ready).parameters == 11_689_512
+    assert channel.one(Done).count == 300
+    assert spy.losses[0] == pytest.approx(6.9, abs=0.7)  # ln 1000
+    assert min(spy.losses[-2:]) < spy.losses[0] - 1
+
+
+def test_convnet_in_half_master_has_fp16_weights_and_fp32_masters(place: Callable[[str], Path]) -> None:
+    channel, spy = train("convnet", 2, place("imagenet"), "half_master", batch_size=4, image_size=32)
+    ready = channel.one(Ready)
+    assert ready.ran == channel.one(Done).ran == "half_master"
+    assert ready.dtypes == {"float16": 11_679_912, "float32": 9_600}  # batch normalisation has 4,800 channels
+    kept = [parameter for group in spy.optimizers[0].param_groups for parameter in group["params"]]
+    assert {parameter.dtype for parameter in kept} == {torch.float32}
+    assert sum(parameter.numel() for parameter in kept) == 11_689_512
+
+
+def scaling_program(rendezvous: Path, results: Any) -> None:
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    dist.init_process_group("gloo", f"file://{rendezvous}", rank=0, world_size=1)
+    channel, spy = train("scaling", 5, arch="resnet18", batch_size=4, image_size=32)
+    results.send((channel.one(Ready).parameters, channel.one(Done).count, spy.losses))
+    dist.destroy_process_group()
+
+
+def test_scaling_over_one_rank(tmp_path: Path) -> None:
+    """In a process of its own: a process group and its threads stay for the life of a process."""
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    fork = multiprocessing.get_context("fork")
+    process = fork.Process(target=scaling_program, args=(tmp_path / "rendezvous", sender), daemon=True)
+    process.start()
+    sender.close()
+    parameters, count, losses = receiver.recv()
+    process.join(30)
+    assert process.exitcode == 0
+    assert (parameters, count) == (11_689_512, 20)
+    assert losses[-1] < 0.5 * losses[0]
+
+
+@pytest.mark.parametrize("precision", MODES)
+@pytest.mark.parametrize("name", ["toy_reg", "toy_lstm"])
+def test_precision_is_common_to_all_workloads(name: str, precision: str) -> None:
+    options = {"samples": 4, "hidden": 2} if name == "toy_lstm" else {"batch_size": 8}
+    channel, _ = train(name, 2, precision=precision, **options)
+    assert channel.one(Done).ran == {"tf32": "fp32"}.get(precision, precision)
