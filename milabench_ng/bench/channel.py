@@ -68,11 +68,16 @@ class PipeChannel:
         return list(self._lines.feed(chunk))
 
 
+def shared_numbers() -> memoryview:
+    """Some 500 integers of 64 bits, all 0, that a process shares with whatever it forks."""
+    return memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("q")
+
+
 class SharedStop:
     """The last step of a launch, in memory that all its ranks share (inherited by fork)."""
 
     def __init__(self) -> None:
-        self._cell = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("q")
+        self._cell = shared_numbers()
 
     @property
     def step(self) -> int:

@@ -7,10 +7,10 @@ its own device's share before it touches a device. No restarts: a dead rank is a
 from __future__ import annotations
 
 import os
-import signal
 import time
 from tempfile import mkdtemp
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -19,10 +19,11 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from milabench_ng.bench import Definition
-from milabench_ng.bench.channel import PipeChannel, RankChannel, SharedStop
+from milabench_ng.bench.channel import PipeChannel, RankChannel, SharedStop, shared_numbers
 from milabench_ng.events import Failed
 from milabench_ng.fence.entry import die_with, join
 from milabench_ng.requests import Task
+from milabench_ng.worker.deaths import FirstDeath
 
 _ASK_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 
@@ -45,26 +46,39 @@ def run(task: Task, channel: PipeChannel, definition: Definition, since: float) 
         monitor_interval=0.1,
         logs_specs=DefaultLogsSpecs(log_dir=mkdtemp(prefix="mnb-ranks-")),
     )
+    agent = Agent(pid=os.getpid(), channel=channel, definition=definition, stop=SharedStop(), pids=shared_numbers())
+    first = FirstDeath()
+    first.start()
     try:
-        elastic_launch(config, run_one)(task, os.getpid(), channel, definition, SharedStop(), since)
-    except ChildFailedError as error:
-        rank, first = error.get_first_failure()
-        if first.exitcode < 0:
-            name = signal.Signals(-first.exitcode).name
-            channel.send(Failed(rank=rank, kind="signal", message=f"rank {rank} was killed by {name}", traceback=""))
+        elastic_launch(config, run_one)(task, agent, since)
+    except ChildFailedError:
+        if first.signal is not None and first.pid is not None:
+            rank = list(agent.pids[: len(task.seats)]).index(first.pid)
+            text = f"rank {rank} was killed by {first.signal.name}"
+            channel.send(Failed(rank=rank, kind="signal", message=text, traceback=""))
         return 1
     return 0
 
 
-def run_one(
-    task: Task, agent_pid: int, channel: PipeChannel, definition: Definition, shared: SharedStop, since: float
-) -> None:
+class Agent(NamedTuple):
+    """What every rank has from the process that forked it."""
+
+    pid: int
+    channel: PipeChannel
+    definition: Definition
+    stop: SharedStop
+    pids: memoryview
+    """Of the ranks, which write theirs into it."""
+
+
+def run_one(task: Task, agent: Agent, since: float) -> None:
     """One rank, in its own process."""
     from milabench_ng.worker import session
 
     rank = int(os.environ["RANK"])
     seat = task.seats[rank]
-    die_with(agent_pid)
+    agent.pids[rank] = os.getpid()
+    die_with(agent.pid)
     join(SimpleNamespace(**seat.entry))
     forked = time.monotonic()
     del os.environ[_ASK_NVML]
@@ -75,8 +89,9 @@ def run_one(
             dist.init_process_group("gloo")
         else:
             dist.init_process_group("nccl", device_id=torch.device("cuda", 0))
-        session.run_rank(task, rank, RankChannel(channel, rank, shared), definition, {"agent": forked - since}, forked)
+        channel = RankChannel(agent.channel, rank, agent.stop)
+        session.run_rank(task, rank, channel, agent.definition, {"agent": forked - since}, forked)
         dist.destroy_process_group()
     except Exception as error:  # noqa: BLE001  # whatever a rank raises becomes the record's cause
-        channel.send(session.failure(error, rank))
+        agent.channel.send(session.failure(error, rank))
         os._exit(1)
