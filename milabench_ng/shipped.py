@@ -23,6 +23,12 @@ def names(kind: Kind) -> tuple[str, ...]:
     return tuple(sorted({path.stem for place in _places() for path in (place / kind).glob("*.json")}))
 
 
+def profile_file(profile: Path) -> Path:
+    """``profile`` itself where it exists or looks like a path, else the shipped profile of that name."""
+    bare = len(profile.parts) == 1 and not profile.suffix
+    return (find("profiles", profile.name) if bare and not profile.exists() else None) or profile
+
+
 def _places() -> tuple[Path, ...]:
     """A site-packages folder is no checkout, even if it happens to hold a folder called ``weights``."""
     checkout, share = _PLACES

@@ -17,8 +17,9 @@ app = cyclopts.App(
     help="Multi-tenant stress test for GPU nodes: one fenced worker per GPU, all at the same moment.",
     version=__version__,
 )
+FUNCTIONS = ("jobs", "run", "rerun", "prepare", "summary", "report", "list_tests", "doctor", "schema")
 # By name, so that each command imports only what it needs.
-for function in ("jobs", "run", "rerun", "prepare", "summary", "report", "list_tests", "doctor", "schema"):
+for function in FUNCTIONS:
     app.command(f"milabench_ng.cli.{function}:{function}", name=function.partition("_")[0])
 
 
@@ -29,6 +30,9 @@ def main() -> None:
 
 def call(tokens: Sequence[str]) -> int:
     """Run one command; its exit code: 0 all well, 1 a launch failed, 2 bad input, 3 isolation cannot be had."""
+    if not tokens or tokens[0] in ("--help", "-h"):
+        for function in FUNCTIONS:
+            app[function.partition("_")[0]]  # imported, so that the list has its first line
     try:
         return int(app(list(tokens), exit_on_error=False, result_action="return_value") or 0)
     except cyclopts.CycloptsError:

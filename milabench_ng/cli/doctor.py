@@ -13,6 +13,7 @@ from rich.console import Console
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.shares import share_table
 from milabench_ng.cli.tables import facts, heading, standard_output, table
+from milabench_ng.fence.backends import enter_scope
 from milabench_ng.node.inventory import Inventory
 from milabench_ng.orchestrator.checkup import Checkup, examine
 from milabench_ng.orchestrator.jobs import shares_by_device
@@ -53,6 +54,7 @@ def doctor(
         How to print: table or json.
     """
     node = NodeOptions(tenants=tenants, gpus=gpus, ram_total=ram_total, cgroup_parent=cgroup_parent, dataroot=dataroot)
+    enter_scope("auto", cgroup_parent)
     checkup = examine(node.request(suite="", text="", source="mnb doctor"))
     if form == "json":
         print(msgspec.json.format(msgspec.json.encode(checkup), indent=1).decode())

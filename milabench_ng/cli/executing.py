@@ -13,6 +13,7 @@ import msgspec
 from rich.console import Console
 
 from milabench_ng.errors import InputError
+from milabench_ng.fence.backends import enter_scope
 from milabench_ng.orchestrator.display import Display
 from milabench_ng.orchestrator.jobs import Outcome, jobs
 from milabench_ng.orchestrator.request import RunRequest
@@ -21,13 +22,14 @@ from milabench_ng.records.names import MANIFEST
 INTERRUPTED = 130
 
 
-def execute(request: RunRequest) -> int:
-    """Run it, print the report; the exit code."""
+def execute(request: RunRequest, weights: Path | None = None) -> int:
+    """Run it, print the report with these weights or the suite's; the exit code."""
     from milabench_ng.report.forms import write_report
     from milabench_ng.report.report import make_report
 
+    enter_scope(request.isolation, request.cgroup_parent)
     outcome = _run(request)
-    write_report(make_report(outcome.folder), "table", sys.stdout)
+    write_report(make_report(outcome.folder, weights=weights), "table", sys.stdout)
     print(f"\nresults: {outcome.folder}")
     print(f"next:    mnb {_next_command(request.suite, outcome.folder)}")
     if outcome.tier != "full":
@@ -50,6 +52,7 @@ def execute_into_file(request: RunRequest) -> int:
     """Run one launch and keep its record as the file that the request names."""
     if not request.outdir.parent.is_dir():
         raise InputError(f"-o {request.outdir}: the folder {request.outdir.parent} does not exist")
+    enter_scope(request.isolation, request.cgroup_parent)
     with tempfile.TemporaryDirectory(prefix="mnb-run-") as folder:
         outcome = _run(msgspec.structs.replace(request, outdir=Path(folder, "results")))
         records = [path for path in outcome.folder.glob("*.json") if path.name != MANIFEST]

@@ -10,7 +10,6 @@ from cyclopts import Parameter
 from milabench_ng.cli.executing import execute
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.planned import show_plan
-from milabench_ng.profile import read_text
 
 
 def jobs(
@@ -19,6 +18,7 @@ def jobs(
     *flags: str,
     name: Annotated[tuple[str, ...], Parameter(negative=())] = (),
     repeat: int = 1,
+    weights: Path | None = None,
     dry_run: Annotated[bool, Parameter(negative=())] = False,
     node: NodeOptions = NodeOptions(),  # noqa: B008  # frozen
 ) -> int:
@@ -32,17 +32,17 @@ def jobs(
     Parameters
     ----------
     profile
-        A JSON file of tests (those of 2020 are converted).
+        A JSON file of tests (those of 2020 are converted), or the name of a shipped one: standard, quick.
     flags
         Options for the workloads, after "--": mnb jobs profiles/quick.json --name vae -- --batch-size 64
     name
         Only this test; may be given several times.
     repeat
         Runs of every test.
+    weights
+        A JSON file of weights by test for the report at the end; without it the shipped one of the suite is taken.
     dry_run
         Print the plan, the shares and the estimated duration, and run nothing.
     """
-    request = node.request(
-        suite=profile.stem, text=read_text(profile), source=str(profile), names=name, repeat=repeat, flags=flags
-    )
-    return show_plan(request) if dry_run else execute(request)
+    request = node.profile_request(profile, names=name, repeat=repeat, flags=flags)
+    return show_plan(request) if dry_run else execute(request, weights)

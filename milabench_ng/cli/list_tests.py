@@ -15,7 +15,7 @@ from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.tables import heading, standard_output, table
 from milabench_ng.orchestrator.asking import ask_catalogue, ask_profile
 from milabench_ng.orchestrator.display import Display
-from milabench_ng.profile import Test, read_text
+from milabench_ng.profile import Test
 
 
 def list_tests(
@@ -40,7 +40,7 @@ def list_tests(
         if profile is None:
             catalogue, tests = asyncio.run(ask_catalogue(display)), None
         else:
-            request = NodeOptions().request(suite=profile.stem, text=read_text(profile), source=str(profile))
+            request = NodeOptions().profile_request(profile)
             known = asyncio.run(ask_profile(request, display))
             catalogue, tests = known.catalogue, known.profile.tests
     finally:

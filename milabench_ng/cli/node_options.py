@@ -13,7 +13,9 @@ from milabench_ng.errors import InputError
 from milabench_ng.fence.backends import Wish
 from milabench_ng.orchestrator.caching import Cache
 from milabench_ng.orchestrator.request import RunRequest
+from milabench_ng.profile import IoShare, read_text
 from milabench_ng.records.window import WindowRule
+from milabench_ng.shipped import profile_file
 from milabench_ng.units import parse_bytes, utc_now
 
 
@@ -30,6 +32,10 @@ class NodeOptions:
         GPUs to use, by index or UUID, separated by commas (default: all, or those of CUDA_VISIBLE_DEVICES).
     isolation
         What the fence must be: auto takes the best there is, full refuses anything less (exit code 3).
+    io_read
+        Most bytes that a tenant may read from the disk of the data root, such as 1000MiB/s, instead of the profile's.
+    io_write
+        The same for writes.
     ram_total
         RAM to divide among the tenants, such as 512GiB: for virtual machines whose MemTotal grows with use.
     cgroup_parent
@@ -53,6 +59,8 @@ class NodeOptions:
     tenants: int | None = None
     gpus: str = ""
     isolation: Wish = "auto"
+    io_read: str | None = None
+    io_write: str | None = None
     ram_total: str | None = None
     cgroup_parent: str | None = None
     cold_start: bool = False
@@ -62,6 +70,14 @@ class NodeOptions:
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None
     window: float | None = None
     allow_concurrent: bool = False
+
+    def profile_request(
+        self, profile: Path, *, names: tuple[str, ...] = (), repeat: int = 1, flags: tuple[str, ...] = ()
+    ) -> RunRequest:
+        """The request that these options and a profile's file, or the name of a shipped profile, make."""
+        file = profile_file(profile)
+        text = read_text(file)
+        return self.request(suite=file.stem, text=text, source=str(file), names=names, repeat=repeat, flags=flags)
 
     def request(
         self,
@@ -85,6 +101,7 @@ class NodeOptions:
             gpus=tuple(name for name in self.gpus.split(",") if name),
             flags=flags,
             isolation=self.isolation,
+            io=IoShare(read=self.io_read, write=self.io_write),
             ram_total_bytes=None if self.ram_total is None else parse_bytes(self.ram_total, "--ram-total"),
             cgroup_parent=self.cgroup_parent,
             start="cold" if self.cold_start else "warm",

@@ -9,6 +9,7 @@ from rich.console import Console
 from milabench_ng.cgroupfs import format_ids
 from milabench_ng.cli.shares import share_table
 from milabench_ng.cli.tables import facts, heading, standard_output, table
+from milabench_ng.fence.backends import enter_scope
 from milabench_ng.orchestrator.display import Display
 from milabench_ng.orchestrator.estimate import Foresight, changed_options, foresee
 from milabench_ng.orchestrator.request import RunRequest
@@ -18,6 +19,7 @@ from milabench_ng.units import format_seconds
 
 def show_plan(request: RunRequest) -> int:
     """Print devices, shares, isolation, batches and estimated duration of a run; the exit code."""
+    enter_scope(request.isolation, request.cgroup_parent)
     display = Display(Console(stderr=True))
     try:
         foresight = asyncio.run(foresee(request, display))

@@ -13,7 +13,6 @@ from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.tables import standard_output, table
 from milabench_ng.orchestrator.asking import have_ready
 from milabench_ng.orchestrator.display import Display
-from milabench_ng.profile import read_text
 from milabench_ng.requests import Place
 from milabench_ng.units import format_bytes
 
@@ -43,9 +42,7 @@ def prepare(
     data_scale
         Size of the twins relative to the real sets, above 0 and at most 1, instead of the profile's.
     """
-    request = NodeOptions(dataroot=dataroot, data_scale=data_scale).request(
-        suite=profile.stem, text=read_text(profile), source=str(profile), names=name
-    )
+    request = NodeOptions(dataroot=dataroot, data_scale=data_scale).profile_request(profile, names=name)
     display = Display(Console(stderr=True))
     try:
         places = asyncio.run(have_ready(request, display))

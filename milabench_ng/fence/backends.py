@@ -7,9 +7,10 @@ import subprocess
 from typing import Literal, Protocol
 
 from milabench_ng.errors import IsolationError
-from milabench_ng.fence import affinity, cgroup1, cgroup2, none, runs
+from milabench_ng.fence import affinity, cgroup1, cgroup2, none, runs, scope
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import Entry, Fence
+from milabench_ng.fence.probe import probe
 from milabench_ng.fence.shares import Bounds
 from milabench_ng.records.isolation import Tier
 
@@ -32,7 +33,7 @@ class Backend(Protocol):
 
 
 # A new back end is one more module of that shape, and its place in this line.
-BACKENDS: tuple[Backend, ...] = (cgroup2, cgroup1, affinity, none)
+BACKENDS: tuple[Backend, ...] = (scope, cgroup2, cgroup1, affinity, none)
 
 
 def choose(capabilities: Capabilities, isolation: Wish) -> Backend:
@@ -68,7 +69,14 @@ def reap(capabilities: Capabilities, allow_concurrent: bool = False) -> list[str
 
     Raises IsolationError if another run is alive, unless `allow_concurrent`.
     """
-    return runs.reap(capabilities.parents, allow_concurrent) if capabilities.parents else []
+    places = [capabilities.parents, *((other,) for other in scope.other_scopes(capabilities))]
+    return [said for parents in places if parents for said in runs.reap(parents, allow_concurrent)]
+
+
+def enter_scope(isolation: Wish, cgroup_parent: str | None) -> None:
+    """To be called before anything is started: begins this program anew in a systemd scope where one is needed."""
+    if isolation not in (affinity.NAME, none.NAME) and cgroup_parent is None:
+        scope.enter(probe())
 
 
 def own_shm_works() -> bool:

@@ -187,11 +187,11 @@ class Cgroup2Fence:
             leaf.directory.rmdir()
 
     def _enable_top(self) -> tuple[str, ...]:
-        try:
-            return self._top.enable(self._controllers)
-        except OSError:
+        """Everywhere but at the root of all, processes have to leave first: the kernel would allow cpuset and pids
+        beside them, but then no process could enter a group below ("Threads" in cgroup-v2.rst, `domain invalid`)."""
+        if self._top.core.has("cgroup.type") and self._top.core.procs:
             evacuate(self._top)
-            return self._top.enable(self._controllers)
+        return self._top.enable(self._controllers)
 
     def _prepare(self, directory: Path) -> None:
         Group2(directory).enable(self._controllers)

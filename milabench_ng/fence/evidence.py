@@ -10,7 +10,7 @@ import msgspec
 from milabench_ng.cgroupfs import format_ids
 from milabench_ng.fence.interface import IsolationMismatch
 from milabench_ng.fence.mounts import parse_own_groups
-from milabench_ng.records.isolation import Effective, GroupEvents, ProcView, Share, Usage, Verdict
+from milabench_ng.records.isolation import Effective, GroupEvents, IoLimit, ProcView, Share, Usage, Verdict
 from milabench_ng.units import GIB, format_bytes
 
 # On v1 nothing tells a group's own out-of-memory kill from one of the whole node, except that the group was full.
@@ -117,6 +117,8 @@ def _differences(share: Share, effective: Effective) -> Iterator[str]:
         yield f"may swap {format_bytes(effective.swap_bytes)}"
     if effective.pids is not None and effective.pids != share.pids:
         yield f"asked for {share.pids} processes, kernel gives {effective.pids}"
+    if set(share.io) != set(effective.io):
+        yield f"asked for the I/O limits {_io(share.io)}, kernel gives {_io(effective.io)}"
     for limit in effective.ancestors if effective.memory_bytes is not None else ():
         if limit.memory_bytes is not None and limit.memory_bytes < share.memory_bytes:
             yield f"asked for {share.memory_bytes} bytes of RAM, {limit.group} gives only {limit.memory_bytes}"
@@ -155,6 +157,12 @@ def _memory_figures(limit_bytes: int, usage: Usage) -> str:
     return (
         f"{limit}, anon {anon}, shmem+pinned {shmem}, page cache {cache} GiB at death. "
         "Pinned buffers and /dev/shm count."
+    )
+
+
+def _io(limits: tuple[IoLimit, ...]) -> str:
+    return (
+        ", ".join(f"{one.device} read {one.read_bytes_per_s} write {one.write_bytes_per_s}" for one in limits) or "none"
     )
 
 

@@ -37,8 +37,10 @@ def kill(directories: Iterable[str]) -> int:
     for directory in directories:
         for group in _groups(directory):
             _set(group, "pids.max", "0")
+        killed.update(pid for pid in processes(directory) if pid)
         _set(directory, "cgroup.kill", "1")
-        killed.update(pid for pid in processes(directory) if kill_process(pid))
+        for pid in processes(directory):
+            kill_process(pid)
     return len(killed)
 
 

@@ -61,6 +61,7 @@ def messages(
             "swapoff -a, or boot with swapaccount=1."
         )
     yield from _partial(found)
+    yield from _not_handed_down(found)
     if found.mode == "hybrid" and found.unified and found.tier == "full":
         held = ", ".join(name for name in ("cpuset", "memory", "pids") if found.ok(name))
         yield f"isolation: hybrid cgroups: limits on v1 ({held}), kill and pressure on v2 ({found.unified})."
@@ -89,8 +90,8 @@ def _refusal(found: Capabilities, refused: Controller, session: bool) -> str:
         )
     if session:
         return (
-            f"isolation: no write permission on {where}. Run as root, or in a scope that systemd delegates to you: "
-            "systemd-run --user --scope -p Delegate=yes -- mnb ..."
+            f"isolation: no write permission on {where}, and systemd gave no delegated scope. Run as root, or find out "
+            "why this fails: systemd-run --user --scope -p Delegate=yes -- true"
         )
     return (
         f"isolation: no write permission on {where}; no systemd user session (XDG_RUNTIME_DIR unset or no bus). "
@@ -110,3 +111,16 @@ def _partial(found: Capabilities) -> Iterator[str]:
         "/etc/systemd/system/user@.service.d/mnb.conf; systemctl daemon-reload; "
         f"systemctl restart user@{os.getuid()} (this ends the user's sessions)."
     )
+
+
+def _not_handed_down(found: Capabilities) -> Iterator[str]:
+    """For root a controller is missing only because a group above the parent does not give it to its children."""
+    lack = [name for name in ("cpuset", "memory") if name in found.controllers and not found.ok(name)]
+    lost = [name for name in lack if found.controllers[name].why.startswith("not delegated")]
+    if found.mode == "v2" and found.root and lost:
+        where = found.controllers[lost[0]].parent
+        yield (
+            f"isolation: {where} has no {' and '.join(lost)} controller, because a group above keeps it. Write "
+            f'"{" ".join(f"+{name}" for name in lost)}" to the cgroup.subtree_control of every group above '
+            "(from /sys/fs/cgroup down), or choose another --cgroup-parent."
+        )

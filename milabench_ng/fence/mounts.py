@@ -111,6 +111,12 @@ def mode_of(mounts: Iterable[CgroupMount], v2_controllers: Iterable[str]) -> Mod
     return "v2" if unified else "none"
 
 
+def own_scope(path: str) -> str:
+    """The part of a group's name or directory up to the scope that mnb made for one run; empty if there is none."""
+    match = re.match(r".*/mnb-[^/]+\.scope(?=/|$)", path)
+    return match[0] if match else ""
+
+
 def _unescape(text: str) -> str:
     """Blanks in paths are written in octal there."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

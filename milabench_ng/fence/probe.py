@@ -17,6 +17,7 @@ from milabench_ng.fence.mounts import (
     CgroupMount,
     find,
     mode_of,
+    own_scope,
     parse_disabled,
     parse_mountinfo,
     parse_own_groups,
@@ -110,11 +111,13 @@ def _try_unified(mount: CgroupMount, parent: str) -> str:
 
 
 def _try_v2(mount: CgroupMount, own: str, parent: str, disabled: frozenset[str]) -> dict[str, Controller]:
-    """The root of what is mounted (or the parent that was asked for), else the own group if it was delegated to us."""
-    choices = [Path(mount.point, parent)]
-    own_directory = mount.directory(own)
-    if not parent and own_directory and own_directory != choices[0]:
-        choices.append(own_directory)
+    """The root of what is mounted (or the parent that was asked for), else the own group if it was delegated to us.
+
+    A scope that was made for this run comes before both.
+    """
+    root, scope = Path(mount.point, parent), own_scope(own)
+    delegated = None if parent else mount.directory(scope or own)
+    choices = [root] if delegated in (None, root) else [delegated] if scope else [root, delegated]
     refused = {}
     for directory in choices:
         try:

@@ -16,7 +16,7 @@ from milabench_ng.node.gpus import Gpu, Nvml, PciGpu, kernel_text, open_nvml, pc
 from milabench_ng.node.topology import Topology, read_topology
 
 _PACKAGES = (
-    *("torch", "torchvision", "triton", "numpy", "pillow", "msgspec", "psutil"),
+    *("torch", "torchvision", "triton", "numpy", "pillow", "msgspec"),
     *("cgroupspy", "nvidia-ml-py", "threadpoolctl"),
 )
 

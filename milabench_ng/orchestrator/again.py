@@ -9,6 +9,7 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Launch
+from milabench_ng.records.isolation import IoEvidence
 from milabench_ng.records.record import Neighbours
 
 
@@ -19,9 +20,14 @@ class Again(msgspec.Struct, frozen=True):
     tenants: int
 
 
+class _Fenced(msgspec.Struct, frozen=True):
+    io: IoEvidence | None = None
+
+
 class _Ours(msgspec.Struct, frozen=True):
     launch: Launch
     neighbours: Neighbours
+    isolation: dict[str, _Fenced] = {}
 
 
 class _Record(msgspec.Struct, frozen=True):
@@ -39,11 +45,15 @@ def profile_of(record: Path) -> Again:
     launch = ours.launch
     _, _, test = launch.test.partition(".")
     several = launch.scheme != "per-gpu"
-    definition = {
+    definition: dict[str, object] = {
         "workload": launch.workload,
         "arguments": {name: value for name, value in launch.arguments.items() if value is not None},
         "partition_scheme": {"type": "normal" if several else "per-gpu"},
         "data_scale": launch.data_scale,
     }
+    limited = next((fenced.io for fenced in ours.isolation.values() if fenced.io), None)
+    if limited:
+        rates = {"read": limited.read_bytes_per_s, "write": limited.write_bytes_per_s}
+        definition["io"] = {name: f"{rate} B/s" for name, rate in rates.items() if rate}
     tenants = len(launch.devices) if several else ours.neighbours.planned + 1
     return Again(text=json.dumps({test: definition}), tenants=tenants)

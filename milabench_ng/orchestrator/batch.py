@@ -12,7 +12,7 @@ from milabench_ng.events import Entered, Start, Stop
 from milabench_ng.fence.interface import IsolationMismatch
 from milabench_ng.orchestrator.starting import Starter
 from milabench_ng.orchestrator.tenant import Tenant
-from milabench_ng.records.isolation import Effective, GroupEvents, ProcView, Usage
+from milabench_ng.records.isolation import Effective, GroupEvents, IoEvidence, ProcView, Usage
 
 WATCH_INTERVAL_S = 0.2
 AGREEMENT_STEPS = 16
@@ -40,6 +40,7 @@ class GroupEvidence(msgspec.Struct, frozen=True, kw_only=True):
     before: GroupEvents | None = None
     after: GroupEvents | None = None
     mismatch: str | None = None
+    io: IoEvidence | None = None
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ import msgspec
 from milabench_ng import __version__
 from milabench_ng.catalogue import Catalogue
 from milabench_ng.errors import InputError
-from milabench_ng.fence.backends import Wish, bounds, open_fence, reap
+from milabench_ng.fence.backends import Wish, bounds, choose, open_fence, reap
 from milabench_ng.fence.interface import Fence
 from milabench_ng.fence.probe import probe
 from milabench_ng.fence.shares import Allocation, Placement, Policy, allocate
@@ -36,6 +36,7 @@ from milabench_ng.orchestrator.request import (
     checked_plan,
     choose_devices,
     foreign_workloads,
+    io_shares,
     read_profile,
     required_isolation,
     typed_profile,
@@ -46,8 +47,8 @@ from milabench_ng.orchestrator.scratch import scratch_folder
 from milabench_ng.orchestrator.starting import ColdStarter, WorkerServer
 from milabench_ng.plan import Plan
 from milabench_ng.profile import Profile
-from milabench_ng.records.isolation import Isolation, Share
-from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText, encode_manifest
+from milabench_ng.records.isolation import IoEvidence, Isolation, Share
+from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText, encode_manifest, software_key
 from milabench_ng.records.names import ResultFolder, write_atomically
 from milabench_ng.requests import Estimated, Prepared, Progress
 from milabench_ng.units import utc_iso, utc_now
@@ -84,6 +85,8 @@ class Prospect(msgspec.Struct, frozen=True, kw_only=True):
     catalogue: Catalogue
     allocation: Allocation
     isolation: Wish
+    io: Mapping[str, IoEvidence]
+    """The I/O shares that were asked for, by test (`suite.test`)."""
 
 
 @asynccontextmanager
@@ -107,13 +110,15 @@ async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, .
     devices = choose_devices(gpus, request, len(topology.online))
     plan = checked_plan(profile, request, catalogue, devices)
     wish = required_isolation(profile, request)
+    capabilities = probe(request.cgroup_parent)
+    io = io_shares(profile, request, capabilities, choose(capabilities, wish).NAME)
     allocation = allocate(
         topology,
         [Placement(str(device.index), device.numa_node) for device in devices],
-        bounds(probe(request.cgroup_parent), wish),
+        bounds(capabilities, wish),
         Policy(ram_total_bytes=request.ram_total_bytes),
     )
-    return Prospect(profile=profile, plan=plan, catalogue=catalogue, allocation=allocation, isolation=wish)
+    return Prospect(profile=profile, plan=plan, catalogue=catalogue, allocation=allocation, isolation=wish, io=io)
 
 
 async def jobs(request: RunRequest, reporter: Reporter, command_line: tuple[str, ...]) -> Outcome:
@@ -249,6 +254,7 @@ def make_setting(
         devices={device.index: device for device in prospect.plan.devices},
         workloads=prospect.catalogue.workloads,
         shares=shares_by_device(prospect.allocation),
+        io=prospect.io,
         fence=fence_part(fence, next(iter(prospect.allocation.shares.values()))),
         start=request.start,
         rule=request.rule,
@@ -300,4 +306,5 @@ def make_manifest(
             ram_total_bytes=request.ram_total_bytes,
         ),
         software=inventory.versions,
+        software_key=software_key(inventory),
     )

@@ -11,11 +11,12 @@ import msgspec
 
 from milabench_ng import __version__
 from milabench_ng.catalogue import Workload
+from milabench_ng.fence.io import limits
 from milabench_ng.node.conditions import Conditions, edges, throttled_fraction
 from milabench_ng.orchestrator.batch import GroupEvidence, Timeline
 from milabench_ng.orchestrator.tenant import RankLog
 from milabench_ng.plan import Device, Launch
-from milabench_ng.records.isolation import Isolation, Share
+from milabench_ng.records.isolation import IoEvidence, Isolation, Share
 from milabench_ng.records.record import (
     Call,
     Data,
@@ -28,7 +29,7 @@ from milabench_ng.records.record import (
     Source,
     Timing,
 )
-from milabench_ng.records.window import Window, WindowRule
+from milabench_ng.records.window import SliceRow, Window, WindowRule
 from milabench_ng.units import utc_iso
 
 FAULTS = ("sw_thermal", "hw_thermal", "hw_power_brake")
@@ -46,11 +47,18 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     devices: Mapping[int, Device]
     workloads: Mapping[str, Workload]
     shares: Mapping[int, Share]
+    """By device; `share` adds what differs between tests."""
+    io: Mapping[str, IoEvidence]
+    """The I/O shares that were asked for, by test (`suite.test`)."""
     fence: Isolation
     """The fence of the run, without a tenant's part."""
     start: str
     rule: WindowRule
     dropped_environment: tuple[str, ...]
+
+    def share(self, test: str, device: int) -> Share:
+        """What the tenant of a device gets while it runs a test."""
+        return msgspec.structs.replace(self.shares[device], io=limits(self.io.get(test)))
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,10 +155,18 @@ def timings(seen: Seen) -> dict[str, Timing]:
             wall_time=rows[-1].end_s - rows[0].start_s,
             overhead=0.0,
             sample_duration=float(seen.launch.arguments["sample_duration"] or 0),
-            rates=[row.count / row.length_s for row in rows],
+            rates=rates(rows, seen.window),
             metrics={},
         )
     return timed
+
+
+def rates(rows: Sequence[SliceRow], window: Window | None) -> list[float]:
+    """Items per second of each slice, from the window's first on: readers of 2020 average ``rates[-20:-2]``.
+
+    Without a window, of all slices.
+    """
+    return [row.count / row.length_s for row in rows if window is None or row.start_s >= window.start_s]
 
 
 def marks(setting: Setting, seen: Seen) -> tuple[str, ...]:
@@ -164,6 +180,9 @@ def marks(setting: Setting, seen: Seen) -> tuple[str, ...]:
         found.append(f"averaging window shortened to {setting.rule.length_s:g} s")
     if seen.launch.overrides:
         found.append(f"options overridden: {', '.join(seen.launch.overrides)}")
+    asked = setting.io.get(seen.launch.test)
+    if asked and asked.override:
+        found.append("I/O share overridden")
     if seen.neighbours.lost:
         found.append(f"{len(seen.neighbours.lost)} of {seen.neighbours.planned} neighbours lost during the batch")
     if any(setting.shares[device].smt_shared for device in seen.launch.devices):
@@ -256,7 +275,7 @@ def _isolation(setting: Setting, seen: Seen) -> dict[str, Isolation]:
         str(device): msgspec.structs.replace(
             setting.fence,
             group=f"{setting.run_id}/{seen.groups[device]}",
-            requested=setting.shares[device],
+            requested=setting.share(seen.launch.test, device),
             effective=evidence.effective,
             effective_end=evidence.effective_end,
             proc=evidence.proc,
@@ -264,6 +283,7 @@ def _isolation(setting: Setting, seen: Seen) -> dict[str, Isolation]:
             usage=evidence.usage,
             events_before=evidence.before,
             events_after=evidence.after,
+            io=evidence.io,
         )
         for device, evidence in seen.evidence.items()
     }

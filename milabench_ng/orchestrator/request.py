@@ -12,11 +12,14 @@ import msgspec
 from milabench_ng.catalogue import Catalogue, Scalar, parse_flags, resolve
 from milabench_ng.errors import InputError
 from milabench_ng.fence.backends import Wish
+from milabench_ng.fence.capabilities import Capabilities
+from milabench_ng.fence.io import ask
 from milabench_ng.node.gpus import Gpu, select
 from milabench_ng.orchestrator.caching import Cache
 from milabench_ng.plan import Device, Plan, Resolved, make_plan
-from milabench_ng.profile import Profile, build_profile, parse_profile
+from milabench_ng.profile import IoShare, Profile, build_profile, parse_profile
 from milabench_ng.profile_2020 import convert_2020
+from milabench_ng.records.isolation import IoEvidence
 from milabench_ng.records.window import WindowRule
 
 CPU_TENANTS = 2
@@ -36,6 +39,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     flags: tuple[str, ...] = ()
     """What followed ``--``."""
     isolation: Wish = "auto"
+    io: IoShare = IoShare()
+    """Instead of what the profile says, where it is not None."""
     ram_total_bytes: int | None = None
     cgroup_parent: str | None = None
     start: Literal["warm", "cold"] = "warm"
@@ -74,6 +79,19 @@ def typed_profile(request: RunRequest, catalogue: Catalogue) -> Profile:
         name: msgspec.structs.replace(test, data_scale=request.data_scale) for name, test in profile.tests.items()
     }
     return msgspec.structs.replace(profile, tests=scaled)
+
+
+def io_shares(profile: Profile, request: RunRequest, capabilities: Capabilities, backend: str) -> dict[str, IoEvidence]:
+    """The I/O share of every selected test that has one, by its id. Raises InputError where it cannot be enforced."""
+    found: dict[str, IoEvidence] = {}
+    for name, test in profile.select(request.names).tests.items():
+        stated = test.io or IoShare()
+        wanted = IoShare(read=request.io.read or stated.read, write=request.io.write or stated.write)
+        if wanted != IoShare():
+            where = f"{request.profile_source}: test {name!r}"
+            asked = ask(wanted, where, request.dataroot, capabilities, backend)
+            found[f"{profile.suite}.{name}"] = msgspec.structs.replace(asked, override=wanted != stated)
+    return found
 
 
 def resolve_arguments(profile: Profile, request: RunRequest, catalogue: Catalogue) -> Resolved:
@@ -119,11 +137,6 @@ def checked_plan(profile: Profile, request: RunRequest, catalogue: Catalogue, de
             raise InputError(
                 f"{request.profile_source}: test {name!r}: partition scheme {test.partition_scheme.type!r} runs over "
                 f"several devices, and workload {test.workload!r} runs in one process; use per-gpu"
-            )
-        if test.io is not None:
-            raise InputError(
-                f"{request.profile_source}: test {name!r}: an I/O share was asked for, and this version cannot enforce "
-                "one; remove the key 'io'"
             )
     return make_plan(profile, request.names, resolve_arguments(profile, request, catalogue), devices, request.repeat)
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
 from milabench_ng.fence.interface import Group
+from milabench_ng.fence.io import excess
 from milabench_ng.fence.shares import environment
 from milabench_ng.node.conditions import Conditions, read_conditions
+from milabench_ng.orchestrator.bandwidth import probe_all
 from milabench_ng.orchestrator.batch import BatchRunner, gone
 from milabench_ng.orchestrator.caching import make_ready
 from milabench_ng.orchestrator.equipment import Equipment
@@ -59,6 +62,7 @@ async def run_batch(batch: Batch, equipment: Equipment, observer: Observer) -> l
     tenants = [_tenant(launch, batch, equipment, requested_s) for launch in batch.launches]
     runner = BatchRunner(tenants, equipment.starter, equipment.limits, equipment.interrupted, observer.tick)
     try:
+        await _probe_io(runner, equipment)
         timeline = await runner.run()
         after = _conditions(equipment)
     finally:
@@ -84,11 +88,23 @@ def _conditions(equipment: Equipment) -> Conditions:
     return read_conditions(equipment.nvml, equipment.gpus, equipment.own_pids)
 
 
+async def _probe_io(runner: BatchRunner, equipment: Equipment) -> None:
+    """Show in every group of the batch that its I/O share holds, in all at the same time, before anything works."""
+    asked = equipment.setting.io.get(runner.tenants[0].launch.test)
+    if asked is None:
+        return
+    groups = {(one.launch.job_id, device): group for one in runner.tenants for device, group in one.groups.items()}
+    found = await probe_all(groups, asked, Path(equipment.setting.dataroot))
+    for (job_id, device), seen in found.items():
+        evidence = runner.evidence[job_id]
+        evidence[device] = msgspec.structs.replace(evidence[device], io=seen, mismatch=excess(seen))
+
+
 def _tenant(launch: Launch, batch: Batch, equipment: Equipment, requested_s: float) -> Tenant:
     """A launch with its fence made and its worker not yet started."""
     setting = equipment.setting
     groups: dict[int, Group] = {
-        device: equipment.fence.create(f"b{batch.number}-d{device}", setting.shares[device])
+        device: equipment.fence.create(f"b{batch.number}-d{device}", setting.share(launch.test, device))
         for device in launch.devices
     }
     seats = tuple(

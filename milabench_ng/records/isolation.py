@@ -12,6 +12,9 @@ Tier = Literal["full", "partial", "affinity", "none"]
 Mode = Literal["v2", "hybrid", "v1", "mixed", "none"]
 """How the node mounts cgroups; hybrid: our limits on v1, a v2 hierarchy without them beside it."""
 
+IoMethod = Literal["io.max", "blkio.throttle", "none"]
+"""What limits I/O bandwidth: a file of cgroup v2, files of v1, or nothing because no fence was asked for."""
+
 Cause = Literal["isolation_lost", "oom", "host_oom", "pids_limit", "timeout", "signal", "exit"]
 """What ended a tenant, the first that applies in this order."""
 
@@ -122,6 +125,27 @@ class GroupEvents(msgspec.Struct, frozen=True):
     host_oom_kill: int | None = None
 
 
+class IoEvidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The I/O share of a tenant: what was asked for, what enforces it on which disk, and what a probe got.
+
+    The probe reads for about a second from the disk (not the page cache), inside the tenant's group before its worker
+    starts, while those of its neighbours do the same. `problem` says why there is no figure of a probe.
+    """
+
+    method: IoMethod
+    device: str
+    """`major:minor` of the whole disk."""
+    disk: str
+    """Its name."""
+    read_bytes_per_s: int | None = None
+    write_bytes_per_s: int | None = None
+    override: bool = False
+    """The command line changed what the profile says."""
+    probed_bytes: int | None = None
+    probed_read_bytes_per_s: float | None = None
+    problem: str | None = None
+
+
 class Verdict(msgspec.Struct, frozen=True):
     """What ended a tenant, and the sentence that explains it to the reader of the report."""
 
@@ -146,4 +170,5 @@ class Isolation(msgspec.Struct, frozen=True):
     usage: Usage | None = None
     events_before: GroupEvents | None = None
     events_after: GroupEvents | None = None
+    io: IoEvidence | None = None
     notes: tuple[str, ...] = ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import msgspec
 
 from milabench_ng.node.inventory import Inventory
@@ -49,7 +51,19 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Of the data root and of the result folder."""
     fence: FenceSummary
     software: dict[str, str]
-    """Versions by package; ``key`` is what two runs must share for their digests to be comparable."""
+    """Versions by package."""
+    software_key: str
+    """What two runs must share for their digests to be comparable: devices, driver and numeric libraries."""
+
+
+NUMERIC = ("python", "torch", "torchvision", "numpy", "cuda", "cublas", "cudnn", "nccl")
+
+
+def software_key(inventory: Inventory) -> str:
+    """A short hash of the devices' names, the driver and the versions of all that computes."""
+    devices = sorted({gpu.name for gpu in inventory.gpus}) or [inventory.cpus.model]
+    versions = [inventory.versions.get(name, "") for name in NUMERIC]
+    return hashlib.sha256(msgspec.json.encode([devices, inventory.nvidia_driver, versions])).hexdigest()[:16]
 
 
 def encode_manifest(manifest: Manifest) -> bytes:

@@ -32,9 +32,11 @@ RUN = Check("run")
 WHEELS = Check("elsewhere", "needs the wheels that scripts/wheelhouse collects")
 DRY = Check("dry run", "takes minutes, or generates data")
 PARSE = Check("parse", "takes minutes, or needs a record")
+ADMIN = Check("elsewhere", "changes the node")
 BY_PACKAGE = Check("elsewhere", "test_third_party")
 
 TABLE: dict[str, Check] = {
+    "mkdir -p /etc/systemd/system/user@.service.d": ADMIN,
     "mnb doctor": Check("run", codes=(0, 1)),
     "mnb jobs profiles/quick.json --name vae --name convnet -- --batch-size 64": DRY,
     "mnb jobs profiles/standard.json --dry-run": RUN,
@@ -56,19 +58,26 @@ TABLE: dict[str, Check] = {
     "PYTHONPATH=site mnb list": BY_PACKAGE,
     "PYTHONPATH=site mnb run probe --data-scale 0.1 -o probe.json": BY_PACKAGE,
     "PYTHONPATH=site python3 -m milabench_ng jobs profiles/quick.json": DRY,
+    r"printf '[Service]\nDelegate=yes\n' > /etc/systemd/system/user@.service.d/mnb.conf": ADMIN,
     "python -m milabench_ng": Check("run", "prints the help"),
     "python3 -m pip install --no-index --no-deps --target site wheelhouse/*.whl": Check(
         "elsewhere", "needs the wheels"
     ),
     "python3 -m milabench_ng jobs profiles/standard.json --repeat 2 --ram-total 250GiB": DRY,
     "python3 -m pytest tests/fence tests/node tests/telemetry": Check("elsewhere", "they run beside this test"),
+    "scripts/bench-fence": Check("script", "takes half a minute, and wants a quiet node"),
     "scripts/bench-launch": Check("script", "takes minutes"),
     "scripts/bench-meter": Check("script", "takes minutes"),
     "scripts/bench-report": Check("script", "takes a minute"),
+    "scripts/check-fence-gpu": Check("script", "test_the_fence_holds_with_gpus runs it"),
+    "scripts/check-fence-gpu --ram-total 250GiB": Check("script", "needs GPUs"),
     "scripts/mnb": Check("script", "needs the network"),
     "scripts/mnb jobs profiles/quick.json": DRY,
     "scripts/test": Check("script", "it is what runs this test"),
     "scripts/wheelhouse 3.12 manylinux_2_28_x86_64": Check("script", "needs the network"),
+    "systemctl daemon-reload": ADMIN,
+    "systemctl restart user@1000": ADMIN,
+    "systemd-run --user --scope -p Delegate=yes -- true": Check("elsewhere", "needs a systemd user session"),
     "uv pip install --no-deps --target site tests/docs/third_party": BY_PACKAGE,
     "uv run scripts/bench-launch": Check("script", "takes minutes"),
     "uv run scripts/bench-meter": Check("script", "takes minutes"),

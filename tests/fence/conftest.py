@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from milabench_ng.cgroupfs import Cpuset1, Group1
+from milabench_ng.cgroupfs import Cpuset1, Group1, Group2
 from milabench_ng.fence import guardian
 from milabench_ng.fence.backends import open_fence
 from milabench_ng.fence.capabilities import Capabilities
@@ -29,6 +29,8 @@ def capabilities() -> Iterator[Capabilities]:
         pytest.skip(f"needs a node where mnb can fence fully: {' '.join(found.messages)}")
     name = f"mnb-test-{os.getpid()}-{os.urandom(3).hex()}"
     directories = [Path(parent, name) for parent in found.parents]
+    root = Group2(found.parents[0])
+    enabled = root.enable(name for name in ("cpuset", "memory", "pids", "io") if found.mode == "v2" and found.ok(name))
     for directory in directories:
         directory.mkdir()
         if found.mode != "v2" and directory.parent == Path(found.controllers["cpuset"].parent):
@@ -36,6 +38,7 @@ def capabilities() -> Iterator[Capabilities]:
             own.cpus, own.mems = above.effective_cpus, above.effective_mems
     yield probe(name)
     guardian.sweep(map(str, directories), patience_s=5.0)
+    root.disable(enabled)
 
 
 @pytest.fixture

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
+
+# An emulated machine is many times slower: tests/vm says how patient to be there.
+_PATIENCE = float(os.environ.get("MNB_TEST_PATIENCE", "1"))
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
     """Poll until it holds; False if it does not within the time."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + seconds * _PATIENCE
     while not condition():
         if time.monotonic() > end:
             return False

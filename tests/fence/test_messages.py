@@ -46,6 +46,10 @@ def said(capabilities: Capabilities, own: str = "/", session: bool = False) -> s
             found("v2", {"cpuset": Controller(False, why="not delegated")}, root=False),
             'isolation: systemd delegates only "memory pids" to this user: cpuset and io are missing',
         ),
+        (
+            found("v2", no(why="not delegated to /sys/fs/cgroup/x", where="/sys/fs/cgroup/x")),
+            "isolation: /sys/fs/cgroup/x has no cpuset and memory controller, because a group above keeps it.",
+        ),
         (found("v2", no(errno.EROFS)), "isolation: /sys/fs/cgroup is mounted read-only (container). Docker:"),
         (
             found("v2", no(errno.EBUSY, why="other processes live there (pids 12, 34)")),

@@ -11,6 +11,8 @@ import pytest
 
 from milabench_ng.cgroupfs import parse_ids
 from milabench_ng.orchestrator.tenant import Tenant
+from milabench_ng.report.folder import load
+from tests.report.milarun_reader import summarize
 
 TESTS: dict[str, object] = {
     "toy_reg": {"workload": "toy_reg"},
@@ -172,6 +174,17 @@ def test_ranks_work_in_lockstep(observed) -> None:  # type: ignore[no-untyped-de
     rates = [statistics.mean(timing.rates) for name, timing in record.timings.items() if name.startswith("train_")]
     assert len(rates) == 2
     assert len({rank.pid for rank in record.mnb.ranks}) == 2
+
+
+def test_a_reader_of_2020_reads_the_folder(observed) -> None:  # type: ignore[no-untyped-def]
+    finished, _, _ = observed
+    theirs = summarize(finished.folder)
+    ours = load(finished.folder).tests
+    assert set(theirs) == set(ours)
+    for name, group in theirs.items():
+        assert (group["n"], group["failures"]) == (ours[name].n, ours[name].failures)
+        # They take the mean of the slices' rates, we divide items by seconds: close where slices are alike.
+        assert group["train"]["mean"] == pytest.approx(ours[name].train.mean, rel=0.5)
 
 
 def test_nothing_is_left(observed) -> None:  # type: ignore[no-untyped-def]

@@ -1,0 +1,28 @@
+"""The claims of docs/isolation.md: each names a test, and the tests that it names exist."""
+
+from __future__ import annotations
+
+import re
+
+from pages import ROOT, inline_code
+
+PAGE = ROOT / "docs" / "isolation.md"
+
+
+def defined() -> set[str]:
+    """Every test function of the project."""
+    files = (ROOT / "tests").rglob("test_*.py")
+    return {
+        name for file in files for name in re.findall(r"^(?:async )?def (test_\w+)", file.read_text(), re.MULTILINE)
+    }
+
+
+def test_the_tests_that_are_named_exist() -> None:
+    named = {code for code in inline_code(PAGE) if code.startswith("test_")}
+    assert len(named) > 30
+    assert sorted(named - defined()) == []
+
+
+def test_every_row_of_the_table_names_a_test() -> None:
+    rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    assert [row for row in rows[1:] if "`test_" not in row] == []

@@ -1,0 +1,70 @@
+"""I/O shares from the profile and the command line to the record, and back to a profile."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from milabench_ng.errors import InputError
+from milabench_ng.fence import io
+from milabench_ng.fence.backends import choose
+from milabench_ng.fence.capabilities import Capabilities, Controller
+from milabench_ng.fence.probe import probe
+from milabench_ng.orchestrator.again import profile_of
+from milabench_ng.orchestrator.request import RunRequest, io_shares
+from milabench_ng.profile import IoShare, build_profile
+from milabench_ng.units import MIB
+
+V1 = Capabilities("v1", "6.1", True, {"blkio": Controller(True)})
+
+
+def shares(given: IoShare, names: tuple[str, ...] = (), backend: str = "none") -> dict[str, tuple[object, ...]]:
+    """Read and write rates and the override mark by test, of a profile with one limited and one free test."""
+    tests = {"limited": {"workload": "a", "io": {"read": "2MiB/s"}}, "free": {"workload": "b"}}
+    request = RunRequest(
+        suite="s",
+        profile_text="",
+        profile_source="s.json",
+        names=names,
+        io=given,
+        dataroot=Path("/proc"),
+        outdir=Path(),
+    )
+    found = io_shares(build_profile("s", tests, "", "s.json"), request, V1, backend)
+    return {name: (one.read_bytes_per_s, one.write_bytes_per_s, one.override) for name, one in found.items()}
+
+
+def test_the_command_line_comes_before_the_profile() -> None:
+    assert shares(IoShare()) == {"s.limited": (2 * MIB, None, False)}
+    assert shares(IoShare(read="2MiB/s"))["s.limited"] == (2 * MIB, None, False)
+    both = {"s.limited": (2 * MIB, 3 * MIB, True), "s.free": (None, 3 * MIB, True)}
+    assert shares(IoShare(write="3MiB/s")) == both
+    assert shares(IoShare(), names=("free",)) == {}
+
+
+def test_a_share_that_cannot_be_held_is_refused_with_the_tests_name() -> None:
+    with pytest.raises(InputError, match=r"^s\.json: test 'limited': an I/O share was asked for \(read 2\.0 MiB/s\)"):
+        shares(IoShare(), backend="affinity")
+
+
+@pytest.mark.root
+def test_a_run_probes_its_share_and_its_records_say_so(run_profile, data_root: Path) -> None:  # type: ignore[no-untyped-def]
+    capabilities = probe()
+    backend = choose(capabilities, "auto").NAME
+    if io.method(capabilities, backend) is None or io.whole_disk(data_root) is None:
+        pytest.skip(f"back end {backend} cannot limit I/O below {data_root} here")
+    trial = run_profile({"toy": {"workload": "toy_reg", "io": {"read": "10 MiB/s"}}, "free": {"workload": "toy_reg"}})
+    for record in trial.of("toy"):
+        [isolation] = record.mnb.isolation.values()
+        assert isolation.io.read_bytes_per_s == isolation.requested.io[0].read_bytes_per_s == 10 * MIB
+        assert isolation.effective.io == isolation.effective_end.io == isolation.requested.io
+        assert isolation.io.probed_read_bytes_per_s == pytest.approx(10 * MIB, rel=0.1)
+        assert (record.success, "I/O share overridden" in record.mnb.marks) == (True, False)
+    for record in trial.of("free"):
+        [isolation] = record.mnb.isolation.values()
+        assert (isolation.io, isolation.requested.io, isolation.effective.io) == (None, (), ())
+    [file, *_] = sorted(trial.folder.glob("trial.toy.*.json"))
+    again = json.loads(profile_of(file).text)
+    assert again["toy"]["io"] == {"read": f"{10 * MIB} B/s"}
