@@ -74,6 +74,7 @@ TABLE: dict[str, Check] = {
     "scripts/mnb": Check("script", "needs the network"),
     "scripts/mnb jobs profiles/quick.json": DRY,
     "scripts/test": Check("script", "it is what runs this test"),
+    "scripts/test --vm": Check("script", "boots virtual machines"),
     "scripts/wheelhouse 3.12 manylinux_2_28_x86_64": Check("script", "needs the network"),
     "systemctl daemon-reload": ADMIN,
     "systemctl restart user@1000": ADMIN,
