@@ -68,7 +68,6 @@ class WorkerServer:
         self._ended: dict[int, asyncio.Future[int]] = {}
         self._decoder: msgspec.json.Decoder[AnyAnswer] = msgspec.json.Decoder(AnyAnswer)
         self._number = 0
-        self.serving: Serving | None = None
 
     @staticmethod
     async def launch(environ: Mapping[str, str]) -> WorkerServer:
@@ -92,7 +91,6 @@ class WorkerServer:
             raise MnbError(
                 "the worker server ended while it was importing torch and the workloads; see its message above"
             )
-        server.serving = answer
         return server
 
     @property
