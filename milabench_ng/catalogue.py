@@ -15,6 +15,9 @@ from milabench_ng.errors import InputError
 
 type_names = {"int": int, "float": float, "bool": bool, "str": str}
 Scalar = bool | int | float | str
+Bound = Literal["cpu", "io", "launch", "gpu-compute", "gpu-memory"]
+"""What sets the pace of a workload on the GPUs of its time: the tenant's CPUs, its storage, the launching of kernels,
+the arithmetic of the device or the bandwidth of its memory."""
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +84,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """The mode it runs in unless told otherwise."""
     distributed: bool
     """Runs as one rank per device; others run in one process."""
+    bound: Bound | None
+    """Declared, until it is measured; None where its author does not say."""
     classic_factor: float
     """Items of 2020 per true item."""
     classic: tuple[Classic, ...]

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from milabench_ng import catalogue
 from milabench_ng.bench.options import COMMON
-from milabench_ng.catalogue import Classic, Option
+from milabench_ng.catalogue import Bound, Classic, Option
 from milabench_ng.datasets.base import DataSet
 from milabench_ng.errors import InputError
 
@@ -34,6 +34,7 @@ class Definition:
     data: type[DataSet] | None
     precision: str
     distributed: bool
+    bound: Bound | None
     classic_factor: float
     classic: tuple[Classic, ...]
 
@@ -61,6 +62,7 @@ class Definition:
             options=(*self.own_options, *COMMON(self.precision)),
             precision=self.precision,
             distributed=self.distributed,
+            bound=self.bound,
             classic_factor=self.classic_factor,
             classic=self.classic,
             description=inspect.getdoc(self.function) or "",
@@ -76,17 +78,19 @@ def workload(
     data: type[DataSet] | None = None,
     precision: str = "fp32",
     distributed: bool = False,
+    bound: Bound | None = None,
     classic_factor: float = 1.0,
     classic: tuple[Classic, ...] = (),
 ) -> Callable[[Function], Definition]:
     """Declare a function ``(bench, *, options...)`` as a workload.
 
     ``unit``: what one item is. ``data``: the data set that it reads. ``distributed``: it runs as one rank per device.
-    ``classic_factor``: items of the 2020 tool per true item; ``classic``: how 2020 profiles name it.
+    ``bound``: what sets its pace. ``classic_factor``: items of the 2020 tool per true item. ``classic``: how 2020
+    profiles name it.
     """
 
     def declare(function: Function) -> Definition:
-        return Definition(function, unit, data, precision, distributed, classic_factor, classic)
+        return Definition(function, unit, data, precision, distributed, bound, classic_factor, classic)
 
     return declare
 

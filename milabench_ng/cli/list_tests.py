@@ -58,10 +58,18 @@ def list_tests(
 
 def _print_workloads(catalogue: Catalogue) -> None:
     rows = [
-        (workload.name, workload.unit, workload.data or "-", workload.precision, workload.package, workload.summary)
+        (
+            workload.name,
+            workload.unit,
+            workload.data or "-",
+            workload.bound or "-",
+            workload.precision,
+            workload.package,
+            workload.summary,
+        )
         for workload in catalogue.workloads.values()
     ]
-    headers = ("workload", "unit", "data set", "precision", "package", "what it is")
+    headers = ("workload", "unit", "data set", "bound by", "precision", "package", "what it is")
     standard_output().print(table(headers, rows))
 
 

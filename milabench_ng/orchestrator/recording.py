@@ -209,6 +209,7 @@ def _ours(setting: Setting, seen: Seen, workload: Workload) -> Mnb:
         launch=launch,
         label=launch.label,
         unit=workload.unit,
+        bound=workload.bound,
         classic_factor=workload.classic_factor,
         source=Source(
             workload=workload.name, origin=workload.origin, package=workload.package, sha256=workload.source_sha256

@@ -95,6 +95,7 @@ class MnbView(msgspec.Struct, frozen=True, kw_only=True):
     launch: Launch
     label: str
     unit: str
+    bound: str | None = None
     classic_factor: float
     devices: tuple[Device, ...] = ()
     start_s: float | None = None

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from milabench_ng.catalogue import Scalar
+from milabench_ng.catalogue import Bound, Scalar
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.plan import Device, Launch
 from milabench_ng.records.isolation import Isolation
@@ -125,6 +125,8 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     launch: Launch
     label: str
     unit: str
+    bound: Bound | None
+    """What sets the workload's pace, as its author declares."""
     classic_factor: float
     source: Source
     devices: tuple[Device, ...]

@@ -33,6 +33,7 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     unit: str = UNIT_2020
     classic_factor: float | None = None
     """Items of 2020 per item; None where the items are those of 2020."""
+    bound: str | None = None
     cause: str | None
     """Why it failed; None for a success."""
     detail: str = ""
@@ -69,6 +70,7 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         device_names=tuple(device.name for device in mnb.devices),
         unit=mnb.unit,
         classic_factor=mnb.classic_factor,
+        bound=mnb.bound,
         cause=cause,
         detail=detail,
         perf=perf if cause is None else math.nan,

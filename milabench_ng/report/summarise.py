@@ -150,6 +150,7 @@ def _test(
         peak_memory=max((result.peak_memory_mib for result in readable), default=0.0),
         unit=first.unit if first else "items",
         classic_factor=first.classic_factor if first else None,
+        bound=first.bound if first else None,
         scheme=scheme,
         devices=devices if scheme == "per-gpu" else _width(results, absent),
         planned=planned,

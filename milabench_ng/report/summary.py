@@ -54,6 +54,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     unit: str = UNIT_2020
     classic_factor: float | None = None
     """Items of 2020 per item of this unit; None where it is not known."""
+    bound: str | None = None
+    """What sets the test's pace, as its workload declares."""
     scheme: str = "per-gpu"
     devices: int = 1
     """How many devices work on this test at the same time."""

@@ -13,6 +13,7 @@ from milabench_ng.datasets.imagenet import ImageNet, training_transform
 @workload(
     unit="images",
     data=ImageNet,
+    bound="gpu-compute",
     classic=(
         Classic(
             experiment="milarun.models.convnet:conv_simple",

@@ -4,7 +4,12 @@ from milabench_ng.bench import Bench, Classic, workload
 from milabench_ng.datasets.imagenet import ImageNet
 
 
-@workload(unit="images", data=ImageNet, classic=(Classic(experiment="milarun.models.loader:main"),))
+@workload(
+    unit="images",
+    data=ImageNet,
+    bound="cpu",
+    classic=(Classic(experiment="milarun.models.loader:main"),),
+)
 def loader(bench: Bench, *, batch_size: int = 256) -> None:
     """Load ImageNet as a training job does, without a model: bound by JPEG decoding, then by the disk.
 

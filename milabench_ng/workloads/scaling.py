@@ -14,6 +14,7 @@ from milabench_ng.bench import Bench, Classic, workload
 @workload(
     unit="images",
     distributed=True,
+    bound="gpu-memory",
     classic=(
         Classic(
             experiment="milarun.models.scaling:main",

@@ -11,6 +11,7 @@ from milabench_ng.bench import Bench, Classic, workload
 
 @workload(
     unit="samples",
+    bound="launch",
     classic=(
         Classic(
             experiment="milarun.models.polynome:main",

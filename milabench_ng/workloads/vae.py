@@ -36,6 +36,7 @@ def negative_elbo(logits: Tensor, pixels: Tensor, mean: Tensor, log_variance: Te
 @workload(
     unit="images",
     data=Mnist,
+    bound="cpu",
     classic=(Classic(experiment="milarun.models.vae:main", implied={"": {"batch_size": 256}}),),
 )
 def vae(bench: Bench, *, batch_size: int = 128, learning_rate: float = 1e-3) -> None:

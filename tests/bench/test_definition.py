@@ -14,7 +14,7 @@ from milabench_ng.catalogue import Option, resolve
 from milabench_ng.errors import InputError
 
 
-@workload(unit="rows", precision="bf16", classic_factor=2.0)
+@workload(unit="rows", precision="bf16", bound="io", classic_factor=2.0)
 def sample(
     bench: Bench,
     *,
@@ -60,7 +60,7 @@ def test_the_catalogue_has_the_common_options_with_the_workloads_precision() -> 
     assert described.options[-1].default == described.precision == "bf16"
     assert described.summary == "First line."
     assert described.origin == "test_definition:sample"
-    assert (described.unit, described.classic_factor, described.distributed) == ("rows", 2.0, False)
+    assert (described.unit, described.classic_factor, described.bound) == ("rows", 2.0, "io")
     assert len(described.source_sha256) == 64
 
 

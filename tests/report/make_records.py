@@ -94,6 +94,7 @@ def _mnb(launch: Launch, rows: dict[int, list[list[float]]], stop: float) -> dic
         "launch": msgspec.to_builtins(launch),
         "label": launch.label,
         "unit": "images",
+        "bound": "cpu",
         "classic_factor": 1.0,
         "source": {"workload": launch.workload, "origin": "x:y", "package": "milabench_ng 0.1.0", "sha256": "0" * 64},
         "devices": [{"index": index, "kind": "gpu", "name": "Test GPU"} for index in launch.devices],
