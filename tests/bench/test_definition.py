@@ -60,7 +60,8 @@ def test_the_catalogue_has_the_common_options_with_the_workloads_precision() -> 
     assert described.options[-1].default == described.precision == "bf16"
     assert described.summary == "First line."
     assert described.origin == "test_definition:sample"
-    assert (described.unit, described.classic_factor, described.bound) == ("rows", 2.0, "io")
+    assert (described.unit, described.classic_factor, described.distributed) == ("rows", 2.0, False)
+    assert described.bound == "io"
     assert len(described.source_sha256) == 64
 
 
