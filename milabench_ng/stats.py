@@ -19,6 +19,29 @@ def population_std(values: Sequence[float]) -> float:
     return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / len(values))
 
 
+def sample_std(values: Sequence[float]) -> float:
+    """Sample standard deviation (ddof 1); NaN of fewer than two."""
+    if len(values) < 2:
+        return math.nan
+    centre = mean(values)
+    return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle one, or the mean of the two in the middle; NaN of nothing."""
+    if not values:
+        return math.nan
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def robust_std(values: Sequence[float]) -> float:
+    """1.4826 times the median absolute deviation: the standard deviation of normal values, blind to a few wild ones."""
+    centre = median(values)
+    return 1.4826 * median([abs(value - centre) for value in values])
+
+
 def weighted_geometric_mean(values: Sequence[float], weights: Sequence[float]) -> float:
     """``exp(sum(w ln v) / sum(w))``; 0 where a weighted value is 0, NaN where there is no weight."""
     pairs = [(value, weight) for value, weight in zip(values, weights, strict=True) if weight > 0]

@@ -50,6 +50,15 @@ def parse_bytes_per_second(text: str, what: str) -> int:
     return parse_bytes(size, what)
 
 
+def parse_share(text: str, what: str) -> float:
+    """A part of one, such as 0.02 of ``"2%"`` or ``"0.02"``. ``what`` names the option in the error."""
+    number, factor = (text.strip().removesuffix("%"), 0.01) if text.strip().endswith("%") else (text, 1.0)
+    try:
+        return float(number) * factor
+    except ValueError:
+        raise InputError(f"{what}: {text!r} is not a share; write a percentage such as 2%") from None
+
+
 def format_bytes(size: float) -> str:
     """``"1.5 GiB"``: the largest unit that leaves a number of at least 1."""
     for unit, factor in (("TiB", 1 << 40), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):

@@ -11,13 +11,16 @@ from cyclopts import Parameter
 from milabench_ng.report.cost import PricePer
 from milabench_ng.report.forms import Form, open_output, write_report
 from milabench_ng.report.report import make_report
+from milabench_ng.units import parse_share
 
 
 def report(
     folder: Path,
     *,
     weights: Path | None = None,
-    compare: str | None = None,
+    compare: Annotated[tuple[str, ...], Parameter(consume_multiple=True)] = (),
+    margin: str = "2%",
+    compare_gpus: bool = False,
     price: float | None = None,
     price_per: PricePer = "node",
     penalize_variance: bool = True,
@@ -37,7 +40,11 @@ def report(
     weights
         A JSON file of weights by test; without it the shipped one of the suite is taken.
     compare
-        A baseline: a summary file, a result folder, or the name of a shipped one (v100, rtx8000).
+        Baselines, one or several: summary files, result folders, or names of shipped ones (v100, rtx8000).
+    margin
+        The difference that does not matter: a ratio is equivalent if its interval lies within 1 +- this.
+    compare_gpus
+        Print the tests by device, relative to the best device: mean, min and max over the launches.
     price
         Price in dollars; RPP is this over the score.
     price_per
@@ -56,6 +63,8 @@ def report(
         price=price,
         price_per=price_per,
         penalize_variance=penalize_variance,
+        margin=parse_share(margin, "--margin"),
+        compare_gpus=compare_gpus,
     )
     with open_output(output, sys.stdout) as stream:
         write_report(made, form, stream)

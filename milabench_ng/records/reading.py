@@ -131,6 +131,12 @@ class FenceView(msgspec.Struct, frozen=True):
     tier: str
 
 
+class ProfileView(msgspec.Struct, frozen=True):
+    """Which profile was run."""
+
+    sha256: str
+
+
 class ManifestView(msgspec.Struct, frozen=True, kw_only=True):
     """What a report needs of the manifest."""
 
@@ -139,6 +145,7 @@ class ManifestView(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     started_utc: str
     plan: Plan
+    profile: ProfileView | None = None
     fence: FenceView
     software: dict[str, str] = {}
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 from typing import TextIO
 
+from milabench_ng.report.columns import file_columns
 from milabench_ng.report.report import Report
-from milabench_ng.report.tables import columns
 
 
 def write(report: Report, stream: TextIO) -> None:
     """Write ``report`` to ``stream``."""
-    chosen = columns(report)
+    chosen = file_columns(report)
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([*(column.header for column in chosen), "isolation", "score status"])
     status = report.score.status if report.score else ""

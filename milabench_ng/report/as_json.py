@@ -6,8 +6,9 @@ from typing import Any, TextIO
 
 import msgspec
 
+from milabench_ng.report.compare import ComparedTest, Comparison
 from milabench_ng.report.report import Line, Report
-from milabench_ng.report.tables import SCORE_UNIT
+from milabench_ng.report.sections import SCORE_UNIT
 
 REPORT_SCHEMA = 1
 
@@ -40,11 +41,17 @@ def as_object(report: Report) -> dict[str, Any]:
         "score": _score(report),
         "failure_rate": rate.rate,
         "failures": {"n": rate.n, "fail": rate.fail, "passed": rate.passed},
-        "baseline": _baseline(report),
-        "ratio": report.comparison.ratio if report.comparison else None,
+        "baseline": _baseline(report.comparisons[0]) if report.comparisons else None,
+        "ratio": report.comparisons[0].ratio if report.comparisons else None,
+        "baselines": [_baseline(other) for other in report.comparisons],
+        "intervals_cover": report.coverage,
+        "sub_scores": report.sub_scores,
+        "gpus": report.gpus,
+        "scaling": report.scaling,
         "price": msgspec.structs.asdict(report.price) if report.price else None,
         "tests": [_test(line) for line in report.lines],
         "failed": [{"test": test, **msgspec.structs.asdict(failed)} for test, failed in report.failed],
+        "flags": [{"test": test, **msgspec.structs.asdict(flag)} for test, flag in report.flags],
         "problems": summary.problems,
     }
 
@@ -53,23 +60,24 @@ def _score(report: Report) -> dict[str, Any] | None:
     return {**msgspec.structs.asdict(report.score), "unit": SCORE_UNIT} if report.score else None
 
 
-def _baseline(report: Report) -> dict[str, Any] | None:
-    other = report.comparison
-    if other is None:
-        return None
+def _baseline(other: Comparison) -> dict[str, Any]:
     fields = msgspec.structs.asdict(other)
-    return {key: value for key, value in fields.items() if key not in ("rows", "ratio")} | {"unit": SCORE_UNIT}
+    return {key: value for key, value in fields.items() if key != "rows"} | {"unit": SCORE_UNIT}
+
+
+def _compared(compared: ComparedTest | None) -> dict[str, Any]:
+    """Null throughout where there is no baseline with this test."""
+    fields = ComparedTest.__struct_fields__
+    return {name: getattr(compared, name) if compared else None for name in fields}
 
 
 def _test(line: Line) -> dict[str, Any]:
-    compared = line.compared
     row = line.row
     return {
         **msgspec.structs.asdict(line.scored),
-        "perf_base": compared.perf_base if compared else None,
-        "perf_ratio": compared.perf_ratio if compared else None,
-        "perf_base_adj": compared.perf_base_adj if compared else None,
-        "perf_ratio_adj": compared.perf_ratio_adj if compared else None,
+        **_compared(line.compared[0] if line.compared else None),
+        "compared": line.compared,
+        "repeats": row.repeats,
         "node_total": line.node_total,
         "devices": row.devices,
         "planned": row.planned,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TextIO
 
+from milabench_ng.report.columns import columns
+from milabench_ng.report.facts import Fact, conclusion, header, isolation_fact
 from milabench_ng.report.report import Report
-from milabench_ng.report.tables import Fact, columns, conclusion, header, isolation_fact
+from milabench_ng.report.sections import Section, after_tests, before_tests
 
 
 def write(report: Report, stream: TextIO) -> None:
@@ -14,19 +16,27 @@ def write(report: Report, stream: TextIO) -> None:
     chosen = columns(report)
     stream.write(f"# mnb report: {_plain(report.summary.suite)}\n\n")
     _facts(header(report), stream)
+    for section in before_tests(report):
+        _section(section, stream)
     stream.write(_row(column.header for column in chosen))
     stream.write(_row("---:" if column.number else ":---" for column in chosen))
     for line in report.lines:
         stream.write(_row(column.show(column.value(line)) for column in chosen))
     stream.write("\n")
-    if report.failed:
-        stream.write(_row(("failed launch", "cause", "what is known")) + _row((":---", ":---", ":---")))
-        for test, failed in report.failed:
-            stream.write(_row((f"{test} J{failed.job_id}", failed.cause, failed.detail.partition("\n")[0])))
-        stream.write("\n")
+    for section in after_tests(report):
+        _section(section, stream)
     _facts(conclusion(report), stream)
     if not report.isolated:
         stream.write(f"**isolation: {isolation_fact(report).text}**\n")
+
+
+def _section(section: Section, stream: TextIO) -> None:
+    stream.write(f"## {_plain(section.title)}\n\n")
+    stream.write(_row(heading.header for heading in section.headings))
+    stream.write(_row("---:" if heading.number else ":---" for heading in section.headings))
+    for row in section.rows:
+        stream.write(_row(heading.show(cell) for heading, cell in zip(section.headings, row, strict=True)))
+    stream.write("".join(f"\n{_plain(note)}\n" for note in section.notes) + "\n")
 
 
 def _facts(facts: Iterable[Fact], stream: TextIO) -> None:

@@ -10,8 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from milabench_ng.report.cells import Tone
+from milabench_ng.report.columns import Column, columns
+from milabench_ng.report.facts import Fact, conclusion, header, isolation_fact
 from milabench_ng.report.report import Report
-from milabench_ng.report.tables import Column, Fact, Tone, columns, conclusion, header, isolation_fact
+from milabench_ng.report.sections import Section, after_tests, before_tests
 
 _STYLES: dict[Tone, str] = {
     "plain": "",
@@ -22,7 +25,9 @@ _STYLES: dict[Tone, str] = {
     "bad": "red bold",
     "faint": "dim",
 }
-_FAILURES_SHOWN = 20
+_ROWS_SHOWN = 20
+_LONGEST = 120
+"""Characters of a cell."""
 _UNLIMITED = 2000
 """Columns: rich would cut numbers short to fit a terminal."""
 
@@ -30,9 +35,14 @@ _UNLIMITED = 2000
 def write(report: Report, stream: TextIO) -> None:
     """Write ``report`` to ``stream``. No digit is ever cut off: on a narrow terminal long lines go on below."""
     console = Console(file=stream, width=_UNLIMITED, highlight=False, markup=False, emoji=False)
-    console.print(_facts(header(report)), _tests(report), sep="\n\n")
-    if report.failed or report.summary.problems:
-        console.print("", _failures(report), sep="\n")
+    console.print(_facts(header(report)), "", sep="\n")
+    for section in before_tests(report):
+        _print(section, console)
+        console.print()
+    console.print(_tests(report))
+    for section in after_tests(report):
+        console.print()
+        _print(section, console)
     console.print("", _facts(conclusion(report)), sep="\n")
     if not report.isolated:
         console.print(_facts([isolation_fact(report)]))
@@ -46,9 +56,9 @@ def _facts(facts: Sequence[Fact]) -> Text:
 
 def _tests(report: Report) -> Table:
     chosen = columns(report)
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="")
+    table = _empty_table()
     for column in chosen:
-        table.add_column(column.header.replace(" (", "\n("), justify="right" if column.number else "left", no_wrap=True)
+        table.add_column(_two_lines(column.header), justify="right" if column.number else "left", no_wrap=True)
     prefix = f"{report.summary.suite}."
     for line in report.lines:
         light = report.score is not None and not line.scored.weight
@@ -63,14 +73,24 @@ def _cell(column: Column, value: str | int | float | None, prefix: str) -> Text:
     return Text(shown.removeprefix(prefix) if column.key == "test" else shown, _STYLES[column.tone(value)])
 
 
-def _failures(report: Report) -> Table:
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="")
-    for title in ("failed launch", "cause", "what is known"):
-        table.add_column(title, no_wrap=True)
-    rows = [(f"{test} J{failed.job_id}", failed.cause, failed.detail) for test, failed in report.failed]
-    rows += [(problem.file, "unreadable", problem.reason) for problem in report.summary.problems]
-    for name, cause, detail in rows[:_FAILURES_SHOWN]:
-        table.add_row(Text(name), Text(cause, _STYLES["bad"]), Text(detail.strip().partition("\n")[0][:120]))
-    if len(rows) > _FAILURES_SHOWN:
-        table.add_row(f"... and {len(rows) - _FAILURES_SHOWN} more", "", "(all of them: --format json)")
-    return table
+def _print(section: Section, console: Console) -> None:
+    table = _empty_table()
+    for heading in section.headings:
+        table.add_column(_two_lines(heading.header), justify="right" if heading.number else "left", no_wrap=True)
+    for row in section.rows[:_ROWS_SHOWN]:
+        cells = zip(section.headings, row, strict=True)
+        table.add_row(*(Text(heading.show(cell)[:_LONGEST], _STYLES[heading.tone(cell)]) for heading, cell in cells))
+    console.print(Text(section.title, _STYLES["strong"]), table)
+    hidden = len(section.rows) - _ROWS_SHOWN
+    notes = [f"... and {hidden} more (all of them: --format json)"] if hidden > 0 else []
+    for note in (*notes, *section.notes):
+        console.print(Text(note, _STYLES["faint"]))
+
+
+def _empty_table() -> Table:
+    return Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="")
+
+
+def _two_lines(header: str) -> str:
+    """The unit below the title."""
+    return header.replace(" (", "\n(")

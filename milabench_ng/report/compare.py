@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
-from milabench_ng.report.score import Score, ScoredTest, mean_over, scored_tests
+from milabench_ng.report.comparable import Difference, differences
+from milabench_ng.report.intervals import Part
+from milabench_ng.report.score import Score, ScoredTest, log_parts, mean_over, scored_tests
+from milabench_ng.report.subsets import subsets
 from milabench_ng.report.summary import Provenance, Summary
+from milabench_ng.report.verdict import MARGIN, Effect, effect, effects
 from milabench_ng.report.weights import Weights
 
 
@@ -19,12 +24,29 @@ class ComparedTest(msgspec.Struct, frozen=True, kw_only=True):
     perf_ratio: float | None
     perf_base_adj: float | None
     perf_ratio_adj: float | None
+    effect: Effect
+    """The ratio of ``perf`` with its interval; the p values of a table are adjusted for the number of its tests."""
+    suppressed: str = ""
+    """Why the ratios are not shown; empty where they are."""
+
+
+class SubRatio(msgspec.Struct, frozen=True, kw_only=True):
+    """The ratio over some of the tests that both sides have."""
+
+    name: str
+    labels: tuple[str, ...]
+    ratio: float | None
+    """Of the scores over these tests."""
+    effect: Effect
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Scores of both over the weighted tests that both have, in classic units."""
 
     name: str
+    """As it was given: a folder, a file or a shipped baseline."""
+    label: str = ""
+    """Short, for the heading of a column; empty where it is the only baseline."""
     provenance: Provenance
     status: Literal["complete", "partial", "none"]
     """complete: over every weighted test of a complete run; partial: over some; none: no weighted test in common."""
@@ -42,6 +64,12 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """``run_score / score``."""
     ratio_per_node: float | None
     rows: dict[str, ComparedTest]
+    margin: float = MARGIN
+    """The relative difference that does not matter."""
+    effect: Effect
+    """The ratio of throughputs over the weighted tests that both have: no charge for spread or failures."""
+    subsets: tuple[SubRatio, ...] = ()
+    differences: tuple[Difference, ...] = ()
 
 
 def compare(
@@ -52,6 +80,8 @@ def compare(
     run_score: Score | None,
     *,
     penalize_variance: bool = True,
+    margin: float = MARGIN,
+    label: str = "",
 ) -> Comparison:
     """``run`` over ``baseline``; ``weights`` are the effective ones of the run, empty without any.
 
@@ -59,7 +89,9 @@ def compare(
     """
     ours = {row.test: row for row in scored_tests(run, weights, penalize_variance=penalize_variance)}
     theirs = {row.test: row for row in scored_tests(baseline, weights, penalize_variance=penalize_variance)}
-    unusable = run_score.missing if run_score else ()
+    found = differences(run, baseline)
+    suppressed = _suppressed(found)
+    unusable = {*(run_score.missing if run_score else ()), *suppressed}
     common = [
         label
         for label in weights
@@ -71,6 +103,7 @@ def compare(
     whole = run_score is not None and run_score.status == "complete" and len(common) == len(weights)
     return Comparison(
         name=name,
+        label=label,
         provenance=baseline.provenance,
         status=("complete" if whole else "partial") if common else "none",
         tests=len(common),
@@ -82,19 +115,67 @@ def compare(
         run_score=own,
         ratio=ratio,
         ratio_per_node=None if ratio is None else ratio * run.devices / baseline.devices,
-        rows={label: _compared(row, theirs[label]) for label, row in ours.items() if label in theirs},
+        rows=_rows(ours, theirs, suppressed, margin),
+        margin=margin,
+        effect=effect(_parts(ours, theirs, common, weights), margin),
+        subsets=tuple(
+            SubRatio(
+                name=name,
+                labels=members,
+                ratio=_ratio(mean_over(ours, members, weights), mean_over(theirs, members, weights)),
+                effect=effect(_parts(ours, theirs, members, weights), margin),
+            )
+            for name, members in subsets(ours, common).items()
+        ),
+        differences=found,
     )
 
 
-def _compared(run: ScoredTest, base: ScoredTest) -> ComparedTest:
+def _suppressed(found: Sequence[Difference]) -> dict[str, str]:
+    """The rows whose ratio says nothing, with the reason."""
+    reasons: dict[str, str] = {}
+    for one in found:
+        if one.meaningless:
+            for label in one.tests:
+                reasons.setdefault(label, f"{one.what} {one.run} against {one.baseline}")
+    return reasons
+
+
+def _parts(
+    run: Mapping[str, ScoredTest], base: Mapping[str, ScoredTest], labels: Sequence[str], weights: Weights
+) -> list[Part]:
+    """What the logarithm of the ratio is the sum of."""
+    theirs = [(-coefficient, stat) for coefficient, stat in log_parts(base, labels, weights)]
+    return [*log_parts(run, labels, weights), *theirs]
+
+
+def _rows(
+    run: Mapping[str, ScoredTest], base: Mapping[str, ScoredTest], suppressed: Mapping[str, str], margin: float
+) -> dict[str, ComparedTest]:
     """Both in the run's unit, by way of classic units."""
+    shared = [label for label in run if label in base]
+    alike = [
+        label
+        for label in shared
+        if label not in suppressed and run[label].classic_factor is not None and base[label].classic_factor is not None
+    ]
+    found = dict(
+        zip(alike, effects([_parts(run, base, [label], {label: 1.0}) for label in alike], margin), strict=True)
+    )
+    return {label: _compared(run[label], base[label], found.get(label), suppressed.get(label, "")) for label in shared}
+
+
+def _compared(run: ScoredTest, base: ScoredTest, found: Effect | None, suppressed: str) -> ComparedTest:
     perf_base = _in_unit_of(run, base, base.perf)
     adjusted = _in_unit_of(run, base, base.perf_adj)
+    why = suppressed or "no record says what an item is"
     return ComparedTest(
         perf_base=perf_base,
-        perf_ratio=_ratio(run.perf, perf_base),
+        perf_ratio=None if suppressed else _ratio(run.perf, perf_base),
         perf_base_adj=adjusted,
-        perf_ratio_adj=_ratio(run.perf_adj, adjusted),
+        perf_ratio_adj=None if suppressed else _ratio(run.perf_adj, adjusted),
+        effect=found or Effect(ratio=None, verdict="not ranked", why=why),
+        suppressed=suppressed,
     )
 
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import msgspec
 
+from milabench_ng.catalogue import Scalar
 from milabench_ng.records.reading import DataView, MnbView, ReadRecord, RecordView
-from milabench_ng.records.window import averaging_window, launch_perf, wait_share
+from milabench_ng.records.window import averaging_window, rate, wait_share
+from milabench_ng.report.steadiness import Shape, odd_shape
 from milabench_ng.report.summary import UNIT_2020
 from milabench_ng.stats import mean
 
@@ -41,6 +43,11 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     """Items per second: mean over the ranks; NaN of a failed launch."""
     samples: tuple[float, ...]
     """What enters the test's statistics: ``perf``, or every rank's rate as in 2020."""
+    rank_rates: tuple[float, ...] = ()
+    """Items per second of every rank, in the order of ``devices``."""
+    options: dict[str, Scalar | None] = {}
+    shape: Shape | None = None
+    """What was odd about the course of the rate; None where nothing was."""
     program_s: float | None = None
     peak_memory_mib: float
     wait_share: float | None = None
@@ -57,7 +64,8 @@ def reduce_record(read: ReadRecord) -> LaunchResult:
 
 def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
     view = read.view
-    perf, wait = _measured(mnb)
+    measured = _measured(mnb)
+    perf = measured.perf
     cause, detail = _failure(view, mnb, perf)
     return LaunchResult(
         file=read.file,
@@ -75,9 +83,12 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         detail=detail,
         perf=perf if cause is None else math.nan,
         samples=(perf,) if cause is None else (),
+        rank_rates=measured.rank_rates,
+        options=mnb.launch.arguments,
+        shape=measured.shape,
         program_s=_program_s(view),
         peak_memory_mib=_peak_memory(view, _visible(view)),
-        wait_share=wait if cause is None else None,
+        wait_share=measured.wait_share if cause is None else None,
         tier=_tier(mnb, cause),
         data=mnb.data,
         precision=mnb.precision.ran_before if mnb.precision else None,
@@ -85,15 +96,31 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
     )
 
 
-def _measured(mnb: MnbView) -> tuple[float, float]:
-    """``perf`` and the share of time that waited for data; NaN without a full window."""
+class _Measured(msgspec.Struct, frozen=True):
+    """What the slices say; NaN and nothing without a full window."""
+
+    perf: float = math.nan
+    wait_share: float = math.nan
+    rank_rates: tuple[float, ...] = ()
+    shape: Shape | None = None
+
+
+def _measured(mnb: MnbView) -> _Measured:
     slices = [rank.slices for rank in mnb.ranks]
     if mnb.start_s is None or mnb.stop_s is None:
-        return math.nan, math.nan
+        return _Measured()
     window = averaging_window(slices, mnb.stop_s, mnb.window_rule, mnb.start_s)
     if window is None:
-        return math.nan, math.nan
-    return launch_perf(slices, window), mean([wait_share(rows, window) for rows in slices])
+        return _Measured()
+    rates = tuple(rate(rows, window) for rows in slices)
+    settled = mnb.start_s + mnb.window_rule.settle_s
+    shapes = (odd_shape(rows, settled, window.end_s) for rows in slices)
+    return _Measured(
+        perf=mean(rates),
+        wait_share=mean([wait_share(rows, window) for rows in slices]),
+        rank_rates=rates,
+        shape=next((shape for shape in shapes if shape is not None), None),
+    )
 
 
 def _failure(view: RecordView, mnb: MnbView, perf: float) -> tuple[str | None, str]:
@@ -127,6 +154,7 @@ def _of_2020(read: ReadRecord) -> LaunchResult:
         detail=detail,
         perf=mean(samples) if cause is None else math.nan,
         samples=samples if cause is None else (),
+        rank_rates=samples if cause is None else (),
         program_s=_program_s(view),
         peak_memory_mib=_peak_memory(view, visible),
     )

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from milabench_ng.errors import InputError
 from milabench_ng.report.compare import ComparedTest, Comparison, compare
 from milabench_ng.report.cost import Price, PricePer, cost
 from milabench_ng.report.folder import load, load_baseline
+from milabench_ng.report.gpus import GpuComparison, side_by_side
 from milabench_ng.report.launches import weakest_tier
+from milabench_ng.report.scaling import ScalingCurve, scaling_curves
 from milabench_ng.report.score import FailureRate, Score, ScoredTest, failure_rate, score, scored_tests
-from milabench_ng.report.summary import Failed, Summary, TestSummary
+from milabench_ng.report.subsets import SubScore, sub_scores
+from milabench_ng.report.summary import Failed, Flag, Summary, TestSummary
+from milabench_ng.report.verdict import MARGIN
 from milabench_ng.report.weights import Weights, load_weights, spread_unplanned
 
 NOT_RECORDED = "not recorded"
@@ -22,7 +28,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     """One test of the report."""
 
     scored: ScoredTest
-    compared: ComparedTest | None
+    compared: tuple[ComparedTest | None, ...]
+    """By baseline, in the order of the report's comparisons; None where the baseline lacks the test."""
     node_total: float | None
     """Items per second of all devices that work on the test at the same time."""
     causes: dict[str, int]
@@ -42,7 +49,16 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """None where there are no weights for the suite."""
     failure_rate: FailureRate
     lines: tuple[Line, ...]
-    comparison: Comparison | None
+    comparisons: tuple[Comparison, ...]
+    """With each baseline."""
+    coverage: str
+    """What the intervals are about: repeats of which sessions on which nodes."""
+    sub_scores: tuple[SubScore, ...] = ()
+    gpus: GpuComparison | None = None
+    """None where fewer than two devices have results."""
+    show_gpus: bool = False
+    """Whether the matrices by device were asked for."""
+    scaling: tuple[ScalingCurve, ...] = ()
     price: Price | None
 
     @property
@@ -54,6 +70,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def failed(self) -> tuple[tuple[str, Failed], ...]:
         """Every failed launch with its test."""
         return tuple((line.scored.test, failed) for line in self.lines for failed in line.row.failed)
+
+    @property
+    def flags(self) -> tuple[tuple[str, Flag], ...]:
+        """Every odd launch with its test."""
+        return tuple((line.scored.test, flag) for line in self.lines for flag in line.row.flags)
 
     @property
     def marks(self) -> dict[str, int]:
@@ -71,25 +92,30 @@ def make_report(
     source: Path,
     *,
     weights: Path | None = None,
-    compare_to: str | None = None,
+    compare_to: Sequence[str] = (),
     price: float | None = None,
     price_per: PricePer = "node",
     penalize_variance: bool = True,
+    margin: float = MARGIN,
+    compare_gpus: bool = False,
 ) -> Report:
     """The report on a result folder or a stored summary.
 
-    ``weights``: a file, else the shipped one of the suite; ``compare_to``: a folder, a summary or a shipped baseline;
-    ``price``: of a node or of one GPU.
+    ``weights``: a file, else the shipped one of the suite; ``compare_to``: folders, summaries or shipped
+    baselines; ``price``: of a node or of one GPU; ``margin``: the relative difference that does not matter.
     """
+    if not 0 < margin < 1:
+        raise InputError(f"--margin {margin:.4g}: it must be above 0 and below 100 %, for example 2%")
     summary = load(source)
-    baseline = load_baseline(compare_to) if compare_to is not None else None
     return build_report(
         summary,
         str(source),
         weights=load_weights(weights, summary.suite),
-        baseline=None if baseline is None or compare_to is None else (compare_to, baseline),
+        baselines=[(name, load_baseline(name)) for name in dict.fromkeys(compare_to)],
         price=None if price is None else (price, price_per),
         penalize_variance=penalize_variance,
+        margin=margin,
+        compare_gpus=compare_gpus,
     )
 
 
@@ -98,18 +124,20 @@ def build_report(
     source: str,
     *,
     weights: Weights | None,
-    baseline: tuple[str, Summary] | None = None,
+    baselines: Sequence[tuple[str, Summary]] = (),
     price: tuple[float, PricePer] | None = None,
     penalize_variance: bool = True,
+    margin: float = MARGIN,
+    compare_gpus: bool = False,
 ) -> Report:
-    """The report on ``summary``. Pure. ``baseline`` with its name, ``price`` with what it is the price of."""
+    """The report on ``summary``. Pure. ``baselines`` with their names, ``price`` with what it is the price of."""
     effective = spread_unplanned(weights or {}, summary.devices)
     scored = scored_tests(summary, effective, penalize_variance=penalize_variance)
     own = score(summary, weights, penalize_variance=penalize_variance) if weights else None
-    comparison = None
-    if baseline is not None:
-        name, other = baseline
-        comparison = compare(summary, other, name, effective, own, penalize_variance=penalize_variance)
+    comparisons = tuple(
+        compare(summary, other, name, effective, own, penalize_variance=penalize_variance, margin=margin, label=label)
+        for (name, other), label in zip(baselines, _labels([name for name, _ in baselines]), strict=True)
+    )
     return Report(
         source=source,
         summary=summary,
@@ -117,16 +145,21 @@ def build_report(
         penalize_variance=penalize_variance,
         score=own,
         failure_rate=failure_rate(summary),
-        lines=tuple(_line(row, summary.tests[row.test], comparison) for row in scored),
-        comparison=comparison,
+        lines=tuple(_line(row, summary.tests[row.test], comparisons) for row in scored),
+        comparisons=comparisons,
+        coverage=_coverage(summary),
+        sub_scores=sub_scores(summary, effective, own, penalize_variance=penalize_variance) if own else (),
+        gpus=side_by_side(summary),
+        show_gpus=compare_gpus,
+        scaling=scaling_curves({row.test: row for row in scored}, summary.tests),
         price=cost(*price, own) if price is not None else None,
     )
 
 
-def _line(scored: ScoredTest, row: TestSummary, comparison: Comparison | None) -> Line:
+def _line(scored: ScoredTest, row: TestSummary, comparisons: Sequence[Comparison]) -> Line:
     return Line(
         scored=scored,
-        compared=comparison.rows.get(scored.test) if comparison else None,
+        compared=tuple(other.rows.get(scored.test) for other in comparisons),
         node_total=None if scored.perf is None else scored.perf * row.devices,
         causes=dict(Counter(failed.cause for failed in row.failed)),
         row=row,
@@ -136,3 +169,16 @@ def _line(scored: ScoredTest, row: TestSummary, comparison: Comparison | None) -
 def _isolation(summary: Summary) -> str:
     tiers = [tier for row in summary.tests.values() for tier in row.tiers]
     return weakest_tier(tiers) if tiers else NOT_RECORDED
+
+
+def _labels(names: Sequence[str]) -> list[str]:
+    """Short and different names; one alone needs none."""
+    if len(names) < 2:
+        return [""] * len(names)
+    short = [Path(name).name.removesuffix(".json") for name in names]
+    return [brief if short.count(brief) == 1 else name for brief, name in zip(short, names, strict=True)]
+
+
+def _coverage(summary: Summary) -> str:
+    sessions = "this session" if summary.sessions == 1 else f"these {summary.sessions} sessions"
+    return f"this node, {sessions}"

@@ -6,11 +6,14 @@ tests' ``perf_adj`` in classic units (those of 2020), ``per_node`` is that times
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
+from milabench_ng.report.intervals import Interval, LogStat, Part, combine, interval, repeats_needed, why_none
+from milabench_ng.report.repeats import between_devices, run_to_run
 from milabench_ng.report.summary import Summary, TestSummary
 from milabench_ng.report.weights import Weights, spread_unplanned
 from milabench_ng.stats import weighted_geometric_mean
@@ -33,6 +36,22 @@ class ScoredTest(msgspec.Struct, frozen=True, kw_only=True):
     perf_adj: float | None
     classic_factor: float | None
     """From this row's rates to classic units; None where no record says what an item is."""
+    bound: str | None = None
+    between_devices_pct: float | None = None
+    """Sample standard deviation of the devices' means over their mean; None of one device."""
+    run_to_run_pct: float | None = None
+    """Sample standard deviation of the repeats' means over their mean; None of one repeat."""
+    log_perf: LogStat | None = None
+    """Of the repeats, in this row's unit; None where they are not recorded."""
+    interval: Interval | None = None
+    """Of the rate, as the geometric mean of the repeats."""
+    why: str = ""
+    """Why there is no interval."""
+
+    @property
+    def classic_log(self) -> LogStat | None:
+        """``log_perf`` in classic units."""
+        return self.log_perf.shifted(self.classic_factor or 1.0) if self.log_perf else None
 
     @property
     def classic(self) -> float:
@@ -54,9 +73,17 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     """How many tests have a weight."""
     missing: tuple[str, ...]
     """Rows that were promised and are not complete: they make the score invalid."""
+    expected: int = 0
+    """How many rows there should be."""
     omitted: tuple[str, ...] = ()
     """Weighted rows that the user did not select: they make it partial."""
     reasons: tuple[str, ...] = ()
+    interval: Interval | None = None
+    """Of ``per_device``, the charges for spread and failures taken as they are."""
+    why: str = ""
+    """Why there is no interval."""
+    repeats_needed: int | None = None
+    """For an interval of +-1 %; None without one, and above 1000."""
 
 
 class FailureRate(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +123,8 @@ def _scored(label: str, row: TestSummary, units: str, weight: float | None, pena
         )
     elif row.n:
         adjusted = 0.0  # every launch failed
+    log_perf = row.log_perf.shifted(scale) if row.log_perf else None
+    estimate = combine([(1.0, log_perf)])
     return ScoredTest(
         test=label,
         unit=row.unit,
@@ -106,6 +135,12 @@ def _scored(label: str, row: TestSummary, units: str, weight: float | None, pena
         std_pct=100 * measured.std / measured.mean if measured and measured.mean else None,
         perf_adj=adjusted,
         classic_factor=(factor or 1.0) if units == "classic" else factor,
+        bound=row.bound,
+        between_devices_pct=between_devices(row),
+        run_to_run_pct=run_to_run(row),
+        log_perf=log_perf,
+        interval=interval(estimate) if estimate else None,
+        why=why_none([(1.0, log_perf)]) if measured else "nothing was measured",
     )
 
 
@@ -124,6 +159,8 @@ def score(summary: Summary, weights: Weights, *, penalize_variance: bool = True)
     elif omitted or reasons:
         status = "partial"
     value = mean_over(rows, counted, effective) if status != "invalid" else None
+    parts = log_parts(rows, counted, effective)
+    estimate = combine(parts) if value else None
     return Score(
         status=status,
         per_device=value,
@@ -132,8 +169,12 @@ def score(summary: Summary, weights: Weights, *, penalize_variance: bool = True)
         tests=len(counted),
         of=len(effective),
         missing=missing,
+        expected=len(expected),
         omitted=omitted,
         reasons=reasons,
+        interval=interval(estimate, value) if estimate else None,
+        why="" if estimate else "there is no score above 0" if not value else why_none(parts),
+        repeats_needed=repeats_needed(parts) if estimate else None,
     )
 
 
@@ -163,3 +204,9 @@ def failure_rate(summary: Summary) -> FailureRate:
 def mean_over(rows: Mapping[str, ScoredTest], labels: Sequence[str], weights: Weights) -> float:
     """The weighted geometric mean in classic units over ``labels``; NaN of none."""
     return weighted_geometric_mean([rows[label].classic for label in labels], [weights[label] for label in labels])
+
+
+def log_parts(rows: Mapping[str, ScoredTest], labels: Sequence[str], weights: Weights) -> list[Part]:
+    """What the logarithm of the weighted geometric mean of the repeats is the sum of, in classic units."""
+    total = math.fsum(weights[label] for label in labels)
+    return [(weights[label] / total, rows[label].classic_log) for label in labels]

@@ -11,9 +11,12 @@ import msgspec
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Launch
 from milabench_ng.records.reading import ManifestView, Problem
+from milabench_ng.report.flags import flags
+from milabench_ng.report.intervals import log_stat
 from milabench_ng.report.launches import LaunchResult
-from milabench_ng.report.summary import Failed, Provenance, Stat, Summary, TestSummary
-from milabench_ng.stats import mean, population_std
+from milabench_ng.report.repeats import by_job, device_stats, rank_means, repeats, stat_of
+from milabench_ng.report.summary import Failed, Provenance, Summary, TestSummary
+from milabench_ng.stats import mean
 
 T = TypeVar("T")
 
@@ -51,6 +54,8 @@ def summarise(folder: Folder) -> Summary:
         devices=devices,
         provenance=_provenance(folder, results),
         has_plan=bool(folder.manifests),
+        sessions=max(1, len(folder.manifests) or len({result.run_id for result in results})),
+        profile_sha256=_distinct(at.profile.sha256 if at.profile else None for at in folder.manifests),
         going_on=folder.going_on,
         omitted=tuple(dict.fromkeys(label for manifest in folder.manifests for label in manifest.plan.omitted)),
         notes=_notes(folder, ours),
@@ -141,12 +146,13 @@ def _test(
     scheme = absent[0].scheme if absent else results[0].scheme
     waits = [result.wait_share for result in good if result.wait_share is not None]
     first = readable[0] if readable else None
+    named, repeated = by_job(good), repeats(good)
     return TestSummary(
         n=len(results) + len(missing),
         failures=len(failed),
-        total=_stat([result.program_s for result in good if result.program_s is not None]),
-        train=_stat([sample for result in good for sample in result.samples]),
-        pergpu=_per_device(good),
+        total=stat_of([result.program_s for result in good if result.program_s is not None]),
+        train=stat_of([sample for result in good for sample in result.samples]),
+        pergpu=device_stats(good),
         peak_memory=max((result.peak_memory_mib for result in readable), default=0.0),
         unit=first.unit if first else "items",
         classic_factor=first.classic_factor if first else None,
@@ -157,7 +163,12 @@ def _test(
         missing=len(missing),
         pending=len(absent) - len(missing),
         failed=tuple(failed),
-        launches=_by_job(good),
+        launches={job: result.perf for job, result in named.items()},
+        repeats=repeated,
+        log_perf=log_stat(list(repeated.values())),
+        ranks=rank_means(good),
+        flags=flags(named),
+        options=first.options if first else {},
         wait_share=mean(waits) if waits else None,
         tiers=_distinct(result.tier for result in readable),
         data=_distinct(result.data for result in readable),
@@ -166,38 +177,12 @@ def _test(
     )
 
 
-def _by_job(good: Sequence[LaunchResult]) -> dict[str, float]:
-    """``perf`` by job id; a job id that comes twice (several runs in a folder) is numbered."""
-    times: Counter[str] = Counter()
-    perfs: dict[str, float] = {}
-    for result in good:
-        times[result.job_id] += 1
-        again = times[result.job_id]
-        perfs[result.job_id if again == 1 else f"{result.job_id}#{again}"] = result.perf
-    return perfs
-
-
 def _width(results: Sequence[LaunchResult], absent: Sequence[Launch]) -> int:
     """Over how many devices the launches of a row go."""
     widths = [len(launch.devices) for launch in absent] + [len(result.devices) for result in results]
     label = results[0].label if results else absent[0].label
     step = label.rpartition(".")[2]
     return max(widths) or (int(step) if step.isdigit() else 1)
-
-
-def _per_device(good: Sequence[LaunchResult]) -> dict[str, Stat] | None:
-    samples: dict[str, list[float]] = defaultdict(list)
-    for result in good:
-        if len(result.devices) == 1:
-            samples[result.devices[0]] += result.samples
-    stats = {device: _stat(samples[device]) for device in sorted(samples)}
-    return {device: stat for device, stat in stats.items() if stat is not None} or None
-
-
-def _stat(values: Sequence[float]) -> Stat | None:
-    if not values:
-        return None
-    return Stat(len(values), min(values), max(values), mean(values), population_std(values))
 
 
 def _distinct(values: Iterable[T | None]) -> tuple[T, ...]:

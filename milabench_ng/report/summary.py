@@ -6,11 +6,15 @@ beside them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
+from milabench_ng.catalogue import Scalar
 from milabench_ng.records.reading import DataView, Problem
+from milabench_ng.report.intervals import LogStat
+from milabench_ng.stats import mean, population_std
 
 SUMMARY_SCHEMA = 1
 
@@ -26,6 +30,19 @@ class Stat(msgspec.Struct, frozen=True):
     max: float
     mean: float
     std: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Stat:
+        """Of at least one number."""
+        return cls(len(values), min(values), max(values), mean(values), population_std(values))
+
+
+class Flag(msgspec.Struct, frozen=True, kw_only=True):
+    """Something odd about a launch that counts all the same."""
+
+    job_id: str
+    kind: Literal["drift", "sawtooth", "no steady state", "outlier"]
+    detail: str
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,11 +85,20 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     failed: tuple[Failed, ...] = ()
     launches: dict[str, float] = {}
     """``perf`` by job id."""
+    repeats: dict[str, float] = {}
+    """Mean ``perf`` over the devices by repeat; those that lack a device are left out."""
+    log_perf: LogStat | None = None
+    """Of the logarithms of ``repeats``: what the intervals are made of. None where repeats are not recorded (2020)."""
+    ranks: dict[str, float] = {}
+    """Mean rate by device, of launches over several devices."""
+    flags: tuple[Flag, ...] = ()
     wait_share: float | None = None
     """Share of the window's time that was spent waiting for data, 0 to 1."""
     tiers: tuple[str, ...] = ()
     data: tuple[DataView, ...] = ()
     precision: tuple[str, ...] = ()
+    options: dict[str, Scalar | None] = {}
+    """The workload's options; empty where they are not recorded."""
     marks: tuple[str, ...] = ()
 
 
@@ -98,6 +124,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     devices: int
     provenance: Provenance
     has_plan: bool
+    sessions: int = 1
+    """How many runs of ``mnb`` the records come from."""
+    profile_sha256: tuple[str, ...] = ()
     going_on: bool = False
     omitted: tuple[str, ...] = ()
     """Rows of tests that the profile has and the user did not select."""

@@ -1,0 +1,63 @@
+"""How cells of a table are shown: numbers as people read them. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Cell = str | int | float | None
+Tone = Literal["plain", "good", "fair", "poor", "bad", "strong", "faint"]
+
+NOT_MEASURED = "-"
+
+
+def figure(value: float) -> str:
+    """A number as people read it: two decimals, none for a large one, more for a small one."""
+    if abs(value) >= 10_000:
+        return f"{value:,.0f}"
+    return f"{value:,.2f}" if abs(value) >= 10 or value == 0 else f"{value:.4g}"
+
+
+def text(cell: Cell) -> str:
+    """As it is."""
+    return NOT_MEASURED if cell is None else str(cell)
+
+
+def number(cell: Cell) -> str:
+    """See `figure`."""
+    return figure(cell) if isinstance(cell, int | float) else NOT_MEASURED
+
+
+def one_decimal(cell: Cell) -> str:
+    """One decimal."""
+    return f"{cell:.1f}" if isinstance(cell, int | float) else NOT_MEASURED
+
+
+def whole(cell: Cell) -> str:
+    """No decimals."""
+    return f"{cell:,.0f}" if isinstance(cell, int | float) else NOT_MEASURED
+
+
+def ratio_text(cell: Cell) -> str:
+    """Two decimals, two digits of a small one."""
+    if not isinstance(cell, int | float):
+        return NOT_MEASURED
+    return f"{cell:.2f}" if cell >= 0.1 or cell == 0 else f"{cell:.2g}"
+
+
+def ratio_tone(cell: Cell) -> Tone:
+    """The colours of 2020."""
+    if not isinstance(cell, int | float):
+        return "plain"
+    steps: tuple[tuple[float, Tone], ...] = ((1.1, "strong"), (0.9, "good"), (0.75, "poor"))
+    return next((tone for bound, tone in steps if cell >= bound), "bad")
+
+
+def percent(share: float | None) -> float | None:
+    """Of a share."""
+    return None if share is None else 100 * share
+
+
+def tone_of_verdict(cell: Cell) -> Tone:
+    """Good and bad news stand out."""
+    tones: dict[Cell, Tone] = {"better": "good", "worse": "bad", "inconclusive": "fair", "not ranked": "faint"}
+    return tones.get(cell, "plain")

@@ -1,0 +1,252 @@
+"""What a report says in named statements; the forms beside this one only lay them out. Pure.
+
+`header` is the first screen: what a decision needs, in the order in which it is asked. A line without data says so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from milabench_ng.report.cells import NOT_MEASURED, Tone, figure, tone_of_verdict
+from milabench_ng.report.columns import half_width_pct, span
+from milabench_ng.report.compare import Comparison
+from milabench_ng.report.report import Report
+from milabench_ng.report.score import FAILURE_LIMIT
+from milabench_ng.report.sections import SCORE_UNIT
+from milabench_ng.report.verdict import Effect
+from milabench_ng.stats import median
+
+ABSENT = "not measured"
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """A named statement."""
+
+    name: str
+    text: str
+    tone: Tone = "plain"
+
+
+def header(report: Report) -> tuple[Fact, ...]:
+    """The first screen."""
+    summary = report.summary
+    facts = [
+        Fact("suite", f"{summary.suite}   ({report.source})", "strong"),
+        Fact("devices", f"{summary.devices}: {summary.provenance.hardware}"),
+        isolation_fact(report),
+        _launches(report),
+        _score_interval(report),
+        *_ratios(report),
+        *_parts(report),
+        _spread("spread of runs", [line.scored.run_to_run_pct for line in report.lines], "one repeat"),
+        _spread("spread of devices", [line.scored.between_devices_pct for line in report.lines], "one device"),
+        *_slow_devices(report),
+        *_conditions(report),
+        *dollars(report),
+        _attempts(report),
+    ]
+    return (*facts, *(Fact("note", note, "fair") for note in summary.notes))
+
+
+def _score_interval(report: Report) -> Fact:
+    score = report.score
+    if score is None or score.per_device is None:
+        return Fact("score", f"{score.status}: see below" if score else "none: no weights", "bad")
+    if score.interval is None:
+        return Fact("score", f"{figure(score.per_device)} {SCORE_UNIT} per device; no interval: {score.why}", "fair")
+    at = score.interval
+    text = f"{figure(at.value)} [{figure(at.low)}, {figure(at.high)}] {SCORE_UNIT} per device ({score.status})"
+    needed = "over 1000" if score.repeats_needed is None else str(score.repeats_needed)
+    return Fact("score", f"{text}; 95 %, {at.n} repeats, {report.coverage}; +-1 % takes {needed} repeats", "strong")
+
+
+def _ratios(report: Report) -> list[Fact]:
+    if not report.comparisons:
+        return [Fact("ratio", f"{ABSENT} (no --compare)", "faint")]
+    return [Fact(f"ratio to {other.name}", *_verdict_text(other)) for other in report.comparisons]
+
+
+def _verdict_text(other: Comparison) -> tuple[str, Tone]:
+    """The ratio of throughputs with all that qualifies it."""
+    found = other.effect
+    partial = "" if other.status == "complete" else f"; over {other.tests} of {other.of} weighted tests"
+    if other.status == "none":
+        return f"{ABSENT}: no weighted test can be compared", "fair"
+    if found.ratio is None:
+        known = NOT_MEASURED if other.ratio is None else f"{other.ratio:.3f} (of the scores)"
+        return f"{known}; no interval: {_why(other)}{partial}", "fair"
+    text = f"{found.ratio.value:.3f} {span(found.ratio)}: {_verdict(found, other.margin)}"
+    detectable = "" if found.mde_pct is None else f"; detectable {found.mde_pct:.1f} %"
+    needed = "over 1000" if found.repeats_needed is None else str(found.repeats_needed)
+    return f"{text}{detectable}; +-1 % takes {needed} repeats{partial}", tone_of_verdict(found.verdict)
+
+
+def _why(other: Comparison) -> str:
+    if other.effect.why == "no repeats are recorded":
+        return f"{other.effect.why} on both sides ({other.provenance.kind} baseline)"
+    return other.effect.why
+
+
+def _verdict(found: Effect, margin: float) -> str:
+    if found.verdict == "equivalent":
+        return f"equivalent within {margin:.2g}"
+    return f"{found.verdict} ({found.why})" if found.why else found.verdict
+
+
+def _parts(report: Report) -> list[Fact]:
+    """The score without some of what decides it, in one line each."""
+    facts = []
+    for part in report.sub_scores:
+        if part.per_device is None:
+            facts.append(Fact(part.name, f"{ABSENT} ({part.why})", "fair"))
+            continue
+        width = half_width_pct(part.interval)
+        interval = "" if width is None else f" +-{width:.1f} %"
+        against = "".join(
+            f"; {ratio.ratio:.3f} of {other.name}"
+            for other in report.comparisons
+            for ratio in other.subsets
+            if ratio.name == part.name and ratio.ratio is not None
+        )
+        text = f"{figure(part.per_device)} {SCORE_UNIT}{interval} ({len(part.labels)} tests{against})"
+        facts.append(Fact(part.name, text))
+    return facts
+
+
+def _spread(name: str, values: Sequence[float | None], lacking: str) -> Fact:
+    known = [value for value in values if value is not None]
+    if not known:
+        return Fact(name, f"{ABSENT} ({lacking})", "faint")
+    return Fact(name, f"{median(known):.1f} % in the middle of {len(known)} tests, up to {max(known):.1f} %")
+
+
+def _slow_devices(report: Report) -> list[Fact]:
+    if report.gpus is None:
+        return []
+    slow = [f"device {at.device} ({at.effect_pct:+.1f} %)" for at in report.gpus.overall]
+    return [Fact("slow devices", ", ".join(slow) or "none", "bad" if slow else "good")]
+
+
+def _conditions(report: Report) -> list[Fact]:
+    """What was read and computed, and everything that makes it not comparable."""
+    facts = []
+    data = dict.fromkeys(entry for line in report.lines for entry in line.row.data)
+    if data:
+        facts.append(Fact("data", "; ".join(f"{d.name} ({d.kind}, scale {d.scale:g}, {d.cache} cache)" for d in data)))
+    if not report.penalize_variance:
+        facts.append(Fact("variance", "not penalised", "fair"))
+    facts += [
+        Fact("mark", f"{mark} ({count} of {len(report.lines)} tests)", "bad") for mark, count in report.marks.items()
+    ]
+    if not report.marks:
+        recorded = report.summary.units == "true"
+        facts.append(Fact("conditions", "no launch has a mark", "good") if recorded else Fact("conditions", ABSENT))
+    kinds = Counter(flag.kind for _, flag in report.flags)
+    if kinds:
+        facts.append(Fact("odd launches", ", ".join(f"{count} {kind}" for kind, count in kinds.items()), "fair"))
+    return facts
+
+
+def dollars(report: Report) -> list[Fact]:
+    """What a node of the reference's worth costs."""
+    return [] if report.price is not None else [Fact("price", f"{ABSENT} (no --price)", "faint")]
+
+
+def _attempts(report: Report) -> Fact:
+    rate = report.failure_rate
+    if rate.rate is None:
+        return Fact("attempts", ABSENT, "fair")
+    causes = Counter(failed.cause for _, failed in report.failed)
+    named = "".join(f", {count} {cause}" for cause, count in causes.items())
+    return Fact("attempts", f"{rate.n} launches, {rate.fail} failed{named}", "good" if rate.fail == 0 else "bad")
+
+
+def isolation_fact(report: Report) -> Fact:
+    """How the tenants were held apart."""
+    if report.isolated:
+        return Fact("isolation", "full", "good")
+    if report.summary.units == "classic":
+        return Fact("isolation", "not recorded (2020)", "fair")
+    return Fact("isolation", f"NOT ISOLATED ({report.isolation})", "bad")
+
+
+def _launches(report: Report) -> Fact:
+    rows = report.summary.tests.values()
+    n = sum(row.n - row.missing for row in rows)
+    if not report.summary.has_plan:
+        return Fact("launches", f"{n} (what was planned is not recorded)")
+    planned = sum(row.planned or 0 for row in rows)
+    missing, pending = sum(row.missing for row in rows), sum(row.pending for row in rows)
+    done = planned - missing - pending
+    again = f" ({n - done} more records than planned launches)" if n > done else ""
+    if pending:
+        return Fact("launches", f"partial: {done} of {planned} launches so far{again}", "fair")
+    if missing:
+        return Fact("launches", f"{done} of {planned}: {missing} without a record{again}", "bad")
+    return Fact("launches", f"{done} of {planned}{again}")
+
+
+def conclusion(report: Report) -> tuple[Fact, ...]:
+    """Failure rate, score, ratio, price."""
+    ratios = [fact for other in report.comparisons for fact in _ratio(other)]
+    return (*_failure_rate(report), *_score(report), *ratios, *_price(report))
+
+
+def _failure_rate(report: Report) -> list[Fact]:
+    rate = report.failure_rate
+    if rate.rate is None:
+        return [Fact("failure rate", NOT_MEASURED)]
+    verdict = "PASS" if rate.passed else "FAIL"
+    text = f"{rate.rate:.2%} ({verdict}: {rate.fail} of {rate.n} launches failed, limit {FAILURE_LIMIT:.2%})"
+    return [Fact("failure rate", text, "good" if rate.passed else "bad")]
+
+
+def _score(report: Report) -> list[Fact]:
+    score = report.score
+    if score is None:
+        return [Fact("score", f"none: no weights for suite {report.summary.suite!r}; give --weights FILE", "fair")]
+    if score.per_device is None or score.per_node is None:
+        names = ", ".join(score.missing)
+        why = (
+            f"{len(score.missing)} of {score.expected} missing: {names}"
+            if names
+            else "no test with a weight has a result"
+        )
+        return [Fact("score", f"invalid ({why})", "bad")]
+    reasons = "; ".join(score.reasons)
+    complete = score.status == "complete"
+    state = "complete" if complete else f"partial ({score.tests} of {score.of} tests): {reasons}"
+    tone: Tone = "strong" if complete else "fair"
+    return [
+        Fact("score per device", f"{figure(score.per_device)} {SCORE_UNIT}, {state}", tone),
+        Fact("score per node", f"{figure(score.per_node)} {SCORE_UNIT} ({score.devices} devices)", tone),
+    ]
+
+
+def _ratio(other: Comparison) -> list[Fact]:
+    name = f"{other.name} ({other.provenance.kind}; {other.provenance.hardware})"
+    if other.score is None or other.ratio is None:
+        return [Fact("baseline", f"{name}: no weighted test in common, no ratio", "fair")]
+    lacking = f" without {', '.join(other.left_out)}" if other.left_out else ""
+    over = "" if other.status == "complete" else f", partial: over {other.tests} of {other.of} tests{lacking}"
+    per_node = "" if other.ratio_per_node is None else f"; per node {other.ratio_per_node:.3f}"
+    return [
+        Fact("baseline", name),
+        Fact("score of the baseline", f"{figure(other.score)} {SCORE_UNIT} per device, the same tests"),
+        Fact("ratio of the scores", f"{other.ratio:.3f} per device{per_node}{over}", "fair" if over else "strong"),
+    ]
+
+
+def _price(report: Report) -> list[Fact]:
+    price = report.price
+    if price is None:
+        return []
+    facts = [Fact("price", f"{price.amount:,.2f} $ per {price.per}")]
+    if price.rpp is None:
+        return [*facts, Fact("RPP", f"{NOT_MEASURED} (there is no score above 0)", "bad")]
+    doubt = f" ({report.score.status} score)" if report.score and report.score.status != "complete" else ""
+    text = f"{figure(price.rpp)} $ per {SCORE_UNIT}, lower is better{doubt}"
+    return [*facts, Fact("RPP", text, "fair" if doubt else "strong")]

@@ -1,0 +1,64 @@
+"""What is odd about single launches. They are named, with what is known of the reason, and they count. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+
+from milabench_ng.report.launches import LaunchResult
+from milabench_ng.report.summary import Flag
+from milabench_ng.stats import median, robust_std
+
+OUTLIER_Z = 3.5
+"""Of Iglewicz and Hoaglin ("How to detect and handle outliers", 1993)."""
+MIN_EFFECT = 0.01
+"""A launch nearer than this to its device's others is no outlier, however quiet they are."""
+_MIN_LAUNCHES = 8
+
+
+def flags(good: Mapping[str, LaunchResult]) -> tuple[Flag, ...]:
+    """Of the launches of a test by job id."""
+    shapes = [
+        Flag(job_id=job, kind=result.shape.kind, detail=result.shape.detail)
+        for job, result in good.items()
+        if result.shape is not None
+    ]
+    return (*shapes, *_outliers(good))
+
+
+def _outliers(good: Mapping[str, LaunchResult]) -> list[Flag]:
+    """Launches far from the median of their device's, by the spread of all about those medians."""
+    perfs: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    for result in good.values():
+        perfs[result.devices].append(result.perf)
+    usual = {devices: median(values) for devices, values in perfs.items()}
+    away = {
+        job: math.log(result.perf / usual[result.devices])
+        for job, result in good.items()
+        if result.perf > 0 and usual[result.devices] > 0 and len(perfs[result.devices]) > 2
+    }
+    if len(away) < _MIN_LAUNCHES:
+        return []
+    groups = len({good[job].devices for job in away})
+    scale = robust_std(list(away.values())) * math.sqrt(len(away) / (len(away) - groups))  # a median each was taken off
+    typical_wait = median([result.wait_share or 0.0 for result in good.values()])
+    return [
+        Flag(
+            job_id=job,
+            kind="outlier",
+            detail=f"{math.expm1(distance):+.1%} against its device's median; {_reason(good[job], typical_wait)}",
+        )
+        for job, distance in away.items()
+        if abs(distance) > max(MIN_EFFECT, OUTLIER_Z * scale)
+    ]
+
+
+def _reason(result: LaunchResult, typical_wait: float) -> str:
+    """What the record says that may explain it."""
+    known = list(result.marks)
+    if result.wait_share is not None and result.wait_share > typical_wait + 0.05:
+        known.append(f"waited for data {result.wait_share:.0%} of the time, usually {typical_wait:.0%}")
+    if result.shape is not None:
+        known.append(result.shape.detail)
+    return "; ".join(known) or "its record shows no reason"

@@ -1,0 +1,109 @@
+"""The devices of a node beside each other, and those that are slower than they should be. Pure.
+
+A fixed distance from the best device would call many healthy ones slow: of 64 that differ by 2 % one lies 5 % below
+the best almost always. So a device is held against the others: its logarithm of rate against their median, in units of
+their robust standard deviation, it being left out of both, and only an effect that matters counts. Differences of a few
+percent between like GPUs are normal (Sinha et al., SC 2022, arXiv:2208.11035).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from milabench_ng.report.summary import Summary, TestSummary
+from milabench_ng.stats import mean, median, robust_std
+
+STRAGGLER_Z = 3.5
+STRAGGLER_EFFECT = 0.03
+_QUIETEST = 0.005
+"""Devices are never taken to differ by less than this; with two or three of them nothing better is known."""
+
+Measure = Literal["mean", "min", "max"]
+MEASURES: tuple[Measure, ...] = ("mean", "min", "max")
+
+
+class GpuRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One test: for each device its rate over the best device's, 0 to 1; None where it has no result."""
+
+    test: str
+    relative: tuple[float | None, ...]
+
+
+class Straggler(msgspec.Struct, frozen=True, kw_only=True):
+    """A device that is slower than the others."""
+
+    device: str
+    test: str | None
+    """None: over all tests."""
+    effect_pct: float
+    """Against the median of the others; below 0."""
+    z: float
+
+
+class GpuComparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Three matrices, tests by devices, and who is slow."""
+
+    devices: tuple[str, ...]
+    mean: tuple[GpuRow, ...]
+    min: tuple[GpuRow, ...]
+    max: tuple[GpuRow, ...]
+    stragglers: tuple[Straggler, ...]
+    overall: tuple[Straggler, ...]
+    """Over all tests: these devices are to be looked at."""
+
+    def rows(self, measure: Measure) -> tuple[GpuRow, ...]:
+        """One of the matrices."""
+        return {"mean": self.mean, "min": self.min, "max": self.max}[measure]
+
+
+def side_by_side(summary: Summary) -> GpuComparison | None:
+    """Over the tests with one device a launch; None where fewer than two devices have results."""
+    tests = {label: row for label, row in summary.tests.items() if row.pergpu}
+    names = {device for row in tests.values() for device in row.pergpu or {}}
+    devices = tuple(sorted(names, key=lambda name: (int(name) if name.isdigit() else math.inf, name)))
+    if len(devices) < 2:
+        return None
+    logs = {label: _relative_logs(row) for label, row in tests.items()}
+    by_device: dict[str, float] = {
+        device: mean([values[device] for values in logs.values() if device in values]) for device in devices
+    }
+    return GpuComparison(
+        devices=devices,
+        mean=tuple(_row(label, row, devices, "mean") for label, row in tests.items()),
+        min=tuple(_row(label, row, devices, "min") for label, row in tests.items()),
+        max=tuple(_row(label, row, devices, "max") for label, row in tests.items()),
+        stragglers=tuple(slow for label, values in logs.items() for slow in stragglers(values, label)),
+        overall=stragglers(by_device, None),
+    )
+
+
+def _row(label: str, row: TestSummary, devices: tuple[str, ...], measure: Measure) -> GpuRow:
+    rates = {device: float(getattr(stat, measure)) for device, stat in (row.pergpu or {}).items()}
+    best = max(rates.values())
+    relative = (rates[device] / best if device in rates and best > 0 else None for device in devices)
+    return GpuRow(test=label, relative=tuple(relative))
+
+
+def _relative_logs(row: TestSummary) -> dict[str, float]:
+    """Logarithms of the devices' mean rates over their median."""
+    logs = {device: math.log(stat.mean) for device, stat in (row.pergpu or {}).items() if stat.mean > 0}
+    centre = median(list(logs.values()))
+    return {device: value - centre for device, value in logs.items()}
+
+
+def stragglers(logs: Mapping[str, float], test: str | None) -> tuple[Straggler, ...]:
+    """The devices that are slower than the others by more than chance and by more than 3 %."""
+    found = []
+    for device, value in logs.items():
+        others = [other for name, other in logs.items() if name != device]
+        if not others:
+            continue
+        away = value - median(others)
+        z = away / max(robust_std(others), _QUIETEST)
+        if z < -STRAGGLER_Z and math.expm1(away) < -STRAGGLER_EFFECT:
+            found.append(Straggler(device=device, test=test, effect_pct=100 * math.expm1(away), z=z))
+    return tuple(found)

@@ -1,0 +1,104 @@
+"""Whether a launch worked at one rate: drift, sawtooth, no steady state. Pure.
+
+The slices after the start line, first the medians of three, so that a single slow slice is no finding. Each finding
+needs a trend test or a noise threshold *and* an effect that matters, since with many launches chance alone finds much.
+Launches that start slowly or never settle are common (Barrett et al., "Virtual machine warmup blows hot and cold",
+OOPSLA 2017); nothing is cut off or left out because of a finding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal
+
+import msgspec
+
+from milabench_ng.records.window import SliceRow
+from milabench_ng.stats import mean, median
+
+MIN_CHANGE = 0.03
+"""Relative change over the launch below which there is no drift and no change of level."""
+MIN_SWING = 0.05
+"""Relative height below which there is no tooth."""
+MIN_TURNS = 4
+"""Turns from rise to fall or back: two whole teeth."""
+_TREND_Z = 3.29
+"""Two-sided 0.1 % of the normal distribution."""
+_NOISE_FACTOR = 6.0
+_GROUP = 3
+_BLOCKS = 12
+MIN_SLICES = _GROUP * _BLOCKS
+"""Fewer are not judged."""
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """What the course of a launch's rate looked like."""
+
+    kind: Literal["drift", "sawtooth", "no steady state"]
+    detail: str
+
+
+def odd_shape(rows: Sequence[SliceRow], from_s: float, until_s: float) -> Shape | None:
+    """What is odd about the rate between two moments; None of a steady launch, and of one too short to say."""
+    rates = [row.count / row.length_s for row in rows if row.start_s >= from_s and row.end_s <= until_s]
+    if len(rates) < MIN_SLICES:
+        return None
+    smooth = [sorted(rates[i : i + _GROUP])[_GROUP // 2] for i in range(0, len(rates) - _GROUP + 1, _GROUP)]
+    level = median(smooth)
+    if level <= 0 or max(smooth) - min(smooth) < MIN_CHANGE * level:
+        return None
+    relative = [value / level for value in smooth]
+    blocks = _block_means(relative)
+    return _drift(blocks) or _sawtooth(relative) or _unsettled(blocks)
+
+
+def _block_means(values: Sequence[float]) -> list[float]:
+    edges = [len(values) * i // _BLOCKS for i in range(_BLOCKS + 1)]
+    return [mean(values[begin:end]) for begin, end in pairwise(edges)]
+
+
+def _drift(blocks: Sequence[float]) -> Shape | None:
+    """Mann (Econometrica 13, 1945) and Kendall's test of a trend, with the slope of Theil and Sen (JASA 63, 1968)."""
+    n = len(blocks)
+    pairs = [(blocks[j] - blocks[i], j - i) for i in range(n) for j in range(i + 1, n)]
+    s = sum((rise > 0) - (rise < 0) for rise, _ in pairs)
+    z = max(0, abs(s) - 1) / math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
+    change = median([rise / run for rise, run in pairs]) * (n - 1)
+    if z < _TREND_Z or abs(change) < MIN_CHANGE:
+        return None
+    return Shape("drift", f"the rate {'rose' if change > 0 else 'fell'} by {abs(change):.1%} over the launch")
+
+
+def _sawtooth(values: Sequence[float]) -> Shape | None:
+    """Repeated turns, each after a swing that is large against the noise from one value to the next."""
+    steps = [abs(after - before) for before, after in pairwise(values)]
+    swing = max(MIN_SWING, _NOISE_FACTOR * 1.4826 * median(steps) / math.sqrt(2))
+    low = high = values[0]
+    turns, rising = 0, None
+    for value in values:
+        low, high = min(low, value), max(high, value)
+        if rising is not True and value - low >= swing:
+            turns, rising, high = turns + (rising is False), True, value
+        elif rising is not False and high - value >= swing:
+            turns, rising, low = turns + (rising is True), False, value
+    if turns < MIN_TURNS:
+        return None
+    return Shape("sawtooth", f"the rate turned {turns} times by more than {swing:.0%}")
+
+
+def _unsettled(blocks: Sequence[float]) -> Shape | None:
+    """The truncation that makes the rest most even lies in the second half (MSER: White, Simulation 69, 1997)."""
+    n = len(blocks)
+
+    def spread(begin: int) -> float:
+        rest = blocks[begin:]
+        centre = mean(rest)
+        return math.fsum((value - centre) ** 2 for value in rest) / len(rest) ** 2
+
+    begin = min(range(n - 2), key=spread)
+    change = mean(blocks[begin:]) / mean(blocks[:begin]) - 1 if begin else 0.0
+    if begin <= n / 2 or abs(change) < MIN_CHANGE:
+        return None
+    return Shape("no steady state", f"the level changed by {change:+.1%} after {begin / n:.0%} of the launch")
