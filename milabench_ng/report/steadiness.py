@@ -9,6 +9,7 @@ OOPSLA 2017); nothing is cut off or left out because of a finding.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal
@@ -42,9 +43,11 @@ class Shape(msgspec.Struct, frozen=True):
 
 def odd_shape(rows: Sequence[SliceRow], from_s: float, until_s: float) -> Shape | None:
     """What is odd about the rate between two moments; None of a steady launch, and of one too short to say."""
-    rates = [row.count / row.length_s for row in rows if row.start_s >= from_s and row.end_s <= until_s]
-    if len(rates) < MIN_SLICES:
+    begin = bisect_left(rows, from_s, key=lambda row: row.start_s)
+    end = bisect_right(rows, until_s, key=lambda row: row.end_s)
+    if end - begin < MIN_SLICES:
         return None
+    rates = [row.count / row.length_s for row in rows[begin:end]]
     smooth = [sorted(rates[i : i + _GROUP])[_GROUP // 2] for i in range(0, len(rates) - _GROUP + 1, _GROUP)]
     level = median(smooth)
     if level <= 0 or max(smooth) - min(smooth) < MIN_CHANGE * level:
