@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.errors import InputError
+from milabench_ng.report.intervals import Interval
 from milabench_ng.report.score import Score
 
 PricePer = Literal["node", "gpu"]
@@ -20,6 +21,8 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
     per: PricePer
     rpp: float | None
     """Price of a node over ``per_node``, or of a device over ``per_device``; None without a score above 0."""
+    interval: Interval | None = None
+    """Of ``rpp``; None where the score has none."""
 
 
 def cost(amount: float, per: PricePer, score: Score | None) -> Price:
@@ -27,4 +30,12 @@ def cost(amount: float, per: PricePer, score: Score | None) -> Price:
     if not (amount > 0 and math.isfinite(amount)):
         raise InputError(f"--price {amount}: it must be a number above 0")
     value = None if score is None else score.per_node if per == "node" else score.per_device
-    return Price(amount=amount, per=per, rpp=amount / value if value else None)
+    known = score.interval if score is not None else None
+    if known is not None and per == "node" and score is not None:
+        known = known.scaled(score.devices)
+    return Price(
+        amount=amount,
+        per=per,
+        rpp=amount / value if value else None,
+        interval=known.inverse.scaled(amount) if known else None,
+    )

@@ -248,5 +248,7 @@ def _price(report: Report) -> list[Fact]:
     if price.rpp is None:
         return [*facts, Fact("RPP", f"{NOT_MEASURED} (there is no score above 0)", "bad")]
     doubt = f" ({report.score.status} score)" if report.score and report.score.status != "complete" else ""
-    text = f"{figure(price.rpp)} $ per {SCORE_UNIT}, lower is better{doubt}"
+    at = price.interval
+    width = f" [{figure(at.low)}, {figure(at.high)}]" if at else ""
+    text = f"{figure(price.rpp)}{width} $ per {SCORE_UNIT}, lower is better{doubt}"
     return [*facts, Fact("RPP", text, "fair" if doubt else "strong")]

@@ -62,8 +62,8 @@ def rates(
 ) -> Floats:
     """Rates of shape (trials, tests, n): normal about ``exp(effect)``.
 
-    ``outliers``: the part of the repeats that are 10 % slower; ``shared``: the standard deviation of what all tests of a
-    repeat have in common.
+    ``outliers``: the part of the repeats that are 10 % slower; ``shared``: the standard deviation of what all tests of
+    a repeat have in common.
     """
     cv = np.exp(np.linspace(np.log(RUN_CV[0]), np.log(RUN_CV[1]), tests))[None, :, None]
     noise = 1 + cv * rng.standard_normal((trials, tests, n)) + shared * rng.standard_normal((trials, 1, n))

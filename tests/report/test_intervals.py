@@ -1,0 +1,166 @@
+"""Intervals and verdicts against numbers from tables and against scipy's own t tests."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats as scipy_stats
+
+from milabench_ng.report.intervals import (
+    Estimate,
+    LogStat,
+    combine,
+    interval,
+    log_stat,
+    repeats_needed,
+    t_quantile,
+    why_none,
+)
+from milabench_ng.report.verdict import effect, effects, holm, p_value
+
+RUN = [104.0, 103.1, 105.2, 103.7, 104.4]
+BASE = [100.0, 100.9, 99.2, 100.3, 99.8, 100.1]
+
+
+def test_the_logarithms_of_the_repeats() -> None:
+    found = log_stat([1.0, math.e**2, math.e**4])
+    assert found == LogStat(3, pytest.approx(2.0, rel=1e-12), pytest.approx(2.0, rel=1e-12))
+    assert log_stat([math.e]) == LogStat(1, 1.0, None)
+    assert log_stat([]) is None
+    assert log_stat([1.0, 0.0]) is None
+
+
+def test_the_interval_of_one_rate_is_that_of_t() -> None:
+    # logs 1, 2, 3: mean 2, standard error 1/sqrt(3), t(0.975, 2) = 4.302652729749462
+    estimate = combine([(1.0, log_stat([math.e, math.e**2, math.e**3]))])
+    assert estimate is not None
+    assert (estimate.mean, estimate.variance, estimate.df, estimate.n) == pytest.approx((2.0, 1 / 3, 2.0, 3), rel=1e-12)
+    found = interval(estimate)
+    half = 4.302652729749462 / math.sqrt(3)
+    assert (found.value, found.low, found.high) == pytest.approx(
+        (math.exp(2), math.exp(2 - half), math.exp(2 + half)), rel=1e-12
+    )
+    around = interval(estimate, 10.0)
+    assert (around.value, around.low) == pytest.approx((10.0, 10.0 * math.exp(-half)), rel=1e-12)
+    assert found.inverse.high == pytest.approx(1 / found.low, rel=1e-12)
+    assert found.scaled(8.0).low == pytest.approx(8 * found.low, rel=1e-12)
+
+
+def test_a_ratio_is_welchs_t_test_on_logarithms() -> None:
+    estimate = combine([(1.0, log_stat(RUN)), (-1.0, log_stat(BASE))])
+    assert estimate is not None
+    expected = scipy_stats.ttest_ind(np.log(RUN), np.log(BASE), equal_var=False)
+    low, high = expected.confidence_interval(0.95)
+    assert estimate.df == pytest.approx(expected.df, rel=1e-12)
+    assert p_value(estimate) == pytest.approx(expected.pvalue, rel=1e-9)
+    found = effect([(1.0, log_stat(RUN)), (-1.0, log_stat(BASE))])
+    assert found.ratio is not None
+    assert (found.ratio.low, found.ratio.high) == pytest.approx((math.exp(low), math.exp(high)), rel=1e-9)
+    assert found.ratio.n == 5
+    assert found.verdict == "better"
+
+
+def test_a_weighted_sum_has_satterthwaites_degrees_of_freedom() -> None:
+    parts = [(0.75, LogStat(5, 1.0, 0.02)), (0.25, LogStat(3, 2.0, 0.06))]
+    found = combine(parts)
+    first, second = 0.75**2 * 0.0004 / 5, 0.25**2 * 0.0036 / 3
+    assert found is not None
+    assert found.mean == pytest.approx(1.25, rel=1e-12)
+    assert found.variance == pytest.approx(first + second, rel=1e-12)
+    assert found.df == pytest.approx((first + second) ** 2 / (first**2 / 4 + second**2 / 2), rel=1e-12)
+    assert found.n == 3
+
+
+def test_without_repeats_there_is_no_interval_and_a_reason() -> None:
+    one, two, absent = LogStat(1, 1.0, None), LogStat(2, 1.0, 0.1), None
+    for parts, why in (
+        ([(1.0, one)], "one repeat"),
+        ([(1.0, two), (-1.0, one)], "one repeat"),
+        ([(1.0, two), (-1.0, absent)], "no repeats are recorded"),
+        ([], "nothing was measured"),
+    ):
+        assert combine(parts) is None
+        assert why_none(parts) == why
+        found = effect(parts)
+        assert (found.ratio, found.verdict, found.why) == (None, "not ranked", why)
+
+
+def test_under_five_repeats_nothing_is_ranked() -> None:
+    far = effect([(1.0, LogStat(4, 1.0, 0.001)), (-1.0, LogStat(20, 0.0, 0.001))])
+    assert far.ratio is not None
+    assert far.ratio.low > 2.5
+    assert (far.verdict, far.why) == ("not ranked", "under 5 repeats")
+    assert effect([(1.0, LogStat(5, 1.0, 0.001)), (-1.0, LogStat(20, 0.0, 0.001))]).verdict == "better"
+
+
+@pytest.mark.parametrize(
+    ("log_ratio", "std", "verdict"),
+    [
+        (0.0, 0.002, "equivalent"),
+        (0.01, 0.002, "equivalent"),  # different beyond doubt, and it does not matter
+        (-0.01, 0.002, "equivalent"),
+        (0.03, 0.002, "better"),
+        (-0.03, 0.002, "worse"),
+        (0.018, 0.01, "inconclusive"),  # may or may not matter
+        (0.03, 0.05, "inconclusive"),
+        (0.0, 0.05, "inconclusive"),
+        (0.0, 0.0, "equivalent"),
+        (0.05, 0.0, "better"),
+    ],
+)
+def test_verdicts(log_ratio: float, std: float, verdict: str) -> None:
+    parts = [(1.0, LogStat(10, log_ratio, std)), (-1.0, LogStat(10, 0.0, std))]
+    assert effect(parts).verdict == verdict
+
+
+def test_the_margin_decides_what_is_equivalent() -> None:
+    parts = [(1.0, LogStat(10, 0.03, 0.002)), (-1.0, LogStat(10, 0.0, 0.002))]
+    assert [effect(parts, margin).verdict for margin in (0.02, 0.05)] == ["better", "equivalent"]
+    # equivalent is: the 90 % interval lies within the margin. Half of it is t(0.95, 18) * sqrt(2 / 10) * 0.002
+    half = 1.7340636066175354 * math.sqrt(0.2) * 0.002
+    edge = math.expm1(0.03 + half)
+    assert [effect(parts, edge + shift).verdict for shift in (-1e-9, 1e-9)] == ["inconclusive", "equivalent"]
+
+
+def test_holm() -> None:
+    # 0.01 * 4, 0.02 * 3, 0.03 * 2 (not below the one before), 0.5 * 1
+    assert holm([0.02, 0.5, 0.01, 0.03]) == pytest.approx([0.06, 0.5, 0.04, 0.06], rel=1e-12)
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_several_tests_are_adjusted() -> None:
+    near = [(1.0, LogStat(10, 0.03, 0.03)), (-1.0, LogStat(10, 0.0, 0.03))]  # p = 0.038
+    alone, among = effect(near), effects([near, near])[0]
+    assert (alone.verdict, among.verdict) == ("better", "inconclusive")
+    assert alone.p is not None
+    assert among.p == pytest.approx(2 * alone.p, rel=1e-12)
+
+
+def test_the_smallest_difference_that_is_found() -> None:
+    found = effect([(1.0, LogStat(10, 0.0, 0.01)), (-1.0, LogStat(10, 0.0, 0.01))])
+    error = 0.01 * math.sqrt(0.2)
+    quantiles = t_quantile(0.975, 18) + t_quantile(0.80, 18)
+    assert found.mde_pct == pytest.approx(100 * math.expm1(quantiles * error), rel=1e-12)
+    assert round(found.mde_pct or 0, 1) == 1.3
+
+
+def test_how_many_repeats_one_percent_takes() -> None:
+    parts = [(1.0, LogStat(3, 0.0, 0.01))]
+    found = repeats_needed(parts)
+    assert found is not None
+    widths = [t_quantile(0.975, n - 1) * 0.01 / math.sqrt(n) for n in (found - 1, found)]
+    assert widths[1] <= math.log(1.01) < widths[0]
+    assert found == 7
+    assert repeats_needed([(1.0, LogStat(3, 0.0, 0.0))]) == 2
+    assert repeats_needed([(1.0, LogStat(3, 0.0, 1.0))]) is None
+    assert repeats_needed([(1.0, LogStat(1, 0.0, None))]) is None
+
+
+def test_nothing_that_varied() -> None:
+    estimate = combine([(1.0, LogStat(5, 0.1, 0.0))])
+    assert estimate == Estimate(mean=0.1, variance=0.0, df=math.inf, n=5)
+    assert estimate is not None
+    assert interval(estimate).low == interval(estimate).high == math.exp(0.1)

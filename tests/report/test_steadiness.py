@@ -1,0 +1,85 @@
+"""Drift, sawtooth, no steady state, outliers: found where they are, and not where they are not."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import make_records
+import pytest
+from make_records import PER_GPU
+
+from milabench_ng.plan import Launch
+from milabench_ng.records.window import SliceRow
+from milabench_ng.report.folder import load
+from milabench_ng.report.steadiness import MIN_SLICES, odd_shape
+
+Course = Callable[[int], float]
+"""The rate, 1 being usual, of the slice with this number (of 120)."""
+
+
+def kind(course: Course, noise: float = 0.01, slices: int = 120, seed: int = 3) -> str | None:
+    rng = random.Random(seed)
+    rows = [
+        SliceRow(0.5 * i, 0.5, round(1_000_000 * course(i) * (1 + rng.gauss(0, noise))), 5, 0.0) for i in range(slices)
+    ]
+    found = odd_shape(rows, 0.0, 0.5 * slices)
+    return found.kind if found else None
+
+
+@pytest.mark.parametrize(
+    ("course", "expected"),
+    [
+        (lambda _: 1.0, None),
+        (lambda i: 1 - 0.1 * i / 120, "drift"),
+        (lambda i: 1 + 0.05 * i / 120, "drift"),
+        (lambda i: 1 - 0.015 * i / 120, None),  # under 3 %
+        (lambda i: 1 - 0.2 * (i % 30) / 30, "sawtooth"),
+        (lambda i: 1 + 0.1 * (i // 15 % 2), "sawtooth"),
+        (lambda i: 1 - 0.1 * (i >= 90), "no steady state"),
+        (lambda i: 1 - 0.1 * (i < 20), None),  # warmed up long before the window
+        (lambda i: 1 - 0.5 * (i % 20 == 0), None),  # single slow slices
+    ],
+)
+def test_shapes(course: Course, expected: str | None) -> None:
+    assert kind(course) == expected
+
+
+def test_noise_alone_is_hardly_ever_a_finding() -> None:
+    found = [kind(lambda _: 1.0, noise, seed=seed) for noise in (0.005, 0.02, 0.05) for seed in range(200)]
+    assert sum(shape is not None for shape in found) <= 6  # 1 %
+
+
+def test_too_few_slices_are_not_judged() -> None:
+    assert kind(lambda i: 1 - 0.01 * i, slices=MIN_SLICES) == "drift"
+    assert kind(lambda i: 1 - 0.01 * i, slices=MIN_SLICES - 1) is None
+
+
+def test_only_the_time_after_the_start_counts() -> None:
+    rows = [SliceRow(0.5 * i, 0.5, 100 if i >= 20 else 10 * (20 - i), 5, 0.0) for i in range(80)]
+    assert odd_shape(rows, 10.0, 40.0) is None
+
+
+def test_an_outlier_is_named_with_its_reason_and_counts(tmp_path: Path) -> None:
+    whole = make_records.plan("standard", {"vae": PER_GPU}, 2, 6)
+    rng = random.Random(1)
+    perfs = {launch.job_id: 100_000 * (1 + rng.gauss(0, 0.002)) for launch in whole.launches} | {"3.1": 90_000.0}
+    perfs["4.0"] = 108_000.0
+
+    def rate(launch: Launch, _: int) -> float:
+        return perfs[launch.job_id]
+
+    make_records.write_run(tmp_path, whole, rate)
+    slow = next(launch for launch in whole.launches if launch.job_id == "3.1")
+    next(tmp_path.glob("standard.vae.J3.1.*")).unlink()
+    make_records.write(tmp_path, make_records.record(slow, rate, marks=["GPU-1: clocks held down"]), 99)
+    row = load(tmp_path).tests["standard.vae"]
+    found = {flag.job_id: flag for flag in row.flags}
+    assert {(job, flag.kind) for job, flag in found.items()} == {("3.1", "outlier"), ("4.0", "outlier")}
+    assert found["3.1"].detail.startswith("-9.9% against its device")
+    assert "clocks held down" in found["3.1"].detail
+    assert "its record shows no reason" in found["4.0"].detail
+    assert row.launches["3.1"] == 90_000.0
+    assert row.train is not None
+    assert row.train.n == 12
