@@ -14,7 +14,7 @@ from milabench_ng.report.cells import NOT_MEASURED, Tone, figure, tone_of_verdic
 from milabench_ng.report.columns import half_width_pct, span
 from milabench_ng.report.compare import Comparison
 from milabench_ng.report.report import Report
-from milabench_ng.report.score import FAILURE_LIMIT
+from milabench_ng.report.score import FAILURE_LIMIT, Score
 from milabench_ng.report.sections import SCORE_UNIT
 from milabench_ng.report.verdict import Effect
 from milabench_ng.stats import median
@@ -55,12 +55,18 @@ def _score_interval(report: Report) -> Fact:
     score = report.score
     if score is None or score.per_device is None:
         return Fact("score", f"{score.status}: see below" if score else "none: no weights", "bad")
+    name = _score_name(score)
     if score.interval is None:
-        return Fact("score", f"{figure(score.per_device)} {SCORE_UNIT} per device; no interval: {score.why}", "fair")
+        return Fact(name, f"{figure(score.per_device)} {SCORE_UNIT} per device; no interval: {score.why}", "fair")
     at = score.interval
     text = f"{figure(at.value)} [{figure(at.low)}, {figure(at.high)}] {SCORE_UNIT} per device ({score.status})"
     needed = "over 1000" if score.repeats_needed is None else str(score.repeats_needed)
-    return Fact("score", f"{text}; 95 %, {at.n} repeats, {report.coverage}; +-1 % takes {needed} repeats", "strong")
+    return Fact(name, f"{text}; 95 %, {at.n} repeats, {report.coverage}; +-1 % takes {needed} repeats", "strong")
+
+
+def _score_name(score: Score) -> str:
+    """A score over some of the tests is never called *the* score."""
+    return "score" if score.status == "complete" else "partial score"
 
 
 def _ratios(report: Report) -> list[Fact]:
@@ -220,9 +226,10 @@ def _score(report: Report) -> list[Fact]:
     complete = score.status == "complete"
     state = "complete" if complete else f"partial ({score.tests} of {score.of} tests): {reasons}"
     tone: Tone = "strong" if complete else "fair"
+    name = _score_name(score)
     return [
-        Fact("score per device", f"{figure(score.per_device)} {SCORE_UNIT}, {state}", tone),
-        Fact("score per node", f"{figure(score.per_node)} {SCORE_UNIT} ({score.devices} devices)", tone),
+        Fact(f"{name} per device", f"{figure(score.per_device)} {SCORE_UNIT}, {state}", tone),
+        Fact(f"{name} per node", f"{figure(score.per_node)} {SCORE_UNIT} ({score.devices} devices)", tone),
     ]
 
 

@@ -36,7 +36,7 @@ def test_complete_folder(tmp_path: Path, whole: Plan) -> None:
     assert list(summary.tests) == ["standard.vae", "standard.scaling.1", "standard.scaling.2"]
     assert (summary.devices, summary.units, summary.provenance.hardware) == (2, "true", "2 x Test GPU")
     # 100 and 102 in run 0, 104 and 106 in run 1
-    assert vae.train == Stat(4, 100.0, 106.0, 103.0, pytest.approx(5**0.5))
+    assert vae.train == Stat(4, 100.0, 106.0, 103.0, pytest.approx(5**0.5, rel=1e-12))
     assert vae.launches == {"0.0": 100.0, "0.1": 102.0, "1.0": 104.0, "1.1": 106.0}
     assert vae.pergpu == {"0": Stat(2, 100.0, 104.0, 102.0, 2.0), "1": Stat(2, 102.0, 106.0, 104.0, 2.0)}
     assert (vae.n, vae.planned, vae.missing, vae.pending, vae.failures) == (4, 4, 0, 0, 0)

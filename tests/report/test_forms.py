@@ -192,11 +192,13 @@ def test_commands(quick: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert (report(quick), summary(quick)) == (1, 1)
 
 
-def test_nothing_heavy_is_imported(quick: Path) -> None:
+@pytest.mark.parametrize("help_only", [True, False])
+def test_nothing_heavy_is_imported(quick: Path, help_only: bool) -> None:
+    arguments = ["--help"] if help_only else [str(quick), "--compare", "v100", "--price", "1"]
     code = (
         "import sys; from milabench_ng.cli import call\n"
-        f"assert call(['report', {str(quick)!r}, '--compare', 'v100', '--price', '1']) == 0\n"
-        "heavy = {'torch', 'torchvision', 'numpy', 'psutil', 'pynvml'} & sys.modules.keys()\n"
+        f"assert not call(['report', *{arguments!r}])\n"
+        "heavy = {'torch', 'torchvision', 'numpy', 'scipy', 'psutil', 'pynvml'} & sys.modules.keys()\n"
         "sys.exit(f'imported: {heavy}' if heavy else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)

@@ -82,7 +82,7 @@ def test_a_missing_test_without_weight_makes_it_invalid_too() -> None:
 
 def test_selected_tests_make_a_partial_score() -> None:
     made = score(summary({"s.a": row(100.0)}, omitted=("s.b", "s.c")), {"s.a": 1, "s.b": 1, "s.c": 2})
-    assert (made.status, made.per_device, made.tests, made.of) == ("partial", pytest.approx(100.0), 1, 3)
+    assert (made.status, made.per_device, made.tests, made.of) == ("partial", pytest.approx(100.0, rel=1e-12), 1, 3)
     assert (made.missing, made.omitted) == ((), ("s.b", "s.c"))
 
 
@@ -97,8 +97,8 @@ def test_weight_of_unplanned_steps_goes_to_the_planned_ones() -> None:
     two = {"s.a": 8.0, "s.scaling.1": 8.0, "s.scaling.2": 8.0, "s.other.1": 1.0}
     assert spread_unplanned(weights, 2) == two
     three = spread_unplanned(weights, 3)
-    assert three["s.scaling.1"] == three["s.scaling.3"] == pytest.approx(2 + 10 / 3)
-    assert math.fsum(three.values()) == pytest.approx(math.fsum(weights.values()))
+    assert three["s.scaling.1"] == three["s.scaling.3"] == pytest.approx(2 + 10 / 3, rel=1e-12)
+    assert math.fsum(three.values()) == pytest.approx(math.fsum(weights.values()), rel=1e-12)
     assert "s.scaling.4" not in three
 
 
@@ -118,15 +118,15 @@ def test_compare_in_true_units() -> None:
     weights = {"s.wlm": 1.0, "s.b": 1.0}
     made = compare(run, base, "base", weights, score(run, weights))
     wlm, other = made.rows["s.wlm"], made.rows["s.b"]
-    assert wlm.perf_base == pytest.approx(35_000.0)
-    assert wlm.perf_ratio == pytest.approx(2.0)
+    assert wlm.perf_base == pytest.approx(35_000.0, rel=1e-12)
+    assert wlm.perf_ratio == pytest.approx(2.0, rel=1e-12)
     assert (other.perf_base, other.perf_ratio) == (200.0, 0.25)
     assert (other.perf_base_adj, other.perf_ratio_adj) == (100.0, 0.5)  # the baseline's failures are charged
     assert made.status == "complete"
-    assert made.score == pytest.approx((1000 * 100) ** 0.5)
-    assert made.ratio == pytest.approx(1.0)  # (2 * 0.5)^(1/2)
-    assert made.ratio_per_node == pytest.approx(0.25)
-    assert made.per_node == pytest.approx(8 * (1000 * 100) ** 0.5)
+    assert made.score == pytest.approx((1000 * 100) ** 0.5, rel=1e-12)
+    assert made.ratio == pytest.approx(1.0, rel=1e-12)  # (2 * 0.5)^(1/2)
+    assert made.ratio_per_node == pytest.approx(0.25, rel=1e-12)
+    assert made.per_node == pytest.approx(8 * (1000 * 100) ** 0.5, rel=1e-12)
 
 
 def test_ratio_over_common_tests_is_partial() -> None:
@@ -134,7 +134,7 @@ def test_ratio_over_common_tests_is_partial() -> None:
     base = summary({"s.a": row(10.0), "s.z": row(1.0)})
     weights = {"s.a": 1.0, "s.b": 1.0}
     made = compare(run, base, "base", weights, score(run, weights))
-    assert (made.status, made.ratio, made.tests, made.of) == ("partial", pytest.approx(3.0), 1, 2)
+    assert (made.status, made.ratio, made.tests, made.of) == ("partial", pytest.approx(3.0, rel=1e-12), 1, 2)
     assert made.left_out == ("s.b",)
     alien = compare(run, summary({"t.a": row(1.0)}), "alien", weights, score(run, weights))
     assert (alien.status, alien.ratio, alien.score) == ("none", None, None)
