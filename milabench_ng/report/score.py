@@ -12,7 +12,16 @@ from typing import Literal
 
 import msgspec
 
-from milabench_ng.report.intervals import Interval, LogStat, Part, combine, interval, repeats_needed, why_none
+from milabench_ng.report.intervals import (
+    Interval,
+    LogStat,
+    Part,
+    combine,
+    interval,
+    log_stat,
+    repeats_needed,
+    why_none,
+)
 from milabench_ng.report.repeats import between_devices, run_to_run
 from milabench_ng.report.summary import Summary, TestSummary
 from milabench_ng.report.weights import Weights, spread_unplanned
@@ -41,6 +50,8 @@ class ScoredTest(msgspec.Struct, frozen=True, kw_only=True):
     """Sample standard deviation of the devices' means over their mean; None of one device."""
     run_to_run_pct: float | None = None
     """Sample standard deviation of the repeats' means over their mean; None of one repeat."""
+    repeats: dict[str, float] = {}
+    """Mean rate over the devices by repeat, in this row's unit; empty where it is not recorded."""
     log_perf: LogStat | None = None
     """Of the repeats, in this row's unit; None where they are not recorded."""
     interval: Interval | None = None
@@ -138,6 +149,7 @@ def _scored(label: str, row: TestSummary, units: str, weight: float | None, pena
         bound=row.bound,
         between_devices_pct=between_devices(row),
         run_to_run_pct=run_to_run(row),
+        repeats={repeat: scale * rate for repeat, rate in row.repeats.items()},
         log_perf=log_perf,
         interval=interval(estimate) if estimate else None,
         why=why_none([(1.0, log_perf)]) if measured else "nothing was measured",
@@ -207,6 +219,24 @@ def mean_over(rows: Mapping[str, ScoredTest], labels: Sequence[str], weights: We
 
 
 def log_parts(rows: Mapping[str, ScoredTest], labels: Sequence[str], weights: Weights) -> list[Part]:
-    """What the logarithm of the weighted geometric mean of the repeats is the sum of, in classic units."""
+    """What the logarithm of the weighted geometric mean of the repeats is the sum of, in classic units.
+
+    Where all tests have the same repeats that is one part: every repeat has a weighted geometric mean of its own, and
+    what a repeat's tests have in common (the node's temperature, a neighbour) is in its spread. Else it is a part for
+    each test, taken as independent.
+    """
     total = math.fsum(weights[label] for label in labels)
-    return [(weights[label] / total, rows[label].classic_log) for label in labels]
+    parts: list[Part] = [(weights[label] / total, rows[label].classic_log) for label in labels]
+    repeats = {tuple(sorted(rows[label].repeats)) for label in labels}
+    if len(repeats) != 1 or any(stat is None for _, stat in parts):
+        return parts
+    whole = log_stat(
+        [
+            weighted_geometric_mean(
+                [rows[label].repeats[repeat] * (rows[label].classic_factor or 1.0) for label in labels],
+                [weights[label] for label in labels],
+            )
+            for repeat in repeats.pop()
+        ]
+    )
+    return parts if whole is None else [(1.0, whole)]

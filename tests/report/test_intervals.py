@@ -18,6 +18,7 @@ from milabench_ng.report.intervals import (
     t_quantile,
     why_none,
 )
+from milabench_ng.report.score import ScoredTest, log_parts
 from milabench_ng.report.verdict import effect, effects, holm, p_value
 
 RUN = [104.0, 103.1, 105.2, 103.7, 104.4]
@@ -164,3 +165,37 @@ def test_nothing_that_varied() -> None:
     assert estimate == Estimate(mean=0.1, variance=0.0, df=math.inf, n=5)
     assert estimate is not None
     assert interval(estimate).low == interval(estimate).high == math.exp(0.1)
+
+
+def scored(test: str, repeats: dict[str, float], factor: float = 1.0) -> ScoredTest:
+    return ScoredTest(
+        test=test,
+        unit="images",
+        weight=1.0,
+        n=3,
+        fail=0,
+        perf=1.0,
+        std_pct=0.0,
+        perf_adj=1.0,
+        classic_factor=factor,
+        repeats=repeats,
+        log_perf=log_stat(list(repeats.values())),
+    )
+
+
+def test_a_repeat_has_a_score_of_its_own() -> None:
+    rows = {"a": scored("a", {"0": 1.0, "1": 8.0}), "b": scored("b", {"1": 4.0, "0": 2.0}, factor=2.0)}
+    ((coefficient, stat),) = log_parts(rows, ["a", "b"], {"a": 1.0, "b": 3.0})
+    assert stat is not None
+    logs = [3 * math.log(4) / 4, (math.log(8) + 3 * math.log(8)) / 4]  # (1 * 4^3)^(1/4), (8 * 8^3)^(1/4)
+    assert (coefficient, stat.n) == (1.0, 2)
+    assert (stat.mean, stat.std) == pytest.approx((sum(logs) / 2, (logs[1] - logs[0]) / math.sqrt(2)), rel=1e-12)
+
+
+def test_tests_with_other_repeats_are_parts_of_their_own() -> None:
+    rows = {"a": scored("a", {"0": 1.0, "1": 8.0}), "b": scored("b", {"0": 2.0, "2": 4.0}, factor=2.0)}
+    parts = log_parts(rows, ["a", "b"], {"a": 1.0, "b": 3.0})
+    assert [coefficient for coefficient, _ in parts] == [0.25, 0.75]
+    assert parts[1][1] == LogStat(
+        2, pytest.approx(math.log(32) / 2, rel=1e-12), pytest.approx(math.log(2) / math.sqrt(2))
+    )

@@ -37,6 +37,16 @@ def test_nominal_95_percent_cover_94_to_96_and_a_half(tests: int, sides: int, n:
     assert 0.94 <= simulate.coverage(tests, n, sides) <= 0.965
 
 
+@pytest.mark.parametrize("n", [5, 10, 20])
+def test_also_where_the_tests_of_a_repeat_share_their_luck(n: int) -> None:
+    assert 0.94 <= simulate.coverage(12, n, 2, shared=0.005) <= 0.965
+
+
+@pytest.mark.parametrize("n", [5, 10, 20])
+def test_tests_without_common_repeats_are_parts_of_their_own(n: int) -> None:
+    assert 0.94 <= simulate.coverage(12, n, 2, aligned=False) <= 0.965
+
+
 def test_two_runs_of_one_node_are_never_called_different() -> None:
     found = simulate.verdicts(12, 5, 0.0)
     assert found["different"] <= 0.001
