@@ -133,6 +133,10 @@ def _slow_devices(report: Report) -> list[Fact]:
     if report.gpus is None:
         return []
     slow = [f"device {at.device} ({at.effect_pct:+.1f} %)" for at in report.gpus.overall]
+    single = Counter(at.device for at in report.gpus.stragglers)
+    some = ", ".join(f"device {device} in {count}" for device, count in single.items()) if not slow else ""
+    if some:
+        return [Fact("slow devices", f"none over all tests; in single tests: {some}", "fair")]
     return [Fact("slow devices", ", ".join(slow) or "none", "bad" if slow else "good")]
 
 

@@ -15,12 +15,12 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.report.summary import Summary, TestSummary
-from milabench_ng.stats import mean, median, robust_std
+from milabench_ng.stats import median, robust_std
 
 STRAGGLER_Z = 3.5
 STRAGGLER_EFFECT = 0.03
 _QUIETEST = 0.005
-"""Devices are never taken to differ by less than this; with two or three of them nothing better is known."""
+"""Devices are never taken to differ by less than this; with two of them nothing better is known."""
 
 Measure = Literal["mean", "min", "max"]
 MEASURES: tuple[Measure, ...] = ("mean", "min", "max")
@@ -53,7 +53,7 @@ class GpuComparison(msgspec.Struct, frozen=True, kw_only=True):
     max: tuple[GpuRow, ...]
     stragglers: tuple[Straggler, ...]
     overall: tuple[Straggler, ...]
-    """Over all tests: these devices are to be looked at."""
+    """By the median over the tests: these devices are to be looked at."""
 
     def rows(self, measure: Measure) -> tuple[GpuRow, ...]:
         """One of the matrices."""
@@ -68,15 +68,15 @@ def side_by_side(summary: Summary) -> GpuComparison | None:
     if len(devices) < 2:
         return None
     logs = {label: _relative_logs(row) for label, row in tests.items()}
-    by_device: dict[str, float] = {
-        device: mean([values[device] for values in logs.values() if device in values]) for device in devices
-    }
+    by_device = {device: median([values[device] for values in logs.values() if device in values]) for device in devices}
     return GpuComparison(
         devices=devices,
         mean=tuple(_row(label, row, devices, "mean") for label, row in tests.items()),
         min=tuple(_row(label, row, devices, "min") for label, row in tests.items()),
         max=tuple(_row(label, row, devices, "max") for label, row in tests.items()),
-        stragglers=tuple(slow for label, values in logs.items() for slow in stragglers(values, label)),
+        stragglers=tuple(
+            slow for label, values in logs.items() for slow in stragglers(values, label, _noise(tests[label]))
+        ),
         overall=stragglers(by_device, None),
     )
 
@@ -95,15 +95,25 @@ def _relative_logs(row: TestSummary) -> dict[str, float]:
     return {device: value - centre for device, value in logs.items()}
 
 
-def stragglers(logs: Mapping[str, float], test: str | None) -> tuple[Straggler, ...]:
-    """The devices that are slower than the others by more than chance and by more than 3 %."""
+def _noise(row: TestSummary) -> float:
+    """The usual standard error of a device's mean, from its repeats; 0 where none has two."""
+    stats = [stat for stat in (row.pergpu or {}).values() if stat.n > 1 and stat.mean > 0]
+    errors = [stat.std / stat.mean / math.sqrt(stat.n - 1) for stat in stats]  # std has the divisor n
+    return median(errors) if errors else 0.0
+
+
+def stragglers(logs: Mapping[str, float], test: str | None, noise: float = 0.0) -> tuple[Straggler, ...]:
+    """The devices that are slower than the others by more than chance and by more than 3 %.
+
+    ``noise``: what a device's mean is uncertain by, relative; for a test, as its repeats show.
+    """
     found = []
     for device, value in logs.items():
         others = [other for name, other in logs.items() if name != device]
         if not others:
             continue
         away = value - median(others)
-        z = away / max(robust_std(others), _QUIETEST)
+        z = away / max(robust_std(others), noise, _QUIETEST)
         if z < -STRAGGLER_Z and math.expm1(away) < -STRAGGLER_EFFECT:
             found.append(Straggler(device=device, test=test, effect_pct=100 * math.expm1(away), z=z))
     return tuple(found)

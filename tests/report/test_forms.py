@@ -124,6 +124,14 @@ def test_failures_are_named_and_an_invalid_score_shows_no_number(quick: Path) ->
     assert "RPP - (there is no score above 0)" in squeezed(text)
 
 
+def test_a_partial_score_is_never_called_the_score(tmp_path: Path) -> None:
+    whole = make_records.plan("quick", TESTS | {"scaling": PROGRESSION}, 2, 1, names=["vae", "convnet"])
+    make_records.write_run(tmp_path / "run", whole)
+    text = squeezed(printed(tmp_path / "run", "table"))
+    assert "\npartial score per device 100.00 classic items/s, partial (2 of 7 tests)" in text
+    assert not re.search("^score", text, re.MULTILINE)
+
+
 def test_json_has_the_promised_form(quick: Path) -> None:
     found = json.loads(printed(quick, "json", price=15000.0, compare_to=["v100"]))
     assert found["schema"] == 1
