@@ -101,7 +101,7 @@ def _sub_scores(report: Report) -> Section:
         key="sub-scores",
         title="what decided the score",
         headings=(
-            Heading("score"),
+            Heading("how"),
             Heading("tests", "", whole, True),
             Heading("of the weights", "%", one_decimal, True),
             Heading("per device", SCORE_UNIT, number, True),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milabench_ng.stats import mean, population_std, weighted_geometric_mean
+from milabench_ng.stats import mean, median, population_std, robust_std, sample_std, weighted_geometric_mean
 
 rates = st.lists(st.floats(0.001, 1e9), min_size=1, max_size=20)
 
@@ -49,3 +49,11 @@ def test_a_machine_that_is_faster_in_everything_scores_as_much_more(values: list
 def test_the_mean_lies_between_and_the_spread_within(values: list[float]) -> None:
     assert min(values) * (1 - 1e-9) <= mean(values) <= max(values) * (1 + 1e-9)
     assert 0 <= population_std(values) <= max(values) - min(values) + 1e-9 * max(values)
+
+
+def test_sample_std_median_and_robust_std() -> None:
+    assert sample_std([1.0, 2.0, 3.0, 6.0]) == pytest.approx(math.sqrt(14 / 3), rel=1e-12)
+    assert math.isnan(sample_std([1.0]))
+    assert (median([3.0, 1.0, 2.0]), median([4.0, 1.0, 2.0, 3.0])) == (2.0, 2.5)
+    assert math.isnan(median([]))
+    assert robust_std([1.0, 2.0, 3.0, 4.0, 1000.0]) == pytest.approx(1.4826, rel=1e-12)

@@ -72,3 +72,11 @@ def test_dates_are_utc_whatever_the_zone() -> None:
     assert units.utc_iso(moment) == "2026-01-06T16:00:00.123456Z"
     assert units.utc_stamp(moment) == "20260106-160000-123456"
     assert units.utc_now().tzinfo is UTC
+
+
+def test_shares() -> None:
+    assert units.parse_share("2%", "--margin") == pytest.approx(0.02, rel=1e-12)
+    assert units.parse_share(" 2.5 % ", "--margin") == pytest.approx(0.025, rel=1e-12)
+    assert units.parse_share("0.02", "--margin") == 0.02
+    with pytest.raises(InputError, match="--margin: 'two' is not a share"):
+        units.parse_share("two", "--margin")
