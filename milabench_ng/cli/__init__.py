@@ -17,7 +17,19 @@ app = cyclopts.App(
     help="Multi-tenant stress test for GPU nodes: one fenced worker per GPU, all at the same moment.",
     version=__version__,
 )
-FUNCTIONS = ("jobs", "run", "rerun", "prepare", "summary", "report", "list_tests", "doctor", "schema")
+FUNCTIONS = (
+    "jobs",
+    "run",
+    "rerun",
+    "prepare",
+    "summary",
+    "report",
+    "bids",
+    "baseline",
+    "list_tests",
+    "doctor",
+    "schema",
+)
 # By name, so that each command imports only what it needs.
 for function in FUNCTIONS:
     app.command(f"milabench_ng.cli.{function}:{function}", name=function.partition("_")[0])

@@ -87,6 +87,18 @@ class FailureView(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
+class GaugeView(msgspec.Struct, frozen=True):
+    """What was sampled of one quantity while a launch worked."""
+
+    mean: float
+
+
+class TelemetryView(msgspec.Struct, frozen=True):
+    """Of one device."""
+
+    power_w: GaugeView | None = None
+
+
 class MnbView(msgspec.Struct, frozen=True, kw_only=True):
     """What a report needs of our part of a record."""
 
@@ -105,6 +117,8 @@ class MnbView(msgspec.Struct, frozen=True, kw_only=True):
     precision: PrecisionView | None = None
     data: DataView | None = None
     isolation: dict[str, TierView] = {}
+    telemetry: dict[str, TelemetryView] = {}
+    """By the device's UUID, and of the host."""
     failure: FailureView | None = None
     marks: tuple[str, ...] = ()
 
@@ -137,6 +151,24 @@ class ProfileView(msgspec.Struct, frozen=True):
     sha256: str
 
 
+class CpusView(msgspec.Struct, frozen=True):
+    """The processors of the node."""
+
+    model: str
+    sockets: int
+    cores: int
+
+
+class InventoryView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a report says of the node."""
+
+    virtualization: str | None = None
+    kernel: str = ""
+    cpus: CpusView
+    memory_bytes: int
+    nvidia_driver: str | None = None
+
+
 class ManifestView(msgspec.Struct, frozen=True, kw_only=True):
     """What a report needs of the manifest."""
 
@@ -147,6 +179,7 @@ class ManifestView(msgspec.Struct, frozen=True, kw_only=True):
     plan: Plan
     profile: ProfileView | None = None
     fence: FenceView
+    inventory: InventoryView | None = None
     software: dict[str, str] = {}
 
 

@@ -9,6 +9,7 @@ import msgspec
 from milabench_ng.report.compare import ComparedTest, Comparison
 from milabench_ng.report.report import Line, Report
 from milabench_ng.report.sections import SCORE_UNIT
+from milabench_ng.report.tender import Tender
 
 REPORT_SCHEMA = 1
 
@@ -16,6 +17,12 @@ REPORT_SCHEMA = 1
 def write(report: Report, stream: TextIO) -> None:
     """Write ``report`` to ``stream``; what was not measured is null."""
     stream.write(msgspec.json.format(msgspec.json.encode(as_object(report)), indent=1).decode() + "\n")
+
+
+def write_tender(tender: Tender, stream: TextIO) -> None:
+    """Write ``tender`` to ``stream``. Money is in its ``currency``, ratios are to one node of the reference."""
+    made = {"schema": REPORT_SCHEMA, **msgspec.structs.asdict(tender)}
+    stream.write(msgspec.json.format(msgspec.json.encode(made), indent=1).decode() + "\n")
 
 
 def as_object(report: Report) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from milabench_ng.report.columns import columns
 from milabench_ng.report.facts import Fact, conclusion, header, isolation_fact
 from milabench_ng.report.report import Report
 from milabench_ng.report.sections import Section, after_tests, before_tests
+from milabench_ng.report.tender import Tender
+from milabench_ng.report.tender_sections import tender_facts, tender_sections
 
 
 def write(report: Report, stream: TextIO) -> None:
@@ -28,6 +30,14 @@ def write(report: Report, stream: TextIO) -> None:
     _facts(conclusion(report), stream)
     if not report.isolated:
         stream.write(f"**isolation: {isolation_fact(report).text}**\n")
+
+
+def write_tender(tender: Tender, stream: TextIO) -> None:
+    """Write ``tender`` to ``stream``."""
+    stream.write("# mnb bids\n\n")
+    _facts(tender_facts(tender), stream)
+    for section in tender_sections(tender):
+        _section(section, stream)
 
 
 def _section(section: Section, stream: TextIO) -> None:

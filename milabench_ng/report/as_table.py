@@ -15,6 +15,8 @@ from milabench_ng.report.columns import Column, columns
 from milabench_ng.report.facts import Fact, conclusion, header, isolation_fact
 from milabench_ng.report.report import Report
 from milabench_ng.report.sections import Section, after_tests, before_tests
+from milabench_ng.report.tender import Tender
+from milabench_ng.report.tender_sections import tender_facts, tender_sections
 
 _STYLES: dict[Tone, str] = {
     "plain": "",
@@ -34,7 +36,7 @@ _UNLIMITED = 2000
 
 def write(report: Report, stream: TextIO) -> None:
     """Write ``report`` to ``stream``. No digit is ever cut off: on a narrow terminal long lines go on below."""
-    console = Console(file=stream, width=_UNLIMITED, highlight=False, markup=False, emoji=False)
+    console = _console(stream)
     console.print(_facts(header(report)), "", sep="\n")
     for section in before_tests(report):
         _print(section, console)
@@ -46,6 +48,19 @@ def write(report: Report, stream: TextIO) -> None:
     console.print("", _facts(conclusion(report)), sep="\n")
     if not report.isolated:
         console.print(_facts([isolation_fact(report)]))
+
+
+def write_tender(tender: Tender, stream: TextIO) -> None:
+    """Write ``tender`` to ``stream``."""
+    console = _console(stream)
+    console.print(_facts(tender_facts(tender)))
+    for section in tender_sections(tender):
+        console.print()
+        _print(section, console)
+
+
+def _console(stream: TextIO) -> Console:
+    return Console(file=stream, width=_UNLIMITED, highlight=False, markup=False, emoji=False)
 
 
 def _facts(facts: Sequence[Fact]) -> Text:

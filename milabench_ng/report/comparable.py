@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -11,6 +11,8 @@ from milabench_ng.report.summary import Summary, TestSummary
 
 _FREE_OPTIONS = frozenset({"max_count", "seed", "sample_duration"})
 """How long a launch works and from which numbers it starts: neither changes what an item is."""
+_PACE = ("torch", "cuda", "cudnn")
+"""What a change of the first number of makes another computation of the same test."""
 _HOW_ONLY = frozenset({"workers"})
 """Options that change how the work is done, not what is computed."""
 
@@ -45,6 +47,16 @@ def _of_runs(run: Summary, baseline: Summary) -> Iterator[Difference]:
     if run.profile_sha256 and baseline.profile_sha256 and set(run.profile_sha256) != set(baseline.profile_sha256):
         short = [", ".join(sha[:12] for sha in side) for side in (run.profile_sha256, baseline.profile_sha256)]
         yield Difference(what="profile", run=short[0], baseline=short[1])
+
+
+def other_generation(run: Mapping[str, str], baseline: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """The packages that set the pace and differ in their first number, with both versions."""
+    known = [name for name in _PACE if name in run and name in baseline]
+    return [
+        (name, run[name], baseline[name])
+        for name in known
+        if run[name].partition(".")[0] != baseline[name].partition(".")[0]
+    ]
 
 
 def _tier(summary: Summary) -> str | None:

@@ -8,13 +8,15 @@ from typing import Literal
 
 import msgspec
 
-from milabench_ng.report.comparable import Difference, differences
-from milabench_ng.report.intervals import Part
+from milabench_ng.report.comparable import Difference, differences, other_generation
+from milabench_ng.report.intervals import Interval, Part
 from milabench_ng.report.score import Score, ScoredTest, log_parts, mean_over, scored_tests
 from milabench_ng.report.subsets import subsets
 from milabench_ng.report.summary import Provenance, Summary
 from milabench_ng.report.verdict import MARGIN, Effect, effect, effects
 from milabench_ng.report.weights import Weights
+
+MEASURED_ROWS = "measured rows"
 
 
 class ComparedTest(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +65,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     ratio: float | None
     """``run_score / score``."""
     ratio_per_node: float | None
+    indicative: tuple[str, ...] = ()
+    """Why the ratio of the scores is not more than an indication; empty where it is."""
     rows: dict[str, ComparedTest]
     margin: float = MARGIN
     """The relative difference that does not matter."""
@@ -70,6 +74,12 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """The ratio of throughputs over the weighted tests that both have: no charge for spread or failures."""
     subsets: tuple[SubRatio, ...] = ()
     differences: tuple[Difference, ...] = ()
+
+    @property
+    def node_interval(self) -> Interval | None:
+        """Of ``ratio_per_node``, the charges for spread and failures taken as they are."""
+        known = self.effect.ratio
+        return known.scaled(self.ratio_per_node / known.value) if known and self.ratio_per_node else None
 
 
 def compare(
@@ -114,6 +124,7 @@ def compare(
         devices=baseline.devices,
         run_score=own,
         ratio=ratio,
+        indicative=_indicative(run, baseline, common),
         ratio_per_node=None if ratio is None else ratio * run.devices / baseline.devices,
         rows=_rows(ours, theirs, suppressed, margin),
         margin=margin,
@@ -125,10 +136,27 @@ def compare(
                 ratio=_ratio(mean_over(ours, members, weights), mean_over(theirs, members, weights)),
                 effect=effect(_parts(ours, theirs, members, weights), margin),
             )
-            for name, members in subsets(ours, common).items()
+            for name, members in (subsets(ours, common) | _measured_rows(run, baseline, common)).items()
         ),
         differences=found,
     )
+
+
+def _indicative(run: Summary, baseline: Summary, labels: Sequence[str]) -> tuple[str, ...]:
+    """A ratio stands when all of the baseline's weighted rows were measured, with software of the same generation."""
+    found = []
+    for kind in ("published", "estimated"):
+        rows = [label for label in labels if baseline.origin(label) == kind]
+        if rows:
+            found.append(f"{len(rows)} of {len(labels)} rows of the baseline are {kind}")
+    foreign = other_generation(run.provenance.software, baseline.provenance.software)
+    return (*found, *(f"{name}: {ours} against {theirs}" for name, ours, theirs in foreign))
+
+
+def _measured_rows(run: Summary, baseline: Summary, labels: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Those rows alone that were measured on both sides, where others are there too."""
+    members = tuple(label for label in labels if run.origin(label) == baseline.origin(label) == "measured")
+    return {MEASURED_ROWS: members} if members and len(members) < len(labels) else {}
 
 
 def _suppressed(found: Sequence[Difference]) -> dict[str, str]:

@@ -13,6 +13,8 @@ import msgspec
 from milabench_ng.report.cells import NOT_MEASURED, Tone, figure, tone_of_verdict
 from milabench_ng.report.columns import half_width_pct, span
 from milabench_ng.report.compare import Comparison
+from milabench_ng.report.cost import PerReference
+from milabench_ng.report.intervals import Interval
 from milabench_ng.report.report import Report
 from milabench_ng.report.score import FAILURE_LIMIT, Score
 from milabench_ng.report.sections import SCORE_UNIT
@@ -162,7 +164,24 @@ def _conditions(report: Report) -> list[Fact]:
 
 def dollars(report: Report) -> list[Fact]:
     """What a node of the reference's worth costs."""
-    return [] if report.price is not None else [Fact("price", f"{ABSENT} (no --price)", "faint")]
+    price = report.price
+    if price is None:
+        return [Fact("price", f"{ABSENT} (no --price)", "faint")]
+    if not price.per_reference:
+        return [Fact("per reference node", f"{ABSENT} (no ratio to a baseline)", "faint")]
+    return [_per_reference(each) for each in price.per_reference]
+
+
+def _per_reference(price: PerReference) -> Fact:
+    interval = "no interval" if price.interval is None else span_of_money(price.interval)
+    doubt = f"; indicative: {', '.join(price.indicative)}" if price.indicative else ""
+    tone: Tone = "fair" if doubt or price.interval is None else "strong"
+    return Fact(f"$ per {price.name} node", f"{figure(price.value)} $ {interval}, lower is better{doubt}", tone)
+
+
+def span_of_money(interval: Interval) -> str:
+    """``[low, high]``."""
+    return f"[{figure(interval.low)}, {figure(interval.high)}]"
 
 
 def _attempts(report: Report) -> Fact:
@@ -242,12 +261,17 @@ def _ratio(other: Comparison) -> list[Fact]:
     if other.score is None or other.ratio is None:
         return [Fact("baseline", f"{name}: no weighted test in common, no ratio", "fair")]
     lacking = f" without {', '.join(other.left_out)}" if other.left_out else ""
+    doubt = f" (indicative: {', '.join(other.indicative)})" if other.indicative else ""
     over = "" if other.status == "complete" else f", partial: over {other.tests} of {other.of} tests{lacking}"
     per_node = "" if other.ratio_per_node is None else f"; per node {other.ratio_per_node:.3f}"
     return [
         Fact("baseline", name),
         Fact("score of the baseline", f"{figure(other.score)} {SCORE_UNIT} per device, the same tests"),
-        Fact("ratio of the scores", f"{other.ratio:.3f} per device{per_node}{over}", "fair" if over else "strong"),
+        Fact(
+            "ratio of the scores",
+            f"{other.ratio:.3f} per device{per_node}{over}{doubt}",
+            "fair" if over or doubt else "strong",
+        ),
     ]
 
 

@@ -1,4 +1,4 @@
-"""The forms of a report by name. Each is a module with ``write(report, stream)``; it is imported when it is used."""
+"""The forms of what is printed, by name: modules with ``write`` (a report) and ``write_tender``, imported when used."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Literal, TextIO
 
 from milabench_ng.errors import InputError
 from milabench_ng.report.report import Report
+from milabench_ng.report.tender import Tender
 
 Form = Literal["table", "json", "csv", "markdown"]
 
@@ -17,6 +18,11 @@ Form = Literal["table", "json", "csv", "markdown"]
 def write_report(report: Report, form: Form, stream: TextIO) -> None:
     """Write ``report`` to ``stream`` in the named form."""
     import_module(f"milabench_ng.report.as_{form}").write(report, stream)
+
+
+def write_tender(tender: Tender, form: Form, stream: TextIO) -> None:
+    """Write ``tender`` to ``stream`` in the named form."""
+    import_module(f"milabench_ng.report.as_{form}").write_tender(tender, stream)
 
 
 @contextmanager

@@ -51,6 +51,8 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     program_s: float | None = None
     peak_memory_mib: float
     wait_share: float | None = None
+    power_w: float | None = None
+    """Mean of a device while the launch worked; None where it is not known or the device shares its GPU."""
     tier: str | None = None
     data: DataView | None = None
     precision: str | None = None
@@ -89,11 +91,18 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         program_s=_program_s(view),
         peak_memory_mib=_peak_memory(view, _visible(view)),
         wait_share=measured.wait_share if cause is None else None,
+        power_w=_power(mnb) if cause is None else None,
         tier=_tier(mnb, cause),
         data=mnb.data,
         precision=mnb.precision.ran_before if mnb.precision else None,
         marks=mnb.marks,
     )
+
+
+def _power(mnb: MnbView) -> float | None:
+    known = [mnb.telemetry.get(device.uuid or "") for device in mnb.devices if device.kind == "gpu"]
+    gauges = [each.power_w.mean for each in known if each is not None and each.power_w is not None]
+    return mean(gauges) if gauges and len(gauges) == len(mnb.devices) else None
 
 
 class _Measured(msgspec.Struct, frozen=True):

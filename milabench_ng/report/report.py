@@ -152,7 +152,7 @@ def build_report(
         gpus=side_by_side(summary),
         show_gpus=compare_gpus,
         scaling=scaling_curves({row.test: row for row in scored}, summary.tests),
-        price=cost(*price, own) if price is not None else None,
+        price=cost(*price, own, summary.devices, comparisons) if price is not None else None,
     )
 
 

@@ -10,13 +10,14 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Launch
-from milabench_ng.records.reading import ManifestView, Problem
+from milabench_ng.records.reading import InventoryView, ManifestView, Problem
 from milabench_ng.report.flags import flags
 from milabench_ng.report.intervals import log_stat
 from milabench_ng.report.launches import LaunchResult
 from milabench_ng.report.repeats import by_job, device_stats, rank_means, repeats, stat_of
 from milabench_ng.report.summary import Failed, Provenance, Summary, TestSummary
 from milabench_ng.stats import mean
+from milabench_ng.units import format_bytes
 
 T = TypeVar("T")
 
@@ -144,6 +145,7 @@ def _test(
     missing = () if going_on else absent
     failed += [Failed(job_id=launch.job_id, cause="missing", detail="there is no record") for launch in missing]
     scheme = absent[0].scheme if absent else results[0].scheme
+    powers = [result.power_w for result in good if result.power_w is not None]
     waits = [result.wait_share for result in good if result.wait_share is not None]
     first = readable[0] if readable else None
     named, repeated = by_job(good), repeats(good)
@@ -169,6 +171,7 @@ def _test(
         ranks=rank_means(good),
         flags=flags(named),
         options=first.options if first else {},
+        power_w=mean(powers) if powers else None,
         wait_share=mean(waits) if waits else None,
         tiers=_distinct(result.tier for result in readable),
         data=_distinct(result.data for result in readable),
@@ -218,7 +221,22 @@ def _provenance(folder: Folder, results: Sequence[LaunchResult]) -> Provenance:
         source=folder.source,
         hardware=", ".join(f"{count} x {name}" for name, count in names.items()) or "not recorded",
         software=software,
+        node=_node(folder.manifests[0].inventory) if folder.manifests else {},
     )
+
+
+def _node(inventory: InventoryView | None) -> dict[str, str]:
+    """The node in words."""
+    if inventory is None:
+        return {}
+    cpus = inventory.cpus
+    return {
+        "machine": inventory.virtualization or "bare metal",
+        "processors": f"{cpus.sockets} x {cpus.model}, {cpus.cores} cores in all",
+        "memory": format_bytes(inventory.memory_bytes),
+        "kernel": inventory.kernel,
+        "driver": inventory.nvidia_driver or "none",
+    }
 
 
 def _notes(folder: Folder, ours: bool) -> tuple[str, ...]:

@@ -45,6 +45,18 @@ class Flag(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one row's numbers come from, if not from where the summary's do."""
+
+    kind: Literal["measured", "published", "estimated"]
+    source: str
+    software: str = ""
+    """With which the figure was made, as far as its source says."""
+    caveat: str = ""
+    band: tuple[float, float] | None = None
+    """Of an estimate: the true rate lies between these multiples of the value; not a confidence interval."""
+
+
 class Failed(msgspec.Struct, frozen=True, kw_only=True):
     """A launch that failed, by name."""
 
@@ -92,6 +104,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     ranks: dict[str, float] = {}
     """Mean rate by device, of launches over several devices."""
     flags: tuple[Flag, ...] = ()
+    power_w: float | None = None
+    """Mean of one device while it worked, in watts; None where it is not known."""
     wait_share: float | None = None
     """Share of the window's time that was spent waiting for data, 0 to 1."""
     tiers: tuple[str, ...] = ()
@@ -100,6 +114,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Scalar | None] = {}
     """The workload's options; empty where they are not recorded."""
     marks: tuple[str, ...] = ()
+    origin: Origin | None = None
+    """None where it is that of the summary."""
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,6 +125,8 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     hardware: str
     software: dict[str, str] = {}
+    node: dict[str, str] = {}
+    """Machine, processors, memory, kernel and driver, in words."""
     notes: tuple[str, ...] = ()
 
 
@@ -134,6 +152,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     tests: dict[str, TestSummary]
     problems: tuple[Problem, ...] = ()
     """Files that should have been records and could not be placed: each counts as a failed launch."""
+
+    def origin(self, label: str) -> Literal["measured", "published", "estimated"]:
+        """Whether a row was measured by us, published by others or estimated."""
+        own = self.tests[label].origin
+        return own.kind if own else self.provenance.kind
 
     @property
     def launches(self) -> int:

@@ -63,7 +63,7 @@ def test_classic_rows_are_shown_in_true_units_and_scored_in_classic_ones() -> No
 def test_a_test_that_always_failed_is_zero_and_never_one() -> None:
     made = score(summary({"s.a": row(100.0), "s.b": row(0.0, n=4, failures=4)}), {"s.a": 1, "s.b": 1})
     assert (made.status, made.per_device, made.per_node) == ("complete", 0.0, 0.0)
-    assert cost(100.0, "node", made).rpp is None
+    assert cost(100.0, "node", made, 8).rpp is None
 
 
 @pytest.mark.parametrize(
@@ -142,12 +142,12 @@ def test_ratio_over_common_tests_is_partial() -> None:
 
 def test_cost() -> None:
     made = Score(status="complete", per_device=50.0, per_node=400.0, devices=8, tests=1, of=1, missing=())
-    assert cost(15000.0, "node", made).rpp == 37.5
-    assert cost(2000.0, "gpu", made).rpp == 40.0
-    assert cost(1.0, "node", None).rpp is None
+    assert cost(15000.0, "node", made, 8).rpp == 37.5
+    assert cost(2000.0, "gpu", made, 8).rpp == 40.0
+    assert cost(1.0, "node", None, 8).rpp is None
     for bad in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(InputError, match="--price"):
-            cost(bad, "node", made)
+            cost(bad, "node", made, 8)
 
 
 def by_hand(penalty: bool, weights: dict[str, float]) -> float:

@@ -79,7 +79,7 @@ def test_the_same_node_twice_is_equivalent(healthy: Path, tmp_path: Path) -> Non
     assert report.score.interval.low < (report.score.per_device or 0) < report.score.interval.high
     priced: list[tuple[PricePer, int]] = [("node", DEVICES), ("gpu", 1)]
     for what, per in priced:
-        price = cost(800.0, what, report.score)
+        price = cost(800.0, what, report.score, DEVICES)
         assert price.interval is not None
         assert price.interval.value == pytest.approx(price.rpp, rel=1e-12)
         assert price.interval.low == pytest.approx(800.0 / (per * report.score.interval.high), rel=1e-12)

@@ -1,0 +1,158 @@
+"""``mnb baseline``: baselines as data, with their provenance."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import cyclopts
+from cyclopts import Parameter
+
+from milabench_ng.cli.tables import facts, heading, standard_output, table
+from milabench_ng.errors import InputError
+from milabench_ng.report.baseline import as_baseline, shortfalls
+from milabench_ng.report.cells import figure
+from milabench_ng.report.estimate import estimate as carry_over
+from milabench_ng.report.folder import encode_summary, load, load_baseline
+from milabench_ng.report.forms import open_output
+from milabench_ng.report.peaks import known_peak
+from milabench_ng.report.plausible import doubts
+from milabench_ng.report.score import score
+from milabench_ng.report.summary import Summary
+from milabench_ng.report.weights import load_weights
+from milabench_ng.shipped import names
+
+Output = Annotated[Path | None, Parameter(name=["--output", "-o"])]
+
+baseline = cyclopts.App(name="baseline", help="Show, build, estimate and check baselines.")
+
+
+@baseline.command
+def show(name: str) -> int:
+    """Print a baseline: where it comes from and what it says of each test.
+
+    Example: mnb baseline show v100
+
+    Parameters
+    ----------
+    name
+        A shipped baseline, a summary file or a result folder.
+    """
+    made = load_baseline(name)
+    at = made.provenance
+    pairs = [("kind", at.kind), ("source", at.source), ("devices", f"{made.devices}: {at.hardware}")]
+    pairs += [*at.node.items(), ("software", ", ".join(f"{key} {value}" for key, value in at.software.items()))]
+    pairs += [("note", note) for note in (*at.notes, *made.notes)]
+    output = standard_output()
+    output.print(heading(f"{made.suite} ({name})"), facts(pairs), "", sep="\n")
+    headers = ("test", "items", "rate (items/s)", "std% (%)", "n", "fail", "bound by", "origin", "band")
+    output.print(table(headers, _rows(made), right=("rate (items/s)", "std% (%)", "n", "fail")))
+    return 0
+
+
+def _rows(made: Summary) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for label, row in made.tests.items():
+        train, origin = row.train, row.origin
+        band = f"[{origin.band[0]:.2f}, {origin.band[1]:.2f}] times" if origin and origin.band else ""
+        rows.append(
+            (
+                label,
+                row.unit if made.units == "true" else "classic items",
+                figure(train.mean) if train else "-",
+                f"{100 * train.std / train.mean:.1f}" if train and train.mean else "-",
+                str(row.n),
+                str(row.failures),
+                row.bound or "-",
+                made.origin(label),
+                band,
+            )
+        )
+    return rows
+
+
+@baseline.command
+def build(folder: Path, *, note: str = "", accept_shortfalls: bool = False, output: Output = None) -> int:
+    """Make a baseline of a result folder: complete, without failures, fully isolated, without marks.
+
+    Exit code: 0, or 2 if the folder is not fit for it.
+
+    Example: mnb baseline build results -o baselines/mine.json
+
+    Parameters
+    ----------
+    folder
+        A result folder.
+    note
+        Kept with the baseline, such as where the node stands.
+    accept_shortfalls
+        Make it of an unfit folder all the same; what it falls short of is kept with it.
+    output
+        Write to this file instead of the terminal.
+    """
+    made = load(folder)
+    weights = load_weights(None, made.suite)
+    lacking = shortfalls(made, score(made, weights) if weights else None)
+    if lacking and not accept_shortfalls:
+        found = "\n".join(f"  {each}" for each in lacking)
+        raise InputError(f"{folder} is not fit for a baseline:\n{found}\nrun again, or say --accept-shortfalls")
+    _write(as_baseline(made, lacking, note), output)
+    return 0
+
+
+@baseline.command
+def estimate(source: str, *, device: str, measured_on: str | None = None, output: Output = None) -> int:
+    """Carry a measured baseline over to a device that was not measured, by peak rates: marked, with a band.
+
+    Only tests that the GPU bounds are carried over; the others are left out and named.
+
+    Example: mnb baseline estimate results --device A100-SXM4-80GB -o a100.json
+
+    Parameters
+    ----------
+    source
+        A shipped baseline, a summary file or a result folder that was measured.
+    device
+        The device to estimate.
+    measured_on
+        The device that the source was measured on; without it, what the source says.
+    output
+        Write to this file instead of the terminal.
+    """
+    made = load_baseline(source)
+    if made.provenance.kind != "measured":
+        raise InputError(f"{source} is {made.provenance.kind}; an estimate starts from what was measured")
+    own = measured_on or made.provenance.hardware.partition(" x ")[2]
+    ours, theirs = known_peak(own, f"{source}: measured on"), known_peak(device, "--device")
+    _write(carry_over(made, ours, theirs, source), output)
+    return 0
+
+
+@baseline.command
+def check(name: str) -> int:
+    """Look for what cannot be true: slips of units, spread without sense, more devices that do less.
+
+    Exit code: 0 if nothing was found, 1 otherwise.
+
+    Example: mnb baseline check rtx8000
+
+    Parameters
+    ----------
+    name
+        A shipped baseline, a summary file or a result folder.
+    """
+    made = load_baseline(name)
+    others = {other: load_baseline(other) for other in names("baselines") if other != Path(name).stem}
+    found = doubts(made, {other: one for other, one in others.items() if one.suite == made.suite})
+    output = standard_output()
+    if not found:
+        output.print(f"{name}: {len(made.tests)} tests, nothing implausible (compared with {', '.join(others)})")
+        return 0
+    output.print(table(("test", "what cannot be"), [(each.test, each.what) for each in found]))
+    return 1
+
+
+def _write(made: Summary, output: Path | None) -> None:
+    with open_output(output, sys.stdout) as stream:
+        stream.write(encode_summary(made))

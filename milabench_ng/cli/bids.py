@@ -1,0 +1,40 @@
+"""``mnb bids``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from milabench_ng.report.forms import Form, open_output, write_tender
+from milabench_ng.report.offers import compare_bids
+
+
+def bids(
+    file: Path,
+    *,
+    form: Annotated[Form, Parameter(name="--format")] = "table",
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+) -> int:
+    """Rank several bids by what a reference node's worth of throughput costs with each, with intervals.
+
+    Exit code: 0, or 1 if a bid has no valid score, or 2 for bad input.
+
+    Example: mnb bids bids.json
+
+    Parameters
+    ----------
+    file
+        A JSON file: the reference, the bids (results and price of a node) and the assumptions. Paths are relative to
+        it.
+    form
+        How to print: table, json, csv or markdown.
+    output
+        Write to this file instead of the terminal.
+    """
+    made = compare_bids(file)
+    with open_output(output, sys.stdout) as stream:
+        write_tender(made, form, stream)
+    return made.exit_code

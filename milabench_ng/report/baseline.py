@@ -1,0 +1,49 @@
+"""A result folder as a baseline: its statistics with all that a reader needs to know where they come from. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from milabench_ng.report.launches import weakest_tier
+from milabench_ng.report.score import Score
+from milabench_ng.report.summary import Summary
+
+
+def shortfalls(summary: Summary, score: Score | None) -> tuple[str, ...]:
+    """Why a summary is a poor baseline; empty for a good one."""
+    found = []
+    if score is None:
+        found.append(f"there are no weights for the suite {summary.suite!r}")
+    elif score.status != "complete":
+        why = f": {', '.join((*score.missing, *score.omitted))}" if score.missing or score.omitted else ""
+        found.append(f"the score is {score.status}{why}")
+    if summary.failures:
+        found.append(f"{summary.failures} of {summary.launches} launches failed")
+    tiers = [tier for row in summary.tests.values() for tier in row.tiers]
+    if not tiers or weakest_tier(tiers) != "full":
+        found.append(f"isolation is {weakest_tier(tiers) if tiers else 'not recorded'}, not full")
+    marks = dict.fromkeys(mark for row in summary.tests.values() for mark in row.marks)
+    found += [f"marked: {mark}" for mark in marks]
+    if summary.going_on:
+        found.append("the run still goes on")
+    return tuple(found)
+
+
+def as_baseline(summary: Summary, lacking: tuple[str, ...], note: str = "") -> Summary:
+    """``summary`` without its single launches, its provenance completed; ``lacking`` is kept as notes."""
+    counts = sorted({len(row.repeats) for row in summary.tests.values()})
+    repeats = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
+    facts = [f"{summary.devices} tenants, isolation {_tiers(summary)}"]
+    facts.append(f"repeats: {repeats}; sessions: {summary.sessions}")
+    facts += [note] if note else []
+    facts += [f"not as a baseline should be: {each}" for each in lacking]
+    provenance = msgspec.structs.replace(summary.provenance, notes=(*summary.provenance.notes, *facts))
+    return msgspec.structs.replace(
+        summary,
+        provenance=provenance,
+        tests={label: msgspec.structs.replace(row, launches={}, flags=()) for label, row in summary.tests.items()},
+    )
+
+
+def _tiers(summary: Summary) -> str:
+    return ", ".join(dict.fromkeys(tier for row in summary.tests.values() for tier in row.tiers)) or "not recorded"

@@ -1,0 +1,36 @@
+"""From a file of bids to the evaluated tender: reads the results of every bid."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from milabench_ng.errors import InputError
+from milabench_ng.report.bids import Bids, read_bids
+from milabench_ng.report.folder import load, load_baseline
+from milabench_ng.report.report import Report, build_report
+from milabench_ng.report.summary import Summary
+from milabench_ng.report.tender import Tender, evaluate
+from milabench_ng.report.weights import load_weights
+
+
+def compare_bids(path: Path) -> Tender:
+    """The bids of the file ``path``, evaluated. Paths in it are relative to it."""
+    bids = read_bids(path)
+    here = path.parent
+    near = here / bids.reference
+    reference = load_baseline(str(near) if near.exists() else bids.reference)
+    summaries = {name: load(here / bid.results) for name, bid in bids.bids.items()}
+    _same_suite(summaries, path)
+    return evaluate(bids, {name: _report(name, one, reference, bids, here) for name, one in summaries.items()})
+
+
+def _report(name: str, summary: Summary, reference: Summary, bids: Bids, here: Path) -> Report:
+    weights = load_weights(here / bids.weights if bids.weights else None, summary.suite)
+    return build_report(summary, name, weights=weights, baselines=[(bids.reference, reference)], margin=bids.margin)
+
+
+def _same_suite(summaries: dict[str, Summary], path: Path) -> None:
+    suites = {name: summary.suite for name, summary in summaries.items()}
+    if len(set(suites.values())) > 1:
+        found = ", ".join(f"{name} ran {suite}" for name, suite in suites.items())
+        raise InputError(f"{path}: {found}; bids are compared on the same profile")

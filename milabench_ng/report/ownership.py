@@ -1,0 +1,65 @@
+"""What a node costs over the years: its price, the energy it takes and its maintenance. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+HOURS_PER_YEAR = 8766
+"""365.25 days."""
+
+Boundary = Literal["given", "GPUs only, measured"]
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What the buyer assumes."""
+
+    years: float
+    tariff_per_kwh: float
+    """Price of a kWh, in the currency of the bids."""
+    pue: float
+    """Power usage effectiveness: energy of the data centre over that of its machines; at least 1."""
+    utilization: float
+    """Share of the time that the node works, 0 to 1."""
+
+
+class Power(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one node, in watts."""
+
+    load_w: float
+    idle_w: float
+    boundary: Boundary
+    """What the figures include: all that was given, or the GPUs alone as they were measured."""
+
+    def average_w(self, utilization: float) -> float:
+        """Over time, of a node that works for ``utilization`` of it."""
+        return self.load_w * utilization + self.idle_w * (1 - utilization)
+
+
+class Ownership(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one node over the years, in the currency of its price."""
+
+    price: float
+    energy_kwh: float
+    """At the meter of the data centre."""
+    energy: float
+    maintenance: float
+    boundary: Boundary
+
+    @property
+    def total(self) -> float:
+        """Price, energy and maintenance."""
+        return self.price + self.energy + self.maintenance
+
+
+def ownership(price: float, power: Power, maintenance_per_year: float, terms: Terms) -> Ownership:
+    """Total cost of one node: ``price + years * (kW * 8766 h * PUE * tariff + maintenance)``."""
+    kwh = power.average_w(terms.utilization) / 1000 * HOURS_PER_YEAR * terms.years * terms.pue
+    return Ownership(
+        price=price,
+        energy_kwh=kwh,
+        energy=kwh * terms.tariff_per_kwh,
+        maintenance=maintenance_per_year * terms.years,
+        boundary=power.boundary,
+    )

@@ -1,0 +1,128 @@
+"""Baselines: built of folders that are fit for it, carried over by peak rates, checked for what cannot be."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import make_records
+import msgspec
+import pytest
+from make_records import PER_GPU, PROGRESSION
+from test_money import node, row
+
+from milabench_ng.cli import call
+from milabench_ng.errors import InputError
+from milabench_ng.report.estimate import estimate
+from milabench_ng.report.folder import decode_summary, encode_summary, load, load_baseline
+from milabench_ng.report.peaks import known_peak, peak
+from milabench_ng.report.plausible import doubts
+from milabench_ng.report.summary import Stat, Summary
+
+TESTS = {"toy_reg": PER_GPU, "toy_lstm": PER_GPU, "vae": PER_GPU, "loader": PER_GPU, "convnet": PER_GPU}
+
+
+@pytest.fixture
+def quick(tmp_path: Path) -> Path:
+    made = make_records.plan("quick", TESTS | {"scaling": PROGRESSION}, 2, 3)
+    make_records.write_run(tmp_path / "run", made)
+    return tmp_path / "run"
+
+
+def test_a_folder_becomes_a_baseline_and_is_compared_with(quick: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.json"
+    assert call(["baseline", "build", str(quick), "-o", str(file), "--note", "rack 7"]) == 0
+    made = load(file)
+    assert made.provenance.kind == "measured"
+    assert "2 tenants, isolation full" in made.provenance.notes
+    assert "repeats: 3; sessions: 1" in made.provenance.notes
+    assert "rack 7" in made.provenance.notes
+    assert all(not at.launches and at.log_perf for at in made.tests.values())
+    assert call(["report", str(quick), "--compare", str(file), "-o", str(tmp_path / "out.txt")]) == 0
+
+
+def test_an_unfit_folder_is_refused_or_marked(quick: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    next(quick.glob("quick.vae.*")).unlink()
+    assert call(["baseline", "build", str(quick)]) == 2
+    assert "the score is invalid: quick.vae" in capsys.readouterr().err
+    file = tmp_path / "poor.json"
+    assert call(["baseline", "build", str(quick), "--accept-shortfalls", "-o", str(file)]) == 0
+    assert any(note.startswith("not as a baseline should be: the score is") for note in load(file).provenance.notes)
+
+
+def test_an_estimate_lies_between_arithmetic_and_bandwidth() -> None:
+    h200, a100 = known_peak("NVIDIA H200", "test"), known_peak("A100-SXM4-80GB", "test")
+    made = estimate(node(200.0, 400.0), h200, a100, "h200")
+    assert list(made.tests) == ["standard.convnet"]
+    assert made.notes == ("standard.vae is left out: it is bound by cpu",)
+    carried = made.tests["standard.convnet"]
+    arithmetic, memory = 19.5 / 67.0, 2039 / 4800
+    assert carried.train is not None
+    assert carried.train.mean == pytest.approx(400 * math.sqrt(arithmetic * memory), rel=1e-12)
+    assert carried.origin is not None
+    assert carried.origin.band is not None
+    low, high = (carried.train.mean * edge for edge in carried.origin.band)
+    assert (low, high) == (pytest.approx(400 * arithmetic), pytest.approx(400 * memory))
+    assert carried.log_perf is None  # nothing was repeated on the other device
+    assert made.origin("standard.convnet") == "estimated"
+    assert decode_summary(encode_summary(made).encode(), "estimate") == made
+
+
+def test_what_cannot_be_estimated() -> None:
+    h200, v100 = known_peak("H200 SXM", "test"), known_peak("V100-SXM2-32GB", "test")
+    tf32 = msgspec.structs.replace(node(1.0, 1.0), tests={"standard.convnet": row(1.0, precision=("tf32",))})
+    with pytest.raises(InputError, match="nothing can be estimated"):
+        estimate(tf32, h200, v100, "h200")
+    assert peak("Tesla V100-SXM2-32GB") == v100
+    with pytest.raises(InputError, match="there are H200 SXM"):
+        known_peak("RTX 5000", "test")
+
+
+def test_an_estimate_starts_from_a_measurement(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["baseline", "estimate", "v100", "--device", "A100-SXM4-80GB"]) == 2
+    assert "v100 is published" in capsys.readouterr().err
+
+
+def test_doubts() -> None:
+    base = node(100.0, 100.0)
+
+    def found(**tests: object) -> list[tuple[str, str]]:
+        made = msgspec.structs.replace(base, tests=tests)
+        return [(each.test, each.what) for each in doubts(made, {"other": base})]
+
+    assert found(**{"standard.vae": row(150.0)}) == []
+    slip = found(**{"standard.vae": row(100_000.0)})
+    assert slip == [("standard.vae", "1000 times the rate of other: is the unit 'images' right?")]
+    assert "standard deviation is 150%" in found(x=_with(Stat(5, 1.0, 9.0, 2.0, 3.0)))[0][1]
+    assert "not between" in found(x=_with(Stat(5, 5.0, 9.0, 2.0, 0.1)))[0][1]
+    assert "negative or not finite" in found(x=_with(Stat(5, 1.0, math.inf, 2.0, 0.1)))[0][1]
+    steps = found(**{"s.scaling.1": row(100.0), "s.scaling.2": row(40.0)})
+    assert steps == [("s.scaling.2", "2 devices do 80 images/s together, 1 do 100")]
+
+
+def _with(train: Stat) -> object:
+    return msgspec.structs.replace(row(1.0), train=train)
+
+
+@pytest.mark.parametrize(("name", "step"), [("v100", "scaling.5"), ("rtx8000", "scaling.2")])
+def test_check_finds_what_is_odd_about_the_published_scaling(
+    name: str, step: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(["baseline", "check", name]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[2:]] == [f"standard.{step}"]
+
+
+def test_check_passes_a_clean_one(quick: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["baseline", "check", str(quick)]) == 0
+    assert "nothing implausible" in capsys.readouterr().out
+
+
+def test_show(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["baseline", "show", "v100"]) == 0
+    out = capsys.readouterr().out
+    assert "published" in out
+    assert "classic items" in out
+    assert isinstance(load_baseline("v100"), Summary)
+    assert json.loads(encode_summary(load_baseline("v100")))["units"] == "classic"

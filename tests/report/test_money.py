@@ -1,0 +1,236 @@
+"""Prices, bids and estimates: every rule on numbers that are computed by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from milabench_ng.cli import call
+from milabench_ng.errors import InputError
+from milabench_ng.report.bids import read_bids
+from milabench_ng.report.folder import encode_summary, load_baseline
+from milabench_ng.report.forms import write_tender
+from milabench_ng.report.intervals import log_stat, t_quantile
+from milabench_ng.report.offers import compare_bids
+from milabench_ng.report.ownership import Power, Terms, ownership
+from milabench_ng.report.report import build_report
+from milabench_ng.report.stability import Worth, per_reference, stability
+from milabench_ng.report.summary import Origin, Provenance, Stat, Summary, TestSummary
+from milabench_ng.report.tender import Tender, pareto_set
+
+WEIGHTS = {"standard.vae": 1.0, "standard.convnet": 3.0}
+SPREAD = (0.99, 1.0, 1.0, 1.0, 1.01)
+"""Of five repeats, around their mean."""
+
+
+def row(rate: float, spread: tuple[float, ...] = SPREAD, **more: Any) -> TestSummary:
+    rates = [rate * each for each in spread]
+    return TestSummary(
+        n=len(rates),
+        failures=0,
+        train=Stat(len(rates), rate, rate, rate, 0.0),
+        log_perf=log_stat(rates),
+        repeats={str(index): each for index, each in enumerate(rates)},
+        planned=len(rates),
+        tiers=("full",),
+        **({"unit": "images", "classic_factor": 1.0, "bound": "gpu-compute", "precision": ("fp32",)} | more),
+    )
+
+
+def node(vae: float, convnet: float, devices: int = 8, **more: Any) -> Summary:
+    at = Provenance(kind="measured", source="by hand", hardware=f"{devices} x NVIDIA H200", software={"torch": "2.11"})
+    more = {"power_w": 500.0} | more
+    tests = {"standard.vae": row(vae, bound="cpu", **more), "standard.convnet": row(convnet, **more)}
+    return Summary(suite="standard", units="true", devices=devices, provenance=at, has_plan=True, tests=tests)
+
+
+def test_dollars_per_reference_node_and_their_interval() -> None:
+    made = build_report(
+        node(200.0, 400.0, 4),
+        "run",
+        weights=WEIGHTS,
+        baselines=[("base", node(100.0, 100.0, 8))],
+        price=(1000.0, "gpu"),
+    )
+    assert made.price is not None
+    ratio = (2.0 * 4.0**3) ** 0.25 * 4 / 8
+    (per,) = made.price.per_reference
+    assert made.price.per_node == 4000.0
+    assert per.value == pytest.approx(4000.0 / ratio, rel=1e-12)
+    assert per.indicative == ()
+    # The logs of all four series have the same variance; the weights of the run and of the baseline are 1/4 and 3/4.
+    stat = log_stat(SPREAD)
+    assert stat is not None
+    assert stat.std is not None
+    variances = [(weight * stat.std) ** 2 / 5 for weight in (0.25, 0.75, 0.25, 0.75)]
+    df = sum(variances) ** 2 / sum(each**2 / 4 for each in variances)
+    factor = math.exp(t_quantile(0.975, df) * math.sqrt(sum(variances)))
+    assert per.interval is not None
+    assert per.interval.low == pytest.approx(4000.0 / ratio / factor, rel=1e-12)
+    assert per.interval.high == pytest.approx(4000.0 / ratio * factor, rel=1e-12)
+    assert made.price.rpp == pytest.approx(1000.0 / (200.0 * 400.0**3) ** 0.25, rel=1e-12)
+    assert made.price.interval is not None
+    assert made.price.interval.value == pytest.approx(made.price.rpp, rel=1e-12)
+
+
+def test_a_ratio_to_what_was_not_measured_is_indicative_and_the_measured_rows_stand_beside() -> None:
+    base = node(100.0, 100.0)
+    guess = Origin(kind="estimated", source="a rule", band=(0.8, 1.25))
+    rows = base.tests | {"standard.vae": row(100.0, origin=guess)}
+    mixed = Summary(**{key: getattr(base, key) for key in Summary.__struct_fields__} | {"tests": rows})
+    made = build_report(node(200.0, 400.0), "run", weights=WEIGHTS, baselines=[("mixed", mixed)], price=(1.0, "node"))
+    (other,) = made.comparisons
+    assert other.indicative == ("1 of 2 rows of the baseline are estimated",)
+    measured = next(part for part in other.subsets if part.name == "measured rows")
+    assert (measured.labels, measured.ratio) == (("standard.convnet",), pytest.approx(4.0, rel=1e-12))
+    old = load_baseline("v100")
+    assert build_report(node(1.0, 1.0), "run", weights=WEIGHTS, baselines=[("v100", old)]).comparisons[
+        0
+    ].indicative == ("2 of 2 rows of the baseline are published", "torch: 2.11 against 1.5.0")
+
+
+def test_ownership() -> None:
+    terms = Terms(years=5, tariff_per_kwh=0.12, pue=1.3, utilization=0.7)
+    made = ownership(300_000, Power(load_w=9000, idle_w=2000, boundary="given"), 1000, terms)
+    kwh = (9 * 0.7 + 2 * 0.3) * 8766 * 5 * 1.3
+    assert made.energy_kwh == pytest.approx(kwh, rel=1e-12)
+    assert made.total == pytest.approx(300_000 + kwh * 0.12 + 5000, rel=1e-12)
+
+
+def test_pareto() -> None:
+    points = {"cheap": (1.0, 1.0), "dear": (3.0, 3.0), "beaten": (3.0, 2.0), "none": (0.5, None), "twin": (1.0, 1.0)}
+    assert pareto_set(points) == {"cheap", "dear", "twin"}
+
+
+def test_stability_by_hand() -> None:
+    logs = {"a": math.log(2.0), "b": math.log(8.0)}
+    weights = {"a": 1.0, "b": 1.0}
+    one = Worth(name="one", logs=logs, weights=weights, nodes=1, price=400, power=None, maintenance_per_year=0)
+    two = Worth(
+        name="two", logs={"a": math.log(5.0), "b": math.log(4.0)}, weights=weights, nodes=1, price=460, power=None,
+        maintenance_per_year=0,
+    )  # fmt: skip
+    assert per_reference(one, None) == pytest.approx(100.0)  # 400 / sqrt(2 * 8)
+    assert per_reference(two, None) == pytest.approx(460 / math.sqrt(20))
+    found = stability([one, two], None)
+    assert found.order == ("one", "two")
+    assert found.lead_pct == pytest.approx(460 / math.sqrt(20) - 100)
+    changes = {change.what: change for change in found.changes}
+    assert not changes["without b"].same_winner  # 400 / 2 against 460 / 5
+    assert changes["without a"].same  # 400 / 8 against 460 / 4
+    assert {change.what for change in found.turning} == {
+        "without b", "weight of a +20%", "weight of b -20%", "price of one +20%", "price of two -20%",
+    }  # fmt: skip
+    lighter = 400 / math.exp((1.2 * math.log(2) + math.log(8)) / 2.2)
+    heavier = 460 / math.exp((1.2 * math.log(5) + math.log(4)) / 2.2)
+    assert changes["weight of a +20%"].lead_pct == pytest.approx(100 * (lighter / heavier - 1))
+
+
+@pytest.fixture
+def tender_file(tmp_path: Path) -> Path:
+    nodes = {"fast": node(200.0, 400.0), "slow": node(100.0, 200.0), "twin": node(200.2, 400.3), "base": node(100, 100)}
+    for name, one in nodes.items():
+        (tmp_path / f"{name}.json").write_text(encode_summary(one))
+    weights = {label: {"weight": weight} for label, weight in WEIGHTS.items()}
+    (tmp_path / "w.json").write_text(json.dumps(weights))
+    bids: dict[str, Any] = {
+        name: {"results": f"{name}.json", "price": price}
+        for name, price in (("slow", 90_000), ("fast", 100_000), ("twin", 100_000))
+    }
+    file = tmp_path / "bids.json"
+    content = {"reference": "base.json", "bids": bids, "weights": "w.json", "budget": 450_000, "currency": "EUR"}
+    file.write_text(json.dumps(content))
+    return file
+
+
+def change(file: Path, **values: Any) -> Path:
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+    return file
+
+
+def test_bids_are_ranked_with_intervals_and_those_alike_share_a_rank(tender_file: Path) -> None:
+    made = compare_bids(tender_file)
+    rows = {at.name: at for at in made.rows}
+    assert [(at.rank, at.name) for at in made.rows] == [(1, "twin"), (1, "fast"), (3, "slow")]
+    ratio = (2.0 * 4.0**3) ** 0.25
+    assert rows["fast"].ratio == pytest.approx(ratio, rel=1e-12)
+    assert rows["fast"].per_reference is not None
+    assert rows["fast"].per_reference.value == pytest.approx(100_000 / ratio, rel=1e-12)
+    assert rows["fast"].score_per_price is not None
+    assert rows["fast"].score_per_price.value == pytest.approx((200.0 * 400.0**3) ** 0.25 * 8 / 100, rel=1e-12)
+    assert (rows["fast"].nodes, rows["slow"].nodes) == (4, 5)
+    assert rows["slow"].total_ratio == pytest.approx(5 * ratio / 2, rel=1e-12)
+    assert [at.name for at in made.rows if at.pareto] == ["twin", "slow"]
+    assert made.criterion == "price per reference node"
+    assert made.exit_code == 0
+
+
+def test_bids_over_the_years(tender_file: Path) -> None:
+    made = compare_bids(change(tender_file, tariff_per_kwh=0.1, years=4, pue=1.5))
+    fast = next(at for at in made.rows if at.name == "fast")
+    kwh = 8 * 0.5 * 8766 * 4 * 1.5  # 500 W of each GPU as measured
+    assert fast.owned is not None
+    assert fast.owned.total == pytest.approx(100_000 + 0.1 * kwh, rel=1e-12)
+    assert made.criterion == "cost over 4 years per reference node"
+    assert any("GPUs alone" in note for note in made.notes)
+    idle = compare_bids(change(tender_file, utilization=0.5))
+    assert idle.criterion == "price per reference node"  # what a node takes when it idles is not known
+    assert "the power of slow, fast, twin is not known" in " ".join(idle.notes)
+
+
+def test_nothing_is_ranked_under_five_repeats(tender_file: Path) -> None:
+    few = node(200.0, 400.0)
+    rows = {label: row(at.train.mean, (0.99, 1.0, 1.01)) for label, at in few.tests.items() if at.train}
+    few = Summary(**{key: getattr(few, key) for key in Summary.__struct_fields__} | {"tests": rows})
+    (tender_file.parent / "fast.json").write_text(encode_summary(few))
+    made = compare_bids(tender_file)
+    assert made.why_unranked == "under 5 repeats"
+    assert {at.rank for at in made.rows} == {None}
+
+
+def printed(made: Tender, form: Any) -> str:
+    stream = io.StringIO()
+    write_tender(made, form, stream)
+    return stream.getvalue()
+
+
+def test_every_form_of_a_tender(tender_file: Path) -> None:
+    made = compare_bids(tender_file)
+    table, markdown = printed(made, "table"), printed(made, "markdown")
+    for text in (table, markdown):
+        assert "one node of base.json" in text
+        assert "what the order rests on" in text
+    (header, *rows) = csv.reader(io.StringIO(printed(made, "csv")))
+    assert header[:2] == ["rank", "bid"]
+    assert "price of a node (EUR)" in header
+    assert [cells[1] for cells in rows] == ["twin", "fast", "slow"]
+    assert json.loads(printed(made, "json"))["rows"][2]["rank"] == 3
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"bids": {}}, "there is no bid"),
+        ({"nodes": 3}, "both nodes and budget"),
+        ({"pue": 0.5}, "pue is 0.5"),
+        ({"utilization": 1.5}, "utilization is 1.5"),
+        ({"unknown": 1}, "unknown field `unknown`"),
+        ({"bids": {"a": {"results": "fast.json", "price": -1}}}, "bid 'a': price is -1.0"),
+        ({"bids": {"a": {"results": "fast.json", "price": 1, "watts_load": 5}}, "utilization": 0.5}, "without watts"),
+    ],
+)
+def test_bad_files_of_bids(tender_file: Path, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_bids(change(tender_file, **values))
+
+
+def test_the_command(tender_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["bids", str(tender_file)]) == 0
+    assert "per reference node" in capsys.readouterr().out
+    assert call(["bids", str(tender_file.parent / "absent.json")]) == 2
