@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from milabench_ng.report.cost import PricePer
-from milabench_ng.report.forms import Form, open_output, write_report
+from milabench_ng.report.forms import Form, open_output, write_report, write_tables
 from milabench_ng.report.report import make_report
 from milabench_ng.units import parse_share
 
@@ -25,6 +25,7 @@ def report(
     price_per: PricePer = "node",
     penalize_variance: bool = True,
     form: Annotated[Form, Parameter(name="--format")] = "table",
+    tables: Path | None = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
 ) -> int:
     """Print the table, the score and what it is worth, of a result folder (also while the run goes on) or a summary.
@@ -53,6 +54,8 @@ def report(
         Charge each test for the spread of its launches.
     form
         How to print: table, json, csv or markdown.
+    tables
+        Write every table as a CSV file into this folder as well.
     output
         Write to this file instead of the terminal.
     """
@@ -66,6 +69,8 @@ def report(
         margin=parse_share(margin, "--margin"),
         compare_gpus=compare_gpus,
     )
+    if tables is not None:
+        write_tables(made, tables)
     with open_output(output, sys.stdout) as stream:
         write_report(made, form, stream)
     return made.exit_code

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from milabench_ng.report.as_2020 import encode_2020
 from milabench_ng.report.folder import encode_summary, load
 from milabench_ng.report.forms import open_output
 
 
-def summary(folder: Path, *, output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None) -> int:
+def summary(
+    folder: Path,
+    *,
+    form: Annotated[Literal["mnb", "2020"], Parameter(name="--format")] = "mnb",
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+) -> int:
     """Print the statistics of a result folder as JSON; stored in a file they are a baseline for `mnb report --compare`.
 
     Exit code: 0, or 1 if a launch failed, or 2 for bad input.
@@ -23,10 +29,12 @@ def summary(folder: Path, *, output: Annotated[Path | None, Parameter(name=["--o
     ----------
     folder
         A result folder; records of the 2020 tool are read as well.
+    form
+        mnb, or 2020 for the fields and the items of the 2020 tool.
     output
         Write to this file instead of the terminal.
     """
     made = load(folder)
     with open_output(output, sys.stdout) as stream:
-        stream.write(encode_summary(made))
+        stream.write(encode_summary(made) if form == "mnb" else encode_2020(made))
     return int(made.failures > 0)

@@ -1,14 +1,20 @@
-"""The tests of a report as CSV: one header line with units, full precision, nothing where nothing was measured."""
+"""The tables of a report as CSV: one header line with units, full precision, nothing where nothing was measured."""
 
 from __future__ import annotations
 
 import csv
+import re
+from pathlib import Path
 from typing import TextIO
 
 from milabench_ng.report.columns import file_columns
 from milabench_ng.report.report import Report
+from milabench_ng.report.sections import Section, after_tests, before_tests
 from milabench_ng.report.tender import Tender
 from milabench_ng.report.tender_sections import tender_sections
+
+_UNFIT = re.compile(r"[^A-Za-z0-9_.-]+")
+"""What a file's name had better not have."""
 
 
 def write(report: Report, stream: TextIO) -> None:
@@ -22,9 +28,26 @@ def write(report: Report, stream: TextIO) -> None:
         writer.writerow([*("" if cell is None else cell for cell in cells), report.isolation, status])
 
 
+def write_all(report: Report, folder: Path) -> tuple[Path, ...]:
+    """Write every table of ``report`` to a file of its own in ``folder``, which is made; the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tests = folder / "tests.csv"
+    with tests.open("w", encoding="utf-8") as stream:
+        write(report, stream)
+    files = [tests]
+    for section in (*before_tests(report), *after_tests(report)):
+        files.append(folder / f"{_UNFIT.sub('-', section.key)}.csv")
+        with files[-1].open("w", encoding="utf-8") as stream:
+            _section(section, stream)
+    return tuple(files)
+
+
+def _section(section: Section, stream: TextIO) -> None:
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([heading.header for heading in section.headings])
+    writer.writerows(["" if cell is None else cell for cell in row] for row in section.rows)
+
+
 def write_tender(tender: Tender, stream: TextIO) -> None:
     """Write the bids of ``tender`` to ``stream``."""
-    bids = tender_sections(tender)[0]
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([heading.header for heading in bids.headings])
-    writer.writerows(["" if cell is None else cell for cell in row] for row in bids.rows)
+    _section(tender_sections(tender)[0], stream)

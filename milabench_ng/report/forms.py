@@ -20,6 +20,16 @@ def write_report(report: Report, form: Form, stream: TextIO) -> None:
     import_module(f"milabench_ng.report.as_{form}").write(report, stream)
 
 
+def write_tables(report: Report, folder: Path) -> None:
+    """Write every table of ``report`` as a CSV file into ``folder``."""
+    from milabench_ng.report.as_csv import write_all
+
+    try:
+        write_all(report, folder)
+    except OSError as error:
+        raise InputError(f"--tables {folder}: {error.strerror}") from None
+
+
 def write_tender(tender: Tender, form: Form, stream: TextIO) -> None:
     """Write ``tender`` to ``stream`` in the named form."""
     import_module(f"milabench_ng.report.as_{form}").write_tender(tender, stream)

@@ -224,3 +224,24 @@ def test_shipped_files_are_found() -> None:
     assert found.name == "standard.json"
     assert {"v100", "rtx8000"} <= set(names("baselines"))
     assert find("baselines", "nothing") is None
+
+
+def test_every_table_as_csv(quick: Path, tmp_path: Path) -> None:
+    assert call(["report", str(quick), "--tables", str(tmp_path / "csv"), "-o", str(tmp_path / "x.txt")]) == 0
+    found = {file.name: list(csv.reader(file.open())) for file in (tmp_path / "csv").iterdir()}
+    assert {"tests.csv", "sub-scores.csv", "scaling-quick.scaling.csv"} <= found.keys()
+    assert found["scaling-quick.scaling.csv"][0][1] == "together (images/s)"
+    assert all({len(row) for row in rows} == {len(rows[0])} for rows in found.values())
+    assert call(["report", str(quick), "--tables", str(tmp_path / "x.txt")]) == 2
+
+
+def test_a_summary_in_the_fields_of_2020(quick: Path, tmp_path: Path) -> None:
+    file = tmp_path / "old.json"
+    assert call(["summary", str(quick), "--format", "2020", "-o", str(file)]) == 0
+    found = json.loads(file.read_text())
+    assert found["quick.vae"].keys() == {"n", "failures", "total", "train", "pergpu", "peak_memory"}
+    again = load(file)  # read as a summary of 2020
+    assert again.units == "classic"
+    ours = load(quick).tests["quick.vae"].train
+    assert ours is not None
+    assert found["quick.vae"]["train"]["mean"] == ours.mean

@@ -1,0 +1,35 @@
+"""A summary in the form of the 2020 ``milarun summary``: flat, its field names, rates in the items of 2020."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from milabench_ng.report.summary import Stat, Summary, TestSummary
+
+
+def encode_2020(summary: Summary) -> str:
+    """Indented JSON; what was not measured is null."""
+    rows = {label: _row(row, _scale(row, summary)) for label, row in summary.tests.items()}
+    return msgspec.json.format(msgspec.json.encode(rows), indent=4).decode() + "\n"
+
+
+def _scale(row: TestSummary, summary: Summary) -> float:
+    """Items of 2020 per item of the row."""
+    return 1.0 if summary.units == "classic" else row.classic_factor or 1.0
+
+
+def _row(row: TestSummary, scale: float) -> dict[str, Any]:
+    return {
+        "n": row.n,
+        "failures": row.failures,
+        "total": row.total,
+        "train": _scaled(row.train, scale) if row.train else None,
+        "pergpu": {device: _scaled(stat, scale) for device, stat in (row.pergpu or {}).items()},
+        "peak_memory": row.peak_memory,
+    }
+
+
+def _scaled(stat: Stat, scale: float) -> Stat:
+    return Stat(stat.n, stat.min * scale, stat.max * scale, stat.mean * scale, stat.std * scale)
