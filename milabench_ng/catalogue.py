@@ -12,12 +12,36 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.errors import InputError
+from milabench_ng.plain import short
 
 type_names = {"int": int, "float": float, "bool": bool, "str": str}
 Scalar = bool | int | float | str
 Bound = Literal["cpu", "io", "launch", "gpu-compute", "gpu-memory"]
 """What sets the pace of a workload on the GPUs of its time: the tenant's CPUs, its storage, the launching of kernels,
 the arithmetic of the device or the bandwidth of its memory."""
+
+
+class Range(msgspec.Struct, frozen=True, kw_only=True):
+    """Which numbers an option takes: at least ``ge``, more than ``gt``, at most ``le``, less than ``lt``."""
+
+    ge: int | float | None = None
+    gt: int | float | None = None
+    le: int | float | None = None
+    lt: int | float | None = None
+
+    def holds(self, value: int | float) -> bool:
+        """Whether ``value`` is inside."""
+        return (
+            (self.ge is None or value >= self.ge)
+            and (self.gt is None or value > self.gt)
+            and (self.le is None or value <= self.le)
+            and (self.lt is None or value < self.lt)
+        )
+
+    def __str__(self) -> str:
+        """``">= 1"`` or ``">= 0 and <= 1"``; empty for all numbers."""
+        bounds = ((">=", self.ge), (">", self.gt), ("<=", self.le), ("<", self.lt))
+        return " and ".join(f"{sign} {bound}" for sign, bound in bounds if bound is not None)
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +51,8 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     type: Literal["int", "float", "bool", "str"]
     default: Scalar | None
     choices: tuple[str, ...] = ()
+    range: Range = Range()
+    """Of an int or a float."""
     meaning: str = ""
 
     def check(self, value: object, where: str) -> Scalar:
@@ -38,6 +64,9 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
         if type(value) is float and not math.isfinite(value):
             raise InputError(f"{where}: {self.name} is {value!r}; it must be finite (default {self.default!r})")
         if type(value) is not type_names[self.type] or (self.choices and value not in self.choices):
+            shown = short(repr(value))
+            raise InputError(f"{where}: {self.name} is {shown}; it takes {self.kind()} (default {self.default!r})")
+        if isinstance(value, int | float) and not self.range.holds(value):
             raise InputError(f"{where}: {self.name} is {value!r}; it takes {self.kind()} (default {self.default!r})")
         return value  # type: ignore[return-value]  # type() above is the check
 
@@ -47,14 +76,13 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
         try:
             value = words[text.lower()] if self.type == "bool" else type_names[self.type](text)
         except (KeyError, ValueError):
-            raise InputError(
-                f"{where}: --{self.name.replace('_', '-')} {text!r}; it takes {self.kind()} (default {self.default!r})"
-            ) from None
+            flag = f"--{self.name.replace('_', '-')} {short(repr(text))}"
+            raise InputError(f"{where}: {flag}; it takes {self.kind()} (default {self.default!r})") from None
         return self.check(value, where)
 
     def kind(self) -> str:
-        """``"int"`` or ``"one of fp32, amp"``."""
-        return f"one of {', '.join(self.choices)}" if self.choices else self.type
+        """``"int"``, ``"int >= 1"`` or ``"one of fp32, amp"``."""
+        return f"one of {', '.join(self.choices)}" if self.choices else f"{self.type} {self.range}".rstrip()
 
 
 class Classic(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +151,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
         found = self.workloads.get(name)
         if found is None:
             raise InputError(
-                f"{where}: unknown workload {name!r}; there are {', '.join(sorted(self.workloads))}, "
+                f"{where}: unknown workload {short(repr(name))}; there are {', '.join(sorted(self.workloads))}, "
                 "or name your own as package.module:function"
             )
         return found
@@ -142,7 +170,7 @@ def resolve(options: Sequence[Option], arguments: Mapping[str, object], where: s
     for key, value in arguments.items():
         name = normal_name(key)
         if name not in known:
-            raise InputError(f"{where}: unknown option {key!r}; the options are:\n{describe(options)}")
+            raise InputError(f"{where}: unknown option {short(repr(key))}; the options are:\n{describe(options)}")
         if name in given:
             raise InputError(f"{where}: option {name!r} is given twice")
         given.add(name)
@@ -162,7 +190,7 @@ def parse_flags(options: Sequence[Option], tokens: Sequence[str], where: str) ->
         negated = name not in known and name.startswith("no_") and not equals
         option = known.get(name.removeprefix("no_") if negated else name)
         if not flag.startswith("--") or option is None or (negated and option.type != "bool"):
-            raise InputError(f"{where}: unknown option {token!r}; the options are:\n{describe(options)}")
+            raise InputError(f"{where}: unknown option {short(repr(token))}; the options are:\n{describe(options)}")
         if option.name in arguments:
             raise InputError(f"{where}: option {option.name!r} is given twice")
         if option.type == "bool" and not equals:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -36,7 +36,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """The options that the command line changed."""
     data_scale: float = 1.0
     run: int
-    devices: tuple[int, ...]
+    devices: Annotated[tuple[int, ...], msgspec.Meta(min_length=1)]
 
     @property
     def job_id(self) -> str:
@@ -60,7 +60,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """All batches in order, and what was left out on purpose."""
 
     suite: str
-    devices: tuple[Device, ...]
+    devices: Annotated[tuple[Device, ...], msgspec.Meta(min_length=1)]
     repeat: int
     batches: tuple[Batch, ...]
     omitted: tuple[str, ...] = ()

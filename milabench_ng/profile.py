@@ -7,18 +7,21 @@ A profile is an object of tests by name; ``"*"`` holds defaults that are merged 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from milabench_ng.errors import InputError
+from milabench_ng.files import parse_json
+from milabench_ng.plain import short
 
 PROFILE_SCHEMA = 1
 TEST_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]*")
+SUITE_NAME = re.compile(r"\w[\w .,+@=()-]*")
+LONGEST_ID = 200
+"""Bytes of ``suite.test``: with job id and date it becomes the name of a file, which has at most 255."""
 
 
 class PartitionScheme(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,14 +87,16 @@ def parse_profile(text: str, source: str) -> tuple[RawTests, bool]:
 
     ``source`` is the file's name, for errors.
     """
-    raw = _object(text, source)
+    raw = parse_json(text.encode(), source)
+    if not isinstance(raw, dict):
+        raise InputError(f"{source}: must be an object of tests, not {type(raw).__name__}")
     defaults = raw.pop("*", {})
     if not isinstance(defaults, dict):
         raise InputError(f"{source}: '*' must be an object of defaults, not {type(defaults).__name__}")
     tests: RawTests = {}
     for name, definition in raw.items():
         if not TEST_NAME.fullmatch(name):
-            raise InputError(f"{source}: test name {name!r}: use letters, digits, '_', '-' and '+'")
+            raise InputError(f"{source}: test name {short(repr(name))}: use letters, digits, '_', '-' and '+'")
         if not isinstance(definition, dict):
             raise InputError(f"{source}: test {name!r} must be an object, not {type(definition).__name__}")
         tests[name] = {**defaults, **definition}
@@ -103,8 +108,15 @@ def parse_profile(text: str, source: str) -> tuple[RawTests, bool]:
 def build_profile(suite: str, tests: RawTests, text: str, source: str, warnings: tuple[str, ...] = ()) -> Profile:
     """A typed profile; an unknown key or a wrong type is an error that names file, test, key and the valid keys."""
     typed: dict[str, Test] = {}
+    if not SUITE_NAME.fullmatch(suite):
+        raise InputError(
+            f"{source}: the file's name is the suite's, and results are named after it: begin with a letter, a digit "
+            "or '_', then also ' .,+@=()-'"
+        )
     for name, definition in tests.items():
-        where = f"{source}: test {name!r}"
+        where = f"{source}: test {short(repr(name))}"
+        if len(f"{suite}.{name}".encode()) > LONGEST_ID:
+            raise InputError(f"{where}: suite and test name have more than {LONGEST_ID} bytes together")
         _check_keys(definition, Test, where)
         try:
             test = msgspec.convert(definition, Test)
@@ -121,55 +133,22 @@ def _check_keys(definition: dict[str, Any], kind: type[msgspec.Struct], where: s
     hints = {field.name: get_type_hints(kind)[field.name] for field in msgspec.structs.fields(kind)}
     for key, value in definition.items():
         if key not in hints:
-            raise InputError(f"{where}: unknown key {key!r}; the keys are {', '.join(hints)}")
+            raise InputError(f"{where}: unknown key {short(repr(key))}; the keys are {', '.join(hints)}")
         kinds = get_args(hints[key]) or (hints[key],)
         words = [word for word in (hints[key], *kinds) if get_origin(word) is Literal]
         if words and value not in get_args(words[0]) and not (value is None and type(None) in kinds):
             valid = ", ".join(repr(word) for word in get_args(words[0]))
-            raise InputError(f"{where}: {key} is {value!r}; it takes one of {valid}")
+            raise InputError(f"{where}: {key} is {short(repr(value))}; it takes one of {valid}")
         for inner in kinds:
             if isinstance(inner, type) and issubclass(inner, msgspec.Struct) and isinstance(value, dict):
                 _check_keys(value, inner, f"{where}: {key}")
     for option, value in _items(definition.get("arguments")):
         if not isinstance(value, bool | int | float | str):
-            raise InputError(f"{where}: argument {option!r} is {value!r}; it must be a bool, a number or a string")
+            raise InputError(
+                f"{where}: argument {short(repr(option))} is {short(repr(value))}; "
+                "it must be a bool, a number or a string"
+            )
 
 
 def _items(value: object) -> list[tuple[str, object]]:
     return list(value.items()) if isinstance(value, dict) else []
-
-
-def read_text(path: Path) -> str:
-    """The text of a profile or weights file; what is wrong with the file is an InputError."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from None
-
-
-def _object(text: str, source: str) -> dict[str, Any]:
-    """A JSON object without duplicate keys at any depth."""
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        keys = [key for key, _ in pairs]
-        twice = [key for key in keys if keys.count(key) > 1]
-        if twice:
-            raise InputError(f"{source}: {twice[0]!r} stands twice in the same object")
-        return dict(pairs)
-
-    def constant(word: str) -> None:
-        raise InputError(f"{source}: not JSON: {word} is no JSON number")
-
-    try:
-        raw = json.loads(text, object_pairs_hook=unique, parse_constant=constant)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{source}: not JSON: {error.msg} (line {error.lineno}, column {error.colno})") from None
-    except RecursionError:
-        raise InputError(f"{source}: nested too deeply") from None
-    except ValueError:  # of int(): more digits than Python converts
-        raise InputError(f"{source}: a number has too many digits") from None
-    if not isinstance(raw, dict):
-        raise InputError(f"{source}: must be an object of tests, not {type(raw).__name__}")
-    return raw

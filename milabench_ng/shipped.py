@@ -3,6 +3,7 @@ installed wheel inside it."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Literal
 
@@ -14,8 +15,10 @@ _PLACES = (_PACKAGE.parent, _PACKAGE / "share")
 
 def find(kind: Kind, name: str) -> Path | None:
     """The shipped file of that kind called ``name`` (without ``.json``), the checkout's first; None without one."""
+    if name not in names(kind):  # a suite's name may come from a file, and is no path
+        return None
     found = (place / kind / f"{name}.json" for place in _places())
-    return next((path for path in found if path.is_file()), None)
+    return next(path for path in found if path.is_file())
 
 
 def names(kind: Kind) -> tuple[str, ...]:
@@ -26,7 +29,7 @@ def names(kind: Kind) -> tuple[str, ...]:
 def profile_file(profile: Path) -> Path:
     """``profile`` itself where it exists or looks like a path, else the shipped profile of that name."""
     bare = len(profile.parts) == 1 and not profile.suffix
-    return (find("profiles", profile.name) if bare and not profile.exists() else None) or profile
+    return (find("profiles", profile.name) if bare and not os.path.exists(profile) else None) or profile
 
 
 def _places() -> tuple[Path, ...]:

@@ -8,13 +8,14 @@ import inspect
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+from msgspec import Meta
 from msgspec.structs import replace
 
 from milabench_ng import catalogue
 from milabench_ng.bench.options import COMMON
-from milabench_ng.catalogue import Bound, Classic, Option
+from milabench_ng.catalogue import Bound, Classic, Option, Range
 from milabench_ng.datasets.base import DataSet
 from milabench_ng.errors import InputError
 
@@ -97,14 +98,15 @@ def workload(
 
 def read_options(function: Function) -> tuple[Option, ...]:
     """The options of a workload: its keyword-only parameters, their meaning from the docstring's ``Options:`` part."""
-    hints = get_type_hints(function)
+    hints = get_type_hints(function, include_extras=True)
     meanings = _meanings(inspect.getdoc(function) or "")
     options = []
     where = f"workload {function.__module__}:{function.__qualname__}"
     for parameter in list(inspect.signature(function).parameters.values())[1:]:
         if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
             raise InputError(f"{where}: {parameter.name!r} is not keyword-only; put '*' after the first parameter")
-        kind, choices = _kind(hints.get(parameter.name), where, parameter)
+        hint, allowed = _range(hints.get(parameter.name), where, parameter)
+        kind, choices = _kind(hint, where, parameter)
         if parameter.name in {option.name for option in COMMON("fp32")}:
             raise InputError(f"{where}: option {parameter.name!r} is common to all workloads; rename yours")
         option = Option(
@@ -112,10 +114,25 @@ def read_options(function: Function) -> tuple[Option, ...]:
             type=kind,
             default=parameter.default,
             choices=choices,
+            range=allowed,
             meaning=meanings.get(parameter.name, ""),
         )
         options.append(replace(option, default=option.check(parameter.default, f"{where}: default")))
     return tuple(options)
+
+
+def _range(hint: object, where: str, parameter: inspect.Parameter) -> tuple[object, Range]:
+    """The type in ``Annotated[int, Meta(ge=1)]``, and its range; any other annotation is a type without one."""
+    if get_origin(hint) is not Annotated:
+        return hint, Range()
+    kind, *notes = get_args(hint)
+    bounds = {name: getattr(note, name, None) for note in notes for name in Range.__struct_fields__}
+    if len(notes) != 1 or notes[0] != Meta(**bounds) or kind not in (int, float):
+        raise InputError(
+            f"{where}: option {parameter.name!r} is annotated {hint!r}; a range is one Meta with ge, gt, le and lt "
+            "of an int or a float"
+        )
+    return kind, Range(**bounds)
 
 
 def _kind(

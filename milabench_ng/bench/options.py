@@ -6,17 +6,47 @@ import dataclasses
 from collections.abc import Mapping
 
 from milabench_ng.bench.precision import MODES
-from milabench_ng.catalogue import Option, Scalar
+from milabench_ng.catalogue import Option, Range, Scalar
 
 
 def COMMON(precision: str) -> tuple[Option, ...]:  # noqa: N802  # reads as the constant that it is but for one default
     """The common options; ``precision`` is the workload's own default."""
     return (
-        Option(name="max_count", type="int", default=0, meaning="items to work through at least; 0: one full window"),
-        Option(name="max_seconds", type="float", default=600.0, meaning="stop this many seconds after the start"),
-        Option(name="sample_duration", type="float", default=0.5, meaning="least length of a slice in seconds"),
-        Option(name="seed", type="int", default=1234, meaning="of weights and, plus the tenant's number, data order"),
-        Option(name="workers", type="int", default=8, meaning="loader processes, at most the tenant's CPUs"),
+        Option(
+            name="max_count",
+            type="int",
+            default=0,
+            range=Range(ge=0),
+            meaning="items to work through at least; 0: one full window",
+        ),
+        Option(
+            name="max_seconds",
+            type="float",
+            default=600.0,
+            range=Range(gt=0),
+            meaning="stop this many seconds after the start",
+        ),
+        Option(
+            name="sample_duration",
+            type="float",
+            default=0.5,
+            range=Range(gt=0),
+            meaning="least length of a slice in seconds",
+        ),
+        Option(
+            name="seed",
+            type="int",
+            default=1234,
+            range=Range(ge=0),
+            meaning="of weights and, plus the tenant's number, data order",
+        ),
+        Option(
+            name="workers",
+            type="int",
+            default=8,
+            range=Range(ge=0),
+            meaning="loader processes, at most the tenant's CPUs",
+        ),
         Option(name="precision", type="str", default=precision, choices=tuple(MODES), meaning="arithmetic mode"),
     )
 

@@ -9,6 +9,7 @@ import cyclopts
 
 from milabench_ng import __version__
 from milabench_ng.errors import MnbError
+from milabench_ng.plain import plain_lines
 
 INTERRUPTED = 130
 
@@ -50,7 +51,7 @@ def call(tokens: Sequence[str]) -> int:
     except cyclopts.CycloptsError:
         return 2
     except MnbError as error:
-        print(f"mnb: {error}", file=sys.stderr)
+        print(f"mnb: {plain_lines(str(error))}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("mnb: interrupted", file=sys.stderr)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -18,7 +17,8 @@ from milabench_ng.fence.backends import enter_scope
 from milabench_ng.orchestrator.display import Display
 from milabench_ng.orchestrator.jobs import Outcome, jobs
 from milabench_ng.orchestrator.request import RunRequest
-from milabench_ng.records.names import MANIFEST
+from milabench_ng.plain import plain
+from milabench_ng.records.names import MANIFEST, write_atomically
 
 
 def execute(request: RunRequest, weights: Path | None = None) -> int:
@@ -29,8 +29,8 @@ def execute(request: RunRequest, weights: Path | None = None) -> int:
     enter_scope(request.isolation, request.cgroup_parent)
     outcome = _run(request)
     write_report(make_report(outcome.folder, weights=weights), "table", sys.stdout)
-    print(f"\nresults: {outcome.folder}")
-    print(f"next:    mnb {_next_command(request.suite, outcome.folder)}")
+    print(f"\nresults: {plain(outcome.folder)}")
+    print(f"next:    mnb {plain(_next_command(request.suite, outcome.folder))}")
     if outcome.tier != "full":
         asked = request.isolation == outcome.tier
         reason = "as it was asked for" if asked else "mnb doctor says why and what to do"
@@ -57,10 +57,11 @@ def execute_into_file(request: RunRequest) -> int:
         records = [path for path in outcome.folder.glob("*.json") if path.name != MANIFEST]
         if len(records) != 1:
             raise InputError(f"-o {request.outdir}: {len(records)} records, a file holds one; name a folder")
-        shutil.copyfile(records[0], request.outdir)
+        target = request.outdir.parent.resolve() / request.outdir.name
+        write_atomically(target, records[0].read_bytes())
         for log in outcome.folder.glob("logs/*"):
-            shutil.copyfile(log, request.outdir.with_suffix(".log"))
-    print(f"record: {request.outdir}")
+            write_atomically(target.with_suffix(".log"), log.read_bytes())
+    print(f"record: {plain(request.outdir)}")
     return _exit_code(outcome)
 
 

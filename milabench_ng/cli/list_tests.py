@@ -15,6 +15,7 @@ from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.tables import heading, standard_output, table
 from milabench_ng.orchestrator.asking import ask_catalogue, ask_profile
 from milabench_ng.orchestrator.display import Display
+from milabench_ng.plain import plain_lines
 from milabench_ng.profile import Test
 
 
@@ -104,5 +105,6 @@ def _print_descriptions(workloads: Iterable[Workload]) -> None:
             (f"--{option.name.replace('_', '-')}", option.kind(), option.default, option.meaning)
             for option in workload.options
         ]
-        output.print("", heading(workload.name), workload.description.partition("\nOptions:\n")[0].rstrip(), sep="\n")
+        description = workload.description.partition("\nOptions:\n")[0].rstrip()
+        output.print("", heading(workload.name), plain_lines(description), sep="\n")
         output.print("", table(("option", "type", "default", "meaning"), rows), sep="\n")

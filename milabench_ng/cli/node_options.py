@@ -11,9 +11,11 @@ from cyclopts import Parameter
 
 from milabench_ng.errors import InputError
 from milabench_ng.fence.backends import Wish
+from milabench_ng.files import read_text
 from milabench_ng.orchestrator.caching import Cache
 from milabench_ng.orchestrator.request import RunRequest
-from milabench_ng.profile import IoShare, read_text
+from milabench_ng.plain import plain
+from milabench_ng.profile import IoShare
 from milabench_ng.records.window import WindowRule
 from milabench_ng.shipped import profile_file
 from milabench_ng.units import parse_bytes, utc_now
@@ -77,7 +79,7 @@ class NodeOptions:
         """The request that these options and a profile's file, or the name of a shipped profile, make."""
         file = profile_file(profile)
         text = read_text(file)
-        return self.request(suite=file.stem, text=text, source=str(file), names=names, repeat=repeat, flags=flags)
+        return self.request(suite=file.stem, text=text, source=plain(file), names=names, repeat=repeat, flags=flags)
 
     def request(
         self,

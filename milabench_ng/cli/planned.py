@@ -13,6 +13,7 @@ from milabench_ng.fence.backends import enter_scope
 from milabench_ng.orchestrator.display import Display
 from milabench_ng.orchestrator.estimate import Foresight, changed_options, foresee
 from milabench_ng.orchestrator.request import RunRequest
+from milabench_ng.plain import plain_lines
 from milabench_ng.plan import Batch
 from milabench_ng.units import format_seconds
 
@@ -69,4 +70,4 @@ def _print_facts(foresight: Foresight, request: RunRequest) -> None:
         ("estimated time", estimate),
     ]
     texts = (*foresight.prospect.profile.warnings, *foresight.prospect.allocation.notes)
-    standard_output().print("", facts(pairs), *texts, sep="\n")
+    standard_output().print("", facts(pairs), *map(plain_lines, texts), sep="\n")

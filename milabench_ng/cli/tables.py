@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from milabench_ng.plain import plain
+
 _UNLIMITED = 2000
 """Columns: rich would cut text short to fit a terminal."""
 
@@ -21,7 +23,7 @@ def standard_output() -> Console:
 
 def heading(text: str) -> Text:
     """The title of a section."""
-    return Text(text, "bold")
+    return Text(plain(text), "bold")
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()) -> Table:
@@ -30,7 +32,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]], right: Seque
     for header in headers:
         made.add_column(header, justify="right" if header in right else "left", no_wrap=True)
     for row in rows:
-        made.add_row(*(Text(str(cell)) for cell in row))
+        made.add_row(*(Text(plain(cell)) for cell in row))
     return made
 
 
@@ -38,4 +40,4 @@ def facts(pairs: Iterable[tuple[str, str]]) -> Text:
     """Lines of a name and what is known of it, below each other."""
     known = list(pairs)
     width = max((len(name) for name, _ in known), default=0)
-    return Text("\n").join(Text(f"{name.ljust(width)}  {text}".rstrip()) for name, text in known)
+    return Text("\n").join(Text(f"{name.ljust(width)}  {plain(text)}".rstrip()) for name, text in known)

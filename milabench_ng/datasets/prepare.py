@@ -89,7 +89,7 @@ def check(located: Located) -> None:
         raise InputError(f"there is no data set in {located.path}: run mnb prepare first")
     if located.manifest is None:
         return
-    sizes = [entry.stat().st_size for entry in manifests.files(located.path)]
+    sizes = [entry.stat(follow_symlinks=False).st_size for entry in manifests.files(located.path)]
     promised = located.manifest
     if (len(sizes), sum(sizes)) != (promised.files, promised.bytes):
         raise InputError(
@@ -198,7 +198,7 @@ def _require_space(data_set: DataSet, place: Path, scale: float) -> None:
 def _lock(path: Path) -> Iterator[None]:
     """Hold `path` exclusively (flock(2)); the last holder leaves no file behind."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if _is(descriptor, path):
             break

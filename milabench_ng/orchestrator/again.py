@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.errors import InputError
+from milabench_ng.files import LARGE, read_json
 from milabench_ng.plan import Launch
 from milabench_ng.records.isolation import IoEvidence
 from milabench_ng.records.record import Neighbours
@@ -37,10 +38,8 @@ class _Record(msgspec.Struct, frozen=True):
 def profile_of(record: Path) -> Again:
     """The profile that makes the launch of ``record`` again. A launch over K devices is made over K devices."""
     try:
-        ours = msgspec.json.decode(record.read_bytes(), type=_Record).mnb
-    except OSError as error:
-        raise InputError(f"{record}: {error.strerror}") from None
-    except msgspec.DecodeError as error:
+        ours = msgspec.convert(read_json(record, LARGE), _Record).mnb
+    except msgspec.ValidationError as error:
         raise InputError(f"{record}: not a record of mnb: {error}") from None
     launch = ours.launch
     _, _, test = launch.test.partition(".")

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.status import Status
 
 from milabench_ng.orchestrator.tenant import Tenant
+from milabench_ng.plain import plain, plain_lines
 from milabench_ng.plan import Batch
 from milabench_ng.records.record import Record
 from milabench_ng.records.window import launch_perf
@@ -33,7 +34,7 @@ class Display:
 
     def note(self, text: str) -> None:
         """Something that the user should know."""
-        self._console.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
+        self._console.print(plain_lines(text), style="yellow", markup=False, highlight=False, soft_wrap=True)
 
     def stage(self, text: str) -> None:
         """Something that may take longer than two seconds begins."""
@@ -85,11 +86,12 @@ class Display:
             self._status = None
 
     def _line(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(plain_lines(text), markup=False, highlight=False, soft_wrap=True)
         self._plain_s = time.monotonic()
 
     def _show(self, text: str, *, always: bool = False) -> None:
         """In the live line; without a terminal as a line of its own, ``always`` or every ten seconds."""
+        text = plain(text)
         if self._console.is_terminal:
             if self._status is None:
                 self._status = self._console.status(text)

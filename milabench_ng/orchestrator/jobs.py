@@ -218,10 +218,11 @@ def interruptions(reporter: Reporter) -> Iterator[asyncio.Event]:
 
 def make_folder(path: Path) -> ResultFolder:
     """An empty result folder. Raises InputError where ``path`` holds something or cannot be made."""
-    folder = ResultFolder(path)
     try:
-        folder.logs.mkdir(parents=True, exist_ok=True)
-        taken = [entry.name for entry in path.iterdir() if entry.name != folder.logs.name]
+        path.mkdir(parents=True, exist_ok=True)
+        folder = ResultFolder(path.resolve())  # from here on no link is followed
+        folder.logs.mkdir(exist_ok=True)
+        taken = [entry.name for entry in path.iterdir() if entry.name != folder.logs.name or entry.is_symlink()]
     except OSError as error:
         raise InputError(f"-o {path}: {error.strerror}") from None
     if taken:

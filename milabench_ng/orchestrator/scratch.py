@@ -22,7 +22,7 @@ def scratch_folder(run_id: str) -> Iterator[Path]:
             shutil.rmtree(left)
     folder = parent / f"{PREFIX}{run_id}"
     folder.mkdir(mode=0o700)
-    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     fcntl.flock(lock, fcntl.LOCK_EX)
     try:
         yield folder
@@ -32,7 +32,7 @@ def scratch_folder(run_id: str) -> Iterator[Path]:
 
 
 def _locked(folder: Path) -> bool:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -14,6 +14,7 @@ import msgspec
 from milabench_ng import events
 from milabench_ng.events import AnyEvent, Command, Digest, Done, Entered, Failed, Full, Lines, Loss, Phase, Ready, Slice
 from milabench_ng.fence.interface import Group
+from milabench_ng.files import open_to_write, opened_folder
 from milabench_ng.orchestrator.starting import Started, Starter
 from milabench_ng.plan import Launch
 from milabench_ng.records.window import SliceRow
@@ -62,7 +63,8 @@ class Tenant:
         commands, self._commands = os.pipe()
         self._events, events_end = os.pipe()
         os.set_blocking(self._events, False)
-        descriptor = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        with opened_folder(self.log.parent) as folder:
+            descriptor = open_to_write(self.log.name, folder, os.O_APPEND)
         try:
             started = await starter.start(self.task, commands, events_end, descriptor)
         finally:

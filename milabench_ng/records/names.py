@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
+from milabench_ng.files import open_to_write, opened_folder
 from milabench_ng.units import utc_stamp
 
 MANIFEST = "run.json"
@@ -39,15 +41,17 @@ class ResultFolder(msgspec.Struct, frozen=True):
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write to a temporary name, flush to the disk, rename: the final name never holds half a file."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    with open(temporary, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
+    """Write to a temporary name, flush to the disk, rename: the final name never holds half a file.
+
+    Neither name nor the folder's own is followed if it is a symbolic link: one under the final name is replaced.
+    """
+    temporary = f".{path.name}.tmp"
+    with opened_folder(path.parent) as folder:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=folder)  # a dead writer's
+        with open(open_to_write(temporary, folder, os.O_EXCL), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
         os.fsync(folder)
-    finally:
-        os.close(folder)

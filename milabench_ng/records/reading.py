@@ -7,21 +7,25 @@ which are not JSON. A file that cannot be read is a `Problem` with a name and a 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from milabench_ng.errors import InputError
+from milabench_ng.files import LARGE, parse_json, read_content
+from milabench_ng.plain import plain, short
 from milabench_ng.plan import Device, Launch, Plan
-from milabench_ng.records.window import SliceRow, WindowRule
+from milabench_ng.records.window import LARGEST, Amount, Moment, SliceRow, WindowRule
 
 READABLE_SCHEMA = 1
 """The newest schema of records and manifests that this version reads."""
+
+Factor = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
+"""Items of 2020 per item."""
 
 _RECORD_NAME = re.compile(r"(?P<test>.+)\.J(?P<job_id>\d+\.\d+)\.(FAIL\.)?\d{8}-\d{6}-\d{6}\.json")
 
@@ -29,7 +33,7 @@ _RECORD_NAME = re.compile(r"(?P<test>.+)\.J(?P<job_id>\d+\.\d+)\.(FAIL\.)?\d{8}-
 class Extent(msgspec.Struct, frozen=True):
     """Of one counter of ``gpu_monitor``: the largest sample, -1 where there was none."""
 
-    max: float | None = None
+    max: Annotated[float, msgspec.Meta(ge=-1, le=LARGEST)] | None = None
 
 
 class MonitorView(msgspec.Struct, frozen=True):
@@ -41,7 +45,7 @@ class MonitorView(msgspec.Struct, frozen=True):
 class TimingView(msgspec.Struct, frozen=True):
     """A timing of 2020: seconds, and items per second of each slice (null where it was not a number)."""
 
-    time: float | None = None
+    time: Moment | None = None
     rates: list[float | None] | None = None
 
 
@@ -56,7 +60,7 @@ class DataView(msgspec.Struct, frozen=True):
 
     name: str
     kind: str
-    scale: float
+    scale: Amount
     cache: str
 
 
@@ -108,10 +112,10 @@ class MnbView(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     unit: str
     bound: str | None = None
-    classic_factor: float
+    classic_factor: Factor
     devices: tuple[Device, ...] = ()
-    start_s: float | None = None
-    stop_s: float | None
+    start_s: Moment | None = None
+    stop_s: Moment | None
     window_rule: WindowRule
     ranks: list[RankView]
     precision: PrecisionView | None = None
@@ -221,24 +225,40 @@ def read_folder(folder: Path) -> Iterator[Found]:
     As in 2020 a record is any ``*.json`` whose ``job_id`` is not null and that is no ``sub_job``; other JSON files are
     passed by.
     """
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder" if not folder.exists() else f"{folder}: not a folder")
-    for path in _json_files(str(folder)):
-        found = read_file(path, os.path.relpath(path, folder))
+    if not os.path.isdir(folder):
+        raise InputError(
+            f"{plain(folder)}: no such folder" if not os.path.exists(folder) else f"{folder}: not a folder"
+        )
+    paths, unseen = _json_files(str(folder))
+    yield from unseen
+    for path in paths:
+        found = _read_file(path, os.path.relpath(path, folder))
         if found is not None:
             yield found
 
 
-def read_file(path: str, name: str) -> Found | None:
-    """What one file holds; None for a JSON file that is neither a record nor a manifest. ``name`` is for messages."""
+def _read_file(path: str, name: str) -> Found | None:
+    """What a file of a result folder holds. A link is none: it may lead to anything that only its reader may read."""
     try:
-        with open(path, "rb") as file:
-            content = file.read()
+        content = read_content(Path(path), LARGE, os.O_NOFOLLOW)
+    except InputError as error:
+        return _problem(name, "a symbolic link, and not a file" if os.path.islink(path) else _reason(error))
+    return read_record(content, name)
+
+
+def read_record(content: bytes, name: str) -> Found | None:
+    """What a file with this content is; None for JSON that is neither a record nor a manifest. ``name``: the file's.
+
+    Of a key that stands twice the last value counts, as everywhere in records of 2020.
+    """
+    if not content:
+        return _problem(name, "the file is empty")
+    try:
         return _decode(content, name)
-    except OSError as error:
-        return _problem(name, error.strerror or str(error))
+    except InputError as error:
+        return _problem(name, f"not a readable record: {_reason(error)}")
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        return _problem(name, f"not a readable record: {error}" if content else "the file is empty")
+        return _problem(name, f"not a readable record: {error}")
 
 
 def is_going_on(folder: Path) -> bool:
@@ -248,7 +268,7 @@ def is_going_on(folder: Path) -> bool:
     included, can leave a folder that looks unfinished, and a copied folder never does.
     """
     try:
-        manifest = os.open(folder / "run.json", os.O_RDONLY | os.O_CLOEXEC)
+        manifest = os.open(folder / "run.json", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return False
     try:
@@ -262,13 +282,28 @@ def is_going_on(folder: Path) -> bool:
     return False
 
 
-def _json_files(folder: str) -> list[str]:
-    return sorted(
-        os.path.join(parent, name)
-        for parent, _, names in os.walk(folder)
-        for name in names
-        if name.endswith(".json") and not name.startswith(".")
-    )
+def _reason(error: InputError) -> str:
+    """Without the file's name, which stands in the `Problem`."""
+    return str(error).partition(": ")[2]
+
+
+def _json_files(folder: str) -> tuple[list[str], list[Problem]]:
+    """The files to read below ``folder``, in order, and what cannot be looked into."""
+    paths: list[str] = []
+    unseen: list[Problem] = []
+    folders = [folder]
+    while folders:
+        parent = folders.pop()
+        try:
+            with os.scandir(parent) as entries:
+                for entry in entries:
+                    if entry.name.endswith(".json") and not entry.name.startswith("."):
+                        paths.append(entry.path)
+                    elif entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+        except OSError as error:
+            unseen.append(_problem(os.path.relpath(parent, folder), error.strerror or str(error)))
+    return sorted(paths), unseen
 
 
 def _decode(content: bytes, name: str) -> Found | None:
@@ -277,7 +312,7 @@ def _decode(content: bytes, name: str) -> Found | None:
     except msgspec.ValidationError:  # JSON, and not an object
         kind, raw = _Kind(), None
     except msgspec.DecodeError:
-        raw = json.loads(content)  # takes NaN and Infinity; what is wrong otherwise it says
+        raw = parse_json(content, name, numbers="any")  # what is wrong otherwise it says
         kind = msgspec.convert(raw, _Kind) if isinstance(raw, dict) else _Kind()
     if kind.job_id is None:
         if kind.run_id is not None and kind.plan:
@@ -302,5 +337,8 @@ def _newer(name: str, schema: int) -> Problem:
 def _problem(name: str, reason: str) -> Problem:
     match = _RECORD_NAME.fullmatch(os.path.basename(name))
     return Problem(
-        file=name, reason=reason, test=match["test"] if match else None, job_id=match["job_id"] if match else None
+        file=plain(name),
+        reason=short(reason),
+        test=match["test"] if match else None,
+        job_id=match["job_id"] if match else None,
     )

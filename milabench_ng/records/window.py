@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from milabench_ng.stats import mean
 
 MIN_STEPS = 10
+LARGEST = 1e15
+"""No number that was measured is larger; sums and squares of such numbers stay finite."""
+
+Amount = Annotated[float, Meta(ge=0, le=LARGEST)]
+Moment = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
+Number = Annotated[int, Meta(ge=0, le=10**15)]
 
 
 class WindowRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,11 +48,11 @@ class WindowRule(msgspec.Struct, frozen=True, kw_only=True):
 class SliceRow(msgspec.Struct, frozen=True, array_like=True):
     """One slice in a record: ``[start_s, length_s, count, steps, wait_s]``."""
 
-    start_s: float
-    length_s: float
-    count: int
-    steps: int
-    wait_s: float
+    start_s: Moment
+    length_s: Amount
+    count: Number
+    steps: Number
+    wait_s: Amount
 
     @property
     def end_s(self) -> float:

@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import TextIO
 
+from milabench_ng.plain import plain
+from milabench_ng.report.cells import Cell
 from milabench_ng.report.columns import file_columns
 from milabench_ng.report.report import Report
 from milabench_ng.report.sections import Section, after_tests, before_tests
@@ -25,7 +27,7 @@ def write(report: Report, stream: TextIO) -> None:
     status = report.score.status if report.score else ""
     for line in report.lines:
         cells = (column.value(line) for column in chosen)
-        writer.writerow([*("" if cell is None else cell for cell in cells), report.isolation, status])
+        writer.writerow([*(_plain(cell) for cell in cells), report.isolation, status])
 
 
 def write_all(report: Report, folder: Path) -> tuple[Path, ...]:
@@ -45,9 +47,16 @@ def write_all(report: Report, folder: Path) -> tuple[Path, ...]:
 def _section(section: Section, stream: TextIO) -> None:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([heading.header for heading in section.headings])
-    writer.writerows(["" if cell is None else cell for cell in row] for row in section.rows)
+    writer.writerows([_plain(cell) for cell in row] for row in section.rows)
 
 
 def write_tender(tender: Tender, stream: TextIO) -> None:
     """Write the bids of ``tender`` to ``stream``."""
     _section(tender_sections(tender)[0], stream)
+
+
+def _plain(cell: Cell) -> Cell:
+    """Nothing that steers a terminal, and no text that a spreadsheet would take for a formula."""
+    if not isinstance(cell, str):
+        return "" if cell is None else cell
+    return plain(f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell)

@@ -6,6 +6,7 @@ from typing import Any, TextIO
 
 import msgspec
 
+from milabench_ng.plain import plain_json
 from milabench_ng.report.compare import ComparedTest, Comparison
 from milabench_ng.report.report import Line, Report
 from milabench_ng.report.sections import SCORE_UNIT
@@ -16,13 +17,14 @@ REPORT_SCHEMA = 1
 
 def write(report: Report, stream: TextIO) -> None:
     """Write ``report`` to ``stream``; what was not measured is null."""
-    stream.write(msgspec.json.format(msgspec.json.encode(as_object(report)), indent=1).decode() + "\n")
+    text = msgspec.json.format(msgspec.json.encode(as_object(report)), indent=1).decode()
+    stream.write(plain_json(text) + "\n")
 
 
 def write_tender(tender: Tender, stream: TextIO) -> None:
     """Write ``tender`` to ``stream``. Money is in its ``currency``, ratios are to one node of the reference."""
     made = {"schema": REPORT_SCHEMA, **msgspec.structs.asdict(tender)}
-    stream.write(msgspec.json.format(msgspec.json.encode(made), indent=1).decode() + "\n")
+    stream.write(plain_json(msgspec.json.format(msgspec.json.encode(made), indent=1).decode()) + "\n")
 
 
 def as_object(report: Report) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TextIO
 
+from milabench_ng.plain import plain
 from milabench_ng.report.columns import columns
 from milabench_ng.report.facts import Fact, conclusion, header, isolation_fact
 from milabench_ng.report.report import Report
@@ -61,4 +62,6 @@ def _row(cells: Iterable[str]) -> str:
 
 def _plain(text: str) -> str:
     """Without what Markdown would read as a table or emphasis."""
-    return text.replace("\n", " ").replace("|", "\\|").replace("_", "\\_").replace("*", "\\*")
+    return (
+        plain(text.replace("\n", " ")).replace("<", "&lt;").replace("|", "\\|").replace("_", "\\_").replace("*", "\\*")
+    )

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from milabench_ng.plain import plain
 from milabench_ng.report.cells import Tone
 from milabench_ng.report.columns import Column, columns
 from milabench_ng.report.facts import Fact, conclusion, header, isolation_fact
@@ -65,7 +66,7 @@ def _console(stream: TextIO) -> Console:
 
 def _facts(facts: Sequence[Fact]) -> Text:
     width = max(len(fact.name) for fact in facts)
-    lines = [Text.assemble(fact.name.ljust(width), "  ", (fact.text, _STYLES[fact.tone])) for fact in facts]
+    lines = [Text.assemble(fact.name.ljust(width), "  ", (plain(fact.text), _STYLES[fact.tone])) for fact in facts]
     return Text("\n").join(lines)
 
 
@@ -84,22 +85,26 @@ def _tests(report: Report) -> Table:
 
 
 def _cell(column: Column, value: str | int | float | None, prefix: str) -> Text:
-    shown = column.show(value)
+    shown = plain(column.show(value))
     return Text(shown.removeprefix(prefix) if column.key == "test" else shown, _STYLES[column.tone(value)])
 
 
 def _print(section: Section, console: Console) -> None:
     table = _empty_table()
     for heading in section.headings:
-        table.add_column(_two_lines(heading.header), justify="right" if heading.number else "left", no_wrap=True)
+        table.add_column(_two_lines(plain(heading.header)), justify="right" if heading.number else "left", no_wrap=True)
     for row in section.rows[:_ROWS_SHOWN]:
         cells = zip(section.headings, row, strict=True)
-        table.add_row(*(Text(heading.show(cell)[:_LONGEST], _STYLES[heading.tone(cell)]) for heading, cell in cells))
-    console.print(Text(section.title, _STYLES["strong"]), table)
+        table.add_row(*(_text(heading.show(cell)[:_LONGEST], heading.tone(cell)) for heading, cell in cells))
+    console.print(Text(plain(section.title), _STYLES["strong"]), table)
     hidden = len(section.rows) - _ROWS_SHOWN
     notes = [f"... and {hidden} more (all of them: --format json)"] if hidden > 0 else []
     for note in (*notes, *section.notes):
-        console.print(Text(note, _STYLES["faint"]))
+        console.print(Text(plain(note), _STYLES["faint"]))
+
+
+def _text(shown: str, tone: Tone) -> Text:
+    return Text(plain(shown), _STYLES[tone])
 
 
 def _empty_table() -> Table:

@@ -2,42 +2,42 @@
 
 from __future__ import annotations
 
-import json
+import os
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.records.reading import ManifestView, Problem, ReadRecord, is_going_on, read_file, read_folder
+from milabench_ng.files import LARGE, parse_json, read_content
+from milabench_ng.plain import plain, plain_json, short
+from milabench_ng.records.reading import ManifestView, Problem, ReadRecord, is_going_on, read_folder, read_record
 from milabench_ng.report.launches import LaunchResult, reduce_record
 from milabench_ng.report.summarise import Folder, summarise
-from milabench_ng.report.summary import SUMMARY_SCHEMA, Provenance, Stat, Summary, TestSummary
+from milabench_ng.report.summary import SUMMARY_SCHEMA, Provenance, Stat, Summary, TestSummary, progression_steps
 from milabench_ng.shipped import find
 
 
 def load(source: Path) -> Summary:
     """The summary of a result folder or of a single record, or a stored one (a flat one of 2020 too)."""
-    if source.is_dir():
+    name = plain(source)
+    if os.path.isdir(source):
         return summarise(collect(source))
-    found = read_file(str(source), source.name)
+    content = read_content(source, LARGE)
+    found = read_record(content, name)
     if isinstance(found, ReadRecord):
-        return summarise(Folder(source=str(source), results=(reduce_record(found),)))
-    try:
-        content = source.read_bytes()
-    except OSError as error:
-        raise InputError(f"{source}: {error.strerror}; give a result folder or a summary file") from None
-    return decode_summary(content, str(source))
+        return summarise(Folder(source=name, results=(reduce_record(found),)))
+    return decode_summary(content, name)
 
 
 def load_baseline(name: str) -> Summary:
     """The summary in the file or folder ``name``, or the shipped baseline of that name (``"v100"``)."""
     path = Path(name)
-    if path.exists():
+    if os.path.exists(path):
         return load(path)
     shipped = find("baselines", path.name.removesuffix(".json"))
     if shipped is None or path.name != name.removeprefix("baselines/"):
-        raise InputError(f"--compare {name}: no such file or folder, and no baseline of that name is shipped")
+        raise InputError(f"--compare {plain(name)}: no such file or folder, and no baseline of that name is shipped")
     return load(shipped)
 
 
@@ -55,7 +55,7 @@ def collect(folder: Path) -> Folder:
         else:
             problems.append(found)
     return Folder(
-        source=str(folder),
+        source=plain(folder),
         results=tuple(results),
         manifests=tuple(manifests),
         problems=tuple(problems),
@@ -65,22 +65,21 @@ def collect(folder: Path) -> Folder:
 
 def encode_summary(summary: Summary) -> str:
     """Indented JSON."""
-    return msgspec.json.format(msgspec.json.encode(summary), indent=1).decode() + "\n"
+    return plain_json(msgspec.json.format(msgspec.json.encode(summary), indent=1).decode()) + "\n"
 
 
 def decode_summary(content: bytes, source: str) -> Summary:
     """A stored summary, or a flat one of 2020; ``source`` is for errors."""
-    try:
-        raw = json.loads(content)
-    except ValueError as error:
-        raise InputError(f"{source}: not JSON: {error}") from None
+    raw = parse_json(content, source)
     if not isinstance(raw, dict):
         raise InputError(f"{source}: not a summary; give a result folder or what `mnb summary -o` wrote")
     if "schema" not in raw:
         return _from_2020(raw, source)
     schema = raw["schema"]
-    if not isinstance(schema, int) or schema > SUMMARY_SCHEMA:
-        raise InputError(f"{source}: summary schema {schema!r}; this version of mnb reads up to {SUMMARY_SCHEMA}")
+    if type(schema) is not int or not 1 <= schema <= SUMMARY_SCHEMA:
+        raise InputError(
+            f"{source}: summary schema {short(repr(schema))}; this version of mnb reads up to {SUMMARY_SCHEMA}"
+        )
     try:
         return msgspec.convert(raw, Summary)
     except msgspec.ValidationError as error:
@@ -128,9 +127,3 @@ def _from_2020(raw: dict[str, Any], source: str) -> Summary:
             for label, row in rows.items()
         },
     )
-
-
-def progression_steps(labels: list[str]) -> dict[str, int]:
-    """The labels that are steps of a progression (``suite.test.K``), with their K."""
-    parts = {label: label.rpartition(".") for label in labels}
-    return {label: int(step) for label, (base, _, step) in parts.items() if step.isdigit() and "." in base}

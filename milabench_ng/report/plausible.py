@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from milabench_ng.report.folder import progression_steps
-from milabench_ng.report.summary import Summary, TestSummary
+from milabench_ng.report.summary import Summary, TestSummary, progression_steps
 
 SLIP = 100.0
 """Two generations of devices lie a factor of ten apart, a slip of units a thousand."""

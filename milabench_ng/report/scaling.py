@@ -7,9 +7,8 @@ from itertools import pairwise
 
 import msgspec
 
-from milabench_ng.report.folder import progression_steps
 from milabench_ng.report.score import ScoredTest
-from milabench_ng.report.summary import TestSummary
+from milabench_ng.report.summary import TestSummary, progression_steps
 from milabench_ng.stats import mean
 
 KNEE = 0.5

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from milabench_ng.report.folder import progression_steps
 from milabench_ng.report.intervals import Interval, combine, interval, why_none
 from milabench_ng.report.score import Score, ScoredTest, log_parts, mean_over, scored_tests
-from milabench_ng.report.summary import Summary
+from milabench_ng.report.summary import Summary, progression_steps
 from milabench_ng.report.weights import Weights
 
 WITHOUT_PENALTY = "without the charge for spread"

@@ -15,7 +15,7 @@ from milabench_ng.report.flags import flags
 from milabench_ng.report.intervals import log_stat
 from milabench_ng.report.launches import LaunchResult
 from milabench_ng.report.repeats import by_job, device_stats, rank_means, repeats, stat_of
-from milabench_ng.report.summary import Failed, Provenance, Summary, TestSummary
+from milabench_ng.report.summary import Failed, Provenance, Summary, TestSummary, progression_steps
 from milabench_ng.stats import mean
 from milabench_ng.units import format_bytes
 
@@ -184,8 +184,7 @@ def _width(results: Sequence[LaunchResult], absent: Sequence[Launch]) -> int:
     """Over how many devices the launches of a row go."""
     widths = [len(launch.devices) for launch in absent] + [len(result.devices) for result in results]
     label = results[0].label if results else absent[0].label
-    step = label.rpartition(".")[2]
-    return max(widths) or (int(step) if step.isdigit() else 1)
+    return max(widths) or progression_steps([label]).get(label, 1)
 
 
 def _distinct(values: Iterable[T | None]) -> tuple[T, ...]:

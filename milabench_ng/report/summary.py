@@ -6,17 +6,23 @@ beside them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from milabench_ng.catalogue import Scalar
-from milabench_ng.records.reading import DataView, Problem
+from milabench_ng.records.reading import DataView, Factor, Problem
+from milabench_ng.records.window import Amount
 from milabench_ng.report.intervals import LogStat
 from milabench_ng.stats import mean, population_std
 
 SUMMARY_SCHEMA = 1
+
+_STEP = re.compile(r"[1-9][0-9]{0,3}")
+Count = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
+Devices = Annotated[int, msgspec.Meta(ge=1, le=10**4)]
 
 UNIT_2020 = "classic items"
 """What a rate of 2020 counts, where nothing says more."""
@@ -25,11 +31,11 @@ UNIT_2020 = "classic items"
 class Stat(msgspec.Struct, frozen=True):
     """Of several numbers; ``std`` is the population standard deviation, as in 2020."""
 
-    n: int
-    min: float
-    max: float
-    mean: float
-    std: float
+    n: Count
+    min: Amount
+    max: Amount
+    mean: Amount
+    std: Amount
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Stat:
@@ -71,42 +77,42 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     __test__ = False  # not a pytest class
 
-    n: int
-    failures: int
+    n: Count
+    failures: Count
     total: Stat | None = None
     """Seconds of the whole program."""
     train: Stat | None = None
     """Items per second of a launch; None where every launch failed."""
     pergpu: dict[str, Stat] | None = None
     """``train`` by device index, of launches over one device."""
-    peak_memory: float = 0.0
+    peak_memory: Amount = 0.0
     unit: str = UNIT_2020
-    classic_factor: float | None = None
+    classic_factor: Factor | None = None
     """Items of 2020 per item of this unit; None where it is not known."""
     bound: str | None = None
     """What sets the test's pace, as its workload declares."""
     scheme: str = "per-gpu"
-    devices: int = 1
+    devices: Devices = 1
     """How many devices work on this test at the same time."""
-    planned: int | None = None
+    planned: Count | None = None
     """How many launches the plan promised; None where there is no plan."""
-    missing: int = 0
+    missing: Count = 0
     """Promised, the run is over, and there is no record: they are counted in ``n`` and ``failures``."""
-    pending: int = 0
+    pending: Count = 0
     """Promised, and the run is still going on."""
     failed: tuple[Failed, ...] = ()
-    launches: dict[str, float] = {}
+    launches: dict[str, Amount] = {}
     """``perf`` by job id."""
-    repeats: dict[str, float] = {}
+    repeats: dict[str, Amount] = {}
     """Mean ``perf`` over the devices by repeat; those that lack a device are left out."""
     log_perf: LogStat | None = None
     """Of the logarithms of ``repeats``: what the intervals are made of. None where repeats are not recorded (2020)."""
-    ranks: dict[str, float] = {}
+    ranks: dict[str, Amount] = {}
     """Mean rate by device, of launches over several devices."""
     flags: tuple[Flag, ...] = ()
-    power_w: float | None = None
+    power_w: Amount | None = None
     """Mean of one device while it worked, in watts; None where it is not known."""
-    wait_share: float | None = None
+    wait_share: Amount | None = None
     """Share of the window's time that was spent waiting for data, 0 to 1."""
     tiers: tuple[str, ...] = ()
     data: tuple[DataView, ...] = ()
@@ -139,7 +145,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     suite: str
     units: Literal["true", "classic"]
     """``classic``: rates count the items of 2020; ``true``: those that ``unit`` names."""
-    devices: int
+    devices: Devices
     provenance: Provenance
     has_plan: bool
     sessions: int = 1
@@ -167,3 +173,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     def failures(self) -> int:
         """The failed ones of them."""
         return sum(row.failures for row in self.tests.values()) + len(self.problems)
+
+
+def progression_steps(labels: list[str]) -> dict[str, int]:
+    """The labels that are steps of a progression (``suite.test.K``), with their K."""
+    parts = {label: label.rpartition(".") for label in labels}
+    return {label: int(step) for label, (base, _, step) in parts.items() if _STEP.fullmatch(step) and "." in base}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.report.folder import progression_steps
+from milabench_ng.files import read_json
+from milabench_ng.plain import plain, short
+from milabench_ng.report.summary import progression_steps
 from milabench_ng.shipped import find
+
+LARGEST = 1e6
 
 Weights = Mapping[str, float]
 
@@ -25,17 +28,20 @@ def load_weights(path: Path | None, suite: str) -> Weights | None:
     if chosen is None:
         return None
     try:
-        raw = msgspec.json.decode(chosen.read_bytes(), type=dict[str, _Weight])
-    except OSError as error:
-        raise InputError(f"weights {chosen}: {error.strerror}") from None
-    except msgspec.MsgspecError as error:
-        raise InputError(f'weights {chosen}: {error}; the form is {{"{suite}.vae": {{"weight": 8}}}}') from None
+        raw = msgspec.convert(read_json(chosen), dict[str, _Weight])
+    except msgspec.ValidationError as error:
+        raise InputError(
+            f'weights {plain(chosen)}: {error}; the form is {{"{short(suite)}.vae": {{"weight": 8}}}}'
+        ) from None
     for label, entry in raw.items():
-        if not (entry.weight >= 0 and math.isfinite(entry.weight)):
-            raise InputError(f"weights {chosen}: the weight of {label} is {entry.weight}; it must be at least 0")
+        if not 0 <= entry.weight <= LARGEST:
+            raise InputError(
+                f"weights {plain(chosen)}: the weight of {short(label)} is {entry.weight}; "
+                f"it must be from 0 to {LARGEST:,.0f}"
+            )
     weights = {label: entry.weight for label, entry in raw.items() if entry.weight > 0}
     if not weights:
-        raise InputError(f"weights {chosen}: no test has a weight above 0")
+        raise InputError(f"weights {plain(chosen)}: no test has a weight above 0")
     return weights
 
 

@@ -1,12 +1,13 @@
 """Image classification with a residual network."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 import torchvision
+from msgspec import Meta
 from torch.nn import functional as F
 
-from milabench_ng.bench import Bench, Classic, workload
+from milabench_ng.bench import Bench, Classic, Count, Rate, workload
 from milabench_ng.datasets.imagenet import ImageNet, training_transform
 
 
@@ -26,9 +27,9 @@ def convnet(
     bench: Bench,
     *,
     arch: Literal["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"] = "resnet18",
-    batch_size: int = 128,
-    image_size: int = 224,
-    learning_rate: float = 0.1,
+    batch_size: Count = 128,
+    image_size: Annotated[int, Meta(ge=32)] = 224,
+    learning_rate: Rate = 0.1,
 ) -> None:
     """Train a residual network on ImageNet (He et al., arXiv:1512.03385): bound by the GPU, if the loader keeps up.
 

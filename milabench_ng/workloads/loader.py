@@ -1,6 +1,6 @@
 """The input pipeline alone: read, decode, augment, copy to the device."""
 
-from milabench_ng.bench import Bench, Classic, workload
+from milabench_ng.bench import Bench, Classic, Count, workload
 from milabench_ng.datasets.imagenet import ImageNet
 
 
@@ -10,7 +10,7 @@ from milabench_ng.datasets.imagenet import ImageNet
     bound="cpu",
     classic=(Classic(experiment="milarun.models.loader:main"),),
 )
-def loader(bench: Bench, *, batch_size: int = 256) -> None:
+def loader(bench: Bench, *, batch_size: Count = 256) -> None:
     """Load ImageNet as a training job does, without a model: bound by JPEG decoding, then by the disk.
 
     Random crop and flip to 224 x 224, normalised. An item is one image. Timed: the wait for the loader processes and

@@ -1,14 +1,15 @@
 """Data-parallel training whose gradients are large: how the node scales from 1 to N devices."""
 
 from itertools import repeat
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 import torchvision
+from msgspec import Meta
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-from milabench_ng.bench import Bench, Classic, workload
+from milabench_ng.bench import Bench, Classic, Count, Rate, workload
 
 
 @workload(
@@ -27,10 +28,10 @@ def scaling(
     bench: Bench,
     *,
     arch: Literal["alexnet", "resnet18", "resnet50", "resnet101"] = "alexnet",
-    batch_size: int = 64,
-    image_size: int = 224,
-    learning_rate: float = 0.01,
-    momentum: float = 0.9,
+    batch_size: Count = 64,
+    image_size: Annotated[int, Meta(ge=32)] = 224,
+    learning_rate: Rate = 0.01,
+    momentum: Annotated[float, Meta(ge=0, lt=1)] = 0.9,
 ) -> None:
     """Weak scaling of synchronous data-parallel training: bound by the links between the devices.
 

@@ -1,12 +1,14 @@
 """Two LSTM cells that learn sine waves, one kernel launch after another."""
 
 from itertools import repeat
+from typing import Annotated
 
 import torch
+from msgspec import Meta
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from milabench_ng.bench import Bench, Classic, workload
+from milabench_ng.bench import Bench, Classic, Count, Rate, workload
 
 HELD_OUT = 3
 
@@ -45,7 +47,9 @@ def sine_waves(samples: int, length: int = 1000, period: int = 20) -> Tensor:
     classic_factor=100 / 97,
     classic=(Classic(experiment="milarun.models.sine_wave:main", ignored=("dtype",)),),
 )
-def toy_lstm(bench: Bench, *, samples: int = 100, hidden: int = 51, learning_rate: float = 0.01) -> None:
+def toy_lstm(
+    bench: Bench, *, samples: Annotated[int, Meta(gt=HELD_OUT)] = 100, hidden: Count = 51, learning_rate: Rate = 0.01
+) -> None:
     """Predict sine waves one step ahead with two LSTM cells: bound by launch latency.
 
     LSTMCell(1, 51), LSTMCell(51, 51), Linear(51, 1), unrolled in Python over 999 steps; mean squared error; SGD on the

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from milabench_ng.bench import Bench, Classic, workload
+from milabench_ng.bench import Bench, Classic, Count, Rate, workload
 
 
 @workload(
@@ -20,7 +20,7 @@ from milabench_ng.bench import Bench, Classic, workload
         ),
     ),
 )
-def toy_reg(bench: Bench, *, degree: int = 4, batch_size: int = 256, learning_rate: float = 0.01) -> None:
+def toy_reg(bench: Bench, *, degree: Count = 4, batch_size: Count = 256, learning_rate: Rate = 0.01) -> None:
     """Fit a polynomial by stochastic gradient descent: bound by launch latency and one CPU core.
 
     One linear layer on the powers x, x^2 ... of a standard normal x; smooth L1 loss; plain SGD. An item is one sample.

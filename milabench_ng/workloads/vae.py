@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from milabench_ng.bench import Bench, Classic, workload
+from milabench_ng.bench import Bench, Classic, Count, Rate, workload
 from milabench_ng.datasets.mnist import Mnist
 
 
@@ -39,7 +39,7 @@ def negative_elbo(logits: Tensor, pixels: Tensor, mean: Tensor, log_variance: Te
     bound="cpu",
     classic=(Classic(experiment="milarun.models.vae:main", implied={"": {"batch_size": 256}}),),
 )
-def vae(bench: Bench, *, batch_size: int = 128, learning_rate: float = 1e-3) -> None:
+def vae(bench: Bench, *, batch_size: Count = 128, learning_rate: Rate = 1e-3) -> None:
     """Variational auto-encoder on MNIST digits (Kingma & Welling, arXiv:1312.6114): bound by the loader's CPU core.
 
     Fully connected, 652,824 parameters; Adam. An item is one 28 x 28 image. Timed: the wait for the one loader process

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from milabench_ng.errors import InputError
-from milabench_ng.profile import IoShare, PartitionScheme, Profile, Test, build_profile, parse_profile, read_text
+from milabench_ng.files import read_text
+from milabench_ng.profile import IoShare, PartitionScheme, Profile, Test, build_profile, parse_profile
 
 SHIPPED = Path(__file__).parents[2] / "profiles"
 
@@ -116,7 +117,7 @@ def test_what_is_wrong_is_named(definition: dict[str, Any], message: str) -> Non
         ('{"a": {"workload": "v", "data_scale": NaN}}', "NaN is no JSON number"),
         ('{"a": {"workload": "v", "data_scale": -Infinity}}', "-Infinity is no JSON number"),
         ('{"a": {"workload": "v"},\n }', "not JSON: .* \\(line \\d, column \\d+\\)"),
-        ("\ufeff{}", "BOM"),
+        ("\ufeff{}", "byte order mark"),
         ("", "not JSON"),
         ("[]", "must be an object of tests, not list"),
         ('"vae"', "must be an object of tests, not str"),

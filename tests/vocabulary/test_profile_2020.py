@@ -10,7 +10,8 @@ import pytest
 
 from milabench_ng.catalogue import Catalogue
 from milabench_ng.errors import InputError
-from milabench_ng.profile import RawTests, build_profile, parse_profile, read_text
+from milabench_ng.files import read_text
+from milabench_ng.profile import RawTests, build_profile, parse_profile
 from milabench_ng.profile_2020 import convert_2020
 from milabench_ng.worker.discovery import describe
 

@@ -1,0 +1,167 @@
+"""Files of others: how every JSON file comes in, and how files are made in folders that others can write to.
+
+A file is read only if it is a regular one and not too large, and its JSON only if it says one thing: UTF-8 (RFC 8259),
+no key twice in an object, no number that is none, no deep nesting. What is wrong is an InputError with file and place.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+from milabench_ng.errors import InputError
+from milabench_ng.plain import short
+
+MIB = 1 << 20
+SMALL = 4 * MIB
+"""Largest profile, file of weights or manifest of a data set, in bytes."""
+LARGE = 64 * MIB
+"""Largest record, summary or manifest of a run, in bytes: a day of slices has a quarter of it."""
+DEEPEST = 64
+"""Objects and lists within each other."""
+
+Numbers = Literal["finite", "any"]
+"""``any``: also ``NaN`` and ``Infinity``, which are not JSON, and which records of 2020 hold."""
+
+_NESTS = (dict, list)
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_MARKS = {b"\xef\xbb\xbf": "UTF-8", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+
+
+def read_json(path: Path, largest: int = SMALL) -> Any:
+    """What the JSON file ``path`` holds, at most ``largest`` bytes."""
+    return parse_json(read_content(path, largest), str(path))
+
+
+def read_text(path: Path, largest: int = SMALL) -> str:
+    """The text of the file ``path``, at most ``largest`` bytes."""
+    return decode_text(read_content(path, largest), str(path))
+
+
+def read_content(path: Path, largest: int = SMALL, flags: int = 0) -> bytes:
+    """The bytes of a regular file of at most ``largest`` bytes; ``flags`` for open(2), such as ``O_NOFOLLOW``.
+
+    Never waits for a pipe and never reads a device.
+    """
+    try:
+        # A FIFO would block open(2), a terminal could become ours.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | flags)
+        with open(descriptor, "rb") as file:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                refuse(path, f"{_kind(found.st_mode)}, and not a file")
+            content = file.read(largest + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        refuse(path, getattr(error, "strerror", None) or str(error))
+    if len(content) > largest:
+        refuse(path, f"larger than the {largest // MIB} MiB that such a file may have")
+    return content
+
+
+def parse_json(content: bytes, source: str, numbers: Numbers = "finite") -> Any:
+    """The value of a JSON text; ``source`` is the file's name, for errors."""
+    text = decode_text(content, source)
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            keys = [key for key, _ in pairs]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            refuse(source, f"{short(repr(twice))} stands twice in the same object")
+        return made
+
+    def constant(word: str) -> NoReturn:
+        refuse(source, f"not JSON: {word} is no JSON number")
+
+    def finite(digits: str) -> float:
+        value = float(digits)
+        if math.isinf(value):
+            refuse(source, f"the number {short(digits)} is too large")
+        return value
+
+    hooks: dict[str, Any] = {} if numbers == "any" else {"parse_constant": constant, "parse_float": finite}
+    try:
+        value = json.loads(text, object_pairs_hook=unique, **hooks)
+    except json.JSONDecodeError as error:
+        refuse(source, f"not JSON: {error.msg} (line {error.lineno}, column {error.colno})")
+    except RecursionError:
+        refuse(source, f"nested too deeply (more than {DEEPEST} levels)")
+    except ValueError:  # of int(): more digits than Python converts
+        refuse(source, "a number has too many digits")
+    if _depth(value) > DEEPEST:
+        refuse(source, f"nested too deeply (more than {DEEPEST} levels)")
+    if _SURROGATE.search(text):
+        _require_characters(value, source)
+    return value
+
+
+def decode_text(content: bytes, source: str) -> str:
+    """UTF-8 text without a byte order mark."""
+    for mark, encoding in _MARKS.items():
+        if content.startswith(mark):
+            refuse(source, f"begins with the byte order mark of {encoding}; save it as UTF-8 without one")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        refuse(source, f"not UTF-8 text ({error.reason} at byte {error.start})")
+
+
+def refuse(source: Path | str, reason: str) -> NoReturn:
+    """Raise the InputError about a file."""
+    raise InputError(f"{short(source)}: {reason}") from None
+
+
+def _depth(value: Any) -> int:
+    """How many lists and objects stand within each other, counted as far as it matters."""
+    depth, level = 0, [value] if isinstance(value, _NESTS) else []
+    while level and depth <= DEEPEST:
+        depth += 1
+        insides = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [child for inside in insides for child in inside if isinstance(child, _NESTS)]
+    return depth
+
+
+def _require_characters(value: Any, source: str) -> None:
+    """``"\\ud83d"`` alone is half of a character, which nothing can print or write."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        refuse(source, "a string holds half of a surrogate pair, which is no character")
+
+
+def _kind(mode: int) -> str:
+    kinds = {
+        stat.S_IFDIR: "a directory",
+        stat.S_IFIFO: "a pipe",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+    }
+    return kinds.get(stat.S_IFMT(mode), "something else")
+
+
+@contextmanager
+def opened_folder(path: Path) -> Iterator[int]:
+    """A descriptor of the folder ``path``, which is no symbolic link: names are looked up in it and nowhere else."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def open_to_write(name: str, folder: int, flags: int) -> int:
+    """A descriptor of the file ``name`` in ``folder``, made if it is not there; never through a symbolic link.
+
+    Whoever owns a result folder may put links there, and this process may be root's. A new file gets the mode that the
+    user's umask leaves.
+    """
+    flags |= os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(name, flags, 0o666, dir_fd=folder)

@@ -1,0 +1,37 @@
+"""Text of others made plain: what came from a file or a name must not steer the terminal that it is printed on."""
+
+from __future__ import annotations
+
+import re
+
+_LONGEST = 300
+# Control characters (C0, DEL, C1: cursor, colours, titles), line and paragraph separators, directions that reorder what
+# is read (Unicode 16, UAX #9), invisible marks, and halves of surrogate pairs, which cannot be encoded at all.
+_STEERS = "\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff"
+_ONE_LINE = re.compile(f"[{_STEERS}]")
+_LINES = re.compile(f"(?!\n)[{_STEERS}]")
+
+
+def plain(text: object) -> str:
+    """``text`` in one line without anything that steers a terminal: such characters are written as ``\\x1b``."""
+    return _ONE_LINE.sub(_escape, str(text))
+
+
+def plain_lines(text: str) -> str:
+    """The same for a text of several lines."""
+    return _LINES.sub(_escape, text)
+
+
+def short(text: object) -> str:
+    """The same in at most 300 characters, for names and reasons."""
+    made = plain(text)
+    return made if len(made) <= _LONGEST else f"{made[:_LONGEST]}..."
+
+
+def plain_json(text: str) -> str:
+    """JSON with all that steers a terminal as ``\\u009b``: the same values, and safe to print."""
+    return _LINES.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode()
