@@ -11,6 +11,9 @@ from milabench_ng.catalogue import Scalar
 from milabench_ng.errors import InputError
 from milabench_ng.profile import Profile, Test
 
+MOST_RUNS = 10_000
+"""Of every test: a year of them, where a test takes an hour."""
+
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
     """What a tenant works on: a GPU, a MIG instance or, on a node without any, a CPU partition."""
@@ -85,8 +88,8 @@ def make_plan(
     profile: Profile, names: Sequence[str], arguments: Resolved, devices: Sequence[Device], repeat: int
 ) -> Plan:
     """The batches of ``repeat`` runs of the tests called ``names`` (all where there are none) over ``devices``."""
-    if repeat < 1:
-        raise InputError(f"--repeat {repeat}: at least 1")
+    if not 1 <= repeat <= MOST_RUNS:
+        raise InputError(f"--repeat {repeat}: at least 1, at most {MOST_RUNS:,}")
     if not devices:
         raise InputError("no device to run on")
     selected = profile.select(names)

@@ -121,7 +121,7 @@ def build_profile(suite: str, tests: RawTests, text: str, source: str, warnings:
         try:
             test = msgspec.convert(definition, Test)
         except msgspec.ValidationError as error:
-            raise InputError(f"{where}: {error}") from None
+            raise InputError(f"{where}: {short(error)}") from None
         if not 0 < test.data_scale <= 1:
             raise InputError(f"{where}: data_scale is {test.data_scale}; it must be above 0 and at most 1")
         typed[name] = test

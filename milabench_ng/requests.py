@@ -148,9 +148,16 @@ MESSAGE_BYTES = 1 << 20
 
 
 def python_command(module: str, *arguments: str) -> list[str]:
-    """A Python that runs ``module`` with this process's import path, without PYTHON* variables and the user's site."""
+    """A Python that runs ``module`` with this process's import path, given to it in plain sight.
+
+    No PYTHON* variable is read, and neither the user's site nor a ``sitecustomize`` is run: where the environment's
+    own site is set up, an empty module stands in its place.
+    """
     bootstrap = (
-        "import json, runpy, sys; sys.path[:] = json.loads(sys.argv[1]); "
-        "del sys.argv[1]; runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+        "import json, sys, types; "
+        "sys.modules.update((name, types.ModuleType(name)) for name in ('sitecustomize', 'usercustomize')); "
+        "import site; site.main(); "
+        "sys.path[:] = json.loads(sys.argv[1]); del sys.argv[1]; "
+        "import runpy; runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
     )
-    return [sys.executable, "-I", "-c", bootstrap, json.dumps(sys.path), module, *arguments]
+    return [sys.executable, "-I", "-S", "-c", bootstrap, json.dumps(sys.path), module, *arguments]

@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime
 
 from milabench_ng.errors import InputError
+from milabench_ng.plain import short
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -38,15 +39,19 @@ def parse_bytes(text: str, what: str) -> int:
     match = _SIZE.fullmatch(text)
     factor = _FACTORS.get(match[2].lower()) if match else None
     if match is None or factor is None:
-        raise InputError(f"{what}: {text!r} is not a size; write a number and a unit, such as 512MiB or 256GiB")
-    return int(float(match[1]) * factor)
+        shown = short(repr(text))
+        raise InputError(f"{what}: {shown} is not a size; write a number and a unit, such as 512MiB or 256GiB")
+    size = float(match[1]) * factor
+    if size >= 1 << 63:
+        raise InputError(f"{what}: {short(text)} is more than any machine has")
+    return int(size)
 
 
 def parse_bytes_per_second(text: str, what: str) -> int:
     """Bytes per second of a bandwidth such as ``"1000 MiB/s"``."""
     size, slash, second = text.partition("/")
     if not slash or second.strip() != "s":
-        raise InputError(f"{what}: {text!r} is not a bandwidth; write a size per second, such as 1000MiB/s")
+        raise InputError(f"{what}: {short(repr(text))} is not a bandwidth; write a size per second, such as 1000MiB/s")
     return parse_bytes(size, what)
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, read_json
+from milabench_ng.plain import short
 
 SCHEMA = 1
 MANIFEST = "mnb-manifest.json"
@@ -57,7 +58,7 @@ def read(place: Path) -> Manifest | None:
         manifest = msgspec.convert(read_json(path), Manifest)
     except (InputError, msgspec.ValidationError) as error:
         raise InputError(
-            f"{path} is no manifest of a data set: {error}. Delete {place}; it is generated anew"
+            f"{path} is no manifest of a data set: {short(error)}. Delete {place}; it is generated anew"
         ) from error
     if manifest.schema != SCHEMA:
         raise InputError(
@@ -119,5 +120,5 @@ def read_listing(place: Path) -> list[Entry]:
         return msgspec.convert(read_json(path, LARGE), list[Entry])
     except msgspec.ValidationError as error:
         raise InputError(
-            f"{path} is no listing of a data set: {error}. Delete {place}; it is generated anew"
+            f"{path} is no listing of a data set: {short(error)}. Delete {place}; it is generated anew"
         ) from error

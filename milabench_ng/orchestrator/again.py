@@ -9,6 +9,7 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, read_json
+from milabench_ng.plain import plain, short
 from milabench_ng.plan import Launch
 from milabench_ng.records.isolation import IoEvidence
 from milabench_ng.records.record import Neighbours
@@ -40,7 +41,7 @@ def profile_of(record: Path) -> Again:
     try:
         ours = msgspec.convert(read_json(record, LARGE), _Record).mnb
     except msgspec.ValidationError as error:
-        raise InputError(f"{record}: not a record of mnb: {error}") from None
+        raise InputError(f"{plain(record)}: not a record of mnb: {short(error)}") from None
     launch = ours.launch
     _, _, test = launch.test.partition(".")
     several = launch.scheme != "per-gpu"

@@ -6,6 +6,8 @@ take GPUs out of service that others share.
 
 from __future__ import annotations
 
+import importlib.util
+import re
 from collections.abc import Mapping
 
 NAMES = frozenset({"PATH", "HOME", "LANG", "LANGUAGE", "TZ", "USER", "LOGNAME", "LD_LIBRARY_PATH", "XDG_CACHE_HOME"})
@@ -28,22 +30,31 @@ PREFIXES = (
     "MNB_",
     "LC_",
 )
-INJECTED = ("INJECTION",)
-"""Variables that load foreign code into CUDA programs."""
-REPORTED = ("LD_PRELOAD", "LD_AUDIT", "PYTHONPATH", "PYTHONSTARTUP", "PYTHONHOME", "PYTHONINSPECT", "PYTHONUSERBASE")
-"""Variables whose absence may surprise: dropped by name in the record."""
+LOADS_CODE = re.compile(
+    r"LD_(?!LIBRARY_PATH$).*"  # the dynamic loader: LD_PRELOAD, LD_AUDIT (ld.so(8))
+    r"|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|MALLOC_.*"
+    r"|PYTHON.*"
+    r"|BASH_ENV|ENV"
+    r"|.*INJECTION.*|.*PRELOAD.*"  # CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH: tools in every CUDA process (CUPTI)
+    r"|(CUDA_|COMPUTE_)PROFILE.*|NSYS_.*|NVPROF_.*"
+    r"|OMP_TOOL.*|KMP_TOOL.*"  # tools of the OpenMP runtime (OMPT)
+)
+"""Variables that put foreign code into a program, or measure it while it is measured: dropped and reported."""
+SITE_HOOKS = ("sitecustomize", "usercustomize")
+"""Modules that Python runs at its start wherever it finds them; workers run none (`requests.python_command`)."""
 
 
 def worker_environment(environ: Mapping[str, str], own: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
     """What a worker gets of ``environ``, with ``own`` on top; and the names of dropped variables that load code."""
     kept = {name: value for name, value in environ.items() if _allowed(name)}
-    dropped = tuple(sorted(name for name in environ if name in REPORTED or _injects(name)))
+    dropped = tuple(sorted(filter(LOADS_CODE.fullmatch, environ)))
     return {**kept, **own}, dropped
 
 
+def site_hooks() -> tuple[str, ...]:
+    """The site hooks that this installation has: dropped and reported like the variables."""
+    return tuple(name for name in SITE_HOOKS if importlib.util.find_spec(name) is not None)
+
+
 def _allowed(name: str) -> bool:
-    return (name in NAMES or name.startswith(PREFIXES)) and not _injects(name)
-
-
-def _injects(name: str) -> bool:
-    return any(word in name for word in INJECTED)
+    return (name in NAMES or name.startswith(PREFIXES)) and not LOADS_CODE.fullmatch(name)

@@ -8,6 +8,7 @@ import os
 import secrets
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -27,7 +28,7 @@ from milabench_ng.node.inventory import read_inventory
 from milabench_ng.node.storage import read_storage
 from milabench_ng.node.topology import read_topology
 from milabench_ng.orchestrator.batch import Limits
-from milabench_ng.orchestrator.environment import worker_environment
+from milabench_ng.orchestrator.environment import site_hooks, worker_environment
 from milabench_ng.orchestrator.equipment import Equipment
 from milabench_ng.orchestrator.preparing import needed, prepare_all
 from milabench_ng.orchestrator.recording import Setting
@@ -136,6 +137,9 @@ async def jobs(request: RunRequest, reporter: Reporter, command_line: tuple[str,
             environment, dropped = worker_environment(
                 os.environ, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TMPDIR": str(scratch)}
             )
+            dropped = (*dropped, *site_hooks())
+            if dropped:
+                reporter.note(f"not passed to the workers, since it loads code into them: {', '.join(dropped)}")
             async with sampling() as sampler:
                 with fenced(request, prospect, run_id, reporter) as fence, interruptions(reporter) as interrupted:
                     equipment = Equipment(
@@ -308,4 +312,5 @@ def make_manifest(
         ),
         software=inventory.versions,
         software_key=software_key(inventory),
+        import_path=tuple(sys.path),
     )

@@ -75,6 +75,8 @@ def typed_profile(request: RunRequest, catalogue: Catalogue) -> Profile:
     profile.select(request.names)
     if request.data_scale is None:
         return profile
+    if not 0 < request.data_scale <= 1:
+        raise InputError(f"--data-scale {request.data_scale:g}: it must be above 0 and at most 1")
     scaled = {
         name: msgspec.structs.replace(test, data_scale=request.data_scale) for name, test in profile.tests.items()
     }
@@ -118,6 +120,8 @@ def choose_devices(gpus: Sequence[Gpu], request: RunRequest, cpus: int) -> tuple
     if not gpus and request.gpus:
         raise InputError(f"--gpus {','.join(request.gpus)}: this node shows no GPU; mnb doctor says what it sees")
     if not gpus:
+        if (tenants or 1) > cpus:
+            raise InputError(f"--tenants {tenants}: this node has {cpus} CPUs, and each tenant needs one")
         return tuple(Device(index=index, kind="cpu") for index in range(tenants or min(CPU_TENANTS, cpus)))
     visible = tuple(name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name)
     chosen = select(gpus, request.gpus or visible)

@@ -52,6 +52,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     fence: FenceSummary
     software: dict[str, str]
     """Versions by package."""
+    import_path: tuple[str, ...] = ()
+    """The folders that the workers import from: those of ``PYTHONPATH`` reach them in this way only."""
     software_key: str
     """What two runs must share for their digests to be comparable: devices, driver and numeric libraries."""
 

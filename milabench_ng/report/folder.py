@@ -83,7 +83,7 @@ def decode_summary(content: bytes, source: str) -> Summary:
     try:
         return msgspec.convert(raw, Summary)
     except msgspec.ValidationError as error:
-        raise InputError(f"{source}: not a summary: {error}") from None
+        raise InputError(f"{source}: not a summary: {short(error)}") from None
 
 
 class _Row2020(msgspec.Struct, frozen=True):
@@ -101,7 +101,8 @@ def _from_2020(raw: dict[str, Any], source: str) -> Summary:
         rows = msgspec.convert(raw, dict[str, _Row2020])
     except msgspec.ValidationError as error:
         raise InputError(
-            f"{source}: neither a summary of mnb nor one of 2020 ({error}); give a result folder or a summary file"
+            f"{source}: neither a summary of mnb nor one of 2020 ({short(error)}); "
+            "give a result folder or a summary file"
         ) from None
     if not rows:
         raise InputError(f"{source}: the summary is empty")

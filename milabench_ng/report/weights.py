@@ -31,7 +31,7 @@ def load_weights(path: Path | None, suite: str) -> Weights | None:
         raw = msgspec.convert(read_json(chosen), dict[str, _Weight])
     except msgspec.ValidationError as error:
         raise InputError(
-            f'weights {plain(chosen)}: {error}; the form is {{"{short(suite)}.vae": {{"weight": 8}}}}'
+            f'weights {plain(chosen)}: {short(error)}; the form is {{"{short(suite)}.vae": {{"weight": 8}}}}'
         ) from None
     for label, entry in raw.items():
         if not 0 <= entry.weight <= LARGEST:

@@ -1,0 +1,339 @@
+"""Every reader of files and words of others, as a function of bytes that may refuse them and nothing else.
+
+A target returns for what it takes and raises MnbError for what it refuses; any other exception is a bug.
+`scripts/fuzz` calls these with mutated inputs, `test_corpus` with what was found so far.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import make_records
+import msgspec
+
+from milabench_ng.catalogue import Catalogue, Classic, Option, Range, Workload, parse_flags, resolve
+from milabench_ng.datasets import manifest as manifests
+from milabench_ng.errors import InputError, MnbError
+from milabench_ng.files import decode_text, parse_json
+from milabench_ng.orchestrator.again import profile_of
+from milabench_ng.plain import plain, plain_json, plain_lines
+from milabench_ng.plan import Device, make_plan
+from milabench_ng.profile import build_profile, parse_profile
+from milabench_ng.profile_2020 import convert_2020
+from milabench_ng.records.names import MANIFEST
+from milabench_ng.report.folder import decode_summary, encode_summary, load
+from milabench_ng.report.forms import Form, write_report
+from milabench_ng.report.report import Report, build_report, make_report
+from milabench_ng.report.summary import Summary
+from milabench_ng.report.weights import load_weights
+from milabench_ng.units import parse_bytes, parse_bytes_per_second
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+FORMS: tuple[Form, ...] = ("table", "json", "csv", "markdown")
+PRINTED = "".join(map(chr, [*range(9), *range(11, 32), *range(127, 160)]))
+"""What a terminal would obey."""
+
+_TEST = {
+    "workload": "vae",
+    "arguments": {"batch_size": 3, "note": "x"},
+    "io": {"read": "1 MiB/s"},
+    "require": "full",
+    "partition_scheme": {"type": "per-gpu"},
+}
+
+OPTIONS = (
+    Option(name="batch_size", type="int", default=128, range=Range(ge=1), meaning="images per step"),
+    Option(name="learning_rate", type="float", default=0.1, range=Range(gt=0)),
+    Option(name="shuffle", type="bool", default=True),
+    Option(name="arch", type="str", default="resnet18", choices=("resnet18", "resnet50")),
+    Option(name="max_count", type="int", default=0, range=Range(ge=0)),
+    Option(name="image_size", type="int", default=224, range=Range(ge=32)),
+    Option(name="workers", type="int", default=8, range=Range(ge=0)),
+    Option(name="note", type="str", default=""),
+)
+CATALOGUE = Catalogue(
+    workloads={
+        name: Workload(
+            name=name,
+            unit="images",
+            data=None,
+            options=OPTIONS,
+            precision="fp32",
+            distributed=False,
+            classic_factor=100 / 97,
+            classic=(
+                Classic(
+                    experiment=f"milarun.models.{name}:main",
+                    options={"lr": "learning_rate"},
+                    implied={"half": {"note": "half"}, "": {"batch_size": 64}},
+                ),
+            ),
+            description="",
+            origin="",
+            package="",
+            source_sha256="",
+            bound="compute",
+        )
+        for name in ("vae", "convnet", "toy_reg", "toy_lstm", "loader", "scaling")
+    },
+    data_sets={},
+)
+
+
+def profile(content: bytes) -> None:
+    """A profile, of today or of 2020, up to its plan."""
+    text = decode_text(content, "p.json")
+    tests, of_2020 = parse_profile(text, "p.json")
+    warnings: tuple[str, ...] = ()
+    if of_2020:
+        tests, warnings = convert_2020(tests, CATALOGUE, "p.json")
+    made = build_profile("p", tests, text, "p.json", warnings)
+    arguments: dict[str, Any] = {}
+    for name, test in made.tests.items():
+        options = CATALOGUE.workload(test.workload, name).options
+        arguments[name] = (resolve(options, test.arguments, name), ())
+        for rate in (test.io.read, test.io.write) if test.io else ():
+            if rate is not None:
+                parse_bytes_per_second(rate, name)
+    msgspec.json.encode(make_plan(made, (), arguments, [Device(index=0, kind="cpu")], 1))
+
+
+def weights(content: bytes) -> None:
+    """A file of weights, and a score with it."""
+    with folder() as place:
+        file = place / "w.json"
+        file.write_bytes(content)
+        show(build_report(_SUMMARY, "s", weights=load_weights(file, "standard")))
+
+
+def summary(content: bytes) -> None:
+    """A stored summary, of today or of 2020: on its own, and as a baseline."""
+    made = decode_summary(content, "s.json")
+    again = decode_summary(encode_summary(made).encode(), "s.json")
+    assert made.units != "true" or again == made
+    weighted = dict.fromkeys([*made.tests, "standard.vae"], 1.0)
+    show(build_report(made, "s.json", weights=weighted, baseline=("b", _SUMMARY), price=(1000.0, "gpu")))
+    show(build_report(_SUMMARY, "s", weights=weighted, baseline=("s.json", made), penalize_variance=False))
+
+
+def record(content: bytes) -> None:
+    """A record in a result folder beside good ones: it is counted, and the rest is reported."""
+    with folder() as place:
+        name = sorted(path.name for path in _RUN.glob("standard.vae.*"))[0]
+        copy(place, but=name)
+        (place / name).write_bytes(content)
+        show(make_report(place))
+        (place / MANIFEST).unlink()
+        show(make_report(place))
+
+
+def manifest(content: bytes) -> None:
+    """The manifest of a result folder."""
+    with folder() as place:
+        copy(place, but=MANIFEST)
+        (place / MANIFEST).write_bytes(content)
+        show(make_report(place, compare_to=str(_RUN)))
+
+
+def again(content: bytes) -> None:
+    """A record that is to be run again."""
+    with folder() as place:
+        file = place / "r.json"
+        file.write_bytes(content)
+        profile(profile_of(file).text.encode())
+
+
+def data_manifest(content: bytes) -> None:
+    """The manifest of a data set."""
+    with folder() as place:
+        (place / manifests.MANIFEST).write_bytes(content)
+        manifests.read(place)
+
+
+def data_listing(content: bytes) -> None:
+    """The listing of a data set."""
+    with folder() as place:
+        (place / manifests.LISTING).write_bytes(content)
+        manifests.read_listing(place)
+
+
+def words(content: bytes) -> None:
+    """What a user writes: options after ``--``, sizes and bandwidths; one a line."""
+    text = content.decode(errors="surrogateescape")
+    for parse in (parse_bytes, parse_bytes_per_second):
+        refusing(lambda parse=parse: parse(text, "--size"))  # type: ignore[misc]
+    arguments = parse_flags(OPTIONS, text.split("\n"), "here")
+    resolve(OPTIONS, arguments, "here")
+
+
+def text(content: bytes) -> None:
+    """Anything at all: the JSON reader in both ways, and what the terminal gets of it."""
+    loose = content.decode(errors="surrogateescape")
+    for made in (plain(loose), plain_lines(loose), plain_json(loose)):
+        made.encode()
+        assert not set(made) & set(PRINTED)
+    refusing(lambda: parse_json(content, loose, numbers="any"))
+    parse_json(content, loose)
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    made.__name__: made
+    for made in (profile, weights, summary, record, manifest, again, data_manifest, data_listing, words, text)
+}
+
+
+def refusing(call: Callable[[], object]) -> None:
+    """Call it; it may refuse."""
+    try:
+        call()
+    except InputError as error:
+        _safe(str(error))
+
+
+def check(name: str, content: bytes) -> bool:
+    """Run one target; whether it took the input. What is refused is refused in a message that is safe to print."""
+    try:
+        TARGETS[name](content)
+    except MnbError as error:
+        _safe(str(error))
+        return False
+    return True
+
+
+def show(made: Report) -> None:
+    """Write the report in all forms, and see that no form lets anything through to the terminal."""
+    for form in FORMS:
+        stream = io.StringIO()
+        write_report(made, form, stream)
+        _safe(stream.getvalue())
+
+
+def _safe(printed: str) -> None:
+    shown = plain_lines(printed)
+    shown.encode()
+    assert shown == printed, f"not fit for a terminal: {printed[:500]!r}"
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """An empty folder in memory, where there is one."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(prefix="mnb-corpus-", dir=memory if memory.is_dir() else None) as place:
+        yield Path(place)
+
+
+def copy(place: Path, but: str) -> None:
+    """The good result folder without one of its files."""
+    for path in _RUN.iterdir():
+        if path.name != but:
+            shutil.copyfile(path, place / path.name)
+
+
+def _make_run() -> Path:
+    place = Path(tempfile.mkdtemp(prefix="mnb-corpus-"))
+    schemes = {"vae": make_records.PER_GPU, "scaling": make_records.PROGRESSION}
+    make_records.write_run(place, make_records.plan("standard", schemes, 2, 1), slices=40)
+    return place
+
+
+_RUN = _make_run()
+_SUMMARY: Summary = load(_RUN)
+
+
+def tidy() -> None:
+    """Remove the folder that all targets share."""
+    shutil.rmtree(_RUN)
+
+
+def seeds() -> dict[str, list[bytes]]:
+    """Good inputs of each target, to begin with: those that the project has, and those that it makes."""
+    records = [path.read_bytes() for path in sorted(_RUN.glob("standard.*.json"))[:1]]
+    old = sorted((ROOT / "tests" / "data" / "milarun2020").rglob("*.json"))
+    of_2020 = [path.read_bytes() for path in old if path.stat().st_size < 100_000]
+    return {
+        "profile": [path.read_bytes() for path in (ROOT / "profiles").glob("*.json")]
+        + [
+            json.dumps({"*": {"data_scale": 0.5}, "a": _TEST}).encode(),
+            b'{"a": {"experiment": "milarun.models.vae:main", "arguments": {"--max-count": 9, "half": true}}}',
+        ],
+        "weights": [path.read_bytes() for path in (ROOT / "weights").glob("*.json")],
+        "summary": [encode_summary(_SUMMARY).encode(), *(p.read_bytes() for p in (ROOT / "baselines").glob("*.json"))],
+        "record": [*records, *(content for content in of_2020 if b'"timings"' in content)],
+        "manifest": [(_RUN / MANIFEST).read_bytes()],
+        "again": records,
+        "data_manifest": [
+            msgspec.json.encode(
+                manifests.Manifest(
+                    name="mnist",
+                    seed=1,
+                    generator=1,
+                    scale=1.0,
+                    files=2,
+                    bytes=10,
+                    checksum="0" * 64,
+                    libraries={"numpy": "2"},
+                    created="2026-01-06T16:00:00+00:00",
+                )
+            )
+        ],
+        "data_listing": [json.dumps([["raw/images", 5, "0" * 64], ["raw/labels", 5, "1" * 64]]).encode()],
+        "words": [b"--batch-size\n64\n--no-shuffle\n--note=x\n--learning-rate\n1e-3", b"512 MiB", b"1000MiB/s"],
+        "text": [b'{"a": [1, 2.5, "x", null, true]}'],
+    }
+
+
+NASTY: tuple[Any, ...] = (
+    *(None, True, False, 0, -1, 1, 2**31, 2**63, -(2**64), 10**400, 1e308, 1e-308, -0.0, 1e15, 1e200),
+    *("", "x", "../x", "/etc/passwd", ".", "a/b", "nan", "\x1b[31m", "a\nb", "[red]", "\x9b2J", "\u202e", "\0", "²"),
+    *("x" * 300, "=1+1", "standard.vae.²", "standard.vae.99999999999", "\ud800", "J0.0"),
+    *([], {}, [[]], {"": None}, [None] * 3, float("nan"), float("inf"), float("-inf")),
+)
+
+
+def mutate(content: bytes, chance: random.Random) -> bytes:
+    """Another JSON text: one value or some are replaced, removed, doubled or given another's name."""
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        return content
+    for _ in range(chance.choice((1, 1, 1, 2, 4))):
+        value = _change(value, chance)
+    made = json.dumps(value)
+    if chance.random() < 0.05 and '"' in made:
+        at = chance.randrange(len(made))
+        made = made[:at] + chance.choice(["[" * 200, '{"a":1,"a":2}', "1e999", "NaN", "", made, "\\ud800"]) + made[at:]
+    return made.encode()
+
+
+def _change(value: Any, chance: random.Random) -> Any:
+    """Go down a random way and change what is there."""
+    if isinstance(value, dict) and value and chance.random() < 0.9:
+        key = chance.choice(list(value))
+        changed = dict(value)
+        match chance.randrange(12):
+            case 0:
+                del changed[key]
+            case 1:
+                changed[str(chance.choice(NASTY))] = changed.pop(key)
+            case _:
+                changed[key] = _change(value[key], chance)
+        return changed
+    if isinstance(value, list) and value and chance.random() < 0.9:
+        at = chance.randrange(len(value))
+        match chance.randrange(10):
+            case 0:
+                return value[:at] + value[at + 1 :]
+            case 1:
+                return value[:at] + value[at:][::-1]
+            case _:
+                return [*value[:at], _change(value[at], chance), *value[at + 1 :]]
+    return chance.choice(NASTY)
