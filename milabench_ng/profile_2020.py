@@ -76,7 +76,7 @@ def _convert_argument(option: str, value: Any, workload: Workload, classic: Clas
         return {}
     if option in classic.implied:
         return dict(classic.implied[option]) if value else {}
-    if option == "max_count" and type(value) is int:
+    if option == "max_count" and type(value) is int and abs(value) < 1 << 63:  # a longer one is refused as it is
         # 8000 / (100 / 97) is 7760.000000000001: round off the error of the division before rounding up.
         return {"max_count": math.ceil(round(value / workload.classic_factor, 6))}
     return {classic.options.get(option, option): value}

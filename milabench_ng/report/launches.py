@@ -11,7 +11,7 @@ import msgspec
 
 from milabench_ng.catalogue import Scalar
 from milabench_ng.records.reading import DataView, MnbView, ReadRecord, RecordView
-from milabench_ng.records.window import averaging_window, rate, wait_share
+from milabench_ng.records.window import LARGEST, averaging_window, rate, wait_share
 from milabench_ng.report.steadiness import Shape, odd_shape
 from milabench_ng.report.summary import UNIT_2020
 from milabench_ng.stats import mean
@@ -142,6 +142,8 @@ def _failure(view: RecordView, mnb: MnbView, perf: float) -> tuple[str | None, s
         return "nan", f"metric {bad[0]} is not a number"
     if not math.isfinite(perf):
         return "short", "too few slices for the averaging window"
+    if perf > LARGEST:
+        return "nan", f"a rate of {perf:.3g} items/s was not measured"
     return None, ""
 
 
@@ -182,8 +184,8 @@ def _failure_2020(view: RecordView, samples: Sequence[float]) -> tuple[str | Non
 
 
 def _tail_rate(rates: Sequence[float | None]) -> float:
-    """Mean of ``rates[-20:-2]``: at most 18 slices, without the last two; NaN without any."""
-    return mean([math.nan if value is None else value for value in rates[_TAIL]])
+    """Mean of ``rates[-20:-2]``: at most 18 slices, without the last two; NaN without any, or with one that is none."""
+    return mean([value if value is not None and 0 <= value <= LARGEST else math.nan for value in rates[_TAIL]])
 
 
 def _is_nan(value: object) -> bool:
