@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
+from msgspec import Meta
 
-from milabench_ng.bench import Bench, Definition, workload
+from milabench_ng.bench import Bench, Count, Definition, Fraction, Rate, workload
 from milabench_ng.bench.definition import read_options
 from milabench_ng.bench.options import COMMON, split
-from milabench_ng.catalogue import Option, resolve
+from milabench_ng.catalogue import Option, parse_flags, resolve
 from milabench_ng.errors import InputError
 
 
@@ -98,6 +99,61 @@ def wrong_choice(bench: Bench, *, size: Literal["s", "l"] = "m") -> None: ...  #
 def test_what_cannot_be_an_option_is_named(function: Callable[..., None], message: str) -> None:
     with pytest.raises(InputError, match=f"workload test_definition:{function.__name__}: .*{message}"):
         read_options(function)
+
+
+def ranged(
+    bench: Bench,
+    *,
+    size: Count = 3,
+    rate: Rate = 1,
+    drop: Fraction = 0.5,
+    crop: Annotated[int, Meta(ge=32, lt=4096)] = 64,
+) -> None: ...
+
+
+def test_a_range_stands_in_the_annotation() -> None:
+    options = {option.name: option for option in read_options(ranged)}
+    assert {name: option.kind() for name, option in options.items()} == {
+        "size": "int >= 1",
+        "rate": "float > 0",
+        "drop": "float >= 0 and <= 1",
+        "crop": "int >= 32 and < 4096",
+    }
+    for name, good, bad in (("size", 1, 0), ("rate", 1e-9, 0.0), ("drop", 1, 1.01), ("crop", 4095, 4096)):
+        assert resolve([options[name]], {name: good}, "here")[name] == good
+        with pytest.raises(InputError, match=f"here: {name} is {bad}; it takes {options[name].kind()} .default"):
+            resolve([options[name]], {name: bad}, "here")
+    with pytest.raises(InputError, match="here: size is 0; it takes int >= 1"):
+        parse_flags(list(options.values()), ["--size", "0"], "here")
+
+
+def out_of_range(bench: Bench, *, size: Count = 0) -> None: ...
+def of_words(bench: Bench, *, size: Annotated[str, Meta(ge=1)] = "x") -> None: ...
+def other_meta(bench: Bench, *, size: Annotated[int, Meta(multiple_of=2)] = 2) -> None: ...
+def two_metas(bench: Bench, *, size: Annotated[int, Meta(ge=1), Meta(le=3)] = 2) -> None: ...
+def other_note(bench: Bench, *, size: Annotated[int, "positive"] = 2) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (out_of_range, "default: size is 0; it takes int >= 1"),
+        (of_words, "a range is one Meta"),
+        (other_meta, "a range is one Meta"),
+        (two_metas, "a range is one Meta"),
+        (other_note, "a range is one Meta"),
+    ],
+)
+def test_what_is_no_range_is_named(function: Callable[..., None], message: str) -> None:
+    with pytest.raises(InputError, match=f"workload test_definition:{function.__name__}: .*{message}"):
+        read_options(function)
+
+
+def test_no_common_option_takes_a_negative_number() -> None:
+    for option in COMMON("fp32"):
+        if option.type in ("int", "float"):
+            with pytest.raises(InputError, match=f"{option.name} is -1"):
+                option.check(-1, "here")
 
 
 @pytest.mark.parametrize("name", [option.name for option in COMMON("fp32")])

@@ -5,11 +5,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from acme_bench.features import CLASSES, WIDTH, Features
-from milabench_ng.bench import Bench, workload
+from milabench_ng.bench import Bench, Count, Rate, workload
 
 
 @workload(unit="vectors", data=Features)
-def probe(bench: Bench, *, batch_size: int = 256, learning_rate: float = 0.01) -> None:
+def probe(bench: Bench, *, batch_size: Count = 256, learning_rate: Rate = 0.01) -> None:
     """Train a linear probe on image features (Alain & Bengio, arXiv:1610.01644).
 
     One linear layer, cross entropy, SGD. An item is one vector of 512 numbers. Timed: the wait for the loader

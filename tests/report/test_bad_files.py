@@ -1,0 +1,188 @@
+"""Files that are none, too large, or lead elsewhere: a message and exit code 2, or one failed launch among others."""
+
+from __future__ import annotations
+
+import os
+import sys
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+
+import make_records
+import pytest
+from make_records import PER_GPU
+
+from milabench_ng import files
+from milabench_ng.cli import call
+from milabench_ng.errors import InputError
+from milabench_ng.files import DEEPEST, SMALL, parse_json, read_content, read_json
+from milabench_ng.plain import plain, plain_json, plain_lines, short
+from milabench_ng.records.names import write_atomically
+from milabench_ng.report.report import make_report
+from milabench_ng.shipped import find, names
+
+
+def _fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _huge(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(3 << 30)  # a sparse file of 3 GiB
+
+
+NO_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "directory": (Path.mkdir, "irectory"),
+    "pipe": (_fifo, "a pipe, and not a file"),
+    "device": (lambda path: path.symlink_to("/dev/zero"), "a device, and not a file"),
+    "huge": (_huge, "larger than the"),
+    "loop": (lambda path: path.symlink_to(path), "symbolic link"),
+    "nowhere": (lambda path: path.symlink_to(path.with_name("none")), "No such file"),
+    "utf16": (lambda path: path.write_bytes('{"a": 1}'.encode("utf-16")), "byte order mark of UTF-16"),
+    "bom": (lambda path: path.write_bytes(b"\xef\xbb\xbf{}"), "byte order mark of UTF-8"),
+    "latin1": (lambda path: path.write_bytes('{"é": 1}'.encode("latin-1")), "not UTF-8 text (.* at byte 2)"),
+}
+
+
+@pytest.mark.parametrize("kind", NO_FILES)
+def test_what_is_no_json_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+    make, message = NO_FILES[kind]
+    path = tmp_path / "x.json"
+    make(path)
+    with pytest.raises(InputError, match=f"x.json: .*{message.replace('(', '[(]').replace(')', '[)]')}"):
+        read_json(path)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in NO_FILES if kind != "directory"])
+@pytest.mark.parametrize("words", [["report"], ["summary"], ["rerun"], ["list"], ["jobs", "--dry-run"], ["prepare"]])
+def test_no_command_is_stopped_by_such_a_file(
+    tmp_path: Path, kind: str, words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    NO_FILES[kind][0](tmp_path / "x.json")
+    before = sorted(tmp_path.iterdir())
+    assert call([words[0], "x.json", *words[1:]]) == 2
+    assert capsys.readouterr().err.startswith("mnb: x.json: ")
+    assert sorted(tmp_path.iterdir()) == before  # no result folder was made
+
+
+@pytest.mark.parametrize("kind", NO_FILES)
+def test_in_a_result_folder_it_is_one_failed_launch(
+    tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_records.write_run(tmp_path, make_records.plan("standard", {"vae": PER_GPU}, 2, 1))
+    record = sorted(tmp_path.glob("standard.vae.J0.1.*"))[0]
+    record.unlink()
+    NO_FILES[kind][0](record)
+    report = make_report(tmp_path)
+    row = report.summary.tests["standard.vae"]
+    assert (row.n, row.failures, list(row.launches)) == (2, 1, ["0.0"])
+    assert [(failed.job_id, failed.cause) for failed in row.failed] == [("0.1", "unreadable")]
+    assert call(["report", str(tmp_path)]) == 1
+    assert "unreadable" in capsys.readouterr().out
+
+
+def test_a_link_in_a_result_folder_is_not_followed(tmp_path: Path) -> None:
+    folder, secret = tmp_path / "run", tmp_path / "secret.json"
+    make_records.write_run(folder, make_records.plan("standard", {"vae": PER_GPU}, 2, 1))
+    record = sorted(folder.glob("standard.vae.J0.1.*"))[0]
+    record.rename(secret)
+    record.symlink_to(secret)
+    (failed,) = make_report(folder).summary.tests["standard.vae"].failed
+    assert failed.detail == "a symbolic link, and not a file"
+
+
+def test_a_thousand_folders_in_each_other(tmp_path: Path) -> None:
+    make_records.write_run(tmp_path, make_records.plan("standard", {"vae": PER_GPU}, 1, 1))
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=descriptor)
+        inner = os.open("d", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = inner
+    os.close(descriptor)
+    assert make_report(tmp_path).summary.tests["standard.vae"].n == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"a": 1, "b": {"c": 1, "c": 2}}', "'c' stands twice in the same object"),
+        (b'{"a": NaN}', "NaN is no JSON number"),
+        (b'{"a": -Infinity}', "-Infinity is no JSON number"),
+        (b'{"a": 1e999}', "the number 1e999 is too large"),
+        (b'["\\ud83d"]', "half of a surrogate pair"),
+        (b"[" * (DEEPEST + 1) + b"]" * (DEEPEST + 1), "nested too deeply"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b"[1" + b"0" * 5000 + b"]", "too many digits"),
+        (b'{"a":\n tru}', r"line 2, column 2"),
+        (b'{"a": "\xff"}', "not UTF-8 text .* at byte 7"),
+        (b"", "not JSON"),
+    ],
+)
+def test_json_says_one_thing_or_is_refused_with_its_place(content: bytes, message: str) -> None:
+    with pytest.raises(InputError, match=f"^x.json: .*{message}"):
+        parse_json(content, "x.json")
+
+
+def test_what_json_may_say() -> None:
+    assert parse_json(b"[" * DEEPEST + b"]" * DEEPEST, "x")
+    assert parse_json('{"ü": ["\\ud83d\\ude00", 1e308]}'.encode(), "x") == {"ü": ["\N{GRINNING FACE}", 1e308]}
+    assert parse_json(b"[NaN, 1e999]", "x", numbers="any")[1] == float("inf")
+
+
+def test_the_limit_is_that_of_the_bytes_read_and_not_of_what_stat_says(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"x" * SMALL)
+    assert len(read_content(tmp_path / "x")) == SMALL
+    with (tmp_path / "x").open("ab") as file:
+        file.write(b"x")
+    with pytest.raises(InputError, match="larger than the 4 MiB"):
+        read_content(tmp_path / "x")
+    assert read_content(Path("/proc/self/status"))  # stat says 0 bytes
+
+
+def test_nothing_that_steers_a_terminal_is_left() -> None:
+    every = "".join(map(chr, range(sys.maxunicode + 1)))
+    kinds = {unicodedata.category(character) for character in plain(every)}
+    assert not kinds & {"Cc", "Cs", "Zl", "Zp"}
+    assert plain("a\n\x1b[31m\x9b\u202e") == "a\\n\\x1b[31m\\x9b\\u202e"
+    assert plain_lines("a\n\x1b") == "a\n\\x1b"
+    assert plain_json('"\x9b\u2028"\n') == '"\\u009b\\u2028"\n'
+    assert short("x" * 1000) == "x" * 300 + "..."
+    assert plain("Müller 漢字 – ²") == "Müller 漢字 – ²"
+
+
+def test_files_shipped_are_found_by_name_and_by_no_path() -> None:
+    assert find("weights", "standard") is not None
+    for name in ("../weights/standard", "x" * 300, "", ".", "a\0b", "/etc/passwd"):
+        assert name not in names("weights")
+        assert find("weights", name) is None
+
+
+def test_writing_follows_no_link(tmp_path: Path) -> None:
+    secret, folder = tmp_path / "secret", tmp_path / "out"
+    secret.write_text("kept")
+    folder.mkdir()
+    (folder / "r.json").symlink_to(secret)
+    (folder / ".r.json.tmp").symlink_to(secret)
+    write_atomically(folder / "r.json", b"{}")
+    assert (secret.read_text(), (folder / "r.json").read_bytes()) == ("kept", b"{}")
+    assert not (folder / "r.json").is_symlink()
+    assert [path.name for path in folder.iterdir()] == ["r.json"]
+    (tmp_path / "link").symlink_to(folder)
+    with pytest.raises(OSError, match="link"):
+        write_atomically(tmp_path / "link" / "r.json", b"no")
+    with files.opened_folder(folder) as descriptor:
+        (folder / "a.log").symlink_to(secret)
+        with pytest.raises(OSError, match="symbolic links"):
+            files.open_to_write("a.log", descriptor, os.O_APPEND)
+
+
+def test_new_files_have_the_mode_that_the_umask_leaves(tmp_path: Path) -> None:
+    for mask in (0o022, 0o077, 0o027):
+        before = os.umask(mask)
+        try:
+            write_atomically(tmp_path / f"{mask}.json", b"{}")
+        finally:
+            os.umask(before)
+        assert (tmp_path / f"{mask}.json").stat().st_mode & 0o777 == 0o666 & ~mask
