@@ -12,9 +12,19 @@ from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, parse_json, read_content
 from milabench_ng.plain import plain, plain_json, short
 from milabench_ng.records.reading import ManifestView, Problem, ReadRecord, is_going_on, read_folder, read_record
+from milabench_ng.records.window import Amount
 from milabench_ng.report.launches import LaunchResult, reduce_record
 from milabench_ng.report.summarise import Folder, summarise
-from milabench_ng.report.summary import SUMMARY_SCHEMA, Provenance, Stat, Summary, TestSummary, progression_steps
+from milabench_ng.report.summary import (
+    SUMMARY_SCHEMA,
+    Count,
+    Provenance,
+    Stat,
+    Summary,
+    TestSummary,
+    check_counts,
+    progression_steps,
+)
 from milabench_ng.shipped import find
 
 
@@ -87,12 +97,15 @@ def decode_summary(content: bytes, source: str) -> Summary:
 
 
 class _Row2020(msgspec.Struct, frozen=True):
-    n: int
-    failures: int
+    n: Count
+    failures: Count
     train: Stat
     total: Stat | None = None
     pergpu: dict[str, Stat] | None = None
-    peak_memory: float | None = None
+    peak_memory: Amount | None = None
+
+    def __post_init__(self) -> None:
+        check_counts(self.n, self.failures, self.train)
 
 
 def _from_2020(raw: dict[str, Any], source: str) -> Summary:

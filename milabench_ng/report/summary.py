@@ -72,6 +72,14 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
     file: str | None = None
 
 
+def check_counts(n: int, failures: int, train: Stat | None) -> None:
+    """Raise ValueError, which a reader makes a refusal of, for a row whose launches cannot have been counted."""
+    if failures > n:
+        raise ValueError(f"{failures} of {n} launches failed")
+    if train is not None and not n:
+        raise ValueError("a rate of no launch")
+
+
 class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One row: a test, or one step of a progression. Rates in items per second, times in seconds, memory in MiB."""
 
@@ -122,6 +130,9 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     marks: tuple[str, ...] = ()
     origin: Origin | None = None
     """None where it is that of the summary."""
+
+    def __post_init__(self) -> None:
+        check_counts(self.n, self.failures, self.train)
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):

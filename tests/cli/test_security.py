@@ -1,0 +1,84 @@
+"""Nothing of others is executed, and nothing is written where a link leads."""
+
+from __future__ import annotations
+
+import ast
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from milabench_ng.datasets.mnist import Mnist
+from milabench_ng.datasets.prepare import prepare
+from milabench_ng.errors import InputError
+from milabench_ng.orchestrator.jobs import make_folder
+from milabench_ng.orchestrator.request import RunRequest, choose_devices
+
+SOURCES = sorted((Path(__file__).parents[2] / "milabench_ng").rglob("*.py"))
+FORBIDDEN = {
+    *("eval", "exec", "compile", "__import__", "os.system", "os.popen", "subprocess.getoutput", "input"),
+    *("pickle.load", "pickle.loads", "marshal.loads", "shelve.open", "torch.load", "joblib.load", "yaml.load"),
+}
+UNSAFE = {("shell", True), ("allow_pickle", True), ("weights_only", False)}
+
+
+def calls(source: Path) -> Iterator[tuple[str, ast.Call]]:
+    """Every call with the name that is called."""
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), node
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_no_module_evaluates_text_starts_a_shell_or_loads_a_pickle(source: Path) -> None:
+    for name, call in calls(source):
+        safe = {(word.arg, ast.unparse(word.value)) for word in call.keywords}
+        if name == "torch.load" and ("weights_only", "True") in safe:
+            continue
+        assert name not in FORBIDDEN, f"{source}:{call.lineno}: {name}"
+        assert not {(word, str(value)) for word, value in UNSAFE} & safe, f"{source}:{call.lineno}: {name}"
+
+
+def test_a_link_called_logs_is_no_result_folder(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out" / "logs").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="holds 'logs' already"):
+        make_folder(tmp_path / "out")
+    (tmp_path / "out" / "logs").unlink()
+    (tmp_path / "out" / "logs").symlink_to(tmp_path / "none")
+    with pytest.raises(InputError, match=r"-o .*out: File exists"):
+        make_folder(tmp_path / "out")
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_users_own_link_to_a_result_folder_is_followed_once(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "disk")
+    assert make_folder(tmp_path / "out").path == tmp_path / "disk"
+
+
+def test_a_lock_of_a_data_set_is_no_link(tmp_path: Path) -> None:
+    (tmp_path / ".mnb-mnist.lock").symlink_to(tmp_path / "made")
+    with pytest.raises(InputError, match="cannot generate mnist"):
+        prepare(Mnist(), tmp_path, 1.0, lambda *_: None, 1)
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(("tenants", "right"), [(2, True), (3, False), (100_000, False), (0, False), (-1, False)])
+def test_a_node_without_gpus_has_a_tenant_per_cpu_at_most(tmp_path: Path, tenants: int, right: bool) -> None:
+    request = RunRequest(
+        suite="s", profile_text="", profile_source="", tenants=tenants, dataroot=tmp_path, outdir=tmp_path
+    )
+    if right:
+        assert len(choose_devices((), request, cpus=2)) == tenants
+        return
+    with pytest.raises(InputError, match=f"--tenants {tenants}"):
+        choose_devices((), request, cpus=2)
+
+
+def test_new_folders_are_not_open_to_the_world(tmp_path: Path) -> None:
+    made = make_folder(tmp_path / "out")
+    for path in (made.path, made.logs):
+        assert not path.stat().st_mode & stat.S_IWOTH
