@@ -80,6 +80,7 @@ TABLE: dict[str, Check] = {
     "scripts/bench-report": Check("script", "takes a minute"),
     "scripts/check-fence-gpu": Check("script", "test_the_fence_holds_with_gpus runs it"),
     "scripts/check-fence-gpu --ram-total 250GiB": Check("script", "needs GPUs"),
+    "scripts/fuzz": Check("script", "takes minutes"),
     "scripts/mnb": Check("script", "needs the network"),
     "scripts/mnb jobs profiles/quick.json": DRY,
     "scripts/simulate-intervals": Check("script", "takes a minute"),
@@ -92,6 +93,7 @@ TABLE: dict[str, Check] = {
     "uv pip install --no-deps --target site tests/docs/third_party": BY_PACKAGE,
     "uv run scripts/bench-launch": Check("script", "takes minutes"),
     "uv run scripts/bench-meter": Check("script", "takes minutes"),
+    "uv run scripts/fuzz --runs 11000": Check("script", "takes minutes"),
     "uv run mnb": Check("elsewhere", "scripts/mnb does it"),
 }
 

@@ -1,9 +1,11 @@
-"""The claims of docs/isolation.md: each names a test, and the tests that it names exist."""
+"""The claims of docs/isolation.md and docs/reliability.md name tests, and these exist."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import pytest
 from pages import ROOT, inline_code
 
 PAGE = ROOT / "docs" / "isolation.md"
@@ -17,9 +19,10 @@ def defined() -> set[str]:
     }
 
 
-def test_the_tests_that_are_named_exist() -> None:
-    named = {code for code in inline_code(PAGE) if code.startswith("test_")}
-    assert len(named) > 30
+@pytest.mark.parametrize(("page", "least"), [(PAGE, 30), (ROOT / "docs" / "reliability.md", 9)])
+def test_the_tests_that_are_named_exist(page: Path, least: int) -> None:
+    named = {code for code in inline_code(page) if code.startswith("test_")}
+    assert len(named) > least
     assert sorted(named - defined()) == []
 
 
