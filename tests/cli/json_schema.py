@@ -17,7 +17,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 _KNOWN = {
     *("$schema", "$id", "$defs", "title", "description", "version", "default", "discriminator"),
     *("$ref", "anyOf", "if", "else", "type", "enum", "properties", "patternProperties", "additionalProperties"),
-    *("required", "items", "prefixItems", "minItems", "maxItems"),
+    *("required", "items", "prefixItems", "minItems", "maxItems", "minimum", "maximum", "exclusiveMinimum"),
 }
 
 
@@ -37,6 +37,8 @@ def errors(value: Any, schema: dict[str, Any], root: dict[str, Any], where: str 
         found.append(f"{where}: {value!r} is none of {schema['enum']}")
     if "type" in schema and not _is(value, schema["type"]):
         return [*found, f"{where}: {value!r} is no {schema['type']}"]
+    if isinstance(value, int | float) and not _in_range(value, schema):
+        found.append(f"{where}: {value!r} is out of range")
     if isinstance(value, dict):
         found += _object_errors(value, schema, root, where)
     if isinstance(value, list):
@@ -46,6 +48,11 @@ def errors(value: Any, schema: dict[str, Any], root: dict[str, Any], where: str 
 
 def _is(value: Any, kind: str) -> bool:
     return isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
+
+
+def _in_range(value: float, schema: dict[str, Any]) -> bool:
+    low, high = schema.get("minimum", value), schema.get("maximum", value)
+    return bool(low <= value <= high and ("exclusiveMinimum" not in schema or value > schema["exclusiveMinimum"]))
 
 
 def _object_errors(value: dict[str, Any], schema: dict[str, Any], root: dict[str, Any], where: str) -> list[str]:
