@@ -18,16 +18,22 @@ def repeats(good: Sequence[LaunchResult]) -> dict[str, float]:
     others would be of something else.
     """
     sessions = list(dict.fromkeys(result.run_id for result in good))
-    cells: dict[tuple[int, int], dict[tuple[str, ...], list[float]]] = defaultdict(lambda: defaultdict(list))
+    cells: dict[tuple[int, str], dict[tuple[str, ...], list[float]]] = defaultdict(lambda: defaultdict(list))
     for result in good:
-        run = int(result.job_id.partition(".")[0])
+        run = result.job_id.partition(".")[0]
         cells[sessions.index(result.run_id), run][result.devices].append(result.perf)
     everywhere = {devices for cell in cells.values() for devices in cell}
     return {
         f"{run}#{session + 1}" if session else str(run): mean([mean(perfs) for perfs in cell.values()])
-        for (session, run), cell in sorted(cells.items())
+        for (session, run), cell in sorted(cells.items(), key=_in_order)
         if cell.keys() == everywhere
     }
+
+
+def _in_order(cell: tuple[tuple[int, str], object]) -> tuple[int, int, str]:
+    """Sessions one after the other, ``10`` after ``9``."""
+    (session, run), _ = cell
+    return session, len(run), run
 
 
 def by_job(good: Sequence[LaunchResult]) -> dict[str, LaunchResult]:

@@ -121,8 +121,8 @@ def summary(content: bytes) -> None:
     again = decode_summary(encode_summary(made).encode(), "s.json")
     assert made.units != "true" or again == made
     weighted = dict.fromkeys([*made.tests, "standard.vae"], 1.0)
-    show(build_report(made, "s.json", weights=weighted, baseline=("b", _SUMMARY), price=(1000.0, "gpu")))
-    show(build_report(_SUMMARY, "s", weights=weighted, baseline=("s.json", made), penalize_variance=False))
+    show(build_report(made, "s.json", weights=weighted, baselines=[("b", _SUMMARY)], price=(1000.0, "gpu")))
+    show(build_report(_SUMMARY, "s", weights=weighted, baselines=[("s.json", made)], penalize_variance=False))
 
 
 def record(content: bytes) -> None:
@@ -141,7 +141,7 @@ def manifest(content: bytes) -> None:
     with folder() as place:
         copy(place, but=MANIFEST)
         (place / MANIFEST).write_bytes(content)
-        show(make_report(place, compare_to=str(_RUN)))
+        show(make_report(place, compare_to=[str(_RUN)]))
 
 
 def again(content: bytes) -> None:
