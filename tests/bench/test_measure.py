@@ -272,10 +272,10 @@ def test_shared_memory_is_checked_before_loader_processes_start() -> None:
         torch.rand(3)  # a random transform
         return torch.zeros(1).expand(huge // 8)
 
-    bench = loading(Recording(1), Numbered(sample), workers=1)
+    bench = loading(Recording(1), Numbered(sample), workers=1, tenants=3)
     before = torch.get_rng_state()
     with pytest.raises(
-        InputError, match=r"/dev/shm is too small for the loader processes: 1 x .*\(2 \+ 2 batches of 2"
+        InputError, match=r"/dev/shm is too small for the loader processes: 3 x .*\(2 \+ 2 batches of 2"
     ):
         bench.loader(2)
     assert torch.equal(torch.get_rng_state(), before)
