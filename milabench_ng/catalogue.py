@@ -136,6 +136,8 @@ class DataSet(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     folder: str
     scalable: bool
+    classic: str | None = None
+    """The data set that is read instead with ``--classic-data``."""
     description: str
     origin: str
 
@@ -155,6 +157,15 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
                 "or name your own as package.module:function"
             )
         return found
+
+    def classic(self) -> Catalogue:
+        """The same, but workloads read the classic form of their data set where it has one."""
+        changed = {
+            name: msgspec.structs.replace(workload, data=self.data_sets[workload.data].classic or workload.data)
+            for name, workload in self.workloads.items()
+            if workload.data is not None
+        }
+        return msgspec.structs.replace(self, workloads={**self.workloads, **changed})
 
 
 def normal_name(option: str) -> str:

@@ -29,7 +29,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """A data set that is ready on disk."""
 
     name: str
-    kind: Literal["twin", "real"]
+    kind: Literal["twin", "classic", "real"]
     scale: float
     path: str
     checksum: str | None
@@ -44,6 +44,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     arguments: dict[str, Scalar | None]
     seats: tuple[Seat, ...]
     """One per rank; a launch in one process has one."""
+    processes: int = 1
+    """Of all launches of the batch together."""
     rule: WindowRule
     data: Place | None
     environment: dict[str, str]

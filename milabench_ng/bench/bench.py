@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import threadpoolctl
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+from milabench_ng.bench import shared_memory
 from milabench_ng.bench.ahead import INTERVAL_S, Ahead
 from milabench_ng.bench.channel import Channel
 from milabench_ng.bench.meter import Meter
@@ -26,6 +28,9 @@ from milabench_ng.records.window import WindowRule
 
 Module = TypeVar("Module", bound=nn.Module)
 Batch = TypeVar("Batch")
+
+PREFETCH = 2
+"""Batches that each loader process keeps ready."""
 
 
 class Bench:
@@ -42,10 +47,12 @@ class Bench:
         data_path: Path | None,
         tenant: int,
         rank: int = 0,
+        tenants: int = 1,
         mark_interval_s: float = INTERVAL_S,
         close_in_loaders: tuple[int, ...] = (),
     ) -> None:
         """``tenant``: the device's index, which the data order depends on. ``data_path``: where the data set lies.
+        ``tenants``: processes like this one that work on the node at the same time.
 
         ``mark_interval_s``: see `ahead`; 0 marks every step, as ranks in lockstep need it.
         ``close_in_loaders``: file descriptors that loader processes must not keep.
@@ -58,6 +65,7 @@ class Bench:
         self._channel = channel
         self._data_set = data_set
         self._data_path = data_path
+        self._tenants = tenants
         self._mark_interval_s = mark_interval_s
         self._close_in_loaders = close_in_loaders
         self._precision = MODES[options.precision](device)
@@ -98,19 +106,24 @@ class Bench:
         """Batches of the workload's data set, in an order that depends on seed and tenant.
 
         ``workers``: loader processes, the common option unless given; never more than the tenant has CPUs. They live as
-        long as the launch.
+        long as the launch, have one thread each, and keep two batches ready. Raises InputError where the node's shared
+        memory is too small for that.
         """
         if self._data_set is None or self._data_path is None:
             raise TypeError("this workload declares no data set: @workload(data=...)")
         wanted = self.max_workers if workers is None else workers
         processes = min(wanted, len(os.sched_getaffinity(0)))
+        data = self._data_set.open(self._data_path, split="train", transform=transform)
+        if processes:
+            shared_memory.require(shared_memory.sample_bytes(data), batch_size, PREFETCH * processes, self._tenants)
         return DataLoader(
-            self._data_set.open(self._data_path, split="train", transform=transform),
+            data,
             batch_size=batch_size,
             shuffle=shuffle,
             drop_last=drop_last,
             num_workers=processes,
             persistent_workers=processes > 0,
+            prefetch_factor=PREFETCH if processes else None,
             multiprocessing_context="fork" if processes else None,
             worker_init_fn=self._enter_loader if processes else None,
             pin_memory=pin_memory and self.device.type == "cuda",
@@ -161,6 +174,8 @@ class Bench:
         self._trace.step(loss)
 
     def _enter_loader(self, _worker: int) -> None:
+        torch.set_num_threads(1)
+        threadpoolctl.threadpool_limits(1)
         for descriptor in self._close_in_loaders:
             os.close(descriptor)
 

@@ -29,10 +29,10 @@ SEED = 20200801
 
 
 class Located(msgspec.Struct, frozen=True):
-    """Where a data set lies and what it is. `manifest` is None unless it is a twin."""
+    """Where a data set lies and what it is. `manifest` is None unless it was generated."""
 
     path: Path
-    kind: Literal["twin", "real", "absent"]
+    kind: Literal["twin", "classic", "real", "absent"]
     manifest: Manifest | None = None
 
 
@@ -50,7 +50,7 @@ def locate(data_set: DataSet, dataroot: Path, scale: float) -> Located:
     if manifest is not None:
         if manifest.name != data_set.name:
             raise InputError(f"{place} holds the data set {manifest.name}, not {data_set.name}: move it away")
-        return Located(place, "twin", manifest)
+        return Located(place, manifest.kind, manifest)
     return Located(place, "real" if place.is_dir() and data_set.looks_real(place) else "absent")
 
 
@@ -59,13 +59,16 @@ def prepare(data_set: DataSet, dataroot: Path, scale: float, progress: Progress,
 
     A twin of another generator version is replaced. Several callers may do this at once: one generates, the others
     wait for it. Interrupted at any moment, it leaves no set that loads; what a killed one left is removed here.
-    What is there is not read: `check` and `verify` do. The caller's current thread runs `progress`.
+    What is there is not read: `check` and `verify` do; but a real set gets its index. The caller's current thread runs
+    `progress`.
     Raises InputError when the disk is too small or not writable, and when something else lies in the set's place.
     """
     located = locate(data_set, dataroot, scale)
-    if _usable(data_set, located) and not _leftovers(data_set, located.path.parent):
-        return located
     place = located.path
+    if located.kind == "real":
+        _index(data_set, place)
+    if _usable(data_set, located) and not _leftovers(data_set, place.parent):
+        return located
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         with _lock(place.parent / f".mnb-{data_set.name}.lock"):
@@ -118,6 +121,16 @@ def _usable(data_set: DataSet, located: Located) -> bool:
     return located.kind == "real" or (manifest is not None and manifest.generator == data_set.version)
 
 
+def _index(data_set: DataSet, place: Path) -> None:
+    try:
+        data_set.index(place)
+    except OSError as error:
+        raise InputError(
+            f"cannot write an index into the real {data_set.name} in {place}: {error.strerror or error}. "
+            "Make it writable for one mnb prepare"
+        ) from error
+
+
 def _generate(data_set: DataSet, place: Path, scale: float, progress: Progress, processes: int) -> None:
     if place.exists() and manifests.read(place) is None and any(place.iterdir()):
         raise InputError(
@@ -128,6 +141,7 @@ def _generate(data_set: DataSet, place: Path, scale: float, progress: Progress, 
     temporary.mkdir()
     try:
         data_set.generate(temporary, scale, SEED, progress, processes)
+        data_set.index(temporary)
         manifests.write(temporary, _seal(data_set, temporary, scale, processes))
         _sync(temporary)
         _put(temporary, place)
@@ -140,6 +154,7 @@ def _seal(data_set: DataSet, place: Path, scale: float, processes: int) -> Manif
     manifests.write_listing(place, entries)
     return Manifest(
         name=data_set.name,
+        kind=data_set.kind,
         seed=SEED,
         generator=data_set.version,
         scale=scale,

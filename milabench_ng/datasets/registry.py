@@ -9,7 +9,10 @@ from milabench_ng.errors import InputError
 
 GROUP = "milabench_ng.datasets"
 BUILT_IN = (
+    EntryPoint("bsds500", "milabench_ng.datasets.bsds500:Bsds500", GROUP),
+    EntryPoint("coco", "milabench_ng.datasets.coco:Coco", GROUP),
     EntryPoint("imagenet", "milabench_ng.datasets.imagenet:ImageNet", GROUP),
+    EntryPoint("imagenet-classic", "milabench_ng.datasets.imagenet:ClassicImageNet", GROUP),
     EntryPoint("mnist", "milabench_ng.datasets.mnist:Mnist", GROUP),
 )
 

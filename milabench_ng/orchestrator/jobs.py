@@ -36,6 +36,7 @@ from milabench_ng.orchestrator.request import (
     RunRequest,
     checked_plan,
     choose_devices,
+    chosen_data,
     foreign_workloads,
     io_shares,
     read_profile,
@@ -105,7 +106,7 @@ async def serving(reporter: Reporter) -> AsyncIterator[WorkerServer]:
 async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, ...]) -> Prospect:
     """Everything that can be said before anything is started. Raises InputError and IsolationError."""
     raw, _ = read_profile(request)
-    catalogue = await server.describe(foreign_workloads(raw))
+    catalogue = chosen_data(request, await server.describe(foreign_workloads(raw)))
     profile = typed_profile(request, catalogue)
     topology = read_topology()
     devices = choose_devices(gpus, request, len(topology.online))

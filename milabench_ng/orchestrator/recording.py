@@ -183,6 +183,8 @@ def marks(setting: Setting, seen: Seen) -> tuple[str, ...]:
     asked = setting.io.get(seen.launch.test)
     if asked and asked.override:
         found.append("I/O share overridden")
+    if seen.data and seen.data.kind == "classic":
+        found.append(f"classic data: {seen.data.name}")
     if seen.neighbours.lost:
         found.append(f"{len(seen.neighbours.lost)} of {seen.neighbours.planned} neighbours lost during the batch")
     if any(setting.shares[device].smt_shared for device in seen.launch.devices):

@@ -46,6 +46,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     start: Literal["warm", "cold"] = "warm"
     cache: Cache = "cold"
     data_scale: float | None = None
+    classic_data: bool = False
+    """Read what 2020 generated where a data set has such a form."""
     dataroot: Path
     outdir: Path
     rule: WindowRule = WindowRule()
@@ -61,6 +63,11 @@ def foreign_workloads(tests: Mapping[str, Mapping[str, object]]) -> tuple[str, .
     """The workloads that a profile names as ``package.module:function``."""
     named = (definition.get("workload") for definition in tests.values())
     return tuple(dict.fromkeys(name for name in named if isinstance(name, str) and ":" in name))
+
+
+def chosen_data(request: RunRequest, catalogue: Catalogue) -> Catalogue:
+    """The catalogue as the request wants it read: with ``--classic-data``, workloads read the classic data sets."""
+    return catalogue.classic() if request.classic_data else catalogue
 
 
 def typed_profile(request: RunRequest, catalogue: Catalogue) -> Profile:

@@ -123,6 +123,7 @@ def _tenant(launch: Launch, batch: Batch, equipment: Equipment, requested_s: flo
         workload=launch.workload,
         arguments=launch.arguments,
         seats=seats,
+        processes=sum(len(other.devices) for other in batch.launches),
         rule=setting.rule,
         data=files.place if files else None,
         environment=own,

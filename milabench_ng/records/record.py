@@ -63,7 +63,8 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
     """What the launch read."""
 
     name: str
-    kind: Literal["twin", "real"]
+    kind: Literal["twin", "classic", "real"]
+    """Generated, generated as 2020 did (`--classic-data`), or the real set."""
     scale: float
     path: str
     checksum: str | None

@@ -90,7 +90,7 @@ def _place(located: Located, name: str) -> Place:
     manifest = located.manifest
     return Place(
         name=name,
-        kind="real" if manifest is None else "twin",
+        kind="real" if manifest is None else manifest.kind,
         scale=1.0 if manifest is None else manifest.scale,
         path=str(located.path),
         checksum=manifest.checksum if manifest else None,

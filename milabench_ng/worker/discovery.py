@@ -57,6 +57,7 @@ def describe(foreign: Iterable[str]) -> catalogue.Catalogue:
             name=name,
             folder=data_set.folder,
             scalable=data_set.scalable,
+            classic=data_set.classic,
             description=(type(data_set).__doc__ or "").strip(),
             origin=f"{type(data_set).__module__}:{type(data_set).__qualname__}",
         )

@@ -71,6 +71,7 @@ def run_rank(
         data_path=Path(task.data.path) if task.data else None,
         tenant=seat.device.index,
         rank=rank,
+        tenants=task.processes,
         mark_interval_s=0.0 if definition.distributed else INTERVAL_S,
         close_in_loaders=(3, 4),
     )

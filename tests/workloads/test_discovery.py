@@ -47,10 +47,12 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 
 def test_the_built_in_ones() -> None:
-    assert set(builtin_workloads()) == {"toy_reg", "toy_lstm", "vae", "loader", "convnet", "scaling"}
+    assert set(builtin_workloads()) == {
+        *("toy_reg", "toy_lstm", "vae", "loader", "reso", "ssd", "fast_style", "dcgan", "convnet", "scaling"),
+    }
     definition, package = find_workload("vae")
     assert (definition.name, package) == ("vae", f"milabench_ng {__version__}")
-    assert set(describe(()).data_sets) == {"imagenet", "mnist"}
+    assert set(describe(()).data_sets) == {"bsds500", "coco", "imagenet", "imagenet-classic", "mnist"}
 
 
 def test_an_installed_one(install: Install) -> None:
@@ -105,7 +107,7 @@ def test_an_entry_point_that_cannot_be_imported(install: Install, value: str) ->
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("vea", "unknown workload 'vea'; there are convnet, loader, scaling, toy_lstm, toy_reg, vae, or name your own"),
+        ("vea", f"unknown workload 'vea'; there are {', '.join(sorted(builtin_workloads()))}, or name your own"),
         (":sand", "unknown workload ':sand'"),
         ("mnb_test_sand:", "unknown workload"),
         ("..mnb_test_sand:sand", "unknown workload"),
