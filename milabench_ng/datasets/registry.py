@@ -10,7 +10,10 @@ from milabench_ng.errors import InputError
 GROUP = "milabench_ng.datasets"
 BUILT_IN = (
     EntryPoint("imagenet", "milabench_ng.datasets.imagenet:ImageNet", GROUP),
+    EntryPoint("ml-20m", "milabench_ng.datasets.ml_20m:MovieLens", GROUP),
     EntryPoint("mnist", "milabench_ng.datasets.mnist:Mnist", GROUP),
+    EntryPoint("wikitext-2", "milabench_ng.datasets.wikitext_2:WikiText2", GROUP),
+    EntryPoint("wmt16", "milabench_ng.datasets.wmt16:Wmt16", GROUP),
 )
 
 
