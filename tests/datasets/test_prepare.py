@@ -184,9 +184,11 @@ def test_built_in_name_cannot_be_shadowed(tmp_path: Path, monkeypatch: pytest.Mo
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1.0\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     (package / "entry_points.txt").write_text("[milabench_ng.datasets]\ntoy = toys:Toy\n")
-    assert registry.names() == ("imagenet", "mnist", "toy")
+    assert registry.names() == ("imagenet", "ml-20m", "mnist", "toy", "wikitext-2", "wmt16")
     assert isinstance(registry.find("toy"), Toy)
-    with pytest.raises(InputError, match="unknown data set 'coco'; there are: imagenet, mnist, toy"):
+    with pytest.raises(
+        InputError, match="unknown data set 'coco'; there are: imagenet, ml-20m, mnist, toy, wikitext-2, wmt16"
+    ):
         registry.find("coco")
 
     (package / "entry_points.txt").write_text("[milabench_ng.datasets]\nmnist = toys:Toy\n")
@@ -195,7 +197,19 @@ def test_built_in_name_cannot_be_shadowed(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_generation_machinery_imports_no_torch() -> None:
-    modules = ("base", "cache", "digits", "manifest", "parallel", "photographs", "prepare", "registry")
+    modules = (
+        "base",
+        "cache",
+        "conversion",
+        "digits",
+        "manifest",
+        "parallel",
+        "photographs",
+        "prepare",
+        "registry",
+        "shuffled",
+        "text",
+    )
     code = (
         "import sys, "
         + ", ".join(f"milabench_ng.datasets.{name}" for name in modules)

@@ -47,10 +47,11 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 
 def test_the_built_in_ones() -> None:
-    assert set(builtin_workloads()) == {"toy_reg", "toy_lstm", "vae", "loader", "convnet", "scaling"}
+    names = "toy_reg toy_lstm vae loader translator wlm convnet recom scaling"
+    assert set(builtin_workloads()) == set(names.split())
     definition, package = find_workload("vae")
     assert (definition.name, package) == ("vae", f"milabench_ng {__version__}")
-    assert set(describe(()).data_sets) == {"imagenet", "mnist"}
+    assert set(describe(()).data_sets) == {"imagenet", "mnist", "wmt16", "wikitext-2", "ml-20m"}
 
 
 def test_an_installed_one(install: Install) -> None:
@@ -105,7 +106,10 @@ def test_an_entry_point_that_cannot_be_imported(install: Install, value: str) ->
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("vea", "unknown workload 'vea'; there are convnet, loader, scaling, toy_lstm, toy_reg, vae, or name your own"),
+        (
+            "vea",
+            "there are convnet, loader, recom, scaling, toy_lstm, toy_reg, translator, vae, wlm, or name your own",
+        ),
         (":sand", "unknown workload ':sand'"),
         ("mnb_test_sand:", "unknown workload"),
         ("..mnb_test_sand:sand", "unknown workload"),
