@@ -85,7 +85,7 @@ class Bench:
             return [self.to_device(item) for item in value]
         return value
 
-    def open(self, *, split: str = "train", transform: Callable[..., Any] | None = None) -> Any:
+    def data(self, *, split: str = "train", transform: Callable[..., Any] | None = None) -> Any:
         """The workload's data set, opened."""
         if self._data_set is None or self._data_path is None:
             raise TypeError("this workload declares no data set: @workload(data=...)")
@@ -114,7 +114,7 @@ class Bench:
         wanted = self.max_workers if workers is None else workers
         processes = min(wanted, len(os.sched_getaffinity(0)))
         return DataLoader(
-            self.open(transform=transform) if samples is None else samples,
+            self.data(transform=transform) if samples is None else samples,
             batch_size=batch_size,
             sampler=order(self._order) if order else None,
             collate_fn=collate,

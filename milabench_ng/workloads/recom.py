@@ -107,7 +107,7 @@ def recom(
         negatives: unrated items for each rating.
         learning_rate: of Adam.
     """
-    ratings = bench.open()
+    ratings = bench.data()
     samples = Samples(ratings, batch_size, negatives)
     batches = bench.loader(None, samples=samples, order=lambda generator: Epochs(samples, generator))
     model = bench.place(NeuMF(ratings.users, ratings.items, factors, [int(width) for width in layers.split(",")]))

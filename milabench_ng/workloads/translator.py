@@ -141,7 +141,7 @@ def translator(
         learning_rate: of Adam.
         clip_norm: norm of the gradient at most.
     """
-    pairs = bench.open()
+    pairs = bench.data()
     chosen = pairs.up_to(longest)
     lengths = pairs.lengths[:, chosen].sum(0)
     batches = bench.loader(

@@ -90,7 +90,7 @@ def wlm(
         clip_norm: norm of the gradient at most.
         vocabulary_multiple: the vocabulary is padded to a multiple of this; 8 suits fp16 matrix units.
     """
-    text = bench.open()
+    text = bench.data()
     vocabulary = -(-text.vocabulary // vocabulary_multiple) * vocabulary_multiple
     columns = text.columns(batch_size).to(bench.device)
     windows = list(zip(columns[:-1].split(bptt), columns[1:].split(bptt), strict=True))
