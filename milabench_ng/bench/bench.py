@@ -12,7 +12,7 @@ import threadpoolctl
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from milabench_ng.bench import shared_memory
 from milabench_ng.bench.ahead import INTERVAL_S, Ahead
@@ -93,10 +93,19 @@ class Bench:
             return [self.to_device(item) for item in value]
         return value
 
+    def data(self, *, split: str = "train", transform: Callable[..., Any] | None = None) -> Any:
+        """The workload's data set, opened."""
+        if self._data_set is None or self._data_path is None:
+            raise TypeError("this workload declares no data set: @workload(data=...)")
+        return self._data_set.open(self._data_path, split=split, transform=transform)
+
     def loader(
         self,
-        batch_size: int,
+        batch_size: int | None,
         *,
+        samples: Dataset[Any] | None = None,
+        order: Callable[[torch.Generator], Iterable[Any]] | None = None,
+        collate: Callable[[list[Any]], Any] | None = None,
         workers: int | None = None,
         transform: Callable[..., Any] | None = None,
         shuffle: bool = True,
@@ -105,21 +114,26 @@ class Bench:
     ) -> DataLoader[Any]:
         """Batches of the workload's data set, in an order that depends on seed and tenant.
 
-        ``workers``: loader processes, the common option unless given; never more than the tenant has CPUs. They live as
-        long as the launch, have one thread each, and keep two batches ready. Raises InputError where the node's shared
-        memory is too small for that.
+        ``batch_size``: None where a sample is a batch already. ``samples``: what to load instead of the data set as it
+        is opened. ``order``: makes, from the generator that seed and tenant decide, what is asked of the samples, epoch
+        by epoch, instead of shuffling. ``collate``: makes a batch of samples. ``workers``: loader processes, the common
+        option unless given; never more than the tenant has CPUs. They live as long as the launch, have one thread each,
+        and keep two batches ready. Raises InputError where the node's shared memory is too small for
+        samples of the data set.
         """
-        if self._data_set is None or self._data_path is None:
-            raise TypeError("this workload declares no data set: @workload(data=...)")
         wanted = self.max_workers if workers is None else workers
         processes = min(wanted, len(os.sched_getaffinity(0)))
-        data = self._data_set.open(self._data_path, split="train", transform=transform)
-        if processes:
+        data = self.data(transform=transform) if samples is None else samples
+        if (
+            processes and batch_size is not None and samples is None
+        ):  # what one asks of samples of one's own is not known
             shared_memory.require(shared_memory.sample_bytes(data), batch_size, PREFETCH * processes, self._tenants)
         return DataLoader(
             data,
             batch_size=batch_size,
-            shuffle=shuffle,
+            sampler=order(self._order) if order else None,
+            collate_fn=collate,
+            shuffle=shuffle if order is None else None,
             drop_last=drop_last,
             num_workers=processes,
             persistent_workers=processes > 0,

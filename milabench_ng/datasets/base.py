@@ -13,6 +13,8 @@ import numpy as np
 if TYPE_CHECKING:
     from torch.utils.data import Dataset
 
+BINARY = "mnb-binary"
+"""The folder, below a set's own, of what `DataSet.convert` writes."""
 Progress = Callable[[int, int], None]
 """Called with the number of items made and their total, in the caller's thread."""
 
@@ -43,6 +45,8 @@ class DataSet(ABC):
     """What its generated files stand for: the real set, or what 2020 generated in the real set's place."""
     classic: ClassVar[str | None] = None
     """The name of the data set that is read instead of this one with `--classic-data`."""
+    texts: ClassVar[tuple[str, ...]] = ()
+    """Its files that no launch reads: `convert` makes binary ones of them first. None: launches read its own files."""
 
     @abstractmethod
     def size(self, scale: float) -> Size:
@@ -52,18 +56,18 @@ class DataSet(ABC):
     def generate(self, place: Path, scale: float, seed: int, progress: Progress, processes: int) -> None:
         """Write the twin's files below the empty folder `place`, the same bytes for any number of processes."""
 
+    def convert(self, place: Path, target: Path, progress: Progress, processes: int) -> None:  # noqa: B027
+        """Write what launches map into memory into the empty folder `target`, from the `texts` in `place`.
+
+        It is done for the twin as for the real set, and `open` finds it in `place / BINARY`. Raises InputError, naming
+        the file, for texts that are not as they should be.
+        """
+
     @abstractmethod
     def open(
         self, place: Path, *, split: str = "train", transform: Callable[[Any], Any] | None = None
     ) -> Dataset[tuple[Any, Any]]:
         """Open the twin or the real set in `place`; without `transform` samples get the set's usual one."""
-
-    def index(self, place: Path) -> None:  # noqa: B027  # most sets need none
-        """Write files beside the twin or the real set that `open` maps into memory instead of parsing what lies there.
-
-        Called while the set is prepared, for a real set each time: it returns at once when they are there, and others
-        may do the same at the same moment.
-        """
 
     @abstractmethod
     def looks_real(self, place: Path) -> bool:

@@ -14,7 +14,8 @@ from PIL import Image
 from torch.utils.data import Dataset
 
 from milabench_ng.datasets import coco_index, photographs
-from milabench_ng.datasets.base import DataSet, Progress, Size, random_stream
+from milabench_ng.datasets.base import BINARY, DataSet, Progress, Size, random_stream
+from milabench_ng.datasets.coco_index import Array
 from milabench_ng.datasets.coco_scenes import annotation_file, file_name, scene
 from milabench_ng.datasets.parallel import for_each
 from milabench_ng.errors import InputError
@@ -32,6 +33,7 @@ class Coco(DataSet):
     folder = "coco"
     version = 1
     scalable = True
+    texts = tuple(f"annotations/instances_{split}2017.json" for split in SPLITS)
 
     def size(self, scale: float) -> Size:
         images = sum(_images(scale).values())
@@ -48,20 +50,20 @@ class Coco(DataSet):
             content = annotation_file(seed, first, counts[split])
             _annotations(place, split).write_bytes(msgspec.json.encode(content))
 
-    def index(self, place: Path) -> None:
+    def convert(self, place: Path, target: Path, progress: Progress, processes: int) -> None:  # noqa: ARG002
         for split in SPLITS:
-            if _annotations(place, split).is_file():
-                coco_index.write(_annotations(place, split))
+            coco_index.write(_annotations(place, split), target)
 
     def open(
         self, place: Path, *, split: str = "train", transform: Callable[..., Any] | None = None
     ) -> Dataset[tuple[Any, Any]]:
         if split not in SPLITS:
             raise InputError(f"coco has no split {split!r}; it has: {', '.join(SPLITS)}")
-        return Boxed(place / f"{split}2017", _annotations(place, split), transform or _as_it_is)
+        images, boxes = coco_index.read(place / BINARY, _annotations(place, split))
+        return Boxed(place / f"{split}2017", images, boxes, transform or _as_it_is)
 
     def looks_real(self, place: Path) -> bool:
-        return _annotations(place, "train").is_file() and any((place / "train2017").glob("*.jpg"))
+        return all((place / text).is_file() for text in self.texts) and any((place / "train2017").glob("*.jpg"))
 
 
 class Boxed(Dataset[Any]):
@@ -70,9 +72,9 @@ class Boxed(Dataset[Any]):
     Corners: [n, 4] float32, left, top, right, bottom as parts of the picture. Labels: [n] int64, 1 to 80.
     """
 
-    def __init__(self, folder: Path, listed: Path, transform: Callable[..., Any]) -> None:
+    def __init__(self, folder: Path, images: Array, boxes: Array, transform: Callable[..., Any]) -> None:
         self.folder = str(folder)
-        self.images, self.boxes = coco_index.read(listed)
+        self.images, self.boxes = images, boxes
         self.numbers = np.flatnonzero(self.images["boxes"])
         self.transform = transform
 

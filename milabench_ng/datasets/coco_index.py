@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,6 @@ import numpy.typing as npt
 
 from milabench_ng.errors import InputError
 
-FORMAT = 1
-"""Part of the file names: raised whenever the arrays change."""
 IMAGE = np.dtype([("file", "S64"), ("width", "i4"), ("height", "i4"), ("first", "i8"), ("boxes", "i8")])
 BOX = np.dtype([("corners", "f4", 4), ("label", "u1")])
 """Left, top, right, bottom as parts of the picture; 1 to 80 in the order of the category ids."""
@@ -45,38 +42,28 @@ class _Annotations(msgspec.Struct, frozen=True):
     categories: list[_Category]
 
 
-def write(annotations: Path) -> None:
-    """Write the arrays beside an annotation file, unless those of a file of this size are there.
+def write(annotations: Path, folder: Path) -> None:
+    """Write the arrays of an annotation file into `folder`.
 
     Raises InputError for a file that is not in COCO's format, OSError where the folder cannot be written.
     """
-    images_path, boxes_path = paths(annotations)
-    if images_path.exists() and boxes_path.exists():
-        return
     try:
         content = msgspec.json.decode(annotations.read_bytes(), type=_Annotations)
-        images, boxes = arrays(content)
+        made = arrays(content)
     except (msgspec.MsgspecError, KeyError) as error:
         raise InputError(f"{annotations} is no annotation file of COCO: {error}. Replace it") from error
-    for path, array in ((boxes_path, boxes), (images_path, images)):
-        temporary = path.with_suffix(f".{os.getpid()}")
-        with temporary.open("wb") as file:
-            np.save(file, array)
-        temporary.rename(path)
+    for path, array in zip(_paths(folder, annotations), made, strict=True):
+        np.save(path, array)
 
 
-def read(annotations: Path) -> tuple[Array, Array]:
-    """The images (IMAGE) and boxes (BOX) of an annotation file, mapped. Raises InputError where `write` has not run."""
-    images, boxes = paths(annotations)
-    if not (images.exists() and boxes.exists()):
-        raise InputError(f"{annotations} has no index of this version beside it: run mnb prepare")
+def read(folder: Path, annotations: Path) -> tuple[Array, Array]:
+    """The images (IMAGE) and boxes (BOX) of an annotation file that `write` put into `folder`, mapped."""
+    images, boxes = _paths(folder, annotations)
     return np.load(images, mmap_mode="r"), np.load(boxes, mmap_mode="r")
 
 
-def paths(annotations: Path) -> tuple[Path, Path]:
-    """Where the arrays of an annotation file of its size lie: images, boxes."""
-    stem = f"{annotations.stem}-{annotations.stat().st_size}.mnb{FORMAT}"
-    return annotations.with_name(f"{stem}-images.npy"), annotations.with_name(f"{stem}-boxes.npy")
+def _paths(folder: Path, annotations: Path) -> tuple[Path, Path]:
+    return folder / f"{annotations.stem}-images.npy", folder / f"{annotations.stem}-boxes.npy"
 
 
 def arrays(content: _Annotations) -> tuple[Array, Array]:

@@ -20,6 +20,7 @@ import PIL.features
 
 from milabench_ng.datasets import manifest as manifests
 from milabench_ng.datasets.base import DataSet, Progress
+from milabench_ng.datasets.conversion import convert_real, convert_twin, current
 from milabench_ng.datasets.manifest import Manifest
 from milabench_ng.errors import InputError
 from milabench_ng.units import GIB
@@ -57,16 +58,14 @@ def locate(data_set: DataSet, dataroot: Path, scale: float) -> Located:
 def prepare(data_set: DataSet, dataroot: Path, scale: float, progress: Progress, processes: int) -> Located:
     """Make sure that `data_set` is there: use what is, else generate the twin with `processes` processes.
 
-    A twin of another generator version is replaced. Several callers may do this at once: one generates, the others
-    wait for it. Interrupted at any moment, it leaves no set that loads; what a killed one left is removed here.
-    What is there is not read: `check` and `verify` do; but a real set gets its index. The caller's current thread runs
-    `progress`.
+    A real set's texts are converted once, beside them. A twin of another generator version is replaced. Several callers
+    may do this at once: one generates, the others wait for it. Interrupted at any moment, it leaves no set that loads;
+    what a killed one left is removed here.
+    What is there is not read: `check` and `verify` do. The caller's current thread runs `progress`.
     Raises InputError when the disk is too small or not writable, and when something else lies in the set's place.
     """
     located = locate(data_set, dataroot, scale)
     place = located.path
-    if located.kind == "real":
-        _index(data_set, place)
     if _usable(data_set, located) and not _leftovers(data_set, place.parent):
         return located
     try:
@@ -75,13 +74,16 @@ def prepare(data_set: DataSet, dataroot: Path, scale: float, progress: Progress,
             for leftover in _leftovers(data_set, place.parent):
                 shutil.rmtree(leftover)
             located = locate(data_set, dataroot, scale)
-            if not _usable(data_set, located):
+            if located.kind == "real" and not _usable(data_set, located):
+                convert_real(data_set, place, progress, processes)
+            elif not _usable(data_set, located):
                 _require_space(data_set, place, scale)
                 _generate(data_set, place, scale if data_set.scalable else 1.0, progress, processes)
             return locate(data_set, dataroot, scale)
     except OSError as error:
         raise InputError(
-            f"cannot generate {data_set.name} in {place}: {error.strerror or error}. "
+            f"cannot {'convert' if located.kind == 'real' else 'generate'} {data_set.name} in {place}: "
+            f"{error.strerror or error}. "
             "Choose a data root that can be written and has space"
         ) from error
 
@@ -118,17 +120,9 @@ def verify(located: Located, threads: int = 8) -> None:
 
 def _usable(data_set: DataSet, located: Located) -> bool:
     manifest = located.manifest
-    return located.kind == "real" or (manifest is not None and manifest.generator == data_set.version)
-
-
-def _index(data_set: DataSet, place: Path) -> None:
-    try:
-        data_set.index(place)
-    except OSError as error:
-        raise InputError(
-            f"cannot write an index into the real {data_set.name} in {place}: {error.strerror or error}. "
-            "Make it writable for one mnb prepare"
-        ) from error
+    if located.kind == "real":
+        return current(data_set, located.path)
+    return manifest is not None and manifest.generator == data_set.version
 
 
 def _generate(data_set: DataSet, place: Path, scale: float, progress: Progress, processes: int) -> None:
@@ -141,7 +135,7 @@ def _generate(data_set: DataSet, place: Path, scale: float, progress: Progress, 
     temporary.mkdir()
     try:
         data_set.generate(temporary, scale, SEED, progress, processes)
-        data_set.index(temporary)
+        convert_twin(data_set, temporary, progress, processes)
         manifests.write(temporary, _seal(data_set, temporary, scale, processes))
         _sync(temporary)
         _put(temporary, place)

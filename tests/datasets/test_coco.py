@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from milabench_ng.datasets import coco_index, coco_scenes
+from milabench_ng.datasets import coco_scenes
+from milabench_ng.datasets.base import BINARY
 from milabench_ng.datasets.coco import Coco
 from milabench_ng.datasets.prepare import Located, locate, prepare, verify
 from milabench_ng.errors import InputError
@@ -35,7 +36,8 @@ def listed(coco: Located) -> dict[str, Any]:
 
 
 def test_files_lie_where_the_real_ones_do(coco: Located, listed: dict[str, Any]) -> None:
-    assert {path.name for path in coco.path.iterdir() if path.is_dir()} == {"train2017", "val2017", "annotations"}
+    folders = {path.name for path in coco.path.iterdir() if path.is_dir()}
+    assert folders == {"train2017", "val2017", "annotations", BINARY}
     names = {path.name for path in (coco.path / "train2017").iterdir()}
     assert len(names) == 118
     assert {image["file_name"] for image in listed["images"]} == names
@@ -137,15 +139,14 @@ def real(tmp_path: Path) -> Path:
         grey = Image.new("L", (image["width"], image["height"]))  # some of the real ones are
         grey.save(tmp_path / "coco" / "train2017" / image["file_name"])
     listed = tmp_path / "coco" / "annotations" / "instances_train2017.json"
-    listed.write_text(json.dumps(REAL))
+    for split in ("train", "val"):
+        listed.with_name(f"instances_{split}2017.json").write_text(json.dumps(REAL))
     return listed
 
 
 @pytest.mark.usefixtures("real")
-def test_a_real_set_gets_an_index_beside_its_annotations(tmp_path: Path) -> None:
+def test_the_annotations_of_a_real_set_are_converted(tmp_path: Path) -> None:
     assert locate(Coco(), tmp_path, 1.0).kind == "real"
-    with pytest.raises(InputError, match="has no index of this version beside it: run mnb prepare"):
-        Coco().open(tmp_path / "coco")
     located = prepare(Coco(), tmp_path, 1.0, quiet, 1)
     assert located.kind == "real"
     train = Coco().open(located.path)
@@ -157,12 +158,9 @@ def test_a_real_set_gets_an_index_beside_its_annotations(tmp_path: Path) -> None
     assert train[0][1].tolist() == [[0, 0, 1, 0.5]]
 
 
-def test_an_index_is_made_once_and_anew_for_other_annotations(real: Path, tmp_path: Path) -> None:
+def test_they_are_converted_anew_when_they_change(real: Path, tmp_path: Path) -> None:
     prepare(Coco(), tmp_path, 1.0, quiet, 1)
-    before = [path.stat().st_mtime_ns for path in coco_index.paths(real)]
-    prepare(Coco(), tmp_path, 1.0, quiet, 1)
-    assert [path.stat().st_mtime_ns for path in coco_index.paths(real)] == before
-    assert sorted(path.suffix for path in real.parent.iterdir()) == [".json", ".npy", ".npy"]
+    assert len(Coco().open(tmp_path / "coco")) == 2  # type: ignore[arg-type]
     real.write_text(json.dumps({**REAL, "annotations": []}))
     prepare(Coco(), tmp_path, 1.0, quiet, 1)
     assert len(Coco().open(tmp_path / "coco")) == 0  # type: ignore[arg-type]

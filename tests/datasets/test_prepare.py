@@ -141,38 +141,6 @@ def test_real_set_is_used_as_it_is(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "Toy").iterdir()] == ["real.bin"]
 
 
-def test_real_set_gets_its_index_each_time(tmp_path: Path) -> None:
-    class Indexed(Toy):
-        def index(self, place: Path) -> None:
-            (place / "index.npy").write_bytes(b"mapped")
-
-    (tmp_path / "Toy").mkdir()
-    (tmp_path / "Toy" / "real.bin").write_bytes(b"real")
-    for _ in range(2):
-        located = prepare.prepare(Indexed(), tmp_path, 1.0, quiet, 1)
-        assert located.kind == "real"
-        assert (located.path / "index.npy").read_bytes() == b"mapped"
-        (located.path / "index.npy").unlink()
-
-    class Refused(Toy):
-        def index(self, place: Path) -> None:  # noqa: ARG002
-            raise PermissionError(13, "Permission denied")
-
-    with pytest.raises(InputError, match=r"cannot write an index into the real toy in .*: Permission denied"):
-        prepare.prepare(Refused(), tmp_path, 1.0, quiet, 1)
-
-
-def test_the_index_of_a_twin_belongs_to_its_files(tmp_path: Path) -> None:
-    class Indexed(Toy):
-        def index(self, place: Path) -> None:
-            (place / "index.npy").write_bytes(bytes(len(list(place.iterdir()))))
-
-    located = prepare.prepare(Indexed(), tmp_path, 1.0, quiet, 1)
-    assert located.manifest is not None
-    assert located.manifest.files == ITEMS + 1
-    prepare.verify(located)
-
-
 def test_a_folder_that_is_neither_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "Toy").mkdir()
     (tmp_path / "Toy" / "thesis.tex").write_text("precious")
@@ -232,12 +200,15 @@ def test_generation_machinery_imports_no_torch() -> None:
         "cache",
         "coco_index",
         "coco_scenes",
+        "conversion",
         "digits",
         "manifest",
         "parallel",
         "photographs",
         "prepare",
         "registry",
+        "shuffled",
+        "text",
     )
     code = (
         "import sys, "

@@ -47,12 +47,12 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 
 def test_the_built_in_ones() -> None:
-    assert set(builtin_workloads()) == {
-        *("toy_reg", "toy_lstm", "vae", "loader", "reso", "ssd", "fast_style", "dcgan", "convnet", "scaling"),
-    }
+    names = "toy_reg toy_lstm vae loader reso translator wlm ssd fast_style dcgan convnet recom scaling"
+    assert set(builtin_workloads()) == set(names.split())
     definition, package = find_workload("vae")
     assert (definition.name, package) == ("vae", f"milabench_ng {__version__}")
-    assert set(describe(()).data_sets) == {"bsds500", "coco", "imagenet", "imagenet-classic", "mnist"}
+    sets = {"bsds500", "coco", "imagenet", "imagenet-classic", "mnist", "wmt16", "wikitext-2", "ml-20m"}
+    assert set(describe(()).data_sets) == sets
 
 
 def test_an_installed_one(install: Install) -> None:
