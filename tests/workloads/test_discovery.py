@@ -47,7 +47,8 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 
 def test_the_built_in_ones() -> None:
-    assert set(builtin_workloads()) == {"toy_reg", "toy_lstm", "vae", "loader", "convnet", "scaling"}
+    first = {"toy_reg", "toy_lstm", "vae", "loader", "convnet", "scaling"}
+    assert set(builtin_workloads()) == first | {"cart", "minigrid", "atari"}
     definition, package = find_workload("vae")
     assert (definition.name, package) == ("vae", f"milabench_ng {__version__}")
     assert set(describe(()).data_sets) == {"imagenet", "mnist"}
@@ -105,7 +106,10 @@ def test_an_entry_point_that_cannot_be_imported(install: Install, value: str) ->
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("vea", "unknown workload 'vea'; there are convnet, loader, scaling, toy_lstm, toy_reg, vae, or name your own"),
+        (
+            "vea",
+            "unknown workload 'vea'; there are atari, cart, convnet, ",
+        ),
         (":sand", "unknown workload ':sand'"),
         ("mnb_test_sand:", "unknown workload"),
         ("..mnb_test_sand:sand", "unknown workload"),
