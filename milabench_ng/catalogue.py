@@ -94,6 +94,9 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """Those of them that are not installed."""
     extra: str | None
     """The extra of its package that installs them."""
+    ram_gib: float | None
+    """RAM in GiB that a tenant needs with the options of the standard profile, without page cache and without what the
+    GPU's driver takes; None where nobody has measured it."""
     classic_factor: float
     """Items of 2020 per true item."""
     classic: tuple[Classic, ...]
@@ -125,6 +128,9 @@ class DataSet(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     folder: str
     scalable: bool
+    files: int
+    bytes: int
+    """Of the full size, estimated."""
     description: str
     origin: str
 

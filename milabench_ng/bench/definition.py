@@ -38,6 +38,7 @@ class Definition:
     cpu_only: bool
     requires: tuple[str, ...]
     extra: str | None
+    ram_gib: float | None
     classic_factor: float
     classic: tuple[Classic, ...]
 
@@ -70,6 +71,7 @@ class Definition:
             requires=self.requires,
             missing=tuple(name for name in self.requires if importlib.util.find_spec(name) is None),
             extra=self.extra,
+            ram_gib=self.ram_gib,
             classic_factor=self.classic_factor,
             classic=self.classic,
             description=inspect.getdoc(self.function) or "",
@@ -90,6 +92,7 @@ def workload(
     cpu_only: bool = False,
     requires: tuple[str, ...] = (),
     extra: str | None = None,
+    ram_gib: float | None = None,
     classic_factor: float = 1.0,
     classic: tuple[Classic, ...] = (),
 ) -> Callable[[Function], Definition]:
@@ -98,12 +101,24 @@ def workload(
     ``unit``: what one item is. ``data``: the data set that it reads. ``distributed``: it runs as one rank per device.
     ``bound``: what sets its pace. ``cpu_only``: its device is the CPU also where the tenant has a GPU. ``requires``:
     modules that it imports when it runs and that may not be installed; ``extra``: the extra of its package that brings
-    them. ``classic_factor``: items of the 2020 tool per true item. ``classic``: how 2020 profiles name it.
+    them. ``ram_gib``: RAM that a tenant needs, without page cache. ``classic_factor``: items of the 2020 tool per true
+    item. ``classic``: how 2020 profiles name it.
     """
 
     def declare(function: Function) -> Definition:
         return Definition(
-            function, unit, data, precision, distributed, bound, cpu_only, requires, extra, classic_factor, classic
+            function=function,
+            unit=unit,
+            data=data,
+            precision=precision,
+            distributed=distributed,
+            bound=bound,
+            cpu_only=cpu_only,
+            requires=requires,
+            extra=extra,
+            ram_gib=ram_gib,
+            classic_factor=classic_factor,
+            classic=classic,
         )
 
     return declare

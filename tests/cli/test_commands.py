@@ -181,11 +181,14 @@ def test_prepare_generates_once_and_says_where(tmp_path: Path) -> None:
     arguments = ("prepare", PROFILE, "--name", "loader", "-d", str(tmp_path), "--data-scale", "0.001")
     first = mnb(*arguments)
     assert first.returncode == 0, first.stderr
-    assert "generating data set imagenet: 110 files" in first.stderr
+    told = first.stderr.index("to generate: 1 data set(s), 12.")
+    assert "cores (an estimate" in first.stderr
+    assert "imagenet (scale 0.001): 110 files, 12." in first.stderr
+    assert told < first.stderr.index("data set imagenet is ready")
     assert (tmp_path / "scale-0.001/ImageNet").is_dir()
     again = mnb(*arguments)
     assert again.returncode == 0
-    assert "generating" not in again.stderr
+    assert "to generate" not in again.stderr
     assert again.stdout == first.stdout
     assert column(again.stdout, "data set") == ["imagenet"]
     assert str(tmp_path / "scale-0.001/ImageNet") in again.stdout
