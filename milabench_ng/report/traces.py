@@ -6,7 +6,6 @@ device. Bands hold for any hardware; digests of parameters only for the same dev
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -23,6 +22,8 @@ FLOORS = {"fp32": 0.02, "tf32": 0.02, "amp": 0.05, "bf16": 0.05, "half": 0.1, "h
 """Least relative tolerance by precision, at step 1: other kernels and another order of sums give other digits."""
 GROWTH = {"1": 1.0, "10": 2.0, "100": 5.0}
 """Differences grow with the steps; times the floor."""
+START_SHARE = 0.1
+"""A loss below this share of the one at step 1 has the tolerance of that share: near zero digits say nothing."""
 DEVIATIONS = 6.0
 """Tolerance in standard deviations of the launches that the band was made from: tenants read in different orders."""
 PACING = ("max_count", "max_seconds", "sample_duration", "workers")
@@ -146,7 +147,7 @@ def _trace(label: str, launches: Sequence[tuple[Traced, str]]) -> Trace:
         arguments=first.arguments,
         data=first.data,
         losses={
-            precision: {step: _band(precision, step, values) for step, values in steps.items()}
+            precision: {step: _band(precision, step, values, steps.get("1", values)) for step, values in steps.items()}
             for precision, steps in losses.items()
         },
         digests={
@@ -157,10 +158,11 @@ def _trace(label: str, launches: Sequence[tuple[Traced, str]]) -> Trace:
     )
 
 
-def _band(precision: str, step: str, values: Sequence[float]) -> Band:
+def _band(precision: str, step: str, values: Sequence[float], at_start: Sequence[float]) -> Band:
     middle = mean(values)
-    floor = FLOORS.get(precision, max(FLOORS.values())) * GROWTH[step] * abs(middle)
-    return Band(middle, max(floor, DEVIATIONS * population_std(values), math.ulp(middle)))
+    size = max(abs(middle), START_SHARE * abs(mean(at_start)))
+    floor = FLOORS.get(precision, max(FLOORS.values())) * GROWTH[step] * size
+    return Band(middle, max(floor, DEVIATIONS * population_std(values)))
 
 
 def load_traces(suite: str) -> Mapping[str, Trace]:

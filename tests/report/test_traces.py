@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from make_records import PER_GPU, manifest, plan, record, steady, write
 
@@ -33,6 +34,11 @@ def test_a_band_is_as_wide_as_the_launches_differ_and_no_narrower_than_the_preci
     made = build("try", [(seen(1.9), "k"), (seen(2.1), "k"), (seen(10.0, precision="bf16"), "k")], ())
     assert made.tests["try.net"].losses["fp32"]["10"].tolerance == pytest.approx(6 * 0.1)
     assert made.tests["try.net"].losses["bf16"]["10"].tolerance == pytest.approx(2 * 0.05 * 10)
+
+
+def test_a_loss_near_zero_has_the_tolerance_of_a_tenth_of_the_first_one() -> None:
+    first = msgspec.structs.replace(seen(0.0), losses=(("1", 5.0), ("10", 0.0)))
+    assert build("try", [(first, "k")] * 2, ()).tests["try.net"].losses["fp32"]["10"].tolerance == pytest.approx(0.02)
 
 
 def test_a_digest_counts_where_two_agree_and_none_differs() -> None:
@@ -77,7 +83,7 @@ def folder(place: Path, loss: float) -> Path:
         made = record(launch, steady)
         made["mnb"]["ranks"][0] |= {"losses": {"1": loss}, "digests": {"100": "a"}}
         write(place, made)
-    (place / "run.json").write_bytes(__import__("msgspec").json.encode(manifest(whole) | {"software_key": "k"}))
+    (place / "run.json").write_bytes(msgspec.json.encode(manifest(whole) | {"software_key": "k"}))
     return place
 
 
