@@ -43,6 +43,7 @@ def reinforce_loss(log_probabilities: Tensor, returns: Tensor) -> Tensor:
     bound="cpu",
     extra="rl",
     requires=("gymnasium",),
+    ram_gib=0.1,
     cpu_only=True,
     classic=(
         Classic(
