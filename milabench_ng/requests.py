@@ -66,6 +66,14 @@ class Describe(Request, frozen=True, kw_only=True):
     foreign: tuple[str, ...] = ()
 
 
+class Estimate(Request, frozen=True, kw_only=True):
+    """What it would take to have data sets, named with their scales, ready below ``dataroot``."""
+
+    sets: tuple[tuple[str, float], ...]
+    dataroot: str
+    processes: int
+
+
 class Prepare(Request, frozen=True, kw_only=True):
     """Have a data set ready below ``dataroot``."""
 
@@ -100,13 +108,24 @@ class Described(Answer, frozen=True, kw_only=True):
     catalogue: Catalogue
 
 
-class Estimated(Answer, frozen=True, kw_only=True):
-    """What a preparation is about to do."""
+class Effort(msgspec.Struct, frozen=True, kw_only=True):
+    """What generating a data set takes, estimated."""
 
     name: str
+    scale: float
     files: int
     bytes: int
+    """On disk."""
     seconds: float
+    """On all processes, at the pace of this machine's cores."""
+
+
+class Estimated(Answer, frozen=True, kw_only=True):
+    """The data sets that have to be generated, and the room for them."""
+
+    efforts: tuple[Effort, ...]
+    free_bytes: int
+    processes: int
 
 
 class Progress(Answer, frozen=True, kw_only=True):
@@ -142,7 +161,7 @@ class Exited(Answer, frozen=True, kw_only=True):
     status: int
 
 
-AnyRequest = Describe | Prepare | Spawn
+AnyRequest = Describe | Estimate | Prepare | Spawn
 AnyAnswer = Serving | Described | Estimated | Progress | Prepared | Refused | Spawned | Exited
 
 MESSAGE_BYTES = 1 << 20

@@ -49,13 +49,13 @@ class Bench:
         rank: int = 0,
         tenants: int = 1,
         mark_interval_s: float = INTERVAL_S,
-        close_in_loaders: tuple[int, ...] = (),
+        close_in_children: tuple[int, ...] = (),
     ) -> None:
         """``tenant``: the device's index, which the data order depends on. ``data_path``: where the data set lies.
         ``tenants``: processes like this one that work on the node at the same time.
 
         ``mark_interval_s``: see `ahead`; 0 marks every step, as ranks in lockstep need it.
-        ``close_in_loaders``: file descriptors that loader processes must not keep.
+        ``close_in_children``: file descriptors that loader processes and others that the workload starts must not keep.
         """
         self.device = device
         self.rank = rank
@@ -67,12 +67,26 @@ class Bench:
         self._data_path = data_path
         self._tenants = tenants
         self._mark_interval_s = mark_interval_s
-        self._close_in_loaders = close_in_loaders
+        self._close_in_children = close_in_children
         self._precision = MODES[options.precision](device)
         self._order = torch.Generator().manual_seed(options.seed + tenant)
         self._trace = Trace(channel, rank)
         self._built_since = time.monotonic()
+        self._pid = os.getpid()
+        self.seed = options.seed + tenant
+        """For what a workload draws on the host, such as its environments: each tenant has its own."""
         torch.manual_seed(options.seed)
+
+    def processes(self, wanted: int) -> int:
+        """How many processes or threads a workload starts itself: ``wanted``, never more than the tenant has CPUs."""
+        return min(wanted, len(os.sched_getaffinity(0)))
+
+    def enter_process(self) -> None:
+        """Close what a process that the workload started must not keep; call it there first. Nothing in the workload's
+        own process."""
+        if os.getpid() != self._pid:
+            for descriptor in self._close_in_children:
+                os.close(descriptor)
 
     def place(self, module: Module) -> Module:
         """``module`` on the device, in the types of the precision mode."""
@@ -122,11 +136,9 @@ class Bench:
         samples of the data set.
         """
         wanted = self.max_workers if workers is None else workers
-        processes = min(wanted, len(os.sched_getaffinity(0)))
+        processes = self.processes(wanted)
         data = self.data(transform=transform) if samples is None else samples
-        if (
-            processes and batch_size is not None and samples is None
-        ):  # what one asks of samples of one's own is not known
+        if processes and batch_size is not None and samples is None:  # how own samples are asked for is not known
             shared_memory.require(shared_memory.sample_bytes(data), batch_size, PREFETCH * processes, self._tenants)
         return DataLoader(
             data,
@@ -190,8 +202,7 @@ class Bench:
     def _enter_loader(self, _worker: int) -> None:
         torch.set_num_threads(1)
         threadpoolctl.threadpool_limits(1)
-        for descriptor in self._close_in_loaders:
-            os.close(descriptor)
+        self.enter_process()
 
     def _say_ready(self) -> None:
         dtypes = self._trace.dtypes()

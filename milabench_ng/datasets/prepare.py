@@ -19,7 +19,7 @@ import PIL
 import PIL.features
 
 from milabench_ng.datasets import manifest as manifests
-from milabench_ng.datasets.base import DataSet, Progress
+from milabench_ng.datasets.base import DataSet, Progress, Size
 from milabench_ng.datasets.conversion import convert_real, convert_twin, current
 from milabench_ng.datasets.manifest import Manifest
 from milabench_ng.errors import InputError
@@ -66,7 +66,7 @@ def prepare(data_set: DataSet, dataroot: Path, scale: float, progress: Progress,
     """
     located = locate(data_set, dataroot, scale)
     place = located.path
-    if _usable(data_set, located) and not _leftovers(data_set, place.parent):
+    if usable(data_set, located) and not _leftovers(data_set, place.parent):
         return located
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -74,9 +74,9 @@ def prepare(data_set: DataSet, dataroot: Path, scale: float, progress: Progress,
             for leftover in _leftovers(data_set, place.parent):
                 shutil.rmtree(leftover)
             located = locate(data_set, dataroot, scale)
-            if located.kind == "real" and not _usable(data_set, located):
+            if located.kind == "real" and not usable(data_set, located):
                 convert_real(data_set, place, progress, processes)
-            elif not _usable(data_set, located):
+            elif not usable(data_set, located):
                 _require_space(data_set, place, scale)
                 _generate(data_set, place, scale if data_set.scalable else 1.0, progress, processes)
             return locate(data_set, dataroot, scale)
@@ -86,6 +86,21 @@ def prepare(data_set: DataSet, dataroot: Path, scale: float, progress: Progress,
             f"{error.strerror or error}. "
             "Choose a data root that can be written and has space"
         ) from error
+
+
+def to_generate(data_set: DataSet, dataroot: Path, scale: float) -> Size | None:
+    """What has to be generated before `data_set` can be read, bytes as they lie on disk; None where it is there."""
+    located = locate(data_set, dataroot, scale)
+    if located.kind == "real" or usable(data_set, located):
+        return None
+    size = data_set.size(scale)
+    return Size(size.files, _on_disk(size), size.core_seconds)
+
+
+def free_bytes(dataroot: Path) -> int:
+    """Free where `dataroot` is, or would be made."""
+    there = next(path for path in (dataroot, *dataroot.parents) if path.exists())
+    return shutil.disk_usage(there).free
 
 
 def check(located: Located) -> None:
@@ -118,7 +133,8 @@ def verify(located: Located, threads: int = 8) -> None:
     )
 
 
-def _usable(data_set: DataSet, located: Located) -> bool:
+def usable(data_set: DataSet, located: Located) -> bool:
+    """Whether it can be read as it is: the real set, or a twin of this version of its generator."""
     manifest = located.manifest
     if located.kind == "real":
         return current(data_set, located.path)
@@ -192,10 +208,14 @@ def _leftovers(data_set: DataSet, folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if pattern.fullmatch(path.name)] if folder.is_dir() else []
 
 
+def _on_disk(size: Size) -> int:
+    """Bytes with an inode and half-filled last blocks for each file."""
+    return size.bytes + 4096 * size.files
+
+
 def _require_space(data_set: DataSet, place: Path, scale: float) -> None:
-    size = data_set.size(scale)
-    needed = size.bytes + 4096 * size.files  # inodes and the last block of each file
-    free = shutil.disk_usage(place.parent).free
+    needed = _on_disk(data_set.size(scale))
+    free = free_bytes(place.parent)
     if free < needed:
         raise InputError(
             f"{data_set.name} at scale {scale:g} needs {needed / GIB:.1f} GiB below {place.parent}, where "

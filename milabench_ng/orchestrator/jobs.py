@@ -40,6 +40,7 @@ from milabench_ng.orchestrator.request import (
     foreign_workloads,
     io_shares,
     read_profile,
+    refuse_missing_packages,
     required_isolation,
     typed_profile,
 )
@@ -111,6 +112,7 @@ async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, .
     topology = read_topology()
     devices = choose_devices(gpus, request, len(topology.online))
     plan = checked_plan(profile, request, catalogue, devices)
+    refuse_missing_packages(profile, request, catalogue)
     wish = required_isolation(profile, request)
     capabilities = probe(request.cgroup_parent)
     io = io_shares(profile, request, capabilities, choose(capabilities, wish).NAME)

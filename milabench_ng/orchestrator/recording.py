@@ -214,7 +214,11 @@ def _ours(setting: Setting, seen: Seen, workload: Workload) -> Mnb:
         bound=workload.bound,
         classic_factor=workload.classic_factor,
         source=Source(
-            workload=workload.name, origin=workload.origin, package=workload.package, sha256=workload.source_sha256
+            workload=workload.name,
+            origin=workload.origin,
+            package=workload.package,
+            sha256=workload.source_sha256,
+            modules=workload.source_modules,
         ),
         devices=tuple(setting.devices[index] for index in launch.devices),
         environment=seen.environment,

@@ -152,6 +152,17 @@ def checked_plan(profile: Profile, request: RunRequest, catalogue: Catalogue, de
     return make_plan(profile, request.names, resolve_arguments(profile, request, catalogue), devices, request.repeat)
 
 
+def refuse_missing_packages(profile: Profile, request: RunRequest, catalogue: Catalogue) -> None:
+    """Raises InputError where a selected test needs a package that is not installed, before anything is started."""
+    for name, test in profile.select(request.names).tests.items():
+        workload = catalogue.workloads[test.workload]
+        if workload.missing:
+            raise InputError(
+                f"{request.profile_source}: test {name!r}: workload {test.workload!r} needs "
+                f"{', '.join(workload.missing)}, not installed here: {workload.remedy}, or choose tests with --name"
+            )
+
+
 def required_isolation(profile: Profile, request: RunRequest) -> Wish:
     """``full`` where a selected test requires it, else what was asked for."""
     required = [name for name, test in profile.select(request.names).tests.items() if test.require == "full"]

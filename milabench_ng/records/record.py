@@ -96,6 +96,9 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     origin: str
     package: str
     sha256: str
+    """Of the files of ``modules``, one after the other."""
+    modules: tuple[str, ...] = ()
+    """Its module and those of the same package that it imports."""
 
 
 class Rank(msgspec.Struct, frozen=True, kw_only=True):

@@ -57,7 +57,7 @@ def run_rank(
     channel.send(entered(rank))
     phases = {**phases, "enter": time.monotonic() - since}
     since = time.monotonic()
-    device = open_device(seat)
+    device = torch.device("cpu") if definition.cpu_only else open_device(seat)
     phases["device"] = time.monotonic() - since
     for name, seconds in phases.items():
         channel.send(Phase(rank=rank, name=name, seconds=seconds))
@@ -73,7 +73,7 @@ def run_rank(
         rank=rank,
         tenants=task.processes,
         mark_interval_s=0.0 if definition.distributed else INTERVAL_S,
-        close_in_loaders=(3, 4),
+        close_in_children=(3, 4),
     )
     definition(bench, **own)
 

@@ -54,7 +54,7 @@ def bench_on(
     workers: int = 0,
     sample_duration: float = 0.0,
     tenants: int = 1,
-    close_in_loaders: tuple[int, ...] = (),
+    close_in_children: tuple[int, ...] = (),
 ) -> Bench:
     """A bench on the CPU whose every step is a slice."""
     return Bench(
@@ -73,5 +73,5 @@ def bench_on(
         data_path=data_path,
         tenant=tenant,
         tenants=tenants,
-        close_in_loaders=close_in_loaders,
+        close_in_children=close_in_children,
     )

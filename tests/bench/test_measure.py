@@ -289,7 +289,7 @@ def test_loader_processes_do_not_keep_the_pipes() -> None:
     def opened(_: int) -> list[bool]:
         return [os.path.exists(f"/proc/self/fd/{descriptor}") for descriptor in pipe]
 
-    bench = loading(Recording(1), Numbered(opened), workers=1, close_in_loaders=(pipe[1],))
+    bench = loading(Recording(1), Numbered(opened), workers=1, close_in_children=(pipe[1],))
     (batch,) = bench.measure(bench.loader(4))
     for descriptor in pipe:
         os.close(descriptor)

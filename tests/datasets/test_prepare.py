@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -216,3 +217,17 @@ def test_generation_machinery_imports_no_torch() -> None:
         + "; assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_is_there_has_not_to_be_generated(tmp_path: Path) -> None:
+    missing = prepare.to_generate(Toy(), tmp_path, 1.0)
+    assert missing is not None
+    assert (missing.files, missing.bytes) == (ITEMS, ITEMS * (1000 + 4096))
+    made(tmp_path)
+    assert prepare.to_generate(Toy(), tmp_path, 1.0) is None
+    assert prepare.to_generate(Newer(), tmp_path, 1.0) is not None  # another version of the generator
+
+
+def test_the_free_space_is_that_of_where_the_folder_would_be_made(tmp_path: Path) -> None:
+    free = shutil.disk_usage(tmp_path).free
+    assert prepare.free_bytes(tmp_path / "not" / "there") == pytest.approx(free, rel=0.05)

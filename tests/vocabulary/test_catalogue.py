@@ -146,16 +146,24 @@ def test_with_classic_data_a_workload_reads_the_classic_form_of_its_set_where_th
             options=(),
             precision="fp32",
             distributed=False,
+            cpu_only=False,
+            requires=(),
+            missing=(),
+            extra=None,
+            ram_gib=None,
             classic_factor=1.0,
             classic=(),
             description="",
             origin="a:b",
             package="a",
+            source_modules=(),
             source_sha256="",
         )
 
     def data_set(name: str, classic: str | None = None) -> DataSet:
-        return DataSet(name=name, folder=name, scalable=True, classic=classic, description="", origin="a:B")
+        return DataSet(
+            name=name, folder=name, scalable=True, classic=classic, files=1, bytes=1, description="", origin="a:B"
+        )
 
     catalogue = Catalogue(
         workloads={"photos": reads("photos"), "digits": reads("digits"), "none": reads(None)},

@@ -47,7 +47,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 
 def test_the_built_in_ones() -> None:
-    names = "toy_reg toy_lstm vae loader reso translator wlm ssd fast_style dcgan convnet recom scaling"
+    names = (
+        "toy_reg toy_lstm vae loader reso translator wlm cart minigrid atari ssd fast_style dcgan convnet recom scaling"
+    )
     assert set(builtin_workloads()) == set(names.split())
     definition, package = find_workload("vae")
     assert (definition.name, package) == ("vae", f"milabench_ng {__version__}")
@@ -122,3 +124,15 @@ def test_names_that_lead_to_no_workload(name: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         find_workload(name)
     assert message in str(caught.value)
+
+
+def test_what_a_workload_needs_is_known_without_importing_it(install: Install, tmp_path: Path) -> None:
+    text = MODULE.replace('unit="grains"', 'unit="grains", requires=("mnb_absent", "json"), extra="dig"')
+    (tmp_path / "mnb_test_sand.py").write_text(text)
+    install(dunes="mnb_test_sand:sand")
+    described = describe(()).workloads["dunes"]
+    assert (described.requires, described.missing) == (("mnb_absent", "json"), ("mnb_absent",))
+    assert described.remedy == 'pip install "sandbox[dig]"'
+    atari = describe(()).workloads["atari"]
+    assert (atari.requires, atari.extra) == (("gymnasium", "ale_py"), "rl")
+    assert atari.remedy == 'pip install "milabench_ng[rl]"'
