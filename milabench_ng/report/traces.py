@@ -167,7 +167,7 @@ def _band(precision: str, step: str, values: Sequence[float], at_start: Sequence
 
 def load_traces(suite: str) -> Mapping[str, Trace]:
     """The shipped traces of a suite, by label; none where there are none."""
-    path = find("baselines", f"traces/{suite}")
+    path = find("baselines/traces", suite)
     return {} if path is None else decode_traces(path.read_bytes(), str(path)).tests
 
 
