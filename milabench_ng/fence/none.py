@@ -13,6 +13,7 @@ from milabench_ng.fence.shares import Bounds
 from milabench_ng.records.isolation import Effective, GroupEvents, ProcView, Share, Tier, Usage
 
 NAME = "none"
+WARM_WORKERS = True
 MARK = "NOT ISOLATED: no fence was asked for; tenants share all CPUs and RAM."
 
 

@@ -11,14 +11,16 @@ import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
 from milabench_ng import __version__
 from milabench_ng.catalogue import Catalogue
 from milabench_ng.errors import InputError
+from milabench_ng.fence import slurm
 from milabench_ng.fence.backends import Wish, bounds, choose, open_fence, reap
+from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import Fence
 from milabench_ng.fence.probe import probe
 from milabench_ng.fence.shares import Allocation, Placement, Policy, allocate
@@ -38,6 +40,7 @@ from milabench_ng.orchestrator.request import (
     foreign_workloads,
     io_shares,
     read_profile,
+    refuse_several_steps,
     required_isolation,
     typed_profile,
 )
@@ -85,6 +88,10 @@ class Prospect(msgspec.Struct, frozen=True, kw_only=True):
     catalogue: Catalogue
     allocation: Allocation
     isolation: Wish
+    capabilities: Capabilities
+    """What the fence can do here, probed once a run."""
+    start: Literal["warm", "cold"]
+    """As it was asked for, or cold where no warm worker can enter the fence."""
     io: Mapping[str, IoEvidence]
     """The I/O shares that were asked for, by test (`suite.test`)."""
 
@@ -111,14 +118,26 @@ async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, .
     plan = checked_plan(profile, request, catalogue, devices)
     wish = required_isolation(profile, request)
     capabilities = probe(request.cgroup_parent)
-    io = io_shares(profile, request, capabilities, choose(capabilities, wish).NAME)
+    backend = choose(capabilities, wish)
+    if backend.NAME == slurm.NAME:
+        refuse_several_steps(plan)
+    io = io_shares(profile, request, capabilities, backend.NAME)
     allocation = allocate(
         topology,
         [Placement(str(device.index), device.numa_node) for device in devices],
         bounds(capabilities, wish),
         Policy(ram_total_bytes=request.ram_total_bytes),
     )
-    return Prospect(profile=profile, plan=plan, catalogue=catalogue, allocation=allocation, isolation=wish, io=io)
+    return Prospect(
+        profile=profile,
+        plan=plan,
+        catalogue=catalogue,
+        allocation=allocation,
+        isolation=wish,
+        capabilities=capabilities,
+        start=request.start if backend.WARM_WORKERS else "cold",
+        io=io,
+    )
 
 
 async def jobs(request: RunRequest, reporter: Reporter, command_line: tuple[str, ...]) -> Outcome:
@@ -142,7 +161,7 @@ async def jobs(request: RunRequest, reporter: Reporter, command_line: tuple[str,
                         environment=environment,
                         setting=make_setting(request, prospect, run_id, fence, dropped),
                         fence=fence,
-                        starter=server if request.start == "warm" else ColdStarter(),
+                        starter=server if prospect.start == "warm" else ColdStarter(),
                         recorder=sampler.recorder,
                         nvml=nvml,
                         gpus=gpus,
@@ -180,10 +199,9 @@ async def sampling() -> AsyncIterator[Sampler]:
 def fenced(request: RunRequest, prospect: Prospect, run_id: str, reporter: Reporter) -> Iterator[Fence]:
     """The fence of the run, removed with everything in it afterwards."""
     holds = ", ".join(device.uuid or f"CPU partition {device.index}" for device in prospect.plan.devices)
-    capabilities = probe(request.cgroup_parent)
-    for text in reap(capabilities, request.allow_concurrent):
+    for text in reap(prospect.capabilities, request.allow_concurrent):
         reporter.note(text)
-    fence = open_fence(capabilities, prospect.isolation, run_id, holds)
+    fence = open_fence(prospect.capabilities, prospect.isolation, run_id, holds)
     try:
         for text in fence.notes:
             reporter.note(text)
@@ -256,7 +274,7 @@ def make_setting(
         shares=shares_by_device(prospect.allocation),
         io=prospect.io,
         fence=fence_part(fence, next(iter(prospect.allocation.shares.values()))),
-        start=request.start,
+        start=prospect.start,
         rule=request.rule,
         dropped_environment=dropped,
     )
@@ -294,7 +312,7 @@ def make_manifest(
         profile=ProfileText(file=request.profile_source, sha256=prospect.profile.sha256, text=prospect.profile.text),
         plan=prospect.plan,
         window_rule=request.rule,
-        start=request.start,
+        start=prospect.start,
         dataroot=str(request.dataroot),
         inventory=inventory,
         storage={"dataroot": read_storage(request.dataroot), "outdir": read_storage(request.outdir)},

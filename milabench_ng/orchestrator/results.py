@@ -90,6 +90,7 @@ def _seen(tenant: Tenant, ran: Ran, failures: Mapping[str, Failure | None], equi
         exit_status=tenant.ended.result(),
         failure=failure,
         groups={device: group.name for device, group in tenant.groups.items()},
+        shares={device: group.share for device, group in tenant.groups.items()},
         evidence=evidence[launch.job_id],
         disjoint=disjoint(one for one in cpus if one is not None) if cpus else None,
         neighbours=_neighbours(tenant, ran.runner.tenants, failures, stop_s),

@@ -115,7 +115,7 @@ def _tenant(launch: Launch, batch: Batch, equipment: Equipment, requested_s: flo
         )
         for device in launch.devices
     )
-    own = {**equipment.environment, **environment(setting.shares[launch.devices[0]])}
+    own = {**equipment.environment, **environment(groups[launch.devices[0]].share)}
     files = equipment.files(launch)
     uuids = [setting.devices[device].uuid for device in launch.devices]
     own["CUDA_VISIBLE_DEVICES"] = ",".join(uuid for uuid in uuids if uuid)
