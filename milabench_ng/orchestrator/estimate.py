@@ -9,8 +9,9 @@ import msgspec
 from milabench_ng.catalogue import Scalar, Workload
 from milabench_ng.fence.backends import choose
 from milabench_ng.node.gpus import open_nvml, read_gpus
-from milabench_ng.orchestrator.jobs import Prospect, Reporter, plan_run, serving, shares_by_device
+from milabench_ng.orchestrator.jobs import Reporter, serving, shares_by_device
 from milabench_ng.orchestrator.preparing import Needed, needed
+from milabench_ng.orchestrator.prospect import Prospect, plan_run
 from milabench_ng.orchestrator.request import RunRequest
 from milabench_ng.plan import Batch, Launch, Plan
 from milabench_ng.records.isolation import Share, Tier

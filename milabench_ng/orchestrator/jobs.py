@@ -11,46 +11,32 @@ import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 import msgspec
 
 from milabench_ng import __version__
-from milabench_ng.catalogue import Catalogue
 from milabench_ng.errors import InputError
-from milabench_ng.fence import slurm
-from milabench_ng.fence.backends import Wish, bounds, choose, open_fence, reap
-from milabench_ng.fence.capabilities import Capabilities
+from milabench_ng.fence.backends import open_fence, reap
 from milabench_ng.fence.interface import Fence
-from milabench_ng.fence.probe import probe
-from milabench_ng.fence.shares import Allocation, Placement, Policy, allocate
-from milabench_ng.node.gpus import Gpu, open_nvml, read_gpus
+from milabench_ng.fence.shares import Allocation
+from milabench_ng.node.gpus import open_nvml, read_gpus
 from milabench_ng.node.inventory import read_inventory
 from milabench_ng.node.storage import read_storage
-from milabench_ng.node.topology import read_topology
 from milabench_ng.orchestrator.batch import Limits
 from milabench_ng.orchestrator.environment import worker_environment
 from milabench_ng.orchestrator.equipment import Equipment
 from milabench_ng.orchestrator.preparing import needed, prepare_all
+from milabench_ng.orchestrator.prospect import Prospect, plan_run
 from milabench_ng.orchestrator.recording import Setting
 from milabench_ng.orchestrator.request import (
     RunRequest,
-    checked_plan,
-    choose_devices,
-    foreign_workloads,
-    io_shares,
-    read_profile,
-    refuse_several_steps,
-    required_isolation,
-    typed_profile,
 )
 from milabench_ng.orchestrator.run import Observer, run
 from milabench_ng.orchestrator.sampling import Sampler
 from milabench_ng.orchestrator.scratch import scratch_folder
 from milabench_ng.orchestrator.starting import ColdStarter, WorkerServer
-from milabench_ng.plan import Plan
-from milabench_ng.profile import Profile
-from milabench_ng.records.isolation import IoEvidence, Isolation, Share
+from milabench_ng.records.isolation import Isolation, Share
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText, encode_manifest, software_key
 from milabench_ng.records.names import ResultFolder, write_atomically
 from milabench_ng.requests import Estimated, Prepared, Progress
@@ -80,22 +66,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     tier: str
 
 
-class Prospect(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that has been planned and not yet begun."""
-
-    profile: Profile
-    plan: Plan
-    catalogue: Catalogue
-    allocation: Allocation
-    isolation: Wish
-    capabilities: Capabilities
-    """What the fence can do here, probed once a run."""
-    start: Literal["warm", "cold"]
-    """As it was asked for, or cold where no warm worker can enter the fence."""
-    io: Mapping[str, IoEvidence]
-    """The I/O shares that were asked for, by test (`suite.test`)."""
-
-
 @asynccontextmanager
 async def serving(reporter: Reporter) -> AsyncIterator[WorkerServer]:
     """A worker server for as long as it is needed."""
@@ -108,38 +78,6 @@ async def serving(reporter: Reporter) -> AsyncIterator[WorkerServer]:
         await server.close()
 
 
-async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, ...]) -> Prospect:
-    """Everything that can be said before anything is started. Raises InputError and IsolationError."""
-    raw, _ = read_profile(request)
-    catalogue = await server.describe(foreign_workloads(raw))
-    profile = typed_profile(request, catalogue)
-    topology = read_topology()
-    devices = choose_devices(gpus, request, len(topology.online))
-    plan = checked_plan(profile, request, catalogue, devices)
-    wish = required_isolation(profile, request)
-    capabilities = probe(request.cgroup_parent)
-    backend = choose(capabilities, wish)
-    if backend.NAME == slurm.NAME:
-        refuse_several_steps(plan)
-    io = io_shares(profile, request, capabilities, backend.NAME)
-    allocation = allocate(
-        topology,
-        [Placement(str(device.index), device.numa_node) for device in devices],
-        bounds(capabilities, wish),
-        Policy(ram_total_bytes=request.ram_total_bytes),
-    )
-    return Prospect(
-        profile=profile,
-        plan=plan,
-        catalogue=catalogue,
-        allocation=allocation,
-        isolation=wish,
-        capabilities=capabilities,
-        start=request.start if backend.WARM_WORKERS else "cold",
-        io=io,
-    )
-
-
 async def jobs(request: RunRequest, reporter: Reporter, command_line: tuple[str, ...]) -> Outcome:
     """Run a request to its end. Bad input and missing isolation are raised before anything has run."""
     run_id = f"{utc_now():%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
@@ -147,7 +85,7 @@ async def jobs(request: RunRequest, reporter: Reporter, command_line: tuple[str,
         gpus = read_gpus(nvml).devices
         async with serving(reporter) as server:
             prospect = await plan_run(request, server, gpus)
-            for text in (*prospect.profile.warnings, *prospect.allocation.notes):
+            for text in prospect.notes:
                 reporter.note(text)
             folder = make_folder(request.outdir)
             wanted = needed(prospect.plan, prospect.catalogue)

@@ -185,6 +185,8 @@ def marks(setting: Setting, seen: Seen) -> tuple[str, ...]:
     asked = setting.io.get(seen.launch.test)
     if asked and asked.override:
         found.append("I/O share overridden")
+    if asked and asked.method == "readers":
+        found.append("I/O share held by the readers of the data set, not by the kernel")
     if seen.neighbours.lost:
         found.append(f"{len(seen.neighbours.lost)} of {seen.neighbours.planned} neighbours lost during the batch")
     if any(setting.shares[device].smt_shared for device in seen.launch.devices):

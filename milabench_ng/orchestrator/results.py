@@ -8,6 +8,7 @@ from datetime import datetime
 
 import msgspec
 
+from milabench_ng.fence.io import achieved, excess
 from milabench_ng.fence.shares import disjoint
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.orchestrator.batch import BatchRunner, Timeline
@@ -39,8 +40,21 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 def see(ran: Ran, equipment: Equipment) -> list[Seen]:
     """What was seen of each tenant of the batch."""
     tenants = ran.runner.tenants
+    for tenant in tenants:
+        _note_readers(tenant, ran.runner)
     failures = {tenant.launch.job_id: _failure(tenant, ran, equipment) for tenant in tenants}
     return [_seen(tenant, ran, failures, equipment) for tenant in tenants]
+
+
+def _note_readers(tenant: Tenant, runner: BatchRunner) -> None:
+    """What the readers of the data set had of the I/O share, where it is they that hold it."""
+    evidence = runner.evidence[tenant.launch.job_id]
+    for device, rank in zip(tenant.launch.devices, tenant.ranks, strict=True):
+        io = evidence[device].io
+        if io and rank.done:
+            seen = achieved(io, rank.done.read_bytes, rank.done.read_s)
+            mismatch = evidence[device].mismatch or excess(seen)
+            evidence[device] = msgspec.structs.replace(evidence[device], io=seen, mismatch=mismatch)
 
 
 def _window(tenant: Tenant, ran: Ran, equipment: Equipment) -> Window | None:

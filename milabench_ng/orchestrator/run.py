@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from milabench_ng.fence.interface import Group
-from milabench_ng.fence.io import excess
+from milabench_ng.fence.io import excess, reader_budget
 from milabench_ng.fence.shares import environment
 from milabench_ng.node.conditions import Conditions, read_conditions
 from milabench_ng.orchestrator.bandwidth import probe_all
@@ -125,6 +125,7 @@ def _tenant(launch: Launch, batch: Batch, equipment: Equipment, requested_s: flo
         seats=seats,
         rule=setting.rule,
         data=files.place if files else None,
+        read_bytes_per_s=reader_budget(setting.io.get(launch.test)),
         environment=own,
         requested_s=requested_s,
     )
