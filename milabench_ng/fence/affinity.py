@@ -13,7 +13,7 @@ from pathlib import Path
 from milabench_ng.errors import IsolationError
 from milabench_ng.fence import cgroup2, counters1, counters2, evidence
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.interface import Entry
+from milabench_ng.fence.interface import CounterFiles, Entry
 from milabench_ng.fence.procview import host_oom_kills, read_process
 from milabench_ng.fence.readings import host_text
 from milabench_ng.fence.runs import Guardian
@@ -53,6 +53,11 @@ class AffinityGroup:
     @property
     def entry(self) -> Entry:
         return Entry(cpus=self.share.cpus, oom_score_adj=cgroup2.OOM_SCORE_ADJ)
+
+    @property
+    def files(self) -> CounterFiles:
+        """There is no group."""
+        return CounterFiles()
 
     def verify(self, pid: int) -> tuple[Effective, ProcView]:
         """As its siblings'; from then on the process and what descends from it are this tenant's."""

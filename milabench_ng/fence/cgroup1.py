@@ -15,7 +15,7 @@ from milabench_ng.fence import evidence, guardian
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.cgroup2 import OOM_SCORE_ADJ, least_memory
 from milabench_ng.fence.counters1 import Counters1, memory_limits
-from milabench_ng.fence.interface import Entry
+from milabench_ng.fence.interface import CounterFiles, Entry
 from milabench_ng.fence.mounts import find, parse_mountinfo
 from milabench_ng.fence.procview import read_process
 from milabench_ng.fence.readings import host_text, refusals
@@ -64,6 +64,15 @@ class Cgroup1Group:
     def entry(self) -> Entry:
         procs = tuple(f"{directory}/cgroup.procs" for directory in self._unique())
         return Entry(procs, self.share.cpus, OOM_SCORE_ADJ, self.share.memory_bytes if self._shm else None)
+
+    @property
+    def files(self) -> CounterFiles:
+        memory, cpuacct = self._directories.get("memory"), self._directories.get("cpuacct")
+        return CounterFiles(
+            memory_stat=str(memory / "memory.stat") if memory else None,
+            memory_current=str(memory / "memory.usage_in_bytes") if memory else None,
+            cpu_usage=str(cpuacct / "cpuacct.usage") if cpuacct else None,
+        )
 
     def _unique(self) -> tuple[str, ...]:
         """Controllers that are mounted together share a directory."""

@@ -12,7 +12,7 @@ from milabench_ng.cgroupfs import Group2, Ids
 from milabench_ng.fence import evidence, guardian
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.counters2 import Counters2, memory_limits
-from milabench_ng.fence.interface import Entry
+from milabench_ng.fence.interface import CounterFiles, Entry
 from milabench_ng.fence.mounts import find, parse_mountinfo
 from milabench_ng.fence.occupants import LEAF, evacuate
 from milabench_ng.fence.procview import read_process
@@ -62,6 +62,11 @@ class Cgroup2Group:
     def entry(self) -> Entry:
         procs = (str(self._node.directory / "cgroup.procs"),)
         return Entry(procs, self.share.cpus, OOM_SCORE_ADJ, self.share.memory_bytes if self._shm else None)
+
+    @property
+    def files(self) -> CounterFiles:
+        directory = self._node.directory
+        return CounterFiles(*(str(directory / name) for name in ("memory.stat", "memory.current", "cpu.stat")))
 
     def _limit(self) -> None:
         node, share = self._node, self.share

@@ -57,6 +57,14 @@ class Entry(msgspec.Struct, frozen=True):
         return [*_program("step.py"), "call", self.door.socket, str(os.getpid()), str(descriptors), "--", *enter]
 
 
+class CounterFiles(msgspec.Struct, frozen=True):
+    """The kernel's files about a group that are worth sampling; None where nobody counts (`telemetry.tenant`)."""
+
+    memory_stat: str | None = None
+    memory_current: str | None = None
+    cpu_usage: str | None = None
+
+
 def _program(name: str) -> list[str]:
     """The start of the command line of a program beside this module; bare, so that it starts fast."""
     return [sys.executable, "-I", "-S", str(Path(__file__).with_name(name))]
@@ -71,6 +79,9 @@ class Group(Protocol):
 
     @property
     def entry(self) -> Entry: ...
+
+    @property
+    def files(self) -> CounterFiles: ...
 
     def verify(self, pid: int) -> tuple[Effective, ProcView]:
         """Compare what the kernel enforces on process `pid` with the share.

@@ -16,7 +16,7 @@ from milabench_ng.errors import IsolationError
 from milabench_ng.fence import affinity, cgroup2, evidence
 from milabench_ng.fence.allocation import Step, described, step_groups, words_for
 from milabench_ng.fence.capabilities import Capabilities, SlurmJob
-from milabench_ng.fence.interface import Door, Entry, IsolationMismatch
+from milabench_ng.fence.interface import CounterFiles, Door, Entry, IsolationMismatch
 from milabench_ng.fence.procview import read_process
 from milabench_ng.fence.runs import Guardian
 from milabench_ng.fence.sessions import Followed, Owners
@@ -68,6 +68,15 @@ class SlurmGroup:
     def entry(self) -> Entry:
         door = Door(self._step.socket, self._step.pid)
         return Entry(cpus=self.share.cpus, oom_score_adj=cgroup2.OOM_SCORE_ADJ, door=door)
+
+    @property
+    def files(self) -> CounterFiles:
+        limited = self._groups.limited
+        if limited is None:
+            return CounterFiles()
+        current = "memory.current" if self._groups.v2 else "memory.usage_in_bytes"
+        cpu = str(limited / "cpu.stat") if self._groups.v2 else None
+        return CounterFiles(str(limited / "memory.stat"), str(limited / current), cpu)
 
     def verify(self, pid: int) -> tuple[Effective, ProcView]:
         """As its siblings'; from then on the process and what descends from it are this tenant's."""

@@ -35,7 +35,7 @@ from milabench_ng.orchestrator.request import (
 from milabench_ng.orchestrator.run import Observer, run
 from milabench_ng.orchestrator.sampling import Sampler
 from milabench_ng.orchestrator.scratch import scratch_folder
-from milabench_ng.orchestrator.starting import ColdStarter, WorkerServer
+from milabench_ng.orchestrator.starting import ColdStarter, WorkerServer, check_threads
 from milabench_ng.records.isolation import Isolation, Share
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText, encode_manifest, software_key
 from milabench_ng.records.names import ResultFolder, write_atomically
@@ -85,6 +85,8 @@ async def jobs(request: RunRequest, reporter: Reporter, command_line: tuple[str,
         gpus = read_gpus(nvml).devices
         async with serving(reporter) as server:
             prospect = await plan_run(request, server, gpus)
+            if prospect.start == "warm":
+                check_threads(server.threads)
             for text in prospect.notes:
                 reporter.note(text)
             folder = make_folder(request.outdir)
@@ -100,7 +102,7 @@ async def jobs(request: RunRequest, reporter: Reporter, command_line: tuple[str,
                         setting=make_setting(request, prospect, run_id, fence, dropped),
                         fence=fence,
                         starter=server if prospect.start == "warm" else ColdStarter(),
-                        recorder=sampler.recorder,
+                        sampler=sampler,
                         nvml=nvml,
                         gpus=gpus,
                         data=data,
@@ -111,7 +113,7 @@ async def jobs(request: RunRequest, reporter: Reporter, command_line: tuple[str,
                         interrupted=interrupted,
                     )
                     manifest = make_manifest(request, prospect, run_id, fence, command_line)
-                    with promised(folder, manifest):
+                    with promised(folder, manifest), spared():
                         failed = await run(prospect.plan, equipment, reporter)
                     return Outcome(
                         folder=folder.path,
@@ -146,6 +148,22 @@ def fenced(request: RunRequest, prospect: Prospect, run_id: str, reporter: Repor
         yield fence
     finally:
         fence.close()
+
+
+@contextmanager
+def spared() -> Iterator[None]:
+    """As root: when the whole node runs out of memory, the kernel is to take a tenant and not this process, which would
+    take all of them and their records along (proc(5), oom_score_adj). What it has started already is not meant."""
+    if os.geteuid() != 0:
+        yield
+        return
+    score = Path("/proc/self/oom_score_adj")
+    before = score.read_text()
+    score.write_text("-900")
+    try:
+        yield
+    finally:
+        score.write_text(before)
 
 
 @contextmanager

@@ -88,7 +88,11 @@ def _seen(tenant: Tenant, ran: Ran, failures: Mapping[str, Failure | None], equi
     stop_s = ran.timeline.stop_s if ran.timeline.stop_s is not None else ended_s
     start_s = ran.timeline.start_s if ran.timeline.start_s is not None else stop_s
     uuids = {str(device): equipment.setting.devices[device].uuid for device in launch.devices}
-    keys: list[tuple[SourceName, str]] = [("host", HOST_KEY), *(("gpu", uuid) for uuid in uuids.values() if uuid)]
+    keys: list[tuple[SourceName, str]] = [
+        ("host", HOST_KEY),
+        *(("gpu", uuid) for uuid in uuids.values() if uuid),
+        *(("tenant", str(device)) for device in launch.devices),
+    ]
     evidence = ran.runner.evidence
     cpus = [one.effective.cpus for groups in evidence.values() for one in groups.values() if one.effective]
     return Seen(
@@ -111,8 +115,8 @@ def _seen(tenant: Tenant, ran: Ran, failures: Mapping[str, Failure | None], equi
         data=ran.data,
         environment=tenant.task.environment,
         conditions=ran.conditions,
-        gpu_monitor=equipment.recorder.gpu_monitor(uuids, start_s, stop_s),
-        telemetry=equipment.recorder.telemetry(keys, start_s, stop_s),
+        gpu_monitor=equipment.sampler.recorder.gpu_monitor(uuids, start_s, stop_s),
+        telemetry=equipment.sampler.recorder.telemetry(keys, start_s, stop_s),
     )
 
 
