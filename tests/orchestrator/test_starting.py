@@ -10,5 +10,5 @@ from milabench_ng.orchestrator.starting import check_threads
 
 def test_a_server_with_threads_is_not_forked() -> None:
     check_threads(1)
-    with pytest.raises(MnbError, match="has 3 threads after importing torch .* Use --start cold"):
+    with pytest.raises(MnbError, match=r"has 3 threads after importing torch .* Use --start cold"):
         check_threads(3)
