@@ -63,6 +63,7 @@ class Step:
                     "tenants need: start it from the batch script, or with srun --overlap."
                 )
         self._control, self.pid = step_program.connect(self.socket)
+        self._id = _step_id(self.pid)
 
     def _first_line(self) -> str:
         assert self._srun.stdout is not None
@@ -76,11 +77,13 @@ class Step:
             self._srun.wait(patience_s)
         except subprocess.TimeoutExpired:
             return False
+        assert self._srun.stdout is not None
+        self._srun.stdout.close()
         return True
 
     def cancel(self) -> None:
-        """Have Slurm kill it. For what does not end by itself."""
-        self._srun.terminate()
+        """Have Slurm kill what is in it. For what does not end by itself."""
+        subprocess.run(["scancel", "--signal=KILL", self._id], capture_output=True, check=False)
 
 
 def srun_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -166,6 +169,13 @@ def step_groups(proc: ProcView) -> StepGroups:
     cpuset, memory = _directory(mounts, own, "cpuset"), _directory(mounts, own, "memory")
     limited = _limited(memory, "memory.limit_in_bytes", str((1 << 63) - 1 & -os.sysconf("SC_PAGE_SIZE")))
     return StepGroups(cpuset=cpuset, limited=limited, task=memory)
+
+
+def _step_id(pid: int) -> str:
+    """The step that Slurm started this process in, as its commands name it."""
+    words = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+    environ = dict(word.split("=", 1) for word in words if "=" in word)
+    return f"{environ['SLURM_JOB_ID']}.{environ['SLURM_STEP_ID']}"
 
 
 def read_step(pid: int) -> tuple[Effective, ProcView]:

@@ -101,6 +101,15 @@ def test_a_process_elsewhere_is_a_mismatch(fence: Fence, shares: Shares) -> None
         process.kill()
 
 
+def test_a_step_that_does_not_end_is_cancelled(fence: Fence, shares: Shares) -> None:
+    group = fence.create("t0", shares[0])
+    [holder] = guardian.processes(_task(group))
+    os.kill(holder, signal.SIGSTOP)
+    assert not group.remove(patience_s=0.5)
+    assert wait_for(lambda: group.remove(patience_s=0.5), seconds=20.0)
+    assert wait_for(lambda: steps() == [], seconds=20.0)
+
+
 def test_what_slurm_does_not_give_is_an_error(fence: Fence, shares: Shares) -> None:
     too_much = msgspec.structs.replace(shares[0], memory_bytes=20_000 * MIB)
     with pytest.raises(IsolationError, match=r"Slurm does not start the step of t0: srun: error: .*--overlap"):
