@@ -9,7 +9,7 @@ import secrets
 import signal
 import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -152,18 +152,17 @@ def fenced(request: RunRequest, prospect: Prospect, run_id: str, reporter: Repor
 
 @contextmanager
 def spared() -> Iterator[None]:
-    """As root: when the whole node runs out of memory, the kernel is to take a tenant and not this process, which would
-    take all of them and their records along (proc(5), oom_score_adj). What it has started already is not meant."""
-    if os.geteuid() != 0:
-        yield
-        return
+    """When the whole node runs out of memory, the kernel is to take a tenant and not this process, which would take all
+    of them and their records along (proc(5), oom_score_adj). What it has started already is not meant."""
     score = Path("/proc/self/oom_score_adj")
     before = score.read_text()
-    score.write_text("-900")
+    with suppress(PermissionError):  # it needs CAP_SYS_RESOURCE: root has it, in most containers
+        score.write_text("-900")
     try:
         yield
     finally:
-        score.write_text(before)
+        with suppress(PermissionError):
+            score.write_text(before)
 
 
 @contextmanager

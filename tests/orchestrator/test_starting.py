@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from milabench_ng.errors import MnbError
+from milabench_ng.orchestrator.jobs import spared
 from milabench_ng.orchestrator.starting import check_threads
 
 
@@ -12,3 +16,12 @@ def test_a_server_with_threads_is_not_forked() -> None:
     check_threads(1)
     with pytest.raises(MnbError, match=r"has 3 threads after importing torch .* Use --start cold"):
         check_threads(3)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_the_orchestrator_is_spared_while_it_runs() -> None:
+    score = Path("/proc/self/oom_score_adj")
+    before = score.read_text()
+    with spared():
+        assert score.read_text() == "-900\n"
+    assert score.read_text() == before
