@@ -96,6 +96,9 @@ class Done(Event, frozen=True, kw_only=True):
     ran: str
     matmul_error: float
     peak_device_bytes: int | None = None
+    read_bytes: int | None = None
+    """What the readers of the data set read within their budget, where they have one, and in how many seconds."""
+    read_s: float | None = None
 
 
 class Failed(Event, frozen=True, kw_only=True):

@@ -46,6 +46,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """One per rank; a launch in one process has one."""
     rule: WindowRule
     data: Place | None
+    read_bytes_per_s: int | None = None
+    """What the readers of the data set keep to, in each rank, where the kernel cannot limit them."""
     environment: dict[str, str]
     """All of it: nothing is inherited."""
     requested_s: float

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from milabench_ng.bench.ahead import INTERVAL_S, Ahead
 from milabench_ng.bench.channel import Channel
@@ -20,6 +20,7 @@ from milabench_ng.bench.options import CommonOptions
 from milabench_ng.bench.precision import MODES, probe, ran
 from milabench_ng.bench.trace import Trace
 from milabench_ng.datasets.base import DataSet
+from milabench_ng.datasets.budget import Budget, Budgeted
 from milabench_ng.errors import InputError
 from milabench_ng.events import Done, Phase, Ready
 from milabench_ng.records.window import WindowRule
@@ -44,11 +45,13 @@ class Bench:
         rank: int = 0,
         mark_interval_s: float = INTERVAL_S,
         close_in_loaders: tuple[int, ...] = (),
+        read_bytes_per_s: int | None = None,
     ) -> None:
         """``tenant``: the device's index, which the data order depends on. ``data_path``: where the data set lies.
 
         ``mark_interval_s``: see `ahead`; 0 marks every step, as ranks in lockstep need it.
         ``close_in_loaders``: file descriptors that loader processes must not keep.
+        ``read_bytes_per_s``: what all readers of the data set together keep to; None for no bound.
         """
         self.device = device
         self.rank = rank
@@ -60,6 +63,7 @@ class Bench:
         self._data_path = data_path
         self._mark_interval_s = mark_interval_s
         self._close_in_loaders = close_in_loaders
+        self._budget = Budget(read_bytes_per_s) if read_bytes_per_s else None
         self._precision = MODES[options.precision](device)
         self._order = torch.Generator().manual_seed(options.seed + tenant)
         self._trace = Trace(channel, rank)
@@ -105,7 +109,7 @@ class Bench:
         wanted = self.max_workers if workers is None else workers
         processes = min(wanted, len(os.sched_getaffinity(0)))
         return DataLoader(
-            self._data_set.open(self._data_path, split="train", transform=transform),
+            self._open(self._data_set, self._data_path, transform),
             batch_size=batch_size,
             shuffle=shuffle,
             drop_last=drop_last,
@@ -116,6 +120,14 @@ class Bench:
             pin_memory=pin_memory and self.device.type == "cuda",
             generator=self._order,
         )
+
+    def _open(self, data_set: DataSet, place: Path, transform: Callable[..., Any] | None) -> Dataset[tuple[Any, Any]]:
+        """The data set, within its budget where it has one: some are read whole when they are opened."""
+
+        def opened() -> Dataset[tuple[Any, Any]]:
+            return data_set.open(place, split="train", transform=transform)
+
+        return Budgeted(self._budget.reading(opened), self._budget) if self._budget else opened()
 
     def measure(
         self, batches: Iterable[Batch], *, count: int | Callable[[Batch], int] | None = None
@@ -183,6 +195,7 @@ class Bench:
     def _say_done(self, meter: Meter) -> None:
         product = probe(self._precision)
         cuda = self.device.type == "cuda"
+        spent = self._budget.spent() if self._budget else None
         self._channel.send(
             Done(
                 rank=self.rank,
@@ -192,6 +205,8 @@ class Bench:
                 ran=ran(self._trace.dtypes(), product, self._precision.masters),
                 matmul_error=product[1],
                 peak_device_bytes=torch.cuda.max_memory_allocated(self.device) if cuda else None,
+                read_bytes=spent.bytes if spent else None,
+                read_s=spent.seconds if spent else None,
             )
         )
 

@@ -12,10 +12,10 @@ from milabench_ng.node.gpus import Gpu, Nvml
 from milabench_ng.orchestrator.batch import Limits
 from milabench_ng.orchestrator.caching import Cache, Files
 from milabench_ng.orchestrator.recording import Setting
+from milabench_ng.orchestrator.sampling import Sampler
 from milabench_ng.orchestrator.starting import Starter
 from milabench_ng.plan import Launch
 from milabench_ng.records.names import ResultFolder
-from milabench_ng.telemetry.recorder import Recorder
 
 
 class Equipment(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +26,7 @@ class Equipment(msgspec.Struct, frozen=True, kw_only=True):
     """Of every worker, before its tenant's own part."""
     fence: Fence
     starter: Starter
-    recorder: Recorder
+    sampler: Sampler
     nvml: Nvml
     gpus: tuple[Gpu, ...]
     data: Mapping[tuple[str, float], Files]

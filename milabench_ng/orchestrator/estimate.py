@@ -8,10 +8,10 @@ import msgspec
 
 from milabench_ng.catalogue import Scalar, Workload
 from milabench_ng.fence.backends import choose
-from milabench_ng.fence.probe import probe
 from milabench_ng.node.gpus import open_nvml, read_gpus
-from milabench_ng.orchestrator.jobs import Prospect, Reporter, plan_run, serving, shares_by_device
+from milabench_ng.orchestrator.jobs import Reporter, serving, shares_by_device
 from milabench_ng.orchestrator.preparing import Needed, needed
+from milabench_ng.orchestrator.prospect import Prospect, plan_run
 from milabench_ng.orchestrator.request import RunRequest
 from milabench_ng.plan import Batch, Launch, Plan
 from milabench_ng.records.isolation import Share, Tier
@@ -58,15 +58,14 @@ async def foresee(request: RunRequest, reporter: Reporter) -> Foresight:
         gpus = read_gpus(nvml).devices
     async with serving(reporter) as server:
         prospect = await plan_run(request, server, gpus)
-    capabilities = probe(request.cgroup_parent)
-    backend = choose(capabilities, prospect.isolation)
+    backend = choose(prospect.capabilities, prospect.isolation)
     return Foresight(
         prospect=prospect,
         shares=dict(shares_by_device(prospect.allocation)),
         data=needed(prospect.plan, prospect.catalogue),
         backend=backend.NAME,
-        tier=backend.tier(capabilities) or "none",
-        duration=least_duration(prospect.plan, request.rule, request.start),
+        tier=backend.tier(prospect.capabilities) or "none",
+        duration=least_duration(prospect.plan, request.rule, prospect.start),
     )
 
 

@@ -10,45 +10,34 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
 from milabench_ng import __version__
-from milabench_ng.catalogue import Catalogue
 from milabench_ng.errors import InputError
-from milabench_ng.fence.backends import Wish, bounds, choose, open_fence, reap
+from milabench_ng.fence.backends import open_fence, reap
 from milabench_ng.fence.interface import Fence
-from milabench_ng.fence.probe import probe
-from milabench_ng.fence.shares import Allocation, Placement, Policy, allocate
-from milabench_ng.node.gpus import Gpu, open_nvml, read_gpus
+from milabench_ng.fence.shares import Allocation
+from milabench_ng.node.gpus import open_nvml, read_gpus
 from milabench_ng.node.inventory import read_inventory
 from milabench_ng.node.storage import read_storage
-from milabench_ng.node.topology import read_topology
 from milabench_ng.orchestrator.batch import Limits
 from milabench_ng.orchestrator.environment import site_hooks, worker_environment
 from milabench_ng.orchestrator.equipment import Equipment
 from milabench_ng.orchestrator.preparing import needed, prepare_all
+from milabench_ng.orchestrator.prospect import Prospect, plan_run
 from milabench_ng.orchestrator.recording import Setting
 from milabench_ng.orchestrator.request import (
     RunRequest,
-    checked_plan,
-    choose_devices,
-    foreign_workloads,
-    io_shares,
-    read_profile,
-    required_isolation,
-    typed_profile,
 )
 from milabench_ng.orchestrator.run import Observer, run
 from milabench_ng.orchestrator.sampling import Sampler
 from milabench_ng.orchestrator.scratch import scratch_folder
-from milabench_ng.orchestrator.starting import ColdStarter, WorkerServer
-from milabench_ng.plan import Plan
-from milabench_ng.profile import Profile
-from milabench_ng.records.isolation import IoEvidence, Isolation, Share
+from milabench_ng.orchestrator.starting import ColdStarter, WorkerServer, check_threads
+from milabench_ng.records.isolation import Isolation, Share
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText, encode_manifest, software_key
 from milabench_ng.records.names import ResultFolder, write_atomically
 from milabench_ng.requests import Estimated, Prepared, Progress
@@ -78,18 +67,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     tier: str
 
 
-class Prospect(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that has been planned and not yet begun."""
-
-    profile: Profile
-    plan: Plan
-    catalogue: Catalogue
-    allocation: Allocation
-    isolation: Wish
-    io: Mapping[str, IoEvidence]
-    """The I/O shares that were asked for, by test (`suite.test`)."""
-
-
 @asynccontextmanager
 async def serving(reporter: Reporter) -> AsyncIterator[WorkerServer]:
     """A worker server for as long as it is needed."""
@@ -102,26 +79,6 @@ async def serving(reporter: Reporter) -> AsyncIterator[WorkerServer]:
         await server.close()
 
 
-async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, ...]) -> Prospect:
-    """Everything that can be said before anything is started. Raises InputError and IsolationError."""
-    raw, _ = read_profile(request)
-    catalogue = await server.describe(foreign_workloads(raw))
-    profile = typed_profile(request, catalogue)
-    topology = read_topology()
-    devices = choose_devices(gpus, request, len(topology.online))
-    plan = checked_plan(profile, request, catalogue, devices)
-    wish = required_isolation(profile, request)
-    capabilities = probe(request.cgroup_parent)
-    io = io_shares(profile, request, capabilities, choose(capabilities, wish).NAME)
-    allocation = allocate(
-        topology,
-        [Placement(str(device.index), device.numa_node) for device in devices],
-        bounds(capabilities, wish),
-        Policy(ram_total_bytes=request.ram_total_bytes),
-    )
-    return Prospect(profile=profile, plan=plan, catalogue=catalogue, allocation=allocation, isolation=wish, io=io)
-
-
 async def jobs(request: RunRequest, reporter: Reporter, command_line: tuple[str, ...]) -> Outcome:
     """Run a request to its end. Bad input and missing isolation are raised before anything has run."""
     run_id = f"{utc_now():%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
@@ -129,7 +86,9 @@ async def jobs(request: RunRequest, reporter: Reporter, command_line: tuple[str,
         gpus = read_gpus(nvml).devices
         async with serving(reporter) as server:
             prospect = await plan_run(request, server, gpus)
-            for text in (*prospect.profile.warnings, *prospect.allocation.notes):
+            if prospect.start == "warm":
+                check_threads(server.threads)
+            for text in prospect.notes:
                 reporter.note(text)
             folder = make_folder(request.outdir)
             wanted = needed(prospect.plan, prospect.catalogue)
@@ -146,8 +105,8 @@ async def jobs(request: RunRequest, reporter: Reporter, command_line: tuple[str,
                         environment=environment,
                         setting=make_setting(request, prospect, run_id, fence, dropped),
                         fence=fence,
-                        starter=server if request.start == "warm" else ColdStarter(),
-                        recorder=sampler.recorder,
+                        starter=server if prospect.start == "warm" else ColdStarter(),
+                        sampler=sampler,
                         nvml=nvml,
                         gpus=gpus,
                         data=data,
@@ -158,7 +117,7 @@ async def jobs(request: RunRequest, reporter: Reporter, command_line: tuple[str,
                         interrupted=interrupted,
                     )
                     manifest = make_manifest(request, prospect, run_id, fence, command_line)
-                    with promised(folder, manifest):
+                    with promised(folder, manifest), spared():
                         failed = await run(prospect.plan, equipment, reporter)
                     return Outcome(
                         folder=folder.path,
@@ -184,16 +143,30 @@ async def sampling() -> AsyncIterator[Sampler]:
 def fenced(request: RunRequest, prospect: Prospect, run_id: str, reporter: Reporter) -> Iterator[Fence]:
     """The fence of the run, removed with everything in it afterwards."""
     holds = ", ".join(device.uuid or f"CPU partition {device.index}" for device in prospect.plan.devices)
-    capabilities = probe(request.cgroup_parent)
-    for text in reap(capabilities, request.allow_concurrent):
+    for text in reap(prospect.capabilities, request.allow_concurrent):
         reporter.note(text)
-    fence = open_fence(capabilities, prospect.isolation, run_id, holds)
+    fence = open_fence(prospect.capabilities, prospect.isolation, run_id, holds)
     try:
         for text in fence.notes:
             reporter.note(text)
         yield fence
     finally:
         fence.close()
+
+
+@contextmanager
+def spared() -> Iterator[None]:
+    """When the whole node runs out of memory, the kernel is to take a tenant and not this process, which would take all
+    of them and their records along (proc(5), oom_score_adj). What it has started already is not meant."""
+    score = Path("/proc/self/oom_score_adj")
+    before = score.read_text()
+    with suppress(PermissionError):  # it needs CAP_SYS_RESOURCE: root has it, in most containers
+        score.write_text("-900")
+    try:
+        yield
+    finally:
+        with suppress(PermissionError):
+            score.write_text(before)
 
 
 @contextmanager
@@ -261,7 +234,7 @@ def make_setting(
         shares=shares_by_device(prospect.allocation),
         io=prospect.io,
         fence=fence_part(fence, next(iter(prospect.allocation.shares.values()))),
-        start=request.start,
+        start=prospect.start,
         rule=request.rule,
         dropped_environment=dropped,
     )
@@ -299,7 +272,7 @@ def make_manifest(
         profile=ProfileText(file=request.profile_source, sha256=prospect.profile.sha256, text=prospect.profile.text),
         plan=prospect.plan,
         window_rule=request.rule,
-        start=request.start,
+        start=prospect.start,
         dataroot=str(request.dataroot),
         inventory=inventory,
         storage={"dataroot": read_storage(request.dataroot), "outdir": read_storage(request.outdir)},

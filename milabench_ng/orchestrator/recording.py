@@ -78,6 +78,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None
     groups: Mapping[int, str]
     """Names of its groups, by device."""
+    shares: Mapping[int, Share]
+    """What those were asked to hold."""
     evidence: Mapping[int, GroupEvidence]
     disjoint: bool | None
     """Whether no CPU was in the share of two tenants of the batch, as the kernel gave them."""
@@ -183,6 +185,8 @@ def marks(setting: Setting, seen: Seen) -> tuple[str, ...]:
     asked = setting.io.get(seen.launch.test)
     if asked and asked.override:
         found.append("I/O share overridden")
+    if asked and asked.method == "readers":
+        found.append("I/O share held by the readers of the data set, not by the kernel")
     if seen.neighbours.lost:
         found.append(f"{len(seen.neighbours.lost)} of {seen.neighbours.planned} neighbours lost during the batch")
     if any(setting.shares[device].smt_shared for device in seen.launch.devices):
@@ -276,7 +280,7 @@ def _isolation(setting: Setting, seen: Seen) -> dict[str, Isolation]:
         str(device): msgspec.structs.replace(
             setting.fence,
             group=f"{setting.run_id}/{seen.groups[device]}",
-            requested=setting.share(seen.launch.test, device),
+            requested=seen.shares[device],
             effective=evidence.effective,
             effective_end=evidence.effective_end,
             proc=evidence.proc,

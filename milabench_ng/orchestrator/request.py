@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.catalogue import Catalogue, Scalar, parse_flags, resolve
-from milabench_ng.errors import InputError
+from milabench_ng.errors import InputError, IsolationError
 from milabench_ng.fence.backends import Wish
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.io import ask
@@ -143,6 +143,17 @@ def checked_plan(profile: Profile, request: RunRequest, catalogue: Catalogue, de
                 f"several devices, and workload {test.workload!r} runs in one process; use per-gpu"
             )
     return make_plan(profile, request.names, resolve_arguments(profile, request, catalogue), devices, request.repeat)
+
+
+def refuse_several_steps(plan: Plan) -> None:
+    """A launch over several devices is one process tree, which cannot be in several steps. Raises IsolationError."""
+    spread = tuple(dict.fromkeys(launch.test for launch in plan.launches if len(launch.devices) > 1))
+    if spread:
+        raise IsolationError(
+            f"isolation: {', '.join(spread)} run over several devices, and in a Slurm allocation each tenant is a step "
+            "of its own, which a launch cannot spread over. Name the other tests after the profile, or accept "
+            "--isolation affinity (results are marked NOT ISOLATED)."
+        )
 
 
 def required_isolation(profile: Profile, request: RunRequest) -> Wish:

@@ -8,6 +8,7 @@ from datetime import datetime
 
 import msgspec
 
+from milabench_ng.fence.io import achieved, excess
 from milabench_ng.fence.shares import disjoint
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.orchestrator.batch import BatchRunner, Timeline
@@ -39,8 +40,21 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 def see(ran: Ran, equipment: Equipment) -> list[Seen]:
     """What was seen of each tenant of the batch."""
     tenants = ran.runner.tenants
+    for tenant in tenants:
+        _note_readers(tenant, ran.runner)
     failures = {tenant.launch.job_id: _failure(tenant, ran, equipment) for tenant in tenants}
     return [_seen(tenant, ran, failures, equipment) for tenant in tenants]
+
+
+def _note_readers(tenant: Tenant, runner: BatchRunner) -> None:
+    """What the readers of the data set had of the I/O share, where it is they that hold it."""
+    evidence = runner.evidence[tenant.launch.job_id]
+    for device, rank in zip(tenant.launch.devices, tenant.ranks, strict=True):
+        io = evidence[device].io
+        if io and rank.done:
+            seen = achieved(io, rank.done.read_bytes, rank.done.read_s)
+            mismatch = evidence[device].mismatch or excess(seen)
+            evidence[device] = msgspec.structs.replace(evidence[device], io=seen, mismatch=mismatch)
 
 
 def _window(tenant: Tenant, ran: Ran, equipment: Equipment) -> Window | None:
@@ -74,7 +88,11 @@ def _seen(tenant: Tenant, ran: Ran, failures: Mapping[str, Failure | None], equi
     stop_s = ran.timeline.stop_s if ran.timeline.stop_s is not None else ended_s
     start_s = ran.timeline.start_s if ran.timeline.start_s is not None else stop_s
     uuids = {str(device): equipment.setting.devices[device].uuid for device in launch.devices}
-    keys: list[tuple[SourceName, str]] = [("host", HOST_KEY), *(("gpu", uuid) for uuid in uuids.values() if uuid)]
+    keys: list[tuple[SourceName, str]] = [
+        ("host", HOST_KEY),
+        *(("gpu", uuid) for uuid in uuids.values() if uuid),
+        *(("tenant", str(device)) for device in launch.devices),
+    ]
     evidence = ran.runner.evidence
     cpus = [one.effective.cpus for groups in evidence.values() for one in groups.values() if one.effective]
     return Seen(
@@ -90,14 +108,15 @@ def _seen(tenant: Tenant, ran: Ran, failures: Mapping[str, Failure | None], equi
         exit_status=tenant.ended.result(),
         failure=failure,
         groups={device: group.name for device, group in tenant.groups.items()},
+        shares={device: group.share for device, group in tenant.groups.items()},
         evidence=evidence[launch.job_id],
         disjoint=disjoint(one for one in cpus if one is not None) if cpus else None,
         neighbours=_neighbours(tenant, ran.runner.tenants, failures, stop_s),
         data=ran.data,
         environment=tenant.task.environment,
         conditions=ran.conditions,
-        gpu_monitor=equipment.recorder.gpu_monitor(uuids, start_s, stop_s),
-        telemetry=equipment.recorder.telemetry(keys, start_s, stop_s),
+        gpu_monitor=equipment.sampler.recorder.gpu_monitor(uuids, start_s, stop_s),
+        telemetry=equipment.sampler.recorder.telemetry(keys, start_s, stop_s),
     )
 
 

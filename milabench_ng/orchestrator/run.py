@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from milabench_ng.fence.interface import Group
-from milabench_ng.fence.io import excess
+from milabench_ng.fence.io import excess, reader_budget
 from milabench_ng.fence.shares import environment
 from milabench_ng.node.conditions import Conditions, read_conditions
 from milabench_ng.orchestrator.bandwidth import probe_all
@@ -19,11 +19,13 @@ from milabench_ng.orchestrator.caching import make_ready
 from milabench_ng.orchestrator.equipment import Equipment
 from milabench_ng.orchestrator.recording import make_record
 from milabench_ng.orchestrator.results import Ran, see
+from milabench_ng.orchestrator.sampling import Sampler
 from milabench_ng.orchestrator.tenant import Tenant
 from milabench_ng.plan import Batch, Launch, Plan
 from milabench_ng.records.names import write_atomically
 from milabench_ng.records.record import Record, encode_record
 from milabench_ng.requests import Seat, Task
+from milabench_ng.telemetry.messages import Watch
 from milabench_ng.units import utc_now
 
 
@@ -60,6 +62,7 @@ async def run_batch(batch: Batch, equipment: Equipment, observer: Observer) -> l
     before = _conditions(equipment)
     requested_s, started = time.monotonic(), utc_now()
     tenants = [_tenant(launch, batch, equipment, requested_s) for launch in batch.launches]
+    _watch(tenants, equipment.sampler)
     runner = BatchRunner(tenants, equipment.starter, equipment.limits, equipment.interrupted, observer.tick)
     try:
         await _probe_io(runner, equipment)
@@ -82,6 +85,13 @@ async def run_batch(batch: Batch, equipment: Equipment, observer: Observer) -> l
         path = equipment.folder.record(record.name, record.job_id, started, record.success)
         write_atomically(path, encode_record(record))
     return records
+
+
+def _watch(tenants: Sequence[Tenant], sampler: Sampler) -> None:
+    """From now on the sampler reads these groups; those of the batch before, under the same names, no longer."""
+    for tenant in tenants:
+        for device, group in tenant.groups.items():
+            sampler.tell(Watch(key=str(device), **msgspec.structs.asdict(group.files)))
 
 
 def _conditions(equipment: Equipment) -> Conditions:
@@ -115,7 +125,7 @@ def _tenant(launch: Launch, batch: Batch, equipment: Equipment, requested_s: flo
         )
         for device in launch.devices
     )
-    own = {**equipment.environment, **environment(setting.shares[launch.devices[0]])}
+    own = {**equipment.environment, **environment(groups[launch.devices[0]].share)}
     files = equipment.files(launch)
     uuids = [setting.devices[device].uuid for device in launch.devices]
     own["CUDA_VISIBLE_DEVICES"] = ",".join(uuid for uuid in uuids if uuid)
@@ -125,6 +135,7 @@ def _tenant(launch: Launch, batch: Batch, equipment: Equipment, requested_s: flo
         seats=seats,
         rule=setting.rule,
         data=files.place if files else None,
+        read_bytes_per_s=reader_budget(setting.io.get(launch.test)),
         environment=own,
         requested_s=requested_s,
     )

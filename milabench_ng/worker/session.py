@@ -73,6 +73,7 @@ def run_rank(
         rank=rank,
         mark_interval_s=0.0 if definition.distributed else INTERVAL_S,
         close_in_loaders=(3, 4),
+        read_bytes_per_s=task.read_bytes_per_s,
     )
     definition(bench, **own)
 

@@ -85,6 +85,7 @@ TABLE: dict[str, Check] = {
     "scripts/mnb jobs profiles/quick.json": DRY,
     "scripts/simulate-intervals": Check("script", "takes a minute"),
     "scripts/test": Check("script", "it is what runs this test"),
+    "scripts/test --slurm": Check("script", "starts a Slurm cluster"),
     "scripts/test --vm": Check("script", "boots virtual machines"),
     "scripts/wheelhouse 3.12 manylinux_2_28_x86_64": Check("script", "needs the network"),
     "systemctl daemon-reload": ADMIN,

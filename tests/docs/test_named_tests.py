@@ -13,7 +13,7 @@ PAGE = ROOT / "docs" / "isolation.md"
 
 def defined() -> set[str]:
     """Every test function of the project."""
-    files = (ROOT / "tests").rglob("test_*.py")
+    files = [file for name in ("test_*.py", "check_*.py") for file in (ROOT / "tests").rglob(name)]
     return {
         name for file in files for name in re.findall(r"^(?:async )?def (test_\w+)", file.read_text(), re.MULTILINE)
     }
