@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from datetime import datetime
 from pathlib import Path
@@ -11,6 +12,7 @@ import msgspec
 from milabench_ng.units import utc_stamp
 
 MANIFEST = "run.json"
+LEDGER = "ledger.jsonl"
 
 
 class ResultFolder(msgspec.Struct, frozen=True):
@@ -24,6 +26,11 @@ class ResultFolder(msgspec.Struct, frozen=True):
         return self.path / MANIFEST
 
     @property
+    def ledger(self) -> Path:
+        """What was done to the folder."""
+        return self.path / LEDGER
+
+    @property
     def logs(self) -> Path:
         """Standard output and error of every launch."""
         return self.path / "logs"
@@ -33,20 +40,36 @@ class ResultFolder(msgspec.Struct, frozen=True):
         fail = "" if success else "FAIL."
         return self.path / f"{test}.J{job_id}.{fail}{utc_stamp(started)}.json"
 
-    def log(self, label: str, job_id: str) -> Path:
-        """The log of one launch."""
-        return self.logs / f"{label}.J{job_id}.log"
+    def log(self, label: str, job_id: str, attempt: int = 1) -> Path:
+        """The log of one try of a launch; 0: of its work as company for a neighbour's."""
+        again = ".company" if attempt == 0 else f".{attempt}" if attempt > 1 else ""
+        return self.logs / f"{label}.J{job_id}{again}.log"
+
+
+def file_digest(content: bytes) -> str:
+    """SHA-256 of a file's content, in hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def temporary_name(path: Path) -> Path:
+    """Where a file is written before it gets its name."""
+    return path.with_name(f".{path.name}.tmp")
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write to a temporary name, flush to the disk, rename: the final name never holds half a file."""
-    temporary = path.with_name(f".{path.name}.tmp")
+    temporary = temporary_name(path)
     with open(temporary, "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Flush a folder's names to the disk."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
     finally:
