@@ -170,7 +170,7 @@ class Keeper:
         if unit.spooled and self.spool is not None:
             for name, _ in unit.files:
                 (self.spool / name).unlink(missing_ok=True)
-            if not self._waiting:
+            if not any(other.spooled for other in self._waiting):
                 (self.spool / LEDGER).unlink(missing_ok=True)
 
     def _say(self, trouble: str) -> None:

@@ -94,13 +94,15 @@ def open_keeper(folder: ResultFolder, spool: Path | None) -> Keeper:
 
 def _fetch(keeper: Keeper, spool: Path) -> None:
     """Bring what an earlier session wrote into its spool folder, if it belongs to this run's ledger."""
-    lines = (spool / LEDGER).read_bytes()
     content = keeper.folder.ledger.read_bytes()
+    there = set(content.splitlines())
+    lines = b"".join(line + b"\n" for line in (spool / LEDGER).read_bytes().splitlines() if line not in there)
     chain = check_chain(content + lines)
     if chain.problems or chain.torn:
         raise InputError(f"--spool {spool}: its {LEDGER} does not go on where that of {keeper.folder.path} ends")
     names = [event.file for event in chain.events[len(keeper.chain.entries) :] if isinstance(event, Recorded)]
     logs = [f"{keeper.folder.logs.name}/{path.name}" for path in (spool / keeper.folder.logs.name).glob("*")]
+    names = [name for name in names if (spool / name).exists()]
     for name in (*names, *logs):
         write_atomically(keeper.folder.path / name, (spool / name).read_bytes())
     keeper.adopt(lines, chain)

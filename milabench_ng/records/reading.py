@@ -18,6 +18,8 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Device, Launch, Plan
+from milabench_ng.records.ledger import Chain, check_chain
+from milabench_ng.records.names import LEDGER
 from milabench_ng.records.window import SliceRow, WindowRule
 
 READABLE_SCHEMA = 1
@@ -239,6 +241,16 @@ def read_file(path: str, name: str) -> Found | None:
         return _problem(name, error.strerror or str(error))
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         return _problem(name, f"not a readable record: {error}" if content else "the file is empty")
+
+
+def read_ledger(folder: Path) -> Chain:
+    """The ledger of a result folder, without trust: what breaks its chain is in ``problems``. Empty without one."""
+    try:
+        return check_chain((folder / LEDGER).read_bytes())
+    except FileNotFoundError:
+        return Chain()
+    except OSError as error:
+        return Chain(problems=(f"{LEDGER}: {error.strerror}",))
 
 
 def is_going_on(folder: Path) -> bool:

@@ -9,7 +9,15 @@ from typing import Any
 import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.records.reading import ManifestView, Problem, ReadRecord, is_going_on, read_file, read_folder
+from milabench_ng.records.reading import (
+    ManifestView,
+    Problem,
+    ReadRecord,
+    is_going_on,
+    read_file,
+    read_folder,
+    read_ledger,
+)
 from milabench_ng.report.launches import LaunchResult, reduce_record
 from milabench_ng.report.summarise import Folder, summarise
 from milabench_ng.report.summary import SUMMARY_SCHEMA, Provenance, Stat, Summary, TestSummary
@@ -56,6 +64,7 @@ def collect(folder: Path) -> Folder:
             problems.append(found)
     return Folder(
         source=str(folder),
+        events=read_ledger(folder).events,
         results=tuple(results),
         manifests=tuple(manifests),
         problems=tuple(problems),
