@@ -14,7 +14,7 @@ from pathlib import Path
 
 from milabench_ng.errors import InputError
 from milabench_ng.records.ledger import AnyEvent, Chain, extend
-from milabench_ng.records.names import LEDGER, MANIFEST, ResultFolder, sync_folder, temporary_name, write_atomically
+from milabench_ng.records.names import LEDGER, ResultFolder, sync_folder, temporary_name, write_atomically
 from milabench_ng.units import utc_iso, utc_now
 
 Kept = tuple[str, bytes]
@@ -47,10 +47,17 @@ class Keeper:
         self._open()
 
     def promise(self, manifest: bytes, *events: AnyEvent) -> None:
-        """Write the manifest, which is written anew if somebody removes it. Raises InputError where it cannot be."""
+        """Write the manifest, which is written anew if somebody removes it. Raises InputError where it cannot be.
+
+        It comes before the ledger's first line: a folder that has a line can be resumed.
+        """
         self._manifest = manifest
-        new = () if self.folder.manifest.exists() else ((MANIFEST, manifest),)
-        if not self.keep(new, *events):
+        try:
+            if not self.folder.manifest.exists():
+                write_atomically(self.folder.manifest, manifest)
+        except OSError as error:
+            raise InputError(f"{self.folder.path}: {error.strerror}; name another folder") from None
+        if not self.keep((), *events):
             raise InputError(f"{self.folder.path}: {self._trouble}; name another folder")
 
     @property

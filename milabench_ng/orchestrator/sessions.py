@@ -111,6 +111,9 @@ def begin(
     first = read_manifest(request.outdir)
     found = check_same(first, manifest, request.accept)
     events = keeper.chain.events
+    if not events:  # killed when it had promised everything and done nothing
+        keeper.promise(encode_manifest(first), *first_events(first, session))
+        return Begun(name, ())
     done = standing(events, keeper)
     missing = sum((launch.label, launch.job_id) not in done for launch in first.plan.launches)
     before = keeper.chain.sessions[-1]

@@ -100,7 +100,7 @@ def deadlocked(bench: Bench) -> None:
         time.sleep(0.02)
         if step == 20 and bench.rank == 1:
             time.sleep(3600)
-        dist.all_reduce(torch.ones(1))
+        dist.all_reduce(torch.ones(1, device=bench.device))
 
 
 @workload(unit="steps")
@@ -147,3 +147,27 @@ def fails_once(bench: Bench, *, marker: str = "") -> None:
             except FileExistsError:
                 continue
             raise RuntimeError("the planned accident")
+
+
+@workload(unit="steps")
+def device_hog(bench: Bench) -> None:
+    """Takes device memory until there is none. An item is a step. Timed: writing 1 GiB."""
+    held = []
+    for _ in bench.measure(repeat(None), count=1):
+        held.append(torch.ones(1 << 28, device=bench.device))
+
+
+@workload(unit="steps")
+def foreign_device(bench: Bench) -> None:
+    """Reaches for the GPU of a neighbour. An item is a step. Timed: nothing."""
+    torch.ones(1, device="cuda:1")
+    for _ in bench.measure(repeat(None), count=1):
+        pass
+
+
+@workload(unit="steps", distributed=True)
+def collectives(bench: Bench) -> None:
+    """All-reduces and nothing else. An item is a step. Timed: one all-reduce of 4 MiB."""
+    for _ in bench.measure(repeat(None), count=1):
+        dist.all_reduce(torch.ones(1 << 20, device=bench.device))
+        time.sleep(0.01)

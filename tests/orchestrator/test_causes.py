@@ -54,6 +54,23 @@ def test_memory_above_the_share(run_profile) -> None:  # type: ignore[no-untyped
     assert "limit" in hog.mnb.failure.detail
 
 
+def test_a_limit_that_is_raised_during_the_run_is_noticed(run_profile) -> None:  # type: ignore[no-untyped-def]
+    def act(tenants: Sequence[Tenant], start_s: float | None) -> None:
+        if start_s is None:
+            return
+        name = next(iter(tenants[0].groups.values())).name
+        for limit in ("memory.limit_in_bytes", "memory.max"):
+            for file in Path("/sys/fs/cgroup").glob(f"**/mnb/*/{name}/{limit}"):
+                file.write_text(str(int(file.read_text()) + (1 << 20)))
+
+    finished = run_profile({"steady": {"workload": f"{HERE}:steady"}}, act, tenants=1)
+    if finished.outcome.tier != "full":
+        pytest.skip(f"the fence is {finished.outcome.tier} here")
+    (record,) = finished.records
+    assert record.mnb.failure.cause == "isolation_lost"
+    assert "memory_bytes was" in record.mnb.failure.detail
+
+
 class Spoil:
     """Damages all pictures of a data set, or removes them, before the first batch is read."""
 

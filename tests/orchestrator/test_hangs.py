@@ -50,7 +50,7 @@ def test_a_stopped_worker_is_ended_and_its_neighbour_goes_on(run_profile) -> Non
     assert alive.success
     assert alive.mnb.neighbours.lost[0].cause == "timeout"
     log = (finished.folder / "logs" / "trial.steady.J0.0.log").read_text()
-    assert f"mnb: stacks of process {stop.pid}: python" in log
+    assert f"mnb: stacks of process {stop.pid}: " in log
     assert "stopped" in log
     assert "in steady" in log, "a stopped process goes on to write its stack"
 

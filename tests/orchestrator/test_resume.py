@@ -171,4 +171,4 @@ def test_a_first_line_and_a_session_are_in_every_ledger(interrupted) -> None:  #
     assert (started.launches, session.number) == (3, 1)
     assert session.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     records = [event for event in interrupted.events if isinstance(event, Recorded)]
-    assert {event.file for event in records} == {path.name for path in interrupted.folder.glob("trial.*.json")}
+    assert {event.file for event in records} <= {path.name for path in interrupted.folder.glob("trial.*.json")}
