@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,12 +14,25 @@ import msgspec
 import pytest
 
 from milabench_ng.errors import InputError
+from milabench_ng.orchestrator.interruption import SAME_S
 from milabench_ng.orchestrator.resuming import Difference, check_same, differences
 from milabench_ng.orchestrator.tenant import Tenant
-from milabench_ng.records.ledger import Attempt, Company, Finished, Interrupted, Recorded, Resumed, Session, Started
+from milabench_ng.records.ledger import (
+    Attempt,
+    Company,
+    Finished,
+    Interrupted,
+    Recorded,
+    Resumed,
+    Session,
+    Started,
+    check_chain,
+    lost_attempts,
+)
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.report.folder import load
 
+ROOT = Path(__file__).parents[2]
 HERE = "tests.orchestrator.broken"
 STEADY: dict[str, object] = {"steady": {"workload": f"{HERE}:steady"}}
 
@@ -85,14 +101,9 @@ def test_a_record_that_was_changed_or_cut_short_is_made_again(run_profile, resum
     one, other = sorted(finished.folder.glob("trial.*.json"))
     one.write_bytes(one.read_bytes()[:-100])
     other.unlink()
-    again = resume_run_reading_good(resume_run, finished.folder, one)
+    one.rename(one.with_suffix(".cut"))  # set aside, so that all that is there can be read
+    again = resume_run(finished.folder)
     assert [(record.job_id, record.mnb.attempt) for record in again.records] == [("0.0", 2), ("1.0", 2)]
-
-
-def resume_run_reading_good(resume_run, folder: Path, bad: Path):  # type: ignore[no-untyped-def]
-    """Resume; the bad record goes aside, so that all that is there can be read."""
-    bad.rename(bad.with_suffix(".bad"))
-    return resume_run(folder)
 
 
 @needs_two_cpus
@@ -172,3 +183,42 @@ def test_a_first_line_and_a_session_are_in_every_ledger(interrupted) -> None:  #
     assert session.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     records = [event for event in interrupted.events if isinstance(event, Recorded)]
     assert {event.file for event in records} <= {path.name for path in interrupted.folder.glob("trial.*.json")}
+
+
+def test_a_signal_to_all_processes_of_a_job_is_an_interruption(run_profile) -> None:  # type: ignore[no-untyped-def]
+    """As `scancel` and the end of a job's time send it: the workers die of it a moment before they could be told."""
+    sent: list[int] = []
+
+    def act(tenants: Sequence[Tenant], start_s: float | None) -> None:
+        rank = tenants[0].ranks[0]
+        if start_s is not None and rank.slices and rank.entered and not sent:
+            server = int(Path(f"/proc/{rank.entered.pid}/stat").read_text().rpartition(")")[2].split()[1])
+            sent.extend((rank.entered.pid, server, os.getpid()))
+            for pid in sent:
+                os.kill(pid, signal.SIGTERM)
+
+    finished = run_profile(STEADY, act, tenants=1, repeat=2)
+    (record,) = finished.records
+    assert record.mnb.failure.cause == "interrupted"
+    assert record.mnb.ranks[0].slices
+    assert finished.events[-2:] == (Interrupted(by="SIGTERM"), Finished(missing=2, failed=0))
+
+
+def test_a_second_interrupt_ends_a_run_that_does_not_end(tmp_path: Path) -> None:
+    profile, folder = tmp_path / "trial.json", tmp_path / "results"
+    profile.write_text(json.dumps({"hangs": {"workload": f"{HERE}:hangs", "arguments": {"after": 5}}}))
+    command = [sys.executable, "-m", "milabench_ng", "jobs", str(profile), "-o", str(folder), "--tenants", "1"]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([*command, "--window", "0.5"], env=environ, stderr=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if "items/s" in line or "1 of 1 ready" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(SAME_S + 0.5)
+    process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in rest
+    chain = check_chain((folder / "ledger.jsonl").read_bytes())
+    assert [event.label for event in lost_attempts(chain.events)] == ["trial.hangs"]
