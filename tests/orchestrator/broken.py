@@ -67,7 +67,10 @@ def hangs(bench: Bench, *, after: int = 20) -> None:
         after: steps.
     """
     for step, _ in enumerate(bench.measure(repeat(None), count=1)):
-        time.sleep(3600 if step == after else 0.05)
+        if step == after:
+            print("hanging", flush=True)
+            time.sleep(3600)
+        time.sleep(0.05)
 
 
 class Stuck(Dataset[torch.Tensor]):

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -210,9 +211,10 @@ def test_a_second_interrupt_ends_a_run_that_does_not_end(tmp_path: Path) -> None
     command = [sys.executable, "-m", "milabench_ng", "jobs", str(profile), "-o", str(folder), "--tenants", "1"]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen([*command, "--window", "0.5"], env=environ, stderr=subprocess.PIPE, text=True)
-    for line in process.stderr:
-        if "items/s" in line or "1 of 1 ready" in line:
-            break
+    log = folder / "logs" / "trial.hangs.J0.0.log"
+    while not log.exists() or "hanging" not in log.read_text():
+        assert process.poll() is None
+        time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(SAME_S + 0.5)
