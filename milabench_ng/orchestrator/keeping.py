@@ -44,6 +44,7 @@ class Keeper:
         self._manifest = b""
         self._waiting: list[_Unit] = []
         self._trouble = ""
+        self._spool_told = False
         self._open()
 
     def promise(self, manifest: bytes, *events: AnyEvent) -> None:
@@ -170,7 +171,9 @@ class Keeper:
             _spool(unit, self.spool)
             unit.spooled = True
         except OSError as error:
-            self._say(f"{self._trouble}; nor can --spool {self.spool}: {error.strerror}")
+            if not self._spool_told:
+                self.tell(f"--spool {self.spool}: {error.strerror}: what waits is in memory only")
+            self._spool_told = True
 
     def _forget(self, unit: _Unit) -> None:
         """Remove the copies in the spool folder of what now is where it belongs."""

@@ -192,3 +192,19 @@ def test_a_ledger_that_was_edited_is_refused(tmp_path: Path) -> None:
     (place / LEDGER).write_bytes(lines[0] + lines[2])
     with pytest.raises(InputError, match="the folder was changed"):
         open_keeper(ResultFolder(place), None)
+
+
+@pytest.mark.root
+def test_a_spool_folder_that_fails_too_is_told_once(
+    mount: Callable[..., Path], freeze: Callable[[str], Path], tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    place, spool = mount("rw") / "results", tmp_path / "file" / "spool"
+    keeper, said = open_new(place, spool)
+    freeze("+i")
+    for name in ("one.json", "two.json"):
+        assert not keeper.keep([(name, b"1")], recorded(name, b"1"))
+    assert [line.partition(" ")[0] for line in said] == [f"{place}:", "--spool"]
+    assert keeper.waiting == 2
+    keeper.rescue(tmp_path / "elsewhere")
+    assert {path.name for path in (tmp_path / "elsewhere").iterdir()} == {"one.json", "two.json", LEDGER}
