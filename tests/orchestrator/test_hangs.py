@@ -15,7 +15,7 @@ from milabench_ng.orchestrator import batch
 from milabench_ng.orchestrator.tenant import Tenant
 
 HERE = "tests.orchestrator.broken"
-SILENCE_S = 2.5
+SILENCE_S = 5.0
 
 needs_two_cpus = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs for two tenants")
 
@@ -60,8 +60,8 @@ def test_every_process_of_a_hung_launch_writes_its_stack(run_profile) -> None:  
     limits = {"silence": SILENCE_S}
     finished = run_profile(
         {
-            "early": {"workload": f"{HERE}:never_ready", "limits": {"ready": 4}},
-            "late": {"workload": f"{HERE}:hangs", "limits": {"total": 6}},
+            "early": {"workload": f"{HERE}:never_ready", "limits": {"ready": 8}},
+            "late": {"workload": f"{HERE}:hangs", "limits": {"total": 10}},
             "loader": {"workload": f"{HERE}:stuck_loader", "limits": limits},
             "ranks": {
                 "workload": f"{HERE}:deadlocked",
@@ -72,8 +72,8 @@ def test_every_process_of_a_hung_launch_writes_its_stack(run_profile) -> None:  
     )
     details = {record.name: (record.mnb.failure.cause, record.mnb.failure.detail) for record in finished.records}
     assert details == {
-        "trial.early": ("timeout", "not ready 4 s after it was asked for"),
-        "trial.late": ("timeout", "not over 6 s after it was asked for"),
+        "trial.early": ("timeout", "not ready 8 s after it was asked for"),
+        "trial.late": ("timeout", "not over 10 s after it was asked for"),
         "trial.loader": ("timeout", f"no slice for {SILENCE_S:.0f} s"),
         "trial.ranks": ("timeout", f"no slice for {SILENCE_S:.0f} s"),
     }
@@ -112,7 +112,7 @@ class FreezeOne(StopOne):
     def act(self) -> None:
         (self.group / "cgroup.procs").write_text(str(self.pid))
         (self.group / "freezer.state").write_text("FROZEN")
-        thaw = threading.Timer(8.0, (self.group / "freezer.state").write_text, ("THAWED",))
+        thaw = threading.Timer(12.0, (self.group / "freezer.state").write_text, ("THAWED",))
         thaw.daemon = True
         thaw.start()
 
