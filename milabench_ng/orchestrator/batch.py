@@ -97,10 +97,14 @@ class BatchRunner:
 
     async def _until(self, reached: Callable[[Tenant], bool], deadline_s: float | None = None) -> None:
         """Return when every living tenant has reached something, at the deadline, or on an interruption."""
-        while not all(reached(tenant) or not tenant.alive for tenant in self.tenants):
+        while not all(self._is_past(reached, tenant) for tenant in self.tenants):
             if self.interrupted.is_set() or (deadline_s is not None and time.monotonic() >= deadline_s):
                 return
             await self._next_change(deadline_s)
+
+    def _is_past(self, reached: Callable[[Tenant], bool], tenant: Tenant) -> bool:
+        """Whether nobody waits for it. One that is being ended must be gone: it may wake up to write its stack."""
+        return not tenant.alive or (reached(tenant) and tenant.launch.job_id not in self.timed_out)
 
     async def _next_change(self, deadline_s: float | None) -> None:
         interruption = asyncio.create_task(self.interrupted.wait())
@@ -141,10 +145,20 @@ class BatchRunner:
             now = time.monotonic()
             for tenant in self.tenants:
                 if tenant.alive:
-                    for group in tenant.groups.values():
-                        group.watch()
+                    self._look(tenant)
                     self._bite(tenant, now, asked)
             self.on_tick(self.tenants, self.start_s)
+
+    def _look(self, tenant: Tenant) -> None:
+        """Watch its groups; one that cannot be read any more holds nobody."""
+        for device, group in tenant.groups.items():
+            try:
+                group.watch()
+            except OSError as error:
+                evidence = self.evidence[tenant.launch.job_id]
+                lost = f"its group cannot be read any more: {error}"
+                evidence[device] = msgspec.structs.replace(evidence[device], mismatch=lost)
+                self._kill(tenant)
 
     def _bite(self, tenant: Tenant, now: float, asked: float) -> None:
         """End a tenant that took too long."""

@@ -30,15 +30,24 @@ BROKEN = (
 """cudaErrorECCUncorrectable, cudaErrorNvlinkUncorrectable, cudaErrorHardwareStackError, cudaErrorContained."""
 
 
-def cause_of(error: BaseException) -> Cause:
+def told(error: Exception) -> Exception:
+    """The exception that says most: of a loader that died, the one that names the signal."""
+    return next((one for one in (error.__cause__, error) if isinstance(one, Exception) and _is_killed(one)), error)
+
+
+def cause_of(error: Exception) -> Cause:
     """The cause that ``error`` is, in a record's words."""
     if isinstance(error, torch.OutOfMemoryError):
         return "device_oom"
     if isinstance(error, DataError):
         return "data_error"
-    if LOADER_KILLED.match(str(error)):
+    if _is_killed(error):
         return "signal"
     return _of_device(str(error)) if isinstance(error, RuntimeError) else "exception"
+
+
+def _is_killed(error: Exception) -> bool:
+    return bool(LOADER_KILLED.match(str(error)))
 
 
 def _of_device(text: str) -> Cause:

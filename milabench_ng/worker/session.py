@@ -23,7 +23,7 @@ from milabench_ng.errors import MnbError
 from milabench_ng.events import Entered, Failed, Phase, encode
 from milabench_ng.requests import Seat, Task
 from milabench_ng.worker import ranks
-from milabench_ng.worker.causes import cause_of
+from milabench_ng.worker.causes import cause_of, told
 from milabench_ng.worker.discovery import find_workload
 
 
@@ -84,6 +84,7 @@ def run_rank(
 
 def failure(error: Exception, rank: int) -> Failed:
     """What a workload raised, as the event that the record's cause is made of."""
+    error = told(error)
     kind = cause_of(error)
     text = "" if isinstance(error, MnbError) and error.__cause__ is None else "".join(traceback.format_exception(error))
     failed = Failed(rank=rank, kind=kind, message=f"{type(error).__name__}: {error}"[:500], traceback=text)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from milabench_ng.errors import DataError
-from milabench_ng.worker.causes import cause_of
+from milabench_ng.worker.causes import cause_of, told
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,15 @@ from milabench_ng.worker.causes import cause_of
 )
 def test_causes(error: Exception, cause: str) -> None:
     assert cause_of(error) == cause
+
+
+def test_of_a_dead_loader_the_exception_with_the_signal_is_told() -> None:
+    killed = RuntimeError("DataLoader worker (pid 12) is killed by signal: Killed. ")
+    ended = RuntimeError("DataLoader worker (pid(s) 12) exited unexpectedly")
+    assert told(ended) is ended
+    ended.__cause__ = killed
+    assert told(ended) is killed
+    assert told(killed) is killed
+    other = ValueError("x")
+    other.__cause__ = ended
+    assert told(other) is other
