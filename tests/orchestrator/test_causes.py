@@ -55,7 +55,7 @@ def test_memory_above_the_share(run_profile) -> None:  # type: ignore[no-untyped
 
 
 def test_a_limit_that_is_changed_during_the_run_is_noticed(run_profile) -> None:  # type: ignore[no-untyped-def]
-    def act(tenants: Sequence[Tenant], start_s: float | None) -> None:
+    def act(_: Sequence[Tenant], start_s: float | None) -> None:
         if start_s is None:
             return
         for limit in ("memory.limit_in_bytes", "memory.max"):
