@@ -173,13 +173,13 @@ class Injector(threading.Thread):
                 os.fsync(file.fileno())
         return True
 
-    def damage(self, *_: object) -> bool:
+    def damage(self, batch: Batch, _: int) -> bool:
         """The first bytes of every second picture, until the batch is over."""
         pictures = sorted(self.data.rglob("ImageNet/train/*/*"))[::2]
         for path in pictures:
             overwrite(path, b"\0\0")
-        while not self.over.is_set() and self.newest() is not None:
-            time.sleep(0.05)
+        while not self.over.is_set() and self.newest() == batch:
+            time.sleep(0.02)
         for path in pictures:
             overwrite(path, b"\xff\xd8")
         return True
