@@ -46,7 +46,8 @@ def test_ends_without_a_word_and_losses_that_recover(run_profile) -> None:  # ty
 
 
 def test_memory_above_the_share(run_profile) -> None:  # type: ignore[no-untyped-def]
-    finished = run_profile({"hog": {"workload": f"{HERE}:hog"}}, tenants=1, ram_total_bytes=6 * GIB)
+    endless = {"workload": f"{HERE}:hog", "arguments": {"max_count": 1_000_000}}
+    finished = run_profile({"hog": endless}, tenants=1, ram_total_bytes=6 * GIB)
     if finished.outcome.tier != "full":
         pytest.skip(f"the fence is {finished.outcome.tier} here")
     (hog,) = finished.records
