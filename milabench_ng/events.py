@@ -53,6 +53,8 @@ class Ready(Event, frozen=True, kw_only=True):
     """The mode that the weights' types and a matrix product on the device show."""
     matmul_error: float
     """Relative error of that product."""
+    skips: bool = False
+    """Whether the mode skips steps with infinite gradients."""
 
 
 class Slice(Event, frozen=True, kw_only=True):

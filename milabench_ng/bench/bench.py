@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -21,12 +22,20 @@ from milabench_ng.bench.precision import MODES, probe, ran
 from milabench_ng.bench.trace import Trace
 from milabench_ng.datasets.base import DataSet
 from milabench_ng.datasets.budget import Budget, Budgeted
-from milabench_ng.errors import InputError
+from milabench_ng.errors import DataError, InputError
 from milabench_ng.events import Done, Phase, Ready
 from milabench_ng.records.window import WindowRule
 
 Module = TypeVar("Module", bound=nn.Module)
 Batch = TypeVar("Batch")
+
+
+UNREADABLE = (OSError, EOFError, SyntaxError)
+"""What reading a file that is missing, cut short or damaged raises."""
+UNOPENED = (*UNREADABLE, ValueError, RuntimeError, AssertionError)
+"""The same of a whole data set, as torchvision and numpy check it."""
+OF_FILES = (None, errno.ENOENT, errno.EACCES, errno.EIO, errno.ENOTDIR, errno.EISDIR, errno.ESTALE, errno.ELOOP)
+"""Numbers of such an OSError; None of one that Pillow raises or that comes from a loader process."""
 
 
 class Bench:
@@ -127,7 +136,10 @@ class Bench:
         def opened() -> Dataset[tuple[Any, Any]]:
             return data_set.open(place, split="train", transform=transform)
 
-        return Budgeted(self._budget.reading(opened), self._budget) if self._budget else opened()
+        try:
+            return Budgeted(self._budget.reading(opened), self._budget) if self._budget else opened()
+        except UNOPENED as error:
+            raise self._unreadable(error) from error
 
     def measure(
         self, batches: Iterable[Batch], *, count: int | Callable[[Batch], int] | None = None
@@ -151,13 +163,13 @@ class Bench:
             rule=self._rule,
         )
         endless = repeat(batches)
-        batch = next(endless)  # loaders are at work, and the first batch is here
+        batch = self._fetch(endless)  # loaders are at work, and the first batch is here
         self._say_ready()
         self._channel.wait_for_start()
         meter.start()
         while not self._channel.ended(meter.steps):
             asked = time.monotonic()
-            batch = self.to_device(batch if meter.steps == 0 else next(endless))
+            batch = self.to_device(batch if meter.steps == 0 else self._fetch(endless))
             waited = time.monotonic() - asked
             with self._precision.context():
                 yield batch
@@ -171,6 +183,21 @@ class Bench:
         """Backward and one optimizer step as the precision mode does it. ``clip_norm``: total gradient norm at most."""
         self._precision.step(loss, optimizer, clip_norm)
         self._trace.step(loss)
+
+    def _fetch(self, batches: Iterator[Batch]) -> Batch:
+        """The next batch. What a file can be the reason of is an error of the data, where there are data."""
+        try:
+            return next(batches)
+        except UNREADABLE as error:
+            foreign = isinstance(error, ConnectionError) or getattr(error, "errno", None) not in OF_FILES
+            if self._data_set is None or foreign:
+                raise
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> DataError:
+        name = self._data_set.name if self._data_set else ""
+        reason = str(error).strip().rpartition("\n")[2]
+        return DataError(f"data set {name} in {self._data_path}: {reason}; mnb prepare checks it")
 
     def _enter_loader(self, _worker: int) -> None:
         for descriptor in self._close_in_loaders:
@@ -189,6 +216,7 @@ class Bench:
                 parameters=sum(dtypes.values()),
                 ran=ran(dtypes, product, self._precision.masters),
                 matmul_error=product[1],
+                skips=self._precision.skips,
             )
         )
 

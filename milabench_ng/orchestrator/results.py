@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -11,12 +12,14 @@ import msgspec
 from milabench_ng.fence.io import achieved, excess
 from milabench_ng.fence.shares import disjoint
 from milabench_ng.node.conditions import Conditions
+from milabench_ng.node.faults import device_fault
 from milabench_ng.orchestrator.batch import BatchRunner, Timeline
+from milabench_ng.orchestrator.books import Work
 from milabench_ng.orchestrator.equipment import Equipment
+from milabench_ng.orchestrator.interruption import SAME_S, Interruption
 from milabench_ng.orchestrator.recording import Seen
 from milabench_ng.orchestrator.tenant import Tenant
 from milabench_ng.orchestrator.verdict import Outcome, judge
-from milabench_ng.plan import Batch
 from milabench_ng.records.record import Data, Failure, Neighbour, Neighbours
 from milabench_ng.records.window import Window, averaging_window
 from milabench_ng.telemetry.messages import HOST_KEY, SourceName
@@ -25,7 +28,7 @@ from milabench_ng.telemetry.messages import HOST_KEY, SourceName
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """A batch that has run."""
 
-    batch: Batch
+    work: Work
     runner: BatchRunner
     timeline: Timeline
     started: datetime
@@ -33,17 +36,19 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     requested_s: float
     conditions: tuple[Conditions, Conditions]
     data: Data | None
+    xids: Mapping[str, Sequence[int]]
+    """Errors of the GPUs, by UUID."""
     busy: Sequence[str]
     """Groups that could not be removed."""
 
 
 def see(ran: Ran, equipment: Equipment) -> list[Seen]:
-    """What was seen of each tenant of the batch."""
+    """What was seen of each tenant of the batch that leaves a record."""
     tenants = ran.runner.tenants
     for tenant in tenants:
         _note_readers(tenant, ran.runner)
     failures = {tenant.launch.job_id: _failure(tenant, ran, equipment) for tenant in tenants}
-    return [_seen(tenant, ran, failures, equipment) for tenant in tenants]
+    return [_seen(tenant, ran, failures, equipment) for tenant in tenants if tenant.launch in ran.work.wanted]
 
 
 def _note_readers(tenant: Tenant, runner: BatchRunner) -> None:
@@ -70,7 +75,8 @@ def _failure(tenant: Tenant, ran: Ran, equipment: Equipment) -> Failure | None:
         full=tenant.full.done(),
         window=_window(tenant, ran, equipment),
         timed_out=ran.runner.timed_out.get(tenant.launch.job_id),
-        interrupted=equipment.interrupted.is_set(),
+        interrupted=_was_interrupted(tenant, equipment.interrupted),
+        device=_device(tenant, ran, equipment),
         broken_protocol=tenant.broken_protocol,
         failures=tenant.failures,
     )
@@ -79,6 +85,28 @@ def _failure(tenant: Tenant, ran: Ran, equipment: Equipment) -> Failure | None:
     if found is None and any(group.name in ran.busy for group in tenant.groups.values()):
         return Failure(cause="timeout", detail="processes of it could not be removed after the stop")
     return found
+
+
+def _was_interrupted(tenant: Tenant, interrupted: Interruption) -> bool:
+    """Whether a launch ended because the run was told to stop, and not by itself before.
+
+    What tells the run to stop may go to all processes of a job, so a worker may be killed by it a little earlier.
+    """
+    if not interrupted.is_set() or tenant.full.done():
+        return False
+    same = tenant.ended.result() == -signal.Signals[interrupted.by]
+    return (tenant.failed_s or 0.0) >= interrupted.at_s - (SAME_S if same else 0.0)
+
+
+def _device(tenant: Tenant, ran: Ran, equipment: Equipment) -> Failure | None:
+    """What became of the launch's GPUs, if anything."""
+    boards = {gpu.uuid: gpu.board for gpu in equipment.gpus}
+    for device in tenant.launch.devices:
+        board = boards.get(equipment.setting.devices[device].uuid or "")
+        fault = device_fault(board, *ran.conditions, ran.xids) if board else None
+        if fault is not None:
+            return Failure(cause=fault.cause, detail=fault.detail)
+    return None
 
 
 def _seen(tenant: Tenant, ran: Ran, failures: Mapping[str, Failure | None], equipment: Equipment) -> Seen:
@@ -97,7 +125,8 @@ def _seen(tenant: Tenant, ran: Ran, failures: Mapping[str, Failure | None], equi
     cpus = [one.effective.cpus for groups in evidence.values() for one in groups.values() if one.effective]
     return Seen(
         launch=launch,
-        batch=ran.batch.number,
+        attempt=equipment.books.attempt(launch),
+        batch=ran.work.batch.number,
         started=ran.started,
         requested_s=ran.requested_s,
         ready_s=tenant.ready_s,

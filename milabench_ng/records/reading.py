@@ -19,6 +19,8 @@ from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, parse_json, read_content
 from milabench_ng.plain import plain, short
 from milabench_ng.plan import Device, Launch, Plan
+from milabench_ng.records.ledger import Chain, check_chain
+from milabench_ng.records.names import LEDGER
 from milabench_ng.records.window import LARGEST, Amount, Moment, SliceRow, WindowRule
 
 READABLE_SCHEMA = 1
@@ -242,7 +244,7 @@ def _read_file(path: str, name: str) -> Found | None:
     try:
         content = read_content(Path(path), LARGE, os.O_NOFOLLOW)
     except InputError as error:
-        return _problem(name, "a symbolic link, and not a file" if os.path.islink(path) else _reason(error))
+        return _problem(name, _no_file(path, error))
     return read_record(content, name)
 
 
@@ -259,6 +261,17 @@ def read_record(content: bytes, name: str) -> Found | None:
         return _problem(name, f"not a readable record: {_reason(error)}")
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         return _problem(name, f"not a readable record: {error}")
+
+
+def read_ledger(folder: Path) -> Chain:
+    """The ledger of a result folder, without trust: what breaks its chain is in ``problems``. Empty without one."""
+    path = folder / LEDGER
+    if not os.path.lexists(path):
+        return Chain()
+    try:
+        return check_chain(read_content(path, LARGE, os.O_NOFOLLOW))
+    except InputError as error:
+        return Chain(problems=(f"{LEDGER}: {_no_file(path, error)}",))
 
 
 def is_going_on(folder: Path) -> bool:
@@ -280,6 +293,11 @@ def is_going_on(folder: Path) -> bool:
     finally:
         os.close(manifest)
     return False
+
+
+def _no_file(path: str | Path, error: InputError) -> str:
+    """Why a file of a result folder is not read."""
+    return "a symbolic link, and not a file" if os.path.islink(path) else _reason(error)
 
 
 def _reason(error: InputError) -> str:
