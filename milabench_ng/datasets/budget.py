@@ -44,9 +44,11 @@ class Budget:
 
     def reading(self, action: Callable[[], T]) -> T:
         """What ``action`` returns, after the time that the bytes which it read take."""
-        before = _bytes_read()
+        before = _counters()
         value = action()
-        self.take(_bytes_read() - before)
+        # Through read(2) or, where that is more, from the storage: mapped files. Since before, each: a loader process
+        # may have had more from the storage until now, its own code for example.
+        self.take(max(now - then for then, now in zip(before, _counters(), strict=True)))
         return value
 
     def take(self, size: int) -> None:
@@ -82,7 +84,7 @@ class Budgeted(Dataset[Any]):
         return len(self._inner)  # type: ignore[arg-type]
 
 
-def _bytes_read() -> int:
-    """By this thread: through read(2), or, where that is more, from the storage (mapped files)."""
+def _counters() -> tuple[int, int]:
+    """Bytes that this thread had so far through read(2), and from the storage."""
     lines = dict(line.split(": ") for line in _COUNTERS.read_text().splitlines())
-    return max(int(lines["rchar"]), int(lines["read_bytes"]))
+    return int(lines["rchar"]), int(lines["read_bytes"])
