@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,6 +39,19 @@ class IoShare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     write: str | None = None
 
 
+class TimeLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long the watchdog waits, in seconds; what is not given follows from the plan."""
+
+    ready: float | None = None
+    """From the request to ``ready``."""
+    silence: float | None = None
+    """Between start and stop without a slice."""
+    end: float | None = None
+    """From the stop to the end of the process."""
+    total: float | None = None
+    """From the request to the end of the process."""
+
+
 class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One entry of a profile."""
 
@@ -50,6 +64,7 @@ class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     require: Literal["full"] | None = None
     """``"full"``: refuse to run where the fence is not enforced by the kernel."""
     io: IoShare | None = None
+    limits: TimeLimits | None = None
     data_scale: float = 1.0
     """The size of the data set twin relative to the real set."""
 
@@ -112,6 +127,9 @@ def build_profile(suite: str, tests: RawTests, text: str, source: str, warnings:
             raise InputError(f"{where}: {error}") from None
         if not 0 < test.data_scale <= 1:
             raise InputError(f"{where}: data_scale is {test.data_scale}; it must be above 0 and at most 1")
+        for limit, seconds in msgspec.structs.asdict(test.limits or TimeLimits()).items():
+            if seconds is not None and not 0 < seconds < math.inf:
+                raise InputError(f"{where}: limits: {limit} is {seconds}; it must be a number of seconds above 0")
         typed[name] = test
     return Profile(suite, typed, text, warnings)
 
