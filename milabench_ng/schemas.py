@@ -11,8 +11,9 @@ from milabench_ng.profile import PROFILE_SCHEMA, TEST_NAME, Test
 from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
 from milabench_ng.records.record import RECORD_SCHEMA, Record
 from milabench_ng.report.summary import SUMMARY_SCHEMA, Summary
+from milabench_ng.report.verification.rules import RULES_SCHEMA, Rules
 
-Kind = Literal["profile", "record", "event", "summary", "run"]
+Kind = Literal["profile", "record", "event", "summary", "run", "rules"]
 Schema = dict[str, Any]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -31,6 +32,8 @@ def schema(kind: Kind) -> Schema:
             return _of("event", EVENT_SCHEMA, described, AnyEvent, AnyCommand)
         case "summary":
             return _of("summary", SUMMARY_SCHEMA, "The statistics of a result folder; stored, a baseline.", Summary)
+        case "rules":
+            return _of("rules", RULES_SCHEMA, "A buyer's demands on a result; see docs/run-rules.md.", Rules)
         case "run":
             return _of("run", RUN_SCHEMA, "run.json, the manifest of a result folder.", Manifest)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from datetime import datetime
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import msgspec
 from milabench_ng.units import utc_stamp
 
 MANIFEST = "run.json"
+LEDGER = "ledger.jsonl"
+RECORD_NAME = re.compile(r"(?P<test>[^/]+)\.J(?P<job_id>\d+\.\d+)\.(FAIL\.)?\d{8}-\d{6}-\d{6}\.json")
+_LOG_NAME = re.compile(r"logs/[^/]+\.log")
 
 
 class ResultFolder(msgspec.Struct, frozen=True):
@@ -36,6 +40,13 @@ class ResultFolder(msgspec.Struct, frozen=True):
     def log(self, label: str, job_id: str) -> Path:
         """The log of one launch."""
         return self.logs / f"{label}.J{job_id}.log"
+
+
+def is_result_file(name: str) -> bool:
+    """Whether a relative ``name`` is one that a run gives to a file: manifest, ledger, record or log."""
+    if not name.isprintable() or name.startswith("."):
+        return False
+    return name in (MANIFEST, LEDGER) or bool(RECORD_NAME.fullmatch(name) or _LOG_NAME.fullmatch(name))
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,11 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Device, Launch, Plan
+from milabench_ng.records.names import RECORD_NAME
 from milabench_ng.records.window import SliceRow, WindowRule
 
 READABLE_SCHEMA = 1
 """The newest schema of records and manifests that this version reads."""
-
-_RECORD_NAME = re.compile(r"(?P<test>.+)\.J(?P<job_id>\d+\.\d+)\.(FAIL\.)?\d{8}-\d{6}-\d{6}\.json")
 
 
 class Extent(msgspec.Struct, frozen=True):
@@ -282,7 +280,7 @@ def _decode(content: bytes, name: str) -> Found | None:
     if kind.job_id is None:
         if kind.run_id is not None and kind.plan:
             return _checked(_manifest.decode(content), name)
-        return _problem(name, "it holds no job_id") if _RECORD_NAME.fullmatch(os.path.basename(name)) else None
+        return _problem(name, "it holds no job_id") if RECORD_NAME.fullmatch(os.path.basename(name)) else None
     if kind.sub_job:
         return None
     record = _record.decode(content) if raw is None else msgspec.convert(raw, RecordView)
@@ -300,7 +298,7 @@ def _newer(name: str, schema: int) -> Problem:
 
 
 def _problem(name: str, reason: str) -> Problem:
-    match = _RECORD_NAME.fullmatch(os.path.basename(name))
+    match = RECORD_NAME.fullmatch(os.path.basename(name))
     return Problem(
         file=name, reason=reason, test=match["test"] if match else None, job_id=match["job_id"] if match else None
     )

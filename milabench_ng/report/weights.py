@@ -19,16 +19,21 @@ class _Weight(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weight: float
 
 
+def weights_file(path: Path | None, suite: str) -> Path | None:
+    """The file ``path``, else the shipped one of ``suite``; None where there is none."""
+    return path or find("weights", suite)
+
+
 def load_weights(path: Path | None, suite: str) -> Weights | None:
     """The weights above 0 in the file ``path``, else in the shipped one of ``suite``; None where there is none."""
-    chosen = path or find("weights", suite)
+    chosen = weights_file(path, suite)
     if chosen is None:
         return None
     try:
         raw = msgspec.json.decode(chosen.read_bytes(), type=dict[str, _Weight])
     except OSError as error:
         raise InputError(f"weights {chosen}: {error.strerror}") from None
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f'weights {chosen}: {error}; the form is {{"{suite}.vae": {{"weight": 8}}}}') from None
     for label, entry in raw.items():
         if not (entry.weight >= 0 and math.isfinite(entry.weight)):
