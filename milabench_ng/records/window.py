@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from milabench_ng.stats import mean
 
@@ -41,7 +43,8 @@ class SliceRow(msgspec.Struct, frozen=True, array_like=True):
     """One slice in a record: ``[start_s, length_s, count, steps, wait_s]``."""
 
     start_s: float
-    length_s: float
+    length_s: Annotated[float, Meta(gt=0)]
+    """Checked where it is read: everything divides by it."""
     count: int
     steps: int
     wait_s: float

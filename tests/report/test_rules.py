@@ -284,6 +284,12 @@ def test_r3_numbers_that_were_claimed(folder: Path) -> None:
     assert ruling.reasons[1] == "standard.vae: perf was claimed as 104.0, and is 103.0"
 
 
+def test_a_slice_of_no_length_is_no_record(folder: Path, keys: Path) -> None:
+    """Everything divides by it."""
+    record(lambda content: content["mnb"]["ranks"][0]["slices"][-10].__setitem__(1, 0.0))(folder)
+    assert "not a whole record" in " ".join(by_id(found(folder, keys))["R12"].reasons)
+
+
 def test_r7_changed_weights(folder: Path, keys: Path) -> None:
     heavier = WEIGHTS.replace(b'"weight": 8', b'"weight": 80')
     assert by_id(found(folder, keys, weights=heavier))["R7"].result == "fail"
