@@ -208,7 +208,7 @@ def profile_text(whole: Plan) -> str:
     return msgspec.json.encode(tests).decode()
 
 
-def manifest(whole: Plan, run_id: str = RUN_ID) -> Manifest:
+def promise(whole: Plan, run_id: str = RUN_ID) -> Manifest:
     """``run.json``."""
     text = profile_text(whole)
     return Manifest(
@@ -227,6 +227,12 @@ def manifest(whole: Plan, run_id: str = RUN_ID) -> Manifest:
         software={"torch": "2.15.0"},
         software_key="0" * 16,
     )
+
+
+def manifest(whole: Plan, run_id: str = RUN_ID) -> dict[str, Any]:
+    """``run.json`` as plain values."""
+    made: dict[str, Any] = msgspec.to_builtins(promise(whole, run_id))
+    return made
 
 
 def write(folder: Path, made: dict[str, Any], moment: int = 0) -> Path:
@@ -264,7 +270,7 @@ def write_run(folder: Path, whole: Plan, rate: Rate = steady, slices: int = 120)
 
 def write_ledger(folder: Path, whole: Plan) -> None:
     """The ledger of a run in one session in which each record of the folder took one attempt."""
-    promised = manifest(whole)
+    promised = promise(whole)
     events: list[ledger.AnyEvent] = [
         ledger.Started(
             run_id=promised.run_id,

@@ -25,7 +25,7 @@ from milabench_ng.report.verification.rules import Ceiling, DataRule, Pin, Rules
 from milabench_ng.report.verification.verify import verify
 
 WEIGHTS = b'{"standard.vae": {"weight": 8}, "standard.toy_reg": {"weight": 4}, "standard.scaling.2": {"weight": 2}}'
-PROFILE = make_records.manifest(WHOLE).profile
+PROFILE = make_records.promise(WHOLE).profile
 STRICT = Rules(
     name="strict",
     signed=True,
