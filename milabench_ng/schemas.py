@@ -12,8 +12,9 @@ from milabench_ng.records.ledger import LEDGER_SCHEMA, Entry
 from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
 from milabench_ng.records.record import RECORD_SCHEMA, Record
 from milabench_ng.report.summary import SUMMARY_SCHEMA, Summary
+from milabench_ng.report.verification.rules import RULES_SCHEMA, Rules
 
-Kind = Literal["profile", "record", "event", "summary", "run", "ledger"]
+Kind = Literal["profile", "record", "event", "summary", "run", "ledger", "rules"]
 Schema = dict[str, Any]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -22,7 +23,7 @@ _NAME = f"^{TEST_NAME.pattern}$"
 
 def schema(kind: Kind) -> Schema:
     """The schema of ``kind``: a profile file, the record of a launch, one line of the protocol, a summary, run.json,
-    one line of ledger.jsonl.
+    one line of ledger.jsonl, a buyer's rules.
     """
     match kind:
         case "profile":
@@ -34,6 +35,8 @@ def schema(kind: Kind) -> Schema:
             return _of("event", EVENT_SCHEMA, described, AnyEvent, AnyCommand)
         case "summary":
             return _of("summary", SUMMARY_SCHEMA, "The statistics of a result folder; stored, a baseline.", Summary)
+        case "rules":
+            return _of("rules", RULES_SCHEMA, "A buyer's demands on a result; see docs/run-rules.md.", Rules)
         case "run":
             return _of("run", RUN_SCHEMA, "run.json, the manifest of a result folder.", Manifest)
         case "ledger":

@@ -193,7 +193,7 @@ def check_chain(content: bytes) -> Chain:
     for place, line in enumerate(lines):
         try:
             entry = _decoder.decode(line)
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             problems.append(f"line {place + 1}: not an entry: {short(error)}")
         else:
             entries.append(entry)

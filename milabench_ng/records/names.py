@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 from datetime import datetime
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from milabench_ng.units import utc_stamp
 
 MANIFEST = "run.json"
 LEDGER = "ledger.jsonl"
+RECORD_NAME = re.compile(r"(?P<test>[^/\n]+)\.J(?P<job_id>\d+\.\d+)\.(FAIL\.)?\d{8}-\d{6}-\d{6}\.json")
+_LOG_NAME = re.compile(r"logs/[^/]+\.log")
 
 
 class ResultFolder(msgspec.Struct, frozen=True):
@@ -56,6 +59,13 @@ def file_digest(content: bytes) -> str:
 def temporary_name(path: Path) -> Path:
     """Where a file is written before it gets its name."""
     return path.with_name(f".{path.name}.tmp")
+
+
+def is_result_file(name: str) -> bool:
+    """Whether a relative ``name`` is one that a run gives to a file: manifest, ledger, record or log."""
+    if not name.isprintable() or name.startswith("."):
+        return False
+    return name in (MANIFEST, LEDGER) or bool(RECORD_NAME.fullmatch(name) or _LOG_NAME.fullmatch(name))
 
 
 def write_atomically(path: Path, content: bytes) -> None:

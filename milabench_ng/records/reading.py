@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +19,7 @@ from milabench_ng.files import LARGE, parse_json, read_content
 from milabench_ng.plain import plain, short
 from milabench_ng.plan import Device, Launch, Plan
 from milabench_ng.records.ledger import Chain, check_chain
-from milabench_ng.records.names import LEDGER
+from milabench_ng.records.names import LEDGER, RECORD_NAME
 from milabench_ng.records.window import LARGEST, Amount, Moment, SliceRow, WindowRule
 
 READABLE_SCHEMA = 1
@@ -28,8 +27,6 @@ READABLE_SCHEMA = 1
 
 Factor = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 """Items of 2020 per item."""
-
-_RECORD_NAME = re.compile(r"(?P<test>.+)\.J(?P<job_id>\d+\.\d+)\.(FAIL\.)?\d{8}-\d{6}-\d{6}\.json")
 
 
 class Extent(msgspec.Struct, frozen=True):
@@ -335,7 +332,7 @@ def _decode(content: bytes, name: str) -> Found | None:
     if kind.job_id is None:
         if kind.run_id is not None and kind.plan:
             return _checked(_manifest.decode(content), name)
-        return _problem(name, "it holds no job_id") if _RECORD_NAME.fullmatch(os.path.basename(name)) else None
+        return _problem(name, "it holds no job_id") if RECORD_NAME.fullmatch(os.path.basename(name)) else None
     if kind.sub_job:
         return None
     record = _record.decode(content) if raw is None else msgspec.convert(raw, RecordView)
@@ -353,7 +350,7 @@ def _newer(name: str, schema: int) -> Problem:
 
 
 def _problem(name: str, reason: str) -> Problem:
-    match = _RECORD_NAME.fullmatch(os.path.basename(name))
+    match = RECORD_NAME.fullmatch(os.path.basename(name))
     return Problem(
         file=plain(name),
         reason=short(reason),

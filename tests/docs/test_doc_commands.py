@@ -43,6 +43,10 @@ TABLE: dict[str, Check] = {
     "mnb baseline estimate mine.json --device A100-SXM4-80GB -o a100.json": PARSE,
     "mnb baseline show v100": RUN,
     "mnb bids bids.json": PARSE,
+    "mnb accept bid.bundle.tar.gz results --guarantee 0.97": Check("run", codes=(4,)),
+    "mnb bundle results --sign ~/.ssh/id_ed25519": Check(
+        "elsewhere", "test_r2_who_signed signs, with a key of its own"
+    ),
     "mnb doctor": Check("run", codes=(0, 1)),
     "mnb jobs --resume results": Check("parse", "test_resume_runs_what_has_no_valid_record_and_no_more runs it"),
     "mnb jobs profiles/quick.json --name vae --name convnet -- --batch-size 64": DRY,
@@ -59,11 +63,20 @@ TABLE: dict[str, Check] = {
     "mnb report results --compare base.json v100 --margin 3% --compare-gpus": RUN,
     "mnb report results --compare v100 --price 200000": RUN,
     "mnb report results-acme --weights tests/docs/third_party/acme-weights.json": BY_PACKAGE,
+    "mnb report results --rules procurement --compare v100": Check("run", codes=(1,)),
     "mnb rerun results/standard.vae.J0.0.20260106-160000-123456.json": PARSE,
     "mnb run convnet --data-scale 0.02 -- --image-size 64 --precision bf16": PARSE,
     "mnb run vae -o vae.json -- --batch-size 64": PARSE,
     "mnb schema record": RUN,
+    "mnb schema rules": RUN,
     "mnb summary results -o base.json": RUN,
+    "mnb verify results --profile profiles/standard.json --require full --repeat 10": Check("run", codes=(1,)),
+    "mnb verify results --rules procurement": Check("run", codes=(1,)),
+    "mnb verify results.bundle.tar.gz --profile profiles/standard.json --require full --repeat 10": Check(
+        "run", codes=(1,)
+    ),
+    "mnb verify results.bundle.tar.gz --rules procurement --allowed-signers vendors.txt": PARSE,
+    "mnb verify results.bundle.tar.gz --rules tender.json --allowed-signers vendors.txt": PARSE,
     "PYTHONPATH=site mnb jobs tests/docs/third_party/acme.json -o results-acme": BY_PACKAGE,
     "PYTHONPATH=site mnb list": BY_PACKAGE,
     "PYTHONPATH=site mnb run probe --data-scale 0.1 -o probe.json": BY_PACKAGE,
@@ -117,12 +130,14 @@ def tokens(line: str) -> list[str]:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder as the documents assume it: the project's files, a result folder and a baseline."""
     folder = tmp_path_factory.mktemp("docs")
-    for name in ("profiles", "baselines", "weights", "tests"):
+    for name in ("profiles", "baselines", "weights", "rules", "tests"):
         (folder / name).symlink_to(ROOT / name)
     maker = ROOT / "tests" / "report" / "make_records.py"
     options = [str(folder / "results"), "--records", "40", "--slices", "40"]
     subprocess.run([sys.executable, str(maker), *options], check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
     call(folder, ["summary", "results", "-o", "base.json"])
+    call(folder, ["bundle", "results"])
+    (folder / "bid.bundle.tar.gz").symlink_to("results.bundle.tar.gz")
     return folder
 
 
