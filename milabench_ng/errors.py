@@ -15,6 +15,10 @@ class InputError(MnbError):
     exit_code = 2
 
 
+class DataError(InputError):
+    """A file of a data set is missing or damaged."""
+
+
 class IsolationError(MnbError):
     """The isolation that was required cannot be had on this node."""
 

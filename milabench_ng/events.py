@@ -53,6 +53,8 @@ class Ready(Event, frozen=True, kw_only=True):
     """The mode that the weights' types and a matrix product on the device show."""
     matmul_error: float
     """Relative error of that product."""
+    skips: bool = False
+    """Whether the mode skips steps with infinite gradients."""
 
 
 class Slice(Event, frozen=True, kw_only=True):
@@ -96,6 +98,9 @@ class Done(Event, frozen=True, kw_only=True):
     ran: str
     matmul_error: float
     peak_device_bytes: int | None = None
+    read_bytes: int | None = None
+    """What the readers of the data set read within their budget, where they have one, and in how many seconds."""
+    read_s: float | None = None
 
 
 class Failed(Event, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
@@ -13,6 +14,11 @@ from milabench_ng.profile import Profile, Test
 
 MOST_RUNS = 10_000
 """Of every test: a year of them, where a test takes an hour."""
+
+Order = Literal["file", "interleaved", "random"]
+"""Of the repeats. ``file``: all runs of a test, then all of the next. ``interleaved``: all tests once, in file order,
+then all again, so that what drifts slowly hits all tests alike. ``random``: as ``interleaved``, each time in an order
+that follows from the nonce."""
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +74,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     batches: tuple[Batch, ...]
     omitted: tuple[str, ...] = ()
     """The labels of tests that the profile has and the user did not select."""
+    order: Order = "interleaved"
+    nonce: str | None = None
+    """Any text; seeds the random order, and shows a buyer who chose it that the run is younger than the choice."""
 
     @property
     def launches(self) -> tuple[Launch, ...]:
@@ -79,13 +88,24 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """The rows that the summary of a complete run has, in order."""
         return tuple(dict.fromkeys(launch.label for launch in self.launches))
 
+    @property
+    def sha256(self) -> str:
+        """Of what will run, in order: the batches, not the devices that they run on."""
+        return hashlib.sha256(msgspec.json.encode([self.suite, self.batches, self.omitted])).hexdigest()
+
 
 Resolved = Mapping[str, tuple[dict[str, Scalar | None], tuple[str, ...]]]
 """For each test: every option with its value, and the names of those that the command line changed."""
 
 
 def make_plan(
-    profile: Profile, names: Sequence[str], arguments: Resolved, devices: Sequence[Device], repeat: int
+    profile: Profile,
+    names: Sequence[str],
+    arguments: Resolved,
+    devices: Sequence[Device],
+    repeat: int,
+    order: Order = "interleaved",
+    nonce: str | None = None,
 ) -> Plan:
     """The batches of ``repeat`` runs of the tests called ``names`` (all where there are none) over ``devices``."""
     if not 1 <= repeat <= MOST_RUNS:
@@ -109,9 +129,30 @@ def make_plan(
         suite=profile.suite,
         devices=tuple(devices),
         repeat=repeat,
-        batches=tuple(Batch(number=i, launches=tuple(launches)) for i, launches in enumerate(groups)),
+        batches=tuple(
+            Batch(number=i, launches=tuple(launches)) for i, launches in enumerate(_ordered(groups, order, nonce))
+        ),
         omitted=tuple(omitted),
+        order=order,
+        nonce=nonce,
     )
+
+
+def _ordered(batches: Sequence[list[Launch]], order: Order, nonce: str | None) -> list[list[Launch]]:
+    """``batches`` come interleaved. Random: sorted by SHA-256, so that anybody can work out the order of a nonce."""
+
+    def place(batch: list[Launch]) -> tuple[int, str]:
+        first = batch[0]
+        return first.run, hashlib.sha256(f"{nonce or ''}:{first.run}:{first.label}".encode()).hexdigest()
+
+    match order:
+        case "interleaved":
+            return list(batches)
+        case "file":
+            tests = list(dict.fromkeys(batch[0].test for batch in batches))
+            return sorted(batches, key=lambda batch: tests.index(batch[0].test))
+        case "random":
+            return sorted(batches, key=place)
 
 
 def _partitions(test: Test, count: int) -> list[list[tuple[int, ...]]]:

@@ -7,6 +7,7 @@ A profile is an object of tests by name; ``"*"`` holds defaults that are merged 
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Sequence
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -41,6 +42,19 @@ class IoShare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     write: str | None = None
 
 
+class TimeLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long the watchdog waits, in seconds; what is not given follows from the plan."""
+
+    ready: float | None = None
+    """From the request to ``ready``."""
+    silence: float | None = None
+    """Between start and stop without a slice."""
+    end: float | None = None
+    """From the stop to the end of the process."""
+    total: float | None = None
+    """From the request to the end of the process."""
+
+
 class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One entry of a profile."""
 
@@ -53,6 +67,7 @@ class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     require: Literal["full"] | None = None
     """``"full"``: refuse to run where the fence is not enforced by the kernel."""
     io: IoShare | None = None
+    limits: TimeLimits | None = None
     data_scale: float = 1.0
     """The size of the data set twin relative to the real set."""
 
@@ -124,6 +139,9 @@ def build_profile(suite: str, tests: RawTests, text: str, source: str, warnings:
             raise InputError(f"{where}: {short(error)}") from None
         if not 0 < test.data_scale <= 1:
             raise InputError(f"{where}: data_scale is {test.data_scale}; it must be above 0 and at most 1")
+        for limit, seconds in msgspec.structs.asdict(test.limits or TimeLimits()).items():
+            if seconds is not None and not 0 < seconds < math.inf:
+                raise InputError(f"{where}: limits: {limit} is {seconds}; it must be a number of seconds above 0")
         typed[name] = test
     return Profile(suite, typed, text, warnings)
 

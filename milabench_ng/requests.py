@@ -48,6 +48,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Of all launches of the batch together."""
     rule: WindowRule
     data: Place | None
+    read_bytes_per_s: int | None = None
+    """What the readers of the data set keep to, in each rank, where the kernel cannot limit them."""
     environment: dict[str, str]
     """All of it: nothing is inherited."""
     requested_s: float

@@ -8,11 +8,13 @@ import msgspec
 
 from milabench_ng.events import EVENT_SCHEMA, AnyCommand, AnyEvent
 from milabench_ng.profile import PROFILE_SCHEMA, TEST_NAME, Test
+from milabench_ng.records.ledger import LEDGER_SCHEMA, Entry
 from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
 from milabench_ng.records.record import RECORD_SCHEMA, Record
 from milabench_ng.report.summary import SUMMARY_SCHEMA, Summary
+from milabench_ng.report.verification.rules import RULES_SCHEMA, Rules
 
-Kind = Literal["profile", "record", "event", "summary", "run"]
+Kind = Literal["profile", "record", "event", "summary", "run", "ledger", "rules"]
 Schema = dict[str, Any]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -20,7 +22,9 @@ _NAME = f"^{TEST_NAME.pattern}$"
 
 
 def schema(kind: Kind) -> Schema:
-    """The schema of ``kind``: a profile file, the record of a launch, one line of the protocol, a summary, run.json."""
+    """The schema of ``kind``: a profile file, the record of a launch, one line of the protocol, a summary, run.json,
+    one line of ledger.jsonl, a buyer's rules.
+    """
     match kind:
         case "profile":
             return _profile()
@@ -31,8 +35,12 @@ def schema(kind: Kind) -> Schema:
             return _of("event", EVENT_SCHEMA, described, AnyEvent, AnyCommand)
         case "summary":
             return _of("summary", SUMMARY_SCHEMA, "The statistics of a result folder; stored, a baseline.", Summary)
+        case "rules":
+            return _of("rules", RULES_SCHEMA, "A buyer's demands on a result; see docs/run-rules.md.", Rules)
         case "run":
             return _of("run", RUN_SCHEMA, "run.json, the manifest of a result folder.", Manifest)
+        case "ledger":
+            return _of("ledger", LEDGER_SCHEMA, "One line of ledger.jsonl, what was done to a result folder.", Entry)
 
 
 def _of(title: str, version: int, description: str, *types: Any) -> Schema:

@@ -1,4 +1,4 @@
-"""The files that come with ``mnb``: profiles, weights, baselines. A checkout has them beside the package, an
+"""The files that come with ``mnb``: profiles, weights, baselines, rules. A checkout has them beside the package, an
 installed wheel inside it."""
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["profiles", "weights", "baselines", "baselines/traces"]
+Kind = Literal["profiles", "weights", "baselines", "baselines/traces", "rules"]
 
 _PACKAGE = Path(__file__).parent
 _PLACES = (_PACKAGE.parent, _PACKAGE / "share")

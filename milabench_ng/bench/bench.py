@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +23,8 @@ from milabench_ng.bench.options import CommonOptions
 from milabench_ng.bench.precision import MODES, probe, ran
 from milabench_ng.bench.trace import Trace
 from milabench_ng.datasets.base import DataSet
-from milabench_ng.errors import InputError
+from milabench_ng.datasets.budget import Budget, Budgeted
+from milabench_ng.errors import DataError, InputError
 from milabench_ng.events import Done, Phase, Ready
 from milabench_ng.records.window import WindowRule
 
@@ -31,6 +33,14 @@ Batch = TypeVar("Batch")
 
 PREFETCH = 2
 """Batches that each loader process keeps ready."""
+
+
+UNREADABLE = (OSError, EOFError, SyntaxError)
+"""What reading a file that is missing, cut short or damaged raises."""
+UNOPENED = (*UNREADABLE, ValueError, RuntimeError, AssertionError)
+"""The same of a whole data set, as torchvision and numpy check it."""
+OF_FILES = (None, errno.ENOENT, errno.EACCES, errno.EIO, errno.ENOTDIR, errno.EISDIR, errno.ESTALE, errno.ELOOP)
+"""Numbers of such an OSError; None of one that Pillow raises or that comes from a loader process."""
 
 
 class Bench:
@@ -50,12 +60,14 @@ class Bench:
         tenants: int = 1,
         mark_interval_s: float = INTERVAL_S,
         close_in_children: tuple[int, ...] = (),
+        read_bytes_per_s: int | None = None,
     ) -> None:
         """``tenant``: the device's index, which the data order depends on. ``data_path``: where the data set lies.
         ``tenants``: processes like this one that work on the node at the same time.
 
         ``mark_interval_s``: see `ahead`; 0 marks every step, as ranks in lockstep need it.
         ``close_in_children``: file descriptors that loader processes and others that the workload starts must not keep.
+        ``read_bytes_per_s``: what all readers of the data set together keep to; None for no bound.
         """
         self.device = device
         self.rank = rank
@@ -68,6 +80,7 @@ class Bench:
         self._tenants = tenants
         self._mark_interval_s = mark_interval_s
         self._close_in_children = close_in_children
+        self._budget = Budget(read_bytes_per_s) if read_bytes_per_s else None
         self._precision = MODES[options.precision](device)
         self._order = torch.Generator().manual_seed(options.seed + tenant)
         self._trace = Trace(channel, rank)
@@ -108,10 +121,18 @@ class Bench:
         return value
 
     def data(self, *, split: str = "train", transform: Callable[..., Any] | None = None) -> Any:
-        """The workload's data set, opened."""
-        if self._data_set is None or self._data_path is None:
+        """The workload's data set, opened: within its budget where it has one, since some are read whole then."""
+        data_set, place = self._data_set, self._data_path
+        if data_set is None or place is None:
             raise TypeError("this workload declares no data set: @workload(data=...)")
-        return self._data_set.open(self._data_path, split=split, transform=transform)
+
+        def opened() -> Any:
+            return data_set.open(place, split=split, transform=transform)
+
+        try:
+            return self._budget.reading(opened) if self._budget else opened()
+        except UNOPENED as error:
+            raise self._unreadable(error) from error
 
     def loader(
         self,
@@ -141,7 +162,7 @@ class Bench:
         if processes and batch_size is not None and samples is None:  # how own samples are asked for is not known
             shared_memory.require(shared_memory.sample_bytes(data), batch_size, PREFETCH * processes, self._tenants)
         return DataLoader(
-            data,
+            Budgeted(data, self._budget) if self._budget else data,
             batch_size=batch_size,
             sampler=order(self._order) if order else None,
             collate_fn=collate,
@@ -178,13 +199,13 @@ class Bench:
             rule=self._rule,
         )
         endless = repeat(batches)
-        batch = next(endless)  # loaders are at work, and the first batch is here
+        batch = self._fetch(endless)  # loaders are at work, and the first batch is here
         self._say_ready()
         self._channel.wait_for_start()
         meter.start()
         while not self._channel.ended(meter.steps):
             asked = time.monotonic()
-            batch = self.to_device(batch if meter.steps == 0 else next(endless))
+            batch = self.to_device(batch if meter.steps == 0 else self._fetch(endless))
             waited = time.monotonic() - asked
             with self._precision.context():
                 yield batch
@@ -198,6 +219,21 @@ class Bench:
         """Backward and one optimizer step as the precision mode does it. ``clip_norm``: total gradient norm at most."""
         self._precision.step(loss, optimizer, clip_norm)
         self._trace.step(loss)
+
+    def _fetch(self, batches: Iterator[Batch]) -> Batch:
+        """The next batch. What a file can be the reason of is an error of the data, where there are data."""
+        try:
+            return next(batches)
+        except UNREADABLE as error:
+            foreign = isinstance(error, ConnectionError) or getattr(error, "errno", None) not in OF_FILES
+            if self._data_set is None or foreign:
+                raise
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> DataError:
+        name = self._data_set.name if self._data_set else ""
+        reason = str(error).strip().rpartition("\n")[2]
+        return DataError(f"data set {name} in {self._data_path}: {reason}; mnb prepare checks it")
 
     def _enter_loader(self, _worker: int) -> None:
         torch.set_num_threads(1)
@@ -217,12 +253,14 @@ class Bench:
                 parameters=sum(dtypes.values()),
                 ran=ran(dtypes, product, self._precision.masters),
                 matmul_error=product[1],
+                skips=self._precision.skips,
             )
         )
 
     def _say_done(self, meter: Meter) -> None:
         product = probe(self._precision)
         cuda = self.device.type == "cuda"
+        spent = self._budget.spent() if self._budget else None
         self._channel.send(
             Done(
                 rank=self.rank,
@@ -232,6 +270,8 @@ class Bench:
                 ran=ran(self._trace.dtypes(), product, self._precision.masters),
                 matmul_error=product[1],
                 peak_device_bytes=torch.cuda.max_memory_allocated(self.device) if cuda else None,
+                read_bytes=spent.bytes if spent else None,
+                read_s=spent.seconds if spent else None,
             )
         )
 

@@ -18,6 +18,8 @@ class Precision:
     allow_tf32 = False
     input_dtype: torch.dtype | None = None
     """Floating-point inputs are converted to this."""
+    skips = False
+    """Whether a step with infinite gradients is skipped, so that a loss may be infinite for some steps."""
     masters = False
     """Whether fp16 weights have fp32 masters."""
 
@@ -57,6 +59,8 @@ class BF16(Precision):
 
 class AMP(Precision):
     """fp16 autocast with dynamic loss scaling: fp32 weights."""
+
+    skips = True
 
     def __init__(self, device: torch.device) -> None:
         super().__init__(device)

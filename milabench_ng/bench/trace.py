@@ -31,6 +31,7 @@ class Trace:
         self._last: Tensor | None = None
         self._losses: dict[int, Tensor] = {}
         self._digest: Tensor | None = None
+        self._finite = True
 
     def watch(self, module: nn.Module) -> None:
         """The parameters of ``module`` belong to the digest."""
@@ -54,8 +55,15 @@ class Trace:
             content = self._digest.cpu().numpy().tobytes()
             self._channel.send(Digest(rank=self._rank, step=DIGEST_STEP, sha256=hashlib.sha256(content).hexdigest()))
             self._digest = None
-        if self._last is not None and not math.isfinite(value := float(self._last.detach())):
+        if self._last is not None:
+            self._look(float(self._last.detach()))
+
+    def _look(self, value: float) -> None:
+        """Say a loss that is not finite, and the first that is finite again."""
+        finite = math.isfinite(value)
+        if not (finite and self._finite):
             self._say(self._steps, value)
+        self._finite = finite
 
     def dtypes(self) -> dict[str, int]:
         """Parameters by type."""

@@ -27,6 +27,9 @@ FUNCTIONS = (
     "report",
     "bids",
     "baseline",
+    "bundle",
+    "verify",
+    "accept",
     "list_tests",
     "doctor",
     "schema",
@@ -42,7 +45,10 @@ def main() -> None:
 
 
 def call(tokens: Sequence[str]) -> int:
-    """Run one command; its exit code: 0 all well, 1 a launch failed, 2 bad input, 3 isolation cannot be had."""
+    """Run one command; its exit code.
+
+    0 all well, 1 a launch failed or a rule is broken, 2 bad input, 3 isolation cannot be had, 4 inconclusive.
+    """
     if not tokens or tokens[0] in ("--help", "-h"):
         for function in FUNCTIONS:
             app[function.partition("_")[0]]  # imported, so that the list has its first line

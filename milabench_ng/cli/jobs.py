@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 from cyclopts import Parameter
 
 from milabench_ng.cli.executing import execute
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.planned import show_plan
+from milabench_ng.errors import InputError
+from milabench_ng.files import read_text
+from milabench_ng.orchestrator.request import RunRequest
+from milabench_ng.orchestrator.resuming import Kind, resumed_request
+from milabench_ng.plan import Order
+from milabench_ng.shipped import profile_file
+
+NOT_AGAIN = (
+    "--resume goes on with the options of the first session: give only --retry, --spool, --weights and "
+    "--accept-difference beside it"
+)
 
 
 def jobs(
-    profile: Path,
+    profile: Path | None = None,
     /,
     *flags: str,
     name: Annotated[tuple[str, ...], Parameter(negative=())] = (),
     repeat: int = 1,
+    order: Order | None = None,
+    nonce: str | None = None,
+    retry: int = 0,
     weights: Path | None = None,
     dry_run: Annotated[bool, Parameter(negative=())] = False,
+    resume: Path | None = None,
+    accept_difference: Annotated[tuple[Kind, ...], Parameter(negative=())] = (),
     node: NodeOptions = NodeOptions(),  # noqa: B008  # frozen
 ) -> int:
     """Run a profile: the main job. Ends with the report and the folder that it wrote.
@@ -39,10 +57,45 @@ def jobs(
         Only this test; may be given several times.
     repeat
         Runs of every test.
+    order
+        Of the runs: all of a test and then the next (file), all tests once and then again (interleaved, the default),
+        or all tests in an order that follows from the nonce, each time another (random).
+    nonce
+        Any text; seeds the random order, which it makes the default, and is recorded.
+    retry
+        Try a launch that fails again, up to this many times; the failed ones stay and count.
     weights
         A JSON file of weights by test for the report at the end; without it the shipped one of the suite is taken.
     dry_run
         Print the plan, the shares and the estimated duration, and run nothing.
+    resume
+        Go on with the run in this result folder: the launches that have no valid record, with the options of then.
+    accept_difference
+        With --resume: go on although node, software or isolation differ, and record it; may be given several times.
     """
-    request = node.profile_request(profile, names=name, repeat=repeat, flags=flags)
+    if retry < 0:
+        raise InputError(f"--retry {retry}: at least 0")
+    if resume is not None:
+        if (flags, name, repeat, order, nonce, dry_run) != ((), (), 1, None, None, False):
+            raise InputError(NOT_AGAIN)
+        return execute(_resumed(profile, resume, node, retry, accept_difference), weights)
+    if profile is None:
+        raise InputError("name a profile (standard, quick or a file), or a folder to go on with: --resume OUTDIR")
+    if accept_difference:
+        raise InputError("--accept-difference is for --resume")
+    request = msgspec.structs.replace(
+        node.profile_request(profile, names=name, repeat=repeat, flags=flags),
+        order=order or ("random" if nonce is not None else "interleaved"),
+        nonce=secrets.token_hex(8) if order == "random" and nonce is None else nonce,
+        retry=retry,
+    )
     return show_plan(request) if dry_run else execute(request, weights)
+
+
+def _resumed(profile: Path | None, folder: Path, node: NodeOptions, retry: int, accept: tuple[Kind, ...]) -> RunRequest:
+    """The request of the first session, with what may be said anew."""
+    if node != NodeOptions(spool=node.spool):
+        raise InputError(NOT_AGAIN)
+    text = None if profile is None else read_text(profile_file(profile))
+    spool = node.spool and node.spool.resolve()
+    return resumed_request(folder, text, retry=retry, accept=accept, spool=spool)

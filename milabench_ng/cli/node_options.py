@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +16,7 @@ from milabench_ng.files import read_text
 from milabench_ng.orchestrator.caching import Cache
 from milabench_ng.orchestrator.request import RunRequest
 from milabench_ng.plain import plain
-from milabench_ng.profile import IoShare
+from milabench_ng.profile import IoShare, TimeLimits
 from milabench_ng.records.window import WindowRule
 from milabench_ng.shipped import profile_file
 from milabench_ng.units import parse_bytes, utc_now
@@ -58,6 +59,14 @@ class NodeOptions:
         Average over this many seconds instead of 9. Shortened results are marked not comparable.
     allow_concurrent
         Run although another mnb does, on other GPUs and CPUs.
+    ready_limit
+        Kill a worker that is not ready after this many seconds, instead of the profile's limit or the plan's.
+    silence_limit
+        Kill a worker that finishes no slice for this many seconds.
+    total_limit
+        Kill a worker this many seconds after it was asked for.
+    spool
+        Folder for results as long as the result folder cannot be written (a disk that is full, read-only or gone).
     """
 
     tenants: int | None = None
@@ -75,6 +84,10 @@ class NodeOptions:
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None
     window: float | None = None
     allow_concurrent: bool = False
+    ready_limit: float | None = None
+    silence_limit: float | None = None
+    total_limit: float | None = None
+    spool: Path | None = None
 
     def profile_request(
         self, profile: Path, *, names: tuple[str, ...] = (), repeat: int = 1, flags: tuple[str, ...] = ()
@@ -117,7 +130,20 @@ class NodeOptions:
             outdir=(outdir or self.output or default_output()).absolute(),
             rule=window_rule(self.window),
             allow_concurrent=self.allow_concurrent,
+            limits=TimeLimits(
+                ready=positive(self.ready_limit, "--ready-limit"),
+                silence=positive(self.silence_limit, "--silence-limit"),
+                total=positive(self.total_limit, "--total-limit"),
+            ),
+            spool=self.spool and self.spool.resolve(),
         )
+
+
+def positive(seconds: float | None, option: str) -> float | None:
+    """A limit in seconds, if one was given."""
+    if seconds is not None and not 0 < seconds < math.inf:
+        raise InputError(f"{option} {seconds:g}: a number of seconds above 0")
+    return seconds
 
 
 def data_root(asked: Path | None) -> Path:

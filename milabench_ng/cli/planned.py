@@ -15,7 +15,8 @@ from milabench_ng.orchestrator.estimate import Foresight, changed_options, fores
 from milabench_ng.orchestrator.request import RunRequest
 from milabench_ng.plain import plain_lines
 from milabench_ng.plan import Batch
-from milabench_ng.units import format_seconds
+from milabench_ng.records.isolation import IoEvidence
+from milabench_ng.units import format_bytes, format_seconds
 
 
 def show_plan(request: RunRequest) -> int:
@@ -66,8 +67,19 @@ def _print_facts(foresight: Foresight, request: RunRequest) -> None:
         ("isolation", f"{foresight.tier} (through {foresight.backend}){mark}"),
         ("CPUs left over", format_ids(left) or "none"),
         ("data sets", f"{data} below {request.dataroot}" if data else "none"),
-        ("launches", f"{len(plan.launches)} in {len(plan.batches)} batches, started {request.start}"),
+        ("launches", f"{len(plan.launches)} in {len(plan.batches)} batches, started {foresight.prospect.start}"),
         ("estimated time", estimate),
     ]
-    texts = (*foresight.prospect.profile.warnings, *foresight.prospect.allocation.notes)
-    standard_output().print("", facts(pairs), *map(plain_lines, texts), sep="\n")
+    shares = [(f"I/O share of {test}", io_text(io)) for test, io in foresight.prospect.io.items()]
+    standard_output().print("", facts([*pairs, *shares]), *map(plain_lines, foresight.prospect.notes), sep="\n")
+
+
+def io_text(io: IoEvidence) -> str:
+    """Rates per tenant, and what holds them."""
+    rates = (
+        ("reads", io.read_bytes_per_s),
+        ("writes", io.write_bytes_per_s),
+    )
+    shown = ", ".join(f"{what} {format_bytes(rate)}/s" for what, rate in rates if rate)
+    how = {"none": "not held: no fence", "readers": "held by the readers of the data set"}
+    return f"{shown} for each tenant, {how.get(io.method) or f'held by {io.method} on {io.disk}'}"

@@ -21,6 +21,7 @@ def report(
     compare: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative=())] = (),
     margin: str = "2%",
     compare_gpus: Annotated[bool, Parameter(negative=())] = False,
+    rules: str | None = None,
     price: float | None = None,
     price_per: PricePer = "node",
     penalize_variance: bool = True,
@@ -30,7 +31,7 @@ def report(
 ) -> int:
     """Print the table, the score and what it is worth, of a result folder (also while the run goes on) or a summary.
 
-    Exit code: 0, or 1 if a launch failed or the score is invalid, or 2 for bad input.
+    Exit code: 0, or 1 if a launch failed, the score is invalid or a rule is broken, or 2 for bad input.
 
     Example: mnb report results --compare baselines/v100.json --price 15000
 
@@ -46,6 +47,8 @@ def report(
         The difference that does not matter: a ratio is equivalent if its interval lies within 1 +- this.
     compare_gpus
         Print the tests by device, relative to the best device: mean, min and max over the launches.
+    rules
+        Begin with the verdict of these rules (docs/run-rules.md): a JSON file, or a shipped one's name (procurement).
     price
         Price in dollars; RPP is this over the score.
     price_per
@@ -68,6 +71,7 @@ def report(
         penalize_variance=penalize_variance,
         margin=parse_share(margin, "--margin"),
         compare_gpus=compare_gpus,
+        rules=rules,
     )
     if tables is not None:
         write_tables(made, tables)

@@ -16,7 +16,8 @@ def schema(kind: Kind, /) -> int:
     Parameters
     ----------
     kind
-        A profile, the record of a launch, an event of the worker protocol, a summary, or the manifest run.json.
+        A profile, the record of a launch, an event of the worker protocol, a summary, the manifest run.json, a
+        line of ledger.jsonl, or a buyer's rules.
     """
     print(msgspec.json.format(msgspec.json.encode(make_schema(kind)), indent=2).decode())
     return 0

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 from milabench_ng.errors import IsolationError
-from milabench_ng.fence import cgroup1, cgroup2, evidence
+from milabench_ng.fence import cgroup2, counters1, counters2, evidence
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.interface import Entry
+from milabench_ng.fence.interface import CounterFiles, Entry
 from milabench_ng.fence.procview import host_oom_kills, read_process
 from milabench_ng.fence.readings import host_text
 from milabench_ng.fence.runs import Guardian
@@ -22,8 +22,9 @@ from milabench_ng.fence.shares import Bounds
 from milabench_ng.records.isolation import Effective, GroupEvents, ProcView, Share, Tier, Usage
 
 NAME = "affinity"
+WARM_WORKERS = True
 MARK = "NOT ISOLATED: CPUs by affinity only, RAM by a watchdog; tenants can disturb each other."
-_WATCH_S = 0.5
+WATCH_S = 0.5
 
 
 def tier(capabilities: Capabilities) -> Tier | None:  # noqa: ARG001  (same shape as its siblings)
@@ -34,7 +35,7 @@ def tier(capabilities: Capabilities) -> Tier | None:  # noqa: ARG001  (same shap
 def bounds(capabilities: Capabilities) -> Bounds:
     """This process's own affinity, and the limits of the group that it and the tenants stay in."""
     own = Path(capabilities.own) if capabilities.own else None
-    read = cgroup2.memory_limits if capabilities.mode == "v2" else cgroup1.memory_limits
+    read = counters2.memory_limits if capabilities.mode == "v2" else counters1.memory_limits
     return cgroup2.least_memory(tuple(sorted(os.sched_getaffinity(0))), None, read(own) if own else ())
 
 
@@ -46,12 +47,17 @@ class AffinityGroup:
         self.share = share
         self._followed = Followed(name, guardian, owners)
         self._last: Usage | None = None
-        self._watched_s = -_WATCH_S
+        self._watched_s = -WATCH_S
         self._stopped = 0
 
     @property
     def entry(self) -> Entry:
         return Entry(cpus=self.share.cpus, oom_score_adj=cgroup2.OOM_SCORE_ADJ)
+
+    @property
+    def files(self) -> CounterFiles:
+        """There is no group."""
+        return CounterFiles()
 
     def verify(self, pid: int) -> tuple[Effective, ProcView]:
         """As its siblings'; from then on the process and what descends from it are this tenant's."""
@@ -74,7 +80,7 @@ class AffinityGroup:
     def watch(self) -> Usage:
         """At most every half second: adding up memory maps takes milliseconds a process."""
         now_s = time.monotonic()
-        if self._last is not None and now_s - self._watched_s < _WATCH_S:
+        if self._last is not None and now_s - self._watched_s < WATCH_S:
             return self._last
         self._watched_s = now_s
         usage = self.usage()

@@ -7,7 +7,7 @@ import subprocess
 from typing import Literal, Protocol
 
 from milabench_ng.errors import IsolationError
-from milabench_ng.fence import affinity, cgroup1, cgroup2, none, runs, scope
+from milabench_ng.fence import affinity, cgroup1, cgroup2, none, runs, scope, slurm
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import Entry, Fence
 from milabench_ng.fence.probe import probe
@@ -21,6 +21,8 @@ class Backend(Protocol):
     """The shape of a back end's module."""
 
     NAME: str
+    WARM_WORKERS: bool
+    """Whether a worker can be forked elsewhere and then enter."""
 
     def tier(self, capabilities: Capabilities) -> Tier | None:
         """What it offers on this node, None for nothing."""
@@ -32,8 +34,9 @@ class Backend(Protocol):
         """The fence of one run."""
 
 
-# A new back end is one more module of that shape, and its place in this line.
-BACKENDS: tuple[Backend, ...] = (scope, cgroup2, cgroup1, affinity, none)
+# A new back end is one more module of that shape, and its place in this line. Slurm stands before the groups that root
+# can make anywhere: those would leave the allocation.
+BACKENDS: tuple[Backend, ...] = (scope, slurm, cgroup2, cgroup1, affinity, none)
 
 
 def choose(capabilities: Capabilities, isolation: Wish) -> Backend:
@@ -46,9 +49,14 @@ def choose(capabilities: Capabilities, isolation: Wish) -> Backend:
     best = next(backend for backend in BACKENDS if backend.tier(capabilities))
     enough = {"auto": ("full", "partial", "affinity"), "partial": ("full", "partial"), "full": ("full",)}[isolation]
     if best.tier(capabilities) not in enough:
-        reasons = " ".join(capabilities.messages) or "isolation: the kernel can hold neither CPUs nor RAM here."
+        reasons = " ".join(best_reasons(capabilities)) or "isolation: the kernel can hold neither CPUs nor RAM here."
         raise IsolationError(f"{reasons} Asked for --isolation {isolation}, this node gives {best.tier(capabilities)}.")
     return best
+
+
+def best_reasons(capabilities: Capabilities) -> tuple[str, ...]:
+    """Why no more can be had than there is: in an allocation it is Slurm that says."""
+    return capabilities.slurm.reasons if capabilities.slurm else capabilities.messages
 
 
 def bounds(capabilities: Capabilities, isolation: Wish) -> Bounds:

@@ -11,16 +11,18 @@ from pathlib import Path
 from milabench_ng.cgroupfs import Group2, Ids
 from milabench_ng.fence import evidence, guardian
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.interface import Entry
+from milabench_ng.fence.counters2 import Counters2, memory_limits
+from milabench_ng.fence.interface import CounterFiles, Entry
 from milabench_ng.fence.mounts import find, parse_mountinfo
 from milabench_ng.fence.occupants import LEAF, evacuate
-from milabench_ng.fence.procview import host_oom_kills, read_process
-from milabench_ng.fence.readings import host_text, io_bytes, pressure_of, refusals
+from milabench_ng.fence.procview import read_process
+from milabench_ng.fence.readings import host_text, refusals
 from milabench_ng.fence.runs import RunGroups
 from milabench_ng.fence.shares import Bounds
-from milabench_ng.records.isolation import Effective, GroupEvents, IoLimit, MemoryLimit, ProcView, Share, Tier, Usage
+from milabench_ng.records.isolation import Effective, GroupEvents, MemoryLimit, ProcView, Share, Tier, Usage
 
 NAME = "cgroup2"
+WARM_WORKERS = True
 OOM_SCORE_ADJ = 500
 # Not cpu: disjoint cpusets need no weights, and cpu.stat is there without it.
 _CONTROLLERS = frozenset({"cpuset", "memory", "pids", "io"})
@@ -52,6 +54,7 @@ class Cgroup2Group:
         self._shm = shm
         self._last: Usage | None = None
         self._at_kill: Effective | None = None
+        self._kernel = Counters2(node, controllers)
         with refusals(f"set the limits of {name}"):
             self._limit()
 
@@ -59,6 +62,11 @@ class Cgroup2Group:
     def entry(self) -> Entry:
         procs = (str(self._node.directory / "cgroup.procs"),)
         return Entry(procs, self.share.cpus, OOM_SCORE_ADJ, self.share.memory_bytes if self._shm else None)
+
+    @property
+    def files(self) -> CounterFiles:
+        directory = self._node.directory
+        return CounterFiles(*(str(directory / name) for name in ("memory.stat", "memory.current", "cpu.stat")))
 
     def _limit(self) -> None:
         node, share = self._node, self.share
@@ -82,69 +90,24 @@ class Cgroup2Group:
         return effective, proc
 
     def effective(self) -> Effective:
-        return self._at_kill or self._limits()
-
-    def _limits(self) -> Effective:
-        node = self._node
-        held = self._controllers.__contains__
-        return Effective(
-            cpus=node.cpuset.cpus_effective if held("cpuset") else None,
-            mems=node.cpuset.mems_effective if held("cpuset") else None,
-            memory_bytes=node.memory.max if held("memory") else None,
-            swap_bytes=node.memory.swap_max if node.memory.has("memory.swap.max") else None,
-            oom_group=node.memory.oom_group if held("memory") else None,
-            pids=node.pids.max if held("pids") else None,
-            io=_io_limits(node) if held("io") else (),
-            ancestors=memory_limits(node.directory.parent),
-        )
+        return self._at_kill or self._kernel.limits()
 
     def events(self) -> GroupEvents:
-        memory = self._node.memory.events if "memory" in self._controllers else {}
-        return GroupEvents(
-            oom_kill=memory.get("oom_kill", 0),
-            oom=memory.get("oom"),
-            oom_group_kill=memory.get("oom_group_kill"),
-            pids_max=self._node.pids.events.get("max") if "pids" in self._controllers else None,
-            host_oom_kill=host_oom_kills(host_text("vmstat")),
-        )
+        return self._kernel.events()
 
     def usage(self) -> Usage:
-        self._last = evidence.with_maxima(self._last, self._read())
+        self._last = evidence.with_maxima(self._last, self._kernel.usage())
         return self._last
 
     def watch(self) -> Usage:
         return self.usage()
-
-    def _read(self) -> Usage:
-        node = self._node
-        held = self._controllers.__contains__
-        stat = node.memory.stat if held("memory") else {}
-        shmem = stat.get("shmem")
-        cpu = node.cpu.stat
-        read, written = io_bytes(node.io.stat) if held("io") else (None, None)
-        return Usage(
-            cpu_usec=cpu.get("usage_usec"),
-            throttled_usec=cpu.get("throttled_usec"),
-            memory_bytes=node.memory.current if held("memory") else None,
-            memory_peak_bytes=node.memory.peak if node.memory.has("memory.peak") else None,
-            anon_bytes=stat.get("anon"),
-            shmem_bytes=shmem,
-            page_cache_bytes=stat["file"] - (shmem or 0) if "file" in stat else None,
-            io_read_bytes=read,
-            io_write_bytes=written,
-            pids_peak=self._pids_peak() if held("pids") else None,
-            pressure=pressure_of(node),
-        )
-
-    def _pids_peak(self) -> int:
-        return self._node.pids.peak if self._node.pids.has("pids.peak") else self._node.pids.current
 
     def pids(self) -> tuple[int, ...]:
         return tuple(guardian.processes(str(self._node.directory)))
 
     def kill(self) -> None:
         with contextlib.suppress(FileNotFoundError):  # removed already
-            self._at_kill = self._at_kill or self._limits()
+            self._at_kill = self._at_kill or self._kernel.limits()
         guardian.kill([str(self._node.directory)])
 
     def remove(self, patience_s: float = 2.0) -> bool:
@@ -202,27 +165,8 @@ def open_fence(capabilities: Capabilities, run_id: str, holds: str, shm: bool) -
     return Cgroup2Fence(capabilities, run_id, holds, shm)
 
 
-def memory_limits(directory: Path) -> tuple[MemoryLimit, ...]:
-    """The limits of this group and of all above it, nearest first; the root of all has none."""
-    found = []
-    while (directory / "cgroup.procs").exists():
-        node = Group2(directory)
-        if node.memory.has("memory.max"):
-            found.append(MemoryLimit(str(directory), node.memory.max))
-        directory = directory.parent
-    return tuple(found)
-
-
 def least_memory(cpus: Ids | None, mems: Ids | None, limits: tuple[MemoryLimit, ...]) -> Bounds:
     """Bounds by the tightest of the limits."""
     tight = [limit for limit in limits if limit.memory_bytes is not None]
     least = min(tight, key=lambda limit: limit.memory_bytes or 0, default=None)
     return Bounds(cpus, mems, least.memory_bytes if least else None, least.group if least else "")
-
-
-def _io_limits(node: Group2) -> tuple[IoLimit, ...]:
-    def rate(text: str) -> int | None:
-        return None if text == "max" else int(text)
-
-    lines = node.io.max.items() if node.io.has("io.max") else ()
-    return tuple(IoLimit(device, rate(pairs["rbps"]), rate(pairs["wbps"])) for device, pairs in lines)

@@ -1,7 +1,7 @@
 """What every back end offers: a `Fence` makes `Group`s, a `Group` holds one tenant and can prove it.
 
 All calls return within milliseconds, so that one thread can run them between events; only `remove` and `close` wait
-(for killed processes to be gone), and say for how long.
+(for killed processes to be gone), and say for how long, and `create` where Slurm makes the group.
 """
 
 from __future__ import annotations
@@ -22,26 +22,52 @@ class IsolationMismatch(IsolationError):  # noqa: N818  (the name of the finding
     """The kernel gives a tenant something else than its share."""
 
 
+class Door(msgspec.Struct, frozen=True):
+    """Where a fence has to be entered through another process: the socket and pid of the holder in a Slurm step."""
+
+    socket: str
+    pid: int
+
+
 class Entry(msgspec.Struct, frozen=True):
     """What a process has to do to be inside the fence (`fence.entry` does it): plain JSON, no paths to look up.
 
     `procs` are files to write "0" to, in this order; `cpus` the affinity to set, empty to leave it alone;
-    `shm_bytes` the size of a /dev/shm of its own, which vanishes with its last process (None: keep the node's).
+    `shm_bytes` the size of a /dev/shm of its own, which vanishes with its last process (None: keep the node's);
+    `door` who starts the process inside (`fence.step`), None where it enters by itself.
     """
 
     procs: tuple[str, ...] = ()
     cpus: tuple[int, ...] = ()
     oom_score_adj: int | None = None
     shm_bytes: int | None = None
+    door: Door | None = None
 
     def command(self, argv: Sequence[str], descriptors: int = 3) -> list[str]:
         """The command line that enters and becomes `argv`; to be started by the thread that stays (PDEATHSIG).
 
         `descriptors`: how many file descriptors, from 0 on, `argv` keeps; whatever else was inherited is closed.
         """
-        own = {"parent_pid": os.getpid(), "descriptors": descriptors}
+        parent = self.door.pid if self.door else os.getpid()
+        own = {"parent_pid": parent, "descriptors": descriptors}
         order = msgspec.json.encode({**msgspec.to_builtins(self), **own}).decode()
-        return [sys.executable, "-I", "-S", str(Path(__file__).with_name("entry.py")), order, "--", *argv]
+        enter = [*_program("entry.py"), order, "--", *argv]
+        if self.door is None:
+            return enter
+        return [*_program("step.py"), "call", self.door.socket, str(os.getpid()), str(descriptors), "--", *enter]
+
+
+class CounterFiles(msgspec.Struct, frozen=True):
+    """The kernel's files about a group that are worth sampling; None where nobody counts (`telemetry.tenant`)."""
+
+    memory_stat: str | None = None
+    memory_current: str | None = None
+    cpu_usage: str | None = None
+
+
+def _program(name: str) -> list[str]:
+    """The start of the command line of a program beside this module; bare, so that it starts fast."""
+    return [sys.executable, "-I", "-S", str(Path(__file__).with_name(name))]
 
 
 class Group(Protocol):
@@ -49,9 +75,13 @@ class Group(Protocol):
 
     name: str
     share: Share
+    """As it was asked for; in a Slurm step with the CPUs and memory nodes that Slurm chose."""
 
     @property
     def entry(self) -> Entry: ...
+
+    @property
+    def files(self) -> CounterFiles: ...
 
     def verify(self, pid: int) -> tuple[Effective, ProcView]:
         """Compare what the kernel enforces on process `pid` with the share.

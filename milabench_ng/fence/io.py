@@ -1,8 +1,9 @@
-"""I/O bandwidth shares: the disk that is limited, what limits it here, and a short read that shows that it does.
+"""I/O bandwidth shares: the disk that is limited, what limits it here, and a short probe that shows that it does.
 
 The kernel limits disks (Documentation/admin-guide/cgroup-v2.rst, `io.max`; cgroup-v1/blkio-controller.rst,
-`blkio.throttle`), so a data root that lies on none (NFS, overlay, tmpfs, btrfs) cannot be limited. Hits in the page
-cache are never limited, buffered writes on v1 only when they reach the disk.
+`blkio.throttle`), so where the data root lies on none (NFS, overlay, tmpfs, btrfs) the readers of the data set
+limit themselves (`datasets.budget`). The kernel never limits hits in the page cache, and buffered writes on v1 only
+when they reach the disk.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -27,18 +29,23 @@ from milabench_ng.units import KIB, MIB, format_bytes, parse_bytes_per_second
 LEAST_BYTES_PER_S = MIB
 TOLERANCE = 0.1
 """A probe that read more than its share by more than this part shows that the share is not held."""
+Transfer = Literal["read", "write"]
+_CALLS: dict[Transfer, str] = {"read": "preadv", "write": "pwritev"}
+_WITHOUT = ("affinity", "slurm")
+"""Back ends that limit no I/O."""
 _FILE_BYTES = 32 * MIB
 _PATIENCE_S = 4
 _PROGRAM = """
 import mmap, os, sys, time
-wanted, chunk, size, patience_s = map(int, sys.argv[1:])
+transfer = getattr(os, sys.argv[1])
+wanted, chunk, size, patience_s = map(int, sys.argv[2:])
 buffer = mmap.mmap(-1, chunk)
 begun = time.monotonic()
 while time.monotonic() - begun < 0.3:
-    os.preadv(0, [buffer], 0)
+    transfer(0, [buffer], 0)
 done, began = 0, time.monotonic()
 while done < wanted and time.monotonic() - began < patience_s:
-    done += os.preadv(0, [buffer], done % size)
+    done += transfer(0, [buffer], done % size)
 print(done, time.monotonic() - began)
 """
 
@@ -69,8 +76,10 @@ def nearest(path: Path) -> Path:
 
 def method(capabilities: Capabilities, backend: str) -> IoMethod | None:
     """What limits I/O behind the fence of this back end; None for nothing, `none` where no fence was asked for."""
-    if backend in ("none", "affinity"):
-        return "none" if backend == "none" else None
+    if backend in _WITHOUT:
+        return None
+    if backend == "none":
+        return "none"
     if capabilities.ok("io"):
         return "io.max"
     return "blkio.throttle" if capabilities.ok("blkio") else None
@@ -79,28 +88,39 @@ def method(capabilities: Capabilities, backend: str) -> IoMethod | None:
 def ask(wanted: IoShare, where: str, dataroot: Path, capabilities: Capabilities, backend: str) -> IoEvidence:
     """The share that was asked for, on this node. `where` names test and profile in errors.
 
-    Raises InputError if it cannot be enforced: a share that is not held must not look like one.
+    What the kernel cannot limit, the readers of the data set do. Raises InputError for writes that nobody could.
     """
     rates = {name: _rate(getattr(wanted, name), f"{where}: io.{name}") for name in ("read", "write")}
     disk, how = whole_disk(dataroot), method(capabilities, backend)
+    reason = None
     if how is None or (disk is None and how != "none"):
-        asked = ", ".join(f"{name} {format_bytes(rate)}/s" for name, rate in rates.items() if rate)
         reason = _no_controller(capabilities, backend) if how is None else _no_disk(dataroot, how)
-        raise InputError(f"{where}: an I/O share was asked for ({asked}), {reason}, or leave the I/O share away.")
+        disk, how = None, "readers"
+        if rates["write"]:
+            raise InputError(
+                f"{where}: an I/O share of {format_bytes(rates['write'])}/s for writes was asked for, and only the "
+                f"kernel can hold that: {reason}. Or leave the share for writes away."
+            )
     return IoEvidence(
         method=how,
         device=disk.number if disk else "",
         disk=disk.name if disk else "",
         read_bytes_per_s=rates["read"],
         write_bytes_per_s=rates["write"],
+        reason=reason,
     )
 
 
 def limits(asked: IoEvidence | None) -> tuple[IoLimit, ...]:
     """What the tenant's group is to be given."""
-    if asked is None or asked.method == "none":
+    if asked is None or asked.method in ("none", "readers"):
         return ()
     return (IoLimit(asked.device, asked.read_bytes_per_s, asked.write_bytes_per_s),)
+
+
+def reader_budget(asked: IoEvidence | None) -> int | None:
+    """Bytes per second for the readers of the data set, where it is they that limit."""
+    return asked.read_bytes_per_s if asked and asked.method == "readers" else None
 
 
 @contextlib.contextmanager
@@ -120,37 +140,51 @@ def probe_file(folder: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def start_probe(group: Group, bytes_per_s: int, descriptor: int) -> subprocess.Popen[str]:
-    """Begin to read what the share allows in a second, directly from the disk, inside `group`.
+def start_probe(group: Group, what: Transfer, bytes_per_s: int, descriptor: int) -> subprocess.Popen[str]:
+    """Begin to read, or write, what the share allows in a second, directly on the disk, inside `group`.
 
-    What is read in the first 0.3 s is not counted: the kernel lets a burst of about a tenth of a second pass.
+    What passes in the first 0.3 s is not counted: the kernel lets a burst of about a tenth of a second through.
     """
     chunk = min(max(1 << (bytes_per_s // 32).bit_length() - 1, 32 * KIB), 4 * MIB)
     numbers = map(str, (bytes_per_s, chunk, _FILE_BYTES, _PATIENCE_S))
-    argv = group.entry.command([sys.executable, "-I", "-S", "-c", _PROGRAM, *numbers])
+    argv = group.entry.command([sys.executable, "-I", "-S", "-c", _PROGRAM, _CALLS[what], *numbers])
     return subprocess.Popen(argv, stdin=descriptor, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def finish_probe(process: subprocess.Popen[str], asked: IoEvidence) -> IoEvidence:
-    """Wait for a probe; what it read per second, or why it did not."""
+def finish_probe(process: subprocess.Popen[str], what: Transfer, asked: IoEvidence) -> IoEvidence:
+    """Wait for a probe; what it transferred per second, or why it did not."""
     said, complaint = process.communicate()
     if process.returncode != 0:
         reason = complaint.strip().rpartition("\n")[2] or f"the probe ended with status {process.returncode}"
         return msgspec.structs.replace(asked, problem=reason)
     size, seconds = said.split()
-    return msgspec.structs.replace(asked, probed_bytes=int(size), probed_read_bytes_per_s=int(size) / float(seconds))
+    rate = int(size) / float(seconds)
+    if what == "write":
+        return msgspec.structs.replace(asked, probed_write_bytes_per_s=rate)
+    return msgspec.structs.replace(asked, probed_bytes=int(size), probed_read_bytes_per_s=rate)
 
 
 def excess(seen: IoEvidence) -> str | None:
-    """The finding that the share does not hold: the probe read faster than it may."""
-    if seen.read_bytes_per_s is None or seen.probed_read_bytes_per_s is None:
-        return None
-    if seen.probed_read_bytes_per_s <= seen.read_bytes_per_s * (1 + TOLERANCE):
-        return None
-    return (
-        f"isolation: asked for at most {format_bytes(seen.read_bytes_per_s)}/s of reads from {seen.disk} "
-        f"({seen.method}), a probe in the tenant's group read {format_bytes(seen.probed_read_bytes_per_s)}/s"
+    """The finding that the share does not hold: the probe, or the readers, were faster than they may."""
+    who = "the readers of the data set" if seen.method == "readers" else "a probe in the tenant's group"
+    found = (
+        ("read", seen.read_bytes_per_s, seen.reader_bytes_per_s or seen.probed_read_bytes_per_s),
+        ("write", seen.write_bytes_per_s, seen.probed_write_bytes_per_s),
     )
+    for what, limit, rate in found:
+        if limit is not None and rate is not None and rate > limit * (1 + TOLERANCE):
+            return (
+                f"isolation: asked for at most {format_bytes(limit)}/s of {what}s on {seen.disk or 'the data root'} "
+                f"({seen.method}), {who} had {format_bytes(rate)}/s"
+            )
+    return None
+
+
+def achieved(asked: IoEvidence, read_bytes: int | None, read_s: float | None) -> IoEvidence:
+    """With what the readers of the data set tell of a launch."""
+    if asked.method != "readers" or read_bytes is None or not read_s:
+        return asked
+    return msgspec.structs.replace(asked, reader_bytes=read_bytes, reader_bytes_per_s=read_bytes / read_s)
 
 
 def _rate(text: str | None, what: str) -> int | None:
@@ -164,14 +198,14 @@ def _rate(text: str | None, what: str) -> int | None:
 
 def _no_disk(dataroot: Path, how: IoMethod) -> str:
     return (
-        f"and {how} limits disks only: the data root {dataroot} lies on none (a network or memory file system, an "
+        f"{how} limits disks only, and the data root {dataroot} lies on none (a network or memory file system, an "
         "overlay, or btrfs). Put it on a local disk with -d"
     )
 
 
 def _no_controller(capabilities: Capabilities, backend: str) -> str:
-    if backend == "affinity":
-        return "and the fence 'affinity' limits no I/O. Run as root or in a delegated cgroup (mnb doctor)"
+    if backend in _WITHOUT:
+        return f"the fence {backend!r} limits no I/O. Run as root or in a delegated cgroup (mnb doctor)"
     known = [capabilities.controllers[name] for name in ("io", "blkio") if name in capabilities.controllers]
     why = "; ".join(controller.why for controller in known if controller.why) or "the kernel shows no such controller"
-    return f"and mnb may use neither io.max (cgroup v2) nor blkio.throttle (v1) here: {why}. See mnb doctor"
+    return f"mnb may use neither io.max (cgroup v2) nor blkio.throttle (v1) here: {why}. See mnb doctor"

@@ -1,4 +1,4 @@
-"""Where cgroups are mounted and where this process is in them: parsers of /proc texts, pure.
+"""Where cgroups are mounted and where this process is in them, from /proc texts. Pure.
 
 /proc/self/mountinfo and not /proc/mounts: only the former tells which part of a hierarchy a mount shows and whether
 this one mount of it is read-only (proc(5), cgroups(7)).
@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from milabench_ng.node import storage
 from milabench_ng.records.isolation import Mode
 
 # What a share is made of; the mode of a node is about where these are.
@@ -56,25 +57,18 @@ class CgroupMount(msgspec.Struct, frozen=True):
 
 def parse_mountinfo(text: str) -> tuple[CgroupMount, ...]:
     """The cgroup mounts of a /proc/PID/mountinfo."""
-    mounts = []
-    for line in text.splitlines():
-        before, _, after = line.partition(" - ")
-        kind, _, options = after.split(" ", 2)
-        if kind not in ("cgroup", "cgroup2"):
-            continue
-        root, point, flags = before.split(" ")[3:6]
-        words = options.split(",")
-        mounts.append(
-            CgroupMount(
-                point=_unescape(point),
-                root=_unescape(root),
-                version=2 if kind == "cgroup2" else 1,
-                controllers=tuple(word for word in words if word in _V1_CONTROLLERS),
-                read_only="ro" in flags.split(",") or "ro" in words,
-                nsdelegate="nsdelegate" in words,
-            )
+    return tuple(
+        CgroupMount(
+            point=mount.point,
+            root=mount.root,
+            version=2 if mount.filesystem == "cgroup2" else 1,
+            controllers=tuple(word for word in mount.options if word in _V1_CONTROLLERS),
+            read_only="ro" in mount.options,
+            nsdelegate="nsdelegate" in mount.options,
         )
-    return tuple(mounts)
+        for mount in storage.parse_mountinfo(text)
+        if mount.filesystem in ("cgroup", "cgroup2")
+    )
 
 
 def parse_own_groups(text: str) -> dict[str, str]:
@@ -115,8 +109,3 @@ def own_scope(path: str) -> str:
     """The part of a group's name or directory up to the scope that mnb made for one run; empty if there is none."""
     match = re.match(r".*/mnb-[^/]+\.scope(?=/|$)", path)
     return match[0] if match else ""
-
-
-def _unescape(text: str) -> str:
-    """Blanks in paths are written in octal there."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from milabench_ng.fence import affinity, evidence
+from milabench_ng.fence import affinity, cgroup2, evidence
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.interface import Entry
+from milabench_ng.fence.interface import CounterFiles, Entry
 from milabench_ng.fence.procview import host_oom_kills, read_process
 from milabench_ng.fence.readings import host_text
 from milabench_ng.fence.runs import Guardian
@@ -13,6 +13,7 @@ from milabench_ng.fence.shares import Bounds
 from milabench_ng.records.isolation import Effective, GroupEvents, ProcView, Share, Tier, Usage
 
 NAME = "none"
+WARM_WORKERS = True
 MARK = "NOT ISOLATED: no fence was asked for; tenants share all CPUs and RAM."
 
 
@@ -37,7 +38,12 @@ class NoneGroup:
 
     @property
     def entry(self) -> Entry:
-        return Entry()
+        return Entry(oom_score_adj=cgroup2.OOM_SCORE_ADJ)
+
+    @property
+    def files(self) -> CounterFiles:
+        """There is no group."""
+        return CounterFiles()
 
     def verify(self, pid: int) -> tuple[Effective, ProcView]:
         """Nothing can differ; from then on the process and what descends from it are this tenant's."""

@@ -10,7 +10,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from milabench_ng.cgroupfs import Group2
+from milabench_ng.fence.allocation import read_job
 from milabench_ng.fence.capabilities import Capabilities, Controller
 from milabench_ng.fence.messages import explain
 from milabench_ng.fence.mounts import (
@@ -63,7 +66,8 @@ def probe(cgroup_parent: str | None = None) -> Capabilities:
         own=_own_directory(mounts, own, mode),
         swap_bytes=read_topology().swap_bytes,
     )
-    return explain(found, mounts, own)
+    job = None if cgroup_parent else read_job(os.environ, found.parents, found.swap_bytes)
+    return explain(msgspec.structs.replace(found, slurm=job), mounts, own)
 
 
 @contextlib.contextmanager

@@ -135,8 +135,8 @@ def reap(parents: Sequence[str], allow_concurrent: bool = False) -> list[str]:
 
 
 def remove_tops(parents: Sequence[str]) -> None:
-    """Remove `mnb` in each hierarchy unless a run is below it."""
-    with _locked_top(parents[0]):
+    """Remove `mnb` in each hierarchy unless a run is below it. A scope whose last process has ended may be gone."""
+    with contextlib.suppress(FileNotFoundError), _locked_top(parents[0]):
         for parent in parents:
             with contextlib.suppress(OSError):  # another run's groups are in it, or it is gone
                 Path(parent, TOP).rmdir()

@@ -22,6 +22,7 @@ from milabench_ng.fence.shares import Bounds
 from milabench_ng.records.isolation import Tier
 
 NAME = "scope"
+WARM_WORKERS = True
 # Set for the program that was started again, so that a scope which does not help is not tried for ever.
 _MARK = "MNB_SCOPE"
 _PATIENCE_S = 20.0
@@ -79,9 +80,10 @@ def enter(capabilities: Capabilities) -> None:
 def worthwhile(capabilities: Capabilities, environ: Mapping[str, str], systemd: bool) -> bool:
     """Whether a scope could give more than can be had now: not on v1, which systemd does not delegate.
 
+    In a Slurm allocation never: the scope lies outside of the job.
     Root gets one even where it can fence without, because the other groups there are systemd's to change.
     """
-    if not systemd or capabilities.mode != "v2" or _MARK in environ or tier(capabilities):
+    if not systemd or capabilities.mode != "v2" or {_MARK, "SLURM_JOB_ID"} & environ.keys() or tier(capabilities):
         return False
     return capabilities.root or (capabilities.tier != "full" and "XDG_RUNTIME_DIR" in environ)
 

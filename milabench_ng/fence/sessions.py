@@ -72,12 +72,16 @@ class Followed:
         pids = self.pids()
         memory = [_smaps(pid) for pid in pids]
         return Usage(
-            cpu_usec=sum(_cpu_usec(pid) for pid in pids),
+            cpu_usec=sum(map(_cpu_usec, pids)),
             memory_bytes=sum(fields.get("Pss", 0) for fields in memory),
             anon_bytes=sum(fields.get("Pss_Anon", 0) for fields in memory),
             shmem_bytes=sum(fields.get("Pss_Shmem", 0) for fields in memory),
             pids_peak=sum(_threads(pid) for pid in pids),
         )
+
+    def cpu_usec(self) -> int:
+        """User and system time of the processes that are there now, and of those that they have waited for."""
+        return sum(map(_cpu_usec, self.pids()))
 
     def _sessions(self) -> set[int]:
         return {session for session, owner in self._owners.items() if owner is self}

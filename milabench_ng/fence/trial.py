@@ -36,16 +36,44 @@ class Pair(msgspec.Struct, frozen=True):
     aggressor: Group
 
 
-class Slowdown(msgspec.Struct, frozen=True):
-    """Seconds that the victim took, median over the rounds."""
+class Round(msgspec.Struct, frozen=True):
+    """Seconds that the victim took: alone, beside the hogs, and alone again, one right after the other."""
 
-    alone_s: float
-    beside_hogs_s: float
+    before_s: float
+    beside_s: float
+    after_s: float
 
     @property
     def ratio(self) -> float:
         """1.0: the victim did not notice."""
-        return self.beside_hogs_s / self.alone_s
+        return 2 * self.beside_s / (self.before_s + self.after_s)
+
+    @property
+    def scatter(self) -> float:
+        """By which part the two controls differ: what else goes on."""
+        return abs(self.before_s - self.after_s) / min(self.before_s, self.after_s)
+
+
+class Slowdown(msgspec.Struct, frozen=True):
+    """What hogs did to the victim. All figures are medians over the rounds, each of which is compared with itself."""
+
+    rounds: tuple[Round, ...]
+
+    @property
+    def ratio(self) -> float:
+        return statistics.median(one.ratio for one in self.rounds)
+
+    @property
+    def scatter(self) -> float:
+        return statistics.median(one.scatter for one in self.rounds)
+
+    @property
+    def alone_s(self) -> float:
+        return statistics.median((one.before_s + one.after_s) / 2 for one in self.rounds)
+
+    @property
+    def beside_hogs_s(self) -> float:
+        return statistics.median(one.beside_s for one in self.rounds)
 
 
 def spawn(group: Group, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
@@ -89,14 +117,18 @@ def hogs(group: Group, count: int) -> Iterator[None]:
 
 def slowdowns(pairs: Mapping[str, Pair], count: int, rounds: int) -> dict[str, Slowdown]:
     """What `count` hogs of the aggressor do to the victim, for each of the pairs, which take turns."""
-    alone: dict[str, list[float]] = {name: [] for name in pairs}
-    beside: dict[str, list[float]] = {name: [] for name in pairs}
+    found: dict[str, list[Round]] = {name: [] for name in pairs}
     for _ in range(rounds):
         for name, pair in pairs.items():
-            alone[name].append(working_s(pair.victim))
-            with hogs(pair.aggressor, count):
-                beside[name].append(working_s(pair.victim))
-    return {name: Slowdown(statistics.median(alone[name]), statistics.median(beside[name])) for name in pairs}
+            found[name].append(_round(pair, count))
+    return {name: Slowdown(tuple(rounds_of)) for name, rounds_of in found.items()}
+
+
+def _round(pair: Pair, count: int) -> Round:
+    before_s = working_s(pair.victim)
+    with hogs(pair.aggressor, count):
+        beside_s = working_s(pair.victim)
+    return Round(before_s, beside_s, working_s(pair.victim))
 
 
 def small(share: Share, memory_bytes: int) -> Share:

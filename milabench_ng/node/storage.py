@@ -41,6 +41,8 @@ class Mount(msgspec.Struct, frozen=True, kw_only=True):
     """A line of mountinfo."""
 
     device_number: str
+    root: str
+    """What of the file system is shown; of a cgroup hierarchy, the group."""
     point: str
     filesystem: str
     source: str
@@ -87,11 +89,12 @@ def read_storage(path: Path, mountinfo: Path = Path("/proc/self/mountinfo"), sys
 def _parse_line(line: str) -> Mount:
     """Fields before `` - `` are of the mount, those after it of the file system; the number of the former varies."""
     of_mount, _, of_filesystem = line.partition(" - ")
-    _, _, number, _, point, options, *_ = of_mount.split(" ")
+    _, _, number, root, point, options, *_ = of_mount.split(" ")
     filesystem, source, super_options, *_ = [*of_filesystem.split(" "), ""]
     both = dict.fromkeys(option for option in f"{options},{super_options}".split(",") if option)
     return Mount(
         device_number=number,
+        root=_unescape(root),
         point=_unescape(point),
         filesystem=filesystem,
         source=_unescape(source),

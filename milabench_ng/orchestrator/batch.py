@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 
 import msgspec
 
 from milabench_ng.events import Entered, Start, Stop
 from milabench_ng.fence.interface import IsolationMismatch
+from milabench_ng.orchestrator.interruption import Interruption
+from milabench_ng.orchestrator.stacks import dump_stacks, kernel_view
 from milabench_ng.orchestrator.starting import Starter
 from milabench_ng.orchestrator.tenant import Tenant
+from milabench_ng.orchestrator.watchdog import Limits, Progress, overdue
 from milabench_ng.records.isolation import Effective, GroupEvents, IoEvidence, ProcView, Usage
 
 WATCH_INTERVAL_S = 0.2
-AGREEMENT_STEPS = 16
-"""More steps than the ranks of a launch take until they have agreed to end."""
-
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What the watchdog tolerates, in seconds."""
-
-    ready_s: float = 300.0
-    """From the request to ``ready``."""
-    silence_s: float = 120.0
-    """Without a slice between start and stop."""
-    end_s: float = 60.0
-    """From the stop to the end of the process."""
+KILL_PATIENCE_S = 10.0
+"""From SIGKILL to the end of the process; one that takes longer is in the kernel's hands and is not waited for."""
 
 
 class GroupEvidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,10 +51,13 @@ class BatchRunner:
         tenants: Sequence[Tenant],
         starter: Starter,
         limits: Limits,
-        interrupted: asyncio.Event,
+        interrupted: Interruption,
         on_tick: Callable[[Sequence[Tenant], float | None], None],
     ) -> None:
-        """``interrupted`` ends the batch early; ``on_tick`` is called with the start, some times a second."""
+        """``interrupted`` ends the batch early; ``on_tick`` is called with the start, some times a second.
+
+        A batch is one test, so its launches have the same limits.
+        """
         self.tenants = tenants
         self.starter = starter
         self.limits = limits
@@ -76,6 +72,8 @@ class BatchRunner:
         self.timed_out: dict[str, str] = {}
         """By job id: what the watchdog waited for."""
         self._killed: set[str] = set()
+        self._endings: set[asyncio.Task[None]] = set()
+        """Launches that are being ended: stacks first, then the kill, then some patience."""
         self.start_s: float | None = None
         self.stop_s: float | None = None
 
@@ -92,15 +90,21 @@ class BatchRunner:
             await asyncio.gather(*(tenant.ended for tenant in self.tenants))
         finally:
             watching.cancel()
+            for ending in self._endings:
+                ending.cancel()
             self._collect()
         return Timeline(start_s=self.start_s, stop_s=self.stop_s)
 
     async def _until(self, reached: Callable[[Tenant], bool], deadline_s: float | None = None) -> None:
         """Return when every living tenant has reached something, at the deadline, or on an interruption."""
-        while not all(reached(tenant) or not tenant.alive for tenant in self.tenants):
+        while not all(self._is_past(reached, tenant) for tenant in self.tenants):
             if self.interrupted.is_set() or (deadline_s is not None and time.monotonic() >= deadline_s):
                 return
             await self._next_change(deadline_s)
+
+    def _is_past(self, reached: Callable[[Tenant], bool], tenant: Tenant) -> bool:
+        """Whether nobody waits for it. One that is being ended must be gone: it may wake up to write its stack."""
+        return not tenant.alive or (reached(tenant) and tenant.launch.job_id not in self.timed_out)
 
     async def _next_change(self, deadline_s: float | None) -> None:
         interruption = asyncio.create_task(self.interrupted.wait())
@@ -141,27 +145,55 @@ class BatchRunner:
             now = time.monotonic()
             for tenant in self.tenants:
                 if tenant.alive:
-                    for group in tenant.groups.values():
-                        group.watch()
+                    self._look(tenant)
                     self._bite(tenant, now, asked)
             self.on_tick(self.tenants, self.start_s)
 
+    def _look(self, tenant: Tenant) -> None:
+        """Watch its groups; one that cannot be read any more holds nobody."""
+        for device, group in tenant.groups.items():
+            try:
+                group.watch()
+            except OSError as error:
+                evidence = self.evidence[tenant.launch.job_id]
+                lost = f"its group cannot be read any more: {error}"
+                evidence[device] = msgspec.structs.replace(evidence[device], mismatch=lost)
+                self._kill(tenant)
+
     def _bite(self, tenant: Tenant, now: float, asked: float) -> None:
-        """Kill a tenant that took too long."""
-        overdue = ""
-        if not tenant.ready.done():
-            if now - asked > self.limits.ready_s:
-                overdue = f"not ready {self.limits.ready_s:.0f} s after it was asked for"
-        elif self.stop_s is not None:
-            # Ranks agree on a last step that is some steps away.
-            patience_s = self.limits.end_s + AGREEMENT_STEPS * tenant.longest_slice_s()
-            if now - self.stop_s > patience_s:
-                overdue = f"still running {patience_s:.0f} s after the stop"
-        elif self.start_s is not None and now - tenant.heard_s > self.limits.silence_s:
-            overdue = f"no slice for {self.limits.silence_s:.0f} s"
-        if overdue and tenant.launch.job_id not in self.timed_out:
-            self.timed_out[tenant.launch.job_id] = overdue
-            self._kill(tenant)
+        """End a tenant that took too long."""
+        progress = Progress(
+            asked_s=asked,
+            ready=tenant.ready.done(),
+            start_s=self.start_s,
+            stop_s=self.stop_s,
+            heard_s=tenant.heard_s,
+            longest_slice_s=tenant.longest_slice_s(),
+        )
+        late = overdue(progress, self.limits, now)
+        if late and tenant.launch.job_id not in self.timed_out:
+            self.timed_out[tenant.launch.job_id] = late
+            self._begin(self._end_hung(tenant, late))
+
+    async def _end_hung(self, tenant: Tenant, late: str) -> None:
+        """Its stacks into its log, then the kill."""
+        os.write(tenant.log.descriptor, f"\nmnb: {late}; its stacks, then it is killed\n".encode())
+        await dump_stacks(tenant.pids(), tenant.log.descriptor)
+        self._kill(tenant)
+
+    async def _bury(self, tenant: Tenant) -> None:
+        """Wait for a killed tenant to be gone, and not for ever."""
+        await asyncio.wait({tenant.ended}, timeout=KILL_PATIENCE_S)
+        if tenant.alive:
+            states = "; ".join(f"{pid}: {kernel_view(pid)}" for pid in tenant.pids())
+            why = self.timed_out.get(tenant.launch.job_id, "it was killed")
+            self.timed_out[tenant.launch.job_id] = f"{why}; {KILL_PATIENCE_S:.0f} s after SIGKILL still there: {states}"
+            tenant.abandon()
+
+    def _begin(self, ending: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(ending)
+        self._endings.add(task)
+        task.add_done_callback(self._endings.discard)
 
     def _verify(self, tenant: Tenant, entered: Entered) -> None:
         """One process is inside: compare what the kernel gives it with its share."""
@@ -183,6 +215,7 @@ class BatchRunner:
             self._take(tenant, end=False)
             self._killed.add(tenant.launch.job_id)
             tenant.kill()
+            self._begin(self._bury(tenant))
 
     def _collect(self) -> None:
         for tenant in self.tenants:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from milabench_ng.errors import IsolationError
-from milabench_ng.fence.backends import bounds, choose
+from milabench_ng.fence.backends import best_reasons, bounds, choose
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.probe import probe
 from milabench_ng.fence.shares import Allocation, Placement, Policy, allocate
@@ -56,7 +56,7 @@ def examine(request: RunRequest) -> Checkup:
     devices = choose_devices(inventory.gpus, request, len(topology.online))
     allocation, problem = _divide(topology, devices, capabilities, request)
     reasons = (
-        *(_isolation_reasons(capabilities) if tier != "full" else ()),
+        *(_isolation_reasons(capabilities, tier) if tier != "full" else ()),
         *((problem,) if problem else ()),
         *_software_reasons(inventory.versions),
         *gpu_reasons(inventory),
@@ -121,9 +121,9 @@ def _divide(
         return None, str(error)
 
 
-def _isolation_reasons(capabilities: Capabilities) -> tuple[str, ...]:
-    fallback = f"isolation: only {capabilities.tier} can be had here: CPUs and RAM are not both held by the kernel"
-    return capabilities.messages or (fallback,)
+def _isolation_reasons(capabilities: Capabilities, tier: Tier) -> tuple[str, ...]:
+    fallback = f"isolation: only {tier} can be had here: CPUs and RAM are not both held by the kernel"
+    return best_reasons(capabilities) or (fallback,)
 
 
 def _software_reasons(versions: Mapping[str, str]) -> Iterator[str]:

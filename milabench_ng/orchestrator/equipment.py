@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 
 import msgspec
 
 from milabench_ng.fence.interface import Fence
+from milabench_ng.node.faults import XidEvents
 from milabench_ng.node.gpus import Gpu, Nvml
-from milabench_ng.orchestrator.batch import Limits
+from milabench_ng.orchestrator.books import Books
 from milabench_ng.orchestrator.caching import Cache, Files
+from milabench_ng.orchestrator.interruption import Interruption
 from milabench_ng.orchestrator.recording import Setting
+from milabench_ng.orchestrator.sampling import Sampler
 from milabench_ng.orchestrator.starting import Starter
+from milabench_ng.orchestrator.watchdog import Limits
 from milabench_ng.plan import Launch
 from milabench_ng.records.names import ResultFolder
-from milabench_ng.telemetry.recorder import Recorder
 
 
 class Equipment(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,16 +28,19 @@ class Equipment(msgspec.Struct, frozen=True, kw_only=True):
     """Of every worker, before its tenant's own part."""
     fence: Fence
     starter: Starter
-    recorder: Recorder
+    sampler: Sampler
     nvml: Nvml
     gpus: tuple[Gpu, ...]
     data: Mapping[tuple[str, float], Files]
     """Data sets that are ready, by name and scale."""
     folder: ResultFolder
     cache: Cache
-    limits: Limits
+    limits: Mapping[str, Limits]
+    """By test (`suite.test`)."""
+    xids: XidEvents
+    books: Books
     own_pids: tuple[int, ...]
-    interrupted: asyncio.Event
+    interrupted: Interruption
 
     def files(self, launch: Launch) -> Files | None:
         """The data set that ``launch`` reads."""

@@ -8,17 +8,16 @@ import msgspec
 
 from milabench_ng.catalogue import Scalar, Workload
 from milabench_ng.fence.backends import choose
-from milabench_ng.fence.probe import probe
 from milabench_ng.node.gpus import open_nvml, read_gpus
-from milabench_ng.orchestrator.jobs import Prospect, Reporter, plan_run, serving, shares_by_device
+from milabench_ng.orchestrator.jobs import Reporter, serving
 from milabench_ng.orchestrator.preparing import Needed, needed
+from milabench_ng.orchestrator.prospect import Prospect, plan_run, shares_by_device
 from milabench_ng.orchestrator.request import RunRequest
-from milabench_ng.plan import Batch, Launch, Plan
+from milabench_ng.orchestrator.watchdog import START_S, least_work_s
+from milabench_ng.plan import Launch, Plan
 from milabench_ng.records.isolation import Share, Tier
 from milabench_ng.records.window import WindowRule
 
-START_S = {"warm": 2.0, "cold": 8.0}
-"""Allowance for one batch beside its work: conditions, page cache, start to ready, stop, records."""
 SERVER_S = 5.0
 """Allowance for importing torch and the workloads, once a run."""
 
@@ -58,30 +57,23 @@ async def foresee(request: RunRequest, reporter: Reporter) -> Foresight:
         gpus = read_gpus(nvml).devices
     async with serving(reporter) as server:
         prospect = await plan_run(request, server, gpus)
-    capabilities = probe(request.cgroup_parent)
-    backend = choose(capabilities, prospect.isolation)
+    backend = choose(prospect.capabilities, prospect.isolation)
     return Foresight(
         prospect=prospect,
         shares=dict(shares_by_device(prospect.allocation)),
         data=needed(prospect.plan, prospect.catalogue),
         backend=backend.NAME,
-        tier=backend.tier(capabilities) or "none",
-        duration=least_duration(prospect.plan, request.rule, request.start),
+        tier=backend.tier(prospect.capabilities) or "none",
+        duration=least_duration(prospect.plan, request.rule, prospect.start),
     )
 
 
 def least_duration(plan: Plan, rule: WindowRule, start: Literal["warm", "cold"]) -> Duration:
     """The least time that ``plan`` takes: a full window for every batch, and the allowances. Pure."""
     return Duration(
-        work_s=sum(least_work_s(batch, rule) for batch in plan.batches),
+        work_s=sum(max(least_work_s(one.arguments, rule) for one in batch.launches) for batch in plan.batches),
         start_s=SERVER_S + START_S[start] * len(plan.batches),
     )
-
-
-def least_work_s(batch: Batch, rule: WindowRule) -> float:
-    """Seconds from start to stop of a batch: a full window, less only where ``max_seconds`` ends it earlier. Pure."""
-    limits = [launch.arguments.get("max_seconds") for launch in batch.launches]
-    return max(min(rule.total_s, limit) if isinstance(limit, int | float) else rule.total_s for limit in limits)
 
 
 def changed_options(launch: Launch, workload: Workload) -> dict[str, Scalar | None]:

@@ -41,6 +41,11 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """What all records of a run share."""
 
     run_id: str
+    session: int
+    group: str
+    """The run's name below which its groups are."""
+    differences: tuple[str, ...]
+    """From the first session, as the user accepted them."""
     hostname: str
     dataroot: str
     outdir: str
@@ -65,6 +70,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """What was seen of one launch."""
 
     launch: Launch
+    attempt: int
     batch: int
     started: datetime
     """When it was asked for (UTC), at ``requested_s``."""
@@ -78,6 +84,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None
     groups: Mapping[int, str]
     """Names of its groups, by device."""
+    shares: Mapping[int, Share]
+    """What those were asked to hold."""
     evidence: Mapping[int, GroupEvidence]
     disjoint: bool | None
     """Whether no CPU was in the share of two tenants of the batch, as the kernel gave them."""
@@ -171,7 +179,7 @@ def rates(rows: Sequence[SliceRow], window: Window | None) -> list[float]:
 
 def marks(setting: Setting, seen: Seen) -> tuple[str, ...]:
     """Everything that makes this result not comparable, in words."""
-    found = []
+    found = [f"resumed with another {difference}" for difference in setting.differences]
     if setting.fence.tier != "full":
         found.append(
             f"NOT ISOLATED: fence {setting.fence.tier}" if setting.fence.tier != "partial" else "fence partial"
@@ -185,6 +193,8 @@ def marks(setting: Setting, seen: Seen) -> tuple[str, ...]:
         found.append("I/O share overridden")
     if seen.data and seen.data.kind == "classic":
         found.append(f"classic data: {seen.data.name}")
+    if asked and asked.method == "readers":
+        found.append("I/O share held by the readers of the data set, not by the kernel")
     if seen.neighbours.lost:
         found.append(f"{len(seen.neighbours.lost)} of {seen.neighbours.planned} neighbours lost during the batch")
     if any(setting.shares[device].smt_shared for device in seen.launch.devices):
@@ -207,6 +217,8 @@ def _ours(setting: Setting, seen: Seen, workload: Workload) -> Mnb:
         version=__version__,
         run_id=setting.run_id,
         started_utc=utc_iso(seen.started),
+        session=setting.session,
+        attempt=seen.attempt,
         batch=seen.batch,
         launch=launch,
         label=launch.label,
@@ -281,8 +293,8 @@ def _isolation(setting: Setting, seen: Seen) -> dict[str, Isolation]:
     return {
         str(device): msgspec.structs.replace(
             setting.fence,
-            group=f"{setting.run_id}/{seen.groups[device]}",
-            requested=setting.share(seen.launch.test, device),
+            group=f"{setting.group}/{seen.groups[device]}",
+            requested=seen.shares[device],
             effective=evidence.effective,
             effective_end=evidence.effective_end,
             proc=evidence.proc,

@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from milabench_ng.catalogue import Catalogue, Scalar, parse_flags, resolve
-from milabench_ng.errors import InputError
+from milabench_ng.errors import InputError, IsolationError
 from milabench_ng.fence.backends import Wish
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.io import ask
 from milabench_ng.node.gpus import Gpu, select
 from milabench_ng.orchestrator.caching import Cache
-from milabench_ng.plan import Device, Plan, Resolved, make_plan
-from milabench_ng.profile import IoShare, Profile, build_profile, parse_profile
+from milabench_ng.orchestrator.watchdog import Limits, limits_for
+from milabench_ng.plan import Device, Order, Plan, Resolved, make_plan
+from milabench_ng.profile import IoShare, Profile, TimeLimits, build_profile, parse_profile
 from milabench_ng.profile_2020 import convert_2020
 from milabench_ng.records.isolation import IoEvidence
 from milabench_ng.records.window import WindowRule
@@ -52,6 +53,26 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     outdir: Path
     rule: WindowRule = WindowRule()
     allow_concurrent: bool = False
+    order: Order = "interleaved"
+    nonce: str | None = None
+    limits: TimeLimits = TimeLimits()
+    """Instead of what the profile says, where it is not None."""
+    retry: int = 0
+    """How often a launch that fails is tried again."""
+    spool: Path | None = None
+    """Where results go as long as ``outdir`` cannot be written."""
+    resume: bool = False
+    """Go on with the run in ``outdir``."""
+    accept: tuple[Literal["node", "software", "isolation"], ...] = ()
+    """What may differ from the first session."""
+
+
+def encode_request(request: RunRequest) -> dict[str, Any]:
+    """The request as the manifest carries it, without the profile's text, which stands there already."""
+    fields: dict[str, Any] = msgspec.to_builtins(request, enc_hook=str)
+    for name in ("profile_text", "resume", "accept", "retry", "spool"):
+        fields.pop(name)
+    return fields
 
 
 def read_profile(request: RunRequest) -> tuple[dict[str, dict[str, object]], bool]:
@@ -149,7 +170,31 @@ def checked_plan(profile: Profile, request: RunRequest, catalogue: Catalogue, de
                 f"{request.profile_source}: test {name!r}: partition scheme {test.partition_scheme.type!r} runs over "
                 f"several devices, and workload {test.workload!r} runs in one process; use per-gpu"
             )
-    return make_plan(profile, request.names, resolve_arguments(profile, request, catalogue), devices, request.repeat)
+    arguments = resolve_arguments(profile, request, catalogue)
+    return make_plan(profile, request.names, arguments, devices, request.repeat, request.order, request.nonce)
+
+
+def time_limits(plan: Plan, profile: Profile, request: RunRequest, start: Literal["warm", "cold"]) -> dict[str, Limits]:
+    """What the watchdog tolerates, by test (`suite.test`). Raises InputError for limits that no launch can meet."""
+    found: dict[str, Limits] = {}
+    for launch in plan.launches:
+        if launch.test not in found:
+            stated = profile.tests[launch.test.partition(".")[2]].limits or TimeLimits()
+            given = {name: value for name, value in msgspec.structs.asdict(request.limits).items() if value}
+            asked = msgspec.structs.replace(stated, **given)
+            found[launch.test] = limits_for(launch, request.rule, start, asked)
+    return found
+
+
+def refuse_several_steps(plan: Plan) -> None:
+    """A launch over several devices is one process tree, which cannot be in several steps. Raises IsolationError."""
+    spread = tuple(dict.fromkeys(launch.test for launch in plan.launches if len(launch.devices) > 1))
+    if spread:
+        raise IsolationError(
+            f"isolation: {', '.join(spread)} run over several devices, and in a Slurm allocation each tenant is a step "
+            "of its own, which a launch cannot spread over. Name the other tests after the profile, or accept "
+            "--isolation affinity (results are marked NOT ISOLATED)."
+        )
 
 
 def refuse_missing_packages(profile: Profile, request: RunRequest, catalogue: Catalogue) -> None:

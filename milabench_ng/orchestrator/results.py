@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
 
+from milabench_ng.fence.io import achieved, excess
 from milabench_ng.fence.shares import disjoint
 from milabench_ng.node.conditions import Conditions
+from milabench_ng.node.faults import device_fault
 from milabench_ng.orchestrator.batch import BatchRunner, Timeline
+from milabench_ng.orchestrator.books import Work
 from milabench_ng.orchestrator.equipment import Equipment
+from milabench_ng.orchestrator.interruption import SAME_S, Interruption
 from milabench_ng.orchestrator.recording import Seen
 from milabench_ng.orchestrator.tenant import Tenant
 from milabench_ng.orchestrator.verdict import Outcome, judge
-from milabench_ng.plan import Batch
 from milabench_ng.records.record import Data, Failure, Neighbour, Neighbours
 from milabench_ng.records.window import Window, averaging_window
 from milabench_ng.telemetry.messages import HOST_KEY, SourceName
@@ -24,7 +28,7 @@ from milabench_ng.telemetry.messages import HOST_KEY, SourceName
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """A batch that has run."""
 
-    batch: Batch
+    work: Work
     runner: BatchRunner
     timeline: Timeline
     started: datetime
@@ -32,15 +36,30 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     requested_s: float
     conditions: tuple[Conditions, Conditions]
     data: Data | None
+    xids: Mapping[str, Sequence[int]]
+    """Errors of the GPUs, by UUID."""
     busy: Sequence[str]
     """Groups that could not be removed."""
 
 
 def see(ran: Ran, equipment: Equipment) -> list[Seen]:
-    """What was seen of each tenant of the batch."""
+    """What was seen of each tenant of the batch that leaves a record."""
     tenants = ran.runner.tenants
+    for tenant in tenants:
+        _note_readers(tenant, ran.runner)
     failures = {tenant.launch.job_id: _failure(tenant, ran, equipment) for tenant in tenants}
-    return [_seen(tenant, ran, failures, equipment) for tenant in tenants]
+    return [_seen(tenant, ran, failures, equipment) for tenant in tenants if tenant.launch in ran.work.wanted]
+
+
+def _note_readers(tenant: Tenant, runner: BatchRunner) -> None:
+    """What the readers of the data set had of the I/O share, where it is they that hold it."""
+    evidence = runner.evidence[tenant.launch.job_id]
+    for device, rank in zip(tenant.launch.devices, tenant.ranks, strict=True):
+        io = evidence[device].io
+        if io and rank.done:
+            seen = achieved(io, rank.done.read_bytes, rank.done.read_s)
+            mismatch = evidence[device].mismatch or excess(seen)
+            evidence[device] = msgspec.structs.replace(evidence[device], io=seen, mismatch=mismatch)
 
 
 def _window(tenant: Tenant, ran: Ran, equipment: Equipment) -> Window | None:
@@ -56,7 +75,8 @@ def _failure(tenant: Tenant, ran: Ran, equipment: Equipment) -> Failure | None:
         full=tenant.full.done(),
         window=_window(tenant, ran, equipment),
         timed_out=ran.runner.timed_out.get(tenant.launch.job_id),
-        interrupted=equipment.interrupted.is_set(),
+        interrupted=_was_interrupted(tenant, equipment.interrupted),
+        device=_device(tenant, ran, equipment),
         broken_protocol=tenant.broken_protocol,
         failures=tenant.failures,
     )
@@ -67,6 +87,28 @@ def _failure(tenant: Tenant, ran: Ran, equipment: Equipment) -> Failure | None:
     return found
 
 
+def _was_interrupted(tenant: Tenant, interrupted: Interruption) -> bool:
+    """Whether a launch ended because the run was told to stop, and not by itself before.
+
+    What tells the run to stop may go to all processes of a job, so a worker may be killed by it a little earlier.
+    """
+    if not interrupted.is_set() or tenant.full.done():
+        return False
+    same = tenant.ended.result() == -signal.Signals[interrupted.by]
+    return (tenant.failed_s or 0.0) >= interrupted.at_s - (SAME_S if same else 0.0)
+
+
+def _device(tenant: Tenant, ran: Ran, equipment: Equipment) -> Failure | None:
+    """What became of the launch's GPUs, if anything."""
+    boards = {gpu.uuid: gpu.board for gpu in equipment.gpus}
+    for device in tenant.launch.devices:
+        board = boards.get(equipment.setting.devices[device].uuid or "")
+        fault = device_fault(board, *ran.conditions, ran.xids) if board else None
+        if fault is not None:
+            return Failure(cause=fault.cause, detail=fault.detail)
+    return None
+
+
 def _seen(tenant: Tenant, ran: Ran, failures: Mapping[str, Failure | None], equipment: Equipment) -> Seen:
     launch = tenant.launch
     failure = failures[launch.job_id]
@@ -74,12 +116,17 @@ def _seen(tenant: Tenant, ran: Ran, failures: Mapping[str, Failure | None], equi
     stop_s = ran.timeline.stop_s if ran.timeline.stop_s is not None else ended_s
     start_s = ran.timeline.start_s if ran.timeline.start_s is not None else stop_s
     uuids = {str(device): equipment.setting.devices[device].uuid for device in launch.devices}
-    keys: list[tuple[SourceName, str]] = [("host", HOST_KEY), *(("gpu", uuid) for uuid in uuids.values() if uuid)]
+    keys: list[tuple[SourceName, str]] = [
+        ("host", HOST_KEY),
+        *(("gpu", uuid) for uuid in uuids.values() if uuid),
+        *(("tenant", str(device)) for device in launch.devices),
+    ]
     evidence = ran.runner.evidence
     cpus = [one.effective.cpus for groups in evidence.values() for one in groups.values() if one.effective]
     return Seen(
         launch=launch,
-        batch=ran.batch.number,
+        attempt=equipment.books.attempt(launch),
+        batch=ran.work.batch.number,
         started=ran.started,
         requested_s=ran.requested_s,
         ready_s=tenant.ready_s,
@@ -90,14 +137,15 @@ def _seen(tenant: Tenant, ran: Ran, failures: Mapping[str, Failure | None], equi
         exit_status=tenant.ended.result(),
         failure=failure,
         groups={device: group.name for device, group in tenant.groups.items()},
+        shares={device: group.share for device, group in tenant.groups.items()},
         evidence=evidence[launch.job_id],
         disjoint=disjoint(one for one in cpus if one is not None) if cpus else None,
         neighbours=_neighbours(tenant, ran.runner.tenants, failures, stop_s),
         data=ran.data,
         environment=tenant.task.environment,
         conditions=ran.conditions,
-        gpu_monitor=equipment.recorder.gpu_monitor(uuids, start_s, stop_s),
-        telemetry=equipment.recorder.telemetry(keys, start_s, stop_s),
+        gpu_monitor=equipment.sampler.recorder.gpu_monitor(uuids, start_s, stop_s),
+        telemetry=equipment.sampler.recorder.telemetry(keys, start_s, stop_s),
     )
 
 

@@ -10,20 +10,24 @@ from typing import Protocol
 import msgspec
 
 from milabench_ng.fence.interface import Group
-from milabench_ng.fence.io import excess
+from milabench_ng.fence.io import excess, reader_budget
 from milabench_ng.fence.shares import environment
 from milabench_ng.node.conditions import Conditions, read_conditions
 from milabench_ng.orchestrator.bandwidth import probe_all
 from milabench_ng.orchestrator.batch import BatchRunner, gone
+from milabench_ng.orchestrator.books import Work
 from milabench_ng.orchestrator.caching import make_ready
 from milabench_ng.orchestrator.equipment import Equipment
+from milabench_ng.orchestrator.keeping import Kept
+from milabench_ng.orchestrator.logs import Log
 from milabench_ng.orchestrator.recording import make_record
 from milabench_ng.orchestrator.results import Ran, see
+from milabench_ng.orchestrator.sampling import Sampler
 from milabench_ng.orchestrator.tenant import Tenant
-from milabench_ng.plan import Batch, Launch, Plan
-from milabench_ng.records.names import write_atomically
-from milabench_ng.records.record import Record, encode_record
+from milabench_ng.plan import Batch, Launch
+from milabench_ng.records.record import Record
 from milabench_ng.requests import Seat, Task
+from milabench_ng.telemetry.messages import Watch
 from milabench_ng.units import utc_now
 
 
@@ -40,48 +44,68 @@ class Observer(Protocol):
         """Its records are written."""
 
 
-async def run(plan: Plan, equipment: Equipment, observer: Observer) -> int:
-    """Run the batches of ``plan`` in order until the end or an interruption; the number of failed launches."""
-    failed = 0
-    for batch in plan.batches:
-        if equipment.interrupted.is_set():
-            break
-        observer.batch_begins(batch, len(plan.batches))
-        records = await run_batch(batch, equipment, observer)
-        failed += sum(not record.success for record in records)
-        observer.batch_ends(records)
-    return failed
+async def run(equipment: Equipment, observer: Observer) -> None:
+    """Run what is to do in order until nothing is, or until an interruption."""
+    books, interrupted = equipment.books, equipment.interrupted
+    while not interrupted.is_set() and (works := books.to_do()):
+        for work in works:
+            if interrupted.is_set():
+                break
+            observer.batch_begins(work.batch, len(books.plan.batches))
+            observer.batch_ends(await run_batch(work, equipment, observer))
+    if interrupted.is_set():
+        books.interrupted(interrupted.by)
+    books.finish()
 
 
-async def run_batch(batch: Batch, equipment: Equipment, observer: Observer) -> list[Record]:
+async def run_batch(work: Work, equipment: Equipment, observer: Observer) -> list[Record]:
     """Run one batch; its records, which are written."""
+    batch = work.batch
+    equipment.books.begin(work)
     files = equipment.files(batch.launches[0])
     data = None if files is None else make_ready(files, equipment.cache)
     before = _conditions(equipment)
+    equipment.xids.drain()
     requested_s, started = time.monotonic(), utc_now()
-    tenants = [_tenant(launch, batch, equipment, requested_s) for launch in batch.launches]
-    runner = BatchRunner(tenants, equipment.starter, equipment.limits, equipment.interrupted, observer.tick)
+    tenants = [_tenant(launch, work, equipment, requested_s) for launch in batch.launches]
+    _watch(tenants, equipment.sampler)
+    limits = equipment.limits[batch.launches[0].test]
+    runner = BatchRunner(tenants, equipment.starter, limits, equipment.interrupted, observer.tick)
     try:
         await _probe_io(runner, equipment)
         timeline = await runner.run()
         after = _conditions(equipment)
     finally:
         busy = await gone(tenants)
+        logs = _close_logs(tenants, equipment)
     ran = Ran(
-        batch=batch,
+        work=work,
         runner=runner,
         timeline=timeline,
         started=started,
         requested_s=requested_s,
         conditions=(before, after),
         data=data,
+        xids=equipment.xids.drain(),
         busy=busy,
     )
     records = [make_record(equipment.setting, seen) for seen in see(ran, equipment)]
-    for record in records:
-        path = equipment.folder.record(record.name, record.job_id, started, record.success)
-        write_atomically(path, encode_record(record))
+    names = [equipment.folder.record(one.name, one.job_id, started, one.success).name for one in records]
+    equipment.books.end(dict(zip(names, records, strict=True)), logs)
     return records
+
+
+def _watch(tenants: Sequence[Tenant], sampler: Sampler) -> None:
+    """From now on the sampler reads these groups; those of the batch before, under the same names, no longer."""
+    for tenant in tenants:
+        for device, group in tenant.groups.items():
+            sampler.tell(Watch(key=str(device), **msgspec.structs.asdict(group.files)))
+
+
+def _close_logs(tenants: Sequence[Tenant], equipment: Equipment) -> list[Kept]:
+    """No more is written to the logs; those that are kept in memory, to be written with the records."""
+    contents = [(tenant.log, tenant.log.close()) for tenant in tenants]
+    return [(str(log.path.relative_to(equipment.folder.path)), content) for log, content in contents if log.in_memory]
 
 
 def _conditions(equipment: Equipment) -> Conditions:
@@ -100,11 +124,11 @@ async def _probe_io(runner: BatchRunner, equipment: Equipment) -> None:
         evidence[device] = msgspec.structs.replace(evidence[device], io=seen, mismatch=excess(seen))
 
 
-def _tenant(launch: Launch, batch: Batch, equipment: Equipment, requested_s: float) -> Tenant:
+def _tenant(launch: Launch, work: Work, equipment: Equipment, requested_s: float) -> Tenant:
     """A launch with its fence made and its worker not yet started."""
     setting = equipment.setting
     groups: dict[int, Group] = {
-        device: equipment.fence.create(f"b{batch.number}-d{device}", setting.share(launch.test, device))
+        device: equipment.fence.create(f"b{work.batch.number}-d{device}", setting.share(launch.test, device))
         for device in launch.devices
     }
     seats = tuple(
@@ -115,7 +139,7 @@ def _tenant(launch: Launch, batch: Batch, equipment: Equipment, requested_s: flo
         )
         for device in launch.devices
     )
-    own = {**equipment.environment, **environment(setting.shares[launch.devices[0]])}
+    own = {**equipment.environment, **environment(groups[launch.devices[0]].share)}
     files = equipment.files(launch)
     uuids = [setting.devices[device].uuid for device in launch.devices]
     own["CUDA_VISIBLE_DEVICES"] = ",".join(uuid for uuid in uuids if uuid)
@@ -123,10 +147,13 @@ def _tenant(launch: Launch, batch: Batch, equipment: Equipment, requested_s: flo
         workload=launch.workload,
         arguments=launch.arguments,
         seats=seats,
-        processes=sum(len(other.devices) for other in batch.launches),
+        processes=sum(len(other.devices) for other in work.batch.launches),
         rule=setting.rule,
         data=files.place if files else None,
+        read_bytes_per_s=reader_budget(setting.io.get(launch.test)),
         environment=own,
         requested_s=requested_s,
     )
-    return Tenant(launch, task, groups, equipment.folder.log(launch.label, launch.job_id))
+    attempt = equipment.books.attempt(launch) if launch in work.wanted else 0
+    log = Log(equipment.folder.log(launch.label, launch.job_id, attempt))
+    return Tenant(launch, task, groups, log)

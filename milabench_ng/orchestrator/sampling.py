@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
 from collections.abc import Mapping
 
 from milabench_ng.events import Lines
 from milabench_ng.requests import python_command
-from milabench_ng.telemetry.messages import AnyReport
+from milabench_ng.telemetry.messages import AnyOrder, AnyReport, encode
 from milabench_ng.telemetry.recorder import Recorder
 
 
@@ -36,6 +37,13 @@ class Sampler:
     def pid(self) -> int:
         """The process."""
         return self._process.pid
+
+    def tell(self, order: AnyOrder) -> None:
+        """Give it an order; one that has died does not hear it, and its samples are missing from the records."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(encode(order))
+            self._process.stdin.flush()
 
     async def close(self) -> None:
         """End it: it ends by itself when its orders do."""

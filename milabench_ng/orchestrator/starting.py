@@ -69,6 +69,8 @@ class WorkerServer:
         self._ended: dict[int, asyncio.Future[int]] = {}
         self._decoder: msgspec.json.Decoder[AnyAnswer] = msgspec.json.Decoder(AnyAnswer)
         self._number = 0
+        self.threads = 1
+        """Of the server, when it had imported everything."""
 
     @staticmethod
     async def launch(environ: Mapping[str, str]) -> WorkerServer:
@@ -92,6 +94,7 @@ class WorkerServer:
             raise MnbError(
                 "the worker server ended while it was importing torch and the workloads; see its message above"
             )
+        server.threads = answer.threads
         return server
 
     @property
@@ -186,6 +189,19 @@ class WorkerServer:
         for ended in self._ended.values():
             ended.set_result(-signal.SIGKILL)
         self._ended.clear()
+
+
+def check_threads(threads: int) -> None:
+    """Refuse to fork a server with more than one: a fork copies the locks that the others hold, and not the others.
+
+    Raises MnbError.
+    """
+    if threads != 1:
+        raise MnbError(
+            f"the worker server has {threads} threads after importing torch and the workloads, and only one with a "
+            "single thread can be forked safely: a workload or data set of another package starts threads when it is "
+            "imported. Use --start cold."
+        )
 
 
 class ColdStarter:

@@ -7,14 +7,13 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 
 from milabench_ng import events
 from milabench_ng.events import AnyEvent, Command, Digest, Done, Entered, Failed, Full, Lines, Loss, Phase, Ready, Slice
 from milabench_ng.fence.interface import Group
-from milabench_ng.files import open_to_write, opened_folder
+from milabench_ng.orchestrator.logs import Log
 from milabench_ng.orchestrator.starting import Started, Starter
 from milabench_ng.plan import Launch
 from milabench_ng.records.window import SliceRow
@@ -38,7 +37,7 @@ class RankLog:
 class Tenant:
     """A launch from the request to the exit status."""
 
-    def __init__(self, launch: Launch, task: Task, groups: dict[int, Group], log: Path) -> None:
+    def __init__(self, launch: Launch, task: Task, groups: dict[int, Group], log: Log) -> None:
         """``groups``: the fence of each of the launch's devices, by device index."""
         loop = asyncio.get_running_loop()
         self.launch = launch
@@ -49,11 +48,14 @@ class Tenant:
         self.failures: list[Failed] = []
         self.ready: asyncio.Future[None] = loop.create_future()
         self.full: asyncio.Future[None] = loop.create_future()
-        self.ended: asyncio.Future[int] = loop.create_future()
+        self.ended: asyncio.Future[int | None] = loop.create_future()
+        """Its exit status; None if it could not be killed."""
         self.ended_s: float | None = None
         self.ready_s: float | None = None
         self.heard_s = time.monotonic()
         """When it last said something."""
+        self.failed_s: float | None = None
+        """When it said that it failed, or ended."""
         self.pid: int | None = None
         self.broken_protocol = ""
 
@@ -63,12 +65,10 @@ class Tenant:
         commands, self._commands = os.pipe()
         self._events, events_end = os.pipe()
         os.set_blocking(self._events, False)
-        with opened_folder(self.log.parent) as folder:
-            descriptor = open_to_write(self.log.name, folder, os.O_APPEND)
         try:
-            started = await starter.start(self.task, commands, events_end, descriptor)
+            started = await starter.start(self.task, commands, events_end, self.log.descriptor)
         finally:
-            for end in (commands, events_end, descriptor):
+            for end in (commands, events_end):
                 os.close(end)
         self.pid = started.pid
         self._lines = Lines(AnyEvent)
@@ -92,6 +92,17 @@ class Tenant:
         """SIGKILL to every process of the launch."""
         for group in self.groups.values():
             group.kill()
+
+    def pids(self) -> tuple[int, ...]:
+        """All its processes, as the fence knows them; the worker alone before it has entered."""
+        found = {pid for group in self.groups.values() for pid in group.pids()}
+        return tuple(sorted(found or ({self.pid} if self.pid else set())))
+
+    def abandon(self) -> None:
+        """Wait no longer for a worker that does not die: it hangs in the kernel."""
+        if self.alive:
+            self._close()
+            self.ended.set_result(None)
 
     def longest_slice_s(self) -> float:
         """Of all ranks so far; 0 before the first."""
@@ -147,12 +158,17 @@ class Tenant:
                 rank.done = event
             case Failed():
                 self.failures.append(event)
+                self.failed_s = self.failed_s or self.heard_s
 
     def _end(self, started: Started) -> None:
-        self._receive()
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(self._events)
+        if self.alive:  # it was not abandoned
+            self._receive()
+            self._close()
+            self.ended.set_result(started.ended.result())
+
+    def _close(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._events)
         os.close(self._events)
         os.close(self._commands)
         self.ended_s = time.monotonic()
-        self.ended.set_result(started.ended.result())
+        self.failed_s = self.failed_s or self.ended_s

@@ -18,13 +18,17 @@ from milabench_ng.records.window import MIN_STEPS, Window
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a launch that has ended."""
 
-    exit_status: int
+    exit_status: int | None
+    """None for a process that could not be killed."""
     full: bool
     """It said so before the stop."""
     window: Window | None
     timed_out: str | None
     """What the watchdog waited for."""
     interrupted: bool
+    """Before it was full, and before it failed by itself."""
+    device: Failure | None
+    """What became of its device, as NVML tells it."""
     broken_protocol: str
     failures: Sequence[Failed]
 
@@ -41,7 +45,7 @@ def judge(
     outside = ("isolation_lost", "oom", "host_oom", "pids_limit")
     if by_fence and by_fence.cause in outside:
         return by_fence
-    return _by_orchestrator(outcome) or _by_worker(outcome) or by_fence or _by_numbers(outcome, ranks)
+    return outcome.device or _by_orchestrator(outcome) or _by_worker(outcome) or by_fence or _by_numbers(outcome, ranks)
 
 
 def _by_fence(seen: GroupEvidence, limit_bytes: int, outcome: Outcome) -> Failure | None:
@@ -67,7 +71,7 @@ def _by_orchestrator(outcome: Outcome) -> Failure | None:
         return Failure(cause="timeout", detail=outcome.timed_out)
     if outcome.broken_protocol:
         return Failure(cause="exit", detail=outcome.broken_protocol)
-    if outcome.interrupted and not outcome.full:
+    if outcome.interrupted:
         return Failure(cause="interrupted", detail="the run was interrupted before the averaging window was full")
     return None
 
@@ -82,9 +86,9 @@ def _by_worker(outcome: Outcome) -> Failure | None:
 
 def _by_numbers(outcome: Outcome, ranks: Sequence[RankLog]) -> Failure | None:
     for rank in ranks:
-        for step, loss in rank.losses.items():
-            if loss is None:
-                return Failure(cause="nan", detail=f"the loss of step {step} was not finite")
+        step = _not_finite(rank)
+        if step is not None:
+            return Failure(cause="nan", detail=f"the loss of step {step} was not finite")
     if outcome.window is None:
         steps = min(sum(row.steps for row in rank.slices) for rank in ranks)
         return Failure(
@@ -92,3 +96,11 @@ def _by_numbers(outcome: Outcome, ranks: Sequence[RankLog]) -> Failure | None:
             detail=f"{steps} steps measured; a full window after settling, with {MIN_STEPS} steps, needs more",
         )
     return None
+
+
+def _not_finite(rank: RankLog) -> str | None:
+    """The step whose loss makes the launch fail. A mode that skips steps may recover from one; any other does not."""
+    bad = [step for step, loss in rank.losses.items() if loss is None]
+    if rank.ready and rank.ready.skips and bad and next(reversed(rank.losses.values())) is not None:
+        return None
+    return bad[0] if bad else None

@@ -12,8 +12,9 @@ Tier = Literal["full", "partial", "affinity", "none"]
 Mode = Literal["v2", "hybrid", "v1", "mixed", "none"]
 """How the node mounts cgroups; hybrid: our limits on v1, a v2 hierarchy without them beside it."""
 
-IoMethod = Literal["io.max", "blkio.throttle", "none"]
-"""What limits I/O bandwidth: a file of cgroup v2, files of v1, or nothing because no fence was asked for."""
+IoMethod = Literal["io.max", "blkio.throttle", "readers", "none"]
+"""What limits I/O bandwidth: a file of cgroup v2, files of v1, a token bucket in the readers of the data set, or
+nothing because no fence was asked for."""
 
 Cause = Literal["isolation_lost", "oom", "host_oom", "pids_limit", "timeout", "signal", "exit"]
 """What ended a tenant, the first that applies in this order."""
@@ -128,8 +129,9 @@ class GroupEvents(msgspec.Struct, frozen=True):
 class IoEvidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The I/O share of a tenant: what was asked for, what enforces it on which disk, and what a probe got.
 
-    The probe reads for about a second from the disk (not the page cache), inside the tenant's group before its worker
-    starts, while those of its neighbours do the same. `problem` says why there is no figure of a probe.
+    The probe reads, and writes where writes are limited, for about a second each, on the disk (not in the page cache),
+    inside the tenant's group before its worker starts, while those of its neighbours do the same. `problem` says why
+    there is no figure of a probe. The readers of a data set are not probed: `reader_*` is what they read in the launch.
     """
 
     method: IoMethod
@@ -143,6 +145,11 @@ class IoEvidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The command line changed what the profile says."""
     probed_bytes: int | None = None
     probed_read_bytes_per_s: float | None = None
+    probed_write_bytes_per_s: float | None = None
+    reason: str | None = None
+    """Why it is the readers that limit, and not the kernel."""
+    reader_bytes: int | None = None
+    reader_bytes_per_s: float | None = None
     problem: str | None = None
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import msgspec
 
 from milabench_ng.node.inventory import Inventory
 from milabench_ng.node.storage import Storage
 from milabench_ng.plan import Plan
+from milabench_ng.records.isolation import Share
 from milabench_ng.records.window import WindowRule
 
 RUN_SCHEMA = 1
@@ -50,6 +52,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     storage: dict[str, Storage]
     """Of the data root and of the result folder."""
     fence: FenceSummary
+    shares: dict[str, Share] = {}
+    """By device index."""
+    request: dict[str, Any] = {}
+    """What was asked for, as `--resume` needs it."""
     software: dict[str, str]
     """Versions by package."""
     import_path: tuple[str, ...] = ()

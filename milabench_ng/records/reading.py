@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +18,8 @@ from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, parse_json, read_content
 from milabench_ng.plain import plain, short
 from milabench_ng.plan import Device, Launch, Plan
+from milabench_ng.records.ledger import Chain, check_chain
+from milabench_ng.records.names import LEDGER, RECORD_NAME
 from milabench_ng.records.window import LARGEST, Amount, Moment, SliceRow, WindowRule
 
 READABLE_SCHEMA = 1
@@ -26,8 +27,6 @@ READABLE_SCHEMA = 1
 
 Factor = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 """Items of 2020 per item."""
-
-_RECORD_NAME = re.compile(r"(?P<test>.+)\.J(?P<job_id>\d+\.\d+)\.(FAIL\.)?\d{8}-\d{6}-\d{6}\.json")
 
 
 class Extent(msgspec.Struct, frozen=True):
@@ -245,7 +244,7 @@ def _read_file(path: str, name: str) -> Found | None:
     try:
         content = read_content(Path(path), LARGE, os.O_NOFOLLOW)
     except InputError as error:
-        return _problem(name, "a symbolic link, and not a file" if os.path.islink(path) else _reason(error))
+        return _problem(name, _no_file(path, error))
     return read_record(content, name)
 
 
@@ -262,6 +261,17 @@ def read_record(content: bytes, name: str) -> Found | None:
         return _problem(name, f"not a readable record: {_reason(error)}")
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         return _problem(name, f"not a readable record: {error}")
+
+
+def read_ledger(folder: Path) -> Chain:
+    """The ledger of a result folder, without trust: what breaks its chain is in ``problems``. Empty without one."""
+    path = folder / LEDGER
+    if not os.path.lexists(path):
+        return Chain()
+    try:
+        return check_chain(read_content(path, LARGE, os.O_NOFOLLOW))
+    except InputError as error:
+        return Chain(problems=(f"{LEDGER}: {_no_file(path, error)}",))
 
 
 def is_going_on(folder: Path) -> bool:
@@ -283,6 +293,11 @@ def is_going_on(folder: Path) -> bool:
     finally:
         os.close(manifest)
     return False
+
+
+def _no_file(path: str | Path, error: InputError) -> str:
+    """Why a file of a result folder is not read."""
+    return "a symbolic link, and not a file" if os.path.islink(path) else _reason(error)
 
 
 def _reason(error: InputError) -> str:
@@ -320,7 +335,7 @@ def _decode(content: bytes, name: str) -> Found | None:
     if kind.job_id is None:
         if kind.run_id is not None and kind.plan:
             return _checked(_manifest.decode(content), name)
-        return _problem(name, "it holds no job_id") if _RECORD_NAME.fullmatch(os.path.basename(name)) else None
+        return _problem(name, "it holds no job_id") if RECORD_NAME.fullmatch(os.path.basename(name)) else None
     if kind.sub_job:
         return None
     record = _record.decode(content) if raw is None else msgspec.convert(raw, RecordView)
@@ -338,7 +353,7 @@ def _newer(name: str, schema: int) -> Problem:
 
 
 def _problem(name: str, reason: str) -> Problem:
-    match = _RECORD_NAME.fullmatch(os.path.basename(name))
+    match = RECORD_NAME.fullmatch(os.path.basename(name))
     return Problem(
         file=plain(name),
         reason=short(reason),

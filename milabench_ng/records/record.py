@@ -25,9 +25,12 @@ Cause = Literal[
     "oom",
     "host_oom",
     "device_oom",
+    "device_lost",
+    "device_error",
     "pids_limit",
     "isolation_lost",
     "timeout",
+    "data_error",
     "nan",
     "short",
     "interrupted",
@@ -125,6 +128,10 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     run_id: str
     started_utc: str
+    session: int = 1
+    """Which start of the orchestrator made it: 1, more after `--resume`."""
+    attempt: int = 1
+    """Which try of the launch it is."""
     batch: int
     launch: Launch
     label: str

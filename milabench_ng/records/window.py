@@ -20,6 +20,8 @@ LARGEST = 1e15
 """No number that was measured is larger; sums and squares of such numbers stay finite."""
 
 Amount = Annotated[float, Meta(ge=0, le=LARGEST)]
+Length = Annotated[float, Meta(gt=0, le=LARGEST)]
+"""Of a slice: everything divides by it."""
 Moment = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 Number = Annotated[int, Meta(ge=0, le=10**15)]
 
@@ -49,7 +51,7 @@ class SliceRow(msgspec.Struct, frozen=True, array_like=True):
     """One slice in a record: ``[start_s, length_s, count, steps, wait_s]``."""
 
     start_s: Moment
-    length_s: Amount
+    length_s: Length
     count: Number
     steps: Number
     wait_s: Amount

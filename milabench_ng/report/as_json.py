@@ -32,6 +32,7 @@ def as_object(report: Report) -> dict[str, Any]:
     summary, rate = report.summary, report.failure_rate
     return {
         "schema": REPORT_SCHEMA,
+        "rules": _rules(report),
         "suite": summary.suite,
         "source": report.source,
         "units": summary.units,
@@ -63,6 +64,11 @@ def as_object(report: Report) -> dict[str, Any]:
         "flags": [{"test": test, **msgspec.structs.asdict(flag)} for test, flag in report.flags],
         "problems": summary.problems,
     }
+
+
+def _rules(report: Report) -> dict[str, Any] | None:
+    found = report.verification
+    return None if found is None else {"passed": found.passed, "verdict": found.sentence, "rulings": found.rulings}
 
 
 def _score(report: Report) -> dict[str, Any] | None:

@@ -36,6 +36,7 @@ def header(report: Report) -> tuple[Fact, ...]:
     """The first screen."""
     summary = report.summary
     facts = [
+        *_rules(report),
         Fact("suite", f"{summary.suite}   ({report.source})", "strong"),
         Fact("devices", f"{summary.devices}: {summary.provenance.hardware}"),
         isolation_fact(report),
@@ -51,6 +52,12 @@ def header(report: Report) -> tuple[Fact, ...]:
         _attempts(report),
     ]
     return (*facts, *(Fact("note", note, "fair") for note in summary.notes))
+
+
+def _rules(report: Report) -> list[Fact]:
+    """The first line of all: whether what follows may be believed."""
+    found = report.verification
+    return [] if found is None else [Fact("rules", found.sentence, "good" if found.passed else "bad")]
 
 
 def _score_interval(report: Report) -> Fact:

@@ -11,7 +11,15 @@ import msgspec
 from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, parse_json, read_content
 from milabench_ng.plain import plain, plain_json, short
-from milabench_ng.records.reading import ManifestView, Problem, ReadRecord, is_going_on, read_folder, read_record
+from milabench_ng.records.reading import (
+    ManifestView,
+    Problem,
+    ReadRecord,
+    is_going_on,
+    read_folder,
+    read_ledger,
+    read_record,
+)
 from milabench_ng.records.window import Amount
 from milabench_ng.report.launches import LaunchResult, reduce_record
 from milabench_ng.report.summarise import Folder, summarise
@@ -67,6 +75,7 @@ def collect(folder: Path) -> Folder:
             problems.append(found)
     return Folder(
         source=plain(folder),
+        events=read_ledger(folder).events,
         results=against_traces(results, manifests),
         manifests=tuple(manifests),
         problems=tuple(problems),

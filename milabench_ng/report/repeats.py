@@ -12,28 +12,28 @@ from milabench_ng.stats import mean, sample_std
 
 
 def repeats(good: Sequence[LaunchResult]) -> dict[str, float]:
-    """Mean ``perf`` over the devices by repeat; ``"0#2"`` is repeat 0 of the folder's second session.
+    """Mean ``perf`` over the devices by repeat; ``"0#2"`` is repeat 0 of the folder's second run of ``mnb``.
 
     A repeat that lacks a device that others have (its launch failed) is left out: devices differ, so the mean of the
     others would be of something else.
     """
-    sessions = list(dict.fromkeys(result.run_id for result in good))
+    runs = list(dict.fromkeys(result.run_id for result in good))
     cells: dict[tuple[int, str], dict[tuple[str, ...], list[float]]] = defaultdict(lambda: defaultdict(list))
     for result in good:
-        run = result.job_id.partition(".")[0]
-        cells[sessions.index(result.run_id), run][result.devices].append(result.perf)
+        repeat = result.job_id.partition(".")[0]
+        cells[runs.index(result.run_id), repeat][result.devices].append(result.perf)
     everywhere = {devices for cell in cells.values() for devices in cell}
     return {
-        f"{run}#{session + 1}" if session else str(run): mean([mean(perfs) for perfs in cell.values()])
-        for (session, run), cell in sorted(cells.items(), key=_in_order)
+        f"{repeat}#{run + 1}" if run else repeat: mean([mean(perfs) for perfs in cell.values()])
+        for (run, repeat), cell in sorted(cells.items(), key=_in_order)
         if cell.keys() == everywhere
     }
 
 
 def _in_order(cell: tuple[tuple[int, str], object]) -> tuple[int, int, str]:
-    """Sessions one after the other, ``10`` after ``9``."""
-    (session, run), _ = cell
-    return session, len(run), run
+    """Runs one after the other, ``10`` after ``9``."""
+    (run, repeat), _ = cell
+    return run, len(repeat), repeat
 
 
 def by_job(good: Sequence[LaunchResult]) -> dict[str, LaunchResult]:

@@ -19,6 +19,7 @@ from milabench_ng.report.score import FailureRate, Score, ScoredTest, failure_ra
 from milabench_ng.report.subsets import SubScore, sub_scores
 from milabench_ng.report.summary import Failed, Flag, Summary, TestSummary
 from milabench_ng.report.verdict import MARGIN
+from milabench_ng.report.verification.findings import Verification
 from milabench_ng.report.weights import Weights, load_weights, spread_unplanned
 
 NOT_RECORDED = "not recorded"
@@ -60,6 +61,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the matrices by device were asked for."""
     scaling: tuple[ScalingCurve, ...] = ()
     price: Price | None
+    verification: Verification | None = None
+    """What the buyer's rules say of it; None where none were given."""
 
     @property
     def isolated(self) -> bool:
@@ -83,9 +86,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """0: all well; 1: a launch failed or the score is invalid."""
+        """0: all well; 1: a launch failed, the score is invalid or a rule is broken."""
         invalid = self.score is not None and self.score.status == "invalid"
-        return int(invalid or self.failure_rate.fail > 0)
+        broken = self.verification is not None and not self.verification.passed
+        return int(invalid or broken or self.failure_rate.fail > 0)
 
 
 def make_report(
@@ -98,16 +102,18 @@ def make_report(
     penalize_variance: bool = True,
     margin: float = MARGIN,
     compare_gpus: bool = False,
+    rules: str | None = None,
 ) -> Report:
     """The report on a result folder or a stored summary.
 
     ``weights``: a file, else the shipped one of the suite; ``compare_to``: folders, summaries or shipped
-    baselines; ``price``: of a node or of one GPU; ``margin``: the relative difference that does not matter.
+    baselines; ``price``: of a node or of one GPU; ``margin``: the relative difference that does not matter;
+    ``rules``: a buyer's, which only a result folder can be held against.
     """
     if not 0 < margin < 1:
         raise InputError(f"--margin {margin:.4g}: it must be above 0 and below 100 %, for example 2%")
     summary = load(source)
-    return build_report(
+    made = build_report(
         summary,
         str(source),
         weights=load_weights(weights, summary.suite),
@@ -117,6 +123,16 @@ def make_report(
         margin=margin,
         compare_gpus=compare_gpus,
     )
+    return made if rules is None else msgspec.structs.replace(made, verification=_verified(source, rules, weights))
+
+
+def _verified(source: Path, rules: str, weights: Path | None) -> Verification:
+    from milabench_ng.report.verification.rules import load_rules  # most reports need none of this
+    from milabench_ng.report.verification.verify import verify
+
+    if not source.is_dir():
+        raise InputError(f"--rules {rules}: {source} is not a result folder, and only that can be held against rules")
+    return verify(source, load_rules(rules), weights=weights)
 
 
 def build_report(

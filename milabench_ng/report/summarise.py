@@ -10,6 +10,8 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Launch
+from milabench_ng.records.ledger import AnyEvent, Resumed, Session, attempts
+from milabench_ng.records.names import LEDGER
 from milabench_ng.records.reading import InventoryView, ManifestView, Problem
 from milabench_ng.report.flags import flags
 from milabench_ng.report.intervals import log_stat
@@ -29,6 +31,8 @@ class Folder(msgspec.Struct, frozen=True, kw_only=True):
     results: tuple[LaunchResult, ...]
     manifests: tuple[ManifestView, ...] = ()
     problems: tuple[Problem, ...] = ()
+    events: tuple[AnyEvent, ...] = ()
+    """Of the ledger."""
     going_on: bool = False
 
 
@@ -44,6 +48,7 @@ def summarise(folder: Folder) -> Summary:
         raise InputError(f"{folder.source}: no record in it; give the folder that `mnb jobs` wrote")
     ours = _is_ours(folder, results)
     absent = _absent(planned, results)
+    results += _lost(folder, results, absent)
     devices = _device_count(folder.manifests, results)
     rows: dict[str, list[LaunchResult]] = defaultdict(list)
     for result in results:
@@ -55,7 +60,7 @@ def summarise(folder: Folder) -> Summary:
         devices=devices,
         provenance=_provenance(folder, results),
         has_plan=bool(folder.manifests),
-        sessions=max(1, len(folder.manifests) or len({result.run_id for result in results})),
+        sessions=_sessions(folder, results),
         profile_sha256=_distinct(at.profile.sha256 if at.profile else None for at in folder.manifests),
         going_on=folder.going_on,
         omitted=tuple(dict.fromkeys(label for manifest in folder.manifests for label in manifest.plan.omitted)),
@@ -93,6 +98,30 @@ def _absent(planned: Mapping[tuple[str, str, str], Launch], results: Sequence[La
         if (run_id, label, job_id) not in present and (None, label, job_id) not in present:
             absent[label].append(launch)
     return absent
+
+
+def _lost(
+    folder: Folder, results: Sequence[LaunchResult], absent: Mapping[str, Sequence[Launch]]
+) -> list[LaunchResult]:
+    """The attempts of the ledger that left no record, as failures. A launch that is missing counts as one already.
+
+    While the run goes on, those of its last session may still leave theirs.
+    """
+    sessions = [place for place, event in enumerate(folder.events) if isinstance(event, Session)]
+    over = folder.events[: sessions[-1]] if folder.going_on and sessions else folder.events
+    present = Counter((result.label, result.job_id) for result in results)
+    missing = {(label, launch.job_id) for label, launches in absent.items() for launch in launches}
+    known = {(launch.label, launch.job_id): launch for made in folder.manifests for launch in made.plan.launches}
+    found = []
+    for key, tried in attempts(over).items():
+        if key not in known:
+            continue
+        for _ in range(tried - present[key] - (key in missing)):
+            launch = known[key]
+            problem = Problem(file=LEDGER, reason="an attempt left no record: mnb was killed, or the node went down")
+            lost = _unreadable(problem, launch.test, launch.job_id, launch.label, launch.scheme)
+            found.append(msgspec.structs.replace(lost, cause="interrupted"))
+    return found
 
 
 def _place(folder: Folder, planned: Sequence[Launch]) -> tuple[list[LaunchResult], tuple[Problem, ...]]:
@@ -136,7 +165,7 @@ def _test(
 ) -> TestSummary:
     """One row."""
     good = [result for result in results if result.cause is None]
-    readable = [result for result in results if result.cause != "unreadable"]
+    readable = [result for result in results if result.cause != "unreadable" and result.file != LEDGER]
     failed = [
         Failed(job_id=result.job_id, cause=result.cause, detail=result.detail, file=result.file)
         for result in results
@@ -238,10 +267,29 @@ def _node(inventory: InventoryView | None) -> dict[str, str]:
     }
 
 
+def _starts(folder: Folder) -> int:
+    """How often an orchestrator began to work on the folder, as its ledger has it; 0 without one."""
+    return sum(isinstance(event, Session) for event in folder.events)
+
+
+def _sessions(folder: Folder, results: Sequence[LaunchResult]) -> int:
+    """Sessions of the ledger; a run without one counts as one."""
+    return max(1, _starts(folder), len(folder.manifests) or len({result.run_id for result in results}))
+
+
+def _accepted(events: Iterable[AnyEvent]) -> list[str]:
+    """The differences between sessions that the user accepted, each once."""
+    return list(dict.fromkeys(text for event in events if isinstance(event, Resumed) for text in event.accepted))
+
+
 def _notes(folder: Folder, ours: bool) -> tuple[str, ...]:
     notes = []
     if not folder.manifests and ours:
         notes.append("there is no run.json: what was planned is not known")
     if len(folder.manifests) > 1:
         notes.append(f"{len(folder.manifests)} runs in one folder")
+    sessions = _starts(folder)
+    if sessions > 1:
+        notes.append(f"{sessions} sessions: the run was stopped and went on")
+    notes += [f"resumed with another {text}" for text in _accepted(folder.events)]
     return tuple(notes)

@@ -160,7 +160,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     provenance: Provenance
     has_plan: bool
     sessions: int = 1
-    """How many runs of ``mnb`` the records come from."""
+    """How often ``mnb`` was started for the records: sessions of the ledger; without one, runs."""
     profile_sha256: tuple[str, ...] = ()
     going_on: bool = False
     omitted: tuple[str, ...] = ()

@@ -22,9 +22,14 @@ class _Weight(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weight: float
 
 
+def weights_file(path: Path | None, suite: str) -> Path | None:
+    """The file ``path``, else the shipped one of ``suite``; None where there is none."""
+    return path or find("weights", suite)
+
+
 def load_weights(path: Path | None, suite: str) -> Weights | None:
     """The weights above 0 in the file ``path``, else in the shipped one of ``suite``; None where there is none."""
-    chosen = path or find("weights", suite)
+    chosen = weights_file(path, suite)
     if chosen is None:
         return None
     try:

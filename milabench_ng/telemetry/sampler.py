@@ -120,10 +120,12 @@ def serve(sources: Sequence[Source], tenants: TenantSource, orders: OrderReader,
 def end_with_parent() -> None:
     """Be sent SIGTERM when the thread dies that started this process (prctl(2)); end on it without a trace.
 
-    A Ctrl-C at the terminal reaches the whole group: whether the run ends is for the orchestrator to say.
+    A Ctrl-C at the terminal, or a batch system's signal, reaches the whole group: whether the run ends is for the
+    orchestrator to say.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU):
+        signal.signal(number, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 

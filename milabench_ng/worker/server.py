@@ -19,6 +19,9 @@ import msgspec
 
 from milabench_ng.requests import MESSAGE_BYTES, Answer, AnyRequest, Exited, Serving, Spawn, Spawned
 
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+"""What a terminal or a batch system sends to all processes of a job."""
+
 
 def main(descriptor: int) -> None:
     """Serve on the socket ``descriptor`` until the orchestrator closes its end."""
@@ -51,7 +54,8 @@ def main(descriptor: int) -> None:
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for number in (signal.SIGCHLD, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)  # loaders and ranks are ended by SIGTERM
             os.close(children)
             if isinstance(request, Spawn):
                 connection.close()
@@ -91,7 +95,8 @@ def select_wakeup() -> int:
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the orchestrator's to handle
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_IGN)  # the orchestrator's to handle
     return reading
 
 

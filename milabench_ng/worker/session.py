@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import select
+import signal
 import time
 import traceback
 from pathlib import Path
@@ -21,6 +23,7 @@ from milabench_ng.errors import MnbError
 from milabench_ng.events import Entered, Failed, Phase, encode
 from milabench_ng.requests import Seat, Task
 from milabench_ng.worker import ranks
+from milabench_ng.worker.causes import cause_of, told
 from milabench_ng.worker.discovery import find_workload
 
 
@@ -34,6 +37,8 @@ def run(task: Task, commands: int, events: int, phases: dict[str, float], since:
 
     ``phases``: seconds of what is over already; ``since``: when the last of them ended (monotonic).
     """
+    # Inherited by ranks and loaders: what the orchestrator asks for before it kills a launch that hangs.
+    faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
     channel = PipeChannel(events, commands)
     try:
         definition, _ = find_workload(task.workload)
@@ -74,14 +79,16 @@ def run_rank(
         tenants=task.processes,
         mark_interval_s=0.0 if definition.distributed else INTERVAL_S,
         close_in_children=(3, 4),
+        read_bytes_per_s=task.read_bytes_per_s,
     )
     definition(bench, **own)
 
 
 def failure(error: Exception, rank: int) -> Failed:
     """What a workload raised, as the event that the record's cause is made of."""
-    kind = "device_oom" if isinstance(error, torch.OutOfMemoryError) else "exception"
-    text = "" if isinstance(error, MnbError) else "".join(traceback.format_exception(error))
+    error = told(error)
+    kind = cause_of(error)
+    text = "" if isinstance(error, MnbError) and error.__cause__ is None else "".join(traceback.format_exception(error))
     failed = Failed(rank=rank, kind=kind, message=f"{type(error).__name__}: {error}"[:500], traceback=text)
     while len(encode(failed)) > select.PIPE_BUF:  # a longer line could mix with another rank's
         failed = msgspec.structs.replace(failed, traceback=failed.traceback[len(failed.traceback) // 4 + 1 :])

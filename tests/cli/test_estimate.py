@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from milabench_ng.orchestrator.estimate import SERVER_S, START_S, least_duration, least_work_s
+from milabench_ng.orchestrator.estimate import SERVER_S, least_duration
+from milabench_ng.orchestrator.watchdog import START_S, least_work_s
 from milabench_ng.plan import Batch, Device, Launch, Plan
 from milabench_ng.records.window import WindowRule
 
@@ -28,7 +29,7 @@ def batch(number: int, max_seconds: float) -> Batch:
 
 @pytest.mark.parametrize(("max_seconds", "expected"), [(600.0, 12.0), (12.0, 12.0), (5.0, 5.0)])
 def test_a_batch_takes_a_whole_window_unless_it_is_ended_earlier(max_seconds: float, expected: float) -> None:
-    assert least_work_s(batch(0, max_seconds), RULE) == expected
+    assert least_work_s(batch(0, max_seconds).launches[0].arguments, RULE) == expected
 
 
 def test_a_plan_takes_its_batches_and_the_allowances() -> None:

@@ -38,6 +38,11 @@ def test_shipped_profiles_satisfy_the_schema(path: Path) -> None:
     assert problems("profile", json.loads(path.read_text())) == []
 
 
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "rules").glob("*.json")), ids=lambda path: path.stem)
+def test_shipped_rules_satisfy_the_schema(path: Path) -> None:
+    assert problems("rules", json.loads(path.read_text())) == []
+
+
 @pytest.mark.parametrize(
     ("profile", "good"),
     [

@@ -12,8 +12,8 @@ import pytest
 from milabench_ng.datasets.mnist import Mnist
 from milabench_ng.datasets.prepare import prepare
 from milabench_ng.errors import InputError
-from milabench_ng.orchestrator.jobs import make_folder
 from milabench_ng.orchestrator.request import RunRequest, choose_devices
+from milabench_ng.orchestrator.sessions import make_folder
 
 SOURCES = sorted((Path(__file__).parents[2] / "milabench_ng").rglob("*.py"))
 FORBIDDEN = {

@@ -58,6 +58,7 @@ OPTIONS = (
     Option(name="max_count", type="int", default=0, range=Range(ge=0)),
     Option(name="image_size", type="int", default=224, range=Range(ge=32)),
     Option(name="workers", type="int", default=8, range=Range(ge=0)),
+    Option(name="precision", type="str", default="fp32", choices=("fp32", "tf32", "amp")),
     Option(name="note", type="str", default=""),
 )
 CATALOGUE = Catalogue(

@@ -43,7 +43,12 @@ TABLE: dict[str, Check] = {
     "mnb baseline estimate mine.json --device A100-SXM4-80GB -o a100.json": PARSE,
     "mnb baseline show v100": RUN,
     "mnb bids bids.json": PARSE,
+    "mnb accept bid.bundle.tar.gz results --guarantee 0.97": Check("run", codes=(4,)),
+    "mnb bundle results --sign ~/.ssh/id_ed25519": Check(
+        "elsewhere", "test_r2_who_signed signs, with a key of its own"
+    ),
     "mnb doctor": Check("run", codes=(0, 1)),
+    "mnb jobs --resume results": Check("parse", "test_resume_runs_what_has_no_valid_record_and_no_more runs it"),
     "mnb jobs profiles/quick.json --name vae --name convnet -- --batch-size 64": DRY,
     "mnb jobs profiles/standard.json --dry-run": RUN,
     "mnb jobs profiles/standard.json --repeat 10 -o results": PARSE,
@@ -59,11 +64,20 @@ TABLE: dict[str, Check] = {
     "mnb report results --compare base.json v100 --margin 3% --compare-gpus": RUN,
     "mnb report results --compare v100 --price 200000": RUN,
     "mnb report results-acme --weights tests/docs/third_party/acme-weights.json": BY_PACKAGE,
+    "mnb report results --rules procurement --compare v100": Check("run", codes=(1,)),
     "mnb rerun results/standard.vae.J0.0.20260106-160000-123456.json": PARSE,
     "mnb run convnet --data-scale 0.02 -- --image-size 64 --precision bf16": PARSE,
     "mnb run vae -o vae.json -- --batch-size 64": PARSE,
     "mnb schema record": RUN,
+    "mnb schema rules": RUN,
     "mnb summary results -o base.json": RUN,
+    "mnb verify results --profile profiles/standard.json --require full --repeat 10": Check("run", codes=(1,)),
+    "mnb verify results --rules procurement": Check("run", codes=(1,)),
+    "mnb verify results.bundle.tar.gz --profile profiles/standard.json --require full --repeat 10": Check(
+        "run", codes=(1,)
+    ),
+    "mnb verify results.bundle.tar.gz --rules procurement --allowed-signers vendors.txt": PARSE,
+    "mnb verify results.bundle.tar.gz --rules tender.json --allowed-signers vendors.txt": PARSE,
     "PYTHONPATH=site mnb jobs tests/docs/third_party/acme.json -o results-acme": BY_PACKAGE,
     "PYTHONPATH=site mnb list": BY_PACKAGE,
     "PYTHONPATH=site mnb run probe --data-scale 0.1 -o probe.json": BY_PACKAGE,
@@ -80,13 +94,17 @@ TABLE: dict[str, Check] = {
     "scripts/bench-meter": Check("script", "takes minutes"),
     "scripts/bench-report": Check("script", "takes a minute"),
     "scripts/bench-workloads": Check("script", "takes minutes"),
+    "scripts/check-faults-gpu": Check("script", "takes minutes, and wants GPUs"),
     "scripts/check-fence-gpu": Check("script", "test_the_fence_holds_with_gpus runs it"),
     "scripts/check-fence-gpu --ram-total 250GiB": Check("script", "needs GPUs"),
+    "scripts/check-resume": Check("script", "takes minutes"),
     "scripts/fuzz": Check("script", "takes minutes"),
     "scripts/mnb": Check("script", "needs the network"),
     "scripts/mnb jobs profiles/quick.json": DRY,
     "scripts/simulate-intervals": Check("script", "takes a minute"),
+    "scripts/soak": Check("script", "takes half an hour"),
     "scripts/test": Check("script", "it is what runs this test"),
+    "scripts/test --slurm": Check("script", "starts a Slurm cluster"),
     "scripts/test --vm": Check("script", "boots virtual machines"),
     "scripts/traces": Check("script", "test_traces runs it"),
     "scripts/wheelhouse 3.12 manylinux_2_28_x86_64": Check("script", "needs the network"),
@@ -115,12 +133,14 @@ def tokens(line: str) -> list[str]:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder as the documents assume it: the project's files, a result folder and a baseline."""
     folder = tmp_path_factory.mktemp("docs")
-    for name in ("profiles", "baselines", "weights", "tests"):
+    for name in ("profiles", "baselines", "weights", "rules", "tests"):
         (folder / name).symlink_to(ROOT / name)
     maker = ROOT / "tests" / "report" / "make_records.py"
     options = [str(folder / "results"), "--records", "40", "--slices", "40"]
     subprocess.run([sys.executable, str(maker), *options], check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
     call(folder, ["summary", "results", "-o", "base.json"])
+    call(folder, ["bundle", "results"])
+    (folder / "bid.bundle.tar.gz").symlink_to("results.bundle.tar.gz")
     return folder
 
 

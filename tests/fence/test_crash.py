@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 from fence_waiting import wait_for
 
 from milabench_ng.errors import IsolationError
-from milabench_ng.fence import guardian
+from milabench_ng.fence import guardian, runs
 from milabench_ng.fence.backends import open_fence, reap
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.records.isolation import Share
@@ -138,6 +139,21 @@ def test_a_living_run_is_refused(capabilities: Capabilities, stand_in: Callable[
     )
     assert reap(capabilities, allow_concurrent=True) == []
     assert len(living(one.pids)) == 6
+
+
+def test_a_dead_runs_scope_may_vanish_while_it_is_reaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """systemd removes a scope as soon as its last process has been killed: by us, a moment before."""
+    scope = tmp_path / "mnb-1.scope"
+    (scope / "mnb" / "dead").mkdir(parents=True)
+
+    def sweep(directories: list[str], patience_s: float) -> tuple[int, int, bool]:
+        assert (directories, patience_s) == ([str(scope / "mnb" / "dead")], 5.0)
+        shutil.rmtree(scope)
+        return 2, 1, True
+
+    monkeypatch.setattr(guardian, "sweep", sweep)
+    said = "isolation: reaped run dead (orchestrator gone): killed 2 processes, removed 1 groups."
+    assert runs.reap([str(scope)]) == [said]
 
 
 @pytest.mark.usefixtures("fence")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from milabench_ng.errors import InputError
 from milabench_ng.fence import io
 from milabench_ng.fence.capabilities import Capabilities, Controller
 from milabench_ng.fence.interface import Fence, IsolationMismatch
+from milabench_ng.orchestrator.bandwidth import probe_all
 from milabench_ng.profile import IoShare
 from milabench_ng.records.isolation import IoEvidence, IoLimit, Share
 from milabench_ng.units import MIB
@@ -63,21 +65,49 @@ def test_what_limits_it(capabilities: Capabilities, backend: str, expected: str 
 
 
 @pytest.mark.parametrize(
-    ("wanted", "dataroot", "capabilities", "backend", "message"),
+    ("dataroot", "capabilities", "backend", "reason"),
     [
-        (IoShare(read="2MiB/s"), "/proc", V1, "cgroup1", "blkio.throttle limits disks only: the data root /proc lies"),
-        (IoShare(write="2MiB/s"), "/", NOTHING, "cgroup1", "here: /sys/fs/cgroup/blkio is read-only. See mnb doctor"),
-        (IoShare(read="2MiB/s"), "/", V1, "affinity", r"\(read 2.0 MiB/s\), and the fence 'affinity' limits no I/O"),
-        (IoShare(read="1KiB/s"), "/", V1, "cgroup1", "io.read: '1KiB/s' is too little to work with"),
-        (IoShare(write="fast"), "/", V1, "cgroup1", "io.write: 'fast' is not a bandwidth"),
+        ("/proc", V1, "cgroup1", "blkio.throttle limits disks only, and the data root /proc lies on none"),
+        ("/", NOTHING, "cgroup1", "here: /sys/fs/cgroup/blkio is read-only. See mnb doctor"),
+        ("/", V1, "affinity", "the fence 'affinity' limits no I/O"),
+        ("/", V1, "slurm", "the fence 'slurm' limits no I/O"),
     ],
 )
-def test_what_cannot_be_held_is_refused(
-    wanted: IoShare, dataroot: str, capabilities: Capabilities, backend: str, message: str
+def test_what_the_kernel_cannot_hold_the_readers_do(
+    dataroot: str, capabilities: Capabilities, backend: str, reason: str
 ) -> None:
+    asked = io.ask(IoShare(read="2MiB/s"), "x.json", Path(dataroot), capabilities, backend)
+    assert (asked.method, asked.device, asked.disk, asked.read_bytes_per_s) == ("readers", "", "", 2 * MIB)
+    assert asked.reason is not None
+    assert reason in asked.reason
+    assert (io.limits(asked), io.reader_budget(asked)) == ((), 2 * MIB)
+    with pytest.raises(InputError, match="for writes was asked for, and only the kernel can hold that"):
+        io.ask(IoShare(read="2MiB/s", write="3MiB/s"), "x.json", Path(dataroot), capabilities, backend)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        (IoShare(read="1KiB/s"), "io.read: '1KiB/s' is too little to work with"),
+        (IoShare(write="fast"), "io.write: 'fast' is not a bandwidth"),
+    ],
+)
+def test_what_is_no_share_is_refused(wanted: IoShare, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
-        io.ask(wanted, "x.json: test 't'", Path(dataroot), capabilities, backend)
+        io.ask(wanted, "x.json: test 't'", Path("/"), V1, "cgroup1")
     assert str(caught.value).startswith("x.json: test 't': ")
+
+
+def test_what_the_readers_had_is_told_and_checked() -> None:
+    asked = IoEvidence(method="readers", device="", disk="", read_bytes_per_s=10 * MIB)
+    seen = io.achieved(asked, 30 * MIB, 3.0)
+    assert (seen.reader_bytes, seen.reader_bytes_per_s) == (30 * MIB, 10.0 * MIB)
+    assert io.excess(seen) is None
+    finding = io.excess(io.achieved(asked, 36 * MIB, 3.0))
+    assert finding is not None
+    assert finding.endswith("reads on the data root (readers), the readers of the data set had 12.0 MiB/s")
+    kernel = IoEvidence(method="io.max", device="254:0", disk="vda", read_bytes_per_s=10 * MIB)
+    assert io.achieved(kernel, 36 * MIB, 3.0) == kernel
 
 
 def test_without_a_fence_nothing_is_limited() -> None:
@@ -93,29 +123,29 @@ def test_a_probe_that_reads_more_than_a_tenth_too_much_is_a_finding() -> None:
     assert io.excess(msgspec.structs.replace(asked, probed_read_bytes_per_s=11.0 * MIB)) is None
     finding = io.excess(msgspec.structs.replace(asked, probed_read_bytes_per_s=11.5 * MIB))
     assert finding is not None
-    assert finding.endswith("reads from vda (io.max), a probe in the tenant's group read 11.5 MiB/s")
+    assert finding.endswith("reads on vda (io.max), a probe in the tenant's group had 11.5 MiB/s")
 
 
 @pytest.mark.root
-def test_reads_stay_within_a_tenth_of_the_share(
+def test_reads_and_writes_stay_within_a_tenth_of_the_share(
     fence: Fence, make_share: Callable[..., Share], capabilities: Capabilities, tmp_path: Path
 ) -> None:
-    """Both tenants at once; reading alone and unlimited, the same file must be faster, or the test shows nothing."""
+    """Both tenants at once; alone and unlimited, the same must be faster, or the test shows nothing."""
     if io.method(capabilities, fence.backend) is None or io.whole_disk(tmp_path) is None:
         pytest.skip(f"needs a kernel that limits I/O, and a disk below {tmp_path}")
-    asked = io.ask(IoShare(read="10 MiB/s"), "a test", tmp_path, capabilities, fence.backend)
+    rates = IoShare(read="10 MiB/s", write="5 MiB/s")
+    asked = io.ask(rates, "a test", tmp_path, capabilities, fence.backend)
     share = msgspec.structs.replace(make_share(), io=io.limits(asked))
-    groups = [fence.create(f"t{index}", share) for index in range(2)]
-    free = fence.create("free", make_share())
-    with io.probe_file(tmp_path) as descriptor:
-        unlimited = io.finish_probe(io.start_probe(free, 10 * MIB, descriptor), asked)
-        if (unlimited.probed_read_bytes_per_s or 0) < 40 * MIB:
-            pytest.skip("this disk is too slow to tell a limit of 10 MiB/s from it")
-        started = [io.start_probe(group, 10 * MIB, descriptor) for group in groups]
-        seen = [io.finish_probe(process, asked) for process in started]
-    assert groups[0].effective().io == io.limits(asked)
-    for one in seen:
+    groups = {("held", index): fence.create(f"t{index}", share) for index in range(2)}
+    free = {("free", 0): fence.create("free", make_share())}
+    [unlimited] = asyncio.run(probe_all(free, asked, tmp_path)).values()
+    if min(unlimited.probed_read_bytes_per_s or 0, unlimited.probed_write_bytes_per_s or 0) < 40 * MIB:
+        pytest.skip("this disk is too slow to tell these limits from it")
+    seen = asyncio.run(probe_all(groups, asked, tmp_path))
+    assert groups["held", 0].effective().io == io.limits(asked)
+    for one in seen.values():
         assert one.probed_read_bytes_per_s == pytest.approx(10 * MIB, rel=0.1)
+        assert one.probed_write_bytes_per_s == pytest.approx(5 * MIB, rel=0.1)
         assert io.excess(one) is None
     assert io.excess(unlimited) is not None
     assert list(tmp_path.iterdir()) == []

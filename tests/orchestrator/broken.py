@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from itertools import repeat
 
 import torch
+import torch.distributed as dist
 from torch import nn
+from torch.utils.data import DataLoader, Dataset
 
 from milabench_ng.bench import Bench, workload
 
@@ -45,4 +48,129 @@ def slow(bench: Bench) -> None:
 def steady(bench: Bench) -> None:
     """Steps of 10 ms. An item is a step. Timed: the sleep."""
     for _ in bench.measure(repeat(None), count=1):
+        time.sleep(0.01)
+
+
+@workload(unit="steps")
+def never_ready(bench: Bench) -> None:
+    """Hangs while it builds. An item is a step. Timed: nothing."""
+    time.sleep(3600)
+    for _ in bench.measure(repeat(None), count=1):
+        pass
+
+
+@workload(unit="steps")
+def hangs(bench: Bench, *, after: int = 20) -> None:
+    """Hangs in the middle. An item is a step. Timed: a short sleep.
+
+    Options:
+        after: steps.
+    """
+    for step, _ in enumerate(bench.measure(repeat(None), count=1)):
+        if step == after:
+            print("hanging", flush=True)
+            time.sleep(3600)
+        time.sleep(0.05)
+
+
+class Stuck(Dataset[torch.Tensor]):
+    """Samples that stop coming."""
+
+    def __len__(self) -> int:
+        return 10_000
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index > 200:
+            self.never_comes()
+        time.sleep(0.002)
+        return torch.zeros(1)
+
+    def never_comes(self) -> None:
+        time.sleep(3600)
+
+
+@workload(unit="samples")
+def stuck_loader(bench: Bench) -> None:
+    """A loader process that hangs. An item is a sample. Timed: the wait for it."""
+    for _ in bench.measure(DataLoader(Stuck(), batch_size=8, num_workers=1, multiprocessing_context="fork")):
+        pass
+
+
+@workload(unit="steps", distributed=True)
+def deadlocked(bench: Bench) -> None:
+    """A collective that one rank does not join. An item is a step. Timed: the collective."""
+    for step, _ in enumerate(bench.measure(repeat(None), count=1)):
+        time.sleep(0.02)
+        if step == 20 and bench.rank == 1:
+            time.sleep(3600)
+        dist.all_reduce(torch.ones(1, device=bench.device))
+
+
+@workload(unit="steps")
+def exits(bench: Bench) -> None:
+    """Ends without a word. An item is a step. Timed: a short sleep."""
+    for step, _ in enumerate(bench.measure(repeat(None), count=1)):
+        time.sleep(0.05)
+        if step == 20:
+            os._exit(7)
+
+
+@workload(unit="steps")
+def hog(bench: Bench) -> None:
+    """Takes memory until there is none. An item is a step. Timed: writing 64 MiB."""
+    held = []
+    for _ in bench.measure(repeat(None), count=1):
+        held.append(torch.ones(16 << 20))
+
+
+@workload(unit="steps")
+def recovers(bench: Bench) -> None:
+    """A loss that is infinite for some steps. An item is a step. Timed: one optimizer step."""
+    model = bench.place(nn.Linear(1, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    began = time.monotonic()
+    for _ in bench.measure(repeat(None), count=1):
+        time.sleep(0.01)
+        bad = 0.6 < time.monotonic() - began < 1.4
+        bench.step(model(torch.ones(1, 1)).sum() * (float("inf") if bad else 1.0), optimizer)
+
+
+@workload(unit="steps")
+def fails_once(bench: Bench, *, marker: str = "") -> None:
+    """The first to come fails. An item is a step. Timed: a short sleep.
+
+    Options:
+        marker: file that says that it has happened.
+    """
+    for step, _ in enumerate(bench.measure(repeat(None), count=1)):
+        time.sleep(0.02)
+        if step == 10:
+            try:
+                os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                continue
+            raise RuntimeError("the planned accident")
+
+
+@workload(unit="steps")
+def device_hog(bench: Bench) -> None:
+    """Takes device memory until there is none. An item is a step. Timed: writing 1 GiB."""
+    held = []
+    for _ in bench.measure(repeat(None), count=1):
+        held.append(torch.ones(1 << 28, device=bench.device))
+
+
+@workload(unit="steps")
+def foreign_device(bench: Bench) -> None:
+    """Reaches for the GPU of a neighbour. An item is a step. Timed: nothing."""
+    torch.ones(1, device="cuda:1")
+    for _ in bench.measure(repeat(None), count=1):
+        pass
+
+
+@workload(unit="steps", distributed=True)
+def collectives(bench: Bench) -> None:
+    """All-reduces and nothing else. An item is a step. Timed: one all-reduce of 4 MiB."""
+    for _ in bench.measure(repeat(None), count=1):
+        dist.all_reduce(torch.ones(1 << 20, device=bench.device))
         time.sleep(0.01)

@@ -13,10 +13,12 @@ import pytest
 
 from milabench_ng.orchestrator.jobs import Outcome, jobs
 from milabench_ng.orchestrator.request import RunRequest
+from milabench_ng.orchestrator.resuming import resumed_request
 from milabench_ng.orchestrator.tenant import Tenant
 from milabench_ng.plan import Batch
+from milabench_ng.records.ledger import AnyEvent, check_chain
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.records.names import MANIFEST
+from milabench_ng.records.names import LEDGER, MANIFEST
 from milabench_ng.records.record import Record
 from milabench_ng.records.window import WindowRule
 from milabench_ng.requests import Estimated, Prepared, Progress
@@ -61,6 +63,12 @@ class Finished(msgspec.Struct, frozen=True):
     notes: list[str]
     manifest: Manifest
     records: list[Record]
+    events: tuple[AnyEvent, ...]
+    """Of the ledger, whose chain is sound."""
+
+    def log(self, test: str) -> str:
+        """What the first launch of a test wrote, and what was written of it."""
+        return "".join(path.read_text() for path in sorted(self.folder.glob(f"logs/trial.{test}.J*.log")))
 
     def of(self, test: str) -> list[Record]:
         """The records of one test."""
@@ -81,25 +89,46 @@ def run_profile(tmp_path_factory: pytest.TempPathFactory, data_root: Path) -> Ru
     """Run a profile for real and read back what it wrote."""
 
     def run(tests: dict[str, object], act: Callable[..., None] | None = None, **options: object) -> Finished:
-        folder = tmp_path_factory.mktemp("run") / "results"
-        defaults: dict[str, object] = {"tenants": min(2, os.cpu_count() or 1), "rule": SHORT}
+        defaults: dict[str, object] = {
+            "tenants": min(2, os.cpu_count() or 1),
+            "rule": SHORT,
+            "dataroot": data_root,
+            "outdir": tmp_path_factory.mktemp("run") / "results",
+        }
         request = RunRequest(
             suite="trial",
             profile_text=json.dumps({"*": {"data_scale": 0.002}, **tests}),
             profile_source="trial.json",
-            dataroot=data_root,
-            outdir=folder,
             **{**defaults, **options},  # type: ignore[arg-type]
         )
-        witness = Witness(act)
-        outcome = asyncio.run(jobs(request, witness, ("mnb", "jobs", "trial.json")))
-        files = sorted(path for path in folder.glob("*.json") if path.name != MANIFEST)
-        return Finished(
-            outcome=outcome,
-            folder=folder,
-            notes=witness.notes,
-            manifest=msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest),
-            records=[msgspec.json.decode(path.read_bytes(), type=Record) for path in files],
-        )
+        return finish(request, act)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def resume_run() -> Runner:
+    """Go on with the run in a folder."""
+
+    def resume(folder: Path, act: Callable[..., None] | None = None, **given: object) -> Finished:
+        return finish(resumed_request(folder, None, **given), act)
+
+    return resume
+
+
+def finish(request: RunRequest, act: Callable[..., None] | None) -> Finished:
+    """Run a request, and read what is in its folder."""
+    witness = Witness(act)
+    outcome = asyncio.run(jobs(request, witness, ("mnb", "jobs", "trial.json")))
+    folder = request.outdir
+    chain = check_chain((folder / LEDGER).read_bytes())
+    assert (chain.problems, chain.torn) == ((), b"")
+    files = sorted(path for path in folder.glob("*.json") if path.name != MANIFEST)
+    return Finished(
+        outcome=outcome,
+        folder=folder,
+        notes=witness.notes,
+        manifest=msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest),
+        records=[msgspec.json.decode(path.read_bytes(), type=Record) for path in files],
+        events=chain.events,
+    )

@@ -44,9 +44,10 @@ def test_the_command_line_comes_before_the_profile() -> None:
     assert shares(IoShare(), names=("free",)) == {}
 
 
-def test_a_share_that_cannot_be_held_is_refused_with_the_tests_name() -> None:
-    with pytest.raises(InputError, match=r"^s\.json: test 'limited': an I/O share was asked for \(read 2\.0 MiB/s\)"):
-        shares(IoShare(), backend="affinity")
+def test_writes_that_nobody_can_hold_are_refused_with_the_tests_name() -> None:
+    assert shares(IoShare(), backend="affinity") == {"s.limited": (2 * MIB, None, False)}
+    with pytest.raises(InputError, match=r"^s\.json: test 'limited': an I/O share of 3\.0 MiB/s for writes was asked"):
+        shares(IoShare(write="3MiB/s"), backend="affinity")
 
 
 @pytest.mark.root
@@ -68,3 +69,17 @@ def test_a_run_probes_its_share_and_its_records_say_so(run_profile, data_root: P
     [file, *_] = sorted(trial.folder.glob("trial.toy.*.json"))
     again = json.loads(profile_of(file).text)
     assert again["toy"]["io"] == {"read": f"{10 * MIB} B/s"}
+
+
+def test_readers_hold_what_the_kernel_cannot(run_profile) -> None:  # type: ignore[no-untyped-def]
+    test = {"workload": "vae", "io": {"read": "24 MiB/s"}, "arguments": {"batch_size": 16}}
+    trial = run_profile({"vae": test}, isolation="affinity", tenants=1)
+    assert any(note.startswith("trial.vae: its readers hold the I/O share, not the kernel: ") for note in trial.notes)
+    [record] = trial.records
+    [isolation] = record.mnb.isolation.values()
+    assert (isolation.io.method, isolation.requested.io) == ("readers", ())
+    assert isolation.io.reader_bytes > 40 * MIB, "mnist is read whole when it is opened"
+    assert 0 < isolation.io.reader_bytes_per_s <= 1.01 * 24 * MIB
+    assert record.mnb.start_to_ready_s > isolation.io.reader_bytes / (24 * MIB) - 0.1
+    assert "I/O share held by the readers of the data set, not by the kernel" in record.mnb.marks
+    assert "tenant:0" in record.mnb.telemetry

@@ -142,6 +142,17 @@ def test_the_operators_variables_reach_every_worker(observed) -> None:  # type: 
         assert environment["MNB_CPUS"] == ",".join(map(str, share.cpus))
 
 
+def test_tenants_groups_are_sampled(observed) -> None:  # type: ignore[no-untyped-def]
+    finished, _, _ = observed
+    if finished.outcome.tier != "full":
+        pytest.skip(f"the fence is {finished.outcome.tier} here: there are no groups to sample")
+    for record in finished.records:
+        for device in record.devices:
+            seen = record.mnb.telemetry[f"tenant:{device}"]
+            assert seen["anon_mib"]["max"] > 10
+            assert seen["cpu_s"]["max"] > seen["cpu_s"]["min"]
+
+
 def test_full_isolation_is_proved_by_the_kernel(observed) -> None:  # type: ignore[no-untyped-def]
     finished, _, _ = observed
     if finished.outcome.tier != "full":

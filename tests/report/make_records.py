@@ -1,57 +1,88 @@
 """Make result folders of our schema, of any size: exact slices of 0.5 s, so that every expectation is known by hand.
 
+They are whole: manifest, ledger and records have everything that those of a run have, and are as valid.
+
 python tests/report/make_records.py FOLDER [--records 2000] [--slices 120]
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from make_node import conditions, fence, inventory, storage
 
+from milabench_ng import __version__
 from milabench_ng.plan import Device, Launch, Plan, make_plan
 from milabench_ng.profile import PartitionScheme, Profile, Test
+from milabench_ng.records import ledger
+from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText
 from milabench_ng.records.window import WindowRule
 
 START = datetime(2026, 1, 6, 16, 0, 0, 123456, tzinfo=UTC)
 RUN_ID = "20260106-160000-abcdef"
+CHECKSUM = "5" * 64
+BEGIN_S = 1000.0
+BETWEEN_S = 100.0
+"""From the start line of one batch to that of the next."""
+WORKLOADS = Path(__file__).parents[2] / "milabench_ng" / "workloads"
 PER_GPU = PartitionScheme("per-gpu")
 PROGRESSION = PartitionScheme("gpu-progression")
 Rate = Callable[[Launch, int], float]
 """Items per second of a rank of a launch."""
 
 
-def plan(suite: str, tests: dict[str, PartitionScheme], devices: int, repeat: int, names: Sequence[str] = ()) -> Plan:
-    """The real plan of a made-up profile."""
+def plan(
+    suite: str,
+    tests: dict[str, PartitionScheme],
+    devices: int,
+    repeat: int,
+    names: Sequence[str] = (),
+    nonce: str | None = None,
+) -> Plan:
+    """The real plan of a made-up profile; a nonce makes its order random."""
     profile = Profile(
         suite, {name: Test(workload=name, partition_scheme=scheme) for name, scheme in tests.items()}, text="{}"
     )
-    arguments: dict[str, Any] = {name: ({"batch_size": 64, "max_count": 1000}, ()) for name in tests}
-    chosen = [Device(index=index, kind="gpu", uuid=f"GPU-{index}", name="Test GPU") for index in range(devices)]
-    return make_plan(profile, names, arguments, chosen, repeat)
+    arguments: dict[str, Any] = {
+        name: ({"batch_size": 64, "max_count": 1000, "precision": "fp32"}, ()) for name in tests
+    }
+    chosen = [device(index) for index in range(devices)]
+    return make_plan(profile, names, arguments, chosen, repeat, "interleaved" if nonce is None else "random", nonce)
 
 
-def record(launch: Launch, rate: Rate, slices: int = 120, **changes: Any) -> dict[str, Any]:
-    """The record of one launch: ``slices`` slices of 0.5 s each until the stop, ``changes`` to its ``mnb`` part."""
+def device(index: int) -> Device:
+    """A made-up GPU."""
+    return Device(index=index, kind="gpu", uuid=f"GPU-{index}", name="Test GPU", numa_node=0)
+
+
+def record(
+    launch: Launch, rate: Rate, slices: int = 120, batch: int = 0, beside: int = 0, **changes: Any
+) -> dict[str, Any]:
+    """The record of one launch: ``slices`` slices of 0.5 s each until the stop, ``changes`` to its ``mnb`` part.
+
+    ``beside``: how many launches of its batch it worked beside.
+    """
     ranks = range(len(launch.devices)) if launch.scheme == "gpu-progression" else range(1)
-    begin = 1000.0
+    begin = BEGIN_S + BETWEEN_S * batch
     rows = {
         rank: [[begin + 0.5 * i, 0.5, round(rate(launch, rank) / 2), 5, 0.125] for i in range(slices)] for rank in ranks
     }
     stop = begin + 0.5 * slices
     program = {"type": "program", "start": 0.0, "end": stop - begin, "time": stop - begin}
     train = {
-        "train" if launch.scheme != "gpu-progression" else f"train_{rank}": {
+        "train" if launch.scheme == "per-gpu" else f"train_{rank}": {
             "type": "train",
             "start": 0.0,
             "end": stop - begin,
             "time": stop - begin,
             "sample_duration": 0.5,
-            "rates": [row[2] / row[1] for row in rows[rank]],
+            "rates": [row[2] / row[1] for row in rows[rank] if row[0] >= stop - 10],
             "metrics": {},
         }
         for rank in ranks
@@ -74,7 +105,7 @@ def record(launch: Launch, rate: Rate, slices: int = 120, **changes: Any) -> dic
         "metrics": {"loss": 0.5},
         "timings": {"program": program, **train},
         "gpu_monitor": {str(index): _monitor(1000 + index) for index in launch.devices},
-        "mnb": _mnb(launch, rows, stop) | changes,
+        "mnb": _mnb(launch, rows, begin, stop, (batch, beside)) | changes,
     }
 
 
@@ -83,47 +114,73 @@ def _monitor(memory: float) -> dict[str, Any]:
     return {"load": sample, "memory": sample | {"max": memory}, "temperature": sample}
 
 
-def _mnb(launch: Launch, rows: dict[int, list[list[float]]], stop: float) -> dict[str, Any]:
-    shares = {str(index): {"backend": "v2", "tier": "full", "group": f"mnb/{index}"} for index in launch.devices}
+def _mnb(
+    launch: Launch, rows: dict[int, list[list[float]]], begin: float, stop: float, place: tuple[int, int]
+) -> dict[str, Any]:
+    batch, beside = place
+    source = WORKLOADS / f"{launch.workload}.py"
+    sha256 = hashlib.sha256(source.read_bytes()).hexdigest() if source.is_file() else "0" * 64
     return {
         "schema": 1,
-        "version": "0.1.0",
+        "version": __version__,
         "run_id": RUN_ID,
-        "started_utc": "2026-01-06T16:00:00.123456Z",
-        "batch": 0,
+        "started_utc": (START + timedelta(seconds=BETWEEN_S * batch)).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "batch": batch,
         "launch": msgspec.to_builtins(launch),
         "label": launch.label,
         "unit": "images",
         "bound": "cpu",
         "classic_factor": 1.0,
-        "source": {"workload": launch.workload, "origin": "x:y", "package": "milabench_ng 0.1.0", "sha256": "0" * 64},
-        "devices": [{"index": index, "kind": "gpu", "name": "Test GPU"} for index in launch.devices],
+        "source": {
+            "workload": launch.workload,
+            "origin": f"milabench_ng.workloads.{launch.workload}:{launch.workload}",
+            "package": f"milabench_ng {__version__}",
+            "sha256": sha256,
+        },
+        "devices": [msgspec.to_builtins(device(index)) for index in launch.devices],
         "environment": {f"NCCL_OPTION_{i}": "value" for i in range(20)},
         "dropped_environment": [f"DROPPED_{i}" for i in range(40)],
         "start": "warm",
         "phases_s": {"fork": 0.01, "fence": 0.02, "model": 0.3},
         "start_to_ready_s": 0.33,
-        "start_s": 1000.0,
+        "start_s": begin,
         "stop_s": stop,
         "window_rule": msgspec.to_builtins(WindowRule()),
         "window": {"start_s": stop - 10, "end_s": stop - 1},
         "ranks": [
-            {"rank": rank, "device": launch.devices[rank], "pid": 1, "count": 1, "full_s": stop - 1, "slices": slices}
+            {
+                "rank": rank,
+                "device": launch.devices[rank],
+                "pid": 1,
+                "count": sum(row[2] for row in slices),
+                "full_s": stop - 1,
+                "slices": slices,
+            }
             for rank, slices in rows.items()
         ],
-        "precision": {"requested": "fp32", "dtypes": {"float32": 5}, "ran_before": "fp32", "ran_after": "fp32"},
+        "precision": {
+            "requested": "fp32",
+            "dtypes": {"float32": 5},
+            "ran_before": "fp32",
+            "ran_after": "fp32",
+            "matmul_error_before": 1e-7,
+            "matmul_error_after": 1e-7,
+        },
         "data": {
             "name": "imagenet",
             "kind": "twin",
             "scale": 1.0,
             "path": "/data/ImageNet",
-            "checksum": None,
+            "checksum": CHECKSUM,
             "cache": "cold",
             "resident_fraction": 0.0,
         },
-        "neighbours": {"planned": 1, "alive_at_stop": 1, "lost": []},
-        "isolation": shares,
-        "conditions": {edge: {f"key_{i}": {"a": i, "b": "text"} for i in range(40)} for edge in ("before", "after")},
+        "neighbours": {"planned": beside, "alive_at_stop": beside, "lost": []},
+        "isolation": {str(index): msgspec.to_builtins(fence(index, RUN_ID)) for index in launch.devices},
+        "conditions": {
+            "before": msgspec.to_builtins(conditions(begin - 1, launch.devices)),
+            "after": msgspec.to_builtins(conditions(stop + 1, launch.devices)) | {"settings": None},
+        },
         "telemetry": {},
         "failure": None,
         "exit_status": 0,
@@ -133,22 +190,49 @@ def _mnb(launch: Launch, rows: dict[int, list[list[float]]], stop: float) -> dic
 
 def failed(launch: Launch, cause: str, detail: str = "why", slices: int = 4) -> dict[str, Any]:
     """The record of a failed launch."""
-    made = record(launch, lambda *_: 1.0, slices, failure={"cause": cause, "detail": detail})
+    made = record(launch, lambda *_: 1.0, slices, failure={"cause": cause, "detail": detail}, window=None)
     return made | {"success": False, "error": detail}
 
 
-def manifest(whole: Plan, run_id: str = RUN_ID) -> dict[str, Any]:
-    """What a report needs of ``run.json``."""
-    return {
-        "schema": 1,
-        "job_id": None,
-        "run_id": run_id,
-        "version": "0.1.0",
-        "started_utc": "2026-01-06T16:00:00.123456Z",
-        "plan": msgspec.to_builtins(whole),
-        "fence": {"requested": "auto", "backend": "v2", "tier": "full"},
-        "software": {"torch": "2.15.0"},
+def profile_text(whole: Plan) -> str:
+    """The profile that makes a plan."""
+    tests = {
+        launch.test.removeprefix(f"{whole.suite}."): {
+            "workload": launch.workload,
+            "arguments": {"batch_size": launch.arguments["batch_size"]},
+            "partition_scheme": {"type": launch.scheme},
+            "data_scale": launch.data_scale,
+        }
+        for launch in whole.launches
     }
+    return msgspec.json.encode(tests).decode()
+
+
+def promise(whole: Plan, run_id: str = RUN_ID) -> Manifest:
+    """``run.json``."""
+    text = profile_text(whole)
+    return Manifest(
+        run_id=run_id,
+        version=__version__,
+        started_utc="2026-01-06T16:00:00.123456Z",
+        command_line=("mnb", "jobs"),
+        profile=ProfileText(file=f"{whole.suite}.json", sha256=hashlib.sha256(text.encode()).hexdigest(), text=text),
+        plan=whole,
+        window_rule=WindowRule(),
+        start="warm",
+        dataroot="/data",
+        inventory=inventory(whole.devices),
+        storage={"dataroot": storage("/data"), "outdir": storage("/results")},
+        fence=FenceSummary(requested="auto", backend="v2", tier="full"),
+        software={"torch": "2.15.0"},
+        software_key="0" * 16,
+    )
+
+
+def manifest(whole: Plan, run_id: str = RUN_ID) -> dict[str, Any]:
+    """``run.json`` as plain values."""
+    made: dict[str, Any] = msgspec.to_builtins(promise(whole, run_id))
+    return made
 
 
 def write(folder: Path, made: dict[str, Any], moment: int = 0) -> Path:
@@ -176,8 +260,39 @@ def write_run(folder: Path, whole: Plan, rate: Rate = steady, slices: int = 120)
     """A complete result folder of ``whole``."""
     folder.mkdir(parents=True, exist_ok=True)
     write_manifest(folder, whole)
-    for moment, launch in enumerate(whole.launches):
-        write(folder, record(launch, rate, slices), moment)
+    moment = 0
+    for batch in whole.batches:
+        for launch in batch.launches:
+            write(folder, record(launch, rate, slices, batch.number, len(batch.launches) - 1), moment)
+            moment += 1
+    write_ledger(folder, whole)
+
+
+def write_ledger(folder: Path, whole: Plan) -> None:
+    """The ledger of a run in one session in which each record of the folder took one attempt."""
+    promised = promise(whole)
+    events: list[ledger.AnyEvent] = [
+        ledger.Started(
+            run_id=promised.run_id,
+            version=__version__,
+            plan_sha256=whole.sha256,
+            profile_sha256=promised.profile.sha256,
+            launches=len(whole.launches),
+            order=whole.order,
+            nonce=whole.nonce,
+        ),
+        ledger.Session(number=1, hostname="node", boot_id="boot", pid=1, command_line=("mnb", "jobs")),
+    ]
+    for path in sorted(folder.glob("*.J*.json"), key=lambda path: path.name[-27:]):
+        content = path.read_bytes()
+        made = msgspec.json.decode(content)["mnb"]
+        which = {"label": made["label"], "job_id": f"{made['launch']['run']}.{made['launch']['devices'][-1]}"}
+        cause = made["failure"] and made["failure"]["cause"]
+        sha256 = hashlib.sha256(content).hexdigest()
+        events.append(ledger.Attempt(number=1, batch=made["batch"], **which))
+        events.append(ledger.Recorded(number=1, file=path.name, sha256=sha256, cause=cause, **which))
+    events.append(ledger.Finished(missing=0, failed=0))
+    (folder / "ledger.jsonl").write_bytes(ledger.extend(ledger.Chain(), "2026-01-06T16:00:00.123456Z", events)[1])
 
 
 def main() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+
+import msgspec
 import pytest
 
 from milabench_ng.errors import InputError
-from milabench_ng.plan import Device, Plan, make_plan
+from milabench_ng.plan import Device, Order, Plan, make_plan
 from milabench_ng.profile import PartitionScheme, Profile, Test
 
 PROFILE = Profile(
@@ -104,3 +107,39 @@ def test_impossible_plans() -> None:
         plan([])
     with pytest.raises(InputError, match="no test 'vea'; it has vae, scaling, whole"):
         plan(gpus(0), "vea")
+
+
+def runs_of(order: Order, nonce: str | None = None) -> list[tuple[str, int]]:
+    made = make_plan(PROFILE, (), ARGUMENTS, gpus(0, 1), 3, order, nonce)
+    assert (made.order, made.nonce) == (order, nonce)
+    assert [batch.number for batch in made.batches] == list(range(12))
+    return [(batch.launches[0].label, batch.launches[0].run) for batch in made.batches]
+
+
+def test_orders_of_the_repeats() -> None:
+    interleaved = runs_of("interleaved")
+    assert [run for _, run in interleaved] == [0] * 4 + [1] * 4 + [2] * 4
+    by_test = runs_of("file")
+    assert [label for label, _ in by_test[:3]] == ["suite.vae"] * 3
+    assert [run for _, run in by_test[3:9]] == [0, 0, 1, 1, 2, 2]
+    assert sorted(by_test) == sorted(interleaved)
+
+
+def test_a_random_order_follows_from_its_nonce_alone() -> None:
+    made = runs_of("random", "RFP 17")
+    assert made == runs_of("random", "RFP 17")
+    assert made != runs_of("random", "RFP 18")
+    assert sorted(made) == sorted(runs_of("interleaved"))
+    assert [run for _, run in made] == [0] * 4 + [1] * 4 + [2] * 4
+    labels = ["suite.vae", "suite.scaling.1", "suite.scaling.2", "suite.whole"]
+    by_hash = sorted(labels, key=lambda label: hashlib.sha256(f"RFP 17:1:{label}".encode()).hexdigest())
+    assert [label for label, _ in made[4:8]] == by_hash
+
+
+def test_the_hash_of_a_plan_is_that_of_what_runs() -> None:
+    made = plan(gpus(0, 1))
+    assert made.sha256 == plan(gpus(0, 1)).sha256
+    assert made.sha256 != plan(gpus(0)).sha256
+    assert made.sha256 != plan(gpus(0, 1), repeat=2).sha256
+    replaced = [msgspec.structs.replace(gpu, uuid="GPU-new") for gpu in gpus(0, 1)]
+    assert made.sha256 == plan(replaced).sha256

@@ -1,0 +1,83 @@
+"""``mnb accept``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from cyclopts import Parameter
+
+from milabench_ng.cli.tables import facts, standard_output, table
+from milabench_ng.report.acceptance import Acceptance, Kept
+from milabench_ng.report.acceptance import accept as decide
+from milabench_ng.report.verification.opening import load_source
+from milabench_ng.report.weights import load_weights
+
+EXIT_CODES = {"keeps": 0, "breaks": 1, "inconclusive": 4}
+
+
+def accept(
+    bid: str,
+    delivered: str,
+    /,
+    *,
+    guarantee: float = 0.97,
+    weights: Path | None = None,
+    form: Annotated[Literal["table", "json"], Parameter(name="--format")] = "table",
+) -> int:
+    """Does a delivered node keep what the bid promised, in every test and in the score, the errors taken into account?
+
+    Both may be bundles, result folders or summaries. At least 5 repeats on either side are needed.
+
+    Exit code: 0 if it keeps, 1 if it breaks the guarantee, 4 if that cannot be said, 2 for bad input.
+
+    Example: mnb accept bid.bundle.tar.gz results --guarantee 0.97
+
+    Parameters
+    ----------
+    bid
+        What the bidder measured.
+    delivered
+        What was measured on the delivered node.
+    guarantee
+        The share of the bid's throughput that must be reached, such as 0.97.
+    weights
+        A JSON file of weights by test; without it the shipped one of the suite is taken.
+    form
+        How to print: table or json.
+    """
+    promised, found = load_source(bid), load_source(delivered)
+    made = decide(promised, found, load_weights(weights, promised.suite), guarantee)
+    if form == "json":
+        _print_json(made)
+    else:
+        _print(made, bid, delivered)
+    return EXIT_CODES[made.verdict]
+
+
+def _print_json(made: Acceptance) -> None:
+    whole = {"schema": 1, "verdict": made.verdict, **msgspec.structs.asdict(made)}
+    print(msgspec.json.format(msgspec.json.encode(whole), indent=1).decode())
+
+
+def _print(made: Acceptance, bid: str, delivered: str) -> None:
+    pairs = [
+        ("verdict", f"the delivered node {_VERDICTS[made.verdict]} the guarantee of {made.guarantee:g} of the bid"),
+        ("bid", bid),
+        ("delivered", delivered),
+        *(("broken by", reason) for reason in made.reasons),
+        *(("differs", f"{one.what}: {one.run} delivered, {one.baseline} bid") for one in made.differences),
+    ]
+    headers = ("test", "delivered / bid", "at least", "at most", "verdict", "")
+    rows = [_row(one) for one in (made.score, *made.tests)]
+    made_table = table(headers, rows, right=headers[1:4])
+    standard_output().print(facts(pairs), "", made_table, "", "at least, at most: one-sided 95 % bounds", sep="\n")
+
+
+_VERDICTS = {"keeps": "keeps", "breaks": "breaks", "inconclusive": "may or may not keep"}
+
+
+def _row(one: Kept) -> tuple[str, ...]:
+    numbers = ("-" if value is None else f"{value:.4f}" for value in (one.ratio, one.low, one.high))
+    return (one.name, *numbers, one.verdict, one.why)

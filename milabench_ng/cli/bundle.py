@@ -1,0 +1,48 @@
+"""``mnb bundle``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from milabench_ng.report.verification.bundle import pack
+from milabench_ng.units import format_bytes
+
+
+def bundle(
+    outdir: Path,
+    /,
+    *,
+    weights: Path | None = None,
+    sign: Path | None = None,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+) -> int:
+    """Pack a result folder into one file that can be sent and verified.
+
+    It holds all records, the manifest, the ledger, the logs, the weights, and a packing list with the SHA-256 of every
+    file and the numbers that `mnb report` prints. The same folder gives the same bytes.
+
+    Exit code: 0, or 2 for bad input.
+
+    Example: mnb bundle results --sign ~/.ssh/id_ed25519
+
+    Parameters
+    ----------
+    outdir
+        A result folder of `mnb jobs`.
+    weights
+        The file of weights that the score is made with; without it the shipped one of the suite is taken.
+    sign
+        Sign the packing list with this private key (ssh-keygen -Y sign, namespace "mnb").
+    output
+        The file to write (default: OUTDIR.bundle.tar.gz, beside the folder).
+    """
+    made = pack(outdir, output, weights=weights, key=sign)
+    print(f"bundle:  {made.path}{' (signed)' if made.signed else ''}")
+    print(f"SHA-256: {made.sha256}")
+    print(f"files:   {made.files} ({format_bytes(made.bytes)})")
+    if made.left_out:
+        print(f"left out, since they belong to no run: {', '.join(map(repr, made.left_out))}")
+    return 0

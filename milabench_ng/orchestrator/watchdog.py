@@ -1,0 +1,87 @@
+"""How long a launch may take for what, and what it waited for when that is over. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from milabench_ng.catalogue import Scalar
+from milabench_ng.errors import InputError
+from milabench_ng.plan import Launch
+from milabench_ng.profile import TimeLimits
+from milabench_ng.records.window import WindowRule
+
+START_S = {"warm": 2.0, "cold": 8.0}
+"""Allowance for one batch beside its work: conditions, page cache, start to ready, stop, records."""
+AGREEMENT_STEPS = 16
+"""More steps than the ranks of a launch take until they have agreed to end."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What the watchdog tolerates, in seconds."""
+
+    ready_s: float = 300.0
+    """From the request to ``ready``."""
+    silence_s: float = 120.0
+    """Without a slice between start and stop."""
+    end_s: float = 60.0
+    """From the stop to the end of the process."""
+    total_s: float = 1080.0
+    """From the request to the end of the process."""
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a launch stands (monotonic); None where it did not get there."""
+
+    asked_s: float
+    ready: bool
+    start_s: float | None
+    stop_s: float | None
+    heard_s: float
+    """When it last said something."""
+    longest_slice_s: float
+
+
+def least_work_s(arguments: Mapping[str, Scalar | None], rule: WindowRule) -> float:
+    """Seconds from start to stop of a launch: a full window, less only where ``max_seconds`` ends it earlier."""
+    limit = arguments.get("max_seconds")
+    return min(rule.total_s, limit) if isinstance(limit, int | float) else rule.total_s
+
+
+def limits_for(launch: Launch, rule: WindowRule, start: Literal["warm", "cold"], asked: TimeLimits) -> Limits:
+    """The limits of a launch: those that were ``asked`` for, the others from what the plan says of it.
+
+    Raises InputError where the launch could not end in its time even if all goes well.
+    """
+    whole = Limits()
+    longest = max(float(launch.arguments.get("max_seconds") or 0.0), least_work_s(launch.arguments, rule))
+    slice_s = float(launch.arguments.get("sample_duration") or 0.0)
+    ready_s = asked.ready or max(whole.ready_s, 60 * START_S[start])
+    silence_s = asked.silence or max(whole.silence_s, 10 * slice_s)
+    end_s = asked.end or whole.end_s
+    total_s = asked.total or ready_s + longest + silence_s + end_s
+    least_s = least_work_s(launch.arguments, rule)
+    if total_s <= least_s:
+        raise InputError(
+            f"test {launch.test}: its time limit of {total_s:g} s in all is shorter than its work, {least_s:g} s; "
+            "raise it, or leave it out"
+        )
+    return Limits(ready_s=ready_s, silence_s=silence_s, end_s=end_s, total_s=total_s)
+
+
+def overdue(progress: Progress, limits: Limits, now_s: float) -> str | None:
+    """What a launch is late with; None if it is in time."""
+    if now_s - progress.asked_s > limits.total_s:
+        return f"not over {limits.total_s:.0f} s after it was asked for"
+    if not progress.ready:
+        late = now_s - progress.asked_s > limits.ready_s
+        return f"not ready {limits.ready_s:.0f} s after it was asked for" if late else None
+    if progress.stop_s is not None:
+        # Ranks agree on a last step that is some steps away.
+        patience_s = limits.end_s + AGREEMENT_STEPS * progress.longest_slice_s
+        return f"still running {patience_s:.0f} s after the stop" if now_s - progress.stop_s > patience_s else None
+    if progress.start_s is not None and now_s - max(progress.heard_s, progress.start_s) > limits.silence_s:
+        return f"no slice for {limits.silence_s:.0f} s"
+    return None

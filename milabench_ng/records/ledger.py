@@ -1,0 +1,222 @@
+"""``ledger.jsonl``: what was done to a result folder, one line an event, append-only and chained by hashes.
+
+A line holds the SHA-256 of the line before it (its bytes without the newline), so no line can be taken out, changed or
+put in without changing all that follow. This shows accidents and clumsy edits. Whoever rewrites the whole file can
+rewrite the chain: a buyer who wants more gives a ``--nonce`` and asks for the last line's hash at once.
+
+An attempt is noted before it begins, and its record (name and SHA-256) before it gets its final name. So an attempt
+without a record is one that was killed, and it counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+import msgspec
+
+from milabench_ng.plain import short
+
+LEDGER_SCHEMA = 1
+FIRST = "0" * 64
+"""What the first line names as the hash of the line before it."""
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="event"):
+    """Base of all events."""
+
+
+class Started(Event, frozen=True, kw_only=True):
+    """The run: what was promised."""
+
+    schema: int = LEDGER_SCHEMA
+    run_id: str
+    version: str
+    plan_sha256: str
+    profile_sha256: str
+    launches: int
+    order: str
+    nonce: str | None
+
+
+class Session(Event, frozen=True, kw_only=True):
+    """An orchestrator begins to work on the folder: the first one, and one for every resume."""
+
+    number: int
+    hostname: str
+    boot_id: str
+    pid: int
+    command_line: tuple[str, ...]
+
+
+class Rebooted(Event, frozen=True, kw_only=True):
+    """The node was started anew since the session before."""
+
+    before: str
+    after: str
+
+
+class Resumed(Event, frozen=True, kw_only=True):
+    """What a later session found, and which differences from the first one the user accepted."""
+
+    missing: int
+    """Launches without a valid record."""
+    accepted: tuple[str, ...] = ()
+    """In words, each beginning with its kind: ``software: torch was 2.14 and is 2.15``."""
+
+
+class Torn(Event, frozen=True, kw_only=True):
+    """The last line was cut short by a crash and taken off; nothing had been done on its word."""
+
+    text: str
+
+
+class Attempt(Event, frozen=True, kw_only=True):
+    """A launch is about to be tried."""
+
+    label: str
+    job_id: str
+    number: int
+    """1 for the first try of this launch."""
+    batch: int
+
+
+class Company(Event, frozen=True, kw_only=True):
+    """A launch that has its record works once more, unrecorded, so that a neighbour's new attempt is not alone."""
+
+    label: str
+    job_id: str
+    batch: int
+
+
+class Recorded(Event, frozen=True, kw_only=True):
+    """An attempt has its record."""
+
+    label: str
+    job_id: str
+    number: int
+    """Of the attempt."""
+    file: Annotated[str, msgspec.Meta(pattern=r"^[^/\x00]+$")]
+    """Its name in the folder."""
+    sha256: str
+    cause: str | None
+    """Why it failed; None for a success."""
+
+
+class Interrupted(Event, frozen=True, kw_only=True):
+    """The session was told to stop."""
+
+    by: str
+    """The signal's name."""
+
+
+class Finished(Event, frozen=True, kw_only=True):
+    """The session has done all that it could; ``missing`` launches have no valid record."""
+
+    missing: int
+    failed: int
+    """Launches whose last attempt failed."""
+
+
+AnyEvent = Started | Session | Rebooted | Resumed | Torn | Attempt | Company | Recorded | Interrupted | Finished
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One line."""
+
+    number: int
+    """0, 1, 2..."""
+    previous: str
+    """SHA-256 of the line before, in hexadecimal; `FIRST` for the first."""
+    utc: str
+    what: AnyEvent
+
+
+class Chain(msgspec.Struct, frozen=True, kw_only=True):
+    """A ledger as read."""
+
+    entries: tuple[Entry, ...] = ()
+    """All lines that could be read, in order."""
+    problems: tuple[str, ...] = ()
+    """What breaks the chain, with the line's number from 1; empty for a sound ledger."""
+    torn: bytes = b""
+    """What stands after the last newline: a line that a crash cut short."""
+    head: str = FIRST
+    """The hash that the next line must name."""
+
+    @property
+    def events(self) -> tuple[AnyEvent, ...]:
+        """What happened, in order."""
+        return tuple(entry.what for entry in self.entries)
+
+    @property
+    def sessions(self) -> tuple[Session, ...]:
+        """All sessions, in order."""
+        return tuple(event for event in self.events if isinstance(event, Session))
+
+
+Key = tuple[str, str]
+"""A launch: label and job id."""
+
+_decoder = msgspec.json.Decoder(Entry)
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """One line, newline included."""
+    return msgspec.json.encode(entry) + b"\n"
+
+
+def extend(chain: Chain, utc: str, events: Iterable[AnyEvent]) -> tuple[Chain, bytes]:
+    """The chain with some more events at the moment ``utc``, and the lines to append for them. Pure."""
+    entries, head, lines = list(chain.entries), chain.head, b""
+    for event in events:
+        entries.append(Entry(number=len(entries), previous=head, utc=utc, what=event))
+        line = encode_entry(entries[-1])
+        head = digest(line)
+        lines += line
+    return msgspec.structs.replace(chain, entries=tuple(entries), head=head), lines
+
+
+def digest(line: bytes) -> str:
+    """SHA-256 of a line without its newline, in hexadecimal."""
+    return hashlib.sha256(line.removesuffix(b"\n")).hexdigest()
+
+
+def check_chain(content: bytes) -> Chain:
+    """Read a ledger and check its chain: numbers, hashes, types. Pure; what is wrong is in ``problems``."""
+    *lines, torn = content.split(b"\n")
+    entries: list[Entry] = []
+    problems: list[str] = []
+    head = FIRST
+    for place, line in enumerate(lines):
+        try:
+            entry = _decoder.decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            problems.append(f"line {place + 1}: not an entry: {short(error)}")
+        else:
+            entries.append(entry)
+            if entry.number != place:
+                problems.append(f"line {place + 1}: its number is {entry.number}, {place} was expected")
+            if entry.previous != head:
+                problems.append(f"line {place + 1}: the line before it is not the one that it was written after")
+        head = digest(line)
+    if entries and not isinstance(entries[0].what, Started):
+        problems.append("line 1: the ledger does not begin with the start of a run")
+    return Chain(entries=tuple(entries), problems=tuple(problems), torn=torn, head=head)
+
+
+def attempts(events: Iterable[AnyEvent]) -> Counter[Key]:
+    """How often each launch was tried."""
+    return Counter((event.label, event.job_id) for event in events if isinstance(event, Attempt))
+
+
+def lost_attempts(events: Sequence[AnyEvent]) -> tuple[Attempt, ...]:
+    """The attempts that left no record: the orchestrator was killed, or the node went down."""
+    recorded = {(event.label, event.job_id, event.number) for event in events if isinstance(event, Recorded)}
+    return tuple(
+        event
+        for event in events
+        if isinstance(event, Attempt) and (event.label, event.job_id, event.number) not in recorded
+    )

@@ -1,0 +1,199 @@
+"""A bundle: a result folder in one ``.tar.gz``, with the sum of every file and the numbers that its sender printed.
+
+The same folder gives the same bytes: members in order of their names, no dates, no owners.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from milabench_ng import __version__
+from milabench_ng.errors import InputError
+from milabench_ng.records.names import MANIFEST, is_result_file, write_atomically
+from milabench_ng.records.reading import is_going_on
+from milabench_ng.report.folder import load
+from milabench_ng.report.score import Score, ScoredTest, score, scored_tests
+from milabench_ng.report.summary import Summary
+from milabench_ng.report.verification.contents import result_files, sha256_of
+from milabench_ng.report.verification.signing import sign
+from milabench_ng.report.weights import Weights, load_weights, spread_unplanned, weights_file
+
+BUNDLE_SCHEMA = 1
+PACKING_LIST = "bundle.json"
+SIGNATURE = "bundle.json.sig"
+WEIGHTS = "weights.json"
+RESULTS = "results/"
+
+
+class FileSum(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of a bundle."""
+
+    bytes: int
+    sha256: str
+
+
+class ClaimedTest(msgspec.Struct, frozen=True, kw_only=True):
+    """What the sender's report says of a test. Rates in items of ``unit`` per second."""
+
+    unit: str
+    n: int
+    fail: int
+    perf: float | None
+    std_pct: float | None
+    perf_adj: float | None
+    low: float | None
+    """Of the 95 % interval; so is ``high``. None without one."""
+    high: float | None
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers that the sender printed. Scores in classic items per second; None where there is none."""
+
+    suite: str
+    devices: int
+    hardware: str
+    versions: dict[str, str]
+    status: str | None
+    per_device: float | None
+    per_node: float | None
+    low: float | None
+    """Of the 95 % interval of ``per_device``; so is ``high``. None without one, for the reason in ``why``."""
+    high: float | None
+    why: str
+    tests: dict[str, ClaimedTest]
+
+
+class PackingList(msgspec.Struct, frozen=True, kw_only=True):
+    """``bundle.json``: what is in the bundle, and what the sender claims of it. This is what is signed."""
+
+    schema: int = BUNDLE_SCHEMA
+    job_id: None = None
+    version: str
+    claim: Claim
+    files: dict[str, FileSum]
+    """By name in the bundle; without ``bundle.json`` itself and its signature."""
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """What was packed."""
+
+    path: Path
+    sha256: str
+    files: int
+    bytes: int
+    """Of the files, unpacked."""
+    left_out: tuple[str, ...]
+    """Files of the folder that belong to no run."""
+    signed: bool
+
+
+def make_claim(summary: Summary, weights: Weights | None) -> Claim:
+    """What a report on ``summary`` prints. Pure."""
+    effective = spread_unplanned(weights or {}, summary.devices)
+    own: Score | None = score(summary, weights) if weights else None
+    interval = own.interval if own else None
+    return Claim(
+        suite=summary.suite,
+        devices=summary.devices,
+        hardware=summary.provenance.hardware,
+        versions=summary.provenance.software,
+        status=own.status if own else None,
+        per_device=own.per_device if own else None,
+        per_node=own.per_node if own else None,
+        low=interval.low if interval else None,
+        high=interval.high if interval else None,
+        why=own.why if own else "there are no weights",
+        tests={row.test: _claimed(row) for row in scored_tests(summary, effective)},
+    )
+
+
+def _claimed(row: ScoredTest) -> ClaimedTest:
+    return ClaimedTest(
+        unit=row.unit,
+        n=row.n,
+        fail=row.fail,
+        perf=row.perf,
+        std_pct=row.std_pct,
+        perf_adj=row.perf_adj,
+        low=row.interval.low if row.interval else None,
+        high=row.interval.high if row.interval else None,
+    )
+
+
+def pack(folder: Path, output: Path | None, weights: Path | None = None, key: Path | None = None) -> Written:
+    """Pack a result folder into ``output`` (default: beside it, ``FOLDER.bundle.tar.gz``), signed with ``key``.
+
+    ``weights``: the file of the score that is claimed, else the shipped one of the suite.
+    """
+    names, left_out = result_files(folder)
+    if MANIFEST not in names:
+        raise InputError(f"{folder}: there is no run.json in it; give the folder that `mnb jobs` wrote")
+    if is_going_on(folder):
+        raise InputError(f"{folder}: the run still goes on; pack it when it has ended")
+    target = output or folder.resolve().with_name(f"{folder.resolve().name}.bundle.tar.gz")
+    summary = load(folder)
+    chosen = weights_file(weights, summary.suite)
+    sources = {f"{RESULTS}{name}": folder / name for name in names}
+    if chosen is not None:
+        sources[WEIGHTS] = chosen
+    packing = PackingList(
+        version=__version__,
+        claim=make_claim(summary, load_weights(weights, summary.suite)),
+        files={name: _sum(path) for name, path in sorted(sources.items())},
+    )
+    listed = msgspec.json.format(msgspec.json.encode(packing), indent=1) + b"\n"
+    own = {PACKING_LIST: listed}
+    if key is not None:
+        own[SIGNATURE] = sign(listed, key)
+    try:
+        write_atomically(target, _archive(own, sources))
+    except OSError as error:
+        raise InputError(f"--output {target}: {error.strerror}") from None
+    return Written(
+        path=target,
+        sha256=sha256_of(target),
+        files=len(sources),
+        bytes=sum(one.bytes for one in packing.files.values()),
+        left_out=left_out,
+        signed=key is not None,
+    )
+
+
+def _sum(path: Path) -> FileSum:
+    return FileSum(bytes=path.stat().st_size, sha256=sha256_of(path))
+
+
+def _archive(own: Mapping[str, bytes], sources: Mapping[str, Path]) -> bytes:
+    """The packing list first, so that a reader knows what is to come."""
+    made = io.BytesIO()
+    with (
+        gzip.GzipFile(filename="", mode="wb", fileobj=made, mtime=0) as zipped,
+        tarfile.open(fileobj=zipped, mode="w", format=tarfile.GNU_FORMAT) as archive,
+    ):
+        for name, content in own.items():
+            _add(archive, name, len(content), io.BytesIO(content))
+        for name in sorted(sources):
+            with sources[name].open("rb") as file:
+                _add(archive, name, os.fstat(file.fileno()).st_size, file)
+    return made.getvalue()
+
+
+def _add(archive: tarfile.TarFile, name: str, size: int, content: IO[bytes]) -> None:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = size, 0o644
+    archive.addfile(member, content)
+
+
+def is_member(name: str) -> bool:
+    """Whether a file of that name belongs into a bundle."""
+    return name in (PACKING_LIST, SIGNATURE, WEIGHTS) or (
+        name.startswith(RESULTS) and is_result_file(name.removeprefix(RESULTS))
+    )

@@ -1,0 +1,116 @@
+"""Rules on the books: every launch has its record, every attempt is known, and there were not too many."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from milabench_ng.records.ledger import Attempt, Chain, Interrupted, Recorded, Resumed, Started, attempts, lost_attempts
+from milabench_ng.records.names import MANIFEST
+from milabench_ng.report.verification.evidence import Evidence
+from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
+
+
+def complete(evidence: Evidence) -> Finding:
+    """Every planned launch has a readable record, and there is none beyond."""
+    return judged(_gaps(evidence))
+
+
+def _gaps(evidence: Evidence) -> Iterator[str]:
+    if evidence.going_on:
+        yield "the run still goes on"
+    planned = {(launch.label, launch.job_id) for launch in evidence.manifest.plan.launches}
+    there = Counter((kept.record.mnb.label, kept.record.job_id) for kept in evidence.records)
+    for label, job_id in sorted(planned - there.keys()):
+        yield f"{label} J{job_id}: it was planned and has no record"
+    for label, job_id in sorted(there.keys() - planned):
+        yield f"{label} J{job_id}: it has a record and was not planned"
+    tried = attempts(evidence.ledger.events) if evidence.ledger else Counter()
+    for (label, job_id), count in sorted(there.items()):
+        if count > max(1, tried[label, job_id]):
+            yield f"{label} J{job_id}: {count} records of {max(1, tried[label, job_id])} attempts"
+    run_id = evidence.manifest.run_id
+    for kept in evidence.records:
+        if kept.record.mnb.run_id != run_id:
+            yield f"{kept.file}: it is of run {kept.record.mnb.run_id}, {MANIFEST} of {run_id}"
+    yield from (f"{problem.file}: {problem.reason}" for problem in evidence.unreadable)
+    yield from (f"{name}: it belongs to no run" for name in evidence.foreign if name.endswith(".json"))
+
+
+def ledger(evidence: Evidence) -> Finding:
+    """The chain of the ledger is sound, and every attempt in it has the record that it names."""
+    chain = evidence.ledger
+    if chain is None:
+        missing = "there is no ledger.jsonl: attempts that left no record cannot be seen"
+        written = evidence.manifest.version == evidence.version
+        if written:
+            missing += f"; mnb {evidence.version} writes one in every run"
+        return judged([missing]) if written or evidence.rules.ledger else unknown(missing)
+    return judged([*chain.problems, *_beginning(evidence, chain), *_records(evidence, chain)])
+
+
+def _beginning(evidence: Evidence, chain: Chain) -> Iterator[str]:
+    if chain.torn:
+        yield "its last line is cut short"
+    manifest = evidence.manifest
+    for event in chain.events:
+        if isinstance(event, Started):
+            stated = (event.run_id, event.plan_sha256, event.profile_sha256, event.nonce)
+            if stated != (manifest.run_id, manifest.plan.sha256, manifest.profile.sha256, manifest.plan.nonce):
+                yield f"run, plan, profile or nonce in {MANIFEST} are not those that it began with"
+
+
+def _records(evidence: Evidence, chain: Chain) -> Iterator[str]:
+    sums = {kept.file: kept.sha256 for kept in evidence.records} | {one.file: "" for one in evidence.unreadable}
+    noted = {event.file: event for event in chain.events if isinstance(event, Recorded)}
+    for file, event in noted.items():
+        if file not in sums:
+            failed = f" (it failed: {event.cause})" if event.cause else ""
+            yield f"{event.label} J{event.job_id}: attempt {event.number} was recorded{failed}, and {file} is not there"
+        elif sums[file] != event.sha256:
+            yield f"{file}: it is not the file that was recorded; it was changed afterwards"
+    yield from (f"{file}: no attempt is noted that made it" for file in sums if file not in noted)
+
+
+def caps(evidence: Evidence) -> Finding:
+    """Failures, retries, resumes and sessions stay within what is allowed."""
+    rules, rate = evidence.rules, failure_rate(evidence)
+    wanted = (rules.failure_rate, rules.retries, rules.resumes, rules.sessions)
+    if all(cap is None for cap in wanted):
+        return OFF
+    reasons = []
+    if rules.failure_rate is not None and rate > rules.failure_rate:
+        reasons.append(f"{rate:.2%} of the attempts failed, {rules.failure_rate:.2%} are allowed")
+    if evidence.ledger is not None:
+        events = evidence.ledger.events
+        counted = (
+            ("retries", rules.retries, sum(count - 1 for count in attempts(events).values())),
+            ("resumes", rules.resumes, sum(isinstance(event, Resumed) for event in events)),
+            ("sessions", rules.sessions, len(evidence.ledger.sessions)),
+        )
+        reasons += [
+            f"{count} {what}, {cap} are allowed" for what, cap, count in counted if cap is not None and count > cap
+        ]
+    elif any(cap is not None for cap in wanted[1:]):
+        reasons.append("retries, resumes and sessions are limited, and there is no ledger.jsonl that counts them")
+    return judged(reasons)
+
+
+def failure_rate(evidence: Evidence) -> float:
+    """Failed launches over all, 0 to 1; an attempt without a record counts, as it does in every report."""
+    n = evidence.summary.launches
+    return evidence.summary.failures / n if n else 1.0
+
+
+def attempts_fact(evidence: Evidence) -> str:
+    """The ledger in one line."""
+    if evidence.ledger is None:
+        return "not recorded"
+    events = evidence.ledger.events
+    tried = sum(isinstance(event, Attempt) for event in events)
+    failed = sum(isinstance(event, Recorded) and event.cause is not None for event in events)
+    interrupted = sum(isinstance(event, Interrupted) for event in events)
+    return (
+        f"{tried} attempts, {failed} failed, {len(lost_attempts(events))} without a record, "
+        f"{interrupted} interruptions, {len(evidence.ledger.sessions)} sessions"
+    )

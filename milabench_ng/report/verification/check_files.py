@@ -1,0 +1,36 @@
+"""Rules on the files: nothing changed, nothing added, signed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from milabench_ng.report.verification.evidence import Evidence
+from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
+
+
+def files(evidence: Evidence) -> Finding:
+    """Every file of the bundle is the one that was packed."""
+    if evidence.packing is None:
+        return unknown("a plain folder has no sums; pack it with `mnb bundle`")
+    return judged(_changed(evidence))
+
+
+def _changed(evidence: Evidence) -> Iterator[str]:
+    listed = evidence.packing.files if evidence.packing else {}
+    for name, one in listed.items():
+        there = evidence.files.get(name)
+        if there is None:
+            yield f"{name} is in the packing list and not in the bundle"
+        elif there != one:
+            yield f"{name} was changed after it was packed (its SHA-256 is {there.sha256[:12]}, not {one.sha256[:12]})"
+    yield from (f"{name} is in the bundle and not in its packing list" for name in evidence.files if name not in listed)
+
+
+def signature(evidence: Evidence) -> Finding:
+    """The bundle is signed by somebody who is allowed to."""
+    signer = evidence.signer
+    if not evidence.rules.signed and signer.principal is None:
+        return OFF if not signer.present else unknown(signer.problem or "")
+    if evidence.packing is None:
+        return judged(["a plain folder is not signed; pack it with `mnb bundle --sign KEY`"])
+    return judged([signer.problem] if signer.problem else [])

@@ -1,0 +1,164 @@
+"""Rules on the node: all of its GPUs, as they are sold, and nobody else on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from milabench_ng.node.conditions import Conditions, GpuSettings, throttled_fraction
+from milabench_ng.records.ledger import Resumed
+from milabench_ng.report.verification.evidence import Evidence
+from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
+
+_FAULTS = ("sw_thermal", "hw_thermal", "hw_power_brake")
+"""Reasons to hold clocks down that are faults; the power cap is normal at full load."""
+_NO_GPU = "the node shows no GPU"
+
+
+def every_gpu(evidence: Evidence) -> Finding:
+    """Every GPU on the PCI bus worked, all its MIG instances included, and there are as many as demanded."""
+    rules = evidence.rules
+    if not rules.every_gpu and rules.gpus is None:
+        return OFF
+    return judged([*_idle_gpus(evidence), *_too_few(evidence)])
+
+
+def _idle_gpus(evidence: Evidence) -> Iterator[str]:
+    inventory = evidence.manifest.inventory
+    working = {device.uuid for device in evidence.manifest.plan.devices if device.uuid is not None}
+    used = {gpu.pci_bus_id for gpu in inventory.gpus if gpu.uuid in working}
+    vendors = {one.vendor for one in inventory.pci_gpus if one.pci_bus_id in used}
+    for one in inventory.pci_gpus:
+        # Beside working GPUs, a display controller of another vendor is no part of what is offered.
+        if one.pci_bus_id not in used and (not vendors or one.vendor in vendors):
+            driver = one.driver or "no driver"
+            yield f"the GPU at {one.pci_bus_id} ({one.vendor} {one.device_id}, {driver}) did not work"
+    for gpu in inventory.gpus:
+        if gpu.uuid not in working and gpu.pci_bus_id in used:
+            yield f"the instance {gpu.uuid} of the GPU at {gpu.pci_bus_id} did not work"
+
+
+def _too_few(evidence: Evidence) -> Iterator[str]:
+    demanded = evidence.rules.gpus
+    kinds = [device for device in evidence.manifest.plan.devices if device.kind != "cpu"]
+    inventory = {gpu.uuid: gpu.board for gpu in evidence.manifest.inventory.gpus}
+    boards = {inventory.get(device.uuid or "", device.uuid) for device in kinds}
+    if demanded is not None and len(boards) != demanded:
+        yield f"{len(boards)} GPUs worked, {demanded} are demanded"
+    known = {device.index for device in evidence.manifest.plan.devices}
+    idle = known - {index for kept in evidence.good for index in kept.record.mnb.launch.devices}
+    yield from (f"device {index} is in the plan and has no result" for index in sorted(idle))
+
+
+def _edges(evidence: Evidence) -> Iterator[tuple[str, Conditions]]:
+    for name, record in evidence.named():
+        for edge in record.mnb.conditions.values():
+            yield name, edge
+
+
+def _settings(evidence: Evidence) -> Iterator[tuple[str, str, GpuSettings]]:
+    for name, edge in _edges(evidence):
+        for uuid, settings in (edge.settings.gpus if edge.settings else {}).items():
+            yield name, uuid, settings
+
+
+def ecc(evidence: Evidence) -> Finding:
+    """Error correction of the GPUs' memory was on, and found nothing that it could not correct."""
+    if not evidence.rules.ecc:
+        return OFF
+    modes = {uuid: settings.ecc for _, uuid, settings in _settings(evidence)}
+    if not modes:
+        return unknown(_NO_GPU)
+    reasons = [*_ecc_off(evidence), *_ecc_errors(evidence)]
+    silent = [uuid for uuid, mode in modes.items() if mode is None]
+    return (
+        unknown(f"{', '.join(silent)}: it does not say whether ECC is on")
+        if silent and not reasons
+        else judged(reasons)
+    )
+
+
+def _ecc_off(evidence: Evidence) -> Iterator[str]:
+    for name, uuid, settings in _settings(evidence):
+        if settings.ecc is False or settings.ecc_pending is False:
+            yield f"{name}: ECC of {uuid} is off{'' if settings.ecc is False else ' after the next reset'}"
+
+
+def _ecc_errors(evidence: Evidence) -> Iterator[str]:
+    for name, record in evidence.named():
+        before, after = record.mnb.conditions.get("before"), record.mnb.conditions.get("after")
+        for uuid, state in (after.gpus if after else {}).items():
+            first = before.gpus.get(uuid) if before else None
+            if (state.ecc_uncorrected or 0) > ((first.ecc_uncorrected if first else None) or 0):
+                yield f"{name}: {uuid} had memory errors that ECC could not correct"
+            if state.remapped_rows is not None and any(state.remapped_rows[2:]):
+                yield f"{name}: {uuid} has rows of memory that wait to be remapped or could not be"
+
+
+def clocks(evidence: Evidence) -> Finding:
+    """Power limits are the default ones, and neither heat nor a power brake held the clocks down."""
+    rules = evidence.rules
+    if not rules.default_power and rules.throttled is None:
+        return OFF
+    if not any(True for _ in _settings(evidence)):
+        return unknown(_NO_GPU)
+    return judged([*_power_limits(evidence), *_throttled(evidence)])
+
+
+def _power_limits(evidence: Evidence) -> Iterator[str]:
+    if not evidence.rules.default_power:
+        return
+    for name, uuid, settings in _settings(evidence):
+        limit, default = settings.power_limit_w, settings.default_power_limit_w
+        if limit is not None and default is not None and limit != default:
+            yield f"{name}: the power limit of {uuid} is {limit:g} W, its default {default:g} W"
+
+
+def _throttled(evidence: Evidence) -> Iterator[str]:
+    cap = evidence.rules.throttled
+    for name, record in evidence.named():
+        before, after = record.mnb.conditions.get("before"), record.mnb.conditions.get("after")
+        if cap is None or before is None or after is None or after.time_s <= before.time_s:
+            continue
+        for uuid, reasons in throttled_fraction(before, after).items():
+            for reason in _FAULTS:
+                if reasons.get(reason, 0.0) > cap:
+                    yield f"{name}: {reason} held the clocks of {uuid} down {reasons[reason]:.1%} of the time"
+
+
+def foreign(evidence: Evidence) -> Finding:
+    """Nobody else computed on the GPUs, before a batch or after it."""
+    if not evidence.rules.foreign_refused:
+        return OFF
+    states = [(name, uuid, gpu) for name, edge in _edges(evidence) for uuid, gpu in edge.gpus.items()]
+    if not states:
+        return unknown(_NO_GPU)
+    if all(gpu.foreign_pids is None for _, _, gpu in states):
+        return unknown("the GPUs do not say which processes they run")
+    return judged(
+        f"{name}: processes {', '.join(map(str, gpu.foreign_pids))} of others on {uuid}"
+        for name, uuid, gpu in states
+        if gpu.foreign_pids
+    )
+
+
+def one_node(evidence: Evidence) -> Finding:
+    """All records are of one node, one version of mnb and one set of devices: those of run.json."""
+    return judged(_other_nodes(evidence))
+
+
+def _other_nodes(evidence: Evidence) -> Iterator[str]:
+    manifest = evidence.manifest
+    devices = {device.index: device for device in manifest.plan.devices}
+    for name, record in evidence.named():
+        if record.hostname != manifest.inventory.hostname:
+            yield f"{name}: it was made on {record.hostname!r}, the run on {manifest.inventory.hostname!r}"
+        if record.mnb.version != manifest.version:
+            yield f"{name}: it was made with mnb {record.mnb.version}, the run with {manifest.version}"
+        if any(devices.get(device.index) != device for device in record.mnb.devices):
+            yield f"{name}: its devices are not those of the plan"
+    if evidence.ledger is not None:
+        names = {session.hostname for session in evidence.ledger.sessions} - {manifest.inventory.hostname}
+        yield from (f"a session was on {name!r}" for name in sorted(names))
+        for event in evidence.ledger.events:
+            if isinstance(event, Resumed):
+                yield from (f"it was resumed with another {text}" for text in event.accepted)

@@ -1,0 +1,188 @@
+"""Rules on what was to be run: the profile, the weights, and the plan that follows from them."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from milabench_ng.catalogue import Scalar, normal_name
+from milabench_ng.errors import InputError
+from milabench_ng.plan import Launch, Plan, make_plan
+from milabench_ng.profile import Profile, build_profile, parse_profile
+from milabench_ng.records.manifest import Manifest
+from milabench_ng.report.verification.evidence import Evidence, Pinned
+from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
+
+_MOST_LAUNCHES = 1_000_000
+_OF_2020 = "the profile is one of 2020, and what it means today only a worker knows; convert it before the tender"
+
+
+def profile(evidence: Evidence) -> Finding:
+    """The profile is the one that is demanded."""
+    return _pinned("the profile is", evidence.profile)
+
+
+def weights(evidence: Evidence) -> Finding:
+    """The weights of the score are those that are demanded."""
+    return _pinned("the weights are", evidence.weights)
+
+
+def _pinned(what: str, pinned: Pinned) -> Finding:
+    if pinned.demanded is None:
+        return OFF
+    if pinned.used == pinned.demanded:
+        return judged(())
+    used = "not there" if pinned.used is None else f"of SHA-256 {pinned.used[:12]}"
+    return judged([f"{what} {used}, {pinned.demanded[:12]} is demanded"])
+
+
+def plan(evidence: Evidence) -> Finding:
+    """What was planned is what the profile makes of the node's devices: every test, no other, all tenants at once."""
+    stated = read_stated(evidence.manifest)
+    if stated is None:
+        return unknown(_OF_2020)
+    return judged(_plan_differences(stated, evidence.manifest.plan))
+
+
+def read_stated(manifest: Manifest) -> Profile | None:
+    """The profile in a manifest; None for one of 2020. Raises InputError where it is none."""
+    text = manifest.profile.text
+    tests, of_2020 = parse_profile(text, "run.json: profile")
+    return None if of_2020 else build_profile(manifest.plan.suite, tests, text, "run.json: profile")
+
+
+def _plan_differences(stated: Profile, planned: Plan) -> Iterator[str]:
+    """Between the plan and the one that is made anew, as sets: the order is another rule's matter."""
+    try:
+        expected = _expected(stated, planned)
+    except InputError as error:
+        yield str(error)
+        return
+    wanted, there = _batches(expected), _batches(planned)
+    for batch, launches in (wanted - there).items():
+        yield f"the profile makes {_shown(batch)} at the same time, and the plan has not ({launches} times)"
+    for batch, launches in (there - wanted).items():
+        yield f"the plan has {_shown(batch)} at the same time, and the profile makes no such batch ({launches} times)"
+    if planned.omitted:
+        yield f"tests were left out: {', '.join(planned.omitted)}"
+
+
+def _expected(stated: Profile, planned: Plan) -> Plan:
+    """The plan made anew. Raises InputError where that cannot be."""
+    if planned.repeat * len(planned.devices) * len(stated.tests) > _MOST_LAUNCHES:
+        raise InputError(f"{planned.repeat} repeats on {len(planned.devices)} devices are more than anybody runs")
+    known = {launch.test.removeprefix(f"{planned.suite}."): (launch.arguments, ()) for launch in planned.launches}
+    resolved = {name: known.get(name, ({}, ())) for name in stated.tests}
+    return make_plan(stated, (), resolved, planned.devices, planned.repeat, planned.order, planned.nonce)
+
+
+_Key = tuple[str, str, str, float, int, tuple[int, ...]]
+
+
+def _batches(planned: Plan) -> Counter[frozenset[_Key]]:
+    return Counter(frozenset(_key(launch) for launch in batch.launches) for batch in planned.batches)
+
+
+def _key(launch: Launch) -> _Key:
+    return (launch.test, launch.scheme, launch.workload, launch.data_scale, launch.run, launch.devices)
+
+
+def _shown(batch: frozenset[_Key]) -> str:
+    return ", ".join(
+        f"{test} run {run} on {'+'.join(map(str, devices))} (scale {scale:g})"
+        for test, _, _, scale, run, devices in sorted(batch)
+    )
+
+
+def order(evidence: Evidence) -> Finding:
+    """The tests ran in the order that follows from the buyer's nonce."""
+    planned, nonce = evidence.manifest.plan, evidence.rules.nonce
+    if nonce is None:
+        return OFF
+    return judged([*_wrong_order(evidence, planned, nonce), *_out_of_order(evidence)])
+
+
+def _wrong_order(evidence: Evidence, planned: Plan, nonce: str) -> Iterator[str]:
+    if planned.nonce != nonce:
+        yield f"the run was made with the nonce {planned.nonce!r}, {nonce!r} was given"
+    if planned.order != "random":
+        yield f"the order of the plan is {planned.order!r}; a nonce seeds --order random"
+    stated = read_stated(evidence.manifest)
+    if stated is None:
+        return
+    try:
+        expected = _expected(stated, msgspec.structs.replace(planned, order="random", nonce=nonce))
+    except InputError:  # which the rule on the plan reports
+        return
+    if [batch.launches for batch in expected.batches] != [batch.launches for batch in planned.batches]:
+        yield "the batches of the plan are not in the order that the nonce makes"
+
+
+def _out_of_order(evidence: Evidence) -> Iterator[str]:
+    """First attempts start in the order of their batches."""
+    first: dict[int, str] = {}
+    for kept in evidence.records:
+        mnb = kept.record.mnb
+        first[mnb.batch] = min(first.get(mnb.batch, mnb.started_utc), mnb.started_utc)
+    numbers = sorted(first)
+    for one, next_ in itertools.pairwise(numbers):
+        if first[one] > first[next_]:
+            yield f"batch {one} began after batch {next_}"
+
+
+def arguments(evidence: Evidence) -> Finding:
+    """Every launch ran with the arguments that the profile states, and nothing was changed on the command line."""
+    stated = read_stated(evidence.manifest)
+    return judged([*_not_as_planned(evidence), *_not_as_stated(evidence, stated)])
+
+
+def _not_as_planned(evidence: Evidence) -> Iterator[str]:
+    planned = {(launch.label, launch.job_id): launch for launch in evidence.manifest.plan.launches}
+    for name, record in evidence.named():
+        launch = planned.get((record.mnb.label, record.job_id))
+        if launch is not None and launch != record.mnb.launch:
+            yield f"{name}: it ran {_changed(launch, record.mnb.launch)}"
+        if record.call.arguments != record.mnb.launch.arguments:
+            yield f"{name}: the arguments of its call are not those of its launch"
+        if any(one.io and one.io.override for one in record.mnb.isolation.values()):
+            yield f"{name}: its I/O share is not that of the profile"
+
+
+def _changed(planned: Launch, ran: Launch) -> str:
+    keys = dict.fromkeys([*planned.arguments, *ran.arguments])
+    pairs = [(key, planned.arguments.get(key), ran.arguments.get(key)) for key in keys]
+    changed = [f"with {key} {one!r} instead of {other!r}" for key, other, one in pairs if one != other]
+    return ", ".join(changed) or "otherwise than planned"
+
+
+def _not_as_stated(evidence: Evidence, stated: Profile | None) -> Iterator[str]:
+    planned = evidence.manifest.plan
+    seen: dict[str, Mapping[str, Scalar | None]] = {}
+    for launch in planned.launches:
+        if launch.overrides:
+            yield f"{launch.test}: changed on the command line: {', '.join(launch.overrides)}"
+        name = launch.test.removeprefix(f"{planned.suite}.")
+        test = stated.tests.get(name) if stated else None
+        demanded = {normal_name(key): value for key, value in (test.arguments if test else {}).items()}
+        own = evidence.rules.arguments
+        for option, value in (own.get("*", {}) | demanded | own.get(name, {})).items():
+            if launch.arguments.get(option) != value:
+                yield f"{launch.test}: {option} is {launch.arguments.get(option)!r}, {value!r} is demanded"
+        if seen.setdefault(launch.test, launch.arguments) != launch.arguments:
+            yield f"{launch.test}: its launches have different arguments"
+
+
+def repeats(evidence: Evidence) -> Finding:
+    """Every test was run as often as demanded."""
+    demanded = evidence.rules.repeat
+    if demanded is None:
+        return OFF
+    runs: dict[str, set[int]] = {}
+    for kept in evidence.records:
+        runs.setdefault(kept.record.mnb.label, set()).add(kept.record.mnb.launch.run)
+    labels = dict.fromkeys([*evidence.manifest.plan.labels, *runs])
+    short = {label: len(runs.get(label, ())) for label in labels if len(runs.get(label, ())) < demanded}
+    return judged(f"{label}: {count} of {demanded} runs have records" for label, count in short.items())

@@ -1,0 +1,105 @@
+"""Rules on what was computed, from which data and by which code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from milabench_ng.records.record import Data
+from milabench_ng.report.verification.evidence import Evidence
+from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
+
+
+def precision(evidence: Evidence) -> Finding:
+    """The device computed in the mode that was asked for, before the start and after the stop."""
+    return judged(_modes(evidence))
+
+
+def _modes(evidence: Evidence) -> Iterator[str]:
+    for name, record in evidence.named():
+        found, asked = record.mnb.precision, record.mnb.launch.arguments.get("precision")
+        if found is None:
+            if record.success:
+                yield f"{name}: no probe of the precision is recorded"
+            continue
+        if found.requested != asked:
+            yield f"{name}: the plan asks for {asked}, the record for {found.requested}"
+        ran = [mode for mode in (found.ran_before, found.ran_after) if mode is not None]
+        if found.dtypes and any(mode != found.requested for mode in ran):
+            yield f"{name}: {found.requested} was asked for, {', then '.join(dict.fromkeys(ran))} ran"
+        if record.success and found.ran_after is None:
+            yield f"{name}: the precision was not probed after the stop"
+
+
+def data(evidence: Evidence) -> Finding:
+    """All launches read the same data, and it is of the kind, size, content and cache state that is demanded."""
+    return judged([*_differing(evidence), *_not_demanded(evidence)])
+
+
+def _all_data(evidence: Evidence) -> Iterator[tuple[str, Data]]:
+    for name, record in evidence.named():
+        if record.mnb.data is not None:
+            yield name, record.mnb.data
+
+
+def _differing(evidence: Evidence) -> Iterator[str]:
+    first: dict[tuple[str, float], tuple[str, str | None]] = {}
+    for name, one in _all_data(evidence):
+        known = first.setdefault((one.name, one.scale), (one.kind, one.checksum))
+        if known != (one.kind, one.checksum):
+            yield f"{name}: its data set {one.name} is not the one that other launches read"
+
+
+def _not_demanded(evidence: Evidence) -> Iterator[str]:
+    for name, one in _all_data(evidence):
+        rule = evidence.rules.data.get(one.name, evidence.rules.data.get("*"))
+        if rule is None:
+            continue
+        if rule.kind is not None and one.kind != rule.kind:
+            yield f"{name}: {one.name} is a {one.kind} set, a {rule.kind} set is demanded"
+        if rule.scale is not None and one.scale < rule.scale:
+            yield f"{name}: {one.name} has scale {one.scale:g}, {rule.scale:g} is demanded"
+        if rule.checksums and one.checksum not in rule.checksums:
+            yield f"{name}: {one.name} has SHA-256 {(one.checksum or 'none')[:12]}, which is not among those demanded"
+        if rule.cache is not None and one.cache != rule.cache:
+            yield f"{name}: the page cache of {one.name} was {one.cache}, {rule.cache} is demanded"
+
+
+def storage(evidence: Evidence) -> Finding:
+    """Data and results lay on an accepted kind of storage."""
+    refused = evidence.rules.storage_refused
+    if not refused:
+        return OFF
+    return judged(
+        f"the {what} {one.path} lies on {one.filesystem} ({one.kind}), which is refused"
+        for what, one in evidence.manifest.storage.items()
+        if one.kind in refused
+    )
+
+
+def code(evidence: Evidence) -> Finding:
+    """The workloads are those of the version of mnb that verifies, unchanged."""
+    if not evidence.rules.closed:
+        return OFF
+    version = evidence.manifest.version
+    if version != evidence.version:
+        return unknown(f"made with mnb {version}, this is {evidence.version}; verify with the same version")
+    return judged(_foreign_code(evidence))
+
+
+def _foreign_code(evidence: Evidence) -> Iterator[str]:
+    for name, record in evidence.named():
+        source = record.mnb.source
+        own = evidence.sources.get(source.origin)
+        if own is None:
+            yield f"{name}: {source.origin} of {source.package} is no workload of mnb"
+        elif own != source.sha256:
+            yield f"{name}: the source of {source.origin} was changed (its SHA-256 is {source.sha256[:12]})"
+        if record.mnb.version != evidence.manifest.version:
+            yield f"{name}: it was made with mnb {record.mnb.version}"
+
+
+def marks(evidence: Evidence) -> Finding:
+    """No record bears a mark that makes it not comparable."""
+    if not evidence.rules.marks_refused:
+        return OFF
+    return judged(f"{name}: {mark}" for name, record in evidence.named() for mark in record.mnb.marks)

@@ -1,0 +1,42 @@
+"""The files of a result folder, with their sums."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from milabench_ng.errors import InputError
+from milabench_ng.records.names import is_result_file
+
+
+def result_files(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of the files that belong to a result folder, sorted, and those of the others in it.
+
+    Names are relative, with ``/``. A link belongs to nothing, nor does a file that is no regular one.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}")
+    own: list[str] = []
+    foreign: list[str] = []
+    for name, regular in _walk(folder):
+        (own if regular and is_result_file(name) else foreign).append(name)
+    return tuple(sorted(own)), tuple(sorted(foreign))
+
+
+def _walk(folder: Path) -> Iterator[tuple[str, bool]]:
+    parents = [str(folder)]
+    while parents:  # folders may be nested deeper than Python recurses
+        with os.scandir(parents.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    parents.append(entry.path)
+                else:
+                    yield os.path.relpath(entry.path, folder), entry.is_file(follow_symlinks=False)
+
+
+def sha256_of(path: Path) -> str:
+    """The sum of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,60 @@
+"""A verification for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, TextIO
+
+import msgspec
+
+from milabench_ng.plain import plain
+from milabench_ng.report.verification.findings import Ruling, Verification
+
+Form = Literal["table", "json"]
+
+_SHOWN = 5
+"""Reasons of one rule; JSON has all."""
+_HEADINGS = {
+    "proven": "proven: computed again, or cryptographic",
+    "self-reported": "self-reported: what the node said of itself",
+    "witness": "witnessed: what somebody says to have seen",
+    "unknown": "not checkable: with these files, or with any",
+}
+_WORDS = {"pass": "pass", "fail": "FAIL", "unknown": "open"}
+
+
+def write_verification(found: Verification, form: Form, stream: TextIO) -> None:
+    """Write ``found`` to ``stream``."""
+    stream.write(_json(found) if form == "json" else "\n".join(_lines(found)) + "\n")
+
+
+def _json(found: Verification) -> str:
+    whole = {"schema": 1, "passed": found.passed, "verdict": found.sentence, **msgspec.structs.asdict(found)}
+    return msgspec.json.format(msgspec.json.encode(whole), indent=1).decode() + "\n"
+
+
+def _lines(found: Verification) -> Iterator[str]:
+    yield f"verdict      {found.sentence}"
+    yield f"source       {plain(found.source)}"
+    yield from (f"{name.ljust(12)} {plain(text)}" for name, text in found.facts.items())
+    for part, heading in _HEADINGS.items():
+        asked = [ruling for ruling in found.rulings if part == _part(ruling)]
+        if asked:
+            yield f"\n{heading}"
+        for ruling in asked:
+            yield from _ruling(ruling)
+    off = ", ".join(ruling.id for ruling in found.having("off"))
+    if off:
+        yield f"\nnot demanded: {off}"
+
+
+def _part(ruling: Ruling) -> str:
+    """Under which heading it stands."""
+    return ruling.result if ruling.result in ("unknown", "off") else ruling.basis
+
+
+def _ruling(ruling: Ruling) -> Iterator[str]:
+    yield f"  {ruling.id.ljust(4)} {_WORDS[ruling.result].ljust(5)} {ruling.title}"
+    yield from (f"       - {reason}" for reason in ruling.reasons[:_SHOWN])
+    if len(ruling.reasons) > _SHOWN:
+        yield f"       - and {len(ruling.reasons) - _SHOWN} more (all of them: --format json)"

@@ -1,0 +1,185 @@
+"""A bundle is opened without trust: only the files that a bundle of ours has, in bounded size, into an empty folder.
+
+Refused are names that are not ours (so also paths that lead elsewhere), links, devices and sparse files, a name that
+comes twice, and archives that are larger, or compress better, than results do.
+"""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from milabench_ng.errors import InputError
+from milabench_ng.files import parse_json
+from milabench_ng.plain import short
+from milabench_ng.report.folder import load, load_baseline
+from milabench_ng.report.summary import Summary
+from milabench_ng.report.verification.bundle import (
+    BUNDLE_SCHEMA,
+    PACKING_LIST,
+    RESULTS,
+    SIGNATURE,
+    WEIGHTS,
+    PackingList,
+    is_member,
+)
+
+MAX_FILE = 1 << 28
+MAX_BYTES = 1 << 32
+MAX_FILES = 100_000
+MAX_RATIO = 200
+"""Unpacked over packed. Records compress about ten times."""
+_FREE_OF_RATIO = 1 << 24
+"""Below this size nothing is said of the ratio: a short log may repeat itself."""
+_HEADERS = 1 << 16
+"""More than the headers of one member take."""
+_BLOCK = 1 << 20
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
+    """A result folder that can be read, and what came with it."""
+
+    source: str
+    folder: Path
+    packing: PackingList | None = None
+    """None for a plain folder."""
+    packing_bytes: bytes = b""
+    signature: bytes | None = None
+    weights: Path | None = None
+    """Those that came with the bundle."""
+    extracted: Path | None = None
+    """Where the bundle's files lie."""
+
+
+@contextmanager
+def opened(source: Path) -> Iterator[Opened]:
+    """The result folder ``source``, or the one in the bundle ``source``, unpacked for as long as it is needed."""
+    if source.is_dir():
+        yield Opened(source=str(source), folder=source)
+        return
+    if not source.is_file():
+        raise InputError(f"{source}: no such folder or bundle")
+    with tempfile.TemporaryDirectory(prefix="mnb-bundle-") as place:
+        root = Path(place)
+        try:
+            _extract(source, root)
+        except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as error:
+            raise InputError(f"{source}: not a bundle that `mnb bundle` made: {error}") from None
+        yield _opened(source, root)
+
+
+def load_source(name: str) -> Summary:
+    """The summary of a bundle, or of whatever `load_baseline` reads."""
+    path = Path(name)
+    if not path.is_file() or not _is_gzip(path):
+        return load_baseline(name)
+    with opened(path) as there:
+        return load(there.folder)
+
+
+def _is_gzip(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(2) == b"\x1f\x8b"
+
+
+def _opened(source: Path, root: Path) -> Opened:
+    listed, signature, weights = root / PACKING_LIST, root / SIGNATURE, root / WEIGHTS
+    if not listed.is_file():
+        raise InputError(f"{source}: there is no {PACKING_LIST} in it; make bundles with `mnb bundle`")
+    content = listed.read_bytes()
+    try:
+        packing = msgspec.convert(parse_json(content, f"{source}: {PACKING_LIST}"), PackingList)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{source}: {PACKING_LIST}: {short(error)}") from None
+    if packing.schema > BUNDLE_SCHEMA:
+        raise InputError(f"{source}: bundle schema {packing.schema}; this version of mnb reads up to {BUNDLE_SCHEMA}")
+    (root / RESULTS).mkdir(exist_ok=True)
+    return Opened(
+        source=str(source),
+        folder=root / RESULTS,
+        packing=packing,
+        packing_bytes=content,
+        signature=signature.read_bytes() if signature.is_file() else None,
+        weights=weights if weights.is_file() else None,
+        extracted=root,
+    )
+
+
+class _Reader(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+class _Meted:
+    """A reader that gives no more than it was allowed: a short archive cannot fill memory or disk."""
+
+    def __init__(self, file: _Reader, packed: int) -> None:
+        self._file = file
+        self._packed = packed
+        self._allowed = 0
+        self.total = 0
+
+    def allow(self, size: int) -> None:
+        self._allowed = size
+
+    def read(self, size: int) -> bytes:
+        content = self._file.read(size)
+        self._allowed -= len(content)
+        self.total += len(content)
+        if self._allowed < 0:
+            raise InputError("its headers are larger than those of a bundle")
+        if self.total > MAX_BYTES:
+            raise InputError(f"it holds more than {MAX_BYTES} bytes")
+        if self.total > max(_FREE_OF_RATIO, MAX_RATIO * self._packed):
+            raise InputError(f"it unpacks to more than {MAX_RATIO} times its size")
+        return content
+
+
+def _extract(source: Path, root: Path) -> None:
+    seen: set[str] = set()
+    with source.open("rb") as file, gzip.GzipFile(fileobj=file) as unzipped:
+        meted = _Meted(unzipped, source.stat().st_size)
+        meted.allow(_HEADERS)
+        try:
+            with tarfile.open(fileobj=meted, mode="r|") as archive:  # type: ignore[call-overload]  # read() is enough
+                for member in archive:
+                    _check(member, seen)
+                    meted.allow(member.size + _HEADERS)
+                    _write(archive, member, root / member.name)
+                    meted.allow(_HEADERS)
+        except InputError as error:
+            raise InputError(f"{source}: refused: {error}") from None
+
+
+def _check(member: tarfile.TarInfo, seen: set[str]) -> None:
+    """Raise InputError unless ``member`` is what a bundle has."""
+    name = member.name
+    if not member.isreg() or member.issparse():
+        raise InputError(f"{name!r} is no regular file (a link, a folder, a device or a sparse file)")
+    if not is_member(name):
+        raise InputError(f"{name!r} is no file of a bundle")
+    if name in seen:
+        raise InputError(f"{name!r} is in it twice")
+    if member.size > MAX_FILE:
+        raise InputError(f"{name!r} has {member.size} bytes; at most {MAX_FILE}")
+    seen.add(name)
+    if len(seen) > MAX_FILES:
+        raise InputError(f"it holds more than {MAX_FILES} files")
+
+
+def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
+    """Write one file that is not there yet. Its name was checked: the folder is one of two."""
+    content = archive.extractfile(member)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as file:
+        while content is not None and (block := content.read(_BLOCK)):
+            file.write(block)
+    if path.stat().st_size != member.size:
+        raise InputError(f"{member.name!r} is cut short")

@@ -1,0 +1,140 @@
+"""The buyer's rules as data: what a result must show. What is left out is not demanded."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from milabench_ng.catalogue import Scalar
+from milabench_ng.errors import InputError
+from milabench_ng.files import parse_json, read_content
+from milabench_ng.node.storage import Kind as StorageKind
+from milabench_ng.plain import plain, short
+from milabench_ng.records.isolation import Tier
+from milabench_ng.shipped import find, names
+
+RULES_SCHEMA = 1
+
+
+class Pin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file that must be the very same: the name of a shipped one, or its SHA-256, or both."""
+
+    name: str | None = None
+    sha256: str | None = None
+
+
+class DataRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a data set must have been."""
+
+    kind: Literal["twin", "real"] | None = None
+    scale: float | None = None
+    """At least."""
+    checksums: tuple[str, ...] = ()
+    """SHA-256 as ``mnb prepare`` prints it; JPEG files depend on the JPEG library, so there may be several."""
+    cache: Literal["cold", "warm"] | None = None
+    """State of the page cache before each batch."""
+
+
+class Ceiling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Arithmetic that a rate cannot exceed."""
+
+    peak_flops: dict[str, dict[str, Annotated[float, msgspec.Meta(gt=0)]]] = {}
+    """By device name and precision: dense FLOP/s of devices whose data sheets mnb does not know (`report.peaks`)."""
+    flops_per_item: dict[str, float]
+    """By test (``suite.test``): forward and backward of one item, as the direct algorithms count."""
+    slack: float = 1.0
+    """How much less a clever algorithm may need: Winograd's F(2x2, 3x3) multiplies 2.25 times less."""
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The demands of a request for proposals. The ids in brackets are those of docs/run-rules.md."""
+
+    schema: int = RULES_SCHEMA
+    name: str = "none"
+    signed: bool = False
+    """(R2) by somebody in the evaluator's file of allowed signers."""
+    window_s: float = 9.0
+    """(R4) Shortest averaging window."""
+    ceiling: Ceiling | None = None
+    """(R5)"""
+    profile: Pin | None = None
+    """(R6)"""
+    weights: Pin | None = None
+    """(R7)"""
+    nonce: str | None = None
+    """(R9) What the buyer gave when the run began; it seeds the order of the tests."""
+    arguments: dict[str, dict[str, Scalar | None]] = {}
+    """(R10) By test of the profile, ``*`` for all: options beyond those that the profile states."""
+    repeat: int | None = None
+    """(R11) At least."""
+    ledger: bool = False
+    """(R13) There must be one."""
+    failure_rate: float | None = None
+    """(R14) At most, 0 to 1."""
+    retries: int | None = None
+    """(R14) At most."""
+    resumes: int | None = None
+    """(R14) At most."""
+    sessions: int | None = None
+    """(R14) At most."""
+    margin: float | None = None
+    """(R15) Largest half width of the score's 95 % interval, relative to the score."""
+    isolation: Tier | None = None
+    """(R16) Weakest tier that is accepted."""
+    data: dict[str, DataRule] = {}
+    """(R19) By data set; ``*`` for all that are not named."""
+    storage_refused: tuple[StorageKind, ...] = ()
+    """(R20) ``memory`` is tmpfs."""
+    closed: bool = False
+    """(R21) Unchanged workloads of the version of mnb that verifies."""
+    marks_refused: bool = False
+    """(R22)"""
+    every_gpu: bool = False
+    """(R23)"""
+    gpus: int | None = None
+    """(R23) How many the node has."""
+    ecc: bool = False
+    """(R24)"""
+    default_power: bool = False
+    """(R25)"""
+    throttled: float | None = None
+    """(R25) Largest share of a batch's time that heat or a power brake held the clocks down, 0 to 1."""
+    foreign_refused: bool = False
+    """(R26) Compute processes of others on the GPUs."""
+    witnessed: dict[str, str] = {}
+    """(R28 and following) By id: who saw it, and when. Filled in by the evaluator."""
+
+
+def load_rules(source: str | Path | None) -> Rules:
+    """The rules in a file, or the shipped ones of that name (``procurement``); no demands without a source."""
+    if source is None:
+        return Rules()
+    path = Path(source)
+    if len(path.parts) == 1 and not os.path.exists(path):
+        path = find("rules", path.name.removesuffix(".json")) or path
+    if not os.path.lexists(path):
+        raise InputError(f"--rules {plain(source)}: no such file; the shipped ones are {', '.join(names('rules'))}")
+    return decode_rules(read_content(path), str(path))
+
+
+def decode_rules(content: bytes, source: str) -> Rules:
+    """Rules from JSON; ``source`` is for errors. Raises InputError that names the key."""
+    try:
+        rules = msgspec.convert(parse_json(content, source), Rules)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{source}: not rules: {short(error)}; the keys are in docs/run-rules.md") from None
+    if rules.schema != RULES_SCHEMA:
+        raise InputError(f"{source}: rules of schema {rules.schema}; this version of mnb reads {RULES_SCHEMA}")
+    for key in ("window_s", "failure_rate", "repeat", "retries", "resumes", "sessions", "margin", "throttled", "gpus"):
+        value = getattr(rules, key)
+        if value is not None and not value >= 0:
+            raise InputError(f"{source}: {key} is {value}; it must be at least 0")
+    return rules
+
+
+def with_options(rules: Rules, **options: object) -> Rules:
+    """The rules with what the command line says instead, where it says something."""
+    return msgspec.structs.replace(rules, **{key: value for key, value in options.items() if value is not None})

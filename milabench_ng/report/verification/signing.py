@@ -1,0 +1,76 @@
+"""Signatures by OpenSSH: ``ssh-keygen -Y sign`` and ``-Y verify`` (PROTOCOL.sshsig of OpenSSH 8.0 and newer).
+
+A signature proves that the holder of a key has seen these bytes. It does not prove what happened on the node.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from milabench_ng.errors import InputError
+
+NAMESPACE = "mnb"
+_SECONDS = 60
+
+
+class Signer(msgspec.Struct, frozen=True, kw_only=True):
+    """Who signed, as far as that is known."""
+
+    present: bool
+    """There is a signature."""
+    principal: str | None = None
+    """Who it is by, of those who are allowed; None where it is by nobody of them, or nobody asked."""
+    problem: str | None = None
+    """Why it does not count."""
+
+
+def sign(content: bytes, key: Path) -> bytes:
+    """The signature of ``content`` with the private key in the file ``key`` (or a public one held by the agent)."""
+    if not key.is_file():
+        raise InputError(f"--sign {key}: no such file; make a key with ssh-keygen -t ed25519")
+    done = _ssh_keygen(["-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(key)], content)
+    if done.returncode != 0:
+        raise InputError(f"--sign {key}: ssh-keygen does not sign with it: {_message(done)}")
+    return done.stdout
+
+
+def check(content: bytes, signature: bytes | None, allowed: Path | None) -> Signer:
+    """Whether ``signature`` of ``content`` is by somebody in the file ``allowed`` (ssh-keygen(1), ALLOWED SIGNERS)."""
+    if signature is None:
+        return Signer(present=False, problem="it is not signed")
+    if allowed is None:
+        return Signer(present=True, problem="it is signed, and --allowed-signers FILE was not given")
+    if not allowed.is_file():
+        raise InputError(f"--allowed-signers {allowed}: no such file")
+    with tempfile.NamedTemporaryFile(prefix="mnb-signature-") as file:
+        file.write(signature)
+        file.flush()
+        found = _ssh_keygen(["-Y", "find-principals", "-s", file.name, "-f", str(allowed)], b"")
+        principal = found.stdout.decode(errors="replace").partition("\n")[0].strip()
+        if found.returncode != 0 or not principal:
+            return Signer(present=True, problem=f"the key of the signature is not in {allowed}")
+        command = ["-Y", "verify", "-n", NAMESPACE, "-s", file.name, "-f", str(allowed), "-I", principal]
+        verified = _ssh_keygen(command, content)
+    if verified.returncode != 0:
+        return Signer(present=True, problem=f"the signature does not fit the bundle: {_message(verified)}")
+    return Signer(present=True, principal=principal)
+
+
+def _ssh_keygen(arguments: list[str], content: bytes) -> subprocess.CompletedProcess[bytes]:
+    program = shutil.which("ssh-keygen")
+    if program is None:
+        raise InputError("ssh-keygen is not installed; signatures need OpenSSH 8.0 or newer (openssh-client)")
+    try:
+        return subprocess.run([program, *arguments], input=content, capture_output=True, timeout=_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise InputError(f"ssh-keygen gave no answer within {_SECONDS} s; does the key need a passphrase?") from None
+
+
+def _message(done: subprocess.CompletedProcess[bytes]) -> str:
+    text = (done.stderr or done.stdout).decode(errors="replace").strip()
+    return text.splitlines()[-1] if text else f"exit status {done.returncode}"

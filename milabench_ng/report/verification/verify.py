@@ -1,0 +1,186 @@
+"""Verify a result folder or a bundle: read it, put the demands beside it, ask every rule."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+import milabench_ng
+from milabench_ng.errors import InputError
+from milabench_ng.files import LARGE, parse_json, read_content
+from milabench_ng.plain import short
+from milabench_ng.records.manifest import Manifest
+from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME
+from milabench_ng.records.reading import Problem, is_going_on, read_ledger
+from milabench_ng.records.record import Record
+from milabench_ng.report.folder import load
+from milabench_ng.report.verification.bundle import RESULTS, WEIGHTS, FileSum, make_claim
+from milabench_ng.report.verification.check_books import attempts_fact
+from milabench_ng.report.verification.contents import result_files, sha256_of
+from milabench_ng.report.verification.evidence import Evidence, Kept, Pinned
+from milabench_ng.report.verification.findings import Verification
+from milabench_ng.report.verification.opening import Opened, opened
+from milabench_ng.report.verification.registry import judge
+from milabench_ng.report.verification.rules import Pin, Rules
+from milabench_ng.report.verification.signing import check
+from milabench_ng.report.weights import load_weights, weights_file
+from milabench_ng.shipped import Kind as ShippedKind
+from milabench_ng.shipped import find, profile_file
+from milabench_ng.shipped import names as shipped_names
+
+
+def verify(
+    source: Path,
+    rules: Rules,
+    *,
+    profile: Path | None = None,
+    weights: Path | None = None,
+    allowed_signers: Path | None = None,
+) -> Verification:
+    """What the rules find on the result folder or bundle ``source``.
+
+    ``profile`` and ``weights`` are the buyer's files, beside what the rules say; ``allowed_signers`` as in
+    ssh-keygen(1). Raises InputError where there is nothing to verify.
+    """
+    with opened(source) as there:
+        return judged_evidence(gather(there, rules, profile, weights, allowed_signers), str(source))
+
+
+def judged_evidence(evidence: Evidence, source: str) -> Verification:
+    """The verification of ``evidence``. Pure."""
+    return Verification(source=source, rules=evidence.rules.name, rulings=judge(evidence), facts=_facts(evidence))
+
+
+def gather(
+    there: Opened, rules: Rules, profile: Path | None, weights: Path | None, allowed_signers: Path | None
+) -> Evidence:
+    """Read everything that the rules look at."""
+    names, foreign = result_files(there.folder)
+    going_on = is_going_on(there.folder)
+    manifest = _manifest(there.folder / MANIFEST)
+    kept, unreadable = _records(there.folder, names)
+    chosen = there.weights or weights_file(weights, manifest.plan.suite)
+    summary = load(there.folder)
+    return Evidence(
+        rules=rules,
+        packing=there.packing,
+        files=_sums(there, names),
+        foreign=foreign,
+        signer=check(there.packing_bytes, there.signature, allowed_signers),
+        going_on=going_on,
+        manifest=manifest,
+        profile=Pinned(
+            used=hashlib.sha256(manifest.profile.text.encode()).hexdigest(),
+            demanded=_demanded(rules.profile, None if profile is None else profile_file(profile), "profiles"),
+        ),
+        weights=Pinned(
+            used=None if chosen is None else _file_sum(chosen, "weights"),
+            demanded=_demanded(rules.weights, weights, "weights"),
+        ),
+        records=kept,
+        ledger=read_ledger(there.folder) if LEDGER in names else None,
+        unreadable=unreadable,
+        summary=summary,
+        claim=make_claim(summary, load_weights(chosen, summary.suite)),
+        sources=_sources(one.record.mnb.source.origin for one in kept),
+        version=milabench_ng.__version__,
+    )
+
+
+def _manifest(path: Path) -> Manifest:
+    try:
+        raw = parse_json(read_content(path, LARGE, os.O_NOFOLLOW), str(path))
+    except InputError as error:
+        raise InputError(f"{error}; only a whole result folder can be verified") from None
+    try:
+        manifest = msgspec.convert(raw, Manifest)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{path}: not the manifest of a run by this version of mnb: {short(error)}") from None
+    if not manifest.plan.devices or not all(launch.devices for launch in manifest.plan.launches):
+        raise InputError(f"{path}: its plan has a launch without a device")
+    return manifest
+
+
+def _records(folder: Path, names: Iterable[str]) -> tuple[tuple[Kept, ...], tuple[Problem, ...]]:
+    decoder = msgspec.json.Decoder(Record)
+    kept: list[Kept] = []
+    unreadable: list[Problem] = []
+    for name in names:
+        if not RECORD_NAME.fullmatch(name):
+            continue
+        try:
+            content = read_content(folder / name, LARGE, os.O_NOFOLLOW)
+            record = decoder.decode(content)
+        except (InputError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            unreadable.append(Problem(file=name, reason=f"not a whole record of this version of mnb: {short(error)}"))
+            continue
+        if record.mnb.launch.devices and record.mnb.devices:
+            kept.append(Kept(file=name, sha256=hashlib.sha256(content).hexdigest(), record=record))
+        else:
+            unreadable.append(Problem(file=name, reason="its launch has no device"))
+    return tuple(kept), tuple(unreadable)
+
+
+def _sums(there: Opened, names: Iterable[str]) -> dict[str, FileSum]:
+    """The sums of what was unpacked; of a plain folder nobody asks."""
+    if there.packing is None:
+        return {}
+    paths = {f"{RESULTS}{name}": there.folder / name for name in names}
+    if there.weights is not None:
+        paths[WEIGHTS] = there.weights
+    return {name: FileSum(bytes=path.stat().st_size, sha256=sha256_of(path)) for name, path in paths.items()}
+
+
+def _demanded(pin: Pin | None, given: Path | None, kind: ShippedKind) -> str | None:
+    """The SHA-256 that the rules pin, or that of the buyer's file; both must agree."""
+    own = None if given is None else _file_sum(given, kind)
+    if pin is None:
+        return own
+    shipped = find(kind, pin.name) if pin.name else None
+    stated = pin.sha256 or (sha256_of(shipped) if shipped else None)
+    if stated is None:
+        raise InputError(f"rules: {kind}: {pin.name!r} is not shipped; there are {', '.join(shipped_names(kind))}")
+    if own is not None and own != stated.lower():
+        raise InputError(f"--{kind.removesuffix('s')} {given}: its SHA-256 is {own[:12]}, the rules pin {stated[:12]}")
+    return stated.lower()
+
+
+def _file_sum(path: Path, kind: ShippedKind) -> str:
+    try:
+        return sha256_of(path)
+    except OSError as error:
+        raise InputError(f"{kind} {path}: {error.strerror}") from None
+
+
+def _sources(origins: Iterable[str]) -> dict[str, str | None]:
+    """The sums of our own workloads' files, found beside this package without importing them."""
+    package = Path(milabench_ng.__file__).parent
+    found: dict[str, str | None] = {}
+    for origin in dict.fromkeys(origins):
+        module = origin.partition(":")[0].split(".")
+        path = package.joinpath(*module[1:]).with_suffix(".py") if len(module) > 1 else package
+        own = module[:2] == [package.name, "workloads"] and all(part.isidentifier() for part in module)
+        found[origin] = sha256_of(path) if own and path.is_file() else None
+    return found
+
+
+def _facts(evidence: Evidence) -> dict[str, str]:
+    manifest, claim = evidence.manifest, evidence.claim
+    facts = {
+        "run": f"{manifest.run_id}, mnb {manifest.version}, {manifest.started_utc}",
+        "node": f"{manifest.inventory.hostname}: {claim.hardware}",
+        "profile": f"{manifest.plan.suite}, SHA-256 {evidence.profile.used}",
+        "weights": f"SHA-256 {evidence.weights.used}" if evidence.weights.used else "none",
+        "launches": f"{len(evidence.records)} records of {len(manifest.plan.launches)} planned launches",
+        "attempts": attempts_fact(evidence),
+        "ledger head": evidence.ledger.head if evidence.ledger else "none",
+        "signed by": evidence.signer.principal or evidence.signer.problem or "nobody",
+        "score": f"{claim.status or 'none'}",
+    }
+    if claim.per_device is not None and claim.per_node is not None:
+        facts["score"] += f": {claim.per_device:.6g} per device, {claim.per_node:.6g} per node (classic items/s)"
+    return facts

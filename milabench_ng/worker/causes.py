@@ -1,0 +1,62 @@
+"""Which cause an exception of a workload is: the device's memory, the device itself, the data, or the workload."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+from milabench_ng.errors import DataError
+from milabench_ng.records.record import Cause
+
+OUT_OF_MEMORY = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
+LOST = (
+    "no CUDA-capable device is detected",
+    "CUDA-capable device(s) is/are busy or unavailable",
+    "device is lost",
+    "fallen off the bus",
+    "device not ready",
+    "system not yet initialized",
+)
+"""cudaErrorNoDevice, cudaErrorDevicesUnavailable, cudaErrorSystemNotReady in the words of cudaGetErrorString."""
+LOADER_KILLED = re.compile(r"DataLoader worker \(pid[^)]*\) is killed by signal: .*")
+BROKEN = (
+    "uncorrectable ECC error",
+    "uncorrectable NVLink error",
+    "hardware stack error",
+    "contained error",
+    "CUDA error: unknown error",
+)
+"""cudaErrorECCUncorrectable, cudaErrorNvlinkUncorrectable, cudaErrorHardwareStackError, cudaErrorContained."""
+
+
+def told(error: Exception) -> Exception:
+    """The exception that says most: of a loader that died, the one that names the signal."""
+    return next((one for one in (error.__cause__, error) if isinstance(one, Exception) and _is_killed(one)), error)
+
+
+def cause_of(error: Exception) -> Cause:
+    """The cause that ``error`` is, in a record's words."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return "device_oom"
+    if isinstance(error, DataError):
+        return "data_error"
+    if _is_killed(error):
+        return "signal"
+    return _of_device(str(error)) if isinstance(error, RuntimeError) else "exception"
+
+
+def _is_killed(error: Exception) -> bool:
+    return bool(LOADER_KILLED.match(str(error)))
+
+
+def _of_device(text: str) -> Cause:
+    """What CUDA, cuBLAS, cuDNN or NCCL say in the text of an exception."""
+    if "CUDA" not in text and "NCCL" not in text and "CUBLAS" not in text and "CUDNN" not in text:
+        return "exception"
+    found: tuple[tuple[Cause, tuple[str, ...]], ...] = (
+        ("device_oom", OUT_OF_MEMORY),
+        ("device_error", BROKEN),
+        ("device_lost", LOST),
+    )
+    return next((cause for cause, words in found if any(word in text for word in words)), "exception")

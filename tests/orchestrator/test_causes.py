@@ -1,0 +1,160 @@
+"""Each cause of a failure, provoked for real where a machine without GPUs can, and told from its neighbours."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from milabench_ng.events import Ready
+from milabench_ng.orchestrator.tenant import RankLog, Tenant
+from milabench_ng.orchestrator.verdict import Outcome, judge
+from milabench_ng.records.record import Failure
+from milabench_ng.records.window import SliceRow, Window
+from milabench_ng.units import GIB
+
+HERE = "tests.orchestrator.broken"
+GOOD = Outcome(
+    exit_status=0,
+    full=True,
+    window=Window(start_s=0, end_s=1),
+    timed_out=None,
+    interrupted=False,
+    device=None,
+    broken_protocol="",
+    failures=(),
+)
+
+
+def test_ends_without_a_word_and_losses_that_recover(run_profile) -> None:  # type: ignore[no-untyped-def]
+    finished = run_profile(
+        {
+            "exits": {"workload": f"{HERE}:exits"},
+            "fp32": {"workload": f"{HERE}:recovers"},
+            "amp": {"workload": f"{HERE}:recovers", "arguments": {"precision": "amp"}},
+        },
+        tenants=1,
+    )
+    failures = {record.name: record.mnb.failure for record in finished.records}
+    assert failures["trial.exits"] == Failure(cause="exit", detail="exit status 7")
+    assert failures["trial.fp32"].cause == "nan"
+    assert failures["trial.amp"] is None, "fp16 with a loss scale skips such steps"
+
+
+def test_memory_above_the_share(run_profile) -> None:  # type: ignore[no-untyped-def]
+    endless = {"workload": f"{HERE}:hog", "arguments": {"max_count": 1_000_000}}
+    finished = run_profile({"hog": endless}, tenants=1, ram_total_bytes=6 * GIB)
+    if finished.outcome.tier != "full":
+        pytest.skip(f"the fence is {finished.outcome.tier} here")
+    (hog,) = finished.records
+    assert hog.mnb.failure.cause == "oom"
+    assert "limit" in hog.mnb.failure.detail
+
+
+def test_a_limit_that_is_changed_during_the_run_is_noticed(run_profile) -> None:  # type: ignore[no-untyped-def]
+    def act(_: Sequence[Tenant], start_s: float | None) -> None:
+        if start_s is None:
+            return
+        for limit in ("memory.limit_in_bytes", "memory.max"):
+            for file in Path("/sys/fs/cgroup").glob(f"**/mnb/*/*/{limit}"):
+                file.write_text(str(4 * GIB))
+
+    finished = run_profile({"steady": {"workload": f"{HERE}:steady"}}, act, tenants=1)
+    if finished.outcome.tier != "full":
+        pytest.skip(f"the fence is {finished.outcome.tier} here")
+    (record,) = finished.records
+    assert record.mnb.failure.cause == "isolation_lost"
+    assert "memory_bytes was" in record.mnb.failure.detail
+
+
+class Spoil:
+    """Damages all pictures of a data set, or removes them, before the first batch is read."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def __call__(self, tenants: Sequence[Tenant], _: float | None) -> None:
+        for path in self.root.rglob("train/*/*.*"):
+            if tenants[0].launch.test == "trial.missing":
+                path.unlink()
+            else:
+                path.write_bytes(os.urandom(path.stat().st_size))
+
+
+@pytest.mark.parametrize("test", ["damaged", "missing"])
+def test_files_that_cannot_be_read(run_profile, tmp_path: Path, test: str) -> None:  # type: ignore[no-untyped-def]
+    profile = {test: {"workload": "loader", "data_scale": 0.0005, "arguments": {"batch_size": 4, "workers": 1}}}
+    finished = run_profile(profile, Spoil(tmp_path), tenants=1, dataroot=tmp_path)
+    (record,) = finished.records
+    assert record.mnb.failure.cause == "data_error"
+    assert str(tmp_path) in record.mnb.failure.detail
+    assert "mnb prepare" in record.mnb.failure.detail
+    assert "Traceback" in record.error
+
+
+class KillLoader:
+    """Kills a loader process of the first tenant."""
+
+    done = False
+
+    def __call__(self, tenants: Sequence[Tenant], start_s: float | None) -> None:
+        rank = tenants[0].ranks[0]
+        if start_s is not None and len(rank.slices) >= 2 and not self.done:
+            self.done = True
+            (loader,) = set(tenants[0].pids()) - {tenants[0].pid}
+            os.kill(loader, signal.SIGKILL)
+
+
+def test_a_killed_loader_is_named_with_its_signal(run_profile) -> None:  # type: ignore[no-untyped-def]
+    loader = {"workload": "loader", "arguments": {"batch_size": 16, "workers": 1}}
+    finished = run_profile({"loader": loader}, KillLoader(), tenants=1)
+    (record,) = finished.records
+    assert record.mnb.failure.cause == "signal"
+    assert "Killed" in record.mnb.failure.detail
+    assert "DataLoader worker" in record.mnb.failure.detail
+
+
+def test_a_failure_before_the_interruption_keeps_its_own_cause(run_profile) -> None:  # type: ignore[no-untyped-def]
+    if (os.cpu_count() or 1) < 2:
+        pytest.skip("needs two CPUs for two tenants")
+
+    def act(tenants: Sequence[Tenant], _: float | None) -> None:
+        rank = tenants[0].ranks[0]
+        if len(rank.slices) >= 1 and rank.entered and tenants[0].alive:
+            os.kill(rank.entered.pid, signal.SIGKILL)
+        elif not tenants[0].alive and not sent:
+            sent.append(signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    sent: list[int] = []
+    finished = run_profile({"steady": {"workload": f"{HERE}:steady"}}, act)
+    assert [record.mnb.failure.cause for record in finished.records] == ["signal", "interrupted"]
+
+
+def test_a_device_fault_comes_before_what_the_worker_says_of_it() -> None:
+    device = Failure(cause="device_lost", detail="GPU-1: XID 79")
+    outcome = msgspec.structs.replace(GOOD, exit_status=-signal.SIGKILL, device=device, timed_out="no slice")
+    assert judge(outcome, [], {}, {}) == device
+    late = msgspec.structs.replace(outcome, device=None)
+    assert judge(late, [], {}, {}) == Failure(cause="timeout", detail="no slice")
+
+
+@pytest.mark.parametrize(
+    ("losses", "skips", "cause"),
+    [
+        ({"1": 1.0, "57": None}, False, "nan"),
+        ({"1": 1.0, "57": None, "70": 0.9}, False, "nan"),
+        ({"1": 1.0, "57": None, "70": 0.9}, True, None),
+        ({"1": 1.0, "57": None, "70": 0.9, "90": None}, True, "nan"),
+        ({"1": 1.0, "10": 0.5}, True, None),
+    ],
+)
+def test_losses_that_are_not_finite(losses: dict[str, float | None], skips: bool, cause: str | None) -> None:
+    ready = Ready(time_s=0, precision="amp", ran="amp", matmul_error=0, skips=skips)
+    rank = RankLog(ready=ready, losses=losses, slices=[SliceRow(0, 1, 20, 20, 0)])
+    failure = judge(GOOD, [rank], {}, {})
+    assert (failure and failure.cause) == cause

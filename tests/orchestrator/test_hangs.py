@@ -1,0 +1,130 @@
+"""Launches that hang: ended in their time, as a whole, with the stacks of all their processes in the log."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from milabench_ng.orchestrator import batch
+from milabench_ng.orchestrator.tenant import Tenant
+
+HERE = "tests.orchestrator.broken"
+SILENCE_S = 5.0
+
+needs_two_cpus = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs for two tenants")
+
+
+class StopOne:
+    """Stops the first tenant's worker (SIGSTOP) when it has measured some slices."""
+
+    def __init__(self) -> None:
+        self.pid = 0
+
+    def __call__(self, tenants: Sequence[Tenant], start_s: float | None) -> None:
+        rank = tenants[0].ranks[0]
+        if not self.pid and start_s is not None and len(rank.slices) >= 2 and rank.entered:
+            self.pid = rank.entered.pid
+            self.act()
+
+    def act(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+
+@needs_two_cpus
+def test_a_stopped_worker_is_ended_and_its_neighbour_goes_on(run_profile) -> None:  # type: ignore[no-untyped-def]
+    stop = StopOne()
+    finished = run_profile(
+        {"steady": {"workload": f"{HERE}:steady", "limits": {"silence": SILENCE_S}}}, stop, start="warm"
+    )
+    hung, alive = finished.records
+    assert hung.mnb.failure.cause == "timeout"
+    assert hung.mnb.failure.detail == f"no slice for {SILENCE_S:.0f} s"
+    assert len(hung.mnb.ranks[0].slices) >= 2
+    assert not Path(f"/proc/{stop.pid}").exists()
+    assert alive.success
+    assert alive.mnb.neighbours.lost[0].cause == "timeout"
+    log = (finished.folder / "logs" / "trial.steady.J0.0.log").read_text()
+    assert f"mnb: stacks of process {stop.pid}: " in log
+    assert "stopped" in log
+    assert "in steady" in log, "a stopped process goes on to write its stack"
+
+
+@needs_two_cpus
+def test_every_process_of_a_hung_launch_writes_its_stack(run_profile) -> None:  # type: ignore[no-untyped-def]
+    limits = {"silence": SILENCE_S}
+    finished = run_profile(
+        {
+            "early": {"workload": f"{HERE}:never_ready", "limits": {"ready": 8}},
+            "late": {"workload": f"{HERE}:hangs", "limits": {"total": 10}},
+            "loader": {"workload": f"{HERE}:stuck_loader", "limits": limits},
+            "ranks": {
+                "workload": f"{HERE}:deadlocked",
+                "partition_scheme": {"type": "normal"},
+                "limits": limits,
+            },
+        }
+    )
+    details = {record.name: (record.mnb.failure.cause, record.mnb.failure.detail) for record in finished.records}
+    assert details == {
+        "trial.early": ("timeout", "not ready 8 s after it was asked for"),
+        "trial.late": ("timeout", "not over 10 s after it was asked for"),
+        "trial.loader": ("timeout", f"no slice for {SILENCE_S:.0f} s"),
+        "trial.ranks": ("timeout", f"no slice for {SILENCE_S:.0f} s"),
+    }
+    assert "in never_ready" in finished.log("early")
+    assert "in hangs" in finished.log("late")
+    loader = (finished.folder / "logs" / "trial.loader.J0.0.log").read_text()
+    assert loader.count("mnb: stacks of process") == 2
+    assert "in never_comes" in loader
+    assert "in stuck_loader" in loader
+    ranks = finished.log("ranks")
+    assert ranks.count("mnb: stacks of process") == 3, "the agent and two ranks"
+    assert "in all_reduce" in ranks
+    assert ranks.count("in deadlocked") == 2
+
+
+@pytest.fixture
+def freezer() -> Iterator[Path]:
+    """A frozen group of cgroup v1: what is in it does not even die of SIGKILL, like a process that waits for a disk."""
+    place = Path(f"/sys/fs/cgroup/freezer/mnb-test-{os.getpid()}")
+    if not place.parent.is_dir() or not os.access(place.parent, os.W_OK):
+        pytest.skip("needs root and the freezer of cgroup v1, to have a process that cannot be killed")
+    place.mkdir()
+    yield place
+    (place / "freezer.state").write_text("THAWED")
+    with contextlib.suppress(OSError):  # a group that is still dying
+        place.rmdir()
+
+
+class FreezeOne(StopOne):
+    """Freezes the first tenant's worker, and lets it go after some time."""
+
+    def __init__(self, group: Path) -> None:
+        super().__init__()
+        self.group = group
+
+    def act(self) -> None:
+        (self.group / "cgroup.procs").write_text(str(self.pid))
+        (self.group / "freezer.state").write_text("FROZEN")
+        thaw = threading.Timer(12.0, (self.group / "freezer.state").write_text, ("THAWED",))
+        thaw.daemon = True
+        thaw.start()
+
+
+@needs_two_cpus
+@pytest.mark.root
+def test_a_worker_that_cannot_be_killed_does_not_hold_up_the_run(run_profile, freezer, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(batch, "KILL_PATIENCE_S", 1.0)
+    finished = run_profile(
+        {"steady": {"workload": f"{HERE}:steady", "limits": {"silence": SILENCE_S}}}, FreezeOne(freezer), repeat=2
+    )
+    causes = [record.mnb.failure and record.mnb.failure.cause for record in finished.records]
+    assert causes == ["timeout", None, None, None]
+    assert "after SIGKILL still there" in finished.records[0].mnb.failure.detail
+    assert finished.records[0].mnb.exit_status is None

@@ -1,0 +1,165 @@
+"""What somebody may do to a result folder or a bundle who wants to look better than he is."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import make_records
+import msgspec
+from make_records import PER_GPU, PROGRESSION
+
+from milabench_ng.plan import Plan
+
+NONCE = "drawn on 2026-01-06"
+WHOLE = make_records.plan("standard", {"vae": PER_GPU, "toy_reg": PER_GPU, "scaling": PROGRESSION}, 2, 2, nonce=NONCE)
+Change = Callable[[dict[str, Any]], None]
+Tamper = Callable[[Path], None]
+
+
+def rewrite(path: Path, change: Change) -> None:
+    """Change a JSON file."""
+    content = json.loads(path.read_bytes())
+    change(content)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=1))
+
+
+def record(change: Change, pattern: str = "standard.vae.J1.1.*") -> Tamper:
+    """Change the first record of that name, and put its new sum into a new ledger: the chain holds no secret."""
+
+    def tamper(folder: Path) -> None:
+        rewrite(next(iter(sorted(folder.glob(pattern)))), change)
+        make_records.write_ledger(folder, plan_of(folder))
+
+    return tamper
+
+
+def ours(**changes: Any) -> Change:
+    """Replace keys of the ``mnb`` part."""
+    return lambda content: content["mnb"].update(changes)
+
+
+def manifest(change: Change) -> Tamper:
+    """Change ``run.json``, and the ledger with it."""
+
+    def tamper(folder: Path) -> None:
+        rewrite(folder / "run.json", change)
+        make_records.write_ledger(folder, plan_of(folder))
+
+    return tamper
+
+
+def plan_of(folder: Path) -> Plan:
+    """The plan that ``run.json`` has now."""
+    return msgspec.convert(json.loads((folder / "run.json").read_bytes())["plan"], Plan)
+
+
+def everywhere(change: Callable[[dict[str, Any]], None]) -> Tamper:
+    """Change every launch, in the plan and in the records, as if it had always been so."""
+
+    def tamper(folder: Path) -> None:
+        def all_launches(content: dict[str, Any]) -> None:
+            for batch in content["plan"]["batches"]:
+                for launch in batch["launches"]:
+                    change(launch)
+
+        def own_launch(content: dict[str, Any]) -> None:
+            change(content["mnb"]["launch"])
+            content["call"]["arguments"] = content["mnb"]["launch"]["arguments"]
+
+        rewrite(folder / "run.json", all_launches)
+        for path in folder.glob("standard.*.json"):
+            rewrite(path, own_launch)
+        make_records.write_ledger(folder, plan_of(folder))
+
+    return tamper
+
+
+def one_slice(content: dict[str, Any]) -> None:
+    """A tenth more items in one slice; the count of the rank with it, the rates forgotten."""
+    rank = content["mnb"]["ranks"][0]
+    rank["slices"][-10][2] += 5
+    rank["count"] += 5
+
+
+def without_a_slice(content: dict[str, Any]) -> None:
+    """A slow slice taken out, everywhere."""
+    rank = content["mnb"]["ranks"][0]
+    gone = rank["slices"].pop(-10)
+    rank["count"] -= gone[2]
+    content["timings"]["train"]["rates"].pop(-10)
+
+
+def faster(content: dict[str, Any]) -> None:
+    """A hundred times faster, and every number that follows from it."""
+    rank = content["mnb"]["ranks"][0]
+    for row in rank["slices"]:
+        row[2] *= 100
+    rank["count"] *= 100
+    timing = content["timings"]["train"]
+    timing["rates"] = [100 * rate for rate in timing["rates"]]
+
+
+def failed(cause: str) -> Change:
+    """A launch that failed."""
+
+    def change(content: dict[str, Any]) -> None:
+        content["success"] = False
+        content["mnb"] |= {"failure": {"cause": cause, "detail": "why"}, "window": None}
+        begin = content["mnb"]["ranks"][0]["slices"]
+        content["timings"]["train"]["rates"] = [row[2] / row[1] for row in begin]
+
+    return change
+
+
+def fence(**changes: Any) -> Change:
+    """Change the evidence of the fence around a launch."""
+
+    def change(content: dict[str, Any]) -> None:
+        for share in content["mnb"]["isolation"].values():
+            share.update(changes)
+
+    return change
+
+
+def gpu(**changes: Any) -> Change:
+    """Change the settings of the GPUs before a launch."""
+
+    def change(content: dict[str, Any]) -> None:
+        for settings in content["mnb"]["conditions"]["before"]["settings"]["gpus"].values():
+            settings.update(changes)
+
+    return change
+
+
+def gpu_state(**changes: Any) -> Change:
+    """Change the state of the GPUs after a launch."""
+
+    def change(content: dict[str, Any]) -> None:
+        for state in content["mnb"]["conditions"]["after"]["gpus"].values():
+            state.update(changes)
+
+    return change
+
+
+def members(bundle: Path) -> dict[str, bytes]:
+    """The files of a bundle."""
+    with tarfile.open(bundle) as archive:
+        return {one.name: archive.extractfile(one).read() for one in archive}  # type: ignore[union-attr]
+
+
+def repack(path: Path, files: dict[str, bytes]) -> Path:
+    """An archive with these files, as anybody could make one."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    path.write_bytes(gzip.compress(made.getvalue()))
+    return path

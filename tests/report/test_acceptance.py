@@ -1,0 +1,138 @@
+"""Does the delivered node keep what the bid promised: bounds against scipy's Welch test, verdicts on made folders."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import make_records
+import msgspec
+import pytest
+from make_records import PER_GPU
+from scipy import stats
+
+from milabench_ng.cli import call
+from milabench_ng.errors import InputError
+from milabench_ng.plan import Launch
+from milabench_ng.report.acceptance import Acceptance, accept
+from milabench_ng.report.folder import load
+from milabench_ng.report.summary import Summary
+from milabench_ng.report.verification.bundle import pack
+
+BID = (1.000, 1.010, 0.990, 1.004, 0.997, 1.001)
+DELIVERED = (1.003, 0.994, 1.008, 0.999, 0.992, 1.006)
+WEIGHTS = {"standard.vae": 8.0, "standard.toy_reg": 4.0}
+
+
+def folder(path: Path, noise: Sequence[float], vae: float = 1.0, toy_reg: float = 1.0, devices: int = 2) -> Path:
+    """A run whose repeats differ by ``noise``; the rates of the tests in millions of items per second."""
+    base = {"standard.vae": vae, "standard.toy_reg": toy_reg}
+
+    def rate(launch: Launch, _: int) -> float:
+        return 1e6 * base[launch.test] * noise[launch.run]
+
+    whole = make_records.plan("standard", {"vae": PER_GPU, "toy_reg": PER_GPU}, devices, len(noise))
+    make_records.write_run(path, whole, rate, slices=30)
+    return path
+
+
+@pytest.fixture(scope="module")
+def bid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return folder(tmp_path_factory.mktemp("bid") / "bid", BID)
+
+
+def decided(bid: Path, delivered: Path, guarantee: float = 0.97) -> Acceptance:
+    return accept(load(bid), load(delivered), WEIGHTS, guarantee)
+
+
+def test_bounds_are_those_of_welch(bid: Path, tmp_path: Path) -> None:
+    made = decided(bid, folder(tmp_path / "d", DELIVERED, vae=0.99))
+    logs = [math.log(0.99 * value) for value in DELIVERED], [math.log(value) for value in BID]
+    welch = stats.ttest_ind(*logs, equal_var=False).confidence_interval(0.90)
+    vae = next(one for one in made.tests if one.name == "standard.vae")
+    assert vae.ratio == pytest.approx(math.exp(sum(logs[0]) / 6 - sum(logs[1]) / 6), rel=1e-5)
+    assert vae.low == pytest.approx(math.exp(welch.low), rel=1e-5)
+    assert vae.high == pytest.approx(math.exp(welch.high), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("vae", "guarantee", "of_test", "of_score", "whole"),
+    [
+        (0.99, 0.97, "keeps", "keeps", "keeps"),
+        (0.96, 0.97, "breaks", "inconclusive", "breaks"),
+        (0.90, 0.97, "breaks", "breaks", "breaks"),
+        (0.972, 0.97, "inconclusive", "keeps", "inconclusive"),
+        (1.10, 1.00, "keeps", "keeps", "inconclusive"),  # toy_reg: no better than the bid
+    ],
+)
+def test_verdicts(
+    bid: Path, tmp_path: Path, vae: float, guarantee: float, of_test: str, of_score: str, whole: str
+) -> None:
+    made = decided(bid, folder(tmp_path / "d", DELIVERED, vae=vae), guarantee)
+    found = {one.name: one.verdict for one in made.tests}
+    assert (found["standard.vae"], made.score.verdict, made.verdict) == (of_test, of_score, whole)
+
+
+def test_the_guarantee_is_met_exactly_where_nothing_varies(tmp_path: Path) -> None:
+    quiet, same = folder(tmp_path / "a", [1.0] * 5), folder(tmp_path / "b", [1.0] * 5)
+    assert decided(quiet, same, 1.0).verdict == "keeps"
+    assert decided(quiet, folder(tmp_path / "c", [0.96] * 5), 0.97).verdict == "breaks"
+
+
+def test_what_cannot_be_said_is_inconclusive(bid: Path, tmp_path: Path) -> None:
+    few = decided(bid, folder(tmp_path / "few", DELIVERED[:4], vae=0.5))
+    assert (few.verdict, few.score.why) == ("inconclusive", "under 5 repeats")
+    once = decided(bid, folder(tmp_path / "once", DELIVERED[:1]))
+    assert (once.verdict, once.score.ratio, once.score.why) == ("inconclusive", None, "one repeat")
+
+
+def test_other_work_is_not_compared(bid: Path, tmp_path: Path) -> None:
+    other = folder(tmp_path / "d", DELIVERED)
+    for path in other.glob("standard.vae.*"):
+        content = json.loads(path.read_bytes())
+        content["mnb"]["launch"]["arguments"]["batch_size"] = 32
+        path.write_bytes(msgspec.json.encode(content))
+    made = decided(bid, other)
+    vae = next(one for one in made.tests if one.name == "standard.vae")
+    assert (vae.verdict, vae.why) == ("inconclusive", "not the same work: option batch_size differs")
+    assert made.score.why == "without standard.vae there is no ratio of scores"
+
+
+def test_failures_and_missing_devices_break_it(bid: Path, tmp_path: Path) -> None:
+    fewer = decided(bid, folder(tmp_path / "fewer", DELIVERED, vae=1.2, toy_reg=1.2, devices=1))
+    assert (fewer.verdict, fewer.reasons) == ("breaks", ("1 devices were delivered, 2 were bid",))
+    failing = folder(tmp_path / "failing", DELIVERED)
+    for path in failing.glob("standard.vae.*"):
+        content = json.loads(path.read_bytes())
+        content["success"] = False
+        content["mnb"]["failure"] = {"cause": "oom", "detail": ""}
+        path.write_bytes(msgspec.json.encode(content))
+    made = decided(bid, failing)
+    assert next(one.why for one in made.tests if one.name == "standard.vae") == "every launch failed"
+    assert made.verdict == "breaks"
+    assert made.reasons[0].startswith("12 of 24 launches failed")
+
+
+def test_bad_input(bid: Path) -> None:
+    summary = load(bid)
+    with pytest.raises(InputError, match="--guarantee 97"):
+        accept(summary, summary, WEIGHTS, 97)
+    nothing = Summary(**{**msgspec.structs.asdict(summary), "tests": {}})
+    with pytest.raises(InputError, match="no test in common"):
+        accept(summary, nothing, WEIGHTS, 0.97)
+
+
+def test_command_with_bundles(bid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    weights = tmp_path / "weights.json"
+    weights.write_text('{"standard.vae": {"weight": 8}, "standard.toy_reg": {"weight": 4}}')
+    packed = pack(bid, tmp_path / "bid.tar.gz", weights=weights).path
+    asked = ["accept", str(packed), str(folder(tmp_path / "d", DELIVERED, vae=0.99)), "--weights", str(weights)]
+    assert call(asked) == 0
+    text = capsys.readouterr().out
+    assert "verdict    the delivered node keeps the guarantee of 0.97 of the bid" in text
+    assert call([*asked, "--guarantee", "0.9999", "--format", "json"]) == 1
+    assert json.loads(capsys.readouterr().out)["verdict"] == "breaks"
+    assert call([*asked, "--guarantee", "0.988"]) == 4
+    assert call(["accept", str(tmp_path / "nowhere"), str(bid)]) == 2

@@ -1,0 +1,274 @@
+"""Bundles: the same bytes each time, opened without trust, verified anywhere without torch."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import make_records
+import msgspec
+import pytest
+import tampering
+from make_records import PER_GPU
+from tampering import members, repack
+
+from milabench_ng.cli import call
+from milabench_ng.errors import InputError
+from milabench_ng.report.verification import opening
+from milabench_ng.report.verification.bundle import pack
+from milabench_ng.report.verification.opening import load_source, opened
+from milabench_ng.report.verification.rules import Rules, decode_rules, load_rules
+from milabench_ng.report.verification.verify import verify
+from milabench_ng.shipped import names
+
+WHOLE = make_records.plan("quick", {"vae": PER_GPU}, 2, 1)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    make_records.write_run(tmp_path / "results", WHOLE, slices=30)
+    (tmp_path / "results" / "logs").mkdir()
+    (tmp_path / "results" / "logs" / "quick.vae.J0.0.log").write_text("hello\n")
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def bundle(folder: Path) -> Path:
+    return pack(folder, None).path
+
+
+def test_the_same_folder_gives_the_same_bytes(folder: Path, bundle: Path) -> None:
+    copy = Path(shutil.copytree(folder, folder.with_name("copy")))
+    for path in copy.rglob("*"):
+        os.utime(path, (1, 1))
+    assert bundle.name == "results.bundle.tar.gz"
+    assert pack(copy, None).path.read_bytes() == bundle.read_bytes()
+    held = members(bundle)
+    assert next(iter(held)) == "bundle.json"
+    assert {"weights.json", "results/run.json", "results/ledger.jsonl", "results/logs/quick.vae.J0.0.log"} < held.keys()
+    assert len(held) == 7
+
+
+def test_what_belongs_to_no_run_is_left_out(folder: Path) -> None:
+    (folder / "notes.txt").write_text("mine")
+    (folder / "link.json").symlink_to("/etc/passwd")
+    (folder / "logs" / "quick.vae.J0.1.log").symlink_to("/etc/passwd")
+    made = pack(folder, None)
+    assert made.left_out == ("link.json", "logs/quick.vae.J0.1.log", "notes.txt")
+    assert b"/bin/" not in b"".join(members(made.path).values())
+
+
+def test_verified_on_another_machine_without_torch(bundle: Path, tmp_path: Path) -> None:
+    """Another folder, another user's home, and an interpreter in which torch cannot be imported."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    moved = Path(shutil.move(bundle, elsewhere / "from-vendor.tar.gz"))
+    shutil.rmtree(tmp_path / "results")
+    code = (
+        "import sys; from milabench_ng.cli import call\n"
+        "for name in ('torch', 'torchvision', 'pynvml'): sys.modules[name] = None\n"
+        f"code = call(['verify', {str(moved)!r}, '--require', 'full', '--repeat', '1', '--format', 'json'])\n"
+        "sys.exit(code)"
+    )
+    environ = {**os.environ, "HOME": str(elsewhere), "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=elsewhere, env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["passed"]
+    assert {one["id"] for one in found["rulings"] if one["result"] == "unknown"} == {"R28", "R29", "R30"}
+    assert os.listdir(elsewhere) == ["from-vendor.tar.gz"]
+
+
+def add(name: str, content: bytes = b"x", kind: bytes = tarfile.REGTYPE, link: str = "") -> Callable[[Path], None]:
+    """A tamperer that puts one more member into an archive."""
+
+    def tamper(path: Path) -> None:
+        made = io.BytesIO(gzip.decompress(path.read_bytes()))
+        with tarfile.open(fileobj=made, mode="a") as archive:
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname, member.size = kind, link, len(content) if kind == tarfile.REGTYPE else 0
+            archive.addfile(member, io.BytesIO(content))
+        path.write_bytes(gzip.compress(made.getvalue()))
+
+    return tamper
+
+
+def without_packing_list(path: Path) -> None:
+    repack(path, {name: content for name, content in members(path).items() if name != "bundle.json"})
+
+
+def truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-2000])
+
+
+def later_schema(path: Path) -> None:
+    files = members(path)
+    files["bundle.json"] = msgspec.json.encode(json.loads(files["bundle.json"]) | {"schema": 99})
+    repack(path, files)
+
+
+REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
+    "way out": (add("../evil.json"), "'../evil.json' is no file of a bundle"),
+    "absolute path": (add("/etc/mnb.json"), "'/etc/mnb.json' is no file of a bundle"),
+    "way out behind the folder": (add("results/../../x.log"), "is no file of a bundle"),
+    "foreign file": (add("results/setup.py"), "'results/setup.py' is no file of a bundle"),
+    "hidden file": (add("results/.run.json.tmp"), "is no file of a bundle"),
+    "name with a newline": (add("results/logs/a\nb.log"), "is no file of a bundle"),
+    "symbolic link": (add("results/logs/a.log", kind=tarfile.SYMTYPE, link="/etc/passwd"), "is no regular file"),
+    "hard link": (add("results/logs/a.log", kind=tarfile.LNKTYPE, link="bundle.json"), "is no regular file"),
+    "device": (add("results/logs/a.log", kind=tarfile.CHRTYPE), "is no regular file"),
+    "pipe": (add("results/logs/a.log", kind=tarfile.FIFOTYPE), "is no regular file"),
+    "folder": (add("results/logs/a.log", kind=tarfile.DIRTYPE), "is no regular file"),
+    "twice": (add("results/run.json"), "'results/run.json' is in it twice"),
+    "no packing list": (without_packing_list, "there is no bundle.json in it"),
+    "cut short": (truncated, "not a bundle that `mnb bundle` made"),
+    "not an archive": (lambda path: path.write_text("hello"), "not a bundle that `mnb bundle` made"),
+    "newer": (later_schema, "bundle schema 99; this version of mnb reads up to 1"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(case: str, bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tamper, message = REFUSED[case]
+    tamper(bundle)
+    assert call(["verify", str(bundle)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+    assert not (bundle.parent / "evil.json").exists()
+
+
+def test_bombs_are_refused(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add("results/logs/a.log", b"\0" * (1 << 25))(bundle)
+    with pytest.raises(InputError, match="unpacks to more than 200 times its size"), opened(bundle):
+        pass
+    monkeypatch.setattr(opening, "MAX_FILE", 1 << 20)
+    with pytest.raises(InputError, match=r"'results/logs/a\.log' has 33554432 bytes; at most 1048576"), opened(bundle):
+        pass
+    monkeypatch.setattr(opening, "MAX_FILES", 3)
+    with pytest.raises(InputError, match="more than 3 files"), opened(bundle):
+        pass
+
+
+def test_a_header_that_promises_gigabytes_is_refused(bundle: Path) -> None:
+    """The long name of a GNU header is read into memory before anybody sees it."""
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 1 << 24
+    noise = os.urandom(1 << 16)
+    bundle.write_bytes(gzip.compress(header.tobuf(tarfile.GNU_FORMAT) + noise * 256))
+    with pytest.raises(InputError, match="its headers are larger than those of a bundle"), opened(bundle):
+        pass
+
+
+@pytest.mark.parametrize("layer", ["before", "after"])
+def test_random_damage_is_found(layer: str, bundle: Path) -> None:
+    """One byte changed before or after compression: refused or a broken rule, and never another kind of exception."""
+    packed = bundle.read_bytes()
+    content = gzip.decompress(packed) if layer == "before" else packed
+    draw = random.Random(2026)
+    for _ in range(100):
+        damaged = bytearray(content)
+        damaged[draw.randrange(len(damaged) - 10_240 if layer == "before" else len(damaged))] ^= 1 << draw.randrange(8)
+        bundle.write_bytes(gzip.compress(bytes(damaged), 1) if layer == "before" else bytes(damaged))
+        try:
+            verify(bundle, Rules())
+        except InputError as error:
+            message = str(error)
+            assert len(message) > 20  # either way is right
+
+
+def test_a_run_that_goes_on_is_not_packed(folder: Path) -> None:
+    import fcntl
+
+    with (folder / "run.json").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(InputError, match="the run still goes on"):
+            pack(folder, None)
+
+
+def test_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = folder.with_name("b.tar.gz")
+    assert call(["bundle", str(folder), "-o", str(out)]) == 0
+    assert "files:   6 (" in capsys.readouterr().out
+    assert call(["verify", str(out)]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("verdict      PASS (")
+    assert "\nproven: computed again, or cryptographic\n" in text
+    assert "\nself-reported: what the node said of itself\n" in text
+    assert "\nnot checkable: with these files, or with any\n" in text
+    assert call(["verify", str(folder), "--repeat", "5", "--profile", "standard"]) == 1
+    text = capsys.readouterr().out
+    assert text.startswith("verdict      FAIL (R6, R11 of 'none' broken: ")
+    assert "R11  FAIL  repeats as demanded" in text
+    assert call(["report", str(out)]) == 2
+    assert load_source(str(out)).tests == load_source(str(folder)).tests
+
+
+def test_the_verdict_is_the_first_line_of_the_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rules = folder.with_name("rules.json")
+    rules.write_text('{"name": "mine", "repeat": 1, "isolation": "full"}')
+    assert call(["report", str(folder), "--rules", str(rules), "--weights", str(weights(folder))]) == 0
+    assert capsys.readouterr().out.split("\n")[0].split(maxsplit=1) == [
+        "rules",
+        "PASS (13 rules of 'mine' hold; not checkable: R1, R28, R29, R30)",
+    ]
+    tampering.rewrite(next(folder.glob("quick.vae.J0.0.*")), tampering.fence(tier="none"))
+    assert (
+        call(["report", str(folder), "--rules", str(rules), "--weights", str(weights(folder)), "--format", "json"]) == 1
+    )
+    found = json.loads(capsys.readouterr().out)
+    assert not found["rules"]["passed"]
+    assert found["rules"]["verdict"].startswith("FAIL (R13, R16 of 'mine' broken: ")
+
+
+def weights(folder: Path) -> Path:
+    """Weights of the one test that there is."""
+    path = folder.with_name("weights.json")
+    path.write_text('{"quick.vae": {"weight": 1}}')
+    return path
+
+
+def test_shipped_rules() -> None:
+    assert "procurement" in names("rules")
+    rules = load_rules("procurement")
+    assert (rules.isolation, rules.repeat, rules.closed) == ("full", 10, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not JSON"),
+        ('{"isolatoin": "full"}', "unknown field `isolatoin`"),
+        ('{"isolation": "strong"}', "Invalid enum value 'strong'"),
+        ('{"repeat": -1}', "repeat is -1; it must be at least 0"),
+        ('{"repeat": "ten"}', "Expected `int | null`"),
+        ('{"schema": 2}', "rules of schema 2"),
+        ("[" * 5000, "nested too deeply"),
+        ('{"ceiling": {"peak_flops": {"X": {"fp32": 0}}, "flops_per_item": {}}}', "> 0.0"),
+    ],
+)
+def test_bad_rules_are_a_message(text: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        decode_rules(text.encode(), "rules.json")
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("rules.json: ")
+
+
+def test_rules_that_are_not_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["verify", str(folder), "--rules", "nowhere.json"]) == 2
+    assert "--rules nowhere.json: no such file; the shipped ones are procurement" in capsys.readouterr().err
+    other = folder.with_name("rules.json")
+    other.write_text('{"weights": {"sha256": "' + "0" * 64 + '"}}')
+    assert call(["verify", str(folder), "--rules", str(other), "--weights", str(weights(folder))]) == 2
+    assert "the rules pin 000000000000" in capsys.readouterr().err
