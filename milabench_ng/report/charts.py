@@ -38,7 +38,7 @@ def _charts(report: Report, courses: Sequence[Course]) -> Iterator[Chart]:
             views=tuple(views),
         )
     if report.gpus is not None:
-        yield _map(report.gpus)
+        yield _map(report.gpus, f"{report.summary.suite}.")
     worst = worst_drift(courses)
     if worst is not None:
         yield _drift(worst, courses)
@@ -51,18 +51,18 @@ def _prices(report: Report) -> Iterator[Chart]:
     price = report.price
     for other in report.comparisons:
         if price is not None and other.ratio_per_node is not None:
-            point = Point(report.summary.suite, price.per_node, other.ratio_per_node, other.node_interval)
+            point = Point("this node", price.per_node, other.ratio_per_node, other.node_interval)
             yield price_chart([point], other.name, "$")
 
 
-def _map(gpus: GpuComparison) -> Chart:
+def _map(gpus: GpuComparison, prefix: str) -> Chart:
     rows = [[None if share is None else 100 * share for share in row.relative] for row in gpus.mean]
     known = [share for row in rows for share in row if share is not None]
     slow = {(at.test, at.device) for at in gpus.stragglers}
     heat: Trace = {
         "type": "heatmap",
-        "x": [f"device {plain(device)}" for device in gpus.devices],
-        "y": [plain(row.test.rpartition(".")[2]) for row in gpus.mean],
+        "x": [plain(device) for device in gpus.devices],
+        "y": [plain(row.test.removeprefix(prefix)) for row in gpus.mean],
         "z": rows,
         "zmin": min([90.0, *known]),
         "zmax": 100,
@@ -70,10 +70,10 @@ def _map(gpus: GpuComparison) -> Chart:
         "colorbar": {"title": {"text": "%"}, "thickness": 12},
         "xgap": 1,
         "ygap": 1,
-        "hovertemplate": "%{y}, %{x}: %{z:.1f} % of the best<extra></extra>",
+        "hovertemplate": "%{y}, device %{x}: %{z:.1f} % of the best<extra></extra>",
     }
     marks = [
-        {"x": f"device {plain(at.device)}", "y": plain(at.test.rpartition(".")[2]), "text": "slow", "showarrow": False}
+        {"x": plain(at.device), "y": plain(at.test.removeprefix(prefix)), "text": "slow", "showarrow": False}
         for at in gpus.stragglers
         if at.test is not None and len(gpus.devices) > _CELLS_WITH_NUMBERS
     ]
@@ -94,7 +94,7 @@ def _map(gpus: GpuComparison) -> Chart:
             View(
                 name="",
                 data=(heat,),
-                layout=layout("", "", height=height, yaxis=yaxis, xaxis={"type": "category"}, annotations=marks),
+                layout=layout("device", "", height=height, yaxis=yaxis, xaxis={"type": "category"}, annotations=marks),
             ),
         ),
     )

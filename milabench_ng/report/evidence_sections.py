@@ -152,7 +152,7 @@ def flat(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]
         elif isinstance(inner, list) and any(isinstance(each, dict) for each in inner):
             yield from flat({str(index): each for index, each in enumerate(inner)}, path)
         elif isinstance(inner, list):
-            yield path, ", ".join(map(str, inner))
+            yield path, ", ".join(map(str, inner)) or "-"
         else:
             yield path, "-" if inner is None else str(inner)
 

@@ -33,7 +33,7 @@ def forest_view(report: Report, other: Comparison, index: int) -> View | None:
         return None
     names = {at.scored.test: plain(at.scored.test.removeprefix(f"{report.summary.suite}.")) for at, _ in rows}
     bars = _bars(contributions(report, other, index), names)
-    widest = max([1.0, *map(abs, bars["x"])]) * 1.7
+    widest = max([1.0, *map(abs, bars["x"])]) * 2.4
     return View(
         name=other.name,
         data=(*_marks(rows, names), bars),
@@ -41,8 +41,8 @@ def forest_view(report: Report, other: Comparison, index: int) -> View | None:
             "ratio, log scale",
             "",
             height=150 + _ROW * len(rows),
-            xaxis={"type": "log", "domain": [0, 0.68], "nticks": 5},
-            xaxis2={"title": {"text": "share (%)"}, "domain": [0.76, 1], "range": [-widest, widest], "nticks": 3},
+            xaxis={"type": "log", "domain": [0, 0.66], "nticks": 5},
+            xaxis2={"title": {"text": "share (%)"}, "domain": [0.72, 1], "range": [-widest, widest], "nticks": 3},
             yaxis={
                 "autorange": "reversed",
                 "type": "category",

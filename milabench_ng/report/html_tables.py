@@ -54,13 +54,22 @@ def of_section(section: Section) -> HtmlTable:
 def of_tests(report: Report) -> HtmlTable:
     """The table of the tests."""
     chosen = columns(report)
+    prefix = f"{report.summary.suite}."
     return HtmlTable(
         key="tests",
         title="tests",
         headings=chosen,
-        rows=tuple(tuple(_cell(column, column.value(line)) for column in chosen) for line in report.lines),
+        rows=tuple(
+            tuple(_cell(column, _brief(column, column.value(line), prefix)) for column in chosen)
+            for line in report.lines
+        ),
         light=tuple(report.score is not None and _is_light(line) for line in report.lines),
     )
+
+
+def _brief(column: Column, cell: Cell, prefix: str) -> Cell:
+    """A test without the suite that stands in the title."""
+    return cell.removeprefix(prefix) if column.key == "test" and isinstance(cell, str) else cell
 
 
 def _is_light(line: Line) -> bool:

@@ -125,7 +125,13 @@ def _scaling(curve: ScalingCurve) -> Chart:
             View(
                 name="",
                 data=(ideal, together),
-                layout=layout("devices", f"{plain(curve.unit)}/s", yaxis={"rangemode": "tozero"}, height=300),
+                layout=layout(
+                    "devices",
+                    f"{plain(curve.unit)}/s",
+                    xaxis={"dtick": 1 if devices[-1] <= 16 else 4},
+                    yaxis={"rangemode": "tozero"},
+                    height=300,
+                ),
             ),
         ),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 import msgspec
@@ -11,6 +12,9 @@ from milabench_ng.report.cells import figure
 from milabench_ng.report.figures import NEUTRAL, Chart, Trace, View, layout, plain, style
 from milabench_ng.report.intervals import Interval
 from milabench_ng.report.tender import Tender
+
+_ALONG = (0.6, 0.35)
+"""Where on its line a label stands: neighbours apart, and away from the marks."""
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -48,7 +52,7 @@ def price_chart(points: Sequence[Point], reference: str, currency: str) -> Chart
                     f"ratio to a node of {plain(reference)}",
                     xaxis={"range": [0, right]},
                     yaxis={"range": [0, top]},
-                    annotations=[_label(cost, right, top, currency) for cost in costs],
+                    annotations=[_label(index, cost, right, top, currency) for index, cost in enumerate(costs)],
                 ),
             ),
         ),
@@ -56,13 +60,12 @@ def price_chart(points: Sequence[Point], reference: str, currency: str) -> Chart
 
 
 def equal_costs(costs: Sequence[float]) -> list[float]:
-    """Round numbers (1, 1.5, 2, 3, 5, 7) of the size of ``costs``: the nearest on both sides, and what is between."""
+    """Round numbers of the size of ``costs``: two on either side, and what is between."""
     low, high = min(costs), max(costs)
-    decade = math.floor(math.log10(low)) - 1
-    steps = [step * 10.0**power for power in range(decade, decade + 5) for step in (1, 1.5, 2, 3, 5, 7)]
-    below = max(step for step in steps if step < low)
-    above = min((step for step in steps if step > high), default=high)
-    return [below, *(step for step in steps if low <= step <= high), above]
+    decades = range(math.floor(math.log10(low)) - 1, math.floor(math.log10(high)) + 2)
+    steps = [step * 10.0**power for power in decades for step in (1, 1.5, 2, 3, 5, 7)]
+    begin, end = bisect_left(steps, low), bisect_right(steps, high)
+    return steps[max(0, begin - 2) : end + 2]
 
 
 def _end(cost: float, right: float, top: float) -> tuple[float, float]:
@@ -83,11 +86,12 @@ def _line(cost: float, right: float, top: float) -> Trace:
     }
 
 
-def _label(cost: float, right: float, top: float, currency: str) -> Trace:
+def _label(index: int, cost: float, right: float, top: float, currency: str) -> Trace:
     x, y = _end(cost, right, top)
+    along = _ALONG[index % len(_ALONG)]
     return {
-        "x": 0.86 * x,
-        "y": 0.86 * y,
+        "x": along * x,
+        "y": along * y,
         "text": f"{figure(cost)} {plain(currency)}",
         "showarrow": False,
         "bgcolor": "ground",

@@ -43,6 +43,7 @@
       watcher.unobserve(entry.target);
       draw(entry.target);
     }
+    if (drawn.size && !performance.getEntriesByName("drawn").length) performance.measure("drawn", { start: 0 });
   }, { rootMargin: "300px" });
   for (const figure of document.querySelectorAll("figure.chart")) {
     waiting.add(figure);
