@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any, TextIO
@@ -15,6 +14,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from milabench_ng import __version__
+from milabench_ng.plain import plain_lines
 from milabench_ng.report.charts import summary_charts
 from milabench_ng.report.columns import columns
 from milabench_ng.report.evidence import Evidence
@@ -149,6 +149,7 @@ def _write(page: Page, stream: TextIO) -> None:
         loader=PackageLoader("milabench_ng.report", "html"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_legible,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -164,6 +165,11 @@ def _write(page: Page, stream: TextIO) -> None:
     )
 
 
+def _legible(value: object) -> object:
+    """Text of others without characters that hide or reorder what is read."""
+    return plain_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 def policy(scripts: Sequence[str]) -> str:
     """The Content-Security-Policy: these scripts alone, and nothing from anywhere."""
     digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
@@ -175,6 +181,6 @@ def policy(scripts: Sequence[str]) -> str:
 
 
 def embedded(value: object) -> Markup:
-    """JSON that can stand in a script element: without ``<``, ``>`` and ``&``."""
-    text = json.dumps(msgspec.to_builtins(value), separators=(",", ":"), allow_nan=False)
+    """JSON that can stand in a script element: without ``<``, ``>`` and ``&``; not-a-number becomes null."""
+    text = msgspec.json.encode(value).decode()
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

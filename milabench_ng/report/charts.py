@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from milabench_ng.report.figures import NEUTRAL, Chart, Trace, View, layout, line, plain
+from milabench_ng.report.figures import NEUTRAL, Chart, Trace, View, label, layout, line
 from milabench_ng.report.forest_chart import forest_view
 from milabench_ng.report.gpus import GpuComparison
 from milabench_ng.report.per_test_charts import course_view
@@ -61,8 +61,8 @@ def _map(gpus: GpuComparison, prefix: str) -> Chart:
     slow = {(at.test, at.device) for at in gpus.stragglers}
     heat: Trace = {
         "type": "heatmap",
-        "x": [plain(device) for device in gpus.devices],
-        "y": [plain(row.test.removeprefix(prefix)) for row in gpus.mean],
+        "x": [label(device) for device in gpus.devices],
+        "y": [label(row.test.removeprefix(prefix)) for row in gpus.mean],
         "z": rows,
         "zmin": min([90.0, *known]),
         "zmax": 100,
@@ -73,7 +73,7 @@ def _map(gpus: GpuComparison, prefix: str) -> Chart:
         "hovertemplate": "%{y}, device %{x}: %{z:.1f} % of the best<extra></extra>",
     }
     marks = [
-        {"x": plain(at.device), "y": plain(at.test.removeprefix(prefix)), "text": "slow", "showarrow": False}
+        {"x": label(at.device), "y": label(at.test.removeprefix(prefix)), "text": "slow", "showarrow": False}
         for at in gpus.stragglers
         if at.test is not None and len(gpus.devices) > _CELLS_WITH_NUMBERS
     ]

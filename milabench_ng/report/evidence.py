@@ -5,15 +5,19 @@ A second look at the records, only for the form that shows all this; the summary
 
 from __future__ import annotations
 
-import json
+import os
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from milabench_ng.errors import InputError
+from milabench_ng.files import LARGE, parse_json, read_content
+from milabench_ng.plain import short
 from milabench_ng.records.isolation import Effective, GroupEvents, Share, Usage
-from milabench_ng.records.reading import ReadRecord, read_folder
+from milabench_ng.records.reading import ManifestView, ReadRecord, read_folder, read_record
 from milabench_ng.report.timeline import Course, courses
 
 
@@ -93,9 +97,9 @@ def read_evidence(folder: Path) -> Evidence:
             continue
         found += courses(read)
         try:
-            record = _decoder.decode((folder / read.file).read_bytes())
-        except (OSError, msgspec.MsgspecError) as error:
-            unread.append(f"{read.file}: {error}")
+            record = _decoder.decode(read_content(folder / read.file, LARGE, os.O_NOFOLLOW))
+        except (InputError, msgspec.MsgspecError) as error:
+            unread.append(f"{read.file}: {short(error)}")
             continue
         hosts.setdefault(record.hostname)
         if record.mnb is None:
@@ -127,14 +131,12 @@ def _sampled(label: str, source: str, quantity: str, values: list[Reading]) -> S
     )
 
 
-def _manifests(folder: Path) -> list[dict[str, Any]]:
+def _manifests(folder: Path) -> Iterator[dict[str, Any]]:
     """A ``run.json`` that is none is left out: the summary names it."""
-    found = []
     for path in sorted(folder.rglob("run.json")):
         try:
-            made = json.loads(path.read_bytes())
-        except (OSError, ValueError):
+            content = read_content(path, LARGE, os.O_NOFOLLOW)
+            if isinstance(read_record(content, path.name), ManifestView):
+                yield parse_json(content, str(path))
+        except InputError:
             continue
-        if isinstance(made, dict):
-            found.append(made)
-    return found

@@ -2,7 +2,7 @@
 
 Colours are those of Okabe and Ito ("Color universal design", 2008) that are seen on a light and on a dark ground; a
 symbol or a dash goes with each, so that colour is never all that tells two things apart. Names come from files that
-others wrote: `plain` keeps Plotly from reading tags in them.
+others wrote: `label` keeps Plotly from reading tags in them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+
+from milabench_ng.plain import plain
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "triangle-down", "hexagon")
@@ -41,9 +43,9 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
     views: tuple[View, ...]
 
 
-def plain(text: str) -> str:
+def label(text: str) -> str:
     """``text`` as text: Plotly reads a little HTML in labels."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def style(index: int) -> tuple[str, str, str]:
@@ -90,7 +92,7 @@ def band(begin: float, end: float, text: str) -> dict[str, Any]:
                 "x": (begin + end) / 2,
                 "y": 1,
                 "yanchor": "top",
-                "text": plain(text),
+                "text": label(text),
                 "showarrow": False,
             }
         ],
@@ -105,7 +107,7 @@ def line(x: Sequence[float], y: Sequence[float], name: str, index: int, **more: 
         "mode": "lines",
         "x": list(x),
         "y": list(y),
-        "name": plain(name),
+        "name": label(name),
         "line": {"color": colour, "dash": dash, "width": 1.6},
         "marker": {"color": colour, "symbol": symbol, "size": 8},
         **more,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from milabench_ng.plain import plain
 from milabench_ng.report.compare import ComparedTest, Comparison
-from milabench_ng.report.figures import NEUTRAL, Trace, View, layout, plain, style
+from milabench_ng.report.figures import NEUTRAL, Trace, View, label, layout, style
 from milabench_ng.report.report import Line, Report
 
 _ROW = 30
@@ -31,11 +32,11 @@ def forest_view(report: Report, other: Comparison, index: int) -> View | None:
     rows = [(at, found) for at in report.lines if (found := at.compared[index]) is not None and found.perf_ratio]
     if not rows:
         return None
-    names = {at.scored.test: plain(at.scored.test.removeprefix(f"{report.summary.suite}.")) for at, _ in rows}
+    names = {at.scored.test: label(at.scored.test.removeprefix(f"{report.summary.suite}.")) for at, _ in rows}
     bars = _bars(contributions(report, other, index), names)
     widest = max([1.0, *map(abs, bars["x"])]) * 2.4
     return View(
-        name=other.name,
+        name=plain(other.name),
         data=(*_marks(rows, names), bars),
         layout=layout(
             "ratio, log scale",
@@ -106,7 +107,7 @@ def _class(rows: Sequence[Row], names: dict[str, str], bound: str, index: int, h
     return {
         "type": "scatter",
         "mode": "markers",
-        "name": plain(f"bound by {bound}"),
+        "name": label(f"bound by {bound}"),
         "x": [at.value if at else found.perf_ratio for at, (_, found) in zip(known, rows, strict=True)],
         "y": [names[line.scored.test] for line, _ in rows],
         "error_x": {
@@ -129,5 +130,5 @@ def _class(rows: Sequence[Row], names: dict[str, str], bound: str, index: int, h
 
 def _words(line: Line, found: ComparedTest) -> str:
     ratio = found.effect.ratio
-    span = f"[{ratio.low:.3f}, {ratio.high:.3f}]" if ratio else f"no interval: {plain(found.effect.why)}"
+    span = f"[{ratio.low:.3f}, {ratio.high:.3f}]" if ratio else f"no interval: {label(found.effect.why)}"
     return f"{span}<br>weight {line.scored.weight or 0.0:g}, baseline {found.origin}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from milabench_ng.report.figures import NEUTRAL, Chart, Trace, View, band, layout, line, plain, style
+from milabench_ng.report.figures import NEUTRAL, Chart, Trace, View, band, label, layout, line, style
 from milabench_ng.report.report import Line
 from milabench_ng.report.scaling import ScalingCurve
 from milabench_ng.report.timeline import Course
@@ -59,7 +59,7 @@ def course_view(name: str, batch: Sequence[Course]) -> View:
     ]
     windows = [at.window for at in batch if at.window is not None]
     shaded = band(min(w[0] for w in windows), max(w[1] for w in windows), "averaged") if windows else {}
-    y_title = f"{plain(batch[0].unit)}/s"
+    y_title = f"{label(batch[0].unit)}/s"
     return View(
         name=name,
         data=tuple(traces),
@@ -86,7 +86,7 @@ def _distribution(test: str, unit: str, devices: dict[str, list[float]]) -> Char
             View(
                 name="",
                 data=tuple(_box(index, *item) for index, item in enumerate(devices.items())),
-                layout=layout("device", f"{plain(unit)}/s", xaxis={"type": "category"}, showlegend=False, height=300),
+                layout=layout("device", f"{label(unit)}/s", xaxis={"type": "category"}, showlegend=False, height=300),
             ),
         ),
     )
@@ -95,8 +95,8 @@ def _distribution(test: str, unit: str, devices: dict[str, list[float]]) -> Char
 def _box(index: int, device: str, rates: Sequence[float]) -> Trace:
     colour, symbol, _ = style(index)
     shared: Trace = {
-        "name": plain(device),
-        "x": [plain(device)] * len(rates),
+        "name": label(device),
+        "x": [label(device)] * len(rates),
         "y": list(rates),
         "marker": {"color": colour, "symbol": symbol, "size": 7},
         "hovertemplate": "%{y:.4g}",
@@ -127,7 +127,7 @@ def _scaling(curve: ScalingCurve) -> Chart:
                 data=(ideal, together),
                 layout=layout(
                     "devices",
-                    f"{plain(curve.unit)}/s",
+                    f"{label(curve.unit)}/s",
                     xaxis={"dtick": 1 if devices[-1] <= 16 else 4},
                     yaxis={"rangemode": "tozero"},
                     height=300,

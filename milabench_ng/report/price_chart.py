@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from milabench_ng.report.cells import figure
-from milabench_ng.report.figures import NEUTRAL, Chart, Trace, View, layout, plain, style
+from milabench_ng.report.figures import NEUTRAL, Chart, Trace, View, label, layout, style
 from milabench_ng.report.intervals import Interval
 from milabench_ng.report.tender import Tender
 
@@ -48,8 +48,8 @@ def price_chart(points: Sequence[Point], reference: str, currency: str) -> Chart
                 name="",
                 data=(*(_line(cost, right, top) for cost in costs), *map(_mark, range(len(points)), points)),
                 layout=layout(
-                    f"price of a node ({plain(currency)})",
-                    f"ratio to a node of {plain(reference)}",
+                    f"price of a node ({label(currency)})",
+                    f"ratio to a node of {label(reference)}",
                     xaxis={"range": [0, right]},
                     yaxis={"range": [0, top]},
                     annotations=[_label(index, cost, right, top, currency) for index, cost in enumerate(costs)],
@@ -92,7 +92,7 @@ def _label(index: int, cost: float, right: float, top: float, currency: str) -> 
     return {
         "x": along * x,
         "y": along * y,
-        "text": f"{figure(cost)} {plain(currency)}",
+        "text": f"{figure(cost)} {label(currency)}",
         "showarrow": False,
         "bgcolor": "ground",
         "font": {"size": 11},
@@ -105,7 +105,7 @@ def _mark(index: int, point: Point) -> Trace:
     return {
         "type": "scatter",
         "mode": "markers",
-        "name": plain(point.name),
+        "name": label(point.name),
         "x": [point.price],
         "y": [point.ratio],
         "error_y": {

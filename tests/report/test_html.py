@@ -18,7 +18,7 @@ from browser import PROGRAMS, Browser, find_browser
 from make_records import PER_GPU, PROGRESSION
 
 from milabench_ng.cli import call
-from milabench_ng.records.reading import ReadRecord, read_file
+from milabench_ng.records.reading import ReadRecord, read_record
 from milabench_ng.records.window import SliceRow
 from milabench_ng.report.evidence_sections import flat, ranges
 from milabench_ng.report.forest_chart import contributions
@@ -26,7 +26,9 @@ from milabench_ng.report.price_chart import equal_costs
 from milabench_ng.report.report import make_report
 from milabench_ng.report.timeline import change, courses, thinned
 
-HOSTILE = '<script>document.title="taken"</script>"><img src=x onerror="document.title=1"><a href="http://192.0.2.1">x</a>'
+HOSTILE = (
+    '<script>document.title="taken"</script>"><img src=x onerror="document.title=1"><a href="http://192.0.2.1">x</a>'
+)
 PER_DEVICE = ("toy_reg", "toy_lstm", "vae", "loader", "convnet")
 TESTS = dict.fromkeys(PER_DEVICE, PER_GPU) | {"scaling": PROGRESSION}
 needs_browser = pytest.mark.skipif(find_browser() is None, reason=f"none of {', '.join(PROGRAMS)} is on the PATH")
@@ -96,7 +98,7 @@ def test_change_is_from_the_first_to_the_last_quarter() -> None:
 def test_the_course_of_a_record(tmp_path: Path) -> None:
     run = make(tmp_path / "run")
     path = next(run.glob("quick.vae.J1.1.*"))
-    read = read_file(str(path), path.name)
+    read = read_record(path.read_bytes(), path.name)
     assert isinstance(read, ReadRecord)
     (course,) = courses(read)
     assert (course.label, course.run, course.device, len(course.times)) == ("quick.vae", 1, "1", 60)
@@ -159,6 +161,22 @@ def test_a_summary_makes_a_page_that_says_what_it_lacks(tmp_path: Path) -> None:
     assert "holds no slices" in text
     assert "throughput over time" not in text
     assert "throughput over time" in page(run, tmp_path / "run.html").read_text()
+
+
+def test_what_cannot_be_read_is_named_and_no_bug(tmp_path: Path) -> None:
+    run = make(tmp_path / "run")
+    (run / "run.json").write_text('{"run_id": "x", "plan": {"batches": [7]}, "job_id": null}')
+    path = next(run.glob("quick.vae.J0.0.*"))
+    made = json.loads(path.read_text())
+    made["mnb"]["telemetry"] = {"GPU-0": {"power_w": {"mean": 1.0}}}
+    made["mnb"]["unit"] = "a\u202eb"
+    path.write_text(json.dumps(made))
+    file = tmp_path / "page.html"
+    assert call(["report", str(run), "--html", str(file), "-o", str(tmp_path / "x.txt")]) == 1
+    text = file.read_text()
+    assert f"its evidence could not be read: {path.name}" in text
+    assert "\u202e" not in text
+    assert "Configuration of run" not in text
 
 
 def test_without_the_extra_the_message_names_it(tmp_path: Path) -> None:
