@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from milabench_ng.report.forms import Form, open_output, write_tender
+from milabench_ng.report.forms import Form, open_output, write_tender, write_tender_page
 from milabench_ng.report.offers import compare_bids
 
 
@@ -16,6 +16,7 @@ def bids(
     file: Path,
     *,
     form: Annotated[Form, Parameter(name="--format")] = "table",
+    html: Path | None = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
 ) -> int:
     """Rank several bids by what a reference node's worth of throughput costs with each, with intervals.
@@ -31,10 +32,14 @@ def bids(
         it.
     form
         How to print: table, json, csv or markdown.
+    html
+        Write one HTML file with charts as well, which opens offline anywhere.
     output
         Write to this file instead of the terminal.
     """
     made = compare_bids(file)
+    if html is not None:
+        write_tender_page(made, html)
     with open_output(output, sys.stdout) as stream:
         write_tender(made, form, stream)
     return made.exit_code

@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from milabench_ng.report.cost import PricePer
-from milabench_ng.report.forms import Form, open_output, write_report, write_tables
+from milabench_ng.report.forms import Form, open_output, write_page, write_report, write_tables
 from milabench_ng.report.report import make_report
 from milabench_ng.units import parse_share
 
@@ -27,6 +27,7 @@ def report(
     penalize_variance: bool = True,
     form: Annotated[Form, Parameter(name="--format")] = "table",
     tables: Path | None = None,
+    html: Path | None = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
 ) -> int:
     """Print the table, the score and what it is worth, of a result folder (also while the run goes on) or a summary.
@@ -59,6 +60,8 @@ def report(
         How to print: table, json, csv or markdown.
     tables
         Write every table as a CSV file into this folder as well.
+    html
+        Write one HTML file with charts as well, which opens offline anywhere.
     output
         Write to this file instead of the terminal.
     """
@@ -75,6 +78,8 @@ def report(
     )
     if tables is not None:
         write_tables(made, tables)
+    if html is not None:
+        write_page(made, folder, html)
     with open_output(output, sys.stdout) as stream:
         write_report(made, form, stream)
     return made.exit_code

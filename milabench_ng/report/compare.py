@@ -12,7 +12,7 @@ from milabench_ng.report.comparable import Difference, differences, other_genera
 from milabench_ng.report.intervals import Interval, Part
 from milabench_ng.report.score import Score, ScoredTest, log_parts, mean_over, scored_tests
 from milabench_ng.report.subsets import subsets
-from milabench_ng.report.summary import Provenance, Summary
+from milabench_ng.report.summary import OriginKind, Provenance, Summary
 from milabench_ng.report.verdict import MARGIN, Effect, effect, effects
 from milabench_ng.report.weights import Weights
 
@@ -30,6 +30,8 @@ class ComparedTest(msgspec.Struct, frozen=True, kw_only=True):
     """The ratio of ``perf`` with its interval; the p values of a table are adjusted for the number of its tests."""
     suppressed: str = ""
     """Why the ratios are not shown; empty where they are."""
+    origin: OriginKind = "measured"
+    """Of the baseline's row."""
 
 
 class SubRatio(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +128,7 @@ def compare(
         ratio=ratio,
         indicative=_indicative(run, baseline, common),
         ratio_per_node=None if ratio is None else ratio * run.devices / baseline.devices,
-        rows=_rows(ours, theirs, suppressed, margin),
+        rows=_rows(ours, theirs, suppressed, margin, {label: baseline.origin(label) for label in theirs}),
         margin=margin,
         effect=effect(_parts(ours, theirs, common, weights), margin),
         subsets=tuple(
@@ -178,7 +180,11 @@ def _parts(
 
 
 def _rows(
-    run: Mapping[str, ScoredTest], base: Mapping[str, ScoredTest], suppressed: Mapping[str, str], margin: float
+    run: Mapping[str, ScoredTest],
+    base: Mapping[str, ScoredTest],
+    suppressed: Mapping[str, str],
+    margin: float,
+    origins: Mapping[str, OriginKind],
 ) -> dict[str, ComparedTest]:
     """Both in the run's unit, by way of classic units."""
     shared = [label for label in run if label in base]
@@ -190,10 +196,15 @@ def _rows(
     found = dict(
         zip(alike, effects([_parts(run, base, [label], {label: 1.0}) for label in alike], margin), strict=True)
     )
-    return {label: _compared(run[label], base[label], found.get(label), suppressed.get(label, "")) for label in shared}
+    return {
+        label: _compared(run[label], base[label], found.get(label), suppressed.get(label, ""), origins[label])
+        for label in shared
+    }
 
 
-def _compared(run: ScoredTest, base: ScoredTest, found: Effect | None, suppressed: str) -> ComparedTest:
+def _compared(
+    run: ScoredTest, base: ScoredTest, found: Effect | None, suppressed: str, origin: OriginKind
+) -> ComparedTest:
     perf_base = _in_unit_of(run, base, base.perf)
     adjusted = _in_unit_of(run, base, base.perf_adj)
     why = suppressed or "no record says what an item is"
@@ -204,6 +215,7 @@ def _compared(run: ScoredTest, base: ScoredTest, found: Effect | None, suppresse
         perf_ratio_adj=None if suppressed else _ratio(run.perf_adj, adjusted),
         effect=found or Effect(ratio=None, verdict="not ranked", why=why),
         suppressed=suppressed,
+        origin=origin,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Literal, TextIO
 
 from milabench_ng.errors import InputError
@@ -35,15 +36,45 @@ def write_tender(tender: Tender, form: Form, stream: TextIO) -> None:
     import_module(f"milabench_ng.report.as_{form}").write_tender(tender, stream)
 
 
+def write_page(report: Report, source: Path, file: Path) -> None:
+    """Write ``report`` on ``source`` as one HTML file, with what else a result folder tells."""
+    html = _html()
+    from milabench_ng.report.evidence import read_evidence
+
+    evidence = read_evidence(source) if source.is_dir() else None
+    with open_file(file, "--html") as stream:
+        html.write(report, stream, evidence)
+
+
+def write_tender_page(tender: Tender, file: Path) -> None:
+    """Write ``tender`` as one HTML file."""
+    html = _html()
+    with open_file(file, "--html") as stream:
+        html.write_tender(tender, stream)
+
+
+def _html() -> ModuleType:
+    try:
+        return import_module("milabench_ng.report.as_html")
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f'--html: the package {error.name} is not installed; pip install "milabench_ng[html]"'
+        ) from None
+
+
 @contextmanager
 def open_output(path: Path | None, standard: TextIO) -> Iterator[TextIO]:
     """The file ``path`` for writing, or ``standard`` where there is none."""
     if path is None:
         yield standard
         return
-    try:
-        stream = path.open("w", encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"--output {path}: {error.strerror}") from None
-    with stream:
+    with open_file(path, "--output") as stream:
         yield stream
+
+
+def open_file(path: Path, option: str) -> TextIO:
+    """``path`` for writing; ``option`` is for the error."""
+    try:
+        return path.open("w", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{option} {path}: {error.strerror}") from None

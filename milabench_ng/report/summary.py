@@ -23,6 +23,7 @@ SUMMARY_SCHEMA = 1
 _STEP = re.compile(r"[1-9][0-9]{0,3}")
 Count = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 Devices = Annotated[int, msgspec.Meta(ge=1, le=10**4)]
+OriginKind = Literal["measured", "published", "estimated"]
 
 UNIT_2020 = "classic items"
 """What a rate of 2020 counts, where nothing says more."""
@@ -54,7 +55,7 @@ class Flag(msgspec.Struct, frozen=True, kw_only=True):
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """Where one row's numbers come from, if not from where the summary's do."""
 
-    kind: Literal["measured", "published", "estimated"]
+    kind: OriginKind
     source: str
     software: str = ""
     """With which the figure was made, as far as its source says."""
@@ -138,7 +139,7 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """Where the numbers come from."""
 
-    kind: Literal["measured", "published", "estimated"]
+    kind: OriginKind
     source: str
     hardware: str
     software: dict[str, str] = {}
@@ -170,7 +171,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
     """Files that should have been records and could not be placed: each counts as a failed launch."""
 
-    def origin(self, label: str) -> Literal["measured", "published", "estimated"]:
+    def origin(self, label: str) -> OriginKind:
         """Whether a row was measured by us, published by others or estimated."""
         own = self.tests[label].origin
         return own.kind if own else self.provenance.kind

@@ -43,6 +43,7 @@ TABLE: dict[str, Check] = {
     "mnb baseline estimate mine.json --device A100-SXM4-80GB -o a100.json": PARSE,
     "mnb baseline show v100": RUN,
     "mnb bids bids.json": PARSE,
+    "mnb bids bids.json --html bids.html": PARSE,
     "mnb accept bid.bundle.tar.gz results --guarantee 0.97": Check("run", codes=(4,)),
     "mnb bundle results --sign ~/.ssh/id_ed25519": Check(
         "elsewhere", "test_r2_who_signed signs, with a key of its own"
@@ -63,6 +64,7 @@ TABLE: dict[str, Check] = {
     "mnb report results --compare base.json --format json -o report.json": RUN,
     "mnb report results --compare base.json v100 --margin 3% --compare-gpus": RUN,
     "mnb report results --compare v100 --price 200000": RUN,
+    "mnb report results --compare v100 --price 200000 --html report.html": RUN,
     "mnb report results-acme --weights tests/docs/third_party/acme-weights.json": BY_PACKAGE,
     "mnb report results --rules procurement --compare v100": Check("run", codes=(1,)),
     "mnb rerun results/standard.vae.J0.0.20260106-160000-123456.json": PARSE,
@@ -90,6 +92,7 @@ TABLE: dict[str, Check] = {
     "python3 -m milabench_ng jobs profiles/standard.json --repeat 2 --ram-total 250GiB": DRY,
     "python3 -m pytest tests/fence tests/node tests/telemetry": Check("elsewhere", "they run beside this test"),
     "scripts/bench-fence": Check("script", "takes half a minute, and wants a quiet node"),
+    "scripts/bench-html": Check("script", "takes half a minute, and needs Chromium"),
     "scripts/bench-launch": Check("script", "takes minutes"),
     "scripts/bench-meter": Check("script", "takes minutes"),
     "scripts/bench-report": Check("script", "takes a minute"),
@@ -101,6 +104,7 @@ TABLE: dict[str, Check] = {
     "scripts/fuzz": Check("script", "takes minutes"),
     "scripts/mnb": Check("script", "needs the network"),
     "scripts/mnb jobs profiles/quick.json": DRY,
+    "scripts/screenshots FOLDER OUT": Check("script", "needs Chromium and a result folder"),
     "scripts/simulate-intervals": Check("script", "takes a minute"),
     "scripts/soak": Check("script", "takes half an hour"),
     "scripts/test": Check("script", "it is what runs this test"),

@@ -1,0 +1,186 @@
+"""The report as one HTML file that needs nothing else: charts, script and style are in it, and it asks no network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any, TextIO
+
+import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from milabench_ng import __version__
+from milabench_ng.plain import plain_lines
+from milabench_ng.report.charts import summary_charts
+from milabench_ng.report.columns import columns
+from milabench_ng.report.evidence import Evidence
+from milabench_ng.report.evidence_sections import fence_section, plan_section, run_sections, telemetry_section
+from milabench_ng.report.facts import Fact, conclusion, header
+from milabench_ng.report.figures import Chart
+from milabench_ng.report.html_tables import HtmlTable, of_section, of_tests
+from milabench_ng.report.per_test_charts import charts_of_test
+from milabench_ng.report.price_chart import tender_chart
+from milabench_ng.report.report import Line, Report
+from milabench_ng.report.sections import after_tests, before_tests
+from milabench_ng.report.tender import Tender
+from milabench_ng.report.tender_sections import tender_facts, tender_sections
+
+
+class TestPart(msgspec.Struct, frozen=True, kw_only=True):
+    """What is shown of one test when it is opened."""
+
+    __test__ = False  # not a pytest class
+
+    name: str
+    summary: str
+    charts: tuple[Chart, ...]
+    tables: tuple[HtmlTable, ...]
+
+
+class RunPart(msgspec.Struct, frozen=True, kw_only=True):
+    """What one ``run.json`` holds."""
+
+    name: str
+    profile: str
+    tables: tuple[HtmlTable, ...]
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that stands on a page, in its order."""
+
+    title: str
+    facts: tuple[Fact, ...]
+    charts: tuple[Chart, ...]
+    tables: tuple[HtmlTable, ...]
+    conclusion: tuple[Fact, ...] = ()
+    tests: tuple[TestPart, ...] = ()
+    evidence: tuple[HtmlTable, ...] = ()
+    runs: tuple[RunPart, ...] = ()
+    notes: tuple[str, ...] = ()
+    version: str = __version__
+
+
+def write(report: Report, stream: TextIO, evidence: Evidence | None = None) -> None:
+    """Write ``report`` to ``stream``; without ``evidence`` (of a stored summary) the page says what it lacks."""
+    _write(report_page(report, evidence), stream)
+
+
+def write_tender(tender: Tender, stream: TextIO) -> None:
+    """Write ``tender`` to ``stream``."""
+    chart = tender_chart(tender)
+    _write(
+        Page(
+            title="mnb bids",
+            facts=tender_facts(tender),
+            charts=(chart,) if chart else (),
+            tables=tuple(of_section(section) for section in tender_sections(tender)),
+        ),
+        stream,
+    )
+
+
+def report_page(report: Report, evidence: Evidence | None) -> Page:
+    """What stands on the page. Pure."""
+    courses = evidence.courses if evidence else ()
+    hosts = (Fact("host", ", ".join(evidence.hosts)),) if evidence and evidence.hosts else ()
+    return Page(
+        title=f"mnb report: {report.summary.suite}",
+        facts=(*header(report), *hosts),
+        charts=summary_charts(report, courses),
+        tables=(
+            *(of_section(section) for section in before_tests(report)),
+            of_tests(report),
+            *(of_section(section) for section in after_tests(report)),
+        ),
+        conclusion=conclusion(report),
+        tests=tuple(_test(report, at, evidence) for at in report.lines),
+        evidence=(of_section(fence_section(evidence)),) if evidence and evidence.fences else (),
+        runs=tuple(_run(manifest) for manifest in evidence.manifests) if evidence else (),
+        notes=_notes(evidence),
+    )
+
+
+def _notes(evidence: Evidence | None) -> tuple[str, ...]:
+    if evidence is None:
+        return (_FROM_SUMMARY,)
+    notes = [f"its evidence could not be read: {each}" for each in evidence.unread]
+    if not evidence.courses:
+        notes.append("The records hold no slices with times (those of 2020 do not): there are no charts over time.")
+    return tuple(notes)
+
+
+def _test(report: Report, at: Line, evidence: Evidence | None) -> TestPart:
+    said = [(column.header, column.show(column.value(at))) for column in columns(report) if column.key in _SAID]
+    telemetry = telemetry_section(evidence.sampled, at.scored.test) if evidence else None
+    return TestPart(
+        name=at.scored.test,
+        summary=", ".join(f"{title} {value}" for title, value in said),
+        charts=charts_of_test(at, evidence.courses if evidence else (), report.scaling),
+        tables=(of_section(telemetry),) if telemetry else (),
+    )
+
+
+_FROM_SUMMARY = (
+    "Made from a summary, which holds no slices: there are no charts over time, no isolation evidence, no telemetry "
+    "and no configuration here. Make the page from the result folder to have them."
+)
+_SAID = ("perf", "fail")
+"""Columns that stand beside the name of a closed test."""
+
+
+def _run(manifest: dict[str, Any]) -> RunPart:
+    profile = manifest.get("profile")
+    plan = plan_section(manifest)
+    return RunPart(
+        name=str(manifest.get("run_id", "")),
+        profile=str(profile.get("text", "")) if isinstance(profile, dict) else "",
+        tables=tuple(of_section(section) for section in (*((plan,) if plan else ()), *run_sections(manifest))),
+    )
+
+
+def _write(page: Page, stream: TextIO) -> None:
+    here = files("milabench_ng.report") / "html"
+    scripts = [get_plotlyjs(), (here / "page.js").read_text("utf-8")]
+    environment = Environment(
+        loader=PackageLoader("milabench_ng.report", "html"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_legible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["json"] = embedded
+    template = environment.get_template("page.html.j2")
+    stream.writelines(
+        template.generate(
+            page=page,
+            style=Markup((here / "page.css").read_text("utf-8")),
+            scripts=[Markup(script) for script in scripts],
+            policy=policy(scripts),
+        )
+    )
+
+
+def _legible(value: object) -> object:
+    """Text of others without characters that hide or reorder what is read."""
+    return plain_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def policy(scripts: Sequence[str]) -> str:
+    """The Content-Security-Policy: these scripts alone, and nothing from anywhere."""
+    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def embedded(value: object) -> Markup:
+    """JSON that can stand in a script element: without ``<``, ``>`` and ``&``; not-a-number becomes null."""
+    text = msgspec.json.encode(value).decode()
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

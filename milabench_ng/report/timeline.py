@@ -1,0 +1,115 @@
+"""The course of a launch: its rate over time, thinned out so that a page with a thousand launches stays small. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from milabench_ng.records.reading import ReadRecord
+from milabench_ng.records.window import SliceRow, averaging_window
+
+MAX_POINTS = 120
+_QUARTER = 4
+
+
+class Course(msgspec.Struct, frozen=True, kw_only=True):
+    """The rate of one rank. Times in seconds since ``start``, rates in items of ``unit`` per second."""
+
+    label: str
+    job_id: str
+    session: str
+    """The run of ``mnb`` that it is from."""
+    run: int
+    """The repeat, from 0."""
+    device: str
+    unit: str
+    times: tuple[float, ...]
+    rates: tuple[float, ...]
+    window: tuple[float, float] | None
+    """Begin and end of the averaging window; None where there are too few slices for one."""
+    change: float | None
+    """Relative change from the first to the last quarter of the slices after settling; None of too few."""
+    failed: bool
+
+
+def courses(read: ReadRecord) -> tuple[Course, ...]:
+    """One for each rank; none of a record of 2020, whose slices have no times."""
+    mnb = read.view.mnb
+    if mnb is None:
+        return ()
+    ranks = [rank.slices for rank in mnb.ranks]
+    first = min((rows[0].start_s for rows in ranks if rows), default=0.0)
+    start = first if mnb.start_s is None else mnb.start_s
+    window = None if mnb.stop_s is None else averaging_window(ranks, mnb.stop_s, mnb.window_rule, start)
+    devices = [str(device) for device in mnb.launch.devices]
+    return tuple(
+        _course(
+            read,
+            device,
+            [row for row in rows if row.length_s > 0],
+            start,
+            None if window is None else (round(window.start_s - start, 2), round(window.end_s - start, 2)),
+        )
+        for device, rows in zip(devices, ranks, strict=False)
+    )
+
+
+def _course(
+    read: ReadRecord, device: str, rows: Sequence[SliceRow], start_s: float, window: tuple[float, float] | None
+) -> Course:
+    mnb = read.view.mnb
+    assert mnb is not None
+    points = thinned(rows)
+    return Course(
+        label=mnb.label,
+        job_id=read.view.job_id,
+        session=mnb.run_id,
+        run=mnb.launch.run,
+        device=device,
+        unit=mnb.unit,
+        times=tuple(round((at.start_s + at.end_s) / 2 - start_s, 2) for at in points),
+        rates=tuple(_brief(at.count / at.length_s) for at in points),
+        window=window,
+        change=change([row for row in rows if row.start_s >= start_s + mnb.window_rule.settle_s]),
+        failed=mnb.failure is not None or not read.view.success,
+    )
+
+
+def thinned(rows: Sequence[SliceRow], most: int = MAX_POINTS) -> list[SliceRow]:
+    """At most ``most`` rows: neighbours are put together, so that items and seconds stay what they were."""
+    size = max(1, math.ceil(len(rows) / most))
+    return [_together(rows[begin : begin + size]) for begin in range(0, len(rows), size)]
+
+
+def _together(rows: Sequence[SliceRow]) -> SliceRow:
+    return SliceRow(
+        start_s=rows[0].start_s,
+        length_s=math.fsum(row.length_s for row in rows),
+        count=sum(row.count for row in rows),
+        steps=sum(row.steps for row in rows),
+        wait_s=math.fsum(row.wait_s for row in rows),
+    )
+
+
+def change(rows: Sequence[SliceRow]) -> float | None:
+    """From the rate over the first quarter of the slices to that over the last."""
+    part = len(rows) // _QUARTER
+    if part == 0:
+        return None
+    before, after = _together(rows[:part]), _together(rows[-part:])
+    if before.count == 0:
+        return None
+    return (after.count / after.length_s) / (before.count / before.length_s) - 1
+
+
+def worst_drift(found: Sequence[Course]) -> Course | None:
+    """The course whose rate changed most; None where none is long enough to say."""
+    known = [course for course in found if course.change is not None and not course.failed]
+    return max(known, key=lambda course: abs(course.change or 0.0), default=None)
+
+
+def _brief(rate: float) -> float:
+    """Four digits: more than a chart can show."""
+    return float(f"{rate:.4g}")

@@ -1,0 +1,287 @@
+"""The HTML report: what is computed for it, and what a real browser makes of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import make_records
+import pytest
+from browser import PROGRAMS, Browser, find_browser
+from make_records import PER_GPU, PROGRESSION
+
+from milabench_ng.cli import call
+from milabench_ng.records.reading import ReadRecord, read_record
+from milabench_ng.records.window import SliceRow
+from milabench_ng.report.evidence_sections import flat, ranges
+from milabench_ng.report.forest_chart import contributions
+from milabench_ng.report.price_chart import equal_costs
+from milabench_ng.report.report import make_report
+from milabench_ng.report.timeline import change, courses, thinned
+
+HOSTILE = (
+    '<script>document.title="taken"</script>"><img src=x onerror="document.title=1"><a href="http://192.0.2.1">x</a>'
+)
+PER_DEVICE = ("toy_reg", "toy_lstm", "vae", "loader", "convnet")
+TESTS = dict.fromkeys(PER_DEVICE, PER_GPU) | {"scaling": PROGRESSION}
+needs_browser = pytest.mark.skipif(find_browser() is None, reason=f"none of {', '.join(PROGRAMS)} is on the PATH")
+
+
+def make(folder: Path, level: float = 1.0, **changes: Any) -> Path:
+    """Two repeats on two devices; the second baseline is ``level`` times as fast."""
+    whole = make_records.plan("quick", TESTS, 2, 2)
+    folder.mkdir()
+    make_records.write_manifest(folder, whole)
+    for moment, launch in enumerate(whole.launches):
+        made = make_records.record(launch, lambda *at: level * make_records.steady(*at), 60, **changes)
+        make_records.write(folder, made, moment)
+    return folder
+
+
+def page(folder: Path, file: Path, *options: str) -> Path:
+    assert call(["report", str(folder), "--html", str(file), "-o", str(file.with_suffix(".txt")), *options]) == 0
+    return file
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page whose records hold hostile names, made against a baseline and with a price."""
+    base = tmp_path_factory.mktemp("html")
+    run = make(
+        base / "run",
+        1.25,
+        unit=HOSTILE,
+        telemetry={HOSTILE: {"power_w": {"n": 3, "min": 1.0, "mean": 2.0, "max": 3.0}}},
+        bound=HOSTILE,
+    )
+    for path in run.glob("quick.*.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"hostname": HOSTILE}))
+    manifest = json.loads((run / "run.json").read_text())
+    manifest |= {"command_line": ["mnb", HOSTILE], "profile": {"file": "x", "sha256": "0", "text": HOSTILE}}
+    (run / "run.json").write_text(json.dumps(manifest))
+    other = make(base / "base", unit=HOSTILE)
+    return page(run, base / "report.html", "--compare", str(other), "--price", "15000")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with Browser() as opened:
+        opened.look(1280, 900)
+        yield opened
+
+
+def test_slices_put_together_keep_items_and_seconds() -> None:
+    rows = [SliceRow(0.5 * i, 0.5, i, 1, 0.1) for i in range(1000)]
+    found = thinned(rows, 120)
+    assert len(found) == math.ceil(1000 / 9)
+    assert sum(row.count for row in found) == 499500
+    assert math.isclose(sum(row.length_s for row in found), 500)
+    assert (found[1].start_s, found[1].count) == (4.5, sum(range(9, 18)))
+    assert thinned(rows[:120], 120) == rows[:120]
+
+
+def test_change_is_from_the_first_to_the_last_quarter() -> None:
+    rows = [SliceRow(float(i), 1.0, count, 1, 0.0) for i, count in enumerate([100, 100, 7, 9, 3, 5, 90, 80])]
+    found = change(rows)
+    assert found is not None
+    assert math.isclose(found, 170 / 200 - 1)
+    assert change(rows[:3]) is None
+
+
+def test_the_course_of_a_record(tmp_path: Path) -> None:
+    run = make(tmp_path / "run")
+    path = next(run.glob("quick.vae.J1.1.*"))
+    read = read_record(path.read_bytes(), path.name)
+    assert isinstance(read, ReadRecord)
+    (course,) = courses(read)
+    assert (course.label, course.run, course.device, len(course.times)) == ("quick.vae", 1, "1", 60)
+    assert (course.times[0], course.rates[0], course.window) == (0.25, 106.0, (20.0, 29.0))
+    assert course.change == 0
+
+
+def test_shares_of_the_log_score(tmp_path: Path) -> None:
+    run, base = make(tmp_path / "run", 1.5), make(tmp_path / "base")
+    weights = tmp_path / "w.json"
+    weights.write_text(json.dumps({"quick.toy_reg": {"weight": 1}, "quick.vae": {"weight": 3}}))
+    made = make_report(run, weights=weights, compare_to=[str(base)])
+    added = contributions(made, made.comparisons[0], 0)
+    rows = made.comparisons[0].rows
+    expected = 3 * math.log(rows["quick.vae"].perf_ratio_adj or 0) / 4
+    assert math.isclose(added["quick.vae"], expected)
+    assert math.isclose(math.exp(sum(added.values())), made.comparisons[0].ratio or 0)
+
+
+def test_lines_of_equal_cost_enclose_the_costs() -> None:
+    assert equal_costs([13634.0]) == [7000, 10000, 15000, 20000]
+    assert equal_costs([9000, 25000]) == [5000, 7000, 10000, 15000, 20000, 30000, 50000]
+
+
+def test_ranges_and_flat() -> None:
+    assert ranges([8, 0, 1, 2, 3]) == "0-3,8"
+    found = dict(flat({"a": {"b": [1, 2]}, "c": [{"d": None}], "e": []}))
+    assert found == {"a.b": "1, 2", "c.0.d": "-", "e": "-"}
+
+
+class Elements(HTMLParser):
+    """What a page has that could fetch or run something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.outward: list[tuple[str, str]] = []
+        self.handlers: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.handlers += [name for name, _ in attributes if name.startswith("on")]
+        self.outward += [(tag, value or "") for name, value in attributes if name in ("src", "href", "action")]
+
+
+def test_the_file_needs_nothing_else(report: Path) -> None:
+    found = Elements()
+    found.feed(report.read_text())
+    assert found.outward == [("link", "data:,")]
+    assert found.handlers == []
+    assert "img" not in found.tags
+    assert "default-src &#39;none&#39;" in report.read_text()
+    assert report.stat().st_size < 6e6
+
+
+def test_a_summary_makes_a_page_that_says_what_it_lacks(tmp_path: Path) -> None:
+    run = make(tmp_path / "run")
+    assert call(["summary", str(run), "-o", str(tmp_path / "s.json")]) == 0
+    text = page(tmp_path / "s.json", tmp_path / "page.html").read_text()
+    assert "holds no slices" in text
+    assert "throughput over time" not in text
+    assert "throughput over time" in page(run, tmp_path / "run.html").read_text()
+
+
+def test_what_cannot_be_read_is_named_and_no_bug(tmp_path: Path) -> None:
+    run = make(tmp_path / "run")
+    (run / "run.json").write_text('{"run_id": "x", "plan": {"batches": [7]}, "job_id": null}')
+    path = next(run.glob("quick.vae.J0.0.*"))
+    made = json.loads(path.read_text())
+    made["mnb"]["telemetry"] = {"GPU-0": {"power_w": {"mean": 1.0}}}
+    made["mnb"]["unit"] = "a\u202eb"
+    path.write_text(json.dumps(made))
+    file = tmp_path / "page.html"
+    assert call(["report", str(run), "--html", str(file), "-o", str(tmp_path / "x.txt")]) == 1
+    text = file.read_text()
+    assert f"its evidence could not be read: {path.name}" in text
+    assert "\u202e" not in text
+    assert "Configuration of run" not in text
+
+
+def test_without_the_extra_the_message_names_it(tmp_path: Path) -> None:
+    run = make(tmp_path / "run")
+    code = "import sys; sys.modules['jinja2'] = None\nfrom milabench_ng.cli import call; sys.exit(call(sys.argv[1:]))"
+    arguments = ["report", str(run), "--html", str(tmp_path / "x.html")]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert 'pip install "milabench_ng[html]"' in done.stderr
+
+
+def test_bad_places_are_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["report", str(make(tmp_path / "run")), "--html", str(tmp_path / "no" / "x.html")]) == 2
+    assert "--html" in capsys.readouterr().err
+
+
+def test_bids_have_a_page(tmp_path: Path) -> None:
+    for name, level in (("base", 1.0), ("acme", 1.5), ("blue", 2.0)):
+        make(tmp_path / name, level)
+    bids = {name: {"results": name, "price": price} for name, price in (("acme", 1000), ("blue", 1200))}
+    (tmp_path / "bids.json").write_text(json.dumps({"reference": "base", "bids": bids}))
+    file = tmp_path / "bids.html"
+    assert call(["bids", str(tmp_path / "bids.json"), "--html", str(file), "-o", str(tmp_path / "bids.txt")]) == 0
+    text = file.read_text()
+    views = json.loads(re.findall(r'<script type="application/json">(.*?)</script>', text)[0])
+    marks = {trace["name"]: (trace["x"], trace["y"]) for trace in views[0]["data"] if "name" in trace}
+    assert marks.keys() == {"acme", "blue"}
+    assert marks["acme"][0] == [1000]
+
+
+@needs_browser
+def test_it_renders_without_complaint_and_without_the_network(report: Path, browser: Browser) -> None:
+    browser.open(report)
+    browser.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+    for index in range(int(browser.evaluate("document.querySelectorAll('figure.chart').length"))):
+        browser.evaluate(f"document.querySelectorAll('figure.chart')[{index}].scrollIntoView()")
+        browser.until(f"document.querySelectorAll('figure.chart')[{index}].querySelector('.main-svg') !== null")
+    assert browser.complaints() == []
+    assert browser.requests() == []
+    titles = browser.evaluate("[...document.querySelectorAll('figcaption strong')].map((one) => one.textContent)")
+    for part in ("price against throughput", "ratio of every test", "tests by device", "worst drift", "scaling"):
+        assert any(part in title for title in titles), part
+
+
+@needs_browser
+def test_hostile_names_stay_text(report: Path, browser: Browser) -> None:
+    browser.open(report)
+    browser.until("document.documentElement.dataset.drawn >= 1")
+    browser.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+    assert browser.evaluate("document.title") == "mnb report: quick"
+    assert browser.evaluate("document.querySelectorAll('script:not([type])').length") == 2
+    assert HOSTILE in browser.evaluate("document.querySelector('dl').textContent")
+    assert HOSTILE in browser.evaluate("document.querySelector('pre').textContent")
+    browser.evaluate("document.querySelector('details figure').scrollIntoView()")
+    browser.until("document.querySelector('details figure .main-svg') !== null")
+    axis = browser.evaluate("document.querySelector('details figure .ytitle').textContent")
+    assert browser.evaluate("document.querySelectorAll('img, a, iframe, object').length") == 0
+    assert axis.replace("\u00a0", " ") == f"{HOSTILE}/s"
+
+
+ORDER = (
+    "[...[...document.querySelectorAll('section.table')].find((one) => one.querySelector('h3').textContent === 'tests')"
+    ".querySelectorAll('tbody td:first-child')].map((one) => one.textContent)"
+)
+HEAD = (
+    "[...[...document.querySelectorAll('section.table')].find((one) => one.querySelector('h3').textContent === 'tests')"
+    ".querySelectorAll('th')].find((one) => one.textContent.startsWith('perf ') || one.innerText.startsWith('perf'))"
+)
+
+
+@needs_browser
+def test_tables_are_sorted_by_key_and_by_click(report: Path, browser: Browser) -> None:
+    browser.open(report)
+    shown = browser.evaluate(ORDER)
+    made = make_report(report.parent / "run")
+    by_perf = sorted(made.lines, key=lambda line: line.scored.perf or 0.0)
+    names = [line.scored.test.removeprefix("quick.") for line in by_perf]
+    assert shown != names
+    browser.evaluate(f"{HEAD}.querySelector('button').focus()")
+    browser.press("Enter", 13)
+    assert (browser.evaluate(ORDER), browser.evaluate(f"{HEAD}.ariaSort")) == (names, "ascending")
+    browser.evaluate(f"{HEAD}.querySelector('button').click()")
+    perfs = [line.scored.perf for line in by_perf]
+    found = [perfs[names.index(name)] for name in browser.evaluate(ORDER)]
+    assert (found, browser.evaluate(f"{HEAD}.ariaSort")) == (sorted(perfs, reverse=True), "descending")
+
+
+@needs_browser
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_phone_scrolls_only_inside_tables(report: Path, browser: Browser, dark: bool) -> None:
+    browser.look(390, 844, dark=dark)
+    browser.open(report)
+    browser.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+    assert browser.evaluate("document.documentElement.scrollWidth") == 390
+    ground = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+    browser.look(1280, 900)
+    assert ground == ("rgb(22, 22, 24)" if dark else "rgb(255, 255, 255)")
+
+
+def test_the_page_of_many_launches_stays_small(tmp_path: Path) -> None:
+    """288 launches with the most points each: 1,000 must stay under 12 MB."""
+    whole = make_records.plan("quick", TESTS, 8, 6)
+    make_records.write_run(tmp_path / "run", whole, slices=240)
+    size = page(tmp_path / "run", tmp_path / "page.html").stat().st_size
+    launches = len(whole.launches)
+    assert launches == 288
+    fixed = 4.9e6
+    assert fixed + (size - fixed) * 1000 / launches < 12e6
