@@ -114,6 +114,17 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """Runs as one rank per device; others run in one process."""
     bound: Bound | None
     """Declared, until it is measured; None where its author does not say."""
+    cpu_only: bool
+    """Its device is the CPU, also where the tenant has a GPU."""
+    requires: tuple[str, ...]
+    """Modules that it imports when it runs, beside those that this package always needs."""
+    missing: tuple[str, ...]
+    """Those of them that are not installed."""
+    extra: str | None
+    """The extra of its package that installs them."""
+    ram_gib: float | None
+    """RAM in GiB that a tenant needs with the options of the standard profile, without page cache and without what the
+    GPU's driver takes; None where nobody has measured it."""
     classic_factor: float
     """Items of 2020 per true item."""
     classic: tuple[Classic, ...]
@@ -122,7 +133,16 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """``package.module:function``."""
     package: str
     """The distribution and version that it comes from."""
+    source_modules: tuple[str, ...]
+    """Its module and those of the same package that it imports."""
     source_sha256: str
+    """Of their files, one after the other."""
+
+    @property
+    def remedy(self) -> str:
+        """The command that installs what is missing."""
+        distribution = self.package.partition(" ")[0]
+        return f'pip install "{distribution}[{self.extra}]"' if self.extra else f"pip install {' '.join(self.missing)}"
 
     @property
     def summary(self) -> str:
@@ -136,6 +156,11 @@ class DataSet(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     folder: str
     scalable: bool
+    classic: str | None = None
+    """The data set that is read instead with ``--classic-data``."""
+    files: int
+    bytes: int
+    """Of the full size, estimated."""
     description: str
     origin: str
 
@@ -155,6 +180,15 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
                 "or name your own as package.module:function"
             )
         return found
+
+    def classic(self) -> Catalogue:
+        """The same, but workloads read the classic form of their data set where it has one."""
+        changed = {
+            name: msgspec.structs.replace(workload, data=self.data_sets[workload.data].classic or workload.data)
+            for name, workload in self.workloads.items()
+            if workload.data is not None
+        }
+        return msgspec.structs.replace(self, workloads={**self.workloads, **changed})
 
 
 def normal_name(option: str) -> str:

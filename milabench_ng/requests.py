@@ -29,7 +29,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """A data set that is ready on disk."""
 
     name: str
-    kind: Literal["twin", "real"]
+    kind: Literal["twin", "classic", "real"]
     scale: float
     path: str
     checksum: str | None
@@ -44,6 +44,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     arguments: dict[str, Scalar | None]
     seats: tuple[Seat, ...]
     """One per rank; a launch in one process has one."""
+    processes: int = 1
+    """Of all launches of the batch together."""
     rule: WindowRule
     data: Place | None
     read_bytes_per_s: int | None = None
@@ -64,6 +66,14 @@ class Describe(Request, frozen=True, kw_only=True):
     """What workloads and data sets exist; ``foreign`` are named as ``package.module:function``."""
 
     foreign: tuple[str, ...] = ()
+
+
+class Estimate(Request, frozen=True, kw_only=True):
+    """What it would take to have data sets, named with their scales, ready below ``dataroot``."""
+
+    sets: tuple[tuple[str, float], ...]
+    dataroot: str
+    processes: int
 
 
 class Prepare(Request, frozen=True, kw_only=True):
@@ -100,13 +110,24 @@ class Described(Answer, frozen=True, kw_only=True):
     catalogue: Catalogue
 
 
-class Estimated(Answer, frozen=True, kw_only=True):
-    """What a preparation is about to do."""
+class Effort(msgspec.Struct, frozen=True, kw_only=True):
+    """What generating a data set takes, estimated."""
 
     name: str
+    scale: float
     files: int
     bytes: int
+    """On disk."""
     seconds: float
+    """On all processes, at the pace of this machine's cores."""
+
+
+class Estimated(Answer, frozen=True, kw_only=True):
+    """The data sets that have to be generated, and the room for them."""
+
+    efforts: tuple[Effort, ...]
+    free_bytes: int
+    processes: int
 
 
 class Progress(Answer, frozen=True, kw_only=True):
@@ -142,7 +163,7 @@ class Exited(Answer, frozen=True, kw_only=True):
     status: int
 
 
-AnyRequest = Describe | Prepare | Spawn
+AnyRequest = Describe | Estimate | Prepare | Spawn
 AnyAnswer = Serving | Described | Estimated | Progress | Prepared | Refused | Spawned | Exited
 
 MESSAGE_BYTES = 1 << 20

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import threadpoolctl
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset
 
+from milabench_ng.bench import shared_memory
 from milabench_ng.bench.ahead import INTERVAL_S, Ahead
 from milabench_ng.bench.channel import Channel
 from milabench_ng.bench.meter import Meter
@@ -28,6 +30,9 @@ from milabench_ng.records.window import WindowRule
 
 Module = TypeVar("Module", bound=nn.Module)
 Batch = TypeVar("Batch")
+
+PREFETCH = 2
+"""Batches that each loader process keeps ready."""
 
 
 UNREADABLE = (OSError, EOFError, SyntaxError)
@@ -52,14 +57,16 @@ class Bench:
         data_path: Path | None,
         tenant: int,
         rank: int = 0,
+        tenants: int = 1,
         mark_interval_s: float = INTERVAL_S,
-        close_in_loaders: tuple[int, ...] = (),
+        close_in_children: tuple[int, ...] = (),
         read_bytes_per_s: int | None = None,
     ) -> None:
         """``tenant``: the device's index, which the data order depends on. ``data_path``: where the data set lies.
+        ``tenants``: processes like this one that work on the node at the same time.
 
         ``mark_interval_s``: see `ahead`; 0 marks every step, as ranks in lockstep need it.
-        ``close_in_loaders``: file descriptors that loader processes must not keep.
+        ``close_in_children``: file descriptors that loader processes and others that the workload starts must not keep.
         ``read_bytes_per_s``: what all readers of the data set together keep to; None for no bound.
         """
         self.device = device
@@ -70,14 +77,29 @@ class Bench:
         self._channel = channel
         self._data_set = data_set
         self._data_path = data_path
+        self._tenants = tenants
         self._mark_interval_s = mark_interval_s
-        self._close_in_loaders = close_in_loaders
+        self._close_in_children = close_in_children
         self._budget = Budget(read_bytes_per_s) if read_bytes_per_s else None
         self._precision = MODES[options.precision](device)
         self._order = torch.Generator().manual_seed(options.seed + tenant)
         self._trace = Trace(channel, rank)
         self._built_since = time.monotonic()
+        self._pid = os.getpid()
+        self.seed = options.seed + tenant
+        """For what a workload draws on the host, such as its environments: each tenant has its own."""
         torch.manual_seed(options.seed)
+
+    def processes(self, wanted: int) -> int:
+        """How many processes or threads a workload starts itself: ``wanted``, never more than the tenant has CPUs."""
+        return min(wanted, len(os.sched_getaffinity(0)))
+
+    def enter_process(self) -> None:
+        """Close what a process that the workload started must not keep; call it there first. Nothing in the workload's
+        own process."""
+        if os.getpid() != self._pid:
+            for descriptor in self._close_in_children:
+                os.close(descriptor)
 
     def place(self, module: Module) -> Module:
         """``module`` on the device, in the types of the precision mode."""
@@ -98,10 +120,27 @@ class Bench:
             return [self.to_device(item) for item in value]
         return value
 
+    def data(self, *, split: str = "train", transform: Callable[..., Any] | None = None) -> Any:
+        """The workload's data set, opened: within its budget where it has one, since some are read whole then."""
+        data_set, place = self._data_set, self._data_path
+        if data_set is None or place is None:
+            raise TypeError("this workload declares no data set: @workload(data=...)")
+
+        def opened() -> Any:
+            return data_set.open(place, split=split, transform=transform)
+
+        try:
+            return self._budget.reading(opened) if self._budget else opened()
+        except UNOPENED as error:
+            raise self._unreadable(error) from error
+
     def loader(
         self,
-        batch_size: int,
+        batch_size: int | None,
         *,
+        samples: Dataset[Any] | None = None,
+        order: Callable[[torch.Generator], Iterable[Any]] | None = None,
+        collate: Callable[[list[Any]], Any] | None = None,
         workers: int | None = None,
         transform: Callable[..., Any] | None = None,
         shuffle: bool = True,
@@ -110,36 +149,33 @@ class Bench:
     ) -> DataLoader[Any]:
         """Batches of the workload's data set, in an order that depends on seed and tenant.
 
-        ``workers``: loader processes, the common option unless given; never more than the tenant has CPUs. They live as
-        long as the launch.
+        ``batch_size``: None where a sample is a batch already. ``samples``: what to load instead of the data set as it
+        is opened. ``order``: makes, from the generator that seed and tenant decide, what is asked of the samples, epoch
+        by epoch, instead of shuffling. ``collate``: makes a batch of samples. ``workers``: loader processes, the common
+        option unless given; never more than the tenant has CPUs. They live as long as the launch, have one thread each,
+        and keep two batches ready. Raises InputError where the node's shared memory is too small for
+        samples of the data set.
         """
-        if self._data_set is None or self._data_path is None:
-            raise TypeError("this workload declares no data set: @workload(data=...)")
         wanted = self.max_workers if workers is None else workers
-        processes = min(wanted, len(os.sched_getaffinity(0)))
+        processes = self.processes(wanted)
+        data = self.data(transform=transform) if samples is None else samples
+        if processes and batch_size is not None and samples is None:  # how own samples are asked for is not known
+            shared_memory.require(shared_memory.sample_bytes(data), batch_size, PREFETCH * processes, self._tenants)
         return DataLoader(
-            self._open(self._data_set, self._data_path, transform),
+            Budgeted(data, self._budget) if self._budget else data,
             batch_size=batch_size,
-            shuffle=shuffle,
+            sampler=order(self._order) if order else None,
+            collate_fn=collate,
+            shuffle=shuffle if order is None else None,
             drop_last=drop_last,
             num_workers=processes,
             persistent_workers=processes > 0,
+            prefetch_factor=PREFETCH if processes else None,
             multiprocessing_context="fork" if processes else None,
             worker_init_fn=self._enter_loader if processes else None,
             pin_memory=pin_memory and self.device.type == "cuda",
             generator=self._order,
         )
-
-    def _open(self, data_set: DataSet, place: Path, transform: Callable[..., Any] | None) -> Dataset[tuple[Any, Any]]:
-        """The data set, within its budget where it has one: some are read whole when they are opened."""
-
-        def opened() -> Dataset[tuple[Any, Any]]:
-            return data_set.open(place, split="train", transform=transform)
-
-        try:
-            return Budgeted(self._budget.reading(opened), self._budget) if self._budget else opened()
-        except UNOPENED as error:
-            raise self._unreadable(error) from error
 
     def measure(
         self, batches: Iterable[Batch], *, count: int | Callable[[Batch], int] | None = None
@@ -200,8 +236,9 @@ class Bench:
         return DataError(f"data set {name} in {self._data_path}: {reason}; mnb prepare checks it")
 
     def _enter_loader(self, _worker: int) -> None:
-        for descriptor in self._close_in_loaders:
-            os.close(descriptor)
+        torch.set_num_threads(1)
+        threadpoolctl.threadpool_limits(1)
+        self.enter_process()
 
     def _say_ready(self) -> None:
         dtypes = self._trace.dtypes()

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
+import importlib.util
 import inspect
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from msgspec import Meta
 from msgspec.structs import replace
 
 from milabench_ng import catalogue
+from milabench_ng.bench import source
 from milabench_ng.bench.options import COMMON
 from milabench_ng.catalogue import Bound, Classic, Option, Range
 from milabench_ng.datasets.base import DataSet
@@ -36,6 +36,10 @@ class Definition:
     precision: str
     distributed: bool
     bound: Bound | None
+    cpu_only: bool
+    requires: tuple[str, ...]
+    extra: str | None
+    ram_gib: float | None
     classic_factor: float
     classic: tuple[Classic, ...]
 
@@ -55,7 +59,7 @@ class Definition:
 
     def describe(self, name: str, package: str) -> catalogue.Workload:
         """This workload as a value of the catalogue, under ``name``, from the distribution ``package``."""
-        source = Path(inspect.getfile(self.function))
+        modules = source.source_modules(self.function)
         return catalogue.Workload(
             name=name,
             unit=self.unit,
@@ -64,12 +68,18 @@ class Definition:
             precision=self.precision,
             distributed=self.distributed,
             bound=self.bound,
+            cpu_only=self.cpu_only,
+            requires=self.requires,
+            missing=tuple(name for name in self.requires if importlib.util.find_spec(name) is None),
+            extra=self.extra,
+            ram_gib=self.ram_gib,
             classic_factor=self.classic_factor,
             classic=self.classic,
             description=inspect.getdoc(self.function) or "",
             origin=f"{self.function.__module__}:{self.function.__qualname__}",
             package=package,
-            source_sha256=hashlib.sha256(source.read_bytes()).hexdigest(),
+            source_modules=tuple(modules),
+            source_sha256=source.digest(modules),
         )
 
 
@@ -80,18 +90,37 @@ def workload(
     precision: str = "fp32",
     distributed: bool = False,
     bound: Bound | None = None,
+    cpu_only: bool = False,
+    requires: tuple[str, ...] = (),
+    extra: str | None = None,
+    ram_gib: float | None = None,
     classic_factor: float = 1.0,
     classic: tuple[Classic, ...] = (),
 ) -> Callable[[Function], Definition]:
     """Declare a function ``(bench, *, options...)`` as a workload.
 
     ``unit``: what one item is. ``data``: the data set that it reads. ``distributed``: it runs as one rank per device.
-    ``bound``: what sets its pace. ``classic_factor``: items of the 2020 tool per true item. ``classic``: how 2020
-    profiles name it.
+    ``bound``: what sets its pace. ``cpu_only``: its device is the CPU also where the tenant has a GPU. ``requires``:
+    modules that it imports when it runs and that may not be installed; ``extra``: the extra of its package that brings
+    them. ``ram_gib``: RAM that a tenant needs, without page cache. ``classic_factor``: items of the 2020 tool per true
+    item. ``classic``: how 2020 profiles name it.
     """
 
     def declare(function: Function) -> Definition:
-        return Definition(function, unit, data, precision, distributed, bound, classic_factor, classic)
+        return Definition(
+            function=function,
+            unit=unit,
+            data=data,
+            precision=precision,
+            distributed=distributed,
+            bound=bound,
+            cpu_only=cpu_only,
+            requires=requires,
+            extra=extra,
+            ram_gib=ram_gib,
+            classic_factor=classic_factor,
+            classic=classic,
+        )
 
     return declare
 

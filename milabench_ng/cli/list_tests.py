@@ -10,13 +10,22 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from milabench_ng.catalogue import Catalogue, Workload
+from milabench_ng.catalogue import Bound, Catalogue, Workload
 from milabench_ng.cli.node_options import NodeOptions
-from milabench_ng.cli.tables import heading, standard_output, table
+from milabench_ng.cli.tables import facts, heading, standard_output, table
 from milabench_ng.orchestrator.asking import ask_catalogue, ask_profile
 from milabench_ng.orchestrator.display import Display
 from milabench_ng.plain import plain_lines
 from milabench_ng.profile import Test
+from milabench_ng.units import format_bytes
+
+STRESSED: dict[Bound, str] = {
+    "cpu": "the tenant's CPUs",
+    "io": "the tenant's storage",
+    "launch": "the latency of launching kernels",
+    "gpu-compute": "the arithmetic of the device",
+    "gpu-memory": "the bandwidth of the device's memory",
+}
 
 
 def list_tests(
@@ -34,7 +43,8 @@ def list_tests(
     profile
         A JSON file of tests: list these and the workloads that they run.
     verbose
-        Print of each workload the whole description and all options with type, default and meaning.
+        Print of each workload the whole description, what it counts, stresses, reads and needs, and all options with
+        type, default and meaning.
     """
     display = Display(Console(stderr=True))
     try:
@@ -53,7 +63,7 @@ def list_tests(
         _print_tests(tests)
     if verbose:
         chosen = catalogue.workloads if tests is None else dict.fromkeys(test.workload for test in tests.values())
-        _print_descriptions(catalogue.workloads[name] for name in chosen)
+        _print_descriptions((catalogue.workloads[name] for name in chosen), catalogue)
     return 0
 
 
@@ -65,21 +75,29 @@ def _print_workloads(catalogue: Catalogue) -> None:
             workload.data or "-",
             workload.bound or "-",
             workload.precision,
+            _needs(workload),
             workload.package,
             workload.summary,
         )
         for workload in catalogue.workloads.values()
     ]
-    headers = ("workload", "unit", "data set", "bound by", "precision", "package", "what it is")
+    headers = ("workload", "unit", "data set", "bound by", "precision", "needs", "package", "what it is")
     standard_output().print(table(headers, rows))
 
 
 def _print_data_sets(catalogue: Catalogue) -> None:
     rows = [
-        (one.name, one.folder, "yes" if one.scalable else "no", one.description.partition("\n")[0])
+        (
+            one.name,
+            one.folder,
+            "yes" if one.scalable else "no",
+            format_bytes(one.bytes),
+            one.description.partition("\n")[0],
+        )
         for one in catalogue.data_sets.values()
     ]
-    standard_output().print("", table(("data set", "folder", "scalable", "what it is"), rows), sep="\n")
+    headers = ("data set", "folder", "scalable", "full size", "what it is")
+    standard_output().print("", table(headers, rows, right=("full size",)), sep="\n")
 
 
 def _print_tests(tests: Mapping[str, Test]) -> None:
@@ -98,7 +116,28 @@ def _print_tests(tests: Mapping[str, Test]) -> None:
     standard_output().print(table(headers, rows, right=("data scale",)))
 
 
-def _print_descriptions(workloads: Iterable[Workload]) -> None:
+def _needs(workload: Workload) -> str:
+    """The modules that may be missing, and which of them are."""
+    marked = (f"{name} (missing)" if name in workload.missing else name for name in workload.requires)
+    return ", ".join(marked) or "-"
+
+
+def _facts(workload: Workload, catalogue: Catalogue) -> list[tuple[str, str]]:
+    """What a test of it counts, needs and stresses."""
+    data = catalogue.data_sets[workload.data] if workload.data else None
+    ram = "not stated" if workload.ram_gib is None else f"about {workload.ram_gib:g} GiB, without page cache and driver"
+    return [
+        ("counts", workload.unit),
+        ("stresses", STRESSED[workload.bound] if workload.bound else "not stated"),
+        ("reads", f"{data.name}: {data.files:,} files, {format_bytes(data.bytes)} in full size" if data else "nothing"),
+        ("RAM per tenant", ram),
+        ("runs on", "the CPU alone" if workload.cpu_only else "the tenant's device"),
+        ("needs", f"{_needs(workload)}: {workload.remedy}" if workload.missing else _needs(workload)),
+        ("code", f"{workload.origin} of {workload.package}"),
+    ]
+
+
+def _print_descriptions(workloads: Iterable[Workload], catalogue: Catalogue) -> None:
     output = standard_output()
     for workload in workloads:
         rows = [
@@ -107,4 +146,5 @@ def _print_descriptions(workloads: Iterable[Workload]) -> None:
         ]
         description = workload.description.partition("\nOptions:\n")[0].rstrip()
         output.print("", heading(workload.name), plain_lines(description), sep="\n")
+        output.print("", facts(_facts(workload, catalogue)), sep="\n")
         output.print("", table(("option", "type", "default", "meaning"), rows), sep="\n")

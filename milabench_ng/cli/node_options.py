@@ -51,6 +51,8 @@ class NodeOptions:
         Folder of the data sets (default: $MNB_DATAROOT, else ~/.cache/milabench_ng).
     data_scale
         Size of the data set twins relative to the real ones, instead of the profile's.
+    classic_data
+        Read the noise images of 2020 (512 x 512) in the place of ImageNet. Such results are marked.
     output
         Result folder (default: a new results-DATE in $MNB_OUTROOT or here).
     window
@@ -78,6 +80,7 @@ class NodeOptions:
     cache: Cache = "cold"
     dataroot: Annotated[Path | None, Parameter(name=["--dataroot", "-d"])] = None
     data_scale: float | None = None
+    classic_data: Annotated[bool, Parameter(negative=())] = False
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None
     window: float | None = None
     allow_concurrent: bool = False
@@ -122,6 +125,7 @@ class NodeOptions:
             start="cold" if self.cold_start else "warm",
             cache=self.cache,
             data_scale=self.data_scale,
+            classic_data=self.classic_data,
             dataroot=data_root(self.dataroot),
             outdir=(outdir or self.output or default_output()).absolute(),
             rule=window_rule(self.window),

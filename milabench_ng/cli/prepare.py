@@ -24,6 +24,7 @@ def prepare(
     name: Annotated[tuple[str, ...], Parameter(negative=())] = (),
     dataroot: Annotated[Path | None, Parameter(name=["--dataroot", "-d"])] = None,
     data_scale: float | None = None,
+    classic_data: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
     """Have the data sets of a profile ready: generate the twins that are not there yet, and say where each set lies.
 
@@ -41,8 +42,11 @@ def prepare(
         Folder of the data sets (default: $MNB_DATAROOT, else ~/.cache/milabench_ng).
     data_scale
         Size of the twins relative to the real sets, above 0 and at most 1, instead of the profile's.
+    classic_data
+        The noise images of 2020 in the place of ImageNet, as the option of `mnb jobs`.
     """
-    request = NodeOptions(dataroot=dataroot, data_scale=data_scale).profile_request(profile, names=name)
+    options = NodeOptions(dataroot=dataroot, data_scale=data_scale, classic_data=classic_data)
+    request = options.profile_request(profile, names=name)
     display = Display(Console(stderr=True))
     try:
         places = asyncio.run(have_ready(request, display))
@@ -66,4 +70,4 @@ def _print(places: tuple[Place, ...]) -> None:
 
 def _size(place: Place) -> tuple[str, str]:
     """Of a real set nothing is counted."""
-    return (f"{place.files:,}", format_bytes(place.bytes)) if place.kind == "twin" else ("-", "-")
+    return (f"{place.files:,}", format_bytes(place.bytes)) if place.kind != "real" else ("-", "-")

@@ -28,5 +28,6 @@ def rerun(
         Options for the workload that differ from the record's, after "--".
     """
     again = profile_of(record)
-    beside = node if node.tenants or node.gpus else dataclasses.replace(node, tenants=again.tenants)
+    same = dataclasses.replace(node, classic_data=node.classic_data or again.classic_data)
+    beside = same if same.tenants or same.gpus else dataclasses.replace(same, tenants=again.tenants)
     return execute(beside.request(suite="rerun", text=again.text, source=str(record), flags=flags))

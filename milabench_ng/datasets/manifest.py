@@ -34,7 +34,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: int = SCHEMA
     name: str
-    kind: Literal["twin"] = "twin"
+    kind: Literal["twin", "classic"] = "twin"
     seed: int
     generator: int
     """Version of the generator."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import io
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -49,6 +50,22 @@ def look(seed: int, label: int) -> Look:
     )
 
 
+class Thing(msgspec.Struct, frozen=True):
+    """Something in a picture: a lozenge that fills a box (pixels) and has the colour and texture of a class."""
+
+    look: Look
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+    @property
+    def corners(self) -> tuple[tuple[int, int], ...]:
+        """Top, right, bottom, left."""
+        across, down = (self.left + self.right) // 2, (self.top + self.bottom) // 2
+        return (across, self.top), (self.right, down), (across, self.bottom), (self.left, down)
+
+
 @functools.cache
 def texture(seed: int) -> npt.NDArray[np.int16]:
     """Colour texture of TEXTURE_SIDE squared pixels around zero: octaves of white noise with equal amplitudes.
@@ -69,10 +86,18 @@ def texture(seed: int) -> npt.NDArray[np.int16]:
 
 
 def photograph(
-    rng: np.random.Generator, look: Look, width: int, height: int, texture: npt.NDArray[np.int16]
+    rng: np.random.Generator,
+    look: Look,
+    width: int,
+    height: int,
+    texture: npt.NDArray[np.int16],
+    things: Sequence[Thing] = (),
 ) -> Image.Image:
-    """Draw one picture of `width` x `height` pixels (at most TEXTURE_SIDE each) in the given look."""
-    leaves = _leaves(rng, look, width, height).filter(ImageFilter.BoxBlur(float(rng.integers(1, 8)) / 10))
+    """Draw a picture of `width` x `height` pixels (at most TEXTURE_SIDE each) in the given look, `things` in front."""
+    canvas = _leaves(rng, look, width, height)
+    for thing in things:
+        ImageDraw.Draw(canvas).polygon(thing.corners, fill=(*thing.look.palette[0], thing.look.roughness))
+    leaves = canvas.filter(ImageFilter.BoxBlur(float(rng.integers(1, 8)) / 10))
     layers = np.asarray(leaves, np.int16)
     side = texture.shape[0]
     top, left = int(rng.integers(side - height + 1)), int(rng.integers(side - width + 1))

@@ -19,7 +19,8 @@ import PIL
 import PIL.features
 
 from milabench_ng.datasets import manifest as manifests
-from milabench_ng.datasets.base import DataSet, Progress
+from milabench_ng.datasets.base import DataSet, Progress, Size
+from milabench_ng.datasets.conversion import convert_real, convert_twin, current
 from milabench_ng.datasets.manifest import Manifest
 from milabench_ng.errors import InputError
 from milabench_ng.units import GIB
@@ -29,10 +30,10 @@ SEED = 20200801
 
 
 class Located(msgspec.Struct, frozen=True):
-    """Where a data set lies and what it is. `manifest` is None unless it is a twin."""
+    """Where a data set lies and what it is. `manifest` is None unless it was generated."""
 
     path: Path
-    kind: Literal["twin", "real", "absent"]
+    kind: Literal["twin", "classic", "real", "absent"]
     manifest: Manifest | None = None
 
 
@@ -50,37 +51,56 @@ def locate(data_set: DataSet, dataroot: Path, scale: float) -> Located:
     if manifest is not None:
         if manifest.name != data_set.name:
             raise InputError(f"{place} holds the data set {manifest.name}, not {data_set.name}: move it away")
-        return Located(place, "twin", manifest)
+        return Located(place, manifest.kind, manifest)
     return Located(place, "real" if place.is_dir() and data_set.looks_real(place) else "absent")
 
 
 def prepare(data_set: DataSet, dataroot: Path, scale: float, progress: Progress, processes: int) -> Located:
     """Make sure that `data_set` is there: use what is, else generate the twin with `processes` processes.
 
-    A twin of another generator version is replaced. Several callers may do this at once: one generates, the others
-    wait for it. Interrupted at any moment, it leaves no set that loads; what a killed one left is removed here.
+    A real set's texts are converted once, beside them. A twin of another generator version is replaced. Several callers
+    may do this at once: one generates, the others wait for it. Interrupted at any moment, it leaves no set that loads;
+    what a killed one left is removed here.
     What is there is not read: `check` and `verify` do. The caller's current thread runs `progress`.
     Raises InputError when the disk is too small or not writable, and when something else lies in the set's place.
     """
     located = locate(data_set, dataroot, scale)
-    if _usable(data_set, located) and not _leftovers(data_set, located.path.parent):
-        return located
     place = located.path
+    if usable(data_set, located) and not _leftovers(data_set, place.parent):
+        return located
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         with _lock(place.parent / f".mnb-{data_set.name}.lock"):
             for leftover in _leftovers(data_set, place.parent):
                 shutil.rmtree(leftover)
             located = locate(data_set, dataroot, scale)
-            if not _usable(data_set, located):
+            if located.kind == "real" and not usable(data_set, located):
+                convert_real(data_set, place, progress, processes)
+            elif not usable(data_set, located):
                 _require_space(data_set, place, scale)
                 _generate(data_set, place, scale if data_set.scalable else 1.0, progress, processes)
             return locate(data_set, dataroot, scale)
     except OSError as error:
         raise InputError(
-            f"cannot generate {data_set.name} in {place}: {error.strerror or error}. "
+            f"cannot {'convert' if located.kind == 'real' else 'generate'} {data_set.name} in {place}: "
+            f"{error.strerror or error}. "
             "Choose a data root that can be written and has space"
         ) from error
+
+
+def to_generate(data_set: DataSet, dataroot: Path, scale: float) -> Size | None:
+    """What has to be generated before `data_set` can be read, bytes as they lie on disk; None where it is there."""
+    located = locate(data_set, dataroot, scale)
+    if located.kind == "real" or usable(data_set, located):
+        return None
+    size = data_set.size(scale)
+    return Size(size.files, _on_disk(size), size.core_seconds)
+
+
+def free_bytes(dataroot: Path) -> int:
+    """Free where `dataroot` is, or would be made."""
+    there = next(path for path in (dataroot, *dataroot.parents) if path.exists())
+    return shutil.disk_usage(there).free
 
 
 def check(located: Located) -> None:
@@ -113,9 +133,12 @@ def verify(located: Located, threads: int = 8) -> None:
     )
 
 
-def _usable(data_set: DataSet, located: Located) -> bool:
+def usable(data_set: DataSet, located: Located) -> bool:
+    """Whether it can be read as it is: the real set, or a twin of this version of its generator."""
     manifest = located.manifest
-    return located.kind == "real" or (manifest is not None and manifest.generator == data_set.version)
+    if located.kind == "real":
+        return current(data_set, located.path)
+    return manifest is not None and manifest.generator == data_set.version
 
 
 def _generate(data_set: DataSet, place: Path, scale: float, progress: Progress, processes: int) -> None:
@@ -128,6 +151,7 @@ def _generate(data_set: DataSet, place: Path, scale: float, progress: Progress, 
     temporary.mkdir()
     try:
         data_set.generate(temporary, scale, SEED, progress, processes)
+        convert_twin(data_set, temporary, progress, processes)
         manifests.write(temporary, _seal(data_set, temporary, scale, processes))
         _sync(temporary)
         _put(temporary, place)
@@ -140,6 +164,7 @@ def _seal(data_set: DataSet, place: Path, scale: float, processes: int) -> Manif
     manifests.write_listing(place, entries)
     return Manifest(
         name=data_set.name,
+        kind=data_set.kind,
         seed=SEED,
         generator=data_set.version,
         scale=scale,
@@ -183,10 +208,14 @@ def _leftovers(data_set: DataSet, folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if pattern.fullmatch(path.name)] if folder.is_dir() else []
 
 
+def _on_disk(size: Size) -> int:
+    """Bytes with an inode and half-filled last blocks for each file."""
+    return size.bytes + 4096 * size.files
+
+
 def _require_space(data_set: DataSet, place: Path, scale: float) -> None:
-    size = data_set.size(scale)
-    needed = size.bytes + 4096 * size.files  # inodes and the last block of each file
-    free = shutil.disk_usage(place.parent).free
+    needed = _on_disk(data_set.size(scale))
+    free = free_bytes(place.parent)
     if free < needed:
         raise InputError(
             f"{data_set.name} at scale {scale:g} needs {needed / GIB:.1f} GiB below {place.parent}, where "

@@ -12,7 +12,7 @@ from milabench_ng.files import LARGE, read_json
 from milabench_ng.plain import plain, short
 from milabench_ng.plan import Launch
 from milabench_ng.records.isolation import IoEvidence
-from milabench_ng.records.record import Neighbours
+from milabench_ng.records.record import Data, Neighbours
 
 
 class Again(msgspec.Struct, frozen=True):
@@ -20,6 +20,8 @@ class Again(msgspec.Struct, frozen=True):
 
     text: str
     tenants: int
+    classic_data: bool = False
+    """It read what 2020 generated."""
 
 
 class _Fenced(msgspec.Struct, frozen=True):
@@ -29,6 +31,7 @@ class _Fenced(msgspec.Struct, frozen=True):
 class _Ours(msgspec.Struct, frozen=True):
     launch: Launch
     neighbours: Neighbours
+    data: Data | None = None
     isolation: dict[str, _Fenced] = {}
 
 
@@ -56,4 +59,5 @@ def profile_of(record: Path) -> Again:
         rates = {"read": limited.read_bytes_per_s, "write": limited.write_bytes_per_s}
         definition["io"] = {name: f"{rate} B/s" for name, rate in rates.items() if rate}
     tenants = len(launch.devices) if several else ours.neighbours.planned + 1
-    return Again(text=json.dumps({test: definition}), tenants=tenants)
+    classic = ours.data is not None and ours.data.kind == "classic"
+    return Again(text=json.dumps({test: definition}), tenants=tenants, classic_data=classic)

@@ -10,6 +10,7 @@ from milabench_ng.orchestrator.preparing import needed, prepare_all
 from milabench_ng.orchestrator.request import (
     RunRequest,
     checked_plan,
+    chosen_data,
     foreign_workloads,
     read_profile,
     typed_profile,
@@ -64,6 +65,7 @@ async def have_ready(request: RunRequest, reporter: Reporter) -> tuple[Place, ..
 
 def _checked(request: RunRequest, catalogue: Catalogue) -> Known:
     """Every test's workload and options are known, or an InputError says which is not."""
+    catalogue = chosen_data(request, catalogue)
     profile = typed_profile(request, catalogue)
     checked_plan(profile, request, catalogue, (Device(index=0, kind="cpu"),))
     return Known(profile, catalogue)

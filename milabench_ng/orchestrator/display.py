@@ -44,12 +44,7 @@ class Display:
         """A data set is being made ready."""
         match answer:
             case Estimated():
-                size = format_bytes(answer.bytes)
-                self._show(
-                    f"generating data set {answer.name}: {answer.files:,} files, {size}, "
-                    f"about {format_seconds(answer.seconds)} ...",
-                    always=True,
-                )
+                self._line(estimate_text(answer))
             case Progress():
                 self._show(f"generating data set {answer.name}: {answer.done:,} of {answer.total:,} items")
             case Prepared() if answer.generated:
@@ -99,6 +94,22 @@ class Display:
             self._status.update(text.replace("[", "\\["))
         elif always or time.monotonic() - self._plain_s >= PLAIN_INTERVAL_S:
             self._line(text)
+
+
+def estimate_text(estimated: Estimated) -> str:
+    """What generating will take: of all data sets together, then of each."""
+    efforts = estimated.efforts
+    each = "".join(
+        f"\n  {effort.name} (scale {effort.scale:g}): {effort.files:,} files, {format_bytes(effort.bytes)}, "
+        f"{format_seconds(effort.seconds)}"
+        for effort in efforts
+    )
+    return (
+        f"to generate: {len(efforts)} data set(s), {format_bytes(sum(effort.bytes for effort in efforts))} "
+        f"({format_bytes(estimated.free_bytes)} are free), about "
+        f"{format_seconds(sum(effort.seconds for effort in efforts))} on {estimated.processes} cores (an estimate, at "
+        f"the pace that one of them just showed){each}"
+    )
 
 
 def _result(record: Record) -> str:

@@ -25,10 +25,12 @@ from milabench_ng.orchestrator.request import (
     RunRequest,
     checked_plan,
     choose_devices,
+    chosen_data,
     encode_request,
     foreign_workloads,
     io_shares,
     read_profile,
+    refuse_missing_packages,
     refuse_several_steps,
     required_isolation,
     typed_profile,
@@ -67,11 +69,12 @@ class Prospect(msgspec.Struct, frozen=True, kw_only=True):
 async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, ...]) -> Prospect:
     """Everything that can be said before anything is started. Raises InputError and IsolationError."""
     raw, _ = read_profile(request)
-    catalogue = await server.describe(foreign_workloads(raw))
+    catalogue = chosen_data(request, await server.describe(foreign_workloads(raw)))
     profile = typed_profile(request, catalogue)
     topology = read_topology()
     devices = choose_devices(gpus, request, len(topology.online))
     plan = checked_plan(profile, request, catalogue, devices)
+    refuse_missing_packages(profile, request, catalogue)
     wish = required_isolation(profile, request)
     capabilities = probe(request.cgroup_parent)
     backend = choose(capabilities, wish)

@@ -191,6 +191,8 @@ def marks(setting: Setting, seen: Seen) -> tuple[str, ...]:
     asked = setting.io.get(seen.launch.test)
     if asked and asked.override:
         found.append("I/O share overridden")
+    if seen.data and seen.data.kind == "classic":
+        found.append(f"classic data: {seen.data.name}")
     if asked and asked.method == "readers":
         found.append("I/O share held by the readers of the data set, not by the kernel")
     if seen.neighbours.lost:
@@ -224,7 +226,11 @@ def _ours(setting: Setting, seen: Seen, workload: Workload) -> Mnb:
         bound=workload.bound,
         classic_factor=workload.classic_factor,
         source=Source(
-            workload=workload.name, origin=workload.origin, package=workload.package, sha256=workload.source_sha256
+            workload=workload.name,
+            origin=workload.origin,
+            package=workload.package,
+            sha256=workload.source_sha256,
+            modules=workload.source_modules,
         ),
         devices=tuple(setting.devices[index] for index in launch.devices),
         environment=seen.environment,

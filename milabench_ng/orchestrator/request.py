@@ -47,6 +47,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     start: Literal["warm", "cold"] = "warm"
     cache: Cache = "cold"
     data_scale: float | None = None
+    classic_data: bool = False
+    """Read what 2020 generated where a data set has such a form."""
     dataroot: Path
     outdir: Path
     rule: WindowRule = WindowRule()
@@ -82,6 +84,11 @@ def foreign_workloads(tests: Mapping[str, Mapping[str, object]]) -> tuple[str, .
     """The workloads that a profile names as ``package.module:function``."""
     named = (definition.get("workload") for definition in tests.values())
     return tuple(dict.fromkeys(name for name in named if isinstance(name, str) and ":" in name))
+
+
+def chosen_data(request: RunRequest, catalogue: Catalogue) -> Catalogue:
+    """The catalogue as the request wants it read: with ``--classic-data``, workloads read the classic data sets."""
+    return catalogue.classic() if request.classic_data else catalogue
 
 
 def typed_profile(request: RunRequest, catalogue: Catalogue) -> Profile:
@@ -188,6 +195,17 @@ def refuse_several_steps(plan: Plan) -> None:
             "of its own, which a launch cannot spread over. Name the other tests after the profile, or accept "
             "--isolation affinity (results are marked NOT ISOLATED)."
         )
+
+
+def refuse_missing_packages(profile: Profile, request: RunRequest, catalogue: Catalogue) -> None:
+    """Raises InputError where a selected test needs a package that is not installed, before anything is started."""
+    for name, test in profile.select(request.names).tests.items():
+        workload = catalogue.workloads[test.workload]
+        if workload.missing:
+            raise InputError(
+                f"{request.profile_source}: test {name!r}: workload {test.workload!r} needs "
+                f"{', '.join(workload.missing)}, not installed here: {workload.remedy}, or choose tests with --name"
+            )
 
 
 def required_isolation(profile: Profile, request: RunRequest) -> Wish:

@@ -147,6 +147,7 @@ def _tenant(launch: Launch, work: Work, equipment: Equipment, requested_s: float
         workload=launch.workload,
         arguments=launch.arguments,
         seats=seats,
+        processes=sum(len(other.devices) for other in work.batch.launches),
         rule=setting.rule,
         data=files.place if files else None,
         read_bytes_per_s=reader_budget(setting.io.get(launch.test)),

@@ -24,6 +24,7 @@ from milabench_ng.requests import (
     AnyRequest,
     Describe,
     Described,
+    Estimate,
     Estimated,
     Exited,
     Prepare,
@@ -108,13 +109,21 @@ class WorkerServer:
                 return answer.catalogue
         raise MnbError("the worker server ended")
 
+    async def estimate(self, sets: tuple[tuple[str, float], ...], dataroot: Path, processes: int) -> Estimated:
+        """What it would take to have data sets ready, named with their scales."""
+        request = Estimate(id=self._next(), sets=sets, dataroot=str(dataroot), processes=processes)
+        async for answer in self._ask(request):
+            if isinstance(answer, Estimated):
+                return answer
+        raise MnbError("the worker server ended")
+
     async def prepare(
         self, name: str, dataroot: Path, scale: float, processes: int
-    ) -> AsyncIterator[Estimated | Progress | Prepared]:
-        """Have a data set ready; says what it is about to do, how far it is, and where it lies."""
+    ) -> AsyncIterator[Progress | Prepared]:
+        """Have a data set ready; says how far it is, and where it lies."""
         request = Prepare(id=self._next(), data_set=name, dataroot=str(dataroot), scale=scale, processes=processes)
         async for answer in self._ask(request):
-            if isinstance(answer, Estimated | Progress | Prepared):
+            if isinstance(answer, Progress | Prepared):
                 yield answer
 
     async def start(self, task: Task, commands: int, events: int, log: int) -> Started:
@@ -150,7 +159,7 @@ class WorkerServer:
                 if isinstance(answer, Exited):
                     raise MnbError(f"the worker server's helper ended with status {answer.status}")
                 yield answer
-                if isinstance(answer, Described | Prepared | Spawned):
+                if isinstance(answer, Described | Estimated | Prepared | Spawned):
                     return
         finally:
             del self._answers[request.id]

@@ -49,9 +49,11 @@ class TimingView(msgspec.Struct, frozen=True):
 
 
 class RankView(msgspec.Struct, frozen=True):
-    """The slices of one process."""
+    """The slices of one process, and what it computed: losses and digests by step."""
 
     slices: list[SliceRow]
+    losses: dict[str, float | None] = {}
+    digests: dict[str, str] = {}
 
 
 class DataView(msgspec.Struct, frozen=True):
@@ -184,6 +186,7 @@ class ManifestView(msgspec.Struct, frozen=True, kw_only=True):
     fence: FenceView
     inventory: InventoryView | None = None
     software: dict[str, str] = {}
+    software_key: str = ""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):

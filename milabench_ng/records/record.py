@@ -66,7 +66,8 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
     """What the launch read."""
 
     name: str
-    kind: Literal["twin", "real"]
+    kind: Literal["twin", "classic", "real"]
+    """Generated, generated as 2020 did (`--classic-data`), or the real set."""
     scale: float
     path: str
     checksum: str | None
@@ -98,6 +99,9 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     origin: str
     package: str
     sha256: str
+    """Of the files of ``modules``, one after the other."""
+    modules: tuple[str, ...] = ()
+    """Its module and those of the same package that it imports."""
 
 
 class Rank(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,6 +33,7 @@ from milabench_ng.report.summary import (
     check_counts,
     progression_steps,
 )
+from milabench_ng.report.traces import deviations, load_traces
 from milabench_ng.shipped import find
 
 
@@ -75,11 +76,25 @@ def collect(folder: Path) -> Folder:
     return Folder(
         source=plain(folder),
         events=read_ledger(folder).events,
-        results=tuple(results),
+        results=against_traces(results, manifests),
         manifests=tuple(manifests),
         problems=tuple(problems),
         going_on=going_on,
     )
+
+
+def against_traces(results: list[LaunchResult], manifests: list[ManifestView]) -> tuple[LaunchResult, ...]:
+    """The results, with a mark on each that left the shipped traces of its suite."""
+    suites = {result.test.rpartition(".")[0] for result in results}
+    known = {label: trace for suite in suites for label, trace in load_traces(suite).items()}
+    keys = {manifest.run_id: manifest.software_key for manifest in manifests}
+    checked = []
+    for result in results:
+        found: tuple[str, ...] = ()
+        if result.traced is not None and result.label in known:
+            found = deviations(result.traced, known[result.label], keys.get(result.run_id or "", ""))
+        checked.append(msgspec.structs.replace(result, marks=(*result.marks, *found)) if found else result)
+    return tuple(checked)
 
 
 def encode_summary(summary: Summary) -> str:

@@ -14,6 +14,7 @@ from milabench_ng.records.reading import DataView, MnbView, ReadRecord, RecordVi
 from milabench_ng.records.window import LARGEST, averaging_window, rate, wait_share
 from milabench_ng.report.steadiness import Shape, odd_shape
 from milabench_ng.report.summary import UNIT_2020
+from milabench_ng.report.traces import Traced, traced
 from milabench_ng.stats import mean
 
 _TAIL = slice(-20, -2)
@@ -57,6 +58,7 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     data: DataView | None = None
     precision: str | None = None
     marks: tuple[str, ...] = ()
+    traced: Traced | None = None
 
 
 def reduce_record(read: ReadRecord) -> LaunchResult:
@@ -96,6 +98,7 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         data=mnb.data,
         precision=mnb.precision.ran_before if mnb.precision else None,
         marks=mnb.marks,
+        traced=traced(mnb),
     )
 
 

@@ -11,13 +11,16 @@ from typing import NoReturn
 import msgspec
 
 from milabench_ng.datasets import registry
-from milabench_ng.datasets.prepare import Located, check, locate, prepare
+from milabench_ng.datasets.pace import pace
+from milabench_ng.datasets.prepare import Located, check, free_bytes, locate, prepare, to_generate
 from milabench_ng.errors import MnbError
 from milabench_ng.requests import (
     Answer,
     AnyRequest,
     Describe,
     Described,
+    Effort,
+    Estimate,
     Estimated,
     Place,
     Prepare,
@@ -43,7 +46,7 @@ def answer(request: AnyRequest, connection: socket.socket) -> NoReturn:
     """Answer in this process, which ends afterwards."""
     status = 1
     try:
-        reply = _describe(request) if isinstance(request, Describe) else _prepare(request, connection)
+        reply = _reply(request, connection)
         connection.sendall(msgspec.json.encode(reply))
         status = 0
     except MnbError as error:
@@ -55,12 +58,38 @@ def answer(request: AnyRequest, connection: socket.socket) -> NoReturn:
         os._exit(status)
 
 
-def _describe(request: Describe) -> Answer:
-    return Described(id=request.id, catalogue=describe(request.foreign))
+def _reply(request: AnyRequest, connection: socket.socket) -> Answer:
+    match request:
+        case Describe():
+            return Described(id=request.id, catalogue=describe(request.foreign))
+        case Estimate():
+            return _estimate(request)
+        case Prepare():
+            return _prepare(request, connection)
+        case _:
+            raise TypeError(f"{type(request).__name__} is answered by a worker")
 
 
-def _prepare(request: AnyRequest, connection: socket.socket) -> Answer:
-    assert isinstance(request, Prepare)
+def _estimate(request: Estimate) -> Answer:
+    root = Path(request.dataroot)
+    found = [(registry.find(name), scale) for name, scale in request.sets]
+    sizes = [(data_set, scale, to_generate(data_set, root, scale)) for data_set, scale in found]
+    absent = [(data_set, scale, size) for data_set, scale, size in sizes if size is not None]
+    slowness = pace() / request.processes if absent else 0.0
+    efforts = [
+        Effort(
+            name=data_set.name,
+            scale=scale if data_set.scalable else 1.0,
+            files=size.files,
+            bytes=size.bytes,
+            seconds=size.core_seconds * slowness,
+        )
+        for data_set, scale, size in absent
+    ]
+    return Estimated(id=request.id, efforts=tuple(efforts), free_bytes=free_bytes(root), processes=request.processes)
+
+
+def _prepare(request: Prepare, connection: socket.socket) -> Answer:
     data_set = registry.find(request.data_set)
     root = Path(request.dataroot)
 
@@ -68,19 +97,6 @@ def _prepare(request: AnyRequest, connection: socket.socket) -> Answer:
         connection.sendall(msgspec.json.encode(Progress(id=request.id, name=data_set.name, done=done, total=total)))
 
     found = locate(data_set, root, request.scale)
-    if found.kind == "absent":
-        size = data_set.size(request.scale)
-        connection.sendall(
-            msgspec.json.encode(
-                Estimated(
-                    id=request.id,
-                    name=data_set.name,
-                    files=size.files,
-                    bytes=size.bytes,
-                    seconds=size.core_seconds / request.processes,
-                )
-            )
-        )
     located = prepare(data_set, root, request.scale, progress, request.processes)
     check(located)
     return Prepared(id=request.id, place=_place(located, data_set.name), generated=located.manifest != found.manifest)
@@ -90,7 +106,7 @@ def _place(located: Located, name: str) -> Place:
     manifest = located.manifest
     return Place(
         name=name,
-        kind="real" if manifest is None else "twin",
+        kind="real" if manifest is None else manifest.kind,
         scale=1.0 if manifest is None else manifest.scale,
         path=str(located.path),
         checksum=manifest.checksum if manifest else None,

@@ -57,6 +57,9 @@ def describe(foreign: Iterable[str]) -> catalogue.Catalogue:
             name=name,
             folder=data_set.folder,
             scalable=data_set.scalable,
+            classic=data_set.classic,
+            files=data_set.size(1.0).files,
+            bytes=data_set.size(1.0).bytes,
             description=(type(data_set).__doc__ or "").strip(),
             origin=f"{type(data_set).__module__}:{type(data_set).__qualname__}",
         )

@@ -62,7 +62,7 @@ def run_rank(
     channel.send(entered(rank))
     phases = {**phases, "enter": time.monotonic() - since}
     since = time.monotonic()
-    device = open_device(seat)
+    device = torch.device("cpu") if definition.cpu_only else open_device(seat)
     phases["device"] = time.monotonic() - since
     for name, seconds in phases.items():
         channel.send(Phase(rank=rank, name=name, seconds=seconds))
@@ -76,8 +76,9 @@ def run_rank(
         data_path=Path(task.data.path) if task.data else None,
         tenant=seat.device.index,
         rank=rank,
+        tenants=task.processes,
         mark_interval_s=0.0 if definition.distributed else INTERVAL_S,
-        close_in_loaders=(3, 4),
+        close_in_children=(3, 4),
         read_bytes_per_s=task.read_bytes_per_s,
     )
     definition(bench, **own)

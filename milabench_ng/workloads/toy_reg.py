@@ -11,6 +11,7 @@ from milabench_ng.bench import Bench, Classic, Count, Rate, workload
 
 @workload(
     unit="samples",
+    ram_gib=0.1,
     bound="launch",
     classic=(
         Classic(

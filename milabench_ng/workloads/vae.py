@@ -36,6 +36,7 @@ def negative_elbo(logits: Tensor, pixels: Tensor, mean: Tensor, log_variance: Te
 @workload(
     unit="images",
     data=Mnist,
+    ram_gib=0.2,
     bound="cpu",
     classic=(Classic(experiment="milarun.models.vae:main", implied={"": {"batch_size": 256}}),),
 )

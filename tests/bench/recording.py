@@ -53,7 +53,8 @@ def bench_on(
     seed: int = 1234,
     workers: int = 0,
     sample_duration: float = 0.0,
-    close_in_loaders: tuple[int, ...] = (),
+    tenants: int = 1,
+    close_in_children: tuple[int, ...] = (),
 ) -> Bench:
     """A bench on the CPU whose every step is a slice."""
     return Bench(
@@ -71,5 +72,6 @@ def bench_on(
         data_set=data_set,
         data_path=data_path,
         tenant=tenant,
-        close_in_loaders=close_in_loaders,
+        tenants=tenants,
+        close_in_children=close_in_children,
     )

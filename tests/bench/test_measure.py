@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import threadpoolctl
 import torch
 from recording import Recording, bench_on
 from torch import Tensor, nn
@@ -254,6 +255,33 @@ def test_loader_processes_live_as_long_as_the_launch() -> None:
     assert pids != {os.getpid()}
 
 
+def test_loader_processes_have_one_thread_each() -> None:
+    def threads(_: int) -> list[int]:
+        pools = [pool["num_threads"] for pool in threadpoolctl.threadpool_info()]
+        return [torch.get_num_threads(), max(pools, default=1)]
+
+    bench = loading(Recording(1), Numbered(threads), workers=1)
+    (batch,) = bench.measure(bench.loader(4))
+    assert [column.tolist() for column in batch] == [[1] * 4, [1] * 4]
+
+
+def test_shared_memory_is_checked_before_loader_processes_start() -> None:
+    huge = 1 << 50  # bytes of a batch; an expanded tensor takes no memory
+
+    def sample(_: int) -> Tensor:
+        torch.rand(3)  # a random transform
+        return torch.zeros(1).expand(huge // 8)
+
+    bench = loading(Recording(1), Numbered(sample), workers=1, tenants=3)
+    before = torch.get_rng_state()
+    with pytest.raises(
+        InputError, match=r"/dev/shm is too small for the loader processes: 3 x .*\(2 \+ 2 batches of 2"
+    ):
+        bench.loader(2)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert loading(Recording(1), Numbered(sample), workers=0).loader(2).num_workers == 0
+
+
 def test_loader_processes_do_not_keep_the_pipes() -> None:
     """A loader that held the event pipe would hide its worker's death from the orchestrator."""
     pipe = os.pipe()
@@ -261,7 +289,7 @@ def test_loader_processes_do_not_keep_the_pipes() -> None:
     def opened(_: int) -> list[bool]:
         return [os.path.exists(f"/proc/self/fd/{descriptor}") for descriptor in pipe]
 
-    bench = loading(Recording(1), Numbered(opened), workers=1, close_in_loaders=(pipe[1],))
+    bench = loading(Recording(1), Numbered(opened), workers=1, close_in_children=(pipe[1],))
     (batch,) = bench.measure(bench.loader(4))
     for descriptor in pipe:
         os.close(descriptor)

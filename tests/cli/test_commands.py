@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import subprocess
 import sys
@@ -181,12 +182,57 @@ def test_prepare_generates_once_and_says_where(tmp_path: Path) -> None:
     arguments = ("prepare", PROFILE, "--name", "loader", "-d", str(tmp_path), "--data-scale", "0.001")
     first = mnb(*arguments)
     assert first.returncode == 0, first.stderr
-    assert "generating data set imagenet: 110 files" in first.stderr
+    told = first.stderr.index("to generate: 1 data set(s), 12.")
+    assert "cores (an estimate" in first.stderr
+    assert "imagenet (scale 0.001): 110 files, 12." in first.stderr
+    assert told < first.stderr.index("data set imagenet is ready")
     assert (tmp_path / "scale-0.001/ImageNet").is_dir()
     again = mnb(*arguments)
     assert again.returncode == 0
-    assert "generating" not in again.stderr
+    assert "to generate" not in again.stderr
     assert again.stdout == first.stdout
     assert column(again.stdout, "data set") == ["imagenet"]
     assert str(tmp_path / "scale-0.001/ImageNet") in again.stdout
     assert "twin" in again.stdout
+
+
+def test_a_missing_package_is_exit_2_before_anything_is_made(tmp_path: Path) -> None:
+    """The message names the extra; a test that does not need it runs on."""
+    (tmp_path / "mnb_needy.py").write_text(
+        "from milabench_ng.bench import workload\n\n\n"
+        "@workload(unit='grains', requires=('mnb_absent',), extra='dig')\n"
+        "def needy(bench, *, size: int = 1):\n"
+        '    """Needs."""\n'
+    )
+    profile = tmp_path / "needy.json"
+    profile.write_text('{"hard": {"workload": "mnb_needy:needy"}, "easy": {"workload": "toy_reg"}}')
+
+    def jobs(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "milabench_ng", "jobs", str(profile), "-o", str(tmp_path / "out"), *arguments]
+        paths = {**os.environ, "PYTHONPATH": f"{tmp_path}:{REPOSITORY}"}
+        return subprocess.run(
+            command, cwd=tmp_path, env=paths, capture_output=True, text=True, check=False, timeout=120
+        )
+
+    refused = jobs()
+    assert refused.returncode == 2
+    assert "test 'hard'" in refused.stderr
+    assert "needs mnb_absent" in refused.stderr
+    assert 'pip install "mnb_needy[dig]"' in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert not (tmp_path / "out").exists()
+    assert jobs("--name", "easy", "--dry-run").returncode == 0
+
+
+def test_list_says_what_a_workload_needs_and_stresses(listed: str) -> None:
+    needs = dict(zip(column(listed, "workload"), column(listed, "workload", 5), strict=True))
+    assert (needs["atari"], needs["minigrid"], needs["vae"]) == ("gymnasium, ale_py", "gymnasium, minigrid", "-")
+    described = listed[listed.index("\natari\n") :]
+    for line in (
+        "counts          environment steps",
+        "stresses        the tenant's CPUs",
+        "reads           nothing",
+        "code            milabench_ng.workloads.atari:atari of milabench_ng",
+    ):
+        assert line in described
+    assert "reads           imagenet: 110,000 files, 11.5 GiB in full size" in listed

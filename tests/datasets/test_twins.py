@@ -14,9 +14,11 @@ from torchvision.datasets import ImageFolder
 
 from milabench_ng.datasets import digits, photographs
 from milabench_ng.datasets.base import random_stream
-from milabench_ng.datasets.imagenet import ImageNet, Listed
+from milabench_ng.datasets.bsds500 import Bsds500
+from milabench_ng.datasets.imagenet import ClassicImageNet, ImageNet, Listed
 from milabench_ng.datasets.mnist import Mnist
 from milabench_ng.datasets.prepare import Located, check, locate, prepare
+from milabench_ng.errors import InputError
 
 SCALE = 0.002  # 200 + 10 + 10 pictures
 
@@ -138,6 +140,43 @@ def test_imagenet_opens_like_an_image_folder(imagenet: Located) -> None:
     assert labels.tolist() == [train.samples[number][1] for number in range(4)]
     validation = ImageNet().open(imagenet.path, split="val", transform=lambda picture: picture)
     assert len(validation) == 10  # type: ignore[arg-type]
+
+
+def test_bsds500_has_the_real_folders_and_sizes(tmp_path: Path) -> None:
+    located = prepare(Bsds500(), tmp_path, 0.5, quiet, 2)
+    assert located.path == tmp_path / "bsds500"  # no scale: it has one size
+    images = located.path / "BSR" / "BSDS500" / "data" / "images"
+    files = {split: sorted((images / split).glob("*.jpg")) for split in ("train", "val", "test")}
+    assert {split: len(found) for split, found in files.items()} == {"train": 200, "val": 100, "test": 200}
+    assert 65_000 < np.mean([path.stat().st_size for path in files["train"]]) < 85_000
+    opened = Bsds500().open(located.path, transform=lambda picture: (picture.size, picture.mode))
+    seen = [opened[number] for number in range(200)]
+    assert {mode for _, mode in seen} == {"RGB"}
+    assert {size for size, _ in seen} == {(481, 321), (321, 481)}
+    assert 110 < sum(width > height for (width, height), _ in seen) < 160
+    assert Bsds500().open(located.path, split="val")[0].shape[0] == 3
+    assert Bsds500().looks_real(located.path)
+    with pytest.raises(InputError, match="no split 'all'; it has: train, val, test"):
+        Bsds500().open(located.path, split="all")
+
+
+def test_classic_data_is_the_noise_of_2020_in_a_place_and_of_a_kind_of_its_own(tmp_path: Path) -> None:
+    located = prepare(ClassicImageNet(), tmp_path, SCALE / 10, quiet, 2)
+    assert located.manifest is not None
+    assert (located.kind, located.manifest.kind, located.manifest.name) == ("classic", "classic", "imagenet-classic")
+    assert located.path == tmp_path / f"scale-{SCALE / 10:g}" / "ImageNet-classic"
+    assert locate(ImageNet(), tmp_path, SCALE / 10).kind == "absent"
+    train = ClassicImageNet().open(located.path, transform=lambda picture: picture)
+    assert len(train) == 20  # type: ignore[arg-type]
+    files = sorted((located.path / "train").glob("*/*.jpeg"))
+    assert np.mean([path.stat().st_size for path in files]) == pytest.approx(158_000, rel=0.01)  # measured of 2020's
+    with Image.open(files[0]) as picture:
+        assert picture.size == (512, 512)
+        assert [layer[1:3] for layer in picture.layer] == [(2, 2), (1, 1), (1, 1)]  # type: ignore[attr-defined]
+        assert picture.quantization[0][0] == 8  # type: ignore[attr-defined]  # 16 of the standard's table at quality 75
+    assert not ClassicImageNet().looks_real(located.path)
+    assert ImageNet.classic == ClassicImageNet.name
+    assert ClassicImageNet.classic is None
 
 
 def test_real_sets_are_recognised(tmp_path: Path) -> None:

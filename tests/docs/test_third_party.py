@@ -58,7 +58,7 @@ def rows(table: str) -> dict[str, list[str]]:
 
 def test_list_shows_the_package(site: Path, work: Path) -> None:
     listed = rows(mnb(work, site, "list"))
-    assert listed["probe"][1:6] == ["vectors", "features", "fp32", "acme-bench", "1.2.0"]
+    assert listed["probe"][1:8] == ["vectors", "features", "-", "fp32", "-", "acme-bench", "1.2.0"]
     assert listed["features"][1:3] == ["acme-features", "yes"]
 
 
@@ -72,6 +72,7 @@ def test_its_record_says_where_the_code_came_from(site: Path, work: Path) -> Non
         "origin": "acme_bench.probe:probe",
         "package": "acme-bench 1.2.0",
         "sha256": "",
+        "modules": ["acme_bench.probe", "acme_bench.features"],
     }
     assert (ours["unit"], ours["data"]["name"], ours["data"]["kind"]) == ("vectors", "features", "twin")
     assert ours["ranks"][0]["losses"]["10"] < ours["ranks"][0]["losses"]["1"] / 2

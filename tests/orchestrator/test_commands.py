@@ -73,6 +73,21 @@ def test_rerun_repeats_a_record(record: Path, folder: Path) -> None:
     assert made["call"]["arguments"] == json.loads(record.read_text())["call"]["arguments"]
 
 
+def test_classic_data_is_named_and_marked_and_a_rerun_reads_it_again(folder: Path) -> None:
+    flags = ["--data-scale", "0.0005", "-d", "data", *QUICK]
+    options = ["--batch-size", "8", "--workers", "1"]
+    done = mnb("run", "loader", "--classic-data", "-o", "noise.json", *flags, "--", *options, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    done = mnb("rerun", "noise.json", "-o", "noise", *flags, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    (again,) = [path for path in (folder / "noise").glob("*.json") if path.name != "run.json"]
+    for path in (folder / "noise.json", again):
+        ours = json.loads(path.read_text())["mnb"]
+        assert (ours["data"]["name"], ours["data"]["kind"]) == ("imagenet-classic", "classic")
+        assert "classic data: imagenet-classic" in ours["marks"]
+    assert [path.name for path in (folder / "data" / "scale-0.0005").iterdir()] == ["ImageNet-classic"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

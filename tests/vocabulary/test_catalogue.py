@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from milabench_ng.catalogue import Catalogue, Option, describe, parse_flags, resolve
+from milabench_ng.catalogue import Catalogue, DataSet, Option, Workload, describe, parse_flags, resolve
 from milabench_ng.errors import InputError
 
 OPTIONS = (
@@ -134,3 +134,46 @@ def test_descriptions_end_without_blanks() -> None:
 def test_an_unknown_workload_lists_those_there_are() -> None:
     with pytest.raises(InputError, match=r"unknown workload 'vea'; there are .*package\.module:function"):
         Catalogue(workloads={}, data_sets={}).workload("vea", "here")
+
+
+def test_with_classic_data_a_workload_reads_the_classic_form_of_its_set_where_there_is_one() -> None:
+    def reads(data: str | None) -> Workload:
+        return Workload(
+            name="one",
+            unit="images",
+            bound=None,
+            data=data,
+            options=(),
+            precision="fp32",
+            distributed=False,
+            cpu_only=False,
+            requires=(),
+            missing=(),
+            extra=None,
+            ram_gib=None,
+            classic_factor=1.0,
+            classic=(),
+            description="",
+            origin="a:b",
+            package="a",
+            source_modules=(),
+            source_sha256="",
+        )
+
+    def data_set(name: str, classic: str | None = None) -> DataSet:
+        return DataSet(
+            name=name, folder=name, scalable=True, classic=classic, files=1, bytes=1, description="", origin="a:B"
+        )
+
+    catalogue = Catalogue(
+        workloads={"photos": reads("photos"), "digits": reads("digits"), "none": reads(None)},
+        data_sets={one.name: one for one in (data_set("photos", "noise"), data_set("noise"), data_set("digits"))},
+    )
+    found = catalogue.classic()
+    assert {name: one.data for name, one in found.workloads.items()} == {
+        "photos": "noise",
+        "digits": "digits",
+        "none": None,
+    }
+    assert found.data_sets == catalogue.data_sets
+    assert found.classic() == found

@@ -47,10 +47,14 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 
 def test_the_built_in_ones() -> None:
-    assert set(builtin_workloads()) == {"toy_reg", "toy_lstm", "vae", "loader", "convnet", "scaling"}
+    names = (
+        "toy_reg toy_lstm vae loader reso translator wlm cart minigrid atari ssd fast_style dcgan convnet recom scaling"
+    )
+    assert set(builtin_workloads()) == set(names.split())
     definition, package = find_workload("vae")
     assert (definition.name, package) == ("vae", f"milabench_ng {__version__}")
-    assert set(describe(()).data_sets) == {"imagenet", "mnist"}
+    sets = {"bsds500", "coco", "imagenet", "imagenet-classic", "mnist", "wmt16", "wikitext-2", "ml-20m"}
+    assert set(describe(()).data_sets) == sets
 
 
 def test_an_installed_one(install: Install) -> None:
@@ -105,7 +109,7 @@ def test_an_entry_point_that_cannot_be_imported(install: Install, value: str) ->
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("vea", "unknown workload 'vea'; there are convnet, loader, scaling, toy_lstm, toy_reg, vae, or name your own"),
+        ("vea", f"unknown workload 'vea'; there are {', '.join(sorted(builtin_workloads()))}, or name your own"),
         (":sand", "unknown workload ':sand'"),
         ("mnb_test_sand:", "unknown workload"),
         ("..mnb_test_sand:sand", "unknown workload"),
@@ -120,3 +124,15 @@ def test_names_that_lead_to_no_workload(name: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         find_workload(name)
     assert message in str(caught.value)
+
+
+def test_what_a_workload_needs_is_known_without_importing_it(install: Install, tmp_path: Path) -> None:
+    text = MODULE.replace('unit="grains"', 'unit="grains", requires=("mnb_absent", "json"), extra="dig"')
+    (tmp_path / "mnb_test_sand.py").write_text(text)
+    install(dunes="mnb_test_sand:sand")
+    described = describe(()).workloads["dunes"]
+    assert (described.requires, described.missing) == (("mnb_absent", "json"), ("mnb_absent",))
+    assert described.remedy == 'pip install "sandbox[dig]"'
+    atari = describe(()).workloads["atari"]
+    assert (atari.requires, atari.extra) == (("gymnasium", "ale_py"), "rl")
+    assert atari.remedy == 'pip install "milabench_ng[rl]"'

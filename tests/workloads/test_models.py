@@ -6,14 +6,18 @@ import inspect
 import math
 import re
 
+import numpy as np
 import pytest
 import torch
 import torchvision
+from PIL import Image
 from torch import nn
 from torch.distributions import Bernoulli, Normal, kl_divergence
 
 from milabench_ng.bench import Definition
 from milabench_ng.worker.discovery import builtin_workloads
+from milabench_ng.workloads import dcgan, fast_style
+from milabench_ng.workloads.reso import SmallAndLarge, SubPixel
 from milabench_ng.workloads.toy_lstm import Sequence, sine_waves
 from milabench_ng.workloads.vae import VAE, negative_elbo
 
@@ -27,6 +31,10 @@ def parameters(module: nn.Module) -> int:
 def test_parameter_counts() -> None:
     assert parameters(VAE()) == 652_824
     assert parameters(Sequence(51)) == 32_284
+    assert parameters(SubPixel(2)) == 58_212
+    assert parameters(fast_style.transformer()) == 1_679_235
+    assert parameters(dcgan.generator(100, 64)) == 3_576_704
+    assert parameters(dcgan.discriminator(64)) == 2_765_568
     with torch.device("meta"):
         assert parameters(torchvision.models.get_model("resnet101", weights=None)) == 44_549_160
         assert parameters(torchvision.models.get_model("alexnet", weights=None)) == 61_100_840
@@ -78,6 +86,64 @@ def test_sine_waves() -> None:
     # sin(t - h) + sin(t + h) = 2 cos(h) sin(t), with h = 1 / 20
     assert torch.allclose(before + after, 2 * math.cos(1 / 20) * here, atol=1e-5)
     assert len(waves[:, 0].unique()) > 20  # each has a phase of its own
+
+
+def test_sub_pixels() -> None:
+    """The last layer's four channels become the pixels of 2 x 2 (Shi et al., equation 4)."""
+    torch.manual_seed(0)
+    model = SubPixel(2)
+    small = torch.rand(3, 1, 5, 7)
+    channels = model.layers[:-1](small)
+    large = model(small)
+    assert (channels.shape, large.shape) == ((3, 4, 5, 7), (3, 1, 10, 14))
+    for row, column in ((0, 0), (1, 0), (0, 1), (1, 1)):
+        assert torch.equal(large[:, 0, row::2, column::2], channels[:, 2 * row + column])
+    assert SubPixel(3)(small).shape == (3, 1, 15, 21)
+    first = model.layers[0].weight.flatten(1).double()  # 64 rows of 25: columns are orthogonal, gain sqrt(2)
+    assert torch.allclose(first.T @ first, 2 * torch.eye(25, dtype=torch.double), atol=1e-5)
+
+
+def test_input_and_target_of_the_super_resolution() -> None:
+    pixels = np.zeros((40, 60, 3), np.uint8)
+    pixels[10:30, 20:40] = (255, 0, 0)  # luminance 0.299
+    small, large = SmallAndLarge(16, 2)(Image.fromarray(pixels))
+    assert (small.shape, large.shape) == ((1, 8, 8), (1, 16, 16))
+    assert torch.allclose(large, torch.full_like(large, 76 / 255))
+    assert torch.allclose(small, torch.full_like(small, 76 / 255))
+
+
+def test_gram_matrices() -> None:
+    torch.manual_seed(0)
+    features = torch.randn(2, 3, 4, 5)
+    expected = torch.einsum("ncij,ndij->ncd", features, features) / (3 * 4 * 5)
+    assert torch.allclose(fast_style.gram(features), expected, atol=1e-6)
+    assert fast_style.gram(torch.full((1, 2, 2, 2), 200.0, dtype=torch.float16)).tolist() == [[[20_000.0] * 2] * 2]
+
+
+def test_the_frozen_network_keeps_the_scale_of_its_features() -> None:
+    torch.manual_seed(0)
+    judge = fast_style.Judge()
+    assert not any(parameter.requires_grad for parameter in judge.parameters())
+    assert parameters(judge) == 7_635_264  # VGG16's first ten convolutions
+    taps = judge(fast_style.style_picture(32))
+    assert [tuple(tap.shape[1:]) for tap in taps] == [(64, 32, 32), (128, 16, 16), (256, 8, 8), (512, 4, 4)]
+    for tap in taps:
+        assert 0.3 < tap.square().mean().sqrt() < 3
+    painted = fast_style.transformer()(fast_style.style_picture(32))
+    assert painted.shape == (1, 3, 32, 32)
+
+
+def test_the_adversaries() -> None:
+    torch.manual_seed(0)
+    forged = dcgan.generator(10, 4)(torch.randn(5, 10, 1, 1))
+    assert forged.shape == (5, 3, 64, 64)
+    assert forged.abs().max() <= 1
+    critic = dcgan.discriminator(4)
+    logits = critic(forged)
+    assert logits.shape == (5,)
+    assert dcgan.taken_for(logits, True).item() == pytest.approx(-logits.sigmoid().log().mean().item(), rel=1e-5)
+    assert dcgan.taken_for(logits, False).item() == pytest.approx(-(1 - logits.sigmoid()).log().mean().item(), rel=1e-5)
+    assert critic[0].weight.std().item() == pytest.approx(0.02, rel=0.2)
 
 
 @pytest.mark.parametrize("definition", WORKLOADS.values(), ids=WORKLOADS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 from collections.abc import Callable
@@ -113,6 +114,51 @@ def test_convnet_in_half_master_has_fp16_weights_and_fp32_masters(place: Callabl
     kept = [parameter for group in spy.optimizers[0].param_groups for parameter in group["params"]]
     assert {parameter.dtype for parameter in kept} == {torch.float32}
     assert sum(parameter.numel() for parameter in kept) == 11_689_512
+
+
+def falls(losses: list[float], to: float) -> bool:
+    """The last quarter is on average below ``to`` times the first loss."""
+    last = losses[-max(1, len(losses) // 4) :]
+    return all(map(math.isfinite, losses)) and sum(last) / len(last) < to * losses[0]
+
+
+def test_reso(place: Callable[[str], Path]) -> None:
+    channel, spy = train("reso", 14, place("bsds500"), batch_size=16, image_size=32)
+    assert channel.one(Ready).parameters == 58_212
+    assert channel.one(Done).count == 200 + 16  # the 13th batch of an epoch has 8
+    assert falls(spy.losses, 0.3)
+    assert WORKLOADS["reso"].classic_factor == 1.28
+
+
+def test_reso_at_the_rate_of_2020_stays_finite(place: Callable[[str], Path]) -> None:
+    _, spy = train("reso", 12, place("bsds500"), batch_size=8, image_size=32, learning_rate=0.1)
+    assert max(spy.losses) > 10 * spy.losses[0]
+    assert all(map(math.isfinite, spy.losses))
+
+
+def test_dcgan(place: Callable[[str], Path]) -> None:
+    channel, spy = train("dcgan", 24, place("imagenet"), batch_size=8, width=8)
+    assert channel.one(Done).count == 24 * 8 - 3 * 6  # 50 pictures: the seventh batch of an epoch has two
+    critic, forger = spy.losses[::2], spy.losses[1::2]
+    assert len(critic) == len(forger) == 24
+    assert falls(critic, 0.7)
+    first, second = spy.optimizers[:2]
+    assert first is not second
+    assert {id(optimizer) for optimizer in spy.optimizers[::2]} == {id(first)}
+
+
+def test_fast_style(place: Callable[[str], Path]) -> None:
+    channel, spy = train("fast_style", 10, place("imagenet"), batch_size=2, image_size=32, style_size=32)
+    assert channel.one(Ready).parameters == 1_679_235 + 7_635_264
+    assert falls(spy.losses, 0.8)
+    trained = [parameter for group in spy.optimizers[0].param_groups for parameter in group["params"]]
+    assert sum(parameter.numel() for parameter in trained) == 1_679_235
+
+
+def test_ssd(place: Callable[[str], Path]) -> None:
+    channel, spy = train("ssd", 5, place("coco"), arch="resnet10", batch_size=2)
+    assert channel.one(Done).count == 10
+    assert falls(spy.losses, 0.9)
 
 
 def scaling_program(rendezvous: Path, results: Any) -> None:

@@ -1,0 +1,60 @@
+"""Loader processes hand batches over in shared memory: is there enough of it, before any of them starts?
+
+A process that writes beyond the end of a full /dev/shm is killed by SIGBUS in the middle of a run, without a word.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from milabench_ng.errors import InputError
+from milabench_ng.units import format_bytes
+
+PLACE = Path("/dev/shm")
+IN_HAND = 2
+"""Batches beside those that the loader processes have ready: the one at work and the one on its way."""
+
+
+def require(sample: int, batch_size: int, batches: int, tenants: int, place: Path = PLACE) -> None:
+    """Raise InputError unless ``batches`` batches of samples of ``sample`` bytes fit for each of ``tenants``.
+
+    What is free now must hold this tenant's, and the whole must hold all of them: the others may have begun already.
+    """
+    try:
+        state = os.statvfs(place)
+    except OSError as error:
+        raise InputError(
+            f"loader processes need shared memory; {place}: {error.strerror}. Mount a tmpfs there"
+        ) from None
+    needed = sample * batch_size * (batches + IN_HAND)
+    free, whole = state.f_bavail * state.f_frsize, state.f_blocks * state.f_frsize
+    if needed > free or needed * tenants > whole:
+        raise InputError(
+            f"{place} is too small for the loader processes: {tenants} x {format_bytes(needed)} are needed "
+            f"({batches} + {IN_HAND} batches of {batch_size} for each tenant), {format_bytes(free)} of "
+            f"{format_bytes(whole)} are free. Enlarge it (docker run --shm-size=..., mount -o remount,size=...) "
+            "or take fewer --workers or a smaller --batch-size"
+        )
+
+
+def sample_bytes(data: Dataset[Any]) -> int:
+    """Bytes of the tensors in the first sample, which is made here; random numbers are put back as they were."""
+    with torch.random.fork_rng(devices=[]):
+        return tensor_bytes(data[0])
+
+
+def tensor_bytes(value: Any) -> int:
+    """Bytes of the tensors in ``value``, also within lists, tuples and dicts; a number becomes 8 in a batch."""
+    if isinstance(value, Tensor):
+        return value.nbytes
+    if isinstance(value, dict):
+        return sum(map(tensor_bytes, value.values()))
+    if isinstance(value, list | tuple):
+        return sum(map(tensor_bytes, value))
+    return 8
