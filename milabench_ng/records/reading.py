@@ -10,183 +10,19 @@ import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, parse_json, read_content
 from milabench_ng.plain import plain, short
-from milabench_ng.plan import Device, Launch, Plan
 from milabench_ng.records.ledger import Chain, check_chain
 from milabench_ng.records.names import LEDGER, RECORD_NAME
-from milabench_ng.records.window import LARGEST, Amount, Moment, SliceRow, WindowRule
+from milabench_ng.records.views import ManifestView, RecordView
 
 READABLE_SCHEMA = 1
 """The newest schema of records and manifests that this version reads."""
-
-Factor = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
-"""Items of 2020 per item."""
-
-
-class Extent(msgspec.Struct, frozen=True):
-    """Of one counter of ``gpu_monitor``: the largest sample, -1 where there was none."""
-
-    max: Annotated[float, msgspec.Meta(ge=-1, le=LARGEST)] | None = None
-
-
-class MonitorView(msgspec.Struct, frozen=True):
-    """One device in ``gpu_monitor``. Memory in MiB."""
-
-    memory: Extent | None = None
-
-
-class TimingView(msgspec.Struct, frozen=True):
-    """A timing of 2020: seconds, and items per second of each slice (null where it was not a number)."""
-
-    time: Moment | None = None
-    rates: list[float | None] | None = None
-
-
-class RankView(msgspec.Struct, frozen=True):
-    """The slices of one process, and what it computed: losses and digests by step."""
-
-    slices: list[SliceRow]
-    losses: dict[str, float | None] = {}
-    digests: dict[str, str] = {}
-
-
-class DataView(msgspec.Struct, frozen=True):
-    """What a launch read."""
-
-    name: str
-    kind: str
-    scale: Amount
-    cache: str
-
-
-class PrecisionView(msgspec.Struct, frozen=True):
-    """The mode that really ran, before ``start`` and after ``stop``."""
-
-    ran_before: str | None = None
-    ran_after: str | None = None
-
-    @property
-    def ran(self) -> str | None:
-        """One mode, or both where it changed on the way."""
-        if self.ran_after is None or self.ran_after == self.ran_before:
-            return self.ran_before
-        return f"{self.ran_before}, then {self.ran_after}"
-
-
-class TierView(msgspec.Struct, frozen=True):
-    """How strongly a share was enforced."""
-
-    tier: str
-
-
-class FailureView(msgspec.Struct, frozen=True):
-    """Why a launch failed."""
-
-    cause: str
-    detail: str = ""
-
-
-class GaugeView(msgspec.Struct, frozen=True):
-    """What was sampled of one quantity while a launch worked."""
-
-    mean: float
-
-
-class TelemetryView(msgspec.Struct, frozen=True):
-    """Of one device."""
-
-    power_w: GaugeView | None = None
-
-
-class MnbView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a report needs of our part of a record."""
-
-    schema: int
-    run_id: str
-    launch: Launch
-    label: str
-    unit: str
-    bound: str | None = None
-    classic_factor: Factor
-    devices: tuple[Device, ...] = ()
-    start_s: Moment | None = None
-    stop_s: Moment | None
-    window_rule: WindowRule
-    ranks: list[RankView]
-    precision: PrecisionView | None = None
-    data: DataView | None = None
-    isolation: dict[str, TierView] = {}
-    telemetry: dict[str, TelemetryView] = {}
-    """By the device's UUID, and of the host."""
-    failure: FailureView | None = None
-    marks: tuple[str, ...] = ()
-
-
-class RecordView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a report needs of the record of one launch, ours or of 2020."""
-
-    name: str
-    job_id: str
-    success: bool
-    error: str | None = None
-    device_count: int = 1
-    job: dict[str, Any] | None = None
-    environ: dict[str, Any] = {}
-    metrics: dict[str, Any] = {}
-    timings: dict[str, TimingView] = {}
-    gpu_monitor: dict[str, MonitorView] | None = None
-    mnb: MnbView | None = None
-
-
-class FenceView(msgspec.Struct, frozen=True):
-    """What enforced the shares of a run."""
-
-    tier: str
-
-
-class ProfileView(msgspec.Struct, frozen=True):
-    """Which profile was run."""
-
-    sha256: str
-
-
-class CpusView(msgspec.Struct, frozen=True):
-    """The processors of the node."""
-
-    model: str
-    sockets: int
-    cores: int
-
-
-class InventoryView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a report says of the node."""
-
-    virtualization: str | None = None
-    kernel: str = ""
-    cpus: CpusView
-    memory_bytes: int
-    nvidia_driver: str | None = None
-
-
-class ManifestView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a report needs of the manifest."""
-
-    schema: int
-    run_id: str
-    version: str
-    started_utc: str
-    plan: Plan
-    profile: ProfileView | None = None
-    fence: FenceView
-    inventory: InventoryView | None = None
-    software: dict[str, str] = {}
-    software_key: str = ""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):

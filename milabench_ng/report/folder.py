@@ -11,15 +11,8 @@ import msgspec
 from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, parse_json, read_content
 from milabench_ng.plain import plain, plain_json, short
-from milabench_ng.records.reading import (
-    ManifestView,
-    Problem,
-    ReadRecord,
-    is_going_on,
-    read_folder,
-    read_ledger,
-    read_record,
-)
+from milabench_ng.records.reading import Problem, ReadRecord, is_going_on, read_folder, read_ledger, read_record
+from milabench_ng.records.views import ManifestView
 from milabench_ng.records.window import Amount
 from milabench_ng.report.launches import LaunchResult, reduce_record
 from milabench_ng.report.summarise import Folder, summarise

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from milabench_ng.catalogue import Scalar
-from milabench_ng.records.reading import DataView, MnbView, ReadRecord, RecordView
+from milabench_ng.records.reading import ReadRecord
+from milabench_ng.records.views import DataView, MnbView, RecordView
 from milabench_ng.records.window import LARGEST, averaging_window, rate, wait_share
 from milabench_ng.report.steadiness import Shape, odd_shape
 from milabench_ng.report.summary import UNIT_2020

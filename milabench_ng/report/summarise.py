@@ -12,7 +12,8 @@ from milabench_ng.errors import InputError
 from milabench_ng.plan import Launch
 from milabench_ng.records.ledger import AnyEvent, Resumed, Session, attempts
 from milabench_ng.records.names import LEDGER
-from milabench_ng.records.reading import InventoryView, ManifestView, Problem
+from milabench_ng.records.reading import Problem
+from milabench_ng.records.views import InventoryView, ManifestView
 from milabench_ng.report.flags import flags
 from milabench_ng.report.intervals import log_stat
 from milabench_ng.report.launches import LaunchResult

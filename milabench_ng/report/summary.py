@@ -13,7 +13,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from milabench_ng.catalogue import Scalar
-from milabench_ng.records.reading import DataView, Factor, Problem
+from milabench_ng.records.reading import Problem
+from milabench_ng.records.views import DataView, Factor
 from milabench_ng.records.window import Amount
 from milabench_ng.report.intervals import LogStat
 from milabench_ng.stats import mean, population_std

@@ -13,7 +13,7 @@ import msgspec
 
 from milabench_ng.catalogue import Scalar
 from milabench_ng.errors import InputError
-from milabench_ng.records.reading import DataView, MnbView
+from milabench_ng.records.views import DataView, MnbView
 from milabench_ng.shipped import find
 from milabench_ng.stats import mean, population_std
 

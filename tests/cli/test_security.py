@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,11 @@ import pytest
 from milabench_ng.datasets.mnist import Mnist
 from milabench_ng.datasets.prepare import prepare
 from milabench_ng.errors import InputError
+from milabench_ng.orchestrator.logs import Log
 from milabench_ng.orchestrator.request import RunRequest, choose_devices
+from milabench_ng.orchestrator.resuming import open_keeper
 from milabench_ng.orchestrator.sessions import make_folder
+from milabench_ng.records.names import write_atomically
 
 SOURCES = sorted((Path(__file__).parents[2] / "milabench_ng").rglob("*.py"))
 FORBIDDEN = {
@@ -51,6 +55,27 @@ def test_a_link_called_logs_is_no_result_folder(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"-o .*out: File exists"):
         make_folder(tmp_path / "out")
     assert not (tmp_path / "none").exists()
+
+
+def test_no_link_in_a_result_folder_is_written_through(tmp_path: Path) -> None:
+    """Those of a ledger and of a log that lead to a file, and those that would make one."""
+    there, missing = tmp_path / "there", tmp_path / "missing"
+    there.write_text("")
+    for number, target in enumerate((there, missing)):
+        folder = make_folder(tmp_path / f"out{number}")
+        folder.ledger.symlink_to(target)
+        with pytest.raises(InputError, match=r"ledger\.jsonl"):
+            open_keeper(folder, None)
+        with pytest.raises(InputError, match=r"holds 'ledger\.jsonl' already"):
+            make_folder(folder.path)
+        path = folder.log("s.a", "0.0")
+        path.symlink_to(target)
+        log = Log(path)
+        os.write(log.descriptor, b"said")
+        assert (log.in_memory, log.close()) == (True, b"said")
+        write_atomically(path, b"said")
+        assert not path.is_symlink()
+    assert (there.read_text(), missing.exists()) == ("", False)
 
 
 def test_the_users_own_link_to_a_result_folder_is_followed_once(tmp_path: Path) -> None:

@@ -24,21 +24,29 @@ from milabench_ng.datasets import manifest as manifests
 from milabench_ng.errors import InputError, MnbError
 from milabench_ng.files import decode_text, parse_json
 from milabench_ng.orchestrator.again import profile_of
+from milabench_ng.orchestrator.books import standing
+from milabench_ng.orchestrator.resuming import open_keeper
 from milabench_ng.plain import plain, plain_json, plain_lines
 from milabench_ng.plan import Device, make_plan
 from milabench_ng.profile import build_profile, parse_profile
 from milabench_ng.profile_2020 import convert_2020
-from milabench_ng.records.names import MANIFEST
+from milabench_ng.records.ledger import Chain, check_chain, extend
+from milabench_ng.records.names import LEDGER, MANIFEST, ResultFolder
 from milabench_ng.report.folder import decode_summary, encode_summary, load
 from milabench_ng.report.forms import Form, write_report
 from milabench_ng.report.report import Report, build_report, make_report
 from milabench_ng.report.summary import Summary
+from milabench_ng.report.verification.forms import Form as VerificationForm
+from milabench_ng.report.verification.forms import write_verification
+from milabench_ng.report.verification.rules import Rules, decode_rules
+from milabench_ng.report.verification.verify import verify
 from milabench_ng.report.weights import load_weights
 from milabench_ng.units import parse_bytes, parse_bytes_per_second
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 FORMS: tuple[Form, ...] = ("table", "json", "csv", "markdown")
+VERIFICATION_FORMS: tuple[VerificationForm, ...] = ("table", "json")
 PRINTED = "".join(map(chr, [*range(9), *range(11, 32), *range(127, 160)]))
 """What a terminal would obey."""
 
@@ -151,6 +159,25 @@ def manifest(content: bytes) -> None:
         show(make_report(place, compare_to=[str(_RUN)]))
 
 
+def ledger(content: bytes) -> None:
+    """The ledger of a result folder: in its report, under the rules, and when the run is to go on."""
+    with folder() as place:
+        copy(place, but=LEDGER)
+        (place / LEDGER).write_bytes(content)
+        show(make_report(place))
+        show_verified(place, Rules())
+        _, lines = extend(Chain(), "2026-01-06T16:00:00Z", check_chain(content).events)
+        (place / LEDGER).write_bytes(lines)  # the same events in a sound chain
+        keeper = open_keeper(ResultFolder(place), None)
+        standing(keeper.chain.events, keeper)
+        keeper.close()
+
+
+def rules(content: bytes) -> None:
+    """A buyer's rules, and what they say of a sound folder."""
+    show_verified(_RUN, decode_rules(content, "r.json"))
+
+
 def again(content: bytes) -> None:
     """A record that is to be run again."""
     with folder() as place:
@@ -194,7 +221,10 @@ def text(content: bytes) -> None:
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
     made.__name__: made
-    for made in (profile, weights, summary, record, manifest, again, data_manifest, data_listing, words, text)
+    for made in (
+        *(profile, weights, summary, record, manifest, ledger, rules),
+        *(again, data_manifest, data_listing, words, text),
+    )
 }
 
 
@@ -221,6 +251,15 @@ def show(made: Report) -> None:
     for form in FORMS:
         stream = io.StringIO()
         write_report(made, form, stream)
+        _safe(stream.getvalue())
+
+
+def show_verified(place: Path, demanded: Rules) -> None:
+    """The same of the verdict of rules."""
+    made = verify(place, demanded)
+    for form in VERIFICATION_FORMS:
+        stream = io.StringIO()
+        write_verification(made, form, stream)
         _safe(stream.getvalue())
 
 
@@ -276,6 +315,8 @@ def seeds() -> dict[str, list[bytes]]:
         "summary": [encode_summary(_SUMMARY).encode(), *(p.read_bytes() for p in (ROOT / "baselines").glob("*.json"))],
         "record": [*records, *(content for content in of_2020 if b'"timings"' in content)],
         "manifest": [(_RUN / MANIFEST).read_bytes()],
+        "ledger": [(_RUN / LEDGER).read_bytes()],
+        "rules": [path.read_bytes() for path in (ROOT / "rules").glob("*.json")],
         "again": records,
         "data_manifest": [
             msgspec.json.encode(
@@ -307,11 +348,18 @@ NASTY: tuple[Any, ...] = (
 
 
 def mutate(content: bytes, chance: random.Random) -> bytes:
-    """Another JSON text: one value or some are replaced, removed, doubled or given another's name."""
+    """Another JSON text: one value or some are replaced, removed, doubled or given another's name.
+
+    Of JSON lines, one is changed.
+    """
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):
-        return content
+        lines = content.splitlines(keepends=True)
+        if len(lines) < 2:
+            return content
+        at = chance.randrange(len(lines))
+        return b"".join([*lines[:at], mutate(lines[at], chance) + b"\n", *lines[at + 1 :]])
     for _ in range(chance.choice((1, 1, 1, 2, 4))):
         value = _change(value, chance)
     made = json.dumps(value)

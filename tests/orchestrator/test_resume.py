@@ -32,6 +32,8 @@ from milabench_ng.records.ledger import (
 )
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.report.folder import load
+from milabench_ng.report.verification.rules import Rules
+from milabench_ng.report.verification.verify import verify
 
 ROOT = Path(__file__).parents[2]
 HERE = "tests.orchestrator.broken"
@@ -92,9 +94,18 @@ def test_resume_runs_what_has_no_valid_record_and_no_more(interrupted, resume_ru
     assert later[-1] == Finished(missing=0, failed=0)
     summary = load(finished.folder)
     assert (summary.tests["trial.steady"].n, summary.tests["trial.steady"].failures) == (4, 1)
+    assert summary.sessions == 2
     assert any("2 sessions" in note for note in summary.notes)
     again = resume_run(interrupted.folder)
     assert kinds(again.events)[-3:] == ["Session", "Resumed", "Finished"], "there is nothing left to do"
+    strict = Rules(failure_rate=0.2, retries=0, resumes=1, sessions=3)
+    rulings = {ruling.id: ruling for ruling in verify(interrupted.folder, strict).rulings}
+    assert [rulings[rule].result for rule in ("R12", "R13", "R14")] == ["pass", "pass", "fail"]
+    assert rulings["R14"].reasons == (
+        "25.00% of the attempts failed, 20.00% are allowed",
+        "1 retries, 0 are allowed",
+        "2 resumes, 1 are allowed",
+    )
 
 
 def test_a_record_that_was_changed_or_cut_short_is_made_again(run_profile, resume_run) -> None:  # type: ignore[no-untyped-def]

@@ -7,7 +7,7 @@ from typing import Literal, TextIO
 
 import msgspec
 
-from milabench_ng.plain import plain
+from milabench_ng.plain import plain, plain_json
 from milabench_ng.report.verification.findings import Ruling, Verification
 
 Form = Literal["table", "json"]
@@ -30,11 +30,11 @@ def write_verification(found: Verification, form: Form, stream: TextIO) -> None:
 
 def _json(found: Verification) -> str:
     whole = {"schema": 1, "passed": found.passed, "verdict": found.sentence, **msgspec.structs.asdict(found)}
-    return msgspec.json.format(msgspec.json.encode(whole), indent=1).decode() + "\n"
+    return plain_json(msgspec.json.format(msgspec.json.encode(whole), indent=1).decode()) + "\n"
 
 
 def _lines(found: Verification) -> Iterator[str]:
-    yield f"verdict      {found.sentence}"
+    yield f"verdict      {plain(found.sentence)}"
     yield f"source       {plain(found.source)}"
     yield from (f"{name.ljust(12)} {plain(text)}" for name, text in found.facts.items())
     for part, heading in _HEADINGS.items():
