@@ -17,7 +17,8 @@ from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, parse_json, read_content
 from milabench_ng.plain import short
 from milabench_ng.records.isolation import Effective, GroupEvents, Share, Usage
-from milabench_ng.records.reading import ManifestView, ReadRecord, read_folder, read_record
+from milabench_ng.records.reading import ReadRecord, read_folder, read_record
+from milabench_ng.records.views import ManifestView
 from milabench_ng.report.timeline import Course, courses
 
 

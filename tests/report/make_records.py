@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -302,8 +303,8 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=2000)
     parser.add_argument("--slices", type=int, default=120)
     given = parser.parse_args()
-    per_gpu = ("toy_reg", "toy_lstm", "vae", "loader", "convnet", "convnet_fp16")
-    tests = dict.fromkeys(per_gpu, PER_GPU) | {"scaling": PROGRESSION}
+    standard = json.loads((Path(__file__).parents[2] / "profiles" / "standard.json").read_text())
+    tests = {name: PROGRESSION if name == "scaling" else PER_GPU for name in standard if name != "*"}
     repeat = -(-given.records // (8 * len(tests)))
     write_run(given.folder, plan("standard", tests, 8, repeat), slices=given.slices)
 
