@@ -88,7 +88,7 @@ async def jobs(request: RunRequest, reporter: Reporter, command_line: tuple[str,
                 )
                 dropped = (*dropped, *site_hooks())
                 if dropped:
-                    reporter.note(f"not passed to the workers, since it loads code into them: {', '.join(dropped)}")
+                    reporter.note(f"not passed to the workers, where it could change what runs: {', '.join(dropped)}")
                 async with sampling() as sampler:
                     with (
                         fenced(request, prospect, name.group, reporter) as fence,

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.errors import InputError
+from milabench_ng.files import read_json
 from milabench_ng.report.ownership import Terms
 
 
@@ -58,10 +59,8 @@ FORM = '{"reference": "v100", "bids": {"acme": {"results": "acme/", "price": 250
 def read_bids(path: Path) -> Bids:
     """The checked content of a file of bids."""
     try:
-        made = msgspec.json.decode(path.read_bytes(), type=Bids)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        made = msgspec.convert(read_json(path), Bids)
+    except msgspec.ValidationError as error:
         raise InputError(f"{path}: {error}; the form is {FORM}") from None
     _check(made, str(path))
     return made
