@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.records.window import SliceRow
-from milabench_ng.stats import mean, median
+from milabench_ng.stats import mean, median, sample_std
 
 MIN_CHANGE = 0.03
 """Relative change over the launch below which there is no drift and no change of level."""
@@ -31,7 +31,12 @@ _NOISE_FACTOR = 6.0
 _GROUP = 3
 _BLOCKS = 12
 MIN_SLICES = _GROUP * _BLOCKS
-"""Fewer are not judged."""
+"""Of fewer only the halves are compared."""
+MIN_HALF = 6
+"""Slices; with fewer a launch is not judged."""
+MIN_HALVES = 0.2
+"""Relative change between the halves of a short launch below which it has one level."""
+_STANDARD_ERRORS = 2.0
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -45,9 +50,9 @@ def odd_shape(rows: Sequence[SliceRow], from_s: float, until_s: float) -> Shape 
     """What is odd about the rate between two moments; None of a steady launch, and of one too short to say."""
     begin = bisect_left(rows, from_s, key=lambda row: row.start_s)
     end = bisect_right(rows, until_s, key=lambda row: row.end_s)
-    if end - begin < MIN_SLICES:
-        return None
     rates = [row.count / row.length_s for row in rows[begin:end]]
+    if len(rates) < MIN_SLICES:
+        return _halves(rates)
     smooth = [sorted(rates[i : i + _GROUP])[_GROUP // 2] for i in range(0, len(rates) - _GROUP + 1, _GROUP)]
     level = median(smooth)
     if level <= 0 or max(smooth) - min(smooth) < MIN_CHANGE * level:
@@ -55,6 +60,19 @@ def odd_shape(rows: Sequence[SliceRow], from_s: float, until_s: float) -> Shape 
     relative = [value / level for value in smooth]
     blocks = _block_means(relative)
     return _drift(blocks) or _sawtooth(relative) or _unsettled(blocks)
+
+
+def _halves(rates: Sequence[float]) -> Shape | None:
+    """Of a launch with too few slices for a trend: whether its halves have the same level, beyond their noise."""
+    half = len(rates) // 2
+    if half < MIN_HALF:
+        return None
+    first, second = rates[:half], rates[-half:]
+    change = mean(second) / mean(first) - 1 if mean(first) > 0 else 0.0
+    error = math.sqrt((sample_std(first) ** 2 + sample_std(second) ** 2) / half) / (mean(first) or 1.0)
+    if abs(change) < max(MIN_HALVES, _STANDARD_ERRORS * error):
+        return None
+    return Shape("no steady state", f"the second half was {change:+.0%} against the first")
 
 
 def _block_means(values: Sequence[float]) -> list[float]:

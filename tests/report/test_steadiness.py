@@ -13,7 +13,7 @@ from make_records import PER_GPU
 from milabench_ng.plan import Launch
 from milabench_ng.records.window import SliceRow
 from milabench_ng.report.folder import load
-from milabench_ng.report.steadiness import MIN_SLICES, odd_shape
+from milabench_ng.report.steadiness import MIN_HALF, MIN_SLICES, odd_shape
 
 Course = Callable[[int], float]
 """The rate, 1 being usual, of the slice with this number (of 120)."""
@@ -51,9 +51,14 @@ def test_noise_alone_is_hardly_ever_a_finding() -> None:
     assert sum(shape is not None for shape in found) <= 6  # 1 %
 
 
-def test_too_few_slices_are_not_judged() -> None:
+def test_of_few_slices_the_halves_are_compared_and_of_fewer_nothing() -> None:
     assert kind(lambda i: 1 - 0.01 * i, slices=MIN_SLICES) == "drift"
-    assert kind(lambda i: 1 - 0.01 * i, slices=MIN_SLICES - 1) is None
+    assert kind(lambda i: 1 - 0.008 * i, slices=MIN_SLICES - 1) is None  # the halves differ by 16 %
+    assert kind(lambda i: 1.0 + 0.3 * (i >= 9), slices=18) == "no steady state"
+    assert kind(lambda i: 1.0 + 0.15 * (i >= 9), slices=18) is None
+    assert kind(lambda i: 1.0 + 0.3 * (i >= 5), slices=2 * MIN_HALF - 1) is None
+    noisy = [kind(lambda _: 1.0, 0.1, slices=18, seed=seed) for seed in range(400)]
+    assert sum(shape is not None for shape in noisy) <= 4  # 1 %
 
 
 def test_only_the_time_after_the_start_counts() -> None:
