@@ -126,9 +126,14 @@ def _parts(report: Report) -> list[Fact]:
             for ratio in other.subsets
             if ratio.name == part.name and ratio.ratio is not None
         )
-        text = f"{figure(part.per_device)} {SCORE_UNIT}{interval} ({len(part.labels)} tests{against})"
+        text = f"{figure(part.per_device)} {SCORE_UNIT}{interval} ({counted(len(part.labels))}{against})"
         facts.append(Fact(part.name, text))
     return facts
+
+
+def counted(tests: int) -> str:
+    """``"1 test"``, ``"2 tests"``."""
+    return f"{tests} test{'' if tests == 1 else 's'}"
 
 
 def _spread(name: str, values: Sequence[float | None], lacking: str) -> Fact:

@@ -209,7 +209,7 @@ def test_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "\nnot checkable: with these files, or with any\n" in text
     assert call(["verify", str(folder), "--repeat", "5", "--profile", "standard"]) == 1
     text = capsys.readouterr().out
-    assert text.startswith("verdict      FAIL (R6, R11 of 'none' broken: ")
+    assert text.startswith("verdict      FAIL (R6, R11 broken: ")
     assert "R11  FAIL  repeats as demanded" in text
     assert call(["report", str(out)]) == 2
     assert load_source(str(out)).tests == load_source(str(folder)).tests

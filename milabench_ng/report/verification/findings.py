@@ -68,13 +68,17 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         return not self.having("fail")
 
     @property
+    def _origin(self) -> str:
+        return f" of {self.rules!r}" if self.rules else ""
+
+    @property
     def sentence(self) -> str:
         """The verdict in one line."""
         broken, open_ = self.having("fail"), self.having("unknown")
         held = len(self.having("pass"))
         cannot = f"; not checkable: {', '.join(ruling.id for ruling in open_)}" if open_ else ""
         if not broken:
-            return f"PASS ({held} rules of {self.rules!r} hold{cannot})"
+            return f"PASS ({held} rules{self._origin} hold{cannot})"
         named = "; ".join(f"{ruling.id} {ruling.reasons[0]}" for ruling in broken[:3])
         more = f"; and {len(broken) - 3} more" if len(broken) > 3 else ""
-        return f"FAIL ({', '.join(ruling.id for ruling in broken)} of {self.rules!r} broken: {named}{more}{cannot})"
+        return f"FAIL ({', '.join(ruling.id for ruling in broken)}{self._origin} broken: {named}{more}{cannot})"

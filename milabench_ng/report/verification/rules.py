@@ -53,7 +53,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The demands of a request for proposals. The ids in brackets are those of docs/run-rules.md."""
 
     schema: int = RULES_SCHEMA
-    name: str = "none"
+    name: str = ""
     signed: bool = False
     """(R2) by somebody in the evaluator's file of allowed signers."""
     window_s: float = 9.0
