@@ -30,7 +30,7 @@ def execute(request: RunRequest, weights: Path | None = None) -> int:
     outcome = _run(request)
     write_report(make_report(outcome.folder, weights=weights), "table", sys.stdout)
     print(f"\nresults: {plain(outcome.folder)}")
-    print(f"next:    mnb {plain(_next_command(request.suite, outcome.folder))}")
+    print(f"next:    mnb {plain(_next_command(request.suite, outcome))}")
     if outcome.tier != "full":
         asked = request.isolation == outcome.tier
         reason = "as it was asked for" if asked else "mnb doctor says why and what to do"
@@ -38,13 +38,16 @@ def execute(request: RunRequest, weights: Path | None = None) -> int:
     return _exit_code(outcome)
 
 
-def _next_command(suite: str, folder: Path) -> str:
+def _next_command(suite: str, outcome: Outcome) -> str:
     """What a user may want to do now."""
+    folder = shlex.quote(str(outcome.folder))
+    if outcome.interrupted:
+        return f"jobs --resume {folder}"
     if suite == "standard":
-        return f"report {shlex.quote(str(folder))} --compare v100"
+        return f"report {folder} --compare v100"
     if suite == "quick":
         return "jobs profiles/standard.json --repeat 10"
-    return f"report {shlex.quote(str(folder))} --format markdown"
+    return f"report {folder} --html report.html"
 
 
 def execute_into_file(request: RunRequest) -> int:
