@@ -53,6 +53,7 @@ TABLE: dict[str, Check] = {
     "mnb jobs profiles/quick.json --name vae --name convnet -- --batch-size 64": DRY,
     "mnb jobs profiles/standard.json --dry-run": RUN,
     "mnb jobs profiles/standard.json --repeat 10 -o results": PARSE,
+    "mnb jobs profiles/smoke.json": DRY,
     "mnb jobs quick": DRY,
     "mnb jobs standard": DRY,
     "mnb list": RUN,
