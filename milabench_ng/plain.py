@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 _LONGEST = 300
 # Control characters (C0, DEL, C1: cursor, colours, titles), line and paragraph separators, directions that reorder what
 # is read (Unicode 16, UAX #9), invisible marks, and halves of surrogate pairs, which cannot be encoded at all.
@@ -31,6 +33,11 @@ def short(text: object) -> str:
 def plain_json(text: str) -> str:
     """JSON with all that steers a terminal as ``\\u009b``: the same values, and safe to print."""
     return _LINES.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def printed_json(value: object, indent: int = 1) -> str:
+    """``value`` as indented `plain_json` that ends its line."""
+    return plain_json(msgspec.json.format(msgspec.json.encode(value), indent=indent).decode()) + "\n"
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -9,6 +9,7 @@ import msgspec
 from cyclopts import Parameter
 
 from milabench_ng.cli.tables import facts, standard_output, table
+from milabench_ng.plain import printed_json
 from milabench_ng.report.acceptance import Acceptance, Kept
 from milabench_ng.report.acceptance import accept as decide
 from milabench_ng.report.verification.opening import load_source
@@ -58,7 +59,7 @@ def accept(
 
 def _print_json(made: Acceptance) -> None:
     whole = {"schema": 1, "verdict": made.verdict, **msgspec.structs.asdict(made)}
-    print(msgspec.json.format(msgspec.json.encode(whole), indent=1).decode())
+    print(printed_json(whole), end="")
 
 
 def _print(made: Acceptance, bid: str, delivered: str) -> None:

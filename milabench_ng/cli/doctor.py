@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
-import msgspec
 from cyclopts import Parameter
 from rich.console import Console
 
@@ -17,6 +16,7 @@ from milabench_ng.fence.backends import enter_scope
 from milabench_ng.node.inventory import Inventory
 from milabench_ng.orchestrator.checkup import Checkup, examine
 from milabench_ng.orchestrator.prospect import shares_by_device
+from milabench_ng.plain import printed_json
 from milabench_ng.units import format_bytes
 
 Pairs = Iterator[tuple[str, str]]
@@ -57,7 +57,7 @@ def doctor(
     enter_scope("auto", cgroup_parent)
     checkup = examine(node.request(suite="", text="", source="mnb doctor"))
     if form == "json":
-        print(msgspec.json.format(msgspec.json.encode(checkup), indent=1).decode())
+        print(printed_json(checkup), end="")
     else:
         _print(checkup, standard_output())
     return 0 if checkup.ready else 1

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
+from milabench_ng.plain import printed_json
 from milabench_ng.report.summary import Stat, Summary, TestSummary
 
 
 def encode_2020(summary: Summary) -> str:
     """Indented JSON; what was not measured is null."""
     rows = {label: _row(row, _scale(row, summary)) for label, row in summary.tests.items()}
-    return msgspec.json.format(msgspec.json.encode(rows), indent=4).decode() + "\n"
+    return printed_json(rows, indent=4)
 
 
 def _scale(row: TestSummary, summary: Summary) -> float:

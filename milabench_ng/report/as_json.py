@@ -6,7 +6,7 @@ from typing import Any, TextIO
 
 import msgspec
 
-from milabench_ng.plain import plain_json
+from milabench_ng.plain import printed_json
 from milabench_ng.report.compare import ComparedTest, Comparison
 from milabench_ng.report.report import Line, Report
 from milabench_ng.report.sections import SCORE_UNIT
@@ -17,14 +17,12 @@ REPORT_SCHEMA = 1
 
 def write(report: Report, stream: TextIO) -> None:
     """Write ``report`` to ``stream``; what was not measured is null."""
-    text = msgspec.json.format(msgspec.json.encode(as_object(report)), indent=1).decode()
-    stream.write(plain_json(text) + "\n")
+    stream.write(printed_json(as_object(report)))
 
 
 def write_tender(tender: Tender, stream: TextIO) -> None:
     """Write ``tender`` to ``stream``. Money is in its ``currency``, ratios are to one node of the reference."""
-    made = {"schema": REPORT_SCHEMA, **msgspec.structs.asdict(tender)}
-    stream.write(plain_json(msgspec.json.format(msgspec.json.encode(made), indent=1).decode()) + "\n")
+    stream.write(printed_json({"schema": REPORT_SCHEMA, **msgspec.structs.asdict(tender)}))
 
 
 def as_object(report: Report) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, parse_json, read_content
-from milabench_ng.plain import plain, plain_json, short
+from milabench_ng.plain import plain, printed_json, short
 from milabench_ng.records.reading import Problem, ReadRecord, is_going_on, read_folder, read_ledger, read_record
 from milabench_ng.records.views import ManifestView
 from milabench_ng.records.window import Amount
@@ -92,7 +92,7 @@ def against_traces(results: list[LaunchResult], manifests: list[ManifestView]) -
 
 def encode_summary(summary: Summary) -> str:
     """Indented JSON."""
-    return plain_json(msgspec.json.format(msgspec.json.encode(summary), indent=1).decode()) + "\n"
+    return printed_json(summary)
 
 
 def decode_summary(content: bytes, source: str) -> Summary:

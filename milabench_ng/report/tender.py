@@ -22,7 +22,6 @@ from milabench_ng.report.report import Report
 from milabench_ng.report.score import log_parts
 from milabench_ng.report.stability import Stability, Worth, stability
 from milabench_ng.report.verdict import RANKED_FROM, holm, p_value
-from milabench_ng.report.weights import spread_unplanned
 
 _DOUBT = 0.05
 
@@ -191,8 +190,8 @@ def worth(name: str, bid: Bid, report: Report, power: Power | None) -> Worth:
 
 
 def _weights(report: Report) -> dict[str, float]:
-    given = {line.scored.test: line.scored.weight for line in report.lines if line.scored.weight}
-    return spread_unplanned(given, report.summary.devices)
+    """The effective ones."""
+    return {line.scored.test: line.scored.weight for line in report.lines if line.scored.weight}
 
 
 def _comparison(report: Report) -> Comparison | None:

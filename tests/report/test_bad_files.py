@@ -17,7 +17,7 @@ from milabench_ng import files
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
 from milabench_ng.files import DEEPEST, SMALL, parse_json, read_content, read_json
-from milabench_ng.plain import plain, plain_json, plain_lines, short
+from milabench_ng.plain import plain, plain_json, plain_lines, printed_json, short
 from milabench_ng.records.names import write_atomically
 from milabench_ng.report.report import make_report
 from milabench_ng.shipped import find, names
@@ -152,6 +152,7 @@ def test_nothing_that_steers_a_terminal_is_left() -> None:
     assert plain("a\n\x1b[31m\x9b\u202e") == "a\\n\\x1b[31m\\x9b\\u202e"
     assert plain_lines("a\n\x1b") == "a\n\\x1b"
     assert plain_json('"\x9b\u2028"\n') == '"\\u009b\\u2028"\n'
+    assert printed_json({"a": "\x9b"}) == '{\n "a": "\\u009b"\n}\n'
     assert short("x" * 1000) == "x" * 300 + "..."
     assert plain("Müller 漢字 – ²") == "Müller 漢字 – ²"
 

@@ -246,3 +246,13 @@ def test_a_summary_in_the_fields_of_2020(quick: Path, tmp_path: Path) -> None:
     ours = load(quick).tests["quick.vae"].train
     assert ours is not None
     assert found["quick.vae"]["train"]["mean"] == ours.mean
+
+
+def test_a_summary_in_the_fields_of_2020_steers_no_terminal(tmp_path: Path) -> None:
+    file = tmp_path / "hostile.json"
+    stat = {"n": 1, "min": 1.0, "max": 1.0, "mean": 1.0, "std": 0.0}
+    file.write_text(json.dumps({"s.\x9b31m": {"n": 1, "failures": 0, "train": stat}}))
+    out = tmp_path / "out.json"
+    assert call(["summary", str(file), "--format", "2020", "-o", str(out)]) == 0
+    assert "\x9b" not in out.read_text()
+    assert list(json.loads(out.read_text())) == ["s.\x9b31m"]

@@ -7,7 +7,7 @@ from typing import Literal, TextIO
 
 import msgspec
 
-from milabench_ng.plain import plain, plain_json
+from milabench_ng.plain import plain, printed_json
 from milabench_ng.report.verification.findings import Ruling, Verification
 
 Form = Literal["table", "json"]
@@ -30,7 +30,7 @@ def write_verification(found: Verification, form: Form, stream: TextIO) -> None:
 
 def _json(found: Verification) -> str:
     whole = {"schema": 1, "passed": found.passed, "verdict": found.sentence, **msgspec.structs.asdict(found)}
-    return plain_json(msgspec.json.format(msgspec.json.encode(whole), indent=1).decode()) + "\n"
+    return printed_json(whole)
 
 
 def _lines(found: Verification) -> Iterator[str]:
