@@ -7,6 +7,7 @@ its own device's share before it touches a device. No restarts: a dead rank is a
 from __future__ import annotations
 
 import os
+import signal
 import time
 from tempfile import mkdtemp
 from types import SimpleNamespace
@@ -78,6 +79,9 @@ def run_one(task: Task, agent: Agent, since: float) -> None:
     rank = int(os.environ["RANK"])
     seat = task.seats[rank]
     agent.pids[rank] = os.getpid()
+    # The agent ends the ranks that are left with SIGTERM, and is patient for 30 s. Its own handler, which came with the
+    # fork, never runs in a rank that waits for a dead one in a collective.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     die_with(agent.pid)
     join(SimpleNamespace(**seat.entry))
     forked = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from itertools import repeat
 
@@ -104,6 +105,17 @@ def deadlocked(bench: Bench) -> None:
         if step == 20 and bench.rank == 1:
             time.sleep(3600)
         dist.all_reduce(torch.ones(1, device=bench.device))
+
+
+@workload(unit="steps", distributed=True)
+def bereaved(bench: Bench) -> None:
+    """One rank is killed, the other hangs where no Python runs, as in a collective of NCCL. An item is a step."""
+    for step, _ in enumerate(bench.measure(repeat(None), count=1)):
+        time.sleep(0.02)
+        if step == 20 and bench.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if step == 20:
+            sum(repeat(0))
 
 
 @workload(unit="steps")

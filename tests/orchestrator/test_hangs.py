@@ -89,6 +89,14 @@ def test_every_process_of_a_hung_launch_writes_its_stack(run_profile) -> None:  
     assert ranks.count("in deadlocked") == 2
 
 
+@needs_two_cpus
+def test_a_killed_rank_is_the_cause_although_the_other_hangs_without_it(run_profile) -> None:  # type: ignore[no-untyped-def]
+    test = {"workload": f"{HERE}:bereaved", "partition_scheme": {"type": "normal"}, "limits": {"silence": 20}}
+    finished = run_profile({"ranks": test})
+    [record] = finished.records
+    assert (record.mnb.failure.cause, record.mnb.failure.detail) == ("signal", "rank 1 was killed by SIGKILL")
+
+
 @pytest.fixture
 def freezer() -> Iterator[Path]:
     """A frozen group of cgroup v1: what is in it does not even die of SIGKILL, like a process that waits for a disk."""
