@@ -125,7 +125,7 @@ def _needs(workload: Workload) -> str:
 def _facts(workload: Workload, catalogue: Catalogue) -> list[tuple[str, str]]:
     """What a test of it counts, needs and stresses."""
     data = catalogue.data_sets[workload.data] if workload.data else None
-    ram = "not stated" if workload.ram_gib is None else f"about {workload.ram_gib:g} GiB, without page cache and driver"
+    ram = "not stated" if workload.ram_gib is None else f"about {workload.ram_gib:g} GiB, without page cache"
     return [
         ("counts", workload.unit),
         ("stresses", STRESSED[workload.bound] if workload.bound else "not stated"),
