@@ -272,6 +272,17 @@ def test_scaling_by_hand(tmp_path: Path) -> None:
     assert "the knee is at 2" in printed(make_report(tmp_path / "run"))
 
 
+def test_of_ranks_with_one_rate_none_is_called_the_slowest(tmp_path: Path) -> None:
+    def rate(launch: Launch, rank: int) -> float:
+        return 100_000.0 * (1 - (0.0004 if rank == 1 else 0) * (len(launch.devices) - 1))
+
+    make_records.write_run(tmp_path / "run", make_records.plan("quick", {"scaling": PROGRESSION}, 3, 1), rate)
+    (curve,) = make_report(tmp_path / "run").scaling
+    # two ranks: 100,000 and 99,960, so 0.02 % below the mean; three: 99,920 against 99,973.3, so 0.053 %
+    assert [step.slowest for step in curve.steps] == [None, None, "1"]
+    assert curve.steps[2].slowest_pct == pytest.approx(-0.05334756, rel=1e-4)
+
+
 def test_what_decided_the_score(tmp_path: Path) -> None:
     whole = make_records.plan("quick", {"vae": PER_GPU, "convnet": PER_GPU, "scaling": PROGRESSION}, 1, 2)
     rates = {"quick.vae": 100.0, "quick.convnet": 400.0, "quick.scaling": 60.0}
