@@ -43,8 +43,7 @@ def list_tests(
     profile
         A JSON file of tests: list these and the workloads that they run.
     verbose
-        Print of each workload the whole description, what it counts, stresses, reads and needs, and all options with
-        type, default and meaning.
+        Print of each workload the whole description, what it counts, stresses, reads and needs, and all its options.
     """
     display = Display(Console(stderr=True))
     try:
