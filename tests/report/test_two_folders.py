@@ -114,6 +114,19 @@ def test_matrices_by_device(tmp_path: Path) -> None:
     assert rows == [pytest.approx(row, rel=1e-12) for row in expected]
 
 
+def test_a_test_on_one_device_says_nothing_of_how_devices_differ(tmp_path: Path) -> None:
+    def rate(launch: Launch, _: int) -> float:
+        return 90_000.0 if launch.devices == (0,) else 100_000.0
+
+    whole = make_records.plan("quick", {"vae": PER_GPU, "scaling": PROGRESSION}, 2, 1)
+    make_records.write_run(tmp_path / "run", whole, rate)
+    found = make_report(tmp_path / "run").gpus
+    assert found is not None
+    assert [row.test for row in found.mean] == ["quick.vae"]
+    (slow,) = found.overall
+    assert (slow.device, slow.effect_pct) == ("0", pytest.approx(-10.0, abs=0.01))
+
+
 def test_a_faster_node_is_better_and_a_slower_one_worse(healthy: Path, tmp_path: Path) -> None:
     faster = node(tmp_path / "faster", 5, slow=dict.fromkeys(range(DEVICES), 1.06))
     up, down = compared(faster, healthy).comparisons[0], compared(healthy, faster).comparisons[0]
