@@ -123,8 +123,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     extra: str | None
     """The extra of its package that installs them."""
     ram_gib: float | None
-    """RAM in GiB that a tenant needs with the options of the standard profile, without page cache and without what the
-    GPU's driver takes; None where nobody has measured it."""
+    """RAM in GiB that a tenant needs with the options of the standard profile: anonymous and shared memory, not page
+    cache; None where nobody has measured it."""
     classic_factor: float
     """Items of 2020 per true item."""
     classic: tuple[Classic, ...]

@@ -17,6 +17,7 @@ app = cyclopts.App(
     name="mnb",
     help="Multi-tenant stress test for GPU nodes: one fenced worker per GPU, all at the same moment.",
     version=__version__,
+    help_format="plaintext",  # markdown takes a parser and a highlighter, a tenth of a second
 )
 FUNCTIONS = (
     "jobs",

@@ -21,8 +21,9 @@ def bundle(
 ) -> int:
     """Pack a result folder into one file that can be sent and verified.
 
-    It holds all records, the manifest, the ledger, the logs, the weights, and a packing list with the SHA-256 of every
-    file and the numbers that `mnb report` prints. The same folder gives the same bytes.
+    It holds all records, the manifest, the ledger, the logs, the weights and
+    a packing list: the SHA-256 of every file, the numbers that mnb report prints.
+    The same folder gives the same bytes.
 
     Exit code: 0, or 2 for bad input.
 

@@ -33,8 +33,8 @@ def doctor(
 ) -> int:
     """Say what this node is, what of it can be fenced and why not, and whether it is ready. Changes nothing.
 
-    Exit code: 0 ready (full isolation, torch there, shares can be made, all GPUs usable), 1 not (the last lines say
-    why), 2 for bad input.
+    Exit code: 0 ready (full isolation, torch there, shares can be made, all GPUs
+    usable), 1 not (the last lines say why), 2 for bad input.
 
     Example: mnb doctor --ram-total 512GiB
 

@@ -42,8 +42,8 @@ def jobs(
 ) -> int:
     """Run a profile: the main job. Ends with the report and the folder that it wrote.
 
-    Exit code: 0, 1 if a launch failed, 2 for bad input, 3 if the isolation that was required cannot be had, 130 if
-    interrupted.
+    Exit code: 0, 1 if a launch failed, 2 for bad input, 130 if interrupted,
+    3 if the isolation that was required cannot be had.
 
     Example: mnb jobs profiles/standard.json --repeat 10
 
@@ -58,7 +58,7 @@ def jobs(
     repeat
         Runs of every test.
     order
-        Of the runs: all of a test and then the next (file), all tests once and then again (interleaved, the default),
+        Of the runs: all of a test, then the next (file), all tests once, then again (interleaved, the default),
         or all tests in an order that follows from the nonce, each time another (random).
     nonce
         Any text; seeds the random order, which it makes the default, and is recorded.

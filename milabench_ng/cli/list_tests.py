@@ -43,8 +43,7 @@ def list_tests(
     profile
         A JSON file of tests: list these and the workloads that they run.
     verbose
-        Print of each workload the whole description, what it counts, stresses, reads and needs, and all options with
-        type, default and meaning.
+        Print of each workload the whole description, what it counts, stresses, reads and needs, and all its options.
     """
     display = Display(Console(stderr=True))
     try:
@@ -125,7 +124,7 @@ def _needs(workload: Workload) -> str:
 def _facts(workload: Workload, catalogue: Catalogue) -> list[tuple[str, str]]:
     """What a test of it counts, needs and stresses."""
     data = catalogue.data_sets[workload.data] if workload.data else None
-    ram = "not stated" if workload.ram_gib is None else f"about {workload.ram_gib:g} GiB, without page cache and driver"
+    ram = "not stated" if workload.ram_gib is None else f"about {workload.ram_gib:g} GiB, without page cache"
     return [
         ("counts", workload.unit),
         ("stresses", STRESSED[workload.bound] if workload.bound else "not stated"),

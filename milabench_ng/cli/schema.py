@@ -16,8 +16,7 @@ def schema(kind: Kind, /) -> int:
     Parameters
     ----------
     kind
-        A profile, the record of a launch, an event of the worker protocol, a summary, the manifest run.json, a
-        line of ledger.jsonl, or a buyer's rules.
+        A profile, a launch's record, an event, a summary, the manifest run.json, a ledger's line, or a buyer's rules.
     """
     print(msgspec.json.format(msgspec.json.encode(make_schema(kind)), indent=2).decode())
     return 0

@@ -30,8 +30,8 @@ def verify(
 ) -> int:
     """Verify a bundle or a result folder: compute every number again, and check it against rules.
 
-    The rules are numbered as in docs/run-rules.md. What is found is divided into proven, self-reported (by the node)
-    and not checkable. Neither torch nor a GPU is needed.
+    The rules are numbered as in docs/run-rules.md. What is found is divided into
+    proven, self-reported (by the node) and not checkable. It needs no torch or GPU.
 
     Exit code: 0 if no rule is broken, 1 if one is, 2 for bad input, which includes archives that are no bundles.
 

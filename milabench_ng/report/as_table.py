@@ -95,12 +95,17 @@ def _print(section: Section, console: Console) -> None:
         table.add_column(_two_lines(plain(heading.header)), justify="right" if heading.number else "left", no_wrap=True)
     for row in section.rows[:_ROWS_SHOWN]:
         cells = zip(section.headings, row, strict=True)
-        table.add_row(*(_text(heading.show(cell)[:_LONGEST], heading.tone(cell)) for heading, cell in cells))
+        table.add_row(*(_text(_cut(heading.show(cell)), heading.tone(cell)) for heading, cell in cells))
     console.print(Text(plain(section.title), _STYLES["strong"]), table)
     hidden = len(section.rows) - _ROWS_SHOWN
     notes = [f"... and {hidden} more (all of them: --format json)"] if hidden > 0 else []
     for note in (*notes, *section.notes):
         console.print(Text(plain(note), _STYLES["faint"]))
+
+
+def _cut(shown: str) -> str:
+    """Of a long list the beginning, and that there is more."""
+    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 3]}..."
 
 
 def _text(shown: str, tone: Tone) -> Text:

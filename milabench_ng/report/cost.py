@@ -63,9 +63,10 @@ def cost(
 def _per_reference(per_node: float, other: Comparison) -> PerReference:
     ratio = other.ratio_per_node or math.nan
     known = other.node_interval
+    partial = () if other.status == "complete" else (f"over {other.tests} of {other.of} weighted tests",)
     return PerReference(
         name=other.name,
         value=per_node / ratio,
         interval=known.scaled(1 / per_node).inverse if known else None,
-        indicative=other.indicative,
+        indicative=(*partial, *other.indicative),
     )

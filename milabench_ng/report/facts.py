@@ -12,12 +12,13 @@ import msgspec
 
 from milabench_ng.report.cells import NOT_MEASURED, Tone, figure, tone_of_verdict
 from milabench_ng.report.columns import half_width_pct, span
-from milabench_ng.report.compare import Comparison
+from milabench_ng.report.compare import Comparison, SubRatio
 from milabench_ng.report.cost import PerReference
 from milabench_ng.report.intervals import Interval
 from milabench_ng.report.report import Report
 from milabench_ng.report.score import FAILURE_LIMIT, Score
 from milabench_ng.report.sections import SCORE_UNIT
+from milabench_ng.report.subsets import SubScore
 from milabench_ng.report.verdict import Effect
 from milabench_ng.stats import median
 
@@ -39,6 +40,7 @@ def header(report: Report) -> tuple[Fact, ...]:
         *_rules(report),
         Fact("suite", f"{summary.suite}   ({report.source})", "strong"),
         Fact("devices", f"{summary.devices}: {summary.provenance.hardware}"),
+        *_node(report),
         isolation_fact(report),
         _launches(report),
         _score_interval(report),
@@ -60,6 +62,12 @@ def _rules(report: Report) -> list[Fact]:
     return [] if found is None else [Fact("rules", found.sentence, "good" if found.passed else "bad")]
 
 
+def _node(report: Report) -> list[Fact]:
+    """The machine around the devices, which sets the pace of many tests."""
+    known = report.summary.provenance.node
+    return [Fact("node", "; ".join(f"{name} {value}" for name, value in known.items()))] if known else []
+
+
 def _score_interval(report: Report) -> Fact:
     score = report.score
     if score is None or score.per_device is None:
@@ -70,7 +78,8 @@ def _score_interval(report: Report) -> Fact:
     at = score.interval
     text = f"{figure(at.value)} [{figure(at.low)}, {figure(at.high)}] {SCORE_UNIT} per device ({score.status})"
     needed = "over 1000" if score.repeats_needed is None else str(score.repeats_needed)
-    return Fact(name, f"{text}; 95 %, {at.n} repeats, {report.coverage}; +-1 % takes {needed} repeats", "strong")
+    takes = f"+-1 % takes {needed} repeats at this spread"
+    return Fact(name, f"{text}; 95 %, {at.n} repeats, {report.coverage}; {takes}", "strong")
 
 
 def _score_name(score: Score) -> str:
@@ -96,7 +105,7 @@ def _verdict_text(other: Comparison) -> tuple[str, Tone]:
     text = f"{found.ratio.value:.3f} {span(found.ratio)}: {_verdict(found, other.margin)}"
     detectable = "" if found.mde_pct is None else f"; detectable {found.mde_pct:.1f} %"
     needed = "over 1000" if found.repeats_needed is None else str(found.repeats_needed)
-    return f"{text}{detectable}; +-1 % takes {needed} repeats{partial}", tone_of_verdict(found.verdict)
+    return f"{text}{detectable}; +-1 % takes {needed} repeats at this spread{partial}", tone_of_verdict(found.verdict)
 
 
 def _why(other: Comparison) -> str:
@@ -121,7 +130,7 @@ def _parts(report: Report) -> list[Fact]:
         width = half_width_pct(part.interval)
         interval = "" if width is None else f" +-{width:.1f} %"
         against = "".join(
-            f"; {ratio.ratio:.3f} of {other.name}"
+            f"; {ratio.ratio:.3f} of {other.name}{_over(ratio, part)}"
             for other in report.comparisons
             for ratio in other.subsets
             if ratio.name == part.name and ratio.ratio is not None
@@ -129,6 +138,11 @@ def _parts(report: Report) -> list[Fact]:
         text = f"{figure(part.per_device)} {SCORE_UNIT}{interval} ({counted(len(part.labels))}{against})"
         facts.append(Fact(part.name, text))
     return facts
+
+
+def _over(ratio: SubRatio, part: SubScore) -> str:
+    """Where a ratio is over other tests than the score beside it."""
+    return "" if ratio.labels == part.labels else f" over {len(ratio.labels)}"
 
 
 def counted(tests: int) -> str:
@@ -157,6 +171,9 @@ def _slow_devices(report: Report) -> list[Fact]:
 def _conditions(report: Report) -> list[Fact]:
     """What was read and computed, and everything that makes it not comparable."""
     facts = []
+    if report.unplanned:
+        steps = f"{', '.join(report.unplanned)}: more devices than there are"
+        facts.append(Fact("weights", f"{steps}; their weight goes in equal parts to the steps that are run"))
     data = dict.fromkeys(entry for line in report.lines for entry in line.row.data)
     if data:
         facts.append(Fact("data", "; ".join(f"{d.name} ({d.kind}, scale {d.scale:g}, {d.cache} cache)" for d in data)))
@@ -185,10 +202,10 @@ def dollars(report: Report) -> list[Fact]:
 
 
 def _per_reference(price: PerReference) -> Fact:
-    interval = "no interval" if price.interval is None else span_of_money(price.interval)
+    interval = ", no interval" if price.interval is None else f" {span_of_money(price.interval)}"
     doubt = f"; indicative: {', '.join(price.indicative)}" if price.indicative else ""
     tone: Tone = "fair" if doubt or price.interval is None else "strong"
-    return Fact(f"$ per {price.name} node", f"{figure(price.value)} $ {interval}, lower is better{doubt}", tone)
+    return Fact(f"$ per {price.name} node", f"{figure(price.value)} ${interval}, lower is better{doubt}", tone)
 
 
 def span_of_money(interval: Interval) -> str:

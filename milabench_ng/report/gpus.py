@@ -61,8 +61,11 @@ class GpuComparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def side_by_side(summary: Summary) -> GpuComparison | None:
-    """Over the tests with one device a launch; None where fewer than two devices have results."""
-    tests = {label: row for label, row in summary.tests.items() if row.pergpu}
+    """Over the tests with one device a launch; None where fewer than two devices have results.
+
+    A test of which a single device has results (``scaling.1``) sets it beside no other, so it is left out.
+    """
+    tests = {label: row for label, row in summary.tests.items() if len(row.pergpu or {}) > 1}
     names = {device for row in tests.values() for device in row.pergpu or {}}
     devices = tuple(sorted(names, key=lambda name: (int(name) if name.isdigit() else math.inf, name)))
     if len(devices) < 2:

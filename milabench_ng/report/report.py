@@ -52,6 +52,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[Line, ...]
     comparisons: tuple[Comparison, ...]
     """With each baseline."""
+    unplanned: tuple[str, ...] = ()
+    """Steps of progressions that have a weight and need more devices than there are."""
     coverage: str
     """What the intervals are about: repeats of which sessions on which nodes."""
     sub_scores: tuple[SubScore, ...] = ()
@@ -163,6 +165,7 @@ def build_report(
         failure_rate=failure_rate(summary),
         lines=tuple(_line(row, summary.tests[row.test], comparisons) for row in scored),
         comparisons=comparisons,
+        unplanned=tuple(label for label in weights or {} if label not in effective),
         coverage=_coverage(summary),
         sub_scores=sub_scores(summary, effective, own, penalize_variance=penalize_variance) if own else (),
         gpus=side_by_side(summary),

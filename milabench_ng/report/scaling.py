@@ -14,6 +14,9 @@ from milabench_ng.stats import mean
 KNEE = 0.5
 """The knee is the last number of devices that the next one adds less to than this part of what one device does."""
 
+SLOWER_PCT = 0.05
+"""A rank that is less than this below the ranks' mean is not called slower; it would be printed as 0.0 %."""
+
 
 class ScalingStep(msgspec.Struct, frozen=True, kw_only=True):
     """K devices together. Rates in items per second."""
@@ -26,7 +29,8 @@ class ScalingStep(msgspec.Struct, frozen=True, kw_only=True):
     added: float | None
     """What each device since the step before adds, over the rate of a device in the smallest step."""
     slowest: str | None
-    """The device whose rank was slowest on average; None where ranks are not recorded."""
+    """The device whose rank was slowest on average; None where ranks are not recorded, and where none lies 0.05 % below
+    the mean: ranks that wait for each other in every step have one rate."""
     slowest_pct: float | None
     """Its rate against the ranks' mean, in percent, below 0."""
 
@@ -62,7 +66,8 @@ def _curve(
 
 
 def _step(count: int, per_device: float, ranks: Mapping[str, float], before: list[ScalingStep]) -> ScalingStep:
-    slowest = min(ranks, key=ranks.__getitem__) if ranks else None
+    behind = {device: 100 * (rate / mean(list(ranks.values())) - 1) for device, rate in ranks.items()}
+    slowest = min(behind, key=behind.__getitem__) if behind and min(behind.values()) <= -SLOWER_PCT else None
     first = before[0].per_device if before else None
     last = before[-1] if before else None
     aggregate = count * per_device
@@ -73,5 +78,5 @@ def _step(count: int, per_device: float, ranks: Mapping[str, float], before: lis
         efficiency=per_device / first if first else 1.0,
         added=(aggregate - last.aggregate) / (count - last.devices) / first if last and first else None,
         slowest=slowest,
-        slowest_pct=100 * (ranks[slowest] / mean(list(ranks.values())) - 1) if slowest is not None else None,
+        slowest_pct=None if slowest is None else behind[slowest],
     )

@@ -34,7 +34,7 @@ MIN_SLICES = _GROUP * _BLOCKS
 """Of fewer only the halves are compared."""
 MIN_HALF = 6
 """Slices; with fewer a launch is not judged."""
-MIN_HALVES = 0.2
+MIN_HALVES = 0.15
 """Relative change between the halves of a short launch below which it has one level."""
 _STANDARD_ERRORS = 2.0
 

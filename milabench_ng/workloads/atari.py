@@ -88,6 +88,7 @@ class Emulators:
 @workload(
     unit="environment steps",
     bound="cpu",
+    ram_gib=1.5,
     extra="rl",
     requires=("gymnasium", "ale_py"),
     classic_factor=1 / 128,

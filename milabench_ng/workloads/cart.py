@@ -41,9 +41,9 @@ def reinforce_loss(log_probabilities: Tensor, returns: Tensor) -> Tensor:
 @workload(
     unit="environment steps",
     bound="cpu",
+    ram_gib=0.5,
     extra="rl",
     requires=("gymnasium",),
-    ram_gib=0.1,
     cpu_only=True,
     classic=(
         Classic(

@@ -15,6 +15,7 @@ from milabench_ng.datasets.imagenet import ImageNet, training_transform
     unit="images",
     data=ImageNet,
     bound="gpu-compute",
+    ram_gib=5.5,
     classic=(
         Classic(
             experiment="milarun.models.convnet:conv_simple",

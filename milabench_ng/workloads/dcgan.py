@@ -49,6 +49,7 @@ def taken_for(logits: Tensor, real: bool) -> Tensor:
 @workload(
     unit="images",
     bound="cpu",
+    ram_gib=1.5,
     data=ImageNet,
     classic=(
         Classic(

@@ -91,7 +91,8 @@ def style_picture(side: int) -> Tensor:
 
 @workload(
     unit="images",
-    bound="cpu",
+    bound="gpu-compute",
+    ram_gib=1.5,
     data=ImageNet,
     classic=(
         Classic(
@@ -111,7 +112,7 @@ def fast_style(
     style_weight: float = 1e10,
     learning_rate: float = 1e-3,
 ) -> None:
-    """Train a network that repaints pictures in a style (Johnson et al., arXiv:1603.08155): bound by the loader.
+    """Train a network that repaints pictures in a style (Johnson et al., arXiv:1603.08155): bound by the GPU.
 
     1,679,235 parameters; Adam; the losses compare features and Gram matrices of a frozen VGG16, whose random weights
     keep the scale of the features, so that the weights of 2020 make finite losses. An item is one picture. Timed: the

@@ -8,6 +8,7 @@ from milabench_ng.datasets.imagenet import ImageNet
     unit="images",
     data=ImageNet,
     bound="cpu",
+    ram_gib=7.0,
     classic=(Classic(experiment="milarun.models.loader:main"),),
 )
 def loader(bench: Bench, *, batch_size: Count = 256) -> None:

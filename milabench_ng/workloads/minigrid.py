@@ -147,6 +147,7 @@ class Worlds:
 @workload(
     unit="frames",
     bound="cpu",
+    ram_gib=1.5,
     extra="rl",
     requires=("gymnasium", "minigrid"),
     classic=(Classic(experiment="milarun.models.minigrid:main"),),

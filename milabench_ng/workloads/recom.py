@@ -77,7 +77,8 @@ class Epochs(Sampler[tuple[int, int]]):
 @workload(
     unit="samples",
     data=MovieLens,
-    bound="gpu-memory",
+    bound="launch",
+    ram_gib=1.0,
     classic=(
         Classic(
             experiment="milarun.models.recommendation:main",
@@ -94,7 +95,7 @@ def recom(
     negatives: int = 4,
     learning_rate: float = 5e-4,
 ) -> None:
-    """Recommend films with NeuMF (He et al., arXiv:1708.05031; MLPerf NCF): bound by the memory of the GPU.
+    """Recommend films with NeuMF (He et al., arXiv:1708.05031; MLPerf NCF): bound by kernel launches.
 
     31.8 million parameters, nearly all in four embedding tables with dense gradients; binary cross entropy; Adam, which
     reads and writes all of them in each step. An item is one sample, a rating or an item that the user has not rated.

@@ -52,6 +52,7 @@ class SmallAndLarge:
 @workload(
     unit="images",
     bound="cpu",
+    ram_gib=1.0,
     data=Bsds500,
     classic_factor=256 / 200,
     classic=(

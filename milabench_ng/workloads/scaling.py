@@ -15,7 +15,8 @@ from milabench_ng.bench import Bench, Classic, Count, Rate, workload
 @workload(
     unit="images",
     distributed=True,
-    bound="gpu-memory",
+    bound="gpu-compute",
+    ram_gib=1.0,
     classic=(
         Classic(
             experiment="milarun.models.scaling:main",
@@ -33,7 +34,7 @@ def scaling(
     learning_rate: Rate = 0.01,
     momentum: Annotated[float, Meta(ge=0, lt=1)] = 0.9,
 ) -> None:
-    """Weak scaling of synchronous data-parallel training: bound by the links between the devices.
+    """Weak scaling of synchronous data-parallel training: bound by arithmetic, or by slow links.
 
     AlexNet (61.1 million parameters, so 233 MiB of gradients a step) under DistributedDataParallel, NCCL on GPUs, gloo
     on CPUs; cross entropy, SGD with momentum. One fixed random batch per rank on the device: no data set, no host work.

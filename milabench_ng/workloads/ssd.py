@@ -55,6 +55,7 @@ class SSD300(nn.Module):
 @workload(
     unit="images",
     bound="cpu",
+    ram_gib=3.5,
     data=Coco,
     classic=(
         Classic(

@@ -44,6 +44,7 @@ def sine_waves(samples: int, length: int = 1000, period: int = 20) -> Tensor:
 @workload(
     unit="sequences",
     bound="launch",
+    ram_gib=0.5,
     classic_factor=100 / 97,
     classic=(Classic(experiment="milarun.models.sine_wave:main", ignored=("dtype",)),),
 )

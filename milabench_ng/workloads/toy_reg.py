@@ -11,8 +11,8 @@ from milabench_ng.bench import Bench, Classic, Count, Rate, workload
 
 @workload(
     unit="samples",
-    ram_gib=0.1,
     bound="launch",
+    ram_gib=0.5,
     classic=(
         Classic(
             experiment="milarun.models.polynome:main",

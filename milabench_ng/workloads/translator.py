@@ -104,6 +104,7 @@ def smoothed(logits: Tensor, following: Tensor, smoothing: float) -> Tensor:
     unit="sentence pairs",
     data=Wmt16,
     bound="gpu-compute",
+    ram_gib=1.5,
     classic=(
         Classic(
             experiment="milarun.models.rnn_translator:main",

@@ -36,8 +36,8 @@ def negative_elbo(logits: Tensor, pixels: Tensor, mean: Tensor, log_variance: Te
 @workload(
     unit="images",
     data=Mnist,
-    ram_gib=0.2,
     bound="cpu",
+    ram_gib=1.0,
     classic=(Classic(experiment="milarun.models.vae:main", implied={"": {"batch_size": 256}}),),
 )
 def vae(bench: Bench, *, batch_size: Count = 128, learning_rate: Rate = 1e-3) -> None:

@@ -47,6 +47,7 @@ def detached(state: Tensor | tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
     unit="tokens",
     data=WikiText2,
     bound="gpu-compute",
+    ram_gib=1.0,
     classic_factor=1 / 35,
     classic=(
         Classic(experiment="milarun.models.wlm:main", options=OPTIONS_OF_2020),

@@ -9,11 +9,13 @@ import math
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
 from milabench_ng.report.bids import read_bids
+from milabench_ng.report.facts import header
 from milabench_ng.report.folder import encode_summary, load_baseline
 from milabench_ng.report.forms import write_tender
 from milabench_ng.report.intervals import log_stat, t_quantile
@@ -46,7 +48,7 @@ def row(rate: float, spread: tuple[float, ...] = SPREAD, **more: Any) -> TestSum
 def node(vae: float, convnet: float, devices: int = 8, **more: Any) -> Summary:
     at = Provenance(kind="measured", source="by hand", hardware=f"{devices} x NVIDIA H200", software={"torch": "2.11"})
     more = {"power_w": 500.0} | more
-    tests = {"standard.vae": row(vae, bound="cpu", **more), "standard.convnet": row(convnet, **more)}
+    tests = {"standard.vae": row(vae, **{"bound": "cpu"} | more), "standard.convnet": row(convnet, **more)}
     return Summary(suite="standard", units="true", devices=devices, provenance=at, has_plan=True, tests=tests)
 
 
@@ -232,3 +234,34 @@ def test_the_command(tender_file: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert call(["bids", str(tender_file)]) == 0
     assert "per reference node" in capsys.readouterr().out
     assert call(["bids", str(tender_file.parent / "absent.json")]) == 2
+
+
+def test_a_ratio_over_some_of_the_tests_says_so_wherever_it_stands() -> None:
+    both = node(100.0, 100.0)
+    base = msgspec.structs.replace(both, tests={"standard.vae": both.tests["standard.vae"]})
+    made = build_report(
+        node(200.0, 400.0, bound="cpu"), "run", weights=WEIGHTS, baselines=[("base", base)], price=(1000.0, "node")
+    )
+    assert made.price is not None
+    (per,) = made.price.per_reference
+    assert per.value == pytest.approx(500.0, rel=1e-12)
+    assert per.indicative == ("over 1 of 2 weighted tests",)
+    facts = {fact.name: fact.text for fact in header(made)}
+    assert facts["bound by cpu"].endswith("(2 tests; 2.000 of base over 1)")
+    assert facts["$ per base node"].endswith("; indicative: over 1 of 2 weighted tests")
+
+
+def test_the_header_names_the_node_and_where_the_weight_of_unplanned_steps_went() -> None:
+    plain = node(200.0, 400.0, 1)
+    run = msgspec.structs.replace(
+        plain,
+        provenance=msgspec.structs.replace(plain.provenance, node={"processors": "2 x Test CPU", "driver": "580"}),
+        tests=plain.tests | {"standard.scaling.1": row(50.0)},
+    )
+    weights = WEIGHTS | {"standard.scaling.1": 2.0, "standard.scaling.2": 2.0}
+    made = build_report(run, "run", weights=weights)
+    facts = {fact.name: fact.text for fact in header(made)}
+    assert facts["node"] == "processors 2 x Test CPU; driver 580"
+    assert facts["weights"].startswith("standard.scaling.2: more devices than there are; ")
+    assert [line.scored.weight for line in made.lines] == [1.0, 3.0, 4.0]
+    assert "weights" not in {fact.name for fact in header(build_report(plain, "run", weights=WEIGHTS))}

@@ -53,10 +53,25 @@ def test_noise_alone_is_hardly_ever_a_finding() -> None:
 
 def test_of_few_slices_the_halves_are_compared_and_of_fewer_nothing() -> None:
     assert kind(lambda i: 1 - 0.01 * i, slices=MIN_SLICES) == "drift"
-    assert kind(lambda i: 1 - 0.008 * i, slices=MIN_SLICES - 1) is None  # the halves differ by 16 %
+    assert kind(lambda i: 1 - 0.007 * i, slices=MIN_SLICES - 1) is None  # the halves differ by 13 %
     assert kind(lambda i: 1.0 + 0.3 * (i >= 9), slices=18) == "no steady state"
-    assert kind(lambda i: 1.0 + 0.15 * (i >= 9), slices=18) is None
+    assert kind(lambda i: 1.0 + 0.14 * (i >= 9), slices=18) is None
     assert kind(lambda i: 1.0 + 0.3 * (i >= 5), slices=2 * MIN_HALF - 1) is None
+    rates = [
+        441,
+        443,
+        443,
+        377,
+        316,
+        312,
+        316,
+        334,
+        338,
+        293,
+        294,
+        302,
+    ]  # a loader's buffers run dry: 388.7, then 312.8
+    assert kind(lambda i: rates[i] / 441, noise=0.0, slices=len(rates)) == "no steady state"
     noisy = [kind(lambda _: 1.0, 0.1, slices=18, seed=seed) for seed in range(400)]
     assert sum(shape is not None for shape in noisy) <= 4  # 1 %
 

@@ -114,6 +114,19 @@ def test_matrices_by_device(tmp_path: Path) -> None:
     assert rows == [pytest.approx(row, rel=1e-12) for row in expected]
 
 
+def test_a_test_on_one_device_says_nothing_of_how_devices_differ(tmp_path: Path) -> None:
+    def rate(launch: Launch, _: int) -> float:
+        return 90_000.0 if launch.devices == (0,) else 100_000.0
+
+    whole = make_records.plan("quick", {"vae": PER_GPU, "scaling": PROGRESSION}, 2, 1)
+    make_records.write_run(tmp_path / "run", whole, rate)
+    found = make_report(tmp_path / "run").gpus
+    assert found is not None
+    assert [row.test for row in found.mean] == ["quick.vae"]
+    (slow,) = found.overall
+    assert (slow.device, slow.effect_pct) == ("0", pytest.approx(-10.0, abs=0.01))
+
+
 def test_a_faster_node_is_better_and_a_slower_one_worse(healthy: Path, tmp_path: Path) -> None:
     faster = node(tmp_path / "faster", 5, slow=dict.fromkeys(range(DEVICES), 1.06))
     up, down = compared(faster, healthy).comparisons[0], compared(healthy, faster).comparisons[0]
@@ -270,6 +283,17 @@ def test_scaling_by_hand(tmp_path: Path) -> None:
     assert curve.steps[1].slowest_pct == pytest.approx(100 * (92 / 95 - 1), rel=1e-12)
     assert curve.knee == 2
     assert "the knee is at 2" in printed(make_report(tmp_path / "run"))
+
+
+def test_of_ranks_with_one_rate_none_is_called_the_slowest(tmp_path: Path) -> None:
+    def rate(launch: Launch, rank: int) -> float:
+        return 100_000.0 * (1 - (0.0004 if rank == 1 else 0) * (len(launch.devices) - 1))
+
+    make_records.write_run(tmp_path / "run", make_records.plan("quick", {"scaling": PROGRESSION}, 3, 1), rate)
+    (curve,) = make_report(tmp_path / "run").scaling
+    # two ranks: 100,000 and 99,960, so 0.02 % below the mean; three: 99,920 against 99,973.3, so 0.053 %
+    assert [step.slowest for step in curve.steps] == [None, None, "1"]
+    assert curve.steps[2].slowest_pct == pytest.approx(-0.05334756, rel=1e-4)
 
 
 def test_what_decided_the_score(tmp_path: Path) -> None:
