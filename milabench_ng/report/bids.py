@@ -13,7 +13,8 @@ from milabench_ng.plain import short
 from milabench_ng.records.window import LARGEST, Amount
 from milabench_ng.report.ownership import Terms
 
-Price = Annotated[float, Meta(gt=0, le=LARGEST)]
+Price = Annotated[float, Meta(ge=1e-6, le=LARGEST)]
+"""Above 0, and by so much that no quotient of two prices leaves the range of numbers."""
 
 
 class Bid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -17,6 +17,8 @@ from milabench_ng.cli.unread import until_unread
 REPOSITORY = Path(__file__).parents[2]
 COMMANDS = ("jobs", "run", "rerun", "prepare", "summary", "report", "list", "doctor", "schema")
 WORKLOADS = {"toy_reg", "toy_lstm", "vae", "loader", "convnet", "scaling"}
+LONG = "x" * 300
+"""A name that no file can have: every look at it fails."""
 PROFILE = str(REPOSITORY / "profiles/quick.json")
 
 
@@ -77,8 +79,14 @@ def test_help_has_a_summary_and_an_example(command: str) -> None:
         (["doctor", "--ram-total", "much"], "much"),
         (["doctor", "--gpus", "GPU-of-nobody"], "GPU-of-nobody"),
         (["prepare", PROFILE, "--data-scale", "big"], "big"),
+        (["verify", LONG], "xxx"),
+        (["verify", LONG, "--allowed-signers", LONG], "xxx"),
+        (["report", LONG], "xxx"),
+        (["bids", LONG], "xxx"),
+        (["report", "baselines/v100.json", "--html", f"{LONG}/page.html"], "xxx"),
+        (["run", "toy_reg", "-o", f"{LONG}/r.json"], "xxx"),
     ],
-    ids=" ".join,
+    ids=lambda given: " ".join(given)[:40] if isinstance(given, list) else given,
 )
 def test_bad_input_is_exit_2_and_no_traceback(arguments: list[str], named: str) -> None:
     done = mnb(*arguments)
