@@ -14,7 +14,9 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, TypeVar
+
+import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.plain import short
@@ -29,6 +31,8 @@ DEEPEST = 64
 
 Numbers = Literal["finite", "any"]
 """``any``: also ``NaN`` and ``Infinity``, which are not JSON, and which records of 2020 hold."""
+
+T = TypeVar("T")
 
 _NESTS = (dict, list)
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -100,6 +104,14 @@ def parse_json(content: bytes, source: str, numbers: Numbers = "finite") -> Any:
     if _SURROGATE.search(text):
         _require_characters(value, source)
     return value
+
+
+def convert_json(value: Any, kind: type[T], source: str, advice: str = "") -> T:
+    """``value`` of `parse_json` as ``kind``; ``advice`` says what to do about one that is not."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        refuse(source, f"{short(error)}{advice and '; '}{advice}")
 
 
 def decode_text(content: bytes, source: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import cyclopts
 
 from milabench_ng import __version__
+from milabench_ng.cli.unread import until_unread
 from milabench_ng.errors import MnbError
 from milabench_ng.plain import plain_lines
 
@@ -42,13 +43,14 @@ for function in FUNCTIONS:
 
 def main() -> None:
     """Entry point of the ``mnb`` script."""
-    sys.exit(call(sys.argv[1:]))
+    sys.exit(until_unread(lambda: call(sys.argv[1:])))
 
 
 def call(tokens: Sequence[str]) -> int:
     """Run one command; its exit code.
 
     0 all well, 1 a launch failed or a rule is broken, 2 bad input, 3 isolation cannot be had, 4 inconclusive.
+    `main` adds 141 for output that nobody reads any more.
     """
     if not tokens or tokens[0] in ("--help", "-h"):
         for function in FUNCTIONS:

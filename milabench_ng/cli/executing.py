@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 import sys
 import tempfile
@@ -52,7 +53,7 @@ def _next_command(suite: str, outcome: Outcome) -> str:
 
 def execute_into_file(request: RunRequest) -> int:
     """Run one launch and keep its record as the file that the request names."""
-    if not request.outdir.parent.is_dir():
+    if not os.path.isdir(request.outdir.parent):
         raise InputError(f"-o {request.outdir}: the folder {request.outdir.parent} does not exist")
     enter_scope(request.isolation, request.cgroup_parent)
     with tempfile.TemporaryDirectory(prefix="mnb-run-") as folder:

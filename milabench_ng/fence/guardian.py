@@ -7,6 +7,7 @@ which the kernel brings about even after SIGKILL, says that it is time.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -31,34 +32,39 @@ def processes(directory: str) -> list[int]:
     return found
 
 
-def kill(directories: Iterable[str]) -> int:
-    """SIGKILL to all that is in the groups or below, after forbidding forks. Returns how many were there."""
-    killed: set[int] = set()
+def kill(directories: Iterable[str]) -> set[int]:
+    """SIGKILL to all that is in the groups or below, after forbidding forks. Returns the pids that were there."""
+    found: set[int] = set()
     for directory in directories:
         for group in _groups(directory):
             _set(group, "pids.max", "0")
-        killed.update(pid for pid in processes(directory) if pid)
+        found.update(pid for pid in processes(directory) if pid)
         _set(directory, "cgroup.kill", "1")
         for pid in processes(directory):
             kill_process(pid)
-    return len(killed)
+    return found
 
 
 def sweep(directories: Iterable[str], patience_s: float) -> tuple[int, int, bool]:
     """Kill all in the groups and remove them with what is below, for `patience_s` seconds at most.
 
-    Returns how many processes were killed, how many groups removed, and whether nothing is left.
+    Returns how many processes were there to be killed, how many groups were there and are gone, and whether nothing is
+    left. Who removed a group does not count: systemd removes those of a scope too, as soon as its last process ends.
     """
     directories = list(directories)
     end, pause_s = time.monotonic() + patience_s, 0.001
-    killed = removed = 0
+    killed: set[int] = set()
+    seen: set[str] = set()
     while True:
-        killed = max(killed, kill(directories))
-        removed += sum(_remove(group) for directory in directories for group in reversed(list(_groups(directory))))
-        if not any(os.path.isdir(directory) for directory in directories):
-            return killed, removed, True
-        if time.monotonic() > end:
-            return killed, removed, False
+        seen.update(group for directory in directories for group in _groups(directory))
+        killed |= kill(directories)
+        for directory in directories:
+            for group in reversed(list(_groups(directory))):
+                with contextlib.suppress(OSError):  # still busy, or somebody else was faster: the next look tells
+                    os.rmdir(group)
+        done = not any(os.path.isdir(directory) for directory in directories)
+        if done or time.monotonic() > end:
+            return len(killed), sum(not os.path.isdir(group) for group in seen), done
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, 0.05)
 
@@ -113,14 +119,6 @@ def kill_process(pid: int) -> bool:
     try:
         os.kill(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
-        return False
-    return True
-
-
-def _remove(group: str) -> bool:
-    try:
-        os.rmdir(group)
-    except OSError:
         return False
     return True
 

@@ -23,7 +23,7 @@ def write(report: Report, stream: TextIO) -> None:
     """Write ``report`` to ``stream``."""
     chosen = file_columns(report)
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([*(column.header for column in chosen), "isolation", "score status"])
+    writer.writerow([*(plain(column.header) for column in chosen), "isolation", "score status"])
     status = report.score.status if report.score else ""
     for line in report.lines:
         cells = (column.value(line) for column in chosen)
@@ -46,7 +46,7 @@ def write_all(report: Report, folder: Path) -> tuple[Path, ...]:
 
 def _section(section: Section, stream: TextIO) -> None:
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([heading.header for heading in section.headings])
+    writer.writerow([plain(heading.header) for heading in section.headings])
     writer.writerows([_plain(cell) for cell in row] for row in section.rows)
 
 

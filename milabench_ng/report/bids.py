@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
-from milabench_ng.errors import InputError
-from milabench_ng.files import read_json
+from milabench_ng.files import convert_json, parse_json, read_content, refuse
+from milabench_ng.plain import short
+from milabench_ng.records.window import LARGEST, Amount
 from milabench_ng.report.ownership import Terms
+
+Price = Annotated[float, Meta(ge=1e-6, le=LARGEST)]
+"""Above 0, and by so much that no quotient of two prices leaves the range of numbers."""
 
 
 class Bid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -17,12 +22,12 @@ class Bid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     results: str
     """A result folder or a summary; relative to the file of bids."""
-    price: float
+    price: Price
     """Of one node."""
-    watts_load: float | None = None
+    watts_load: Annotated[float, Meta(gt=0, le=1e6)] | None = None
     """Of a whole node at work; None: what its GPUs were measured at, where they were."""
-    watts_idle: float | None = None
-    maintenance_per_year: float = 0.0
+    watts_idle: Annotated[float, Meta(ge=0, le=1e6)] | None = None
+    maintenance_per_year: Amount = 0.0
     """Of one node."""
 
 
@@ -31,19 +36,19 @@ class Bids(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     reference: str
     """What a node is measured in: a folder, a summary or a shipped baseline."""
-    bids: dict[str, Bid]
+    bids: Annotated[dict[str, Bid], Meta(min_length=1)]
     currency: str = "$"
-    years: float = 5.0
-    tariff_per_kwh: float | None = None
+    years: Annotated[float, Meta(gt=0, le=100)] = 5.0
+    tariff_per_kwh: Annotated[float, Meta(ge=0, le=1000)] | None = None
     """Without it the cost of energy is left out, and the output says so."""
-    pue: float = 1.0
-    utilization: float = 1.0
-    nodes: int | None = None
+    pue: Annotated[float, Meta(ge=1, le=10)] = 1.0
+    utilization: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    nodes: Annotated[int, Meta(ge=1, le=10**6)] | None = None
     """How many nodes are bought; or give ``budget``."""
-    budget: float | None = None
+    budget: Price | None = None
     """What may be spent on the prices of nodes."""
     weights: str | None = None
-    margin: float = 0.02
+    margin: Annotated[float, Meta(gt=0, le=0.5)] = 0.02
 
     @property
     def terms(self) -> Terms | None:
@@ -57,38 +62,27 @@ FORM = '{"reference": "v100", "bids": {"acme": {"results": "acme/", "price": 250
 
 
 def read_bids(path: Path) -> Bids:
-    """The checked content of a file of bids."""
-    try:
-        made = msgspec.convert(read_json(path), Bids)
-    except msgspec.ValidationError as error:
-        raise InputError(f"{path}: {error}; the form is {FORM}") from None
-    _check(made, str(path))
+    """The checked content of a file of bids. Raises InputError with file and place."""
+    return decode_bids(read_content(path), str(path))
+
+
+def decode_bids(content: bytes, source: str) -> Bids:
+    """Bids from JSON; ``source`` is the file's name, for errors."""
+    raw = parse_json(content, source)
+    advice = f"the form is {FORM}"
+    offers = raw.get("bids") if isinstance(raw, dict) else None
+    if isinstance(offers, dict):  # first each by itself: of all together the error would not say whose it is
+        for name, offer in offers.items():
+            convert_json(offer, Bid, _place(source, name), advice)
+    made = convert_json(raw, Bids, source, advice)
+    if made.nodes is not None and made.budget is not None:
+        refuse(source, "both nodes and budget are given; give one of them")
+    for name, bid in made.bids.items():
+        if bid.watts_load is not None and bid.watts_idle is None and made.utilization < 1:
+            reason = f"watts_load without watts_idle, and utilization is {made.utilization:g}"
+            refuse(_place(source, name), reason)
     return made
 
 
-def _check(made: Bids, where: str) -> None:
-    if not made.bids:
-        raise InputError(f"{where}: there is no bid; the form is {FORM}")
-    if made.nodes is not None and made.budget is not None:
-        raise InputError(f"{where}: both nodes and budget are given; give one of them")
-    _within(made, where, "years", 0.0, 100.0)
-    _within(made, where, "tariff_per_kwh", -math.inf, 1000.0)
-    _within(made, where, "pue", 0.999999, 10.0)
-    _within(made, where, "utilization", -1e-9, 1.0)
-    _within(made, where, "margin", 0.0, 0.5)
-    _within(made, where, "nodes", 0, 1_000_000)
-    _within(made, where, "budget", 0.0, math.inf)
-    for name, bid in made.bids.items():
-        here = f"{where}: bid {name!r}"
-        _within(bid, here, "price", 0.0, math.inf)
-        _within(bid, here, "watts_load", 0.0, 1e6)
-        _within(bid, here, "watts_idle", -1e-9, 1e6)
-        _within(bid, here, "maintenance_per_year", -1e-9, math.inf)
-        if bid.watts_load is not None and bid.watts_idle is None and made.utilization < 1:
-            raise InputError(f"{here}: watts_load without watts_idle, and utilization is {made.utilization:g}")
-
-
-def _within(holder: Bid | Bids, where: str, key: str, above: float, most: float) -> None:
-    value = getattr(holder, key)
-    if value is not None and not (above < value <= most and math.isfinite(value)):
-        raise InputError(f"{where}: {key} is {value!r}; it must be above {max(above, 0):g} and at most {most:g}")
+def _place(source: str, name: str) -> str:
+    return f"{source}: bid {short(repr(name))}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -41,7 +42,7 @@ def write_page(report: Report, source: Path, file: Path) -> None:
     html = _html()
     from milabench_ng.report.evidence import read_evidence
 
-    evidence = read_evidence(source) if source.is_dir() else None
+    evidence = read_evidence(source) if os.path.isdir(source) else None
     with open_file(file, "--html") as stream:
         html.write(report, stream, evidence)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from milabench_ng.errors import InputError
@@ -18,7 +19,7 @@ def compare_bids(path: Path) -> Tender:
     bids = read_bids(path)
     here = path.parent
     near = here / bids.reference
-    reference = load_baseline(str(near) if near.exists() else bids.reference)
+    reference = load_baseline(str(near) if os.path.exists(near) else bids.reference)
     summaries = {name: load(here / bid.results) for name, bid in bids.bids.items()}
     _same_suite(summaries, path)
     return evaluate(bids, {name: _report(name, one, reference, bids, here) for name, one in summaries.items()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -132,7 +133,7 @@ def _verified(source: Path, rules: str, weights: Path | None) -> Verification:
     from milabench_ng.report.verification.rules import load_rules  # most reports need none of this
     from milabench_ng.report.verification.verify import verify
 
-    if not source.is_dir():
+    if not os.path.isdir(source):
         raise InputError(f"--rules {rules}: {source} is not a result folder, and only that can be held against rules")
     return verify(source, load_rules(rules), weights=weights)
 

@@ -13,6 +13,7 @@ import msgspec
 
 from milabench_ng.catalogue import Scalar
 from milabench_ng.errors import InputError
+from milabench_ng.files import convert_json, parse_json, read_content, refuse
 from milabench_ng.records.views import DataView, MnbView
 from milabench_ng.shipped import find
 from milabench_ng.stats import mean, population_std
@@ -168,17 +169,14 @@ def _band(precision: str, step: str, values: Sequence[float], at_start: Sequence
 def load_traces(suite: str) -> Mapping[str, Trace]:
     """The shipped traces of a suite, by label; none where there are none."""
     path = find("baselines/traces", suite)
-    return {} if path is None else decode_traces(path.read_bytes(), str(path)).tests
+    return {} if path is None else decode_traces(read_content(path), str(path)).tests
 
 
 def decode_traces(content: bytes, source: str) -> Traces:
-    """Stored traces. Raises InputError for what cannot be read."""
-    try:
-        traces = msgspec.json.decode(content, type=Traces)
-    except msgspec.MsgspecError as error:
-        raise InputError(f"{source}: no traces: {error}; scripts/traces makes them of a result folder") from None
+    """Stored traces; ``source`` is the file's name. Raises InputError, with file and place, for what cannot be read."""
+    traces = convert_json(parse_json(content, source), Traces, source, "scripts/traces makes traces of a result folder")
     if traces.schema > TRACES_SCHEMA:
-        raise InputError(f"{source}: schema {traces.schema}; this version of mnb reads up to {TRACES_SCHEMA}")
+        refuse(source, f"schema {traces.schema}; this version of mnb reads up to {TRACES_SCHEMA}")
     return traces
 
 

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated, Any
 
 import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.files import read_json
+from milabench_ng.files import convert_json, read_json
 from milabench_ng.plain import plain, short
 from milabench_ng.report.summary import progression_steps
 from milabench_ng.shipped import find
-
-LARGEST = 1e6
 
 Weights = Mapping[str, float]
 
 
 class _Weight(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    weight: float
+    weight: Annotated[float, msgspec.Meta(ge=0, le=1e6)]
 
 
 def weights_file(path: Path | None, suite: str) -> Path | None:
@@ -32,21 +31,13 @@ def load_weights(path: Path | None, suite: str) -> Weights | None:
     chosen = weights_file(path, suite)
     if chosen is None:
         return None
-    try:
-        raw = msgspec.convert(read_json(chosen), dict[str, _Weight])
-    except msgspec.ValidationError as error:
-        raise InputError(
-            f'weights {plain(chosen)}: {short(error)}; the form is {{"{short(suite)}.vae": {{"weight": 8}}}}'
-        ) from None
-    for label, entry in raw.items():
-        if not 0 <= entry.weight <= LARGEST:
-            raise InputError(
-                f"weights {plain(chosen)}: the weight of {short(label)} is {entry.weight}; "
-                f"it must be from 0 to {LARGEST:,.0f}"
-            )
-    weights = {label: entry.weight for label, entry in raw.items() if entry.weight > 0}
+    where = f"weights {plain(chosen)}"
+    advice = f'the form is {{"{short(suite)}.vae": {{"weight": 8}}}}'
+    raw = convert_json(read_json(chosen), dict[str, Any], where, advice)
+    entries = {label: convert_json(raw[label], _Weight, f"{where}: {short(label)}", advice) for label in raw}
+    weights = {label: entry.weight for label, entry in entries.items() if entry.weight > 0}
     if not weights:
-        raise InputError(f"weights {plain(chosen)}: no test has a weight above 0")
+        raise InputError(f"{where}: no test has a weight above 0")
     return weights
 
 

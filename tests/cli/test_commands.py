@@ -12,9 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from milabench_ng.cli.unread import until_unread
+
 REPOSITORY = Path(__file__).parents[2]
 COMMANDS = ("jobs", "run", "rerun", "prepare", "summary", "report", "list", "doctor", "schema")
 WORKLOADS = {"toy_reg", "toy_lstm", "vae", "loader", "convnet", "scaling"}
+LONG = "x" * 300
+"""A name that no file can have: every look at it fails."""
 PROFILE = str(REPOSITORY / "profiles/quick.json")
 
 
@@ -75,14 +79,60 @@ def test_help_has_a_summary_and_an_example(command: str) -> None:
         (["doctor", "--ram-total", "much"], "much"),
         (["doctor", "--gpus", "GPU-of-nobody"], "GPU-of-nobody"),
         (["prepare", PROFILE, "--data-scale", "big"], "big"),
+        (["verify", LONG], "xxx"),
+        (["verify", LONG, "--allowed-signers", LONG], "xxx"),
+        (["report", LONG], "xxx"),
+        (["bids", LONG], "xxx"),
+        (["report", "baselines/v100.json", "--html", f"{LONG}/page.html"], "xxx"),
+        (["run", "toy_reg", "-o", f"{LONG}/r.json"], "xxx"),
     ],
-    ids=" ".join,
+    ids=lambda given: " ".join(given)[:40] if isinstance(given, list) else given,
 )
 def test_bad_input_is_exit_2_and_no_traceback(arguments: list[str], named: str) -> None:
     done = mnb(*arguments)
     assert done.returncode == 2
     assert "Traceback" not in done.stdout + done.stderr
     assert named in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("lost", [("stdout",), ("stderr",), ("stdout", "stderr")], ids="+".join)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["report", "--help"],
+        ["schema", "record"],
+        ["summary", "baselines/v100.json"],
+        ["report", "baselines/v100.json"],
+        ["report", "baselines/v100.json", "--format", "markdown"],
+        ["baseline", "show", "v100"],
+        ["doctor", "--tenants", "0"],
+        ["report", "baselines/v100.json", "--colour", "red"],
+    ],
+    ids=" ".join,
+)
+def test_a_command_whose_reader_is_gone_ends_quietly(arguments: list[str], lost: tuple[str, ...]) -> None:
+    """Whoever printed: print, rich, the parser, or the interpreter's flush at its end."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | dict.fromkeys(lost, writer)
+    command = [sys.executable, "-m", "milabench_ng", *arguments]
+    done = subprocess.run(command, cwd=REPOSITORY, text=True, check=False, timeout=60, **streams)
+    os.close(writer)
+    tells = "stderr" if arguments[-1] in ("0", "red") else "stdout"
+    if tells in lost:
+        assert (done.returncode, done.stdout or "", done.stderr or "") == (141, "", "")
+    else:
+        assert done.returncode in (0, 1, 2)
+        assert done.stdout if tells == "stdout" else done.stderr
+
+
+def test_a_pipe_of_another_kind_that_breaks_is_a_bug() -> None:
+    def broken() -> int:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        until_unread(broken)
 
 
 @pytest.mark.parametrize("kind", ["profile", "record", "event", "summary", "run"])

@@ -33,7 +33,8 @@ from milabench_ng.profile_2020 import convert_2020
 from milabench_ng.records.ledger import Chain, check_chain, extend
 from milabench_ng.records.names import LEDGER, MANIFEST, ResultFolder
 from milabench_ng.report.folder import decode_summary, encode_summary, load
-from milabench_ng.report.forms import Form, write_report
+from milabench_ng.report.forms import Form, write_report, write_tender
+from milabench_ng.report.offers import compare_bids
 from milabench_ng.report.report import Report, build_report, make_report
 from milabench_ng.report.summary import Summary
 from milabench_ng.report.verification.forms import Form as VerificationForm
@@ -56,6 +57,21 @@ _TEST = {
     "io": {"read": "1 MiB/s"},
     "require": "full",
     "partition_scheme": {"type": "per-gpu"},
+}
+
+_BIDS = {
+    "reference": "base.json",
+    "bids": {
+        "acme": {"results": "base.json", "price": 9e4, "watts_load": 9e3, "watts_idle": 2e3},
+        "umbra": {"results": "base.json", "price": 1e5, "maintenance_per_year": 500},
+    },
+    "currency": "EUR",
+    "years": 4,
+    "tariff_per_kwh": 0.1,
+    "pue": 1.3,
+    "utilization": 0.8,
+    "budget": 1e6,
+    "margin": 0.03,
 }
 
 OPTIONS = (
@@ -178,6 +194,19 @@ def rules(content: bytes) -> None:
     show_verified(_RUN, decode_rules(content, "r.json"))
 
 
+def bids(content: bytes) -> None:
+    """A file of bids beside the results that it names."""
+    with folder() as place:
+        (place / "base.json").write_text(encode_summary(_SUMMARY))
+        file = place / "bids.json"
+        file.write_bytes(content)
+        made = compare_bids(file)
+    for form in FORMS:
+        stream = io.StringIO()
+        write_tender(made, form, stream)
+        _safe(stream.getvalue())
+
+
 def again(content: bytes) -> None:
     """A record that is to be run again."""
     with folder() as place:
@@ -222,7 +251,7 @@ def text(content: bytes) -> None:
 TARGETS: dict[str, Callable[[bytes], None]] = {
     made.__name__: made
     for made in (
-        *(profile, weights, summary, record, manifest, ledger, rules),
+        *(profile, weights, summary, record, manifest, ledger, rules, bids),
         *(again, data_manifest, data_listing, words, text),
     )
 }
@@ -317,6 +346,7 @@ def seeds() -> dict[str, list[bytes]]:
         "manifest": [(_RUN / MANIFEST).read_bytes()],
         "ledger": [(_RUN / LEDGER).read_bytes()],
         "rules": [path.read_bytes() for path in (ROOT / "rules").glob("*.json")],
+        "bids": [json.dumps(_BIDS).encode(), json.dumps(_BIDS | {"nodes": 2, "budget": None}).encode()],
         "again": records,
         "data_manifest": [
             msgspec.json.encode(

@@ -20,6 +20,7 @@ from milabench_ng.errors import IsolationError
 from milabench_ng.fence import guardian, runs
 from milabench_ng.fence.backends import open_fence, reap
 from milabench_ng.fence.capabilities import Capabilities
+from milabench_ng.fence.interface import Fence
 from milabench_ng.records.isolation import Share
 
 pytestmark = pytest.mark.root
@@ -154,6 +155,34 @@ def test_a_dead_runs_scope_may_vanish_while_it_is_reaped(tmp_path: Path, monkeyp
     monkeypatch.setattr(guardian, "sweep", sweep)
     said = "isolation: reaped run dead (orchestrator gone): killed 2 processes, removed 1 groups."
     assert runs.reap([str(scope)]) == [said]
+
+
+# Removes whatever is empty, as systemd does in a scope, as fast as it can.
+RIVAL = """
+import os, sys
+print(flush=True)
+while os.path.isdir(sys.argv[1]):
+    for group, _, _ in os.walk(sys.argv[1], topdown=False):
+        try:
+            os.rmdir(group)
+        except OSError:
+            pass
+"""
+
+
+def test_groups_count_as_removed_whoever_removes_them(
+    fence: Fence, make_share: Callable[..., Share], start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    tenants = [fence.create(f"t{index}", make_share()) for index in range(6)]
+    for tenant in tenants:
+        start(tenant, "import time; time.sleep(60)")
+    assert wait_for(lambda: all(len(tenant.pids()) == 1 for tenant in tenants))
+    run = Path(tenants[0].entry.procs[0]).parents[1]
+    rival = subprocess.Popen([sys.executable, "-c", RIVAL, str(run)], stdout=subprocess.PIPE, text=True)
+    assert rival.stdout
+    rival.stdout.readline()
+    assert guardian.sweep([str(run)], patience_s=5.0) == (6, 7, True)
+    rival.communicate()
 
 
 @pytest.mark.usefixtures("fence")

@@ -213,21 +213,37 @@ def test_every_form_of_a_tender(tender_file: Path) -> None:
     assert json.loads(printed(made, "json"))["rows"][2]["rank"] == 3
 
 
+OFFER = {"results": "fast.json", "price": 1}
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"bids": {}}, "there is no bid"),
+        ({"bids": {}}, r"bids.json: Expected `object` of length >= 1 - at `\$.bids`; the form is"),
         ({"nodes": 3}, "both nodes and budget"),
-        ({"pue": 0.5}, "pue is 0.5"),
-        ({"utilization": 1.5}, "utilization is 1.5"),
+        ({"budget": None, "nodes": 0}, r"`int` >= 1 - at `\$.nodes`"),
+        ({"budget": 0}, r"`float` >= 1e-06 - at `\$.budget`"),
+        ({"years": 0}, r"`float` > 0.0 - at `\$.years`"),
+        ({"tariff_per_kwh": -0.1}, r"`float` >= 0.0 - at `\$.tariff_per_kwh`"),
+        ({"pue": 0.9999999}, r"`float` >= 1.0 - at `\$.pue`"),
+        ({"utilization": 1.5}, r"`float` <= 1.0 - at `\$.utilization`"),
+        ({"utilization": -1e-10}, r"`float` >= 0.0 - at `\$.utilization`"),
+        ({"margin": 0}, r"`float` > 0.0 - at `\$.margin`"),
         ({"unknown": 1}, "unknown field `unknown`"),
-        ({"bids": {"a": {"results": "fast.json", "price": -1}}}, "bid 'a': price is -1.0"),
-        ({"bids": {"a": {"results": "fast.json", "price": 1, "watts_load": 5}}, "utilization": 0.5}, "without watts"),
+        ({"bids": {"a": {"results": "fast.json", "price": 0}}}, r"bids.json: bid 'a': .* >= 1e-06 - at `\$.price`"),
+        ({"bids": {"a": OFFER | {"watts_idle": -1}}}, r"bid 'a': .* >= 0.0 - at `\$.watts_idle`"),
+        ({"bids": {"a": OFFER | {"maintenance_per_year": -1}}}, r"bid 'a': .* >= 0.0 - at `\$.maintenance_per_year`"),
+        ({"bids": {"a": OFFER | {"watts_load": 5}}, "utilization": 0.5}, "bid 'a': watts_load without watts_idle"),
     ],
 )
 def test_bad_files_of_bids(tender_file: Path, values: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_bids(change(tender_file, **values))
+
+
+def test_the_bounds_of_a_file_of_bids_are_allowed(tender_file: Path) -> None:
+    made = read_bids(change(tender_file, tariff_per_kwh=0, pue=1, utilization=0, budget=None, nodes=1))
+    assert (made.tariff_per_kwh, made.pue, made.utilization, made.nodes) == (0, 1, 0, 1)
 
 
 def test_the_command(tender_file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,6 +75,21 @@ def test_files_are_read_as_they_were_written_and_newer_ones_refused() -> None:
         decode_traces(encode_traces(made).replace(b'"schema": 1', b'"schema": 2'), "here")
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (b'"value": 2.0', b'"value": "2"', r"here: Expected `float`, got `str` - at `\$.tests.*value`"),
+        (b'"value": 2.0', b'"value": NaN', "here: not JSON: NaN"),
+        (b'"suite": "try"', b'"suite": "try", "suite": "try"', "'suite' stands twice"),
+    ],
+)
+def test_bad_files_are_refused_with_file_and_place(old: bytes, new: bytes, message: str) -> None:
+    content = encode_traces(build("try", [(seen(2.0), "k"), (seen(2.0), "k")], ()))
+    assert old in content
+    with pytest.raises(InputError, match=message):
+        decode_traces(content.replace(old, new), "here")
+
+
 def folder(place: Path, loss: float) -> Path:
     """Two launches of a test, both with this loss."""
     place.mkdir()

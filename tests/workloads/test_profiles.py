@@ -8,6 +8,7 @@ import pytest
 
 from milabench_ng.catalogue import Catalogue, resolve
 from milabench_ng.profile import Test, build_profile, parse_profile
+from milabench_ng.report.folder import load_baseline
 from milabench_ng.report.weights import load_weights
 from milabench_ng.worker.discovery import describe
 
@@ -63,3 +64,14 @@ def test_the_standard_suite_has_the_eighteen_tests_and_weights_of_2020() -> None
 
 def test_smoke_touches_every_workload(catalogue: Catalogue) -> None:
     assert {entry.workload for entry in entries_of("smoke").values()} == set(catalogue.workloads)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "baselines").glob("*.json")))
+def test_the_shipped_baselines_count_what_the_workloads_count(name: str, catalogue: Catalogue) -> None:
+    """`scripts/baselines-2020` takes the words from there; a unit in other words would suppress the ratio."""
+    workloads = {test: catalogue.workload(entry.workload, test) for test, entry in entries_of("standard").items()}
+    rows = load_baseline(name).tests
+    assert {label.split(".")[1] for label in rows} == set(workloads)
+    for label, row in rows.items():
+        workload = workloads[label.split(".")[1]]
+        assert (row.unit, row.classic_factor) == (workload.unit, workload.classic_factor), label

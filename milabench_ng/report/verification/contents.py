@@ -16,8 +16,8 @@ def result_files(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
     Names are relative, with ``/``. A link belongs to nothing, nor does a file that is no regular one.
     """
-    if not folder.is_dir():
-        raise InputError(f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}")
+    if not os.path.isdir(folder):
+        raise InputError(f"{folder}: {'not a folder' if os.path.exists(folder) else 'no such folder'}")
     own: list[str] = []
     foreign: list[str] = []
     for name, regular in _walk(folder):

@@ -7,6 +7,7 @@ comes twice, and archives that are larger, or compress better, than results do.
 from __future__ import annotations
 
 import gzip
+import os
 import tarfile
 import tempfile
 import zlib
@@ -62,10 +63,10 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 @contextmanager
 def opened(source: Path) -> Iterator[Opened]:
     """The result folder ``source``, or the one in the bundle ``source``, unpacked for as long as it is needed."""
-    if source.is_dir():
+    if os.path.isdir(source):
         yield Opened(source=str(source), folder=source)
         return
-    if not source.is_file():
+    if not os.path.isfile(source):
         raise InputError(f"{source}: no such folder or bundle")
     with tempfile.TemporaryDirectory(prefix="mnb-bundle-") as place:
         root = Path(place)
@@ -79,7 +80,7 @@ def opened(source: Path) -> Iterator[Opened]:
 def load_source(name: str) -> Summary:
     """The summary of a bundle, or of whatever `load_baseline` reads."""
     path = Path(name)
-    if not path.is_file() or not _is_gzip(path):
+    if not os.path.isfile(path) or not _is_gzip(path):
         return load_baseline(name)
     with opened(path) as there:
         return load(there.folder)

@@ -10,13 +10,17 @@ import msgspec
 
 from milabench_ng.catalogue import Scalar
 from milabench_ng.errors import InputError
-from milabench_ng.files import parse_json, read_content
+from milabench_ng.files import convert_json, parse_json, read_content
 from milabench_ng.node.storage import Kind as StorageKind
-from milabench_ng.plain import plain, short
+from milabench_ng.plain import plain
 from milabench_ng.records.isolation import Tier
+from milabench_ng.records.window import Amount, Number
 from milabench_ng.shipped import find, names
 
 RULES_SCHEMA = 1
+
+Part = Annotated[float, msgspec.Meta(ge=0, le=1)]
+"""Of all, such as of the launches."""
 
 
 class Pin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,7 +34,7 @@ class DataRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """What a data set must have been."""
 
     kind: Literal["twin", "real"] | None = None
-    scale: float | None = None
+    scale: Amount | None = None
     """At least."""
     checksums: tuple[str, ...] = ()
     """SHA-256 as ``mnb prepare`` prints it; JPEG files depend on the JPEG library, so there may be several."""
@@ -56,7 +60,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     name: str = ""
     signed: bool = False
     """(R2) by somebody in the evaluator's file of allowed signers."""
-    window_s: float = 9.0
+    window_s: Amount = 9.0
     """(R4) Shortest averaging window."""
     ceiling: Ceiling | None = None
     """(R5)"""
@@ -68,19 +72,19 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """(R9) What the buyer gave when the run began; it seeds the order of the tests."""
     arguments: dict[str, dict[str, Scalar | None]] = {}
     """(R10) By test of the profile, ``*`` for all: options beyond those that the profile states."""
-    repeat: int | None = None
+    repeat: Number | None = None
     """(R11) At least."""
     ledger: bool = False
     """(R13) There must be one."""
-    failure_rate: float | None = None
+    failure_rate: Part | None = None
     """(R14) At most, 0 to 1."""
-    retries: int | None = None
+    retries: Number | None = None
     """(R14) At most."""
-    resumes: int | None = None
+    resumes: Number | None = None
     """(R14) At most."""
-    sessions: int | None = None
+    sessions: Number | None = None
     """(R14) At most."""
-    margin: float | None = None
+    margin: Amount | None = None
     """(R15) Largest half width of the score's 95 % interval, relative to the score."""
     isolation: Tier | None = None
     """(R16) Weakest tier that is accepted."""
@@ -94,13 +98,13 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """(R22)"""
     every_gpu: bool = False
     """(R23)"""
-    gpus: int | None = None
+    gpus: Number | None = None
     """(R23) How many the node has."""
     ecc: bool = False
     """(R24)"""
     default_power: bool = False
     """(R25)"""
-    throttled: float | None = None
+    throttled: Part | None = None
     """(R25) Largest share of a batch's time that heat or a power brake held the clocks down, 0 to 1."""
     foreign_refused: bool = False
     """(R26) Compute processes of others on the GPUs."""
@@ -122,16 +126,9 @@ def load_rules(source: str | Path | None) -> Rules:
 
 def decode_rules(content: bytes, source: str) -> Rules:
     """Rules from JSON; ``source`` is for errors. Raises InputError that names the key."""
-    try:
-        rules = msgspec.convert(parse_json(content, source), Rules)
-    except msgspec.ValidationError as error:
-        raise InputError(f"{source}: not rules: {short(error)}; the keys are in docs/run-rules.md") from None
+    rules = convert_json(parse_json(content, source), Rules, source, "the keys of rules are in docs/run-rules.md")
     if rules.schema != RULES_SCHEMA:
         raise InputError(f"{source}: rules of schema {rules.schema}; this version of mnb reads {RULES_SCHEMA}")
-    for key in ("window_s", "failure_rate", "repeat", "retries", "resumes", "sessions", "margin", "throttled", "gpus"):
-        value = getattr(rules, key)
-        if value is not None and not value >= 0:
-            raise InputError(f"{source}: {key} is {value}; it must be at least 0")
     return rules
 
 

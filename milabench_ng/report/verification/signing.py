@@ -5,6 +5,7 @@ A signature proves that the holder of a key has seen these bytes. It does not pr
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -31,7 +32,7 @@ class Signer(msgspec.Struct, frozen=True, kw_only=True):
 
 def sign(content: bytes, key: Path) -> bytes:
     """The signature of ``content`` with the private key in the file ``key`` (or a public one held by the agent)."""
-    if not key.is_file():
+    if not os.path.isfile(key):
         raise InputError(f"--sign {key}: no such file; make a key with ssh-keygen -t ed25519")
     done = _ssh_keygen(["-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(key)], content)
     if done.returncode != 0:
@@ -45,7 +46,7 @@ def check(content: bytes, signature: bytes | None, allowed: Path | None) -> Sign
         return Signer(present=False, problem="it is not signed")
     if allowed is None:
         return Signer(present=True, problem="it is signed, and --allowed-signers FILE was not given")
-    if not allowed.is_file():
+    if not os.path.isfile(allowed):
         raise InputError(f"--allowed-signers {allowed}: no such file")
     with tempfile.NamedTemporaryFile(prefix="mnb-signature-") as file:
         file.write(signature)

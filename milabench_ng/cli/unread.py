@@ -1,0 +1,57 @@
+"""A command whose reader goes away (``mnb report FOLDER | head -3``) ends quietly, as SIGPIPE ends other programs.
+
+The signal itself stays ignored, as Python has it: it would end a run for any pipe that breaks, also a worker's.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable
+
+UNREAD = 128 + signal.SIGPIPE
+"""What a shell says of a program that SIGPIPE ended."""
+
+
+def until_unread(command: Callable[[], int]) -> int:
+    """Run the command and write out what it printed; its exit code, or `UNREAD`.
+
+    A pipe of another kind that breaks is a bug, and its exception passes.
+    """
+    try:
+        code = command()
+        if sys.stdout is not None:  # closed by whoever started us
+            sys.stdout.flush()
+    except BrokenPipeError:
+        if not _silence():
+            raise
+    except SystemExit as ended:  # what rich makes of it, with standard output silenced already
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        _silence()
+    else:
+        return code
+    return UNREAD
+
+
+def _silence() -> bool:
+    """Let standard streams without a reader write to nowhere, so that the interpreter's last flush does not fail.
+
+    Returns whether there are any.
+    """
+    streams = (stream.fileno() for stream in (sys.stdout, sys.stderr) if stream is not None)
+    unread = [descriptor for descriptor in streams if _is_unread(descriptor)]
+    for descriptor in unread:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, descriptor)
+        os.close(null)
+    return bool(unread)
+
+
+def _is_unread(descriptor: int) -> bool:
+    """Whether it is a pipe or socket that nobody reads any more: poll(2) says POLLERR for such an end."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
