@@ -68,5 +68,10 @@ def test_the_verifier_finds_the_same_without_importing() -> None:
     described = [found.describe(name, "milabench_ng 1") for name, found in builtin_workloads().items()]
     assert own_sources(each.origin for each in described) == {each.origin: each.source_sha256 for each in described}
     assert any(len(each.source_modules) > 1 for each in described)
-    strangers = ("milabench_ng.bench.bench:Bench", "milabench_ng.workloads...cli:x", "milabench_ng.workloads.no:x", "os:x")
+    strangers = (
+        "milabench_ng.bench.bench:Bench",
+        "milabench_ng.workloads...cli:x",
+        "milabench_ng.workloads.no:x",
+        "os:x",
+    )
     assert set(own_sources(strangers).values()) == {None}
