@@ -94,7 +94,7 @@ def report_page(report: Report, evidence: Evidence | None) -> Page:
         charts=summary_charts(report, courses),
         tables=(
             *(of_section(section) for section in before_tests(report)),
-            of_tests(report),
+            *of_tests(report),
             *(of_section(section) for section in after_tests(report)),
         ),
         conclusion=conclusion(report),
