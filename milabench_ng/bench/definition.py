@@ -13,11 +13,12 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from milabench_ng import catalogue
-from milabench_ng.bench import source
 from milabench_ng.bench.options import COMMON
+from milabench_ng.bench.source import source_modules
 from milabench_ng.catalogue import Bound, Classic, Option, Range
 from milabench_ng.datasets.base import DataSet
 from milabench_ng.errors import InputError
+from milabench_ng.sources import digest
 
 if TYPE_CHECKING:
     from milabench_ng.bench.bench import Bench
@@ -59,7 +60,7 @@ class Definition:
 
     def describe(self, name: str, package: str) -> catalogue.Workload:
         """This workload as a value of the catalogue, under ``name``, from the distribution ``package``."""
-        modules = source.source_modules(self.function)
+        modules = source_modules(self.function)
         return catalogue.Workload(
             name=name,
             unit=self.unit,
@@ -79,7 +80,7 @@ class Definition:
             origin=f"{self.function.__module__}:{self.function.__qualname__}",
             package=package,
             source_modules=tuple(modules),
-            source_sha256=source.digest(modules),
+            source_sha256=digest(modules),
         )
 
 

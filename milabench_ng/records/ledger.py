@@ -190,6 +190,7 @@ def check_chain(content: bytes) -> Chain:
     entries: list[Entry] = []
     problems: list[str] = []
     head = FIRST
+    expected = 0
     for place, line in enumerate(lines):
         try:
             entry = _decoder.decode(line)
@@ -197,11 +198,13 @@ def check_chain(content: bytes) -> Chain:
             problems.append(f"line {place + 1}: not an entry: {short(error)}")
         else:
             entries.append(entry)
-            if entry.number != place:
-                problems.append(f"line {place + 1}: its number is {entry.number}, {place} was expected")
+            if entry.number != expected:
+                problems.append(f"line {place + 1}: its number is {entry.number}, {expected} was expected")
+            expected = entry.number
             if entry.previous != head:
                 problems.append(f"line {place + 1}: the line before it is not the one that it was written after")
         head = digest(line)
+        expected += 1
     if entries and not isinstance(entries[0].what, Started):
         problems.append("line 1: the ledger does not begin with the start of a run")
     return Chain(entries=tuple(entries), problems=tuple(problems), torn=torn, head=head)

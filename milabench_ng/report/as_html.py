@@ -15,8 +15,8 @@ from plotly.offline import get_plotlyjs
 
 from milabench_ng import __version__
 from milabench_ng.plain import plain_lines
+from milabench_ng.report.cells import figure
 from milabench_ng.report.charts import summary_charts
-from milabench_ng.report.columns import columns
 from milabench_ng.report.evidence import Evidence
 from milabench_ng.report.evidence_sections import fence_section, plan_section, run_sections, telemetry_section
 from milabench_ng.report.facts import Fact, conclusion, header
@@ -87,13 +87,14 @@ def report_page(report: Report, evidence: Evidence | None) -> Page:
     """What stands on the page. Pure."""
     courses = evidence.courses if evidence else ()
     hosts = (Fact("host", ", ".join(evidence.hosts)),) if evidence and evidence.hosts else ()
+    begun = tuple(_begun(manifest) for manifest in evidence.manifests) if evidence else ()
     return Page(
         title=f"mnb report: {report.summary.suite}",
-        facts=(*header(report), *hosts),
+        facts=(*header(report), *hosts, *begun),
         charts=summary_charts(report, courses),
         tables=(
             *(of_section(section) for section in before_tests(report)),
-            of_tests(report),
+            *of_tests(report),
             *(of_section(section) for section in after_tests(report)),
         ),
         conclusion=conclusion(report),
@@ -102,6 +103,11 @@ def report_page(report: Report, evidence: Evidence | None) -> Page:
         runs=tuple(_run(manifest) for manifest in evidence.manifests) if evidence else (),
         notes=_notes(evidence),
     )
+
+
+def _begun(manifest: dict[str, Any]) -> Fact:
+    known = {key: str(manifest.get(key, "unknown")) for key in ("run_id", "started_utc", "version")}
+    return Fact("run", f"{known['run_id']}, begun {known['started_utc']} (UTC), with mnb {known['version']}")
 
 
 def _notes(evidence: Evidence | None) -> tuple[str, ...]:
@@ -114,11 +120,11 @@ def _notes(evidence: Evidence | None) -> tuple[str, ...]:
 
 
 def _test(report: Report, at: Line, evidence: Evidence | None) -> TestPart:
-    said = [(column.header, column.show(column.value(at))) for column in columns(report) if column.key in _SAID]
-    telemetry = telemetry_section(evidence.sampled, at.scored.test) if evidence else None
+    rate = f"{figure(at.scored.perf)} {at.row.unit}/s" if at.scored.perf is not None else "no rate"
+    telemetry = telemetry_section(evidence, at.scored.test) if evidence else None
     return TestPart(
         name=at.scored.test,
-        summary=", ".join(f"{title} {value}" for title, value in said),
+        summary=f"{rate}, {at.scored.fail} of {at.scored.n} launches failed",
         charts=charts_of_test(at, evidence.courses if evidence else (), report.scaling),
         tables=(of_section(telemetry),) if telemetry else (),
     )
@@ -128,8 +134,6 @@ _FROM_SUMMARY = (
     "Made from a summary, which holds no slices: there are no charts over time, no isolation evidence, no telemetry "
     "and no configuration here. Make the page from the result folder to have them."
 )
-_SAID = ("perf", "fail")
-"""Columns that stand beside the name of a closed test."""
 
 
 def _run(manifest: dict[str, Any]) -> RunPart:

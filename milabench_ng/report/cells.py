@@ -28,8 +28,8 @@ def number(cell: Cell) -> str:
 
 
 def one_decimal(cell: Cell) -> str:
-    """One decimal."""
-    return f"{cell:.1f}" if isinstance(cell, int | float) else NOT_MEASURED
+    """One decimal, and no minus before a 0."""
+    return f"{cell:z.1f}" if isinstance(cell, int | float) else NOT_MEASURED
 
 
 def whole(cell: Cell) -> str:

@@ -15,6 +15,9 @@ from milabench_ng.report.timeline import Course, worst_drift
 
 _ROW = 30
 """Pixels of a row."""
+_INK = "#1a1a1a"
+_SLOW_STANDS_OUT = [[0, "#D55E00"], [0.5, "#F0B98A"], [1, "#EEF2F5"]]
+"""From slow to fast; dark numbers can be read on all of it, with any colour vision and on both grounds."""
 _CELLS_WITH_NUMBERS = 12
 """Up to so many devices a cell has room for its number."""
 
@@ -56,33 +59,41 @@ def _prices(report: Report) -> Iterator[Chart]:
 
 
 def _map(gpus: GpuComparison, prefix: str) -> Chart:
-    rows = [[None if share is None else 100 * share for share in row.relative] for row in gpus.mean]
+    several = [row for row in gpus.mean if sum(share is not None for share in row.relative) > 1]
+    rows = [[None if share is None else 100 * share for share in row.relative] for row in several]
     known = [share for row in rows for share in row if share is not None]
     slow = {(at.test, at.device) for at in gpus.stragglers}
     heat: Trace = {
         "type": "heatmap",
         "x": [label(device) for device in gpus.devices],
-        "y": [label(row.test.removeprefix(prefix)) for row in gpus.mean],
+        "y": [label(row.test.removeprefix(prefix)) for row in several],
         "z": rows,
         "zmin": min([90.0, *known]),
         "zmax": 100,
-        "colorscale": "Cividis",
+        "colorscale": _SLOW_STANDS_OUT,
         "colorbar": {"title": {"text": "%"}, "thickness": 12},
         "xgap": 1,
         "ygap": 1,
         "hovertemplate": "%{y}, device %{x}: %{z:.1f} % of the best<extra></extra>",
     }
     marks = [
-        {"x": label(at.device), "y": label(at.test.removeprefix(prefix)), "text": "slow", "showarrow": False}
+        {
+            "x": label(at.device),
+            "y": label(at.test.removeprefix(prefix)),
+            "text": "slow",
+            "showarrow": False,
+            "font": {"color": _INK},
+        }
         for at in gpus.stragglers
         if at.test is not None and len(gpus.devices) > _CELLS_WITH_NUMBERS
     ]
     if len(gpus.devices) <= _CELLS_WITH_NUMBERS:
         heat["text"] = [
             [_cell(share, (row.test, device) in slow) for device, share in zip(gpus.devices, row.relative, strict=True)]
-            for row in gpus.mean
+            for row in several
         ]
         heat["texttemplate"] = "%{text}"
+        heat["textfont"] = {"color": _INK}
     height = 110 + _ROW * len(rows)
     yaxis = {"autorange": "reversed", "type": "category"}
     return Chart(
@@ -123,7 +134,10 @@ def _scaling(curves: Sequence[ScalingCurve]) -> Chart:
             [100 * (step.efficiency or 0.0) for step in curve.steps],
             curve.test,
             index,
-            mode="lines+markers",
+            mode="lines+markers+text",
+            text=[f"{100 * (step.efficiency or 0.0):.1f}" for step in curve.steps],
+            textposition="bottom center",
+            cliponaxis=False,
             hovertemplate="%{x} devices: %{y:.1f} %<extra></extra>",
         )
         for index, curve in enumerate(curves)

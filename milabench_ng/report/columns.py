@@ -55,6 +55,17 @@ def columns(report: Report) -> tuple[Column, ...]:
     return (*chosen, _NODE, _WAIT, _MEMORY)
 
 
+def column_groups(report: Report) -> tuple[tuple[str, tuple[Column, ...]], ...]:
+    """The same in tables that fit on a page, with their titles: the tests by themselves, then against each baseline."""
+    weight = [_WEIGHT] if report.score is not None else []
+    own = (_N, _FAIL, _PERF, _INTERVAL, _STD, _BETWEEN_DEVICES, _RUN_TO_RUN, _PERF_ADJ, _NODE, _WAIT, _MEMORY)
+    groups = [("tests", (_TEST, _UNIT, *weight, *own))]
+    for index, other in enumerate(report.comparisons):
+        against = (_PERF, *_ratio_columns(index, ""), _PERF_ADJ, *_adjusted_columns(index, ""))
+        groups.append((f"tests against {other.name}", (_TEST, _UNIT, *weight, *against)))
+    return tuple(groups)
+
+
 def file_columns(report: Report) -> tuple[Column, ...]:
     """`columns`, and what only a program wants to know."""
     bounds = [column for index, suffix in _baselines(report) for column in _bound_columns(index, suffix)]

@@ -67,6 +67,8 @@ class Sampled(msgspec.Struct, frozen=True, kw_only=True):
     mean: float
     """Of the launches' means."""
     max: float
+    counter: bool
+    """The three are of what a launch added to a counter."""
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +122,14 @@ def read_evidence(folder: Path) -> Evidence:
     )
 
 
-def _sampled(label: str, source: str, quantity: str, values: list[Reading]) -> Sampled:
+def is_counter(quantity: str) -> bool:
+    """Joules and seconds are counted since the driver was loaded or the group was made; the others are levels."""
+    return quantity.endswith(("_j", "_s")) and not quantity.endswith("_per_s")
+
+
+def _sampled(label: str, source: str, quantity: str, readings: list[Reading]) -> Sampled:
+    counter = is_counter(quantity)
+    values = [Reading(*[at.max - at.min] * 3) for at in readings] if counter else readings
     return Sampled(
         label=label,
         source=source,
@@ -129,6 +138,7 @@ def _sampled(label: str, source: str, quantity: str, values: list[Reading]) -> S
         min=min(value.min for value in values),
         mean=sum(value.mean for value in values) / len(values),
         max=max(value.max for value in values),
+        counter=counter,
     )
 
 

@@ -11,6 +11,10 @@ from milabench_ng.report.evidence import Evidence, FenceEvidence, Sampled
 from milabench_ng.report.sections import Heading, Section
 from milabench_ng.units import format_bytes
 
+_UNITS = {
+    "_mib_per_s": "MiB/s", "_mib": "MiB", "_pct": "%", "_mhz": "MHz", "_w": "W", "_c": "°C", "_j": "J", "_s": "s",
+}  # fmt: skip
+"""By the end of a quantity's name."""
 _APART = ("profile", "plan")
 """Parts of ``run.json`` that are shown in their own form."""
 
@@ -69,25 +73,60 @@ def _used(group: Sequence[FenceEvidence]) -> tuple[Cell, ...]:
     return (format_bytes(max(peaks)) if peaks else None, sum(kills) if kills else None)
 
 
-def telemetry_section(sampled: Sequence[Sampled], label: str) -> Section | None:
-    """Of one test; None where nothing was sampled."""
-    rows = tuple((at.source, at.quantity, at.launches, at.min, at.mean, at.max) for at in sampled if at.label == label)
-    if not rows:
+def telemetry_section(evidence: Evidence, label: str) -> Section | None:
+    """Of one test; None where nothing was sampled. The same quantity of all devices stands together."""
+    sampled = [at for at in evidence.sampled if at.label == label]
+    if not sampled:
         return None
+    devices = dict(_devices(evidence.manifests))
+    idle = [name for name, found in _by_quantity(sampled).items() if not any(at.max or at.min for at in found)]
+    rows = [
+        (*_measured(at), devices.get(at.source, at.source.replace(":", " ")), at.launches, at.min, at.mean, at.max)
+        for found in _by_quantity(sampled).values()
+        for at in found
+        if at.quantity not in idle
+    ]
     return Section(
         key=f"telemetry-{label}",
         title="telemetry while the launches worked",
         headings=(
-            Heading("source"),
             Heading("quantity"),
+            Heading("in"),
+            Heading("of"),
             Heading("launches", "", whole, True),
             Heading("least", "", number, True),
             Heading("mean", "", number, True),
             Heading("greatest", "", number, True),
         ),
-        rows=rows,
-        notes=("units stand at the end of the quantity's name",),
+        rows=tuple(rows),
+        notes=(f"0 in every sample: {', '.join(idle)}",) if idle else (),
     )
+
+
+def _by_quantity(sampled: Sequence[Sampled]) -> dict[str, list[Sampled]]:
+    found: dict[str, list[Sampled]] = {}
+    for at in sorted(sampled, key=lambda at: (at.source.partition(":")[0], at.quantity)):
+        found.setdefault(at.quantity, []).append(at)
+    return found
+
+
+def _measured(at: Sampled) -> tuple[str, str]:
+    """A quantity's name in words, and its unit, which stands at the end of the recorded name."""
+    for end, unit in _UNITS.items():
+        if at.quantity.endswith(end):
+            return at.quantity.removesuffix(end).replace("_", " "), f"{unit} a launch" if at.counter else unit
+    unit = "share of samples" if at.quantity.startswith("reason_") else ""
+    return at.quantity.replace("_", " "), unit
+
+
+def _devices(manifests: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Sources of telemetry that are devices of the plan."""
+    for manifest in manifests:
+        plan = manifest.get("plan")
+        devices = plan.get("devices") if isinstance(plan, dict) else None
+        for device in devices if isinstance(devices, list) else ():
+            if isinstance(device, dict):
+                yield f"gpu:{device.get('uuid')}", f"device {device.get('index')}"
 
 
 def run_sections(manifest: Mapping[str, Any]) -> Iterator[Section]:

@@ -96,11 +96,12 @@ def _ratios(report: Report) -> list[Fact]:
 def _verdict_text(other: Comparison) -> tuple[str, Tone]:
     """The ratio of throughputs with all that qualifies it."""
     found = other.effect
+    per_node = "" if other.ratio_per_node is None else f", {other.ratio_per_node:.3f} per node"
     partial = "" if other.status == "complete" else f"; over {other.tests} of {other.of} weighted tests"
     if other.status == "none":
         return f"{ABSENT}: no weighted test can be compared", "fair"
     if found.ratio is None:
-        known = NOT_MEASURED if other.ratio is None else f"{other.ratio:.3f} (of the scores)"
+        known = NOT_MEASURED if other.ratio is None else f"{other.ratio:.3f} per device{per_node} (of the scores)"
         return f"{known}; no interval: {_why(other)}{partial}", "fair"
     text = f"{found.ratio.value:.3f} {span(found.ratio)}: {_verdict(found, other.margin)}"
     detectable = "" if found.mde_pct is None else f"; detectable {found.mde_pct:.1f} %"

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from milabench_ng.plain import plain
+from milabench_ng.report.intervals import Interval
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "triangle-down", "hexagon")
@@ -67,6 +68,19 @@ def layout(x_title: str, y_title: str, *, height: int = 360, **more: Any) -> dic
     return {**axes, "height": height, "margin": margin, "legend": legend, "hovermode": "closest", **more}
 
 
+def whiskers(known: Sequence[Interval | None], colour: str) -> dict[str, Any]:
+    """The intervals around the marks of a trace; a mark without one has none, not one of length 0."""
+    if not any(known):
+        return {"visible": False}
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [at.high - at.value if at else None for at in known],
+        "arrayminus": [at.value - at.low if at else None for at in known],
+        "color": colour,
+    }
+
+
 def band(begin: float, end: float, text: str) -> dict[str, Any]:
     """Parts of a layout: a shaded part of the x axis, named."""
     return {
@@ -90,8 +104,8 @@ def band(begin: float, end: float, text: str) -> dict[str, Any]:
                 "xref": "x",
                 "yref": "paper",
                 "x": (begin + end) / 2,
-                "y": 1,
-                "yanchor": "top",
+                "y": 0,
+                "yanchor": "bottom",
                 "text": label(text),
                 "showarrow": False,
             }

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from milabench_ng.plain import plain
 from milabench_ng.report.compare import ComparedTest, Comparison
-from milabench_ng.report.figures import NEUTRAL, Trace, View, label, layout, style
+from milabench_ng.report.figures import NEUTRAL, Trace, View, label, layout, style, whiskers
 from milabench_ng.report.report import Line, Report
 
 _ROW = 30
 """Pixels of a row."""
+_WIDE = 3
 
 Row = tuple[Line, ComparedTest]
 
@@ -32,17 +34,18 @@ def forest_view(report: Report, other: Comparison, index: int) -> View | None:
     rows = [(at, found) for at in report.lines if (found := at.compared[index]) is not None and found.perf_ratio]
     if not rows:
         return None
-    names = {at.scored.test: label(at.scored.test.removeprefix(f"{report.summary.suite}.")) for at, _ in rows}
+    names = {at.scored.test: label(at.scored.test.removeprefix(f"{report.summary.suite}.")) for at in report.lines}
+    lacking = {names[at.scored.test]: _lack(at, index) for at in report.lines if at not in [line for line, _ in rows]}
     bars = _bars(contributions(report, other, index), names)
     widest = max([1.0, *map(abs, bars["x"])]) * 2.4
     return View(
         name=plain(other.name),
-        data=(*_marks(rows, names), bars),
+        data=(*_marks(rows, names), *_without(lacking), bars),
         layout=layout(
             "ratio, log scale",
             "",
-            height=150 + _ROW * len(rows),
-            xaxis={"type": "log", "domain": [0, 0.66], "nticks": 5},
+            height=150 + _ROW * len(names),
+            xaxis={"type": "log", "domain": [0, 0.66], **_ticks([found.perf_ratio or 1.0 for _, found in rows])},
             xaxis2={"title": {"text": "share (%)"}, "domain": [0.72, 1], "range": [-widest, widest], "nticks": 3},
             yaxis={
                 "autorange": "reversed",
@@ -53,6 +56,40 @@ def forest_view(report: Report, other: Comparison, index: int) -> View | None:
             shapes=[_even()],
         ),
     )
+
+
+def _ticks(ratios: Sequence[float]) -> dict[str, Any]:
+    """Over a wide range only 1, 2 and 5 of each power of ten, written out."""
+    low, high = min(1.0, *ratios), max(1.0, *ratios)
+    if high < _WIDE * low:
+        return {"nticks": 5}
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    return {"tickvals": [float(f"{step}e{power}") for power in powers for step in (1, 2, 5)], "tickformat": ","}
+
+
+def _lack(line: Line, index: int) -> str:
+    """Why a test has no ratio."""
+    found = line.compared[index]
+    return "no ratio: the baseline lacks it" if found is None else f"no ratio: {found.suppressed or 'no rate above 0'}"
+
+
+def _without(lacking: dict[str, str]) -> list[Trace]:
+    """Rows that say why they are empty."""
+    if not lacking:
+        return []
+    return [
+        {
+            "type": "scatter",
+            "mode": "text",
+            "x": [1] * len(lacking),
+            "y": list(lacking),
+            "text": [f" {label(why)}" for why in lacking.values()],
+            "textposition": "middle right",
+            "cliponaxis": False,
+            "hoverinfo": "skip",
+            "showlegend": False,
+        }
+    ]
 
 
 def _bars(added: dict[str, float], names: dict[str, str]) -> Trace:
@@ -110,18 +147,13 @@ def _class(rows: Sequence[Row], names: dict[str, str], bound: str, index: int, h
         "name": label(f"bound by {bound}"),
         "x": [at.value if at else found.perf_ratio for at, (_, found) in zip(known, rows, strict=True)],
         "y": [names[line.scored.test] for line, _ in rows],
-        "error_x": {
-            "type": "data",
-            "symmetric": False,
-            "array": [at.high - at.value if at else 0.0 for at in known],
-            "arrayminus": [at.value - at.low if at else 0.0 for at in known],
-            "color": colour,
-        },
+        "error_x": whiskers(known, colour),
         "marker": {
             "color": colour,
             "symbol": [symbol if found.origin == "measured" else f"{symbol}-open" for _, found in rows],
             "size": [8 + 8 * math.sqrt((line.scored.weight or 0.0) / heaviest) for line, _ in rows],
             "line": {"color": colour, "width": 2},
+            "opacity": 1,
         },
         "text": [_words(*row) for row in rows],
         "hovertemplate": "%{y}: %{x:.3f}<br>%{text}<extra></extra>",

@@ -7,7 +7,7 @@ import math
 import msgspec
 
 from milabench_ng.report.cells import Cell, Tone, ratio_tone
-from milabench_ng.report.columns import Column, columns
+from milabench_ng.report.columns import Column, column_groups
 from milabench_ng.report.report import Line, Report
 from milabench_ng.report.sections import Heading, Section
 
@@ -51,19 +51,22 @@ def of_section(section: Section) -> HtmlTable:
     )
 
 
-def of_tests(report: Report) -> HtmlTable:
-    """The table of the tests."""
-    chosen = columns(report)
+def of_tests(report: Report) -> tuple[HtmlTable, ...]:
+    """The tables of the tests: what was measured, then a table for each baseline."""
     prefix = f"{report.summary.suite}."
-    return HtmlTable(
-        key="tests",
-        title="tests",
-        headings=chosen,
-        rows=tuple(
-            tuple(_cell(column, _brief(column, column.value(line), prefix)) for column in chosen)
-            for line in report.lines
-        ),
-        light=tuple(report.score is not None and _is_light(line) for line in report.lines),
+    light = tuple(report.score is not None and _is_light(line) for line in report.lines)
+    return tuple(
+        HtmlTable(
+            key=title,
+            title=title,
+            headings=chosen,
+            rows=tuple(
+                tuple(_cell(column, _brief(column, column.value(line), prefix)) for column in chosen)
+                for line in report.lines
+            ),
+            light=light,
+        )
+        for title, chosen in column_groups(report)
     )
 
 

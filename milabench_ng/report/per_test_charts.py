@@ -81,7 +81,8 @@ def _distribution(test: str, unit: str, devices: dict[str, list[float]]) -> Char
     return Chart(
         key=f"devices-{test}",
         title="launches by device",
-        reading="Each mark is a launch; where a device has five or more, the box holds the middle half of them.",
+        reading="Each mark is a launch; where a device has five or more, the box holds the middle half of them. The "
+        "axis does not begin at 0.",
         views=(
             View(
                 name="",

@@ -9,12 +9,16 @@ from collections.abc import Sequence
 import msgspec
 
 from milabench_ng.report.cells import figure
-from milabench_ng.report.figures import NEUTRAL, Chart, Trace, View, label, layout, style
+from milabench_ng.report.figures import NEUTRAL, Chart, Trace, View, label, layout, style, whiskers
 from milabench_ng.report.intervals import Interval
 from milabench_ng.report.tender import Tender
 
 _ALONG = (0.6, 0.35)
 """Where on its line a label stands: neighbours apart, and away from the marks."""
+
+
+_BESIDE = ("middle left", "bottom left", "top left")
+"""Where the words of a mark stand: left of it, where no interval is and the chart has room; neighbours apart."""
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -41,12 +45,15 @@ def price_chart(points: Sequence[Point], reference: str, currency: str) -> Chart
     return Chart(
         key=f"price-{reference}",
         title=f"price against throughput, in nodes of {reference}",
-        reading="Each mark is a node, with the 95 % interval of its ratio. Along a dashed line a reference node's "
-        "worth costs the same; further up and to the left is cheaper.",
+        reading=f"Each mark is a node, with {_known(points)} and what a {reference} node's worth costs with it. "
+        "Along a dashed line that costs the same; further up and to the left is cheaper.",
         views=(
             View(
                 name="",
-                data=(*(_line(cost, right, top) for cost in costs), *map(_mark, range(len(points)), points)),
+                data=(
+                    *(_line(cost, right, top) for cost in costs),
+                    *(_mark(index, point, currency) for index, point in enumerate(points)),
+                ),
                 layout=layout(
                     f"price of a node ({label(currency)})",
                     f"ratio to a node of {label(reference)}",
@@ -57,6 +64,13 @@ def price_chart(points: Sequence[Point], reference: str, currency: str) -> Chart
             ),
         ),
     )
+
+
+def _known(points: Sequence[Point]) -> str:
+    lacking = [point.name for point in points if point.interval is None]
+    if not lacking:
+        return "the 95 % interval of its ratio"
+    return f"the 95 % interval of its ratio (none is known of {', '.join(lacking)})"
 
 
 def equal_costs(costs: Sequence[float]) -> list[float]:
@@ -99,23 +113,23 @@ def _label(index: int, cost: float, right: float, top: float, currency: str) -> 
     }
 
 
-def _mark(index: int, point: Point) -> Trace:
+def _span(known: Interval | None) -> str:
+    return "" if known is None else f" [{known.low:.3f}, {known.high:.3f}]"
+
+
+def _mark(index: int, point: Point, currency: str) -> Trace:
     colour, symbol, _ = style(index)
-    known = point.interval
     return {
         "type": "scatter",
-        "mode": "markers",
+        "mode": "markers+text",
         "name": label(point.name),
         "x": [point.price],
         "y": [point.ratio],
-        "error_y": {
-            "type": "data",
-            "symmetric": False,
-            "array": [known.high - known.value if known else 0.0],
-            "arrayminus": [known.value - known.low if known else 0.0],
-            "color": colour,
-        },
+        "text": [f"{figure(point.price / point.ratio)} {label(currency)}"],
+        "textposition": _BESIDE[index % len(_BESIDE)],
+        "cliponaxis": False,
+        "error_y": whiskers([point.interval], colour),
         "marker": {"color": colour, "symbol": symbol, "size": 11},
         "showlegend": True,
-        "hovertemplate": "price %{x:,.0f}<br>ratio %{y:.3f}",
+        "hovertemplate": f"price %{{x:,.0f}}<br>ratio %{{y:.3f}}{_span(point.interval)}",
     }

@@ -152,7 +152,11 @@ def _sub_ratios(other: Comparison) -> Section:
 
 def _scaling(curve: ScalingCurve) -> Section:
     best = max(step.aggregate for step in curve.steps)
-    knee = "every device pays" if curve.knee is None else f"the knee is at {curve.knee}: the next adds less than half"
+    knee = (
+        "every further device adds more than half of what one alone does"
+        if curve.knee is None
+        else f"the knee is at {curve.knee}: the next adds less than half"
+    )
     return Section(
         key=f"scaling-{curve.test}",
         title=f"scaling of {curve.test}",

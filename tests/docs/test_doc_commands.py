@@ -79,6 +79,8 @@ TABLE: dict[str, Check] = {
     "mnb verify results.bundle.tar.gz --profile profiles/standard.json --require full --repeat 10": Check(
         "run", codes=(1,)
     ),
+    "mnb verify results.bundle.tar.gz --profile profiles/standard.json --require full": Check("run", codes=(1,)),
+    "mnb verify results.bundle.tar.gz --rules procurement": Check("run", codes=(1,)),
     "mnb verify results.bundle.tar.gz --rules procurement --allowed-signers vendors.txt": PARSE,
     "mnb verify results.bundle.tar.gz --rules tender.json --allowed-signers vendors.txt": PARSE,
     "PYTHONPATH=site mnb jobs tests/docs/third_party/acme.json -o results-acme": BY_PACKAGE,

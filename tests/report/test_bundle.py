@@ -28,7 +28,8 @@ from milabench_ng.report.verification.bundle import pack
 from milabench_ng.report.verification.opening import load_source, opened
 from milabench_ng.report.verification.rules import Rules, decode_rules, load_rules
 from milabench_ng.report.verification.verify import verify
-from milabench_ng.shipped import names
+from milabench_ng.shipped import find, names
+from milabench_ng.worker.discovery import builtin_workloads
 
 WHOLE = make_records.plan("quick", {"vae": PER_GPU}, 2, 1)
 
@@ -243,6 +244,21 @@ def test_shipped_rules() -> None:
     assert "procurement" in names("rules")
     rules = load_rules("procurement")
     assert (rules.isolation, rules.repeat, rules.closed) == ("full", 10, True)
+
+
+def test_shipped_rules_pin_all_that_the_profile_leaves_open() -> None:
+    """Every option of every test of the standard suite: as the profile states it, else at its default."""
+    pinned, catalogue = load_rules("procurement").arguments, builtin_workloads()
+    path = find("profiles", "standard")
+    assert path is not None
+    tests = json.loads(path.read_text())
+    assert pinned.keys() <= {"*", *tests}
+    for name, test in tests.items():
+        options = catalogue[test["workload"]].describe(test["workload"], "").options
+        left_open = {option.name: option.default for option in options if option.name not in test["arguments"]}
+        demanded = {key: value for key, value in (pinned["*"] | pinned.get(name, {})).items() if key in left_open}
+        assert demanded == left_open, f"{name}: rules/procurement.json pins {demanded}, the defaults are {left_open}"
+        assert not pinned.get(name, {}).keys() - left_open.keys(), f"{name}: the rules pin what the profile states"
 
 
 @pytest.mark.parametrize(

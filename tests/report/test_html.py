@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,11 @@ from make_records import PER_GPU, PROGRESSION
 from milabench_ng.cli import call
 from milabench_ng.records.reading import ReadRecord, read_record
 from milabench_ng.records.window import SliceRow
-from milabench_ng.report.evidence_sections import flat, ranges
-from milabench_ng.report.forest_chart import contributions
+from milabench_ng.report.evidence import read_evidence
+from milabench_ng.report.evidence_sections import flat, ranges, telemetry_section
+from milabench_ng.report.figures import whiskers
+from milabench_ng.report.forest_chart import contributions, forest_view
+from milabench_ng.report.intervals import Interval
 from milabench_ng.report.price_chart import equal_costs
 from milabench_ng.report.report import make_report
 from milabench_ng.report.timeline import change, courses, thinned
@@ -127,6 +131,67 @@ def test_ranges_and_flat() -> None:
     assert ranges([8, 0, 1, 2, 3]) == "0-3,8"
     found = dict(flat({"a": {"b": [1, 2]}, "c": [{"d": None}], "e": []}))
     assert found == {"a.b": "1, 2", "c.0.d": "-", "e": "-"}
+
+
+def test_counters_are_what_a_launch_added(tmp_path: Path) -> None:
+    """Two launches that used 30 J and 10 J of a counter that began at 1,000 J; power is a level."""
+    run = make(tmp_path / "run")
+    for path, begin, end in zip(sorted(run.glob("quick.vae.J?.0.*")), (1000.0, 2000.0), (1030.0, 2010.0), strict=True):
+        made = json.loads(path.read_text())
+        energy = {"n": 3, "min": begin, "mean": (begin + end) / 2, "max": end}
+        power, idle = {"n": 3, "min": 1.0, "mean": 2.0, "max": begin}, {"n": 3, "min": 0.0, "mean": 0.0, "max": 0.0}
+        made["mnb"]["telemetry"] = {"gpu:GPU-0": {"power_w": power, "energy_j": energy, "hw_thermal_s": idle}}
+        path.write_text(json.dumps(made))
+    section = telemetry_section(read_evidence(run), "quick.vae")
+    assert section is not None
+    assert section.rows == (
+        ("energy", "J a launch", "device 0", 2, 10.0, 20.0, 30.0),
+        ("power", "W", "device 0", 2, 1.0, 2.0, 2000.0),
+    )
+    assert section.notes == ("0 in every sample: hw_thermal_s",)
+
+
+def test_the_forest_names_tests_without_a_ratio(tmp_path: Path) -> None:
+    run, base = make(tmp_path / "run", 1.5), make(tmp_path / "base")
+    for path in base.glob("quick.vae.*"):
+        made = json.loads(path.read_text())
+        made["mnb"]["unit"] = "sheep"
+        path.write_text(json.dumps(made))
+    made_report = make_report(run, compare_to=[str(base)])
+    view = forest_view(made_report, made_report.comparisons[0], 0)
+    assert view is not None
+    (said,) = [trace for trace in view.data if trace.get("mode") == "text"]
+    assert (said["y"], said["text"]) == (["vae"], [" no ratio: unit images against sheep"])
+    assert "vae" in view.layout["yaxis"]["categoryarray"]
+    assert all("vae" not in trace["y"] for trace in view.data if trace is not said)
+
+
+def test_a_mark_has_a_whisker_only_where_there_is_an_interval() -> None:
+    known = Interval(value=2.0, low=1.5, high=2.75, n=5, df=4)
+    assert whiskers([None, None], "red") == {"visible": False}
+    found = whiskers([known, None], "red")
+    assert (found["array"], found["arrayminus"]) == ([0.75, None], [0.5, None])
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance after WCAG 2.2."""
+    digits = colour.lstrip("#")
+    digits = "".join(2 * digit for digit in digits) if len(digits) == 3 else digits
+    parts = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_words_can_be_read_on_every_ground() -> None:
+    """Contrast of 4.5 to 1 (WCAG 2.2, 1.4.3) for light, dark and paper."""
+    style = (files("milabench_ng.report") / "html" / "page.css").read_text()
+    sets = [dict(re.findall(r"--(\w+): (#\w+);", block)) for block in re.findall(r":root \{(.*?)\}", style, re.DOTALL)]
+    assert len(sets) == 3
+    for colours in sets:
+        for ground in ("ground", "raised"):
+            for ink in ("ink", "soft", "good", "fair", "poor", "bad", "light"):
+                high, low = sorted((luminance(colours[ink]), luminance(colours[ground])), reverse=True)
+                assert (high + 0.05) / (low + 0.05) >= 4.5, (ink, ground, colours[ink])
 
 
 class Elements(HTMLParser):
@@ -274,6 +339,33 @@ def test_a_phone_scrolls_only_inside_tables(report: Path, browser: Browser, dark
     ground = browser.evaluate("getComputedStyle(document.body).backgroundColor")
     browser.look(1280, 900)
     assert ground == ("rgb(22, 22, 24)" if dark else "rgb(255, 255, 255)")
+
+
+A4_PX = 717
+"""Between Chromium's own margins."""
+TOO_WIDE = (
+    f"[...document.querySelectorAll('td, th, .main-svg, pre')].filter((one) => one.checkVisibility()"
+    f" && one.getBoundingClientRect().right > {A4_PX}).map((one) => one.outerHTML.slice(0, 80))"
+)
+
+
+@needs_browser
+def test_on_paper_nothing_is_cut_off_and_the_ground_is_white(tmp_path: Path, browser: Browser) -> None:
+    run, bases = make(tmp_path / "run", 1.25), [make(tmp_path / name) for name in ("base", "other")]
+    file = page(run, tmp_path / "page.html", *(word for base in bases for word in ("--compare", str(base))))
+    browser.look(A4_PX, 1000, dark=True)
+    browser.open(file)
+    browser.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+    browser.evaluate("dispatchEvent(new Event('beforeprint'))")
+    browser.send("Emulation.setEmulatedMedia", media="print")
+    browser.until("[...document.querySelectorAll('figure.chart')].every((one) => one.querySelector('.main-svg'))")
+    assert browser.evaluate(TOO_WIDE) == []
+    assert browser.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert browser.evaluate("document.querySelector('select').checkVisibility()")
+    browser.evaluate("dispatchEvent(new Event('afterprint'))")
+    browser.look(1280, 900)
+    browser.until("document.querySelector('.main-svg').getBoundingClientRect().width > 900")
+    assert browser.complaints() == []
 
 
 def test_the_page_of_many_launches_stays_small(tmp_path: Path) -> None:

@@ -161,6 +161,11 @@ def idle_gpu(content: dict[str, Any]) -> None:
     content["inventory"]["pci_gpus"].append(more)
 
 
+def another_gpu(content: dict[str, Any]) -> None:
+    gpus = content["mnb"]["conditions"]["before"]["gpus"]
+    gpus["GPU-9"] = next(iter(gpus.values()))
+
+
 def tmpfs(content: dict[str, Any]) -> None:
     content["storage"]["dataroot"] |= {"filesystem": "tmpfs", "kind": "memory"}
 
@@ -226,6 +231,7 @@ BROKEN: dict[str, tuple[str, Tamper, str]] = {
     "changed workload": ("R21", record(source), "the source of milabench_ng.workloads.vae:vae was changed"),
     "mark": ("R22", record(ours(marks=["fence partial"])), "fence partial"),
     "missing GPU": ("R23", manifest(idle_gpu), "the GPU at 0000:99:00.0 (NVIDIA 10de:2335, nvidia) did not work"),
+    "GPU that the inventory hides": ("R23", record(another_gpu), "launches saw the GPU GPU-9"),
     "ECC off": ("R24", record(gpu(ecc=False)), "ECC of GPU-1 is off"),
     "memory errors": ("R24", record(gpu_state(ecc_uncorrected=1)), "could not correct"),
     "power limit": ("R25", record(gpu(power_limit_w=900.0)), "is 900 W, its default 700 W"),

@@ -81,6 +81,15 @@ def test_a_line_cut_short_is_told_from_a_broken_chain(content: bytes) -> None:
         assert chain.events == EVENTS[:-1]
 
 
+def test_a_missing_line_is_named_once(content: bytes) -> None:
+    lines = content.splitlines(keepends=True)
+    assert len(lines) > 4
+    assert check_chain(b"".join(lines[:2] + lines[3:])).problems == (
+        "line 3: its number is 3, 2 was expected",
+        "line 3: the line before it is not the one that it was written after",
+    )
+
+
 def test_what_is_no_ledger_has_problems() -> None:
     assert check_chain(b"") == Chain()
     for bad in (b"\x00\xff\n", b"[]\n", b"{}\n", b"[" * 100_000 + b"\n", b'{"number": 0}\n'):

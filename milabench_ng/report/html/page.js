@@ -19,6 +19,9 @@
     return made;
   }
 
+  const PAPER_PX = 640; // fits on A4 and Letter, upright, with the browser's own margins
+  const paper = matchMedia("print");
+  let printing = false;
   const drawn = new Map();
   const waiting = new Set();
 
@@ -32,8 +35,10 @@
     const select = figure.querySelector("select");
     const view = drawn.get(figure)[select ? Number(select.value) : 0];
     const place = figure.querySelector(".drawing");
-    place.style.height = view.layout.height + "px";
-    Plotly.react(place, view.data, dressed(view.layout), { displaylogo: false, displayModeBar: false, responsive: true });
+    const layout = dressed(view.layout);
+    if (paper.matches || printing) layout.width = PAPER_PX;
+    place.style.height = layout.height + "px";
+    Plotly.react(place, view.data, layout, { displaylogo: false, displayModeBar: false, responsive: true });
     root.dataset.drawn = String(drawn.size);
   }
 
@@ -52,10 +57,13 @@
 
   const redress = () => { for (const figure of drawn.keys()) draw(figure); };
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redress);
-  matchMedia("print").addEventListener("change", redress);
+  paper.addEventListener("change", redress);
   addEventListener("beforeprint", () => {
+    printing = true;
+    redress();
     for (const figure of [...waiting]) if (figure.checkVisibility()) draw(figure);
   });
+  addEventListener("afterprint", () => { printing = false; redress(); });
 
   function compare(a, b) {
     const x = Number(a), y = Number(b);

@@ -19,7 +19,7 @@ def every_gpu(evidence: Evidence) -> Finding:
     rules = evidence.rules
     if not rules.every_gpu and rules.gpus is None:
         return OFF
-    return judged([*_idle_gpus(evidence), *_too_few(evidence)])
+    return judged([*_idle_gpus(evidence), *_unlisted(evidence), *_too_few(evidence)])
 
 
 def _idle_gpus(evidence: Evidence) -> Iterator[str]:
@@ -35,6 +35,13 @@ def _idle_gpus(evidence: Evidence) -> Iterator[str]:
     for gpu in inventory.gpus:
         if gpu.uuid not in working and gpu.pci_bus_id in used:
             yield f"the instance {gpu.uuid} of the GPU at {gpu.pci_bus_id} did not work"
+
+
+def _unlisted(evidence: Evidence) -> Iterator[str]:
+    """GPUs that the launches' conditions know and the inventory does not: somebody took them out of it."""
+    listed = {uuid for gpu in evidence.manifest.inventory.gpus for uuid in (gpu.uuid, gpu.board)}
+    seen = dict.fromkeys(uuid for _, edge in _edges(evidence) for uuid in edge.gpus)
+    yield from (f"launches saw the GPU {uuid}, and the inventory has not got it" for uuid in seen if uuid not in listed)
 
 
 def _too_few(evidence: Evidence) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -31,6 +32,7 @@ from milabench_ng.report.weights import load_weights, weights_file
 from milabench_ng.shipped import Kind as ShippedKind
 from milabench_ng.shipped import find, profile_file
 from milabench_ng.shipped import names as shipped_names
+from milabench_ng.sources import digest, file_below, reachable
 
 
 def verify(
@@ -86,7 +88,7 @@ def gather(
         unreadable=unreadable,
         summary=summary,
         claim=make_claim(summary, load_weights(chosen, summary.suite)),
-        sources=_sources(one.record.mnb.source.origin for one in kept),
+        sources=own_sources(one.record.mnb.source.origin for one in kept),
         version=milabench_ng.__version__,
     )
 
@@ -156,15 +158,15 @@ def _file_sum(path: Path, kind: ShippedKind) -> str:
         raise InputError(f"{kind} {path}: {error.strerror}") from None
 
 
-def _sources(origins: Iterable[str]) -> dict[str, str | None]:
-    """The sums of our own workloads' files, found beside this package without importing them."""
+def own_sources(origins: Iterable[str]) -> dict[str, str | None]:
+    """The sums of our own workloads' code, with what it imports of its package, found without importing any of it."""
     package = Path(milabench_ng.__file__).parent
     found: dict[str, str | None] = {}
     for origin in dict.fromkeys(origins):
-        module = origin.partition(":")[0].split(".")
-        path = package.joinpath(*module[1:]).with_suffix(".py") if len(module) > 1 else package
-        own = module[:2] == [package.name, "workloads"] and all(part.isidentifier() for part in module)
-        found[origin] = sha256_of(path) if own and path.is_file() else None
+        name = origin.partition(":")[0]
+        own = name.startswith(f"{package.name}.workloads.") and all(part.isidentifier() for part in name.split("."))
+        content = file_below(package, name) if own else None
+        found[origin] = None if content is None else digest(reachable(name, content, partial(file_below, package)))
     return found
 
 
