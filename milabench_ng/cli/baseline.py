@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import cyclopts
 from cyclopts import Parameter
 
+from milabench_ng.catalogue import Bound
 from milabench_ng.cli.tables import facts, heading, standard_output, table
 from milabench_ng.errors import InputError
-from milabench_ng.report.baseline import as_baseline, shortfalls
+from milabench_ng.report.baseline import as_baseline, rebound, shortfalls
 from milabench_ng.report.cells import figure
 from milabench_ng.report.estimate import estimate as carry_over
 from milabench_ng.report.folder import encode_summary, load, load_baseline
@@ -73,7 +75,9 @@ def _rows(made: Summary) -> list[tuple[str, ...]]:
 
 
 @baseline.command
-def build(folder: Path, *, note: str = "", accept_shortfalls: bool = False, output: Output = None) -> int:
+def build(
+    folder: Path, *, note: str = "", bound: tuple[str, ...] = (), accept_shortfalls: bool = False, output: Output = None
+) -> int:
     """Make a baseline of a result folder: complete, without failures, fully isolated, without marks.
 
     Exit code: 0, or 2 if the folder is not fit for it.
@@ -86,12 +90,15 @@ def build(folder: Path, *, note: str = "", accept_shortfalls: bool = False, outp
         A result folder.
     note
         Kept with the baseline, such as where the node stands.
+    bound
+        TEST=CLASS: what measurements show a test to be bound by, where the workload said something else when it was
+        run; kept as a note. May be given several times.
     accept_shortfalls
         Make it of an unfit folder all the same; what it falls short of is kept with it.
     output
         Write to this file instead of the terminal.
     """
-    made = load(folder)
+    made = rebound(load(folder), _bounds(bound))
     weights = load_weights(None, made.suite)
     lacking = shortfalls(made, score(made, weights) if weights else None)
     if lacking and not accept_shortfalls:
@@ -99,6 +106,16 @@ def build(folder: Path, *, note: str = "", accept_shortfalls: bool = False, outp
         raise InputError(f"{folder} is not fit for a baseline:\n{found}\nrun again, or say --accept-shortfalls")
     _write(as_baseline(made, lacking, note), output)
     return 0
+
+
+def _bounds(given: Sequence[str]) -> dict[str, Bound]:
+    """Class by test of texts such as ``standard.recom=launch``."""
+    known: dict[str, Bound] = {each: each for each in get_args(Bound)}
+    pairs = [text.rpartition("=") for text in given]
+    for (label, _, name), text in zip(pairs, given, strict=True):
+        if not label or name not in known:
+            raise InputError(f"--bound {text!r}: wanted is TEST=CLASS, and a class is one of {', '.join(known)}")
+    return {label: known[name] for label, _, name in pairs}
 
 
 @baseline.command

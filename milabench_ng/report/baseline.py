@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
+from milabench_ng.catalogue import Bound
+from milabench_ng.errors import InputError
 from milabench_ng.report.launches import weakest_tier
 from milabench_ng.report.score import Score
 from milabench_ng.report.summary import Summary
@@ -43,6 +47,20 @@ def as_baseline(summary: Summary, lacking: tuple[str, ...], note: str = "") -> S
         provenance=provenance,
         tests={label: msgspec.structs.replace(row, launches={}, flags=()) for label, row in summary.tests.items()},
     )
+
+
+def rebound(summary: Summary, bounds: Mapping[str, Bound]) -> Summary:
+    """``summary`` with other classes of what bounds its tests, by label, where measurements showed them; noted.
+
+    Raises InputError for a test that it does not have.
+    """
+    unknown = [label for label in bounds if label not in summary.tests]
+    if unknown:
+        raise InputError(f"--bound: there is no test {unknown[0]!r}; there are {', '.join(summary.tests)}")
+    notes = [f"{label}: bound by {now}, run as {summary.tests[label].bound}" for label, now in bounds.items()]
+    provenance = msgspec.structs.replace(summary.provenance, notes=(*summary.provenance.notes, *notes))
+    changed = {label: msgspec.structs.replace(summary.tests[label], bound=now) for label, now in bounds.items()}
+    return msgspec.structs.replace(summary, provenance=provenance, tests={**summary.tests, **changed})
 
 
 def _tiers(summary: Summary) -> str:
