@@ -74,9 +74,11 @@ class Meter:
         )
         if self._slice_start >= self._settled_s:
             self._settled.append((end, self._slice_steps))
-        else:
-            # A long slice at the start is warm-up, such as a library's autotuning: the window must not overlap it.
-            self._settled_s = max(self._settled_s, end)
+        elif end > self._settled_s:
+            # A long slice at the start is warm-up, such as a library's autotuning: the window must not overlap it, nor
+            # what follows the first one: the loader filled its buffers meanwhile, and they are worked off in a burst.
+            first = self.steps == self._slice_steps
+            self._settled_s = end + (self.rule.settle_s if first else 0.0)
         self._say_full(end)
         self.on_slice()
         self.channel.poll(self.steps)

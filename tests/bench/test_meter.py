@@ -133,10 +133,19 @@ def test_full_waits_for_the_count() -> None:
 
 def test_a_long_slice_at_the_start_is_warm_up() -> None:
     bed = Bed()
-    bed.step(5.25)  # over the 2 s of settling: the window begins after it
+    bed.step(5.25)  # over the 2 s of settling: they begin again after it
     while not bed.channel.all(Full):
         bed.step(0.5)
-    assert bed.now == BEGIN + 5.25 + 10.0  # 9 + 1
+    assert bed.now == BEGIN + 5.25 + 12.0  # 2 + 9 + 1
+
+
+def test_only_the_first_slice_begins_settling_again() -> None:
+    bed = Bed()
+    bed.step(1.5)
+    bed.step(3.0)  # began while the launch settled: the window begins after it, at 4.5
+    while not bed.channel.all(Full):
+        bed.step(0.5)
+    assert bed.now == BEGIN + 4.5 + 10.0  # 9 + 1
 
 
 def test_full_waits_for_ten_steps_between_settling_and_margin() -> None:
