@@ -26,6 +26,7 @@ from milabench_ng.report.weights import load_weights
 from milabench_ng.shipped import names
 
 Output = Annotated[Path | None, Parameter(name=["--output", "-o"])]
+Several = Annotated[tuple[str, ...], Parameter(negative=())]
 
 baseline = cyclopts.App(name="baseline", help="Show, build, estimate and check baselines.")
 
@@ -76,7 +77,7 @@ def _rows(made: Summary) -> list[tuple[str, ...]]:
 
 @baseline.command
 def build(
-    folder: Path, *, note: str = "", bound: tuple[str, ...] = (), accept_shortfalls: bool = False, output: Output = None
+    folder: Path, *, note: Several = (), bound: Several = (), accept_shortfalls: bool = False, output: Output = None
 ) -> int:
     """Make a baseline of a result folder: complete, without failures, fully isolated, without marks.
 
@@ -89,7 +90,7 @@ def build(
     folder
         A result folder.
     note
-        Kept with the baseline, such as where the node stands.
+        Kept with the baseline, such as where the node stands. May be given several times.
     bound
         TEST=CLASS: what measurements show a test to be bound by, where the workload said something else when it was
         run; kept as a note. May be given several times.

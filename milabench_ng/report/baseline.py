@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -33,13 +33,13 @@ def shortfalls(summary: Summary, score: Score | None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def as_baseline(summary: Summary, lacking: tuple[str, ...], note: str = "") -> Summary:
-    """``summary`` without its single launches, its provenance completed; ``lacking`` is kept as notes."""
+def as_baseline(summary: Summary, lacking: tuple[str, ...], said: Sequence[str] = ()) -> Summary:
+    """``summary`` without its single launches, its provenance complete: ``lacking`` and ``said`` become notes."""
     counts = sorted({len(row.repeats) for row in summary.tests.values()})
     repeats = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
     facts = [f"{summary.devices} tenants, isolation {_tiers(summary)}"]
     facts.append(f"repeats: {repeats}; sessions: {summary.sessions}")
-    facts += [note] if note else []
+    facts += said
     facts += [f"not as a baseline should be: {each}" for each in lacking]
     provenance = msgspec.structs.replace(summary.provenance, notes=(*summary.provenance.notes, *facts))
     return msgspec.structs.replace(

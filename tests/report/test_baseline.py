@@ -42,6 +42,21 @@ def test_a_folder_becomes_a_baseline_and_is_compared_with(quick: Path, tmp_path:
     assert call(["report", str(quick), "--compare", str(file), "-o", str(tmp_path / "out.txt")]) == 0
 
 
+def test_a_bound_that_measurements_show_replaces_the_declared_one_and_is_noted(
+    quick: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.json"
+    was = load(quick).tests["quick.vae"].bound
+    assert call(["baseline", "build", str(quick), "-o", str(file), "--bound", "quick.vae=io"]) == 0
+    made = load(file)
+    assert made.tests["quick.vae"].bound == "io"
+    assert f"quick.vae: bound by io, run as {was}" in made.provenance.notes
+    assert call(["baseline", "build", str(quick), "--bound", "quick.vae=disk"]) == 2
+    assert "a class is one of cpu, io, launch, gpu-compute, gpu-memory" in capsys.readouterr().err
+    assert call(["baseline", "build", str(quick), "--bound", "quick.none=io"]) == 2
+    assert "there is no test 'quick.none'" in capsys.readouterr().err
+
+
 def test_an_unfit_folder_is_refused_or_marked(quick: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     next(quick.glob("quick.vae.*")).unlink()
     assert call(["baseline", "build", str(quick)]) == 2
@@ -67,6 +82,13 @@ def test_an_estimate_lies_between_arithmetic_and_bandwidth() -> None:
     assert carried.log_perf is None  # nothing was repeated on the other device
     assert made.origin("standard.convnet") == "estimated"
     assert decode_summary(encode_summary(made).encode(), "estimate") == made
+
+
+def test_the_shipped_a100_is_the_estimate_from_the_shipped_h200() -> None:
+    h200 = load_baseline("h200")
+    assert h200.provenance.kind == "measured"
+    ours, theirs = known_peak("NVIDIA H200", "test"), known_peak("A100-SXM4-80GB", "test")
+    assert load_baseline("a100") == decode_summary(encode_summary(estimate(h200, ours, theirs, "h200")).encode(), "a100")
 
 
 def test_what_cannot_be_estimated() -> None:
