@@ -19,10 +19,13 @@ from milabench_ng.report.report import Report
 from milabench_ng.report.score import FAILURE_LIMIT, Score
 from milabench_ng.report.sections import SCORE_UNIT
 from milabench_ng.report.subsets import SubScore
+from milabench_ng.report.traces import COMPARED
 from milabench_ng.report.verdict import Effect
 from milabench_ng.stats import median
 
 ABSENT = "not measured"
+_GROUPS = 4
+"""How many kinds of the same are named before they are counted."""
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -186,10 +189,29 @@ def _conditions(report: Report) -> list[Fact]:
     if not report.marks:
         recorded = report.summary.units == "true"
         facts.append(Fact("conditions", "no launch has a mark", "good") if recorded else Fact("conditions", ABSENT))
+    facts += _reference(report)
     kinds = Counter(flag.kind for _, flag in report.flags)
     if kinds:
         facts.append(Fact("odd launches", ", ".join(f"{count} {kind}" for kind, count in kinds.items()), "fair"))
     return facts
+
+
+def _reference(report: Report) -> list[Fact]:
+    """What was compared with reference traces, and what has nothing to be compared with."""
+    known = [line for line in report.lines if line.row.reference]
+    lacking: dict[str, list[str]] = {}
+    for line in known:
+        for words in line.row.reference:
+            if words != COMPARED:
+                lacking.setdefault(words, []).append(line.scored.test.partition(".")[2])
+    if not known:
+        return []
+    compared = sum(COMPARED in line.row.reference for line in known)
+    said = [f"{compared} of {len(known)} tests compared"]
+    said += [f"{words}: {', '.join(tests)}" for words, tests in list(lacking.items())[:_GROUPS]]
+    if len(lacking) > _GROUPS:
+        said.append(f"{len(lacking) - _GROUPS} others without a reference")
+    return [Fact("reference traces", "; ".join(said), "plain" if compared else "faint")]
 
 
 def dollars(report: Report) -> list[Fact]:

@@ -26,7 +26,7 @@ from milabench_ng.report.summary import (
     check_counts,
     progression_steps,
 )
-from milabench_ng.report.traces import deviations, load_traces
+from milabench_ng.report.traces import Trace, compare, load_traces
 from milabench_ng.shipped import find
 
 
@@ -77,17 +77,22 @@ def collect(folder: Path) -> Folder:
 
 
 def against_traces(results: list[LaunchResult], manifests: list[ManifestView]) -> tuple[LaunchResult, ...]:
-    """The results, with a mark on each that left the shipped traces of its suite."""
+    """The results, with a mark on each that left the shipped traces of its suite, and whether it was compared."""
     suites = {result.test.rpartition(".")[0] for result in results}
     known = {label: trace for suite in suites for label, trace in load_traces(suite).items()}
     keys = {manifest.run_id: manifest.software_key for manifest in manifests}
-    checked = []
-    for result in results:
-        found: tuple[str, ...] = ()
-        if result.traced is not None and result.label in known:
-            found = deviations(result.traced, known[result.label], keys.get(result.run_id or "", ""))
-        checked.append(msgspec.structs.replace(result, marks=(*result.marks, *found)) if found else result)
-    return tuple(checked)
+    return tuple(_against(result, known.get(result.label), keys.get(result.run_id or "", "")) for result in results)
+
+
+def _against(result: LaunchResult, trace: Trace | None, software_key: str) -> LaunchResult:
+    if result.traced is None:
+        return result
+    found = compare(result.traced, trace, software_key)
+    return msgspec.structs.replace(
+        result,
+        marks=(*result.marks, *found.deviations),
+        reference=found.sentence,
+    )
 
 
 def encode_summary(summary: Summary) -> str:

@@ -60,6 +60,8 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     precision: str | None = None
     marks: tuple[str, ...] = ()
     traced: Traced | None = None
+    reference: str = ""
+    """Whether it was compared with reference traces, in words; empty where that is not known (2020)."""
 
 
 def reduce_record(read: ReadRecord) -> LaunchResult:

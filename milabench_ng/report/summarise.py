@@ -207,6 +207,7 @@ def _test(
         data=_distinct(result.data for result in readable),
         precision=_distinct(result.precision for result in readable),
         marks=_distinct(mark for result in readable for mark in result.marks),
+        reference=_distinct(result.reference for result in good if result.reference),
     )
 
 

@@ -130,6 +130,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Scalar | None] = {}
     """The workload's options; empty where they are not recorded."""
     marks: tuple[str, ...] = ()
+    reference: tuple[str, ...] = ()
+    """Whether its launches were compared with reference traces, in words; empty where that is not known."""
     origin: Origin | None = None
     """None where it is that of the summary."""
 
