@@ -70,7 +70,7 @@ def _ticks(ratios: Sequence[float]) -> dict[str, Any]:
 def _lack(line: Line, index: int) -> str:
     """Why a test has no ratio."""
     found = line.compared[index]
-    return "no ratio: the baseline lacks it" if found is None else f"no ratio: {found.suppressed or 'no rate above 0'}"
+    return "the baseline lacks it" if found is None else found.suppressed or "no rate above 0"
 
 
 def _without(lacking: dict[str, str]) -> list[Trace]:
@@ -83,7 +83,8 @@ def _without(lacking: dict[str, str]) -> list[Trace]:
             "mode": "text",
             "x": [1] * len(lacking),
             "y": list(lacking),
-            "text": [f" {label(why)}" for why in lacking.values()],
+            "text": [f" no ratio:<br> {label(why)}" for why in lacking.values()],
+            "textfont": {"size": 10},
             "textposition": "middle right",
             "cliponaxis": False,
             "hoverinfo": "skip",

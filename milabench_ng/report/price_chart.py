@@ -13,8 +13,8 @@ from milabench_ng.report.figures import NEUTRAL, Chart, Trace, View, label, layo
 from milabench_ng.report.intervals import Interval
 from milabench_ng.report.tender import Tender
 
-_ALONG = (0.6, 0.35)
-"""Where on its line a label stands: neighbours apart, and away from the marks."""
+_ALONG = (0.97, 0.9)
+"""Where on its line a label ends: neighbours apart, and further out than any mark."""
 
 
 _BESIDE = ("middle left", "bottom left", "top left")
@@ -39,7 +39,7 @@ def tender_chart(tender: Tender) -> Chart | None:
 
 def price_chart(points: Sequence[Point], reference: str, currency: str) -> Chart:
     """``points`` in nodes of ``reference``."""
-    right = 1.25 * max(point.price for point in points)
+    right = 1.5 * max(point.price for point in points)
     top = 1.25 * max(point.interval.high if point.interval else point.ratio for point in points)
     costs = equal_costs([point.price / point.ratio for point in points])
     return Chart(
@@ -107,6 +107,7 @@ def _label(index: int, cost: float, right: float, top: float, currency: str) -> 
         "x": along * x,
         "y": along * y,
         "text": f"{figure(cost)} {label(currency)}",
+        "xanchor": "right",
         "showarrow": False,
         "bgcolor": "ground",
         "font": {"size": 11},

@@ -161,7 +161,7 @@ def test_the_forest_names_tests_without_a_ratio(tmp_path: Path) -> None:
     view = forest_view(made_report, made_report.comparisons[0], 0)
     assert view is not None
     (said,) = [trace for trace in view.data if trace.get("mode") == "text"]
-    assert (said["y"], said["text"]) == (["vae"], [" no ratio: unit images against sheep"])
+    assert (said["y"], said["text"]) == (["vae"], [" no ratio:<br> unit images against sheep"])
     assert "vae" in view.layout["yaxis"]["categoryarray"]
     assert all("vae" not in trace["y"] for trace in view.data if trace is not said)
 

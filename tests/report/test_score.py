@@ -215,7 +215,7 @@ def test_shipped_weights(suite: str) -> None:
     [
         ("{", "not JSON"),
         ('{"s.a": 8}', "the form is"),
-        ('{"s.a": {"weight": -1}}', "from 0 to 1,000,000"),
+        ('{"s.a": {"weight": -1}}', ">= 0.0"),
         ('{"s.a": {"weight": 1, "x": 2}}', "unknown field"),
         ('{"s.a": {"weight": 0}}', "no test has a weight"),
     ],
