@@ -88,7 +88,9 @@ def test_the_shipped_a100_is_the_estimate_from_the_shipped_h200() -> None:
     h200 = load_baseline("h200")
     assert h200.provenance.kind == "measured"
     ours, theirs = known_peak("NVIDIA H200", "test"), known_peak("A100-SXM4-80GB", "test")
-    assert load_baseline("a100") == decode_summary(encode_summary(estimate(h200, ours, theirs, "h200")).encode(), "a100")
+    assert load_baseline("a100") == decode_summary(
+        encode_summary(estimate(h200, ours, theirs, "h200")).encode(), "a100"
+    )
 
 
 def test_what_cannot_be_estimated() -> None:
