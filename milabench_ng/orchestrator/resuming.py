@@ -17,7 +17,7 @@ from milabench_ng.orchestrator.request import RunRequest
 from milabench_ng.plain import short
 from milabench_ng.records.isolation import Share
 from milabench_ng.records.ledger import AnyEvent, Recorded, Torn, check_chain
-from milabench_ng.records.manifest import Manifest
+from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
 from milabench_ng.records.names import (
     LEDGER,
     ResultFolder,
@@ -27,6 +27,7 @@ from milabench_ng.records.names import (
     temporary_name,
     write_atomically,
 )
+from milabench_ng.records.origin import written_by
 
 Kind = Literal["node", "software", "isolation"]
 """What may differ between two sessions if the user says so. The plan may not."""
@@ -54,8 +55,8 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         manifest = msgspec.convert(raw, Manifest)
     except msgspec.ValidationError as error:
-        shown = short(error)
-        raise InputError(f"--resume {folder}: {path.name} is no manifest of this version of mnb: {shown}") from None
+        why = f"{short(error)}; {written_by(raw, RUN_SCHEMA)}"
+        raise InputError(f"--resume {folder}: {path.name} is no manifest that can be gone on with: {why}") from None
     if not manifest.request:
         raise InputError(f"--resume {folder}: made by mnb {manifest.version}: it cannot be resumed; start a new run")
     return manifest

@@ -80,7 +80,7 @@ def _read_file(path: str, name: str) -> Found | None:
     try:
         content = read_content(Path(path), LARGE, os.O_NOFOLLOW)
     except InputError as error:
-        return _problem(name, _no_file(path, error))
+        return problem(name, _no_file(path, error))
     return read_record(content, name)
 
 
@@ -90,13 +90,13 @@ def read_record(content: bytes, name: str) -> Found | None:
     Of a key that stands twice the last value counts, as everywhere in records of 2020.
     """
     if not content:
-        return _problem(name, "the file is empty")
+        return problem(name, "the file is empty")
     try:
         return _decode(content, name)
     except InputError as error:
-        return _problem(name, f"not a readable record: {_reason(error)}")
+        return problem(name, f"not a readable record: {_reason(error)}")
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        return _problem(name, f"not a readable record: {error}")
+        return problem(name, f"not a readable record: {error}")
 
 
 def read_ledger(folder: Path) -> Chain:
@@ -156,7 +156,7 @@ def _json_files(folder: str) -> tuple[list[str], list[Problem]]:
                     elif entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
         except OSError as error:
-            unseen.append(_problem(os.path.relpath(parent, folder), error.strerror or str(error)))
+            unseen.append(problem(os.path.relpath(parent, folder), error.strerror or str(error)))
     return sorted(paths), unseen
 
 
@@ -171,7 +171,7 @@ def _decode(content: bytes, name: str) -> Found | None:
     if kind.job_id is None:
         if kind.run_id is not None and kind.plan:
             return _checked(_manifest.decode(content), name)
-        return _problem(name, "it holds no job_id") if RECORD_NAME.fullmatch(os.path.basename(name)) else None
+        return problem(name, "it holds no job_id") if RECORD_NAME.fullmatch(os.path.basename(name)) else None
     if kind.sub_job:
         return None
     record = _record.decode(content) if raw is None else msgspec.convert(raw, RecordView)
@@ -185,10 +185,11 @@ def _checked(manifest: ManifestView, name: str) -> Found:
 
 
 def _newer(name: str, schema: int) -> Problem:
-    return _problem(name, f"its schema is {schema}, this version of mnb reads up to {READABLE_SCHEMA}; update mnb")
+    return problem(name, f"its schema is {schema}, this version of mnb reads up to {READABLE_SCHEMA}; update mnb")
 
 
-def _problem(name: str, reason: str) -> Problem:
+def problem(name: str, reason: str) -> Problem:
+    """What is wrong with the file ``name``, and which launch it is about, if it is called like a record."""
     match = RECORD_NAME.fullmatch(os.path.basename(name))
     return Problem(
         file=plain(name),

@@ -48,7 +48,7 @@ def sub_scores(
     plain = {row.test: row for row in scored_tests(summary, weights, penalize_variance=False)}
     labels = [label for label in weights if label not in score.omitted]
     made = [_sub_score(name, members, rows, weights, score) for name, members in subsets(rows, labels).items()]
-    if penalize_variance:
+    if penalize_variance and weights:  # all may be of steps that this node has no devices for
         made.insert(0, _sub_score(WITHOUT_PENALTY, labels, plain, weights, score))
     return tuple(made)
 

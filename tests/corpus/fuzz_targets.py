@@ -37,6 +37,7 @@ from milabench_ng.report.forms import Form, write_report, write_tender
 from milabench_ng.report.offers import compare_bids
 from milabench_ng.report.report import Report, build_report, make_report
 from milabench_ng.report.summary import Summary
+from milabench_ng.report.traces import Traced, compare, decode_traces, encode_traces
 from milabench_ng.report.verification.forms import Form as VerificationForm
 from milabench_ng.report.verification.forms import write_verification
 from milabench_ng.report.verification.rules import Rules, decode_rules
@@ -207,6 +208,25 @@ def bids(content: bytes) -> None:
         _safe(stream.getvalue())
 
 
+def traces(content: bytes) -> None:
+    """Reference traces, and a launch against each of them."""
+    made = decode_traces(content, "t.json")
+    assert decode_traces(encode_traces(made), "t.json") == made
+    for label, trace in made.tests.items():
+        key = next(iter(trace.digests), "")
+        seen = Traced(
+            label=label,
+            arguments=trace.arguments,
+            data=trace.data,
+            kind="gpu",
+            precision="fp32",
+            losses=tuple(("0/0", step, loss) for step in ("1", "10", "100") for loss in (2.0, None)),
+            digests={"fp32/0/0/100": "a"},
+        )
+        found = compare(seen, trace, key)
+        _safe(plain("".join((*found.deviations, found.sentence))))  # as every form writes it
+
+
 def again(content: bytes) -> None:
     """A record that is to be run again."""
     with folder() as place:
@@ -251,7 +271,7 @@ def text(content: bytes) -> None:
 TARGETS: dict[str, Callable[[bytes], None]] = {
     made.__name__: made
     for made in (
-        *(profile, weights, summary, record, manifest, ledger, rules, bids),
+        *(profile, weights, summary, record, manifest, ledger, rules, bids, traces),
         *(again, data_manifest, data_listing, words, text),
     )
 }
@@ -347,6 +367,7 @@ def seeds() -> dict[str, list[bytes]]:
         "ledger": [(_RUN / LEDGER).read_bytes()],
         "rules": [path.read_bytes() for path in (ROOT / "rules").glob("*.json")],
         "bids": [json.dumps(_BIDS).encode(), json.dumps(_BIDS | {"nodes": 2, "budget": None}).encode()],
+        "traces": [path.read_bytes() for path in (ROOT / "baselines" / "traces").glob("*.json")],
         "again": records,
         "data_manifest": [
             msgspec.json.encode(

@@ -17,6 +17,8 @@ import pytest
 import tampering
 from tampering import NONCE, WHOLE, Tamper, everywhere, fence, gpu, gpu_state, manifest, ours, record
 
+from milabench_ng import __version__
+from milabench_ng.records.record import RECORD_SCHEMA
 from milabench_ng.report.verification.bundle import pack
 from milabench_ng.report.verification.findings import Ruling, Verification
 from milabench_ng.report.verification.forms import write_verification
@@ -294,6 +296,30 @@ def test_a_slice_of_no_length_is_no_record(folder: Path, keys: Path) -> None:
     """Everything divides by it."""
     record(lambda content: content["mnb"]["ranks"][0]["slices"][-10].__setitem__(1, 0.0))(folder)
     assert "not a whole record" in " ".join(by_id(found(folder, keys))["R12"].reasons)
+
+
+@pytest.mark.parametrize(
+    ("schema", "version", "said"),
+    [
+        (0, "0.0.9", "made by an earlier version of mnb, 0.0.9, schema 0; this is mnb"),
+        (RECORD_SCHEMA + 1, "9.0.0", f"made by a later version of mnb, 9.0.0, schema {RECORD_SCHEMA + 1}; this is mnb"),
+        (RECORD_SCHEMA, "0.0.9", f"made by another version of mnb, 0.0.9, schema {RECORD_SCHEMA}; this is mnb"),
+        (RECORD_SCHEMA, __version__, "or made before that release"),
+        (None, None, "does not say by which version"),
+    ],
+)
+def test_a_record_that_lacks_a_field_says_which_version_made_it(
+    folder: Path, keys: Path, schema: int | None, version: str | None, said: str
+) -> None:
+    def age(content: dict[str, Any]) -> None:
+        del content["mnb"]["bound"]
+        content["mnb"] |= {"schema": schema, "version": version}
+
+    record(age)(folder)
+    reasons = " ".join(by_id(found(folder, keys))["R12"].reasons)
+    assert "not a whole record" in reasons
+    assert said in reasons
+    assert "has no record" not in reasons
 
 
 def test_r7_changed_weights(folder: Path, keys: Path) -> None:

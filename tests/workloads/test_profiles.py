@@ -71,7 +71,7 @@ def test_the_shipped_baselines_count_what_the_workloads_count(name: str, catalog
     """`scripts/baselines-2020` takes the words from there; a unit in other words would suppress the ratio."""
     workloads = {test: catalogue.workload(entry.workload, test) for test, entry in entries_of("standard").items()}
     rows = load_baseline(name).tests
-    assert {label.split(".")[1] for label in rows} == set(workloads)
+    assert {label.split(".")[1] for label in rows} <= set(workloads)  # what cannot be estimated is left out
     for label, row in rows.items():
         workload = workloads[label.split(".")[1]]
         assert (row.unit, row.classic_factor) == (workload.unit, workload.classic_factor), label

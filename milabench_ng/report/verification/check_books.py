@@ -19,9 +19,13 @@ def complete(evidence: Evidence) -> Finding:
 def _gaps(evidence: Evidence) -> Iterator[str]:
     if evidence.going_on:
         yield "the run still goes on"
-    planned = {(launch.label, launch.job_id) for launch in evidence.manifest.plan.launches}
+    yield from (f"{problem.file}: {problem.reason}" for problem in evidence.unreadable)
+    unread = {(problem.test, problem.job_id) for problem in evidence.unreadable}
+    launches = evidence.manifest.plan.launches
+    planned = {(launch.label, launch.job_id) for launch in launches}
+    gone = {(launch.label, launch.job_id) for launch in launches if (launch.test, launch.job_id) not in unread}
     there = Counter((kept.record.mnb.label, kept.record.job_id) for kept in evidence.records)
-    for label, job_id in sorted(planned - there.keys()):
+    for label, job_id in sorted(gone - there.keys()):
         yield f"{label} J{job_id}: it was planned and has no record"
     for label, job_id in sorted(there.keys() - planned):
         yield f"{label} J{job_id}: it has a record and was not planned"
@@ -33,7 +37,6 @@ def _gaps(evidence: Evidence) -> Iterator[str]:
     for kept in evidence.records:
         if kept.record.mnb.run_id != run_id:
             yield f"{kept.file}: it is of run {kept.record.mnb.run_id}, {MANIFEST} of {run_id}"
-    yield from (f"{problem.file}: {problem.reason}" for problem in evidence.unreadable)
     yield from (f"{name}: it belongs to no run" for name in evidence.foreign if name.endswith(".json"))
 
 

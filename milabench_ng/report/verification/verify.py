@@ -14,10 +14,11 @@ import milabench_ng
 from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, parse_json, read_content
 from milabench_ng.plain import short
-from milabench_ng.records.manifest import Manifest
+from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
 from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME
-from milabench_ng.records.reading import Problem, is_going_on, read_ledger
-from milabench_ng.records.record import Record
+from milabench_ng.records.origin import written_by
+from milabench_ng.records.reading import Problem, is_going_on, problem, read_ledger
+from milabench_ng.records.record import RECORD_SCHEMA, Record
 from milabench_ng.report.folder import load
 from milabench_ng.report.verification.bundle import RESULTS, WEIGHTS, FileSum, make_claim
 from milabench_ng.report.verification.check_books import attempts_fact
@@ -101,14 +102,14 @@ def _manifest(path: Path) -> Manifest:
     try:
         manifest = msgspec.convert(raw, Manifest)
     except msgspec.ValidationError as error:
-        raise InputError(f"{path}: not the manifest of a run by this version of mnb: {short(error)}") from None
+        made = written_by(raw, RUN_SCHEMA)
+        raise InputError(f"{path}: not the manifest of a run that can be verified: {short(error)}; {made}") from None
     if not manifest.plan.devices or not all(launch.devices for launch in manifest.plan.launches):
         raise InputError(f"{path}: its plan has a launch without a device")
     return manifest
 
 
 def _records(folder: Path, names: Iterable[str]) -> tuple[tuple[Kept, ...], tuple[Problem, ...]]:
-    decoder = msgspec.json.Decoder(Record)
     kept: list[Kept] = []
     unreadable: list[Problem] = []
     for name in names:
@@ -116,15 +117,25 @@ def _records(folder: Path, names: Iterable[str]) -> tuple[tuple[Kept, ...], tupl
             continue
         try:
             content = read_content(folder / name, LARGE, os.O_NOFOLLOW)
-            record = decoder.decode(content)
+            record = _whole(content, name)
         except (InputError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            unreadable.append(Problem(file=name, reason=f"not a whole record of this version of mnb: {short(error)}"))
+            unreadable.append(problem(name, f"not a whole record: {error}"))
             continue
         if record.mnb.launch.devices and record.mnb.devices:
             kept.append(Kept(file=name, sha256=hashlib.sha256(content).hexdigest(), record=record))
         else:
-            unreadable.append(Problem(file=name, reason="its launch has no device"))
+            unreadable.append(problem(name, "its launch has no device"))
     return tuple(kept), tuple(unreadable)
+
+
+def _whole(content: bytes, name: str) -> Record:
+    """The record with all that rules look at. Raises what msgspec raises, with the version that made it."""
+    try:
+        return msgspec.json.decode(content, type=Record)
+    except msgspec.ValidationError as error:
+        raw = parse_json(content, name, numbers="any")
+        made = written_by(raw.get("mnb") if isinstance(raw, dict) else None, RECORD_SCHEMA)
+        raise msgspec.ValidationError(f"{error}; {made}") from None
 
 
 def _sums(there: Opened, names: Iterable[str]) -> dict[str, FileSum]:
