@@ -230,7 +230,7 @@ BROKEN: dict[str, tuple[str, Tamper, str]] = {
     "lower precision": ("R18", record(precise), "fp32 was asked for, fp32, then tf32 ran"),
     "less data": ("R19", record(small_share), "imagenet has scale 0.5, 1 is demanded"),
     "data in memory": ("R20", manifest(tmpfs), "/data lies on tmpfs (memory), which is refused"),
-    "changed workload": ("R21", record(source), "the source of milabench_ng.workloads.vae:vae was changed"),
+    "changed workload": ("R21", record(source), "the source of milabench_ng.workloads.vae:vae is not the one here"),
     "mark": ("R22", record(ours(marks=["fence partial"])), "fence partial"),
     "missing GPU": ("R23", manifest(idle_gpu), "the GPU at 0000:99:00.0 (NVIDIA 10de:2335, nvidia) did not work"),
     "GPU that the inventory hides": ("R23", record(another_gpu), "launches saw the GPU GPU-9"),

@@ -94,7 +94,7 @@ def _foreign_code(evidence: Evidence) -> Iterator[str]:
             yield f"{name}: {source.origin} of {source.package} is no workload of mnb"
         elif own != source.sha256:
             sums = f"SHA-256 with what it imports {source.sha256[:12]}, here {own[:12]}"
-            yield f"{name}: the source of {source.origin} was changed ({sums})"
+            yield f"{name}: the source of {source.origin} is not the one here ({sums})"
         if record.mnb.version != evidence.manifest.version:
             yield f"{name}: it was made with mnb {record.mnb.version}"
 
