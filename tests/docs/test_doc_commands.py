@@ -117,6 +117,7 @@ TABLE: dict[str, Check] = {
     "scripts/soak": Check("script", "takes half an hour"),
     "scripts/test": Check("script", "it is what runs this test"),
     "scripts/test --slurm": Check("script", "starts a Slurm cluster"),
+    "scripts/test --vm": Check("script", "boots virtual machines"),
     "scripts/traces": Check("script", "test_traces runs it"),
     "scripts/wheelhouse 3.12 manylinux_2_28_x86_64": Check("script", "needs the network"),
     "systemctl daemon-reload": ADMIN,
