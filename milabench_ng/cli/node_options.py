@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import stat
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,7 @@ from milabench_ng.fence.backends import Wish
 from milabench_ng.files import read_text
 from milabench_ng.orchestrator.caching import Cache
 from milabench_ng.orchestrator.request import RunRequest
-from milabench_ng.plain import plain
+from milabench_ng.plain import plain, short
 from milabench_ng.profile import IoShare, TimeLimits
 from milabench_ng.records.window import WindowRule
 from milabench_ng.shipped import profile_file
@@ -147,12 +148,22 @@ def positive(seconds: float | None, option: str) -> float | None:
 
 
 def data_root(asked: Path | None) -> Path:
-    """``-d``, else ``$MNB_DATAROOT``, else the user's cache folder (XDG)."""
-    if asked is not None:
-        return asked.absolute()
-    named = os.environ.get("MNB_DATAROOT")
+    """``-d``, else ``$MNB_DATAROOT``, else the user's cache folder (XDG).
+
+    Raises InputError for what can be no folder: a file, something below a file, a name that is too long.
+    """
+    named = asked or os.environ.get("MNB_DATAROOT")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(named).absolute() if named else cache / "milabench_ng"
+    root = Path(named).absolute() if named else cache / "milabench_ng"
+    try:
+        reason = "" if stat.S_ISDIR(root.stat().st_mode) else "not a folder"
+    except FileNotFoundError:
+        reason = ""  # it will be made
+    except OSError as error:
+        reason = error.strerror
+    if reason:
+        raise InputError(f"data root {short(str(root))}: {reason}; name a folder with --dataroot or MNB_DATAROOT")
+    return root
 
 
 def default_output() -> Path:
