@@ -160,7 +160,7 @@ def data_root(asked: Path | None) -> Path:
     except FileNotFoundError:
         reason = ""  # it will be made
     except OSError as error:
-        reason = error.strerror
+        reason = error.strerror or str(error)
     if reason:
         raise InputError(f"data root {short(str(root))}: {reason}; name a folder with --dataroot or MNB_DATAROOT")
     return root
