@@ -6,6 +6,7 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -160,7 +161,9 @@ class Bench:
         processes = self.processes(wanted)
         data = self.data(transform=transform) if samples is None else samples
         if processes and batch_size is not None and samples is None:  # how own samples are asked for is not known
-            shared_memory.require(shared_memory.sample_bytes(data), batch_size, PREFETCH * processes, self._tenants)
+            with self._reading():
+                sample = shared_memory.sample_bytes(data)
+            shared_memory.require(sample, batch_size, PREFETCH * processes, self._tenants)
         return DataLoader(
             Budgeted(data, self._budget) if self._budget else data,
             batch_size=batch_size,
@@ -221,9 +224,14 @@ class Bench:
         self._trace.step(loss)
 
     def _fetch(self, batches: Iterator[Batch]) -> Batch:
-        """The next batch. What a file can be the reason of is an error of the data, where there are data."""
-        try:
+        with self._reading():
             return next(batches)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """What a file can be the reason of is an error of the data, where there are data."""
+        try:
+            yield
         except UNREADABLE as error:
             foreign = isinstance(error, ConnectionError) or getattr(error, "errno", None) not in OF_FILES
             if self._data_set is None or foreign:

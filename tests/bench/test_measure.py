@@ -17,7 +17,7 @@ from torch.utils.data import Dataset
 
 from milabench_ng.bench.bench import length
 from milabench_ng.datasets.base import DataSet, Progress, Size
-from milabench_ng.errors import InputError
+from milabench_ng.errors import DataError, InputError
 from milabench_ng.events import Digest, Done, Loss, Phase, Ready, Slice
 
 HERE = Path()
@@ -280,6 +280,14 @@ def test_shared_memory_is_checked_before_loader_processes_start() -> None:
         bench.loader(2)
     assert torch.equal(torch.get_rng_state(), before)
     assert loading(Recording(1), Numbered(sample), workers=0).loader(2).num_workers == 0
+
+
+def test_a_damaged_file_is_an_error_of_the_data_also_where_only_its_size_is_asked_for() -> None:
+    def sample(_: int) -> Tensor:
+        raise OSError("cannot identify image file")
+
+    with pytest.raises(DataError, match="cannot identify image file; mnb prepare checks it"):
+        loading(Recording(1), Numbered(sample), workers=1).loader(2)
 
 
 def test_loader_processes_do_not_keep_the_pipes() -> None:

@@ -149,8 +149,9 @@ def ceiling(evidence: Evidence) -> Finding:
     limits = evidence.rules.ceiling
     if limits is None:
         return OFF
-    reasons, known = [], 0
+    reasons, known, total = [], 0, 0
     for name, record in evidence.named():
+        total += 1
         flops = limits.flops_per_item.get(record.mnb.launch.test)
         mode = record.mnb.precision.ran_before if record.mnb.precision else None
         device_peak = None if mode is None else _peak_flops(limits, record.mnb.devices[0].name, mode)
@@ -167,6 +168,8 @@ def ceiling(evidence: Evidence) -> Finding:
                 )
     if not known:
         return Finding("unknown", ("the rules know no peak or no FLOP count of what ran",))
+    if not reasons:
+        return Finding("pass", (f"looked at in {known} of {total} launches, whose FLOP and peak are known",))
     return judged(reasons)
 
 
