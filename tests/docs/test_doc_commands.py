@@ -106,6 +106,7 @@ TABLE: dict[str, Check] = {
     "scripts/bench-report": Check("script", "takes a minute"),
     "scripts/bench-workloads": Check("script", "takes minutes"),
     "scripts/check-faults-gpu": Check("script", "takes minutes, and wants GPUs"),
+    "scripts/check-faults-gpu --ram-total 480GiB": Check("script", "takes minutes, and wants GPUs"),
     "scripts/check-fence-gpu": Check("script", "test_the_fence_holds_with_gpus runs it"),
     "scripts/check-fence-gpu --ram-total 250GiB": Check("script", "needs GPUs"),
     "scripts/check-resume": Check("script", "takes minutes"),
