@@ -92,8 +92,7 @@ def build(
     note
         Kept with the baseline, such as where the node stands. May be given several times.
     bound
-        TEST=CLASS: what measurements show a test to be bound by, where the workload said something else when it was
-        run; kept as a note. May be given several times.
+        TEST=CLASS: what measurements show to bound a test, where its records say otherwise; noted. May be repeated.
     accept_shortfalls
         Make it of an unfit folder all the same; what it falls short of is kept with it.
     output
