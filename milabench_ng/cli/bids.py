@@ -28,8 +28,7 @@ def bids(
     Parameters
     ----------
     file
-        A JSON file: the reference, the bids (results and price of a node) and the assumptions. Paths are relative to
-        it.
+        A JSON file: the reference, the bids (results and price of a node), assumptions. Paths are relative to it.
     form
         How to print: table, json, csv or markdown.
     html

@@ -58,8 +58,7 @@ def jobs(
     repeat
         Runs of every test.
     order
-        Of the runs: all of a test, then the next (file), all tests once, then again (interleaved, the default),
-        or all tests in an order that follows from the nonce, each time another (random).
+        Of the runs: test by test (file), all tests and again (interleaved, default), or by the nonce (random).
     nonce
         Any text; seeds the random order, which it makes the default, and is recorded.
     retry
