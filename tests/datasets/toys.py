@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -66,6 +67,7 @@ class Gigantic(Toy):
 blocked, _never = os.pipe()
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what it starts with & ignore it
     kind = {"toy": Toy, "endless": Endless}[sys.argv[1]]
     made: list[int] = []
     prepare(kind(), Path(sys.argv[2]), 1.0, lambda done, _: made.append(done), int(sys.argv[3]))
