@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.files import LARGE, parse_json, read_content
+from milabench_ng.files import LARGE, convert_json, parse_json, read_content
 from milabench_ng.orchestrator.keeping import Keeper
 from milabench_ng.orchestrator.request import RunRequest
 from milabench_ng.plain import short
@@ -52,11 +52,8 @@ def read_manifest(folder: Path) -> Manifest:
         raw = parse_json(read_content(path, LARGE, os.O_NOFOLLOW), str(path))
     except InputError as error:
         raise InputError(f"--resume: {error}; name the folder of a run") from None
-    try:
-        manifest = msgspec.convert(raw, Manifest)
-    except msgspec.ValidationError as error:
-        why = f"{short(error)}; {written_by(raw, RUN_SCHEMA)}"
-        raise InputError(f"--resume {folder}: {path.name} is no manifest that can be gone on with: {why}") from None
+    unfit = f"--resume {folder}: {path.name} is no manifest that can be gone on with"
+    manifest = convert_json(raw, Manifest, unfit, written_by(raw, RUN_SCHEMA))
     if not manifest.request:
         raise InputError(f"--resume {folder}: made by mnb {manifest.version}: it cannot be resumed; start a new run")
     return manifest

@@ -79,10 +79,11 @@ def telemetry_section(evidence: Evidence, label: str) -> Section | None:
     if not sampled:
         return None
     devices = dict(_devices(evidence.manifests))
-    idle = [name for name, found in _by_quantity(sampled).items() if not any(at.max or at.min for at in found)]
+    quantities = _by_quantity(sampled)
+    idle = [name for name, found in quantities.items() if not any(at.max or at.min for at in found)]
     rows = [
         (*_measured(at), devices.get(at.source, at.source.replace(":", " ")), at.launches, at.min, at.mean, at.max)
-        for found in _by_quantity(sampled).values()
+        for found in quantities.values()
         for at in found
         if at.quantity not in idle
     ]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import get_args
 
 import msgspec
 
+from milabench_ng.catalogue import Bound
 from milabench_ng.report.intervals import Interval, combine, interval, why_none
 from milabench_ng.report.score import Score, ScoredTest, log_parts, mean_over, scored_tests
 from milabench_ng.report.summary import Summary, progression_steps
@@ -13,7 +15,6 @@ from milabench_ng.report.weights import Weights
 
 WITHOUT_PENALTY = "without the charge for spread"
 WITHOUT_SCALING = "without scaling"
-BOUNDS = ("cpu", "io", "launch", "gpu-compute", "gpu-memory")
 
 
 class SubScore(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +34,7 @@ def subsets(rows: Mapping[str, ScoredTest], labels: Sequence[str]) -> dict[str, 
     """The tests without those over several devices, and those of each bound that there is."""
     steps = progression_steps(list(labels))
     chosen = {WITHOUT_SCALING: tuple(label for label in labels if label not in steps)} if steps else {}
-    for bound in dict.fromkeys([*BOUNDS, *(rows[label].bound or "" for label in labels if label in rows)]):
+    for bound in dict.fromkeys([*get_args(Bound), *(rows[label].bound or "" for label in labels if label in rows)]):
         members = tuple(label for label in labels if label in rows and rows[label].bound == bound)
         if bound and members:
             chosen[f"bound by {bound}"] = members

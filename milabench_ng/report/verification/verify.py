@@ -12,8 +12,7 @@ import msgspec
 
 import milabench_ng
 from milabench_ng.errors import InputError
-from milabench_ng.files import LARGE, parse_json, read_content
-from milabench_ng.plain import short
+from milabench_ng.files import LARGE, convert_json, parse_json, read_content
 from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
 from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME
 from milabench_ng.records.origin import written_by
@@ -99,11 +98,8 @@ def _manifest(path: Path) -> Manifest:
         raw = parse_json(read_content(path, LARGE, os.O_NOFOLLOW), str(path))
     except InputError as error:
         raise InputError(f"{error}; only a whole result folder can be verified") from None
-    try:
-        manifest = msgspec.convert(raw, Manifest)
-    except msgspec.ValidationError as error:
-        made = written_by(raw, RUN_SCHEMA)
-        raise InputError(f"{path}: not the manifest of a run that can be verified: {short(error)}; {made}") from None
+    unfit = f"{path}: not the manifest of a run that can be verified"
+    manifest = convert_json(raw, Manifest, unfit, written_by(raw, RUN_SCHEMA))
     if not manifest.plan.devices or not all(launch.devices for launch in manifest.plan.launches):
         raise InputError(f"{path}: its plan has a launch without a device")
     return manifest
