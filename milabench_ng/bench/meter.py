@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from milabench_ng.bench.channel import Channel
 from milabench_ng.events import Full, Slice
-from milabench_ng.records.window import MIN_STEPS, WindowRule
+from milabench_ng.records.window import MIN_STEPS, WindowRule, settled_after
 
 
 class Meter:
@@ -72,13 +72,10 @@ class Meter:
                 wait_s=self._slice_wait,
             )
         )
+        first = self.steps == self._slice_steps
+        self._settled_s = settled_after(self._settled_s, self._slice_start, end, self.rule, first=first)
         if self._slice_start >= self._settled_s:
             self._settled.append((end, self._slice_steps))
-        elif end > self._settled_s:
-            # A long slice at the start is warm-up, such as a library's autotuning: the window must not overlap it, nor
-            # what follows the first one: the loader filled its buffers meanwhile, and they are worked off in a burst.
-            first = self.steps == self._slice_steps
-            self._settled_s = end + (self.rule.settle_s if first else 0.0)
         self._say_full(end)
         self.on_slice()
         self.channel.poll(self.steps)

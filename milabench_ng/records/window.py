@@ -73,6 +73,27 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
         return row.start_s >= self.start_s and row.end_s <= self.end_s
 
 
+def settled_after(settled_s: float, row_start_s: float, row_end_s: float, rule: WindowRule, *, first: bool) -> float:
+    """When a rank that was to settle by ``settled_s`` has settled, given one more slice.
+
+    A long slice at the start is warm-up, such as a library's autotuning: the window must not overlap it, nor what
+    follows the first one: the loader filled its buffers meanwhile, and they are worked off in a burst.
+    """
+    if row_start_s >= settled_s or row_end_s <= settled_s:
+        return settled_s
+    return row_end_s + (rule.settle_s if first else 0.0)
+
+
+def settled_since(rows: Sequence[SliceRow], start_s: float, rule: WindowRule) -> float:
+    """From when on the slices of a rank may lie in its window."""
+    settled = start_s + rule.settle_s
+    for place, row in enumerate(rows):
+        if row.start_s >= settled:
+            break
+        settled = settled_after(settled, row.start_s, row.end_s, rule, first=place == 0)
+    return settled
+
+
 def averaging_window(
     ranks: Sequence[Sequence[SliceRow]], stop_s: float, rule: WindowRule, start_s: float = -math.inf
 ) -> Window | None:

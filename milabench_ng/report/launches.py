@@ -12,7 +12,7 @@ import msgspec
 from milabench_ng.catalogue import Scalar
 from milabench_ng.records.reading import ReadRecord
 from milabench_ng.records.views import DataView, MnbView, RecordView
-from milabench_ng.records.window import LARGEST, averaging_window, rate, wait_share
+from milabench_ng.records.window import LARGEST, averaging_window, rate, settled_since, wait_share
 from milabench_ng.report.steadiness import Shape, odd_shape
 from milabench_ng.report.summary import UNIT_2020
 from milabench_ng.report.traces import Traced, traced
@@ -128,8 +128,7 @@ def _measured(mnb: MnbView) -> _Measured:
     if window is None:
         return _Measured()
     rates = tuple(rate(rows, window) for rows in slices)
-    settled = mnb.start_s + mnb.window_rule.settle_s
-    shapes = (odd_shape(rows, settled, window.end_s) for rows in slices)
+    shapes = (odd_shape(rows, settled_since(rows, mnb.start_s, mnb.window_rule), window.end_s) for rows in slices)
     return _Measured(
         perf=mean(rates),
         wait_share=mean([wait_share(rows, window) for rows in slices]),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from milabench_ng.records.reading import ReadRecord
-from milabench_ng.records.window import SliceRow, averaging_window
+from milabench_ng.records.window import SliceRow, averaging_window, settled_since
 
 MAX_POINTS = 120
 _QUARTER = 4
@@ -62,6 +62,7 @@ def _course(
     mnb = read.view.mnb
     assert mnb is not None
     points = thinned(rows)
+    settled = settled_since(rows, start_s, mnb.window_rule)
     return Course(
         label=mnb.label,
         job_id=read.view.job_id,
@@ -72,7 +73,7 @@ def _course(
         times=tuple(round((at.start_s + at.end_s) / 2 - start_s, 2) for at in points),
         rates=tuple(_brief(at.count / at.length_s) for at in points),
         window=window,
-        change=change([row for row in rows if row.start_s >= start_s + mnb.window_rule.settle_s]),
+        change=change([row for row in rows if row.start_s >= settled]),
         failed=mnb.failure is not None or not read.view.success,
     )
 

@@ -1,6 +1,6 @@
 """Recommendation by neural collaborative filtering: large embedding tables, sampled negatives."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -13,6 +13,10 @@ from milabench_ng.bench import Bench, Classic, workload
 from milabench_ng.datasets.base import random_stream
 from milabench_ng.datasets.ml_20m import MovieLens, Ratings
 from milabench_ng.datasets.shuffled import shuffled
+
+HANDED_OVER = 16
+"""Batches that a loader process hands over at once: taking each by itself costs the step of an H200 a fifth of its time
+(docs/measurements.md), since it shares Python's lock with the launches."""
 
 
 class NeuMF(nn.Module):
@@ -49,9 +53,13 @@ class Samples(Dataset[Tensor]):
         self.each = 1 + negatives
         self.length = len(ratings) * self.each
 
-    def __getitem__(self, asked: tuple[int, int]) -> Tensor:
-        """The batch that begins at a place in the epoch of a key: ``(key, place)``."""
-        key, first = asked
+    def __getitem__(self, asked: tuple[int, range]) -> Tensor:
+        """The batches that begin at some places in the epoch of a key: ``(key, places)``."""
+        key, places = asked
+        return torch.cat([self.batch(key, first) for first in places])
+
+    def batch(self, key: int, first: int) -> Tensor:
+        """The batch that begins at a place in the epoch of a key."""
         places = shuffled(np.arange(first, min(first + self.batch_size, self.length)), self.length, key)
         users, items = np.divmod(self.ratings.pairs[places // self.each], self.ratings.items)
         negative = np.flatnonzero(places % self.each)
@@ -62,16 +70,29 @@ class Samples(Dataset[Tensor]):
         return torch.from_numpy(np.stack((users, items, places % self.each == 0), axis=1).astype(np.int32))
 
 
-class Epochs(Sampler[tuple[int, int]]):
-    """What is asked of `Samples`: a new key each epoch, and all places where a batch begins."""
+class Epochs(Sampler[tuple[int, range]]):
+    """What is asked of `Samples`: a new key each epoch, and all places where a batch begins, some at a time."""
 
     def __init__(self, samples: Samples, generator: torch.Generator) -> None:
         self.samples = samples
         self.generator = generator
 
-    def __iter__(self) -> Iterator[tuple[int, int]]:
+    def __iter__(self) -> Iterator[tuple[int, range]]:
         key = int(torch.randint(1 << 62, (), generator=self.generator))
-        return ((key, first) for first in range(0, self.samples.length, self.samples.batch_size))
+        places = range(0, self.samples.length, self.samples.batch_size)
+        return ((key, places[first : first + HANDED_OVER]) for first in range(0, len(places), HANDED_OVER))
+
+
+class Batches:
+    """What the loader processes hand over, batch by batch."""
+
+    def __init__(self, handed_over: Iterable[Tensor], batch_size: int) -> None:
+        self.handed_over = handed_over
+        self.batch_size = batch_size
+
+    def __iter__(self) -> Iterator[Tensor]:
+        for several in self.handed_over:
+            yield from torch.split(several, self.batch_size)
 
 
 @workload(
@@ -110,10 +131,10 @@ def recom(
     """
     ratings = bench.data()
     samples = Samples(ratings, batch_size, negatives)
-    batches = bench.loader(None, samples=samples, order=lambda generator: Epochs(samples, generator))
+    handed_over = bench.loader(None, samples=samples, order=lambda generator: Epochs(samples, generator))
     model = bench.place(NeuMF(ratings.users, ratings.items, factors, [int(width) for width in layers.split(",")]))
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate)
-    for batch in bench.measure(batches):
+    for batch in bench.measure(Batches(handed_over, batch_size)):
         users, items, labels = batch.unbind(1)
         logits = model(users, items)
         bench.step(F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype)), optimizer)

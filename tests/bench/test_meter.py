@@ -10,7 +10,7 @@ from recording import Recording
 
 from milabench_ng.bench.meter import Meter
 from milabench_ng.events import Full, Slice
-from milabench_ng.records.window import MIN_STEPS, SliceRow, WindowRule, averaging_window
+from milabench_ng.records.window import MIN_STEPS, SliceRow, WindowRule, averaging_window, settled_since
 
 BEGIN = 100.0
 RULE = WindowRule()
@@ -179,7 +179,6 @@ def test_a_stop_at_full_leaves_a_window_that_begins_after_settling(durations: li
     rows = [SliceRow(*row) for row in bed.slices()]
     window = averaging_window([rows], bed.now, RULE)
     assert window is not None
-    warm_up = max((row.end_s for row in rows if row.start_s < BEGIN + RULE.settle_s), default=BEGIN)
-    assert window.start_s >= max(warm_up, BEGIN + RULE.settle_s) - 1e-9
+    assert window.start_s >= settled_since(rows, BEGIN, RULE) - 1e-9
     assert sum(row.steps for row in rows if window.holds(row)) >= MIN_STEPS
     assert bed.meter.count >= max_count

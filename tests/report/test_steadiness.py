@@ -81,6 +81,21 @@ def test_only_the_time_after_the_start_counts() -> None:
     assert odd_shape(rows, 10.0, 40.0) is None
 
 
+def test_a_long_first_slice_and_what_follows_it_are_not_judged(tmp_path: Path) -> None:
+    """ssd on an H200: autotuning, then the loader's buffers run dry, then its own pace."""
+    whole = make_records.plan("standard", {"ssd": PER_GPU}, 1, 1)
+    steady = [[109.0 + i, 1.0, 290 + i % 3, 5, 0.7] for i in range(16)]
+    burst = [[107.0 + 0.5 * i, 0.5, 220, 5, 0.0] for i in range(4)]
+    slices = [[100.0, 7.0, 64, 1, 0.0], *burst, *steady]
+    made = make_records.record(whole.launches[0], make_records.steady, start_s=100.0, stop_s=125.0)
+    made["mnb"]["ranks"][0]["slices"] = slices
+    make_records.write_manifest(tmp_path, whole)
+    make_records.write(tmp_path, made)
+    row = load(tmp_path).tests["standard.ssd"]
+    assert (row.n, row.failures, row.flags) == (1, 0, ())
+    assert odd_shape([SliceRow(*row) for row in slices], 102.0, 124.0) is not None  # judged from 2 s on it would be odd
+
+
 def test_an_outlier_is_named_with_its_reason_and_counts(tmp_path: Path) -> None:
     whole = make_records.plan("standard", {"vae": PER_GPU}, 2, 6)
     rng = random.Random(1)

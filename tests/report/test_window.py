@@ -6,7 +6,16 @@ import math
 
 import pytest
 
-from milabench_ng.records.window import SliceRow, Window, WindowRule, averaging_window, launch_perf, rate, wait_share
+from milabench_ng.records.window import (
+    SliceRow,
+    Window,
+    WindowRule,
+    averaging_window,
+    launch_perf,
+    rate,
+    settled_since,
+    wait_share,
+)
 
 RULE = WindowRule()
 
@@ -26,6 +35,13 @@ def test_only_slices_wholly_inside_count() -> None:
     across = rows((39.75, 40.25), (48.75, 49.25), count=1000)
     assert rate([*across, *at_the_edges], window) == 60.0
     assert math.isnan(rate(across, window))
+
+
+def test_a_rank_has_settled_after_two_seconds_and_after_what_began_in_them() -> None:
+    assert settled_since(rows((0.0, 0.5), (0.5, 1.0)), 0.0, RULE) == 2.0
+    assert settled_since(rows((10.0, 11.5), (11.5, 14.5), (14.5, 15.0)), 10.0, RULE) == 14.5
+    # The first slice of ssd on an H200: 8.4 s of autotuning, then the 2 s begin again, and a slice began in them.
+    assert settled_since(rows((0.0, 8.4), (8.4, 9.2), (9.2, 10.1), (10.1, 10.9), (10.9, 11.7)), 0.0, RULE) == 10.9
 
 
 def test_window_grows_until_it_holds_ten_steps() -> None:

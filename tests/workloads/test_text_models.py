@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from milabench_ng.datasets.ml_20m import Ratings
-from milabench_ng.workloads.recom import Epochs, NeuMF, Samples
+from milabench_ng.workloads.recom import Batches, Epochs, NeuMF, Samples
 from milabench_ng.workloads.translator import GNMT, Attention, Encoder, smoothed
 from milabench_ng.workloads.wlm import LanguageModel, detached
 
@@ -123,11 +123,11 @@ def test_neumf_by_matrices() -> None:
 def test_an_epoch_of_samples_is_every_rating_once_and_four_unrated_items_each() -> None:
     rated = {(user, item) for user in range(6) for item in range(9) if (user * item) % 3 == 1 or item == user}
     pairs = np.asarray(sorted(user * 9 + item for user, item in rated), np.uint8)
-    samples = Samples(Ratings(pairs, 6, 9, None), batch_size=16, negatives=4)
+    samples = Samples(Ratings(pairs, 6, 9, None), batch_size=4, negatives=4)
     epochs = Epochs(samples, torch.Generator().manual_seed(1))
     asked = list(epochs)
-    batches = [samples[place] for place in asked]
-    assert {len(batch) for batch in batches[:-1]} == {16}
+    batches = list(Batches([samples[several] for several in asked], 4))
+    assert {len(batch) for batch in batches[:-1]} == {4}
     rows = torch.cat(batches)
     assert len(rows) == 5 * len(rated)
     positive = [(user, item) for user, item, label in rows.tolist() if label == 1]
@@ -136,8 +136,10 @@ def test_an_epoch_of_samples_is_every_rating_once_and_four_unrated_items_each() 
     assert len(negative) == 4 * len(rated)
     assert not set(negative) & rated
     assert {item for _, item in negative} == set(range(9))
-    assert torch.equal(samples[asked[2]], batches[2])  # whichever process makes it
-    assert not torch.equal(samples[next(iter(epochs))], batches[0])  # the next epoch
+    (key, places), (_, others) = asked[0], asked[-1]
+    assert (len(asked), len(places), len(others)) == (2, 16, len(batches) - 16)
+    assert torch.equal(samples.batch(key, places[2]), batches[2])  # whichever process makes it
+    assert not torch.equal(samples[next(iter(epochs))], samples[asked[0]])  # the next epoch
 
 
 @pytest.mark.parametrize("model", ["GRU", "LSTM"])
