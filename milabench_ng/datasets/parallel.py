@@ -6,12 +6,16 @@ import ctypes
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from typing import TypeVar
 
 from milabench_ng.datasets.base import Progress
 from milabench_ng.errors import InputError
+
+Result = TypeVar("Result")
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
 
@@ -29,13 +33,25 @@ def for_each(make: Callable[[int], None], items: int, processes: int, progress: 
             make(item)
             progress(item + 1, items)
         return
-    pool = ProcessPoolExecutor(
-        min(processes, items), multiprocessing.get_context("fork"), initializer=_bind_to, initargs=(os.getpid(),)
-    )
-    try:
+    with _pool(min(processes, items)) as pool:
         chunk = max(1, min(32, items // (8 * processes)))
         for done, _ in enumerate(pool.map(make, range(items), chunksize=chunk), start=1):
             progress(done, items)
+
+
+def at_once(measure: Callable[[], Result], processes: int) -> list[Result]:
+    """What `measure()` returns in each of `processes` processes, all at the same time. For forking see `for_each`."""
+    with _pool(processes) as pool:
+        return [each.result() for each in [pool.submit(measure) for _ in range(processes)]]
+
+
+@contextmanager
+def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
+    pool = ProcessPoolExecutor(
+        processes, multiprocessing.get_context("fork"), initializer=_bind_to, initargs=(os.getpid(),)
+    )
+    try:
+        yield pool
     except BrokenProcessPool as error:
         raise InputError(
             f"one of {processes} generating processes was killed, most likely for want of memory: use fewer processes"

@@ -108,7 +108,7 @@ def estimate_text(estimated: Estimated) -> str:
         f"to generate: {len(efforts)} data set(s), {format_bytes(sum(effort.bytes for effort in efforts))} "
         f"({format_bytes(estimated.free_bytes)} are free), about "
         f"{format_seconds(sum(effort.seconds for effort in efforts))} on {estimated.processes} cores (an estimate, at "
-        f"the pace that one of them just showed){each}"
+        f"the pace that they just showed together), and what the disk takes to write them{each}"
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from milabench_ng.report.cells import Cell, number, whole
 from milabench_ng.report.evidence import Evidence, FenceEvidence, Sampled
 from milabench_ng.report.sections import Heading, Section
+from milabench_ng.telemetry.messages import telemetry_key
 from milabench_ng.units import format_bytes
 
 _UNITS = {
@@ -127,7 +128,7 @@ def _devices(manifests: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]
         devices = plan.get("devices") if isinstance(plan, dict) else None
         for device in devices if isinstance(devices, list) else ():
             if isinstance(device, dict):
-                yield f"gpu:{device.get('uuid')}", f"device {device.get('index')}"
+                yield telemetry_key("gpu", str(device.get("uuid"))), f"device {device.get('index')}"
 
 
 def run_sections(manifest: Mapping[str, Any]) -> Iterator[Section]:

@@ -17,6 +17,7 @@ from milabench_ng.report.steadiness import Shape, odd_shape
 from milabench_ng.report.summary import UNIT_2020
 from milabench_ng.report.traces import Traced, traced
 from milabench_ng.stats import mean
+from milabench_ng.telemetry.messages import telemetry_key
 
 _TAIL = slice(-20, -2)
 
@@ -106,7 +107,8 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
 
 
 def _power(mnb: MnbView) -> float | None:
-    known = [mnb.telemetry.get(device.uuid or "") for device in mnb.devices if device.kind == "gpu"]
+    uuids = [device.uuid or "" for device in mnb.devices if device.kind == "gpu"]  # a MIG device shares its board's
+    known = [mnb.telemetry.get(telemetry_key("gpu", uuid)) for uuid in uuids]
     gauges = [each.power_w.mean for each in known if each is not None and each.power_w is not None]
     return mean(gauges) if gauges and len(gauges) == len(mnb.devices) else None
 

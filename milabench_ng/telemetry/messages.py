@@ -17,6 +17,11 @@ HOST_KEY = "node"
 """The only key of the source ``host``."""
 
 
+def telemetry_key(source: SourceName, key: str) -> str:
+    """The name in a record's ``telemetry`` of what a source says of one of its keys: ``gpu:GPU-2f2c...``."""
+    return f"{source}:{key}"
+
+
 class Order(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="order"):
     """Base of what the sampler is told."""
 

@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from milabench_ng.telemetry.messages import Dropped, Report, Sample, SourceName, Supported
+from milabench_ng.telemetry.messages import Dropped, Report, Sample, SourceName, Supported, telemetry_key
 
 Spread = dict[str, float]
 """``n``, ``min``, ``mean`` and ``max`` of one value."""
@@ -92,7 +92,7 @@ class Recorder:
         self, keys: Iterable[tuple[SourceName, str]], start_s: float, end_s: float
     ) -> dict[str, dict[str, Spread]]:
         """Spreads of several keys, named ``source:key``; a key without samples is there and empty."""
-        return {f"{source}:{key}": self.spreads(source, key, start_s, end_s) for source, key in keys}
+        return {telemetry_key(source, key): self.spreads(source, key, start_s, end_s) for source, key in keys}
 
     def gpu_monitor(
         self, devices: Mapping[str, str | None], start_s: float, end_s: float

@@ -123,7 +123,7 @@ def end_with_parent() -> None:
     A Ctrl-C at the terminal, or a batch system's signal, reaches the whole group: whether the run ends is for the
     orchestrator to say.
     """
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # raising would show while the interpreter ends
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU):
         signal.signal(number, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

@@ -75,7 +75,7 @@ def _estimate(request: Estimate) -> Answer:
     found = [(registry.find(name), scale) for name, scale in request.sets]
     sizes = [(data_set, scale, to_generate(data_set, root, scale)) for data_set, scale in found]
     absent = [(data_set, scale, size) for data_set, scale, size in sizes if size is not None]
-    slowness = pace() / request.processes if absent else 0.0
+    slowness = pace(request.processes) / request.processes if absent else 0.0
     efforts = [
         Effort(
             name=data_set.name,

@@ -16,6 +16,8 @@ from milabench_ng.plan import Plan
 from milabench_ng.report.folder import decode_summary, encode_summary, load
 from milabench_ng.report.report import make_report
 from milabench_ng.report.summary import Stat
+from milabench_ng.telemetry.messages import Sample
+from milabench_ng.telemetry.recorder import Recorder
 
 STAMP = "20260106-160000-000000"
 
@@ -129,6 +131,18 @@ def test_other_json_files_are_passed_by(tmp_path: Path, whole: Plan) -> None:
 def test_records_below_the_folder_are_found(tmp_path: Path, whole: Plan) -> None:
     make_records.write_run(tmp_path / "deep" / "er", whole)
     assert load(tmp_path).tests == load(tmp_path / "deep" / "er").tests
+
+
+def test_power_is_the_mean_of_what_the_recorder_kept_of_each_gpu(tmp_path: Path, whole: Plan) -> None:
+    recorder = Recorder()
+    for index, moment, watts in ((0, 1.0, 300.0), (0, 2.0, 500.0), (1, 1.5, 600.0)):
+        recorder.feed(Sample(time_s=moment, source="gpu", key=f"GPU-{index}", values={"power_w": watts}))
+    make_records.write_run(tmp_path, whole)
+    for path in tmp_path.glob("standard.vae.J0.*"):
+        made = json.loads(path.read_text())
+        made["mnb"]["telemetry"] = recorder.telemetry([("gpu", f"GPU-{made['device']}")], 0.0, 10.0)
+        path.write_text(json.dumps(made))
+    assert load(tmp_path).tests["standard.vae"].power_w == 500.0  # of 400 and 600 W
 
 
 def test_every_way_to_fail_has_its_cause(tmp_path: Path) -> None:

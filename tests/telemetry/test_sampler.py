@@ -100,6 +100,15 @@ def test_it_lives_through_ctrl_c_and_ends_on_sigterm(sampler: subprocess.Popen[b
 
 
 @pytest.mark.timeout(20)
+def test_a_sigterm_while_the_interpreter_ends_leaves_no_traceback() -> None:
+    code = (
+        "import atexit, os, signal; from milabench_ng.telemetry.sampler import end_with_parent; end_with_parent();"
+        "atexit.register(lambda: os.kill(os.getpid(), signal.SIGTERM))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
 def test_it_ends_when_nobody_reads_any_more(sampler: subprocess.Popen[bytes]) -> None:
     next_sample(sampler, "host")
     assert sampler.stdout is not None
