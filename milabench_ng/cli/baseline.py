@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from cyclopts import Parameter
 from milabench_ng.catalogue import Bound
 from milabench_ng.cli.tables import facts, heading, standard_output, table
 from milabench_ng.errors import InputError
-from milabench_ng.report.baseline import as_baseline, rebound, shortfalls
+from milabench_ng.report.baseline import as_baseline, measured_again, rebound, shortfalls
 from milabench_ng.report.cells import figure
 from milabench_ng.report.estimate import estimate as carry_over
 from milabench_ng.report.folder import encode_summary, load, load_baseline
@@ -77,7 +78,13 @@ def _rows(made: Summary) -> list[tuple[str, ...]]:
 
 @baseline.command
 def build(
-    folder: Path, *, note: Several = (), bound: Several = (), accept_shortfalls: bool = False, output: Output = None
+    folder: Path,
+    *,
+    again: Annotated[tuple[Path, ...], Parameter(negative=())] = (),
+    note: Several = (),
+    bound: Several = (),
+    accept_shortfalls: bool = False,
+    output: Output = None,
 ) -> int:
     """Make a baseline of a result folder: complete, without failures, fully isolated, without marks.
 
@@ -89,6 +96,9 @@ def build(
     ----------
     folder
         A result folder.
+    again
+        A result folder of tests that were run once more (mnb jobs --name) on the same kind of node with the same
+        software: they take the place of those in FOLDER; noted. May be repeated.
     note
         Kept with the baseline, such as where the node stands. May be given several times.
     bound
@@ -98,7 +108,8 @@ def build(
     output
         Write to this file instead of the terminal.
     """
-    made = rebound(load(folder), _bounds(bound))
+    whole = functools.reduce(measured_again, map(load, again), load(folder))
+    made = rebound(whole, _bounds(bound))
     weights = load_weights(None, made.suite)
     lacking = shortfalls(made, score(made, weights) if weights else None)
     if lacking and not accept_shortfalls:

@@ -43,6 +43,11 @@ class EntryError(Exception):
     """The kernel did not let this process into the fence; it must not go on."""
 
 
+def refusal(error: EntryError) -> str:
+    """What a launch that could not enter says in its log before it ends with ``EXIT_REFUSED``."""
+    return f"mnb: could not enter the fence: {error}"
+
+
 def enter(entry: EntryLike, parent_pid: int) -> None:
     """Put this process, which must have one thread, inside the fence: own session, groups, CPUs, /dev/shm, limits.
 
@@ -126,7 +131,7 @@ def main(arguments: list[str]) -> int:
             raise EntryError("usage: entry.py ENTRY_JSON -- argv...")
         enter(SimpleNamespace(**fields), parent_pid)
     except EntryError as error:
-        print(f"mnb: could not enter the fence: {error}", file=sys.stderr)
+        print(refusal(error), file=sys.stderr)
         return EXIT_REFUSED
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # this interpreter ignores them, argv must not inherit that
         signal.signal(ignored, signal.SIG_DFL)

@@ -10,7 +10,7 @@ from milabench_ng.catalogue import Bound
 from milabench_ng.errors import InputError
 from milabench_ng.report.launches import weakest_tier
 from milabench_ng.report.score import Score
-from milabench_ng.report.summary import Summary
+from milabench_ng.report.summary import Origin, Summary
 
 
 def shortfalls(summary: Summary, score: Score | None) -> tuple[str, ...]:
@@ -47,6 +47,44 @@ def as_baseline(summary: Summary, lacking: tuple[str, ...], said: Sequence[str] 
         provenance=provenance,
         tests={label: msgspec.structs.replace(row, launches={}, flags=()) for label, row in summary.tests.items()},
     )
+
+
+def measured_again(summary: Summary, again: Summary) -> Summary:
+    """``summary`` with the rows of ``again``, of tests that were run once more on such a node, in the place of its own.
+
+    Raises InputError where the suite, the node or the software was another, or a test is not one of ``summary``.
+    """
+    source = again.provenance.source
+    for what, (then, now) in _sides(summary, again).items():
+        if then != now:
+            raise InputError(f"--again {source}: {what} was {now!r} there and is {then!r} in the first folder")
+    unknown = [label for label in again.tests if label not in summary.tests]
+    if unknown:
+        raise InputError(f"--again {source}: the first folder has no test {unknown[0]!r}")
+    origin = Origin(kind="measured", source=source, caveat="run again, without the other tests")
+    rows = {label: msgspec.structs.replace(row, origin=origin) for label, row in again.tests.items()}
+    note = f"{', '.join(rows)}: run again without the other tests, {source}"
+    provenance = msgspec.structs.replace(summary.provenance, notes=(*summary.provenance.notes, note))
+    return msgspec.structs.replace(
+        summary,
+        provenance=provenance,
+        sessions=summary.sessions + again.sessions,
+        tests={**summary.tests, **rows},
+        going_on=summary.going_on or again.going_on,
+        problems=(*summary.problems, *again.problems),
+    )
+
+
+def _sides(summary: Summary, again: Summary) -> dict[str, tuple[object, object]]:
+    """What has to be the same, by name, on both sides."""
+    one, other = summary.provenance, again.provenance
+    facts = {**one.node, **one.software}, {**other.node, **other.software}
+    return {
+        "the suite": (summary.suite, again.suite),
+        "the hardware": (one.hardware, other.hardware),
+        "the number of tenants": (summary.devices, again.devices),
+        **{name: (facts[0].get(name), facts[1].get(name)) for name in sorted({*facts[0], *facts[1]})},
+    }
 
 
 def rebound(summary: Summary, bounds: Mapping[str, Bound]) -> Summary:

@@ -46,16 +46,21 @@ def answer(request: AnyRequest, connection: socket.socket) -> NoReturn:
     """Answer in this process, which ends afterwards."""
     status = 1
     try:
-        reply = _reply(request, connection)
-        connection.sendall(msgspec.json.encode(reply))
+        connection.sendall(msgspec.json.encode(_reply_or_refusal(request, connection)))
         status = 0
-    except MnbError as error:
-        connection.sendall(msgspec.json.encode(Refused(id=request.id, message=str(error))))
+    except BrokenPipeError:  # the orchestrator has ended: there is nobody to tell
         status = 0
     except BaseException:  # noqa: BLE001  # the last line of defence before os._exit, which would swallow it
         traceback.print_exc()
     finally:
         os._exit(status)
+
+
+def _reply_or_refusal(request: AnyRequest, connection: socket.socket) -> Answer:
+    try:
+        return _reply(request, connection)
+    except MnbError as error:
+        return Refused(id=request.id, message=str(error))
 
 
 def _reply(request: AnyRequest, connection: socket.socket) -> Answer:

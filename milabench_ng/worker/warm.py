@@ -10,7 +10,7 @@ import traceback
 from types import SimpleNamespace
 from typing import NoReturn
 
-from milabench_ng.fence.entry import enter
+from milabench_ng.fence.entry import EXIT_REFUSED, EntryError, enter, refusal
 from milabench_ng.requests import Task
 from milabench_ng.worker import session
 
@@ -18,6 +18,7 @@ from milabench_ng.worker import session
 def run(task: Task, server_pid: int, commands: int, events: int, log: int) -> NoReturn:
     """Run ``task`` in this fork of ``server_pid``, which ends with the task's exit status."""
     status = 1
+    os.dup2(log, sys.stderr.fileno())
     try:
         spawned = time.monotonic()
         enter(SimpleNamespace(**task.seats[0].entry), server_pid)
@@ -26,6 +27,9 @@ def run(task: Task, server_pid: int, commands: int, events: int, log: int) -> No
         os.environ.update(task.environment)
         tempfile.tempdir = None  # the server's choice was made from its own environment
         status = session.run(task, commands, events, {"spawn": spawned - task.requested_s}, spawned)
+    except EntryError as error:
+        print(refusal(error), file=sys.stderr)
+        status = EXIT_REFUSED
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 1
     except BaseException:  # noqa: BLE001  # the last line of defence before os._exit, which would swallow it

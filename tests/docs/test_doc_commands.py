@@ -39,6 +39,7 @@ BY_PACKAGE = Check("elsewhere", "test_third_party")
 TABLE: dict[str, Check] = {
     "mkdir -p /etc/systemd/system/user@.service.d": ADMIN,
     'mnb baseline build results --note "rack 7, 2026-11" -o mine.json': PARSE,
+    "mnb baseline build results --again results-ssd -o mine.json": PARSE,
     "mnb baseline check rtx8000": Check("run", codes=(1,)),
     "mnb baseline estimate mine.json --device A100-SXM4-80GB -o a100.json": PARSE,
     "mnb baseline show v100": RUN,
@@ -107,6 +108,7 @@ TABLE: dict[str, Check] = {
     "scripts/bench-meter": Check("script", "takes minutes"),
     "scripts/bench-report 10000": Check("script", "takes a minute"),
     "scripts/bench-workloads": Check("script", "takes minutes"),
+    "scripts/bench-workloads standard --warm 1 --seconds 4 --pairs 3": Check("script", "takes minutes"),
     "scripts/check-faults-gpu": Check("script", "takes minutes, and wants GPUs"),
     "scripts/check-faults-gpu --ram-total 480GiB": Check("script", "takes minutes, and wants GPUs"),
     "scripts/check-fence-gpu": Check("script", "test_the_fence_holds_with_gpus runs it"),

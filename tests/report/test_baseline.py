@@ -57,6 +57,32 @@ def test_a_bound_that_measurements_show_replaces_the_declared_one_and_is_noted(
     assert "there is no test 'quick.none'" in capsys.readouterr().err
 
 
+def test_tests_that_were_run_again_take_the_place_of_their_rows(
+    quick: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again, file = tmp_path / "again", tmp_path / "mine.json"
+    make_records.write_run(again, make_records.plan("quick", {"vae": PER_GPU}, 2, 4), lambda *_: 50.0)
+    assert call(["baseline", "build", str(quick), "--again", str(again), "-o", str(file)]) == 0
+    made = load(file)
+    assert (made.tests["quick.vae"].train, made.tests["quick.vae"].n) == (Stat(8, 50.0, 50.0, 50.0, 0.0), 8)
+    assert made.tests["quick.convnet"] == msgspec.structs.replace(load(quick).tests["quick.convnet"], launches={})
+    assert made.tests["quick.vae"].origin is not None
+    assert made.tests["quick.vae"].origin.source == str(again)
+    assert {f"quick.vae: run again without the other tests, {again}", "repeats: 3 to 4; sessions: 2"} <= set(
+        made.provenance.notes
+    )
+    assert call(["report", str(quick), "--compare", str(file), "-o", str(tmp_path / "out.txt")]) == 0
+
+    wider = tmp_path / "wider"
+    make_records.write_run(wider, make_records.plan("quick", {"vae": PER_GPU}, 3, 3))
+    assert call(["baseline", "build", str(quick), "--again", str(wider)]) == 2
+    assert "the hardware was '3 x Test GPU' there and is '2 x Test GPU' in the first folder" in capsys.readouterr().err
+    other = tmp_path / "other"
+    make_records.write_run(other, make_records.plan("quick", {"ssd": PER_GPU}, 2, 3))
+    assert call(["baseline", "build", str(quick), "--again", str(other)]) == 2
+    assert "the first folder has no test 'quick.ssd'" in capsys.readouterr().err
+
+
 def test_an_unfit_folder_is_refused_or_marked(quick: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     next(quick.glob("quick.vae.*")).unlink()
     assert call(["baseline", "build", str(quick)]) == 2
