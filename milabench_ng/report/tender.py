@@ -89,7 +89,7 @@ def evaluate(bids: Bids, reports: Mapping[str, Report]) -> Tender:
         for name, power in powers.items()
         if power is not None and bids.terms is not None
     }
-    by_ownership = len(owned) == len(bids.bids)
+    by_ownership = len(owned) == len(bids.bids) and len({one.boundary for one in owned.values()}) == 1
     costs = {name: owned[name].total if by_ownership else bid.price for name, bid in bids.bids.items()}
     ranks, why = rank(reports, costs)
     pareto = pareto_set({name: (costs[name], _ratio(reports[name])) for name in bids.bids})
@@ -262,5 +262,9 @@ def _notes(bids: Bids, owned: Mapping[str, Ownership]) -> list[str]:
             )
         partly = [name for name, one in owned.items() if one.boundary != "given"]
         if partly:
-            notes.append(f"energy of {', '.join(partly)} is that of the GPUs alone: the rest of the node is left out")
+            mixed = len(partly) < len(owned)
+            notes.append(
+                f"energy of {', '.join(partly)} is that of the GPUs alone: the rest of the node is left out"
+                + (", and of the others it is not: ranks are by price (watts_load makes them alike)" if mixed else "")
+            )
     return notes

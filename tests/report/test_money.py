@@ -179,7 +179,13 @@ def test_bids_over_the_years(tender_file: Path) -> None:
     assert fast.owned.total == pytest.approx(100_000 + 0.1 * kwh, rel=1e-12)
     assert made.criterion == "cost over 4 years per reference node"
     assert any("GPUs alone" in note for note in made.notes)
-    idle = compare_bids(change(tender_file, utilization=0.5))
+    bids = json.loads(tender_file.read_text())["bids"]
+    bids["slow"]["watts_load"] = 4000
+    mixed = compare_bids(change(tender_file, bids=bids))
+    assert mixed.criterion == "price per reference node"  # whole nodes are not compared with GPUs alone
+    assert any("and of the others it is not: ranks are by price" in note for note in mixed.notes)
+    del bids["slow"]["watts_load"]
+    idle = compare_bids(change(tender_file, bids=bids, utilization=0.5))
     assert idle.criterion == "price per reference node"  # what a node takes when it idles is not known
     assert "the power of slow, fast, twin is not known" in " ".join(idle.notes)
 
