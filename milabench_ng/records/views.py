@@ -9,7 +9,7 @@ import msgspec
 from milabench_ng.plan import Device, Launch, Plan
 from milabench_ng.records.window import LARGEST, Amount, Moment, SliceRow, WindowRule
 
-Factor = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
+Factor = Annotated[float, msgspec.Meta(ge=1e-6, le=1e6)]
 """Items of 2020 per item."""
 
 

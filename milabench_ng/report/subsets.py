@@ -8,6 +8,7 @@ from typing import get_args
 import msgspec
 
 from milabench_ng.catalogue import Bound
+from milabench_ng.plain import plain
 from milabench_ng.report.intervals import Interval, combine, interval, why_none
 from milabench_ng.report.score import Score, ScoredTest, log_parts, mean_over, scored_tests
 from milabench_ng.report.summary import Summary, progression_steps
@@ -37,7 +38,7 @@ def subsets(rows: Mapping[str, ScoredTest], labels: Sequence[str]) -> dict[str, 
     for bound in dict.fromkeys([*get_args(Bound), *(rows[label].bound or "" for label in labels if label in rows)]):
         members = tuple(label for label in labels if label in rows and rows[label].bound == bound)
         if bound and members:
-            chosen[f"bound by {bound}"] = members
+            chosen[f"bound by {plain(bound)}"] = members
     return {name: members for name, members in chosen.items() if members}
 
 
@@ -46,11 +47,11 @@ def sub_scores(
 ) -> tuple[SubScore, ...]:
     """Each with its interval; ``weights`` are the effective ones."""
     rows = {row.test: row for row in scored_tests(summary, weights, penalize_variance=penalize_variance)}
-    plain = {row.test: row for row in scored_tests(summary, weights, penalize_variance=False)}
+    unpunished = {row.test: row for row in scored_tests(summary, weights, penalize_variance=False)}
     labels = [label for label in weights if label not in score.omitted]
     made = [_sub_score(name, members, rows, weights, score) for name, members in subsets(rows, labels).items()]
     if penalize_variance and weights:  # all may be of steps that this node has no devices for
-        made.insert(0, _sub_score(WITHOUT_PENALTY, labels, plain, weights, score))
+        made.insert(0, _sub_score(WITHOUT_PENALTY, labels, unpunished, weights, score))
     return tuple(made)
 
 
