@@ -10,7 +10,7 @@ from milabench_ng.catalogue import Bound
 from milabench_ng.errors import InputError
 from milabench_ng.report.launches import weakest_tier
 from milabench_ng.report.score import Score
-from milabench_ng.report.summary import Origin, Summary
+from milabench_ng.report.summary import Origin, Summary, TestSummary
 
 
 def shortfalls(summary: Summary, score: Score | None) -> tuple[str, ...]:
@@ -52,15 +52,17 @@ def as_baseline(summary: Summary, lacking: tuple[str, ...], said: Sequence[str] 
 def measured_again(summary: Summary, again: Summary) -> Summary:
     """``summary`` with the rows of ``again``, of tests that were run once more on such a node, in the place of its own.
 
-    Raises InputError where the suite, the node or the software was another, or a test is not one of ``summary``.
+    Raises InputError where the suite, the node or the software was another, or a test was, or what was asked of it.
     """
     source = again.provenance.source
     for what, (then, now) in _sides(summary, again).items():
         if then != now:
             raise InputError(f"--again {source}: {what} was {now!r} there and is {then!r} in the first folder")
-    unknown = [label for label in again.tests if label not in summary.tests]
-    if unknown:
-        raise InputError(f"--again {source}: the first folder has no test {unknown[0]!r}")
+    for label, row in again.tests.items():
+        if label not in summary.tests:
+            raise InputError(f"--again {source}: the first folder has no test {label!r}")
+        if _asked(row) != _asked(summary.tests[label]):
+            raise InputError(f"--again {source}: {label} ran with other options, data or precision than in the first")
     origin = Origin(kind="measured", source=source, caveat="run again, without the other tests")
     rows = {label: msgspec.structs.replace(row, origin=origin) for label, row in again.tests.items()}
     note = f"{', '.join(rows)}: run again without the other tests, {source}"
@@ -73,6 +75,10 @@ def measured_again(summary: Summary, again: Summary) -> Summary:
         going_on=summary.going_on or again.going_on,
         problems=(*summary.problems, *again.problems),
     )
+
+
+def _asked(row: TestSummary) -> tuple[object, ...]:
+    return row.unit, row.scheme, row.devices, row.options, row.data, row.precision
 
 
 def _sides(summary: Summary, again: Summary) -> dict[str, tuple[object, object]]:

@@ -77,6 +77,14 @@ def test_tests_that_were_run_again_take_the_place_of_their_rows(
     make_records.write_run(wider, make_records.plan("quick", {"vae": PER_GPU}, 3, 3))
     assert call(["baseline", "build", str(quick), "--again", str(wider)]) == 2
     assert "the hardware was '3 x Test GPU' there and is '2 x Test GPU' in the first folder" in capsys.readouterr().err
+    smaller = tmp_path / "smaller"
+    make_records.write_run(smaller, make_records.plan("quick", {"vae": PER_GPU}, 2, 3))
+    for path in smaller.glob("quick.vae.*"):
+        made = json.loads(path.read_text())
+        made["mnb"]["data"]["scale"] = 0.5
+        path.write_text(json.dumps(made))
+    assert call(["baseline", "build", str(quick), "--again", str(smaller)]) == 2
+    assert "quick.vae ran with other options, data or precision than in the first" in capsys.readouterr().err
     other = tmp_path / "other"
     make_records.write_run(other, make_records.plan("quick", {"ssd": PER_GPU}, 2, 3))
     assert call(["baseline", "build", str(quick), "--again", str(other)]) == 2
