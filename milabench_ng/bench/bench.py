@@ -154,8 +154,8 @@ class Bench:
         is opened. ``order``: makes, from the generator that seed and tenant decide, what is asked of the samples, epoch
         by epoch, instead of shuffling. ``collate``: makes a batch of samples. ``workers``: loader processes, the common
         option unless given; never more than the tenant has CPUs. They live as long as the launch, have one thread each,
-        and keep two batches ready. Raises InputError where the node's shared memory is too small for
-        samples of the data set.
+        and keep two batches, or samples that are batches, ready. Raises InputError where the node's shared memory is
+        too small for samples of the data set.
         """
         wanted = self.max_workers if workers is None else workers
         processes = self.processes(wanted)

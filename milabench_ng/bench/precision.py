@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from milabench_ng.records.record import FP32_ERROR
+
 
 class Precision:
     """True fp32; base of the other modes."""
@@ -196,4 +198,4 @@ def ran(dtypes: dict[str, int], product: tuple[str, float], masters: bool) -> st
         case "bfloat16":
             return "bf16"
         case _:
-            return "fp32" if error < 1e-5 else "tf32"
+            return "fp32" if error < FP32_ERROR else "tf32"

@@ -77,6 +77,10 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
     """Of the set's bytes, in the page cache; 0 to 1."""
 
 
+FP32_ERROR = 1e-5
+"""Relative error of a matrix product from which on it was not made in fp32."""
+
+
 class Precision(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for, and what really ran."""
 

@@ -107,7 +107,7 @@ class MnbView(msgspec.Struct, frozen=True, kw_only=True):
     data: DataView | None = None
     isolation: dict[str, TierView] = {}
     telemetry: dict[str, TelemetryView] = {}
-    """By the device's UUID, and of the host."""
+    """By source and key: ``gpu:`` and the UUID, ``tenant:`` and the device's index, ``host:node``."""
     failure: FailureView | None = None
     marks: tuple[str, ...] = ()
 

@@ -87,19 +87,20 @@ def settled_after(settled_s: float, row_start_s: float, row_end_s: float, rule: 
 def settled_since(rows: Sequence[SliceRow], start_s: float, rule: WindowRule) -> float:
     """From when on the slices of a rank may lie in its window."""
     settled = start_s + rule.settle_s
-    for place, row in enumerate(rows):
+    ends = [*(row.start_s for row in rows[1:]), *(row.end_s for row in rows[-1:])]  # a sum would miss them by rounding
+    for place, (row, end_s) in enumerate(zip(rows, ends, strict=True)):
         if row.start_s >= settled:
             break
-        settled = settled_after(settled, row.start_s, row.end_s, rule, first=place == 0)
+        settled = settled_after(settled, row.start_s, end_s, rule, first=place == 0)
     return settled
 
 
 def averaging_window(
-    ranks: Sequence[Sequence[SliceRow]], stop_s: float, rule: WindowRule, start_s: float = -math.inf
+    ranks: Sequence[Sequence[SliceRow]], stop_s: float, rule: WindowRule, settled_s: float = -math.inf
 ) -> Window | None:
     """The window that ends ``rule.margin_s`` before ``stop_s``.
 
-    None where a rank has too few steps for one, or where it would begin before all had settled after ``start_s``.
+    None where a rank has too few steps for one, or where it would begin before ``settled_s``.
     """
     end = stop_s - rule.margin_s
     starts = [_start_of_last_steps(rows, end) for rows in ranks]
@@ -107,7 +108,7 @@ def averaging_window(
     if not known or len(known) < len(starts):
         return None
     start = min(end - rule.length_s, *known)
-    return Window(start_s=start, end_s=end) if start >= start_s + rule.settle_s else None
+    return Window(start_s=start, end_s=end) if start >= settled_s else None
 
 
 def _start_of_last_steps(rows: Sequence[SliceRow], end_s: float) -> float | None:

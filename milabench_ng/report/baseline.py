@@ -73,6 +73,7 @@ def measured_again(summary: Summary, again: Summary) -> Summary:
         sessions=summary.sessions + again.sessions,
         tests={**summary.tests, **rows},
         going_on=summary.going_on or again.going_on,
+        notes=(*summary.notes, *again.notes),
         problems=(*summary.problems, *again.problems),
     )
 

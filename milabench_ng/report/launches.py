@@ -126,11 +126,13 @@ def _measured(mnb: MnbView) -> _Measured:
     slices = [rank.slices for rank in mnb.ranks]
     if mnb.start_s is None or mnb.stop_s is None:
         return _Measured()
-    window = averaging_window(slices, mnb.stop_s, mnb.window_rule, mnb.start_s)
+    settled = mnb.start_s + mnb.window_rule.settle_s  # of old records, however long their first slice was
+    window = averaging_window(slices, mnb.stop_s, mnb.window_rule, settled)
     if window is None:
         return _Measured()
     rates = tuple(rate(rows, window) for rows in slices)
-    shapes = (odd_shape(rows, settled_since(rows, mnb.start_s, mnb.window_rule), window.end_s) for rows in slices)
+    begins = (min(window.start_s, settled_since(rows, mnb.start_s, mnb.window_rule)) for rows in slices)
+    shapes = (odd_shape(rows, begin, window.end_s) for rows, begin in zip(slices, begins, strict=True))
     return _Measured(
         perf=mean(rates),
         wait_share=mean([wait_share(rows, window) for rows in slices]),

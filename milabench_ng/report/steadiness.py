@@ -1,7 +1,8 @@
 """Whether a launch worked at one rate: drift, sawtooth, no steady state. Pure.
 
-The slices after the start line, first the medians of three, so that a single slow slice is no finding. Each finding
-needs a trend test or a noise threshold *and* an effect that matters, since with many launches chance alone finds much.
+The slices from when it had settled (from the window on, where that begins before), first the medians of three, so that
+a single slow slice is no finding. Each finding needs a trend test or a noise threshold *and* an effect that matters,
+since with many launches chance alone finds much.
 Launches that start slowly or never settle are common (Barrett et al., "Virtual machine warmup blows hot and cold",
 OOPSLA 2017); nothing is cut off or left out because of a finding.
 """

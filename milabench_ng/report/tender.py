@@ -118,12 +118,13 @@ def power_of(bid: Bid, report: Report, terms: Terms | None) -> Power | None:
     """What was given for a node, else what its GPUs took in the launches of all devices together."""
     if bid.watts_load is not None:
         return Power(load_w=bid.watts_load, idle_w=bid.watts_idle or 0.0, boundary="given")
-    known = [(row.power_w, line.scored.weight) for line in report.lines if (row := line.row).power_w is not None]
+    together = [line for line in report.lines if line.row.devices == report.summary.devices]
+    known = [(line.row.power_w, line.scored.weight) for line in together if line.row.power_w is not None]
     weights = [weight or 0.0 for _, weight in known]
-    if not known or not sum(weights) or (terms is not None and terms.utilization < 1 and bid.watts_idle is None):
+    if not known or not sum(weights) or (terms is not None and terms.utilization < 1):
         return None
     mean = sum((power or 0.0) * weight for (power, _), weight in zip(known, weights, strict=True)) / sum(weights)
-    return Power(load_w=mean * report.summary.devices, idle_w=bid.watts_idle or 0.0, boundary="GPUs only, measured")
+    return Power(load_w=mean * report.summary.devices, idle_w=0.0, boundary="GPUs only, measured")
 
 
 def rank(reports: Mapping[str, Report], costs: Mapping[str, float]) -> tuple[dict[str, int], str]:

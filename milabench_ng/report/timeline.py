@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from milabench_ng.records.reading import ReadRecord
-from milabench_ng.records.window import SliceRow, averaging_window, settled_since
+from milabench_ng.records.window import SliceRow, Window, averaging_window, settled_since
 
 MAX_POINTS = 120
 _QUARTER = 4
@@ -42,7 +42,8 @@ def courses(read: ReadRecord) -> tuple[Course, ...]:
     ranks = [rank.slices for rank in mnb.ranks]
     first = min((rows[0].start_s for rows in ranks if rows), default=0.0)
     start = first if mnb.start_s is None else mnb.start_s
-    window = None if mnb.stop_s is None else averaging_window(ranks, mnb.stop_s, mnb.window_rule, start)
+    settled = start + mnb.window_rule.settle_s  # of old records, however long their first slice was
+    window = None if mnb.stop_s is None else averaging_window(ranks, mnb.stop_s, mnb.window_rule, settled)
     devices = [str(device) for device in mnb.launch.devices]
     return tuple(
         _course(
@@ -50,19 +51,18 @@ def courses(read: ReadRecord) -> tuple[Course, ...]:
             device,
             [row for row in rows if row.length_s > 0],
             start,
-            None if window is None else (round(window.start_s - start, 2), round(window.end_s - start, 2)),
+            window,
         )
         for device, rows in zip(devices, ranks, strict=False)
     )
 
 
-def _course(
-    read: ReadRecord, device: str, rows: Sequence[SliceRow], start_s: float, window: tuple[float, float] | None
-) -> Course:
+def _course(read: ReadRecord, device: str, rows: Sequence[SliceRow], start_s: float, window: Window | None) -> Course:
     mnb = read.view.mnb
     assert mnb is not None
     points = thinned(rows)
     settled = settled_since(rows, start_s, mnb.window_rule)
+    judged_from = settled if window is None else min(settled, window.start_s)
     return Course(
         label=mnb.label,
         job_id=read.view.job_id,
@@ -72,8 +72,8 @@ def _course(
         unit=mnb.unit,
         times=tuple(round((at.start_s + at.end_s) / 2 - start_s, 2) for at in points),
         rates=tuple(_brief(at.count / at.length_s) for at in points),
-        window=window,
-        change=change([row for row in rows if row.start_s >= settled]),
+        window=None if window is None else (round(window.start_s - start_s, 2), round(window.end_s - start_s, 2)),
+        change=change([row for row in rows if row.start_s >= judged_from]),
         failed=mnb.failure is not None or not read.view.success,
     )
 

@@ -48,7 +48,7 @@ def answer(request: AnyRequest, connection: socket.socket) -> NoReturn:
     try:
         connection.sendall(msgspec.json.encode(_reply_or_refusal(request, connection)))
         status = 0
-    except BrokenPipeError:  # the orchestrator has ended: there is nobody to tell
+    except ConnectionError:  # the orchestrator has ended: there is nobody to tell
         status = 0
     except BaseException:  # noqa: BLE001  # the last line of defence before os._exit, which would swallow it
         traceback.print_exc()

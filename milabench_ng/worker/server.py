@@ -72,7 +72,7 @@ def reply(connection: socket.socket, answer: Answer) -> None:
     """Send one answer; when the orchestrator is gone there is nobody to tell."""
     try:
         connection.sendall(msgspec.json.encode(answer))
-    except BrokenPipeError:
+    except ConnectionError:
         sys.exit(0)
 
 

@@ -180,5 +180,7 @@ def test_a_stop_at_full_leaves_a_window_that_begins_after_settling(durations: li
     window = averaging_window([rows], bed.now, RULE)
     assert window is not None
     assert window.start_s >= settled_since(rows, BEGIN, RULE) - 1e-9
+    warm_up = max((row.end_s for row in rows if row.start_s < BEGIN + RULE.settle_s), default=BEGIN)
+    assert window.start_s >= max(warm_up, BEGIN + RULE.settle_s) - 1e-9
     assert sum(row.steps for row in rows if window.holds(row)) >= MIN_STEPS
     assert bed.meter.count >= max_count

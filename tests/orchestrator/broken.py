@@ -46,6 +46,13 @@ def slow(bench: Bench) -> None:
 
 
 @workload(unit="steps")
+def tunes(bench: Bench) -> None:
+    """A first step of three seconds, as of a library that tunes itself, then steps of 10 ms. Timed: the sleep."""
+    for step, _ in enumerate(bench.measure(repeat(None), count=1)):
+        time.sleep(0.01 if step else 3)
+
+
+@workload(unit="steps")
 def steady(bench: Bench) -> None:
     """Steps of 10 ms. An item is a step. Timed: the sleep."""
     for _ in bench.measure(repeat(None), count=1):

@@ -89,6 +89,7 @@ def test_causes_of_failures_are_told_apart(run_profile) -> None:  # type: ignore
             "nan": {"workload": f"{HERE}:not_a_number"},
             "raises": {"workload": f"{HERE}:raises"},
             "short": {"workload": f"{HERE}:slow", "arguments": {"max_seconds": 3.0}},
+            "unsettled": {"workload": f"{HERE}:tunes", "arguments": {"max_seconds": 3.5}},
             "steady": {"workload": f"{HERE}:steady"},
         },
         tenants=1,
@@ -98,6 +99,7 @@ def test_causes_of_failures_are_told_apart(run_profile) -> None:  # type: ignore
         "trial.nan": "nan",
         "trial.raises": "exception",
         "trial.short": "short",
+        "trial.unsettled": "short",
         "trial.steady": None,
     }
     (raised,) = finished.of("raises")

@@ -47,7 +47,7 @@ def row(rate: float, spread: tuple[float, ...] = SPREAD, **more: Any) -> TestSum
 
 def node(vae: float, convnet: float, devices: int = 8, **more: Any) -> Summary:
     at = Provenance(kind="measured", source="by hand", hardware=f"{devices} x NVIDIA H200", software={"torch": "2.11"})
-    more = {"power_w": 500.0} | more
+    more = {"power_w": 500.0, "devices": devices} | more
     tests = {"standard.vae": row(vae, **{"bound": "cpu"} | more), "standard.convnet": row(convnet, **more)}
     return Summary(suite="standard", units="true", devices=devices, provenance=at, has_plan=True, tests=tests)
 
@@ -177,6 +177,13 @@ def test_bids_over_the_years(tender_file: Path) -> None:
     kwh = 8 * 0.5 * 8766 * 4 * 1.5  # 500 W of each GPU as measured
     assert fast.owned is not None
     assert fast.owned.total == pytest.approx(100_000 + 0.1 * kwh, rel=1e-12)
+    alone = node(200.0, 400.0)
+    alone.tests["standard.convnet"] = row(400.0, power_w=900.0, devices=1)  # the other seven GPUs idled
+    (tender_file.parent / "fast.json").write_text(encode_summary(alone))
+    again = next(at for at in compare_bids(tender_file).rows if at.name == "fast")
+    assert again.owned is not None
+    assert again.owned.energy_kwh == fast.owned.energy_kwh
+    (tender_file.parent / "fast.json").write_text(encode_summary(node(200.0, 400.0)))
     assert made.criterion == "cost over 4 years per reference node"
     assert any("GPUs alone" in note for note in made.notes)
     bids = json.loads(tender_file.read_text())["bids"]
@@ -239,6 +246,7 @@ OFFER = {"results": "fast.json", "price": 1}
         ({"bids": {"a": {"results": "fast.json", "price": 0}}}, r"bids.json: bid 'a': .* >= 1e-06 - at `\$.price`"),
         ({"bids": {"a": OFFER | {"watts_idle": -1}}}, r"bid 'a': .* >= 0.0 - at `\$.watts_idle`"),
         ({"bids": {"a": OFFER | {"maintenance_per_year": -1}}}, r"bid 'a': .* >= 0.0 - at `\$.maintenance_per_year`"),
+        ({"bids": {"a": OFFER | {"watts_idle": 5}}}, "bid 'a': watts_idle without watts_load"),
         ({"bids": {"a": OFFER | {"watts_load": 5}}, "utilization": 0.5}, "bid 'a': watts_load without watts_idle"),
     ],
 )

@@ -189,6 +189,14 @@ def precise(content: dict[str, Any]) -> None:
     content["mnb"]["precision"]["ran_after"] = "tf32"
 
 
+def imprecise(content: dict[str, Any]) -> None:
+    content["mnb"]["precision"]["matmul_error_before"] = 3e-4
+
+
+def no_data(content: dict[str, Any]) -> None:
+    content["mnb"]["data"] = None
+
+
 def widened(content: dict[str, Any]) -> None:
     content["mnb"]["isolation"]["1"]["effective_end"]["cpus"] = [0, 1, 2, 3]
 
@@ -228,6 +236,8 @@ BROKEN: dict[str, tuple[str, Tamper, str]] = {
     "lost neighbour": ("R17", record(lonely), "0 of 1 neighbours were there at the stop"),
     "record of another moment": ("R17", record(ours(start_s=900.0)), "did not start and stop together"),
     "lower precision": ("R18", record(precise), "fp32 was asked for, fp32, then tf32 ran"),
+    "precision and probe": ("R18", record(imprecise), "fp32 is said to have run, and the probe's product was wrong by"),
+    "data not said": ("R19", record(no_data), "it does not say what it read, as other launches of its test do"),
     "less data": ("R19", record(small_share), "imagenet has scale 0.5, 1 is demanded"),
     "data in memory": ("R20", manifest(tmpfs), "/data lies on tmpfs (memory), which is refused"),
     "changed workload": ("R21", record(source), "the source of milabench_ng.workloads.vae:vae is not the one here"),

@@ -109,6 +109,7 @@ def test_a_sigterm_while_the_interpreter_ends_leaves_no_traceback() -> None:
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 
+@pytest.mark.timeout(20)
 def test_it_ends_when_nobody_reads_any_more(sampler: subprocess.Popen[bytes]) -> None:
     next_sample(sampler, "host")
     assert sampler.stdout is not None

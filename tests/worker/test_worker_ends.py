@@ -6,11 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ANSWER = """
 import socket
 from milabench_ng.requests import Describe
 from milabench_ng.worker.answers import answer
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+{unread}
 theirs.close()
 answer(Describe(id=1, foreign=()), ours)
 """
@@ -29,8 +32,9 @@ TASK = """{
 }"""
 
 
-def test_an_answer_that_nobody_waits_for_ends_quietly() -> None:
-    ended = subprocess.run([sys.executable, "-c", ANSWER], capture_output=True, check=False)
+@pytest.mark.parametrize("unread", ["", "ours.send(b'progress')"])
+def test_an_answer_that_nobody_waits_for_ends_quietly(unread: str) -> None:
+    ended = subprocess.run([sys.executable, "-c", ANSWER.format(unread=unread)], capture_output=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 

@@ -49,7 +49,8 @@ def recomputed_window(mnb: Mnb) -> Window | None:
     """The averaging window from the slices; None where they make none."""
     if mnb.start_s is None or mnb.stop_s is None:
         return None
-    return averaging_window([rank.slices for rank in mnb.ranks], mnb.stop_s, mnb.window_rule, mnb.start_s)
+    settled = mnb.start_s + mnb.window_rule.settle_s  # of old records, however long their first slice was
+    return averaging_window([rank.slices for rank in mnb.ranks], mnb.stop_s, mnb.window_rule, settled)
 
 
 def _same_window(one: Window | None, other: Window | None) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from milabench_ng.records.record import Data
+from milabench_ng.records.record import FP32_ERROR, Data
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
 
@@ -28,11 +28,21 @@ def _modes(evidence: Evidence) -> Iterator[str]:
             yield f"{name}: {found.requested} was asked for, {', then '.join(dict.fromkeys(ran))} ran"
         if record.success and found.ran_after is None:
             yield f"{name}: the precision was not probed after the stop"
+        for mode, error in ((found.ran_before, found.matmul_error_before), (found.ran_after, found.matmul_error_after)):
+            if mode == "fp32" and error is not None and error >= FP32_ERROR:
+                yield f"{name}: fp32 is said to have run, and the probe's product was wrong by {error:.2g}"
 
 
 def data(evidence: Evidence) -> Finding:
     """All launches read the same data, and it is of the kind, size, content and cache state that is demanded."""
-    return judged([*_differing(evidence), *_not_demanded(evidence)])
+    return judged([*_not_said(evidence), *_differing(evidence), *_not_demanded(evidence)])
+
+
+def _not_said(evidence: Evidence) -> Iterator[str]:
+    reads = {record.mnb.label for _, record in evidence.named() if record.mnb.data is not None}
+    for name, record in evidence.named():
+        if record.success and record.mnb.data is None and record.mnb.label in reads:
+            yield f"{name}: it does not say what it read, as other launches of its test do"
 
 
 def _all_data(evidence: Evidence) -> Iterator[tuple[str, Data]]:

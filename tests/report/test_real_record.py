@@ -1,0 +1,55 @@
+"""What a report reads is what a run on GPUs writes: a record made on four H200, its environment left out."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from milabench_ng.records.reading import ReadRecord, read_record
+from milabench_ng.records.views import MnbView
+from milabench_ng.report.evidence import FenceEvidence, read_evidence
+from milabench_ng.report.evidence_sections import telemetry_section
+from milabench_ng.report.folder import load
+from milabench_ng.report.summary import TestSummary
+
+RECORD = Path(__file__).parents[1] / "data" / "standard.recom.J0.0.20261121-131334-263402.json"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    shutil.copy(RECORD, tmp_path)
+    return tmp_path
+
+
+def empty(thing: object, names: tuple[str, ...]) -> set[str]:
+    return {name for name in names if getattr(thing, name) in (None, (), {}, "", [], 0)}
+
+
+def test_every_field_of_the_view_is_there() -> None:
+    found = read_record(RECORD.read_bytes(), RECORD.name)
+    assert isinstance(found, ReadRecord)
+    mnb = found.view.mnb
+    assert mnb is not None
+    assert empty(mnb, MnbView.__struct_fields__) == {"failure", "marks"}  # it did not fail
+    assert all(at.power_w is not None for key, at in mnb.telemetry.items() if key.startswith("gpu:"))
+
+
+def test_every_field_of_the_row_is_filled(folder: Path) -> None:
+    summary = load(folder)
+    row = summary.tests["standard.recom"]
+    without_failures = {"failed", "flags", "marks", "failures", "missing"}
+    without_a_plan = {"planned", "pending"}
+    assert empty(row, TestSummary.__struct_fields__) == {*without_failures, *without_a_plan, "ranks", "origin"}
+    assert summary.provenance.hardware == "1 x NVIDIA H200"
+
+
+def test_telemetry_and_fence_are_found(folder: Path) -> None:
+    evidence = read_evidence(folder)
+    section = telemetry_section(evidence, "standard.recom")
+    assert section is not None
+    assert {"power", "energy", "sm clock", "cpu busy", "file"} <= {str(cells[0]) for cells in section.rows}
+    (fence,) = evidence.fences["0"]
+    assert empty(fence, FenceEvidence.__struct_fields__) == {"notes"}
+    assert (fence.tier, fence.disjoint) == ("full", True)
