@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from decimal import Decimal
 
 from milabench_ng.errors import InputError
 from milabench_ng.plain import short
@@ -68,7 +69,7 @@ def format_bytes(size: float) -> str:
     """``"1.5 GiB"``: the largest unit that leaves a number of at least 1."""
     for unit, factor in (("TiB", 1 << 40), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
         if abs(size) >= factor:
-            return f"{size / factor:.1f} {unit}"
+            return f"{Decimal(size) / factor:.1f} {unit}"  # a record of others may hold more than a float
     return f"{size:.0f} B"
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 
 from milabench_ng.plan import Device, Launch, Plan
-from milabench_ng.records.window import LARGEST, Amount, Moment, SliceRow, WindowRule
+from milabench_ng.records.window import LARGEST, Amount, Moment, Number, SliceRow, WindowRule
 
 Factor = Annotated[float, msgspec.Meta(ge=1e-6, le=1e6)]
 """Items of 2020 per item."""
@@ -154,7 +154,7 @@ class InventoryView(msgspec.Struct, frozen=True, kw_only=True):
     virtualization: str | None = None
     kernel: str = ""
     cpus: CpusView
-    memory_bytes: int
+    memory_bytes: Number
     nvidia_driver: str | None = None
 
 

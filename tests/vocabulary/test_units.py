@@ -80,3 +80,7 @@ def test_shares() -> None:
     assert units.parse_share("0.02", "--margin") == 0.02
     with pytest.raises(InputError, match="--margin: 'two' is not a share"):
         units.parse_share("two", "--margin")
+
+
+def test_a_size_beyond_any_float_is_printed() -> None:
+    assert units.format_bytes(10**400).endswith(" TiB")
