@@ -21,7 +21,7 @@ from milabench_ng.orchestrator.recording import Seen
 from milabench_ng.orchestrator.tenant import Tenant
 from milabench_ng.orchestrator.verdict import Outcome, judge
 from milabench_ng.records.record import Data, Failure, Neighbour, Neighbours
-from milabench_ng.records.window import Window, averaging_window, settled_since
+from milabench_ng.records.window import Window, settled_window
 from milabench_ng.telemetry.messages import HOST_KEY, SourceName
 
 
@@ -66,8 +66,7 @@ def _window(tenant: Tenant, ran: Ran, equipment: Equipment) -> Window | None:
     start_s, stop_s = ran.timeline.start_s, ran.timeline.stop_s
     if start_s is None or stop_s is None:
         return None
-    rule, slices = equipment.setting.rule, [rank.slices for rank in tenant.ranks]
-    return averaging_window(slices, stop_s, rule, max(settled_since(rows, start_s, rule) for rows in slices))
+    return settled_window([rank.slices for rank in tenant.ranks], stop_s, equipment.setting.rule, start_s)
 
 
 def _failure(tenant: Tenant, ran: Ran, equipment: Equipment) -> Failure | None:

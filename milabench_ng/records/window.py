@@ -111,6 +111,18 @@ def averaging_window(
     return Window(start_s=start, end_s=end) if start >= settled_s else None
 
 
+def settled_window(
+    ranks: Sequence[Sequence[SliceRow]], stop_s: float, rule: WindowRule, start_s: float
+) -> Window | None:
+    """The window of ranks that began at ``start_s``.
+
+    None where a rank's own would begin before it had settled, which is what ``full`` promises of each. The common one
+    may begin a little earlier, with that of the rank whose last steps took longest.
+    """
+    own = [averaging_window([rows], stop_s, rule, settled_since(rows, start_s, rule)) for rows in ranks]
+    return averaging_window(ranks, stop_s, rule) if all(own) else None
+
+
 def _start_of_last_steps(rows: Sequence[SliceRow], end_s: float) -> float | None:
     """When the slice began from which on there are ``MIN_STEPS`` steps until ``end_s``."""
     steps = 0

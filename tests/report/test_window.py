@@ -14,6 +14,7 @@ from milabench_ng.records.window import (
     launch_perf,
     rate,
     settled_since,
+    settled_window,
     wait_share,
 )
 
@@ -42,6 +43,19 @@ def test_a_rank_has_settled_after_two_seconds_and_after_what_began_in_them() -> 
     assert settled_since(rows((10.0, 11.5), (11.5, 14.5), (14.5, 15.0)), 10.0, RULE) == 14.5
     # The first slice of ssd on an H200: 8.4 s of autotuning, then the 2 s begin again, and a slice began in them.
     assert settled_since(rows((0.0, 8.4), (8.4, 9.2), (9.2, 10.1), (10.1, 10.9), (10.9, 11.7)), 0.0, RULE) == 10.9
+
+
+def test_each_rank_has_settled_before_its_own_window_and_the_common_one_begins_with_the_first() -> None:
+    early = rows((0.0, 3.0), *((3.0 + 2 * i, 5.0 + 2 * i) for i in range(8)), steps=1)  # settled at 5
+    late = rows((0.0, 3.5), *((3.5 + 2 * i, 5.5 + 2 * i) for i in range(10)), steps=1)  # settled at 5.5
+    short = WindowRule(settle_s=2.0, length_s=9.0, margin_s=1.0)
+    assert settled_since(early, 0.0, short) == 5.0
+    assert settled_since(late, 0.0, short) == 5.5
+    assert settled_window([early, late], 20.0, short, 0.0) is None  # early has 7 steps since 5
+    early += rows(*((19.0 + 2 * i, 21.0 + 2 * i) for i in range(4)), steps=1)
+    late += rows((23.5, 25.5), (25.5, 27.5), steps=1)
+    assert settled_window([early, late], 26.5, short, 0.0) == Window(start_s=5.0, end_s=25.5)  # ten steps of each
+    assert settled_window([early, late], 26.0, short, 0.0) is None  # late has nine until 25
 
 
 def test_window_grows_until_it_holds_ten_steps() -> None:
