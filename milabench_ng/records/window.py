@@ -123,6 +123,13 @@ def settled_window(
     return averaging_window(ranks, stop_s, rule) if all(own) else None
 
 
+def recorded_window(
+    ranks: Sequence[Sequence[SliceRow]], stop_s: float, rule: WindowRule, start_s: float
+) -> Window | None:
+    """The window of a record: in old ones any from ``rule.settle_s`` on, however long the first slice was."""
+    return averaging_window(ranks, stop_s, rule, start_s + rule.settle_s)
+
+
 def _start_of_last_steps(rows: Sequence[SliceRow], end_s: float) -> float | None:
     """When the slice began from which on there are ``MIN_STEPS`` steps until ``end_s``."""
     steps = 0

@@ -12,7 +12,7 @@ import msgspec
 from milabench_ng.catalogue import Scalar
 from milabench_ng.records.reading import ReadRecord
 from milabench_ng.records.views import DataView, MnbView, RecordView
-from milabench_ng.records.window import LARGEST, averaging_window, rate, settled_since, wait_share
+from milabench_ng.records.window import LARGEST, rate, recorded_window, settled_since, wait_share
 from milabench_ng.report.steadiness import Shape, odd_shape
 from milabench_ng.report.summary import UNIT_2020
 from milabench_ng.report.traces import Traced, traced
@@ -126,8 +126,7 @@ def _measured(mnb: MnbView) -> _Measured:
     slices = [rank.slices for rank in mnb.ranks]
     if mnb.start_s is None or mnb.stop_s is None:
         return _Measured()
-    settled = mnb.start_s + mnb.window_rule.settle_s  # of old records, however long their first slice was
-    window = averaging_window(slices, mnb.stop_s, mnb.window_rule, settled)
+    window = recorded_window(slices, mnb.stop_s, mnb.window_rule, mnb.start_s)
     if window is None:
         return _Measured()
     rates = tuple(rate(rows, window) for rows in slices)

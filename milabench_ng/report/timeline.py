@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from milabench_ng.records.reading import ReadRecord
-from milabench_ng.records.window import SliceRow, Window, averaging_window, settled_since
+from milabench_ng.records.window import SliceRow, Window, recorded_window, settled_since
 
 MAX_POINTS = 120
 _QUARTER = 4
@@ -42,8 +42,7 @@ def courses(read: ReadRecord) -> tuple[Course, ...]:
     ranks = [rank.slices for rank in mnb.ranks]
     first = min((rows[0].start_s for rows in ranks if rows), default=0.0)
     start = first if mnb.start_s is None else mnb.start_s
-    settled = start + mnb.window_rule.settle_s  # of old records, however long their first slice was
-    window = None if mnb.stop_s is None else averaging_window(ranks, mnb.stop_s, mnb.window_rule, settled)
+    window = None if mnb.stop_s is None else recorded_window(ranks, mnb.stop_s, mnb.window_rule, start)
     devices = [str(device) for device in mnb.launch.devices]
     return tuple(
         _course(

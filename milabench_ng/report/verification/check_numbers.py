@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from milabench_ng.records.record import Mnb, Record, Timing
-from milabench_ng.records.window import MIN_STEPS, SliceRow, Window, averaging_window
+from milabench_ng.records.window import MIN_STEPS, SliceRow, Window, recorded_window
 from milabench_ng.report.peaks import peak
 from milabench_ng.report.verification.bundle import Claim
 from milabench_ng.report.verification.evidence import Evidence
@@ -49,8 +49,7 @@ def recomputed_window(mnb: Mnb) -> Window | None:
     """The averaging window from the slices; None where they make none."""
     if mnb.start_s is None or mnb.stop_s is None:
         return None
-    settled = mnb.start_s + mnb.window_rule.settle_s  # of old records, however long their first slice was
-    return averaging_window([rank.slices for rank in mnb.ranks], mnb.stop_s, mnb.window_rule, settled)
+    return recorded_window([rank.slices for rank in mnb.ranks], mnb.stop_s, mnb.window_rule, mnb.start_s)
 
 
 def _same_window(one: Window | None, other: Window | None) -> bool:
