@@ -75,6 +75,14 @@ class Loss(Event, frozen=True, kw_only=True):
     """None where it is not finite."""
 
 
+class GradientNorm(Event, frozen=True, kw_only=True):
+    """The 2-norm of all gradients of one step, unscaled and not clipped."""
+
+    step: int
+    value: float | None
+    """None where it is not finite."""
+
+
 class Digest(Event, frozen=True, kw_only=True):
     """A digest of all parameters after one step: equal seeds and software give equal digests."""
 
@@ -123,7 +131,7 @@ class Stop(Command, frozen=True):
     """End it after the current step."""
 
 
-AnyEvent = Entered | Phase | Ready | Slice | Loss | Digest | Full | Done | Failed
+AnyEvent = Entered | Phase | Ready | Slice | Loss | GradientNorm | Digest | Full | Done | Failed
 AnyCommand = Start | Stop
 
 _encoder = msgspec.json.Encoder()

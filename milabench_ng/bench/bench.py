@@ -220,7 +220,9 @@ class Bench:
 
     def step(self, loss: Tensor, optimizer: Optimizer, *, clip_norm: float | None = None) -> None:
         """Backward and one optimizer step as the precision mode does it. ``clip_norm``: total gradient norm at most."""
-        self._precision.step(loss, optimizer, clip_norm)
+        self._precision.backward(loss, optimizer)
+        self._trace.gradients(optimizer)
+        self._precision.apply(optimizer, clip_norm)
         self._trace.step(loss)
 
     def _fetch(self, batches: Iterator[Batch]) -> Batch:

@@ -39,8 +39,16 @@ class Precision:
 
     def step(self, loss: Tensor, optimizer: Optimizer, clip_norm: float | None) -> None:
         """Gradients of ``loss``, clipped to a total norm where one is given, and one optimizer step."""
+        self.backward(loss, optimizer)
+        self.apply(optimizer, clip_norm)
+
+    def backward(self, loss: Tensor, optimizer: Optimizer) -> None:
+        """Leave the gradients of ``loss``, without any scale, in the parameters of the optimizer."""
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
+
+    def apply(self, optimizer: Optimizer, clip_norm: float | None) -> None:
+        """One optimizer step with these gradients, clipped to a total norm where one is given."""
         clip(optimizer, clip_norm)
         optimizer.step()
 
@@ -72,13 +80,15 @@ class AMP(Precision):
         """fp16 autocast."""
         return torch.autocast(self.device.type, dtype=torch.float16)
 
-    def step(self, loss: Tensor, optimizer: Optimizer, clip_norm: float | None) -> None:
-        """Scaled gradients; a step with an infinite gradient is skipped and the scale halved."""
+    def backward(self, loss: Tensor, optimizer: Optimizer) -> None:
+        """Of the scaled loss, then unscaled: the optimizer's step would do the same."""
         optimizer.zero_grad(set_to_none=True)
         self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
-        if clip_norm is not None:
-            self.scaler.unscale_(optimizer)
-            clip(optimizer, clip_norm)
+        self.scaler.unscale_(optimizer)
+
+    def apply(self, optimizer: Optimizer, clip_norm: float | None) -> None:
+        """A step with an infinite gradient is skipped and the scale halved."""
+        clip(optimizer, clip_norm)
         self.scaler.step(optimizer)
         self.scaler.update()
 
@@ -117,8 +127,8 @@ class HalfMaster(AMP):
         """None: the weights have the type already."""
         return nullcontext()
 
-    def step(self, loss: Tensor, optimizer: Optimizer, clip_norm: float | None) -> None:
-        """Gradients of the fp16 weights, step on the fp32 masters, copy back."""
+    def backward(self, loss: Tensor, optimizer: Optimizer) -> None:
+        """Gradients of the fp16 weights, copied to the fp32 masters and unscaled there."""
         if optimizer not in self.pairs:
             self.pairs[optimizer] = give_masters(optimizer)
         weights, masters = self.pairs[optimizer]
@@ -133,9 +143,11 @@ class HalfMaster(AMP):
             [weight.grad for weight in weights if weight.grad is not None],
         )
         self.scaler.unscale_(optimizer)
-        clip(optimizer, clip_norm)
-        self.scaler.step(optimizer)
-        self.scaler.update()
+
+    def apply(self, optimizer: Optimizer, clip_norm: float | None) -> None:
+        """A step on the fp32 masters, copied back to the fp16 weights."""
+        super().apply(optimizer, clip_norm)
+        weights, masters = self.pairs[optimizer]
         with torch.no_grad():
             torch._foreach_copy_(weights, masters)
 

@@ -1,6 +1,6 @@
-"""What a launch computed: the loss at a few steps and a digest of the parameters.
+"""What a launch computed: loss and gradient norm of a few steps, and a digest of the parameters.
 
-Both are taken on the device when their step is done and read when the next slice is closed, so that they cost no extra
+They are taken on the device when their step is done and read when the next slice is closed, so that they cost no extra
 synchronisation.
 """
 
@@ -12,11 +12,13 @@ from collections import Counter
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from milabench_ng.bench.channel import Channel
-from milabench_ng.events import Digest, Loss
+from milabench_ng.events import Digest, GradientNorm, Loss
 
-LOSS_STEPS = (1, 10, 100)
+STEPS = (1, 2, 5, 10, 100)
+"""The first is on the same batch for all tenants, the second shows what the first one's step made of the parameters."""
 DIGEST_STEP = 100
 
 
@@ -30,6 +32,7 @@ class Trace:
         self._steps = 0
         self._last: Tensor | None = None
         self._losses: dict[int, Tensor] = {}
+        self._norms: dict[int, Tensor] = {}
         self._digest: Tensor | None = None
         self._finite = True
 
@@ -37,11 +40,16 @@ class Trace:
         """The parameters of ``module`` belong to the digest."""
         self._modules.append(module)
 
+    def gradients(self, optimizer: Optimizer) -> None:
+        """The gradients of the step to come are in the parameters of ``optimizer``, unscaled and not yet clipped."""
+        if self._steps + 1 in STEPS:
+            self._norms[self._steps + 1] = gradient_norm(optimizer)
+
     def step(self, loss: Tensor) -> None:
         """An optimizer step is done."""
         self._steps += 1
         self._last = loss
-        if self._steps in LOSS_STEPS:
+        if self._steps in STEPS:
             self._losses[self._steps] = loss.detach().clone()
         if self._steps == DIGEST_STEP:
             self._digest = parameter_sums(self._modules)
@@ -51,6 +59,9 @@ class Trace:
         for step, loss in self._losses.items():
             self._say(step, float(loss))
         self._losses.clear()
+        for step, norm in self._norms.items():
+            self._channel.send(GradientNorm(rank=self._rank, step=step, value=finite(float(norm))))
+        self._norms.clear()
         if self._digest is not None:
             content = self._digest.cpu().numpy().tobytes()
             self._channel.send(Digest(rank=self._rank, step=DIGEST_STEP, sha256=hashlib.sha256(content).hexdigest()))
@@ -60,10 +71,10 @@ class Trace:
 
     def _look(self, value: float) -> None:
         """Say a loss that is not finite, and the first that is finite again."""
-        finite = math.isfinite(value)
-        if not (finite and self._finite):
+        sound = math.isfinite(value)
+        if not (sound and self._finite):
             self._say(self._steps, value)
-        self._finite = finite
+        self._finite = sound
 
     def dtypes(self) -> dict[str, int]:
         """Parameters by type."""
@@ -74,7 +85,24 @@ class Trace:
         return dict(counts)
 
     def _say(self, step: int, loss: float) -> None:
-        self._channel.send(Loss(rank=self._rank, step=step, value=loss if math.isfinite(loss) else None))
+        self._channel.send(Loss(rank=self._rank, step=step, value=finite(loss)))
+
+
+def finite(value: float) -> float | None:
+    """``value``, or None where it is none."""
+    return value if math.isfinite(value) else None
+
+
+def gradient_norm(optimizer: Optimizer) -> Tensor:
+    """The 2-norm of all gradients that ``optimizer`` will step with, on their device, in fp32: squares of fp16
+    gradients leave the range of fp16."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    norms = [
+        torch.linalg.vector_norm(parameter.grad, dtype=torch.float32)
+        for parameter in parameters
+        if parameter.grad is not None
+    ]
+    return torch.linalg.vector_norm(torch.stack(norms)) if norms else torch.zeros(())
 
 
 def parameter_sums(modules: list[nn.Module]) -> Tensor | None:

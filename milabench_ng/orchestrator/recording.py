@@ -270,6 +270,7 @@ def _rank(launch: Launch, number: int, rank: RankLog) -> Rank:
         full_s=rank.full_s,
         slices=rank.slices,
         losses=rank.losses,
+        gradient_norms=rank.gradient_norms,
         digests=rank.digests,
         torch_threads=rank.entered.torch_threads if rank.entered else None,
         peak_device_bytes=rank.done.peak_device_bytes if rank.done else None,

@@ -11,7 +11,21 @@ from collections.abc import Callable
 import msgspec
 
 from milabench_ng import events
-from milabench_ng.events import AnyEvent, Command, Digest, Done, Entered, Failed, Full, Lines, Loss, Phase, Ready, Slice
+from milabench_ng.events import (
+    AnyEvent,
+    Command,
+    Digest,
+    Done,
+    Entered,
+    Failed,
+    Full,
+    GradientNorm,
+    Lines,
+    Loss,
+    Phase,
+    Ready,
+    Slice,
+)
 from milabench_ng.fence.interface import Group
 from milabench_ng.orchestrator.logs import Log
 from milabench_ng.orchestrator.starting import Started, Starter
@@ -30,6 +44,7 @@ class RankLog:
     full_s: float | None = None
     slices: list[SliceRow] = dataclasses.field(default_factory=list)
     losses: dict[str, float | None] = dataclasses.field(default_factory=dict)
+    gradient_norms: dict[str, float | None] = dataclasses.field(default_factory=dict)
     digests: dict[str, str] = dataclasses.field(default_factory=dict)
     phases: dict[str, float] = dataclasses.field(default_factory=dict)
 
@@ -148,6 +163,8 @@ class Tenant:
                 rank.slices.append(SliceRow(event.start_s, event.length_s, event.count, event.steps, event.wait_s))
             case Loss():
                 rank.losses[str(event.step)] = event.value
+            case GradientNorm():
+                rank.gradient_norms[str(event.step)] = event.value
             case Digest():
                 rank.digests[str(event.step)] = event.sha256
             case Full():

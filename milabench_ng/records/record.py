@@ -118,7 +118,9 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
     full_s: float | None
     slices: list[SliceRow]
     losses: dict[str, float | None] = {}
-    """By step: 1, 10, 100; null where it was not finite."""
+    """By step: 1, 2, 5, 10, 100; null where it was not finite."""
+    gradient_norms: dict[str, float | None] = {}
+    """By the same steps: the 2-norm of all gradients, unscaled and not clipped; null where it was not finite."""
     digests: dict[str, str] = {}
     """Of all parameters, by step."""
     torch_threads: int | None = None

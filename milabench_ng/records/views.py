@@ -33,10 +33,11 @@ class TimingView(msgspec.Struct, frozen=True):
 
 
 class RankView(msgspec.Struct, frozen=True):
-    """The slices of one process, and what it computed: losses and digests by step."""
+    """The slices of one process, and what it computed: losses, gradient norms and digests by step."""
 
     slices: list[SliceRow]
     losses: dict[str, float | None] = {}
+    gradient_norms: dict[str, float | None] = {}
     digests: dict[str, str] = {}
 
 

@@ -18,7 +18,7 @@ from torch.utils.data import Dataset
 from milabench_ng.bench.bench import length
 from milabench_ng.datasets.base import DataSet, Progress, Size
 from milabench_ng.errors import DataError, InputError
-from milabench_ng.events import Digest, Done, Loss, Phase, Ready, Slice
+from milabench_ng.events import Digest, Done, GradientNorm, Loss, Phase, Ready, Slice
 
 HERE = Path()
 
@@ -200,7 +200,8 @@ def test_equal_seeds_compute_the_same_and_others_do_not() -> None:
     one, again, other = fit(1), fit(1), fit(2)
     assert one.one(Digest) == again.one(Digest) != other.one(Digest)
     assert one.all(Loss) == again.all(Loss) != other.all(Loss)
-    assert [event.step for event in one.all(Loss)] == [1, 10, 100]
+    assert [event.step for event in one.all(Loss)] == [1, 2, 5, 10, 100]
+    assert one.all(GradientNorm) == again.all(GradientNorm) != other.all(GradientNorm)
     assert one.all(Loss)[-1].value < one.all(Loss)[0].value  # type: ignore[operator]
 
 

@@ -1,4 +1,4 @@
-"""What a launch computed: losses at three steps, a digest at the hundredth."""
+"""What a launch computed: losses and gradient norms of a few steps, a digest at the hundredth."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import math
 
 import pytest
 import torch
-from recording import Recording
-from torch import nn
+from recording import Recording, bench_on
+from torch import Tensor, nn
 
-from milabench_ng.bench.trace import Trace
-from milabench_ng.events import Digest, Loss
+from milabench_ng.bench.precision import AMP, MODES
+from milabench_ng.bench.trace import Trace, gradient_norm
+from milabench_ng.events import Digest, GradientNorm, Loss
 
 
 def trained(seed: int, flip: bool = False, module: nn.Module | None = None) -> str:
@@ -31,7 +32,7 @@ def trained(seed: int, flip: bool = False, module: nn.Module | None = None) -> s
     return digest.sha256
 
 
-def test_losses_of_three_steps_are_told_when_the_device_is_idle() -> None:
+def test_losses_of_a_few_steps_are_told_when_the_device_is_idle() -> None:
     channel = Recording()
     trace = Trace(channel, rank=1)
     loss = torch.zeros(())
@@ -40,11 +41,13 @@ def test_losses_of_three_steps_are_told_when_the_device_is_idle() -> None:
         trace.step(loss)
         if step in (9, 50):
             trace.report()
-    assert [(event.step, event.value) for event in channel.all(Loss)] == [(1, 0.25), (10, 2.5)]
+    assert [(event.step, event.value) for event in channel.all(Loss)] == [(1, 0.25), (2, 0.5), (5, 1.25), (10, 2.5)]
     trace.report()
     trace.report()
     assert [(event.step, event.value, event.rank) for event in channel.all(Loss)] == [
         (1, 0.25, 1),
+        (2, 0.5, 1),
+        (5, 1.25, 1),
         (10, 2.5, 1),
         (100, 25.0, 1),
     ]
@@ -57,7 +60,7 @@ def test_a_loss_that_is_not_finite_is_told_at_any_step(value: float) -> None:
     for loss in (1.0, 1.0, value):
         trace.step(torch.tensor(loss))
     trace.report()
-    assert [(event.step, event.value) for event in channel.all(Loss)] == [(1, 1.0), (3, None)]
+    assert [(event.step, event.value) for event in channel.all(Loss)] == [(1, 1.0), (2, 1.0), (3, None)]
 
 
 def test_nothing_is_told_of_nothing() -> None:
@@ -98,3 +101,49 @@ def test_a_digest_is_of_its_step_and_not_of_when_it_is_told() -> None:
         trace.step(torch.tensor(1.0))
     trace.report()
     assert channel.one(Digest).sha256 == trained(1)
+
+
+def two_weights(module: nn.Module) -> tuple[Tensor, Tensor]:
+    first, second = module.parameters()
+    return first, second
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_norm_is_of_the_true_gradients_before_clipping(mode: str) -> None:
+    """Gradients 3 and 4 k at step k: norms 5, sqrt(9 + 64), sqrt(9 + 400), whatever the scale of the loss."""
+    channel = Recording(last=6)
+    bench = bench_on(channel, precision=mode)
+    if isinstance(bench._precision, AMP):
+        bench._precision.scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+    module = bench.place(nn.ModuleList([nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)]))
+    optimizer = torch.optim.SGD(module.parameters(), lr=1.0)
+    for step, _ in enumerate(bench.measure([torch.ones(1)] * 6), 1):
+        first, second = two_weights(module)
+        bench.step((3 * first.float() + 4 * step * second.float()).sum(), optimizer, clip_norm=0.5)
+    told = [(event.step, event.value) for event in channel.all(GradientNorm)]
+    assert told == [(1, 5.0), (2, pytest.approx(math.sqrt(73))), (5, pytest.approx(math.sqrt(409)))]
+
+
+def test_a_norm_of_fp16_gradients_is_taken_in_fp32() -> None:
+    """300 squared is more than fp16 holds."""
+    module = nn.Linear(2, 1, bias=False).half()
+    module.weight.grad = torch.tensor([[300.0, 400.0]]).half()
+    assert gradient_norm(torch.optim.SGD(module.parameters())).item() == 500.0
+
+
+def test_a_norm_that_is_not_finite_is_none_and_frozen_parameters_have_none() -> None:
+    channel = Recording()
+    trace = Trace(channel, rank=2)
+    module = nn.Linear(1, 1)
+    module.bias.requires_grad_(False)
+    optimizer = torch.optim.SGD(module.parameters())
+    for gradient in (math.inf, -2.0):
+        module.weight.grad = torch.tensor([[gradient]])
+        trace.gradients(optimizer)
+        trace.step(torch.tensor(1.0))
+    trace.report()
+    trace.report()
+    assert channel.all(GradientNorm) == [
+        GradientNorm(rank=2, step=1, value=None),
+        GradientNorm(rank=2, step=2, value=2.0),
+    ]

@@ -76,6 +76,7 @@ def test_the_profile_schema_takes_what_the_reader_takes(profile: dict[str, Any],
     [
         events.Slice(start_s=1.5, length_s=0.5, count=3, steps=1, wait_s=0.0),
         events.Loss(step=1, value=None),
+        events.GradientNorm(step=1, value=0.5),
         events.Stop(),
     ],
 )

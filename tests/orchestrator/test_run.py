@@ -172,6 +172,8 @@ def test_equal_seeds_give_equal_digests(observed) -> None:  # type: ignore[no-un
     first, second = finished.of("toy_reg")
     assert first.mnb.ranks[0].digests["100"] == second.mnb.ranks[0].digests["100"]
     assert first.mnb.ranks[0].losses == second.mnb.ranks[0].losses
+    assert first.mnb.ranks[0].gradient_norms == second.mnb.ranks[0].gradient_norms
+    assert list(first.mnb.ranks[0].gradient_norms) == ["1", "2", "5", "10", "100"]
     assert first.mnb.precision.ran_before == first.mnb.precision.ran_after == "fp32"
     assert first.mnb.precision.matmul_error_before < 1e-5
 
