@@ -19,7 +19,7 @@ class Attention(nn.Module):
         super().__init__()
         self.query = nn.Linear(width, width, bias=False)
         self.key = nn.Linear(width, width, bias=False)
-        self.direction = nn.Parameter(torch.empty(width).uniform_(-0.1, 0.1))
+        self.direction = nn.Parameter(torch.empty(width).uniform_(-(width**-0.5), width**-0.5))
         self.scale = nn.Parameter(torch.full((1,), width**-0.5))
         self.bias = nn.Parameter(torch.zeros(width))
 
@@ -65,7 +65,7 @@ class Decoder(nn.Module):
 
     def forward(self, words: Tensor, memory: Tensor, padding: Tensor) -> Tensor:
         """Embedded words [T, N, W] to logits [T, N, V]."""
-        outputs, _ = self.first(self.dropout(words))
+        outputs, _ = self.first(words)
         context = self.attention(outputs, memory, padding)
         for at, layer in enumerate(self.others):
             through, _ = layer(torch.cat((self.dropout(outputs), context), dim=2))
@@ -74,17 +74,13 @@ class Decoder(nn.Module):
 
 
 class GNMT(nn.Module):
-    """Encoder and decoder over one shared embedding; all weights uniform in +-0.1."""
+    """Encoder and decoder over one shared embedding; weights as PyTorch draws them, as in 2020."""
 
     def __init__(self, vocabulary: int, width: int = 1024, layers: int = 4, dropout: float = 0.2) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, width, padding_idx=PAD)
         self.encoder = Encoder(width, layers, dropout)
         self.decoder = Decoder(width, layers, dropout, vocabulary)
-        for name, parameter in self.named_parameters():
-            if "attention" not in name:
-                nn.init.uniform_(parameter, -0.1, 0.1)
-        nn.init.zeros_(self.embedding.weight[PAD])
 
     def forward(self, source: Tensor, lengths: list[int], target: Tensor) -> Tensor:
         """Sentences [S, N] of falling ``lengths`` and translations [T, N] to logits [T, N, V] of the words after."""
@@ -108,7 +104,7 @@ def smoothed(logits: Tensor, following: Tensor, smoothing: float) -> Tensor:
     classic=(
         Classic(
             experiment="milarun.models.rnn_translator:main",
-            options={"lr": "learning_rate"},
+            options={"max_length_train": "longest", "grad_clip": "clip_norm"},
             ignored=("target_bleu",),
         ),
     ),
@@ -136,7 +132,7 @@ def translator(
         batch_size: sentence pairs per step.
         hidden: width of embedding and layers.
         layers: LSTM layers in the encoder and in the decoder.
-        dropout: probability, before all layers but the encoder's first.
+        dropout: probability, before all layers but the first of the encoder and of the decoder.
         longest: sub-words of a sentence at most, with those for beginning and end; longer ones are left out.
         smoothing: part of the probability that goes to all words alike.
         learning_rate: of Adam.

@@ -7,6 +7,7 @@ import inspect
 import multiprocessing
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +55,40 @@ def test_returns_end_with_their_episode() -> None:
 
 
 def test_the_gradient_of_reinforce_weighs_log_probabilities_with_normalised_returns() -> None:
-    scores = torch.tensor([-0.1, -0.7, -2.0], requires_grad=True)
-    cart.reinforce_loss(scores, torch.tensor([3.0, 2.0, 1.0])).backward()  # mean 2, deviation 1
-    assert scores.grad is not None
-    assert torch.allclose(scores.grad, torch.tensor([-1.0, 0.0, 1.0]), atol=1e-5)
+    """By hand: the returns 3, 2, 1 have mean 2 and sample deviation 1, so they count 1, 0, -1."""
+    log_probabilities = [torch.tensor([value], requires_grad=True) for value in (-0.1, -0.7, -2.0)]
+    loss = cart.reinforce_loss(log_probabilities, [3.0, 2.0, 1.0])
+    assert loss.item() == pytest.approx(0.1 * 1 + 0.7 * 0 - 2.0 * 1, abs=1e-5)
+    loss.backward()
+    found = [part.grad.item() for part in log_probabilities if part.grad is not None]
+    assert found == pytest.approx([-1.0, 0.0, 1.0], abs=1e-5)
+
+
+def operations(loss: Tensor) -> Counter[str]:
+    """Of the graph that ``loss`` was made by: how often each operation is in it."""
+    waiting: list[Any] = [loss.grad_fn]
+    seen: dict[int, Any] = {}
+    while waiting:
+        node = waiting.pop()
+        if node is not None and id(node) not in seen:
+            seen[id(node)] = node
+            waiting += [following for following, _ in node.next_functions]
+    return Counter(node.name().replace("Backward", "") for node in seen.values())
+
+
+@installed
+def test_cart_does_the_work_of_2020_for_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each of the 50 steps: a pass through the policy, a distribution, its log-probability, a term of the loss."""
+    bench = bench_on(Recording(last=1))
+    found: list[Counter[str]] = []
+    monkeypatch.setattr(bench, "step", lambda loss, _: found.append(operations(loss)))
+    builtin_workloads()["cart"](bench, steps=50)
+    (counts,) = found
+    # Two layers, ReLU and softmax; the distribution divides the probabilities by their sum, takes the logarithm, picks
+    # that of the action; the term is negated and weighed.
+    once = ("Relu0", "Softmax0", "Sum1", "Div0", "Log0", "Gather0", "Neg0", "Mul0")
+    expected = {"Addmm0": 100, "Cat0": 1, "Sum0": 1} | dict.fromkeys(once, 50)
+    assert {name: counts[name] for name in expected} == expected
 
 
 def rollout(rewards: Tensor, values: Tensor, ended: Tensor) -> ppo.Rollout:

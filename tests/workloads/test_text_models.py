@@ -95,6 +95,42 @@ def test_a_translation_depends_on_the_source_and_on_earlier_words_alone() -> Non
     assert not torch.allclose(model(source.flip(0), [5, 5], target)[:3], logits[:3], atol=1e-6)
 
 
+def test_dropout_stands_before_all_layers_but_the_first_of_encoder_and_decoder() -> None:
+    """With a probability of 1 nothing is left of what passes a dropout; words and contexts pass none."""
+    torch.manual_seed(0)
+    model = GNMT(20, width=8, layers=3, dropout=1.0)
+    given: dict[str, torch.Tensor] = {}
+    for name, part in model.named_modules():
+        if isinstance(part, nn.LSTM):
+            part.register_forward_pre_hook(lambda _, inputs, name=name: given.update({name: inputs[0]}))
+    source, target = torch.randint(4, 20, (5, 2)), torch.randint(4, 20, (6, 2))
+    model(source, [5, 5], target)
+    assert torch.equal(given["encoder.first"].data, model.embedding(source).flatten(0, 1))  # packed
+    assert torch.equal(given["decoder.first"], model.embedding(target))
+    assert not any(given[f"encoder.others.{layer}"].any() for layer in (0, 1))
+    for layer in (0, 1):
+        below, context = given[f"decoder.others.{layer}"].chunk(2, dim=2)
+        assert not below.any()
+        assert context.any()
+
+
+def test_weights_of_gnmt_are_drawn_as_in_2020() -> None:
+    """PyTorch's own: words from a normal distribution, the rest uniform in +-1/sqrt(inputs); padding is no word."""
+    torch.manual_seed(0)
+    model = GNMT(200, width=64, layers=3)
+    words = model.embedding.weight
+    assert not words[0].any()
+    assert words[1:].std().item() == pytest.approx(1, abs=0.02)
+    assert words.abs().max() > 2.5
+    for name, parameter in model.named_parameters():
+        if parameter.numel() > 500 and name != "embedding.weight":
+            bound = parameter.shape[1] ** -0.5 if "attention" in name or "output" in name else 64**-0.5
+            assert 0.99 * bound < parameter.abs().max() <= bound, name
+    assert 0.9 / 8 < model.decoder.attention.direction.abs().max() <= 1 / 8
+    assert model.decoder.attention.scale.item() == 1 / 8
+    assert not model.decoder.attention.bias.any()
+
+
 def test_label_smoothing_by_hand() -> None:
     """Nine tenths for the right word, one tenth for all four alike; padding counts nothing; per sentence."""
     logits = torch.tensor([[[0.0, 1.0, 2.0, 3.0], [1.0, 1.0, 1.0, 1.0]], [[5.0, 0.0, 0.0, 0.0], [0.0, 9.0, 9.0, 9.0]]])
