@@ -85,8 +85,8 @@ def cart(bench: Bench, *, steps: int = 500, discount: float = 0.99, learning_rat
             for _ in range(steps):
                 seen = bench.to_device(torch.from_numpy(state).unsqueeze(0))
                 choice = Categorical(policy(seen).float(), validate_args=False)  # torch of 2020 did not check them
-                action = choice.sample()
-                log_probabilities.append(choice.log_prob(action))
+                action = choice.sample()  # type: ignore[no-untyped-call]
+                log_probabilities.append(choice.log_prob(action))  # type: ignore[no-untyped-call]
                 state, reward, terminated, truncated, _ = world.step(action.item())
                 rewards.append(float(reward))
                 ended.append(terminated or truncated)
