@@ -45,7 +45,8 @@ def report(
     compare
         Baselines, one or several: summary files, result folders, or names of shipped ones (v100, rtx8000).
     margin
-        The difference that does not matter: a ratio is equivalent if its interval lies within 1 +- this.
+        The difference that does not matter: equivalent, better and worse are ratios whose interval lies inside or
+        outside of 1 +- this.
     compare_gpus
         Print the tests by device, relative to the best device: mean, min and max over the launches.
     rules

@@ -148,7 +148,7 @@ def _bound_columns(index: int, suffix: str) -> list[Column]:
     values: dict[str, tuple[str, Callable[[ComparedTest], Cell]]] = {
         "ratio low": ("", lambda at: at.effect.ratio.low if at.effect.ratio else None),
         "ratio high": ("", lambda at: at.effect.ratio.high if at.effect.ratio else None),
-        "p (Holm)": ("", lambda at: at.effect.p),
+        "p of the verdict (Holm)": ("", lambda at: at.effect.p),
         "detectable": ("%", lambda at: at.effect.mde_pct),
         "repeats for 1 %": ("", lambda at: at.effect.repeats_needed),
         "no verdict because": ("", lambda at: at.suppressed or at.effect.why),

@@ -2,7 +2,8 @@
 
 Every node is measured in nodes of one reference. The bids are ranked by what one of those costs: bid A is before bid B
 when the difference of their logarithms is there beyond doubt (Welch, adjusted after Holm over all pairs); those that
-cannot be told apart share a rank.
+cannot be told apart share a rank. No margin enters here: a rank says which is cheaper, not by how much, and of two
+offers the one that is surely cheaper by 1 % is the one to buy.
 """
 
 from __future__ import annotations

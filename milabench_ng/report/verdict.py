@@ -1,7 +1,15 @@
 """What a ratio says: better, worse, equivalent or inconclusive. Pure.
 
-Equivalence is two one-sided t tests at 5 % (Schuirmann, J. Pharmacokinet. Biopharm. 15, 1987), that is: the 90 %
-interval lies wholly within the margin. Several tests are adjusted after Holm (Scand. J. Statist. 6, 1979).
+One rule makes all verdicts: the 95 % interval lies wholly outside the margin (better, worse), wholly inside it
+(equivalent), or across an edge (inconclusive). So it is the margin itself that is tested, never a difference of 0:
+outside it is a minimum-effect test (Murphy and Myors, J. Appl. Psychol. 84, 1999), inside it two one-sided tests
+(Schuirmann, J. Pharmacokinet. Biopharm. 15, 1987), each one-sided test at 2.5 %. A false verdict, of either kind, takes
+an interval that misses the truth: at most 5 %, wherever the true ratio lies, at an edge too. There "equivalent" and
+"different" are both false, so tests at 5 % a side would add up to more.
+
+Several tests are one family, adjusted after Holm (Scand. J. Statist. 6, 1979): each has one p value, of the verdict
+that its estimate points to, and a false one of either kind is an error of the family. That Holm's steps keep such
+errors below 5 % for independent tests is Shaffer's (Ann. Statist. 8, 1980); ``scripts/simulate-intervals`` shows it.
 """
 
 from __future__ import annotations
@@ -45,9 +53,9 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     """Why there is no interval or no verdict; empty where there are both."""
     p: float | None = None
-    """Of a difference this large or larger in either direction where there is none; adjusted, if over several tests."""
+    """Of the verdict, or of the one that is not yet certain, see `p_value`; adjusted, if over several tests."""
     mde_pct: float | None = None
-    """The smallest difference that would be found in four of five comparisons like this one, in percent."""
+    """The true difference that four of five comparisons like this one would call better or worse, in percent."""
     repeats_needed: int | None = None
     """On each side, for an interval of +-1 %; None above 1000."""
 
@@ -55,7 +63,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
 def effects(all_parts: Sequence[Sequence[Part]], margin: float = MARGIN) -> tuple[Effect, ...]:
     """Of each of several tests, their p values adjusted for being several. The parts sum to a log ratio."""
     estimates = [combine(parts) for parts in all_parts]
-    adjusted = iter(holm([p_value(estimate) for estimate in estimates if estimate is not None]))
+    adjusted = iter(holm([p_value(estimate, margin) for estimate in estimates if estimate is not None]))
     return tuple(
         Effect(ratio=None, verdict="not ranked", why=why_none(parts))
         if estimate is None
@@ -76,26 +84,29 @@ def _effect(parts: Sequence[Part], estimate: Estimate, p: float, margin: float) 
         verdict=_verdict(estimate, p, margin) if ranked else "not ranked",
         why="" if ranked else f"under {RANKED_FROM} repeats",
         p=p,
-        mde_pct=100 * math.expm1(_detectable(estimate)),
+        mde_pct=100 * math.expm1(_detectable(estimate, margin)),
         repeats_needed=repeats_needed(parts),
     )
 
 
 def _verdict(estimate: Estimate, p: float, margin: float) -> Verdict:
-    """A difference counts when it is there beyond doubt *and* larger than the margin."""
-    matters = math.log1p(margin)
-    if abs(estimate.mean) + estimate.half_width(1 - 2 * _SIGNIFICANCE) < matters:
+    if p >= _SIGNIFICANCE:
+        return "inconclusive"
+    if abs(estimate.mean) < math.log1p(margin):
         return "equivalent"
-    if p < _SIGNIFICANCE and abs(estimate.mean) > matters:
-        return "better" if estimate.mean > 0 else "worse"
-    return "inconclusive"
+    return "better" if estimate.mean > 0 else "worse"
 
 
-def p_value(estimate: Estimate) -> float:
-    """Two-sided, of no difference."""
+def p_value(estimate: Estimate, margin: float = 0.0) -> float:
+    """Twice the one-sided p value of the true ratio lying beyond the nearer edge of the margin, seen from the estimate.
+
+    Of an estimate outside it is that of a true difference within the margin; inside, of one that is larger. It is below
+    5 % exactly where the 95 % interval does not hold an edge. With a margin of 0: of no difference, two-sided.
+    """
+    away = abs(abs(estimate.mean) - math.log1p(margin))
     if estimate.variance == 0:
-        return 1.0 if estimate.mean == 0 else 0.0
-    return 2 * t_tail(abs(estimate.mean) / math.sqrt(estimate.variance), estimate.df)
+        return 0.0 if away else 1.0
+    return 2 * t_tail(away / math.sqrt(estimate.variance), estimate.df)
 
 
 def holm(values: Sequence[float]) -> list[float]:
@@ -108,9 +119,9 @@ def holm(values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _detectable(estimate: Estimate) -> float:
-    """The log ratio that a two-sided test finds with the wanted power."""
+def _detectable(estimate: Estimate, margin: float) -> float:
+    """The log ratio whose interval lies outside the margin with the wanted power."""
     if estimate.variance == 0:
-        return 0.0
+        return math.log1p(margin)
     quantiles = t_quantile(1 - _SIGNIFICANCE / 2, estimate.df) + t_quantile(_POWER, estimate.df)
-    return quantiles * math.sqrt(estimate.variance)
+    return math.log1p(margin) + quantiles * math.sqrt(estimate.variance)

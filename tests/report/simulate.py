@@ -21,7 +21,7 @@ TRIALS = 20_000
 SEED = 20260106
 RUN_CV = (0.005, 0.04)
 """Tests differ in noise: coefficients of variation from run to run, drawn evenly between these on a log scale."""
-MARGIN = np.log1p(0.02)
+MARGIN = float(np.log1p(0.02))
 
 
 class Sums(msgspec.Struct, frozen=True):
@@ -38,29 +38,35 @@ class Sums(msgspec.Struct, frozen=True):
 
     @property
     def p(self) -> Floats:
-        """Two-sided, of no difference."""
-        return np.asarray(2 * stdtr(self.df, -np.abs(self.estimate) / self.error))
+        """Of the verdict: the interval that just reaches the nearer edge of the margin."""
+        return np.asarray(2 * stdtr(self.df, -np.abs(np.abs(self.estimate) - MARGIN) / self.error))
 
-    @property
-    def equivalent(self) -> Floats:
-        """Whether the 90 % interval lies within the margin."""
-        return np.asarray(np.abs(self.estimate) + stdtrit(self.df, 0.95) * self.error < MARGIN)
+    def equivalent(self, p: Floats) -> Floats:
+        """Whether the verdict is equivalent."""
+        return np.asarray((p < 0.05) & (np.abs(self.estimate) < MARGIN))
 
     def different(self, p: Floats) -> Floats:
         """Whether the verdict is better or worse."""
-        return np.asarray((p < 0.05) & (np.abs(self.estimate) > MARGIN) & ~self.equivalent)
+        return np.asarray((p < 0.05) & (np.abs(self.estimate) > MARGIN))
+
+    def false(self, p: Floats, truth: float) -> Floats:
+        """Whether the verdict is false. At the edge of the margin every one is."""
+        different, wrong_way = self.different(p), np.sign(self.estimate) != np.sign(truth)
+        if abs(abs(truth) - MARGIN) < 1e-9:
+            return np.asarray(different | self.equivalent(p))
+        return np.asarray(different if abs(truth) < MARGIN else self.equivalent(p) | different & wrong_way)
 
 
 def rates(
     rng: np.random.Generator,
     tests: int,
     n: int,
-    effect: float = 0.0,
+    effect: Floats | float = 0.0,
     outliers: float = 0.0,
     shared: float = 0.0,
     trials: int = TRIALS,
 ) -> Floats:
-    """Rates of shape (trials, tests, n): normal about ``exp(effect)``.
+    """Rates of shape (trials, tests, n): normal about ``exp(effect)``, one for all tests or one for each.
 
     ``outliers``: the part of the repeats that are 10 % slower; ``shared``: the standard deviation of what all tests of
     a repeat have in common.
@@ -68,7 +74,8 @@ def rates(
     cv = np.exp(np.linspace(np.log(RUN_CV[0]), np.log(RUN_CV[1]), tests))[None, :, None]
     noise = 1 + cv * rng.standard_normal((trials, tests, n)) + shared * rng.standard_normal((trials, 1, n))
     slow = 0.9 if outliers else 1.0
-    return np.asarray(np.exp(effect) * noise * np.where(rng.random((trials, tests, n)) < outliers, slow, 1.0))
+    truth = np.exp(np.broadcast_to(effect, tests))[None, :, None]
+    return np.asarray(truth * noise * np.where(rng.random((trials, tests, n)) < outliers, slow, 1.0))
 
 
 def weights(tests: int) -> Floats:
@@ -135,21 +142,38 @@ def _true_score(many: Floats, tests: int) -> float:
     return float((weights(tests) * np.log(many).mean(axis=2)).sum(axis=1).mean())
 
 
-def verdicts(tests: int, n: int, effect: float, seed: int = SEED) -> dict[str, float]:
-    """How often which verdict is given, of the whole and of single tests."""
+def verdicts(
+    tests: int,
+    n: int,
+    effect: Floats | float,
+    shared: float = 0.0,
+    trials: int = TRIALS,
+    seed: int = SEED,
+) -> dict[str, float]:
+    """How often which verdict is given, of the whole and of single tests. ``effect``: the true log ratio, or one a
+    test."""
     rng = np.random.default_rng([seed, tests, n])
-    run, base = rates(rng, tests, n, effect), rates(rng, tests, n)
+    run = rates(rng, tests, n, effect, shared=shared, trials=trials)
+    base = rates(rng, tests, n, shared=shared, trials=trials)
+    truths = np.broadcast_to(effect, tests)
     whole = sums(*(by_repeat(side, weights(tests)) for side in (run, base)), np.ones(1))
     single = each(run, base)
     adjusted = holm(np.array([one.p for one in single]))
     different = np.array([one.different(p) for one, p in zip(single, adjusted, strict=True)])
+    equivalent = np.array([one.equivalent(p) for one, p in zip(single, adjusted, strict=True)])
+    false = np.array([one.false(p, at) for one, p, at in zip(single, adjusted, truths, strict=True)])
+    bare = np.array([one.false(one.p, at) for one, at in zip(single, truths, strict=True)])
+    large = np.abs(truths) > MARGIN - 1e-9
     return {
         "different": float(np.mean(whole.different(whole.p))),
-        "equivalent": float(np.mean(whole.equivalent)),
+        "equivalent": float(np.mean(whole.equivalent(whole.p))),
+        "false": float(np.mean(whole.false(whole.p, float(weights(tests) @ truths)))),
         "a test different": float(np.mean(different)),
         "any test different": float(np.mean(different.any(axis=0))),
-        "a test equivalent": float(np.mean([one.equivalent for one in single])),
-        "any p below 5 %, not adjusted": float(np.mean((np.array([one.p for one in single]) < 0.05).any(axis=0))),
+        "a test equivalent": float(np.mean(equivalent)),
+        "any test falsely equivalent": float(np.mean(equivalent[large].any(axis=0))),
+        "any test false": float(np.mean(false.any(axis=0))),
+        "any test false without Holm": float(np.mean(bare.any(axis=0))),
     }
 
 
@@ -198,14 +222,18 @@ def main() -> None:
             for name, tests, sides, how in cases
         ],
     )
-    names = list(verdicts(12, 5, 0.0))
+    ratios = (1.0, 1.005, 1.01, 1.015, 1.02, 1.03, 1.05)
+    found = {
+        (ratio, n): verdicts(12, n, MARGIN if ratio == 1.02 else float(np.log(ratio)))
+        for ratio in ratios
+        for n in (5, 10, 20)
+    }
     table(
         "How often a verdict is given, in percent: 12 tests on each side, margin 2 %",
-        ["true ratio", "n", *names],
+        ["true ratio", "n", *found[1.0, 5]],
         [
-            [f"{ratio:.2f}", str(n), *(f"{100 * verdicts(12, n, float(np.log(ratio)))[name]:.1f}" for name in names)]
-            for ratio in (1.0, 1.01, 1.02, 1.03, 1.05)
-            for n in (5, 10, 20)
+            [f"{ratio:g}", str(n), *(f"{100 * share:.1f}" for share in shares.values())]
+            for (ratio, n), shares in found.items()
         ],
     )
     table(

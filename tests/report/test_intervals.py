@@ -119,10 +119,31 @@ def test_verdicts(log_ratio: float, std: float, verdict: str) -> None:
 def test_the_margin_decides_what_is_equivalent() -> None:
     parts = [(1.0, LogStat(10, 0.03, 0.002)), (-1.0, LogStat(10, 0.0, 0.002))]
     assert [effect(parts, margin).verdict for margin in (0.02, 0.05)] == ["better", "equivalent"]
-    # equivalent is: the 90 % interval lies within the margin. Half of it is t(0.95, 18) * sqrt(2 / 10) * 0.002
-    half = 1.7340636066175354 * math.sqrt(0.2) * 0.002
-    edge = math.expm1(0.03 + half)
-    assert [effect(parts, edge + shift).verdict for shift in (-1e-9, 1e-9)] == ["inconclusive", "equivalent"]
+    # a verdict takes a 95 % interval without an edge. Half of it is t(0.975, 18) * sqrt(2 / 10) * 0.002
+    half = 2.10092204024096 * math.sqrt(0.2) * 0.002
+    inside, outside = math.expm1(0.03 + half), math.expm1(0.03 - half)
+    assert [effect(parts, inside + shift).verdict for shift in (-1e-9, 1e-9)] == ["inconclusive", "equivalent"]
+    assert [effect(parts, outside + shift).verdict for shift in (-1e-9, 1e-9)] == ["better", "inconclusive"]
+
+
+def test_the_p_value_is_that_of_a_true_ratio_beyond_the_nearer_edge() -> None:
+    estimate = combine([(1.0, log_stat(RUN)), (-1.0, log_stat(BASE))])  # 4.0 %
+    assert estimate is not None
+    for margin, beyond in ((0.02, "greater"), (0.06, "less"), (0.0, "greater")):
+        shifted = np.log(RUN) - math.log1p(margin)
+        expected = scipy_stats.ttest_ind(shifted, np.log(BASE), equal_var=False, alternative=beyond)
+        assert p_value(estimate, margin) == pytest.approx(2 * expected.pvalue, rel=1e-9)
+    mirrored = combine([(-1.0, log_stat(RUN)), (1.0, log_stat(BASE))])
+    assert mirrored is not None
+    assert p_value(mirrored, 0.02) == pytest.approx(p_value(estimate, 0.02), rel=1e-12)
+
+
+def test_a_p_value_by_hand() -> None:
+    # 2 degrees of freedom, where t has the tail (1 - t / sqrt(2 + t^2)) / 2; an edge at log 0.04, estimate 0.10
+    known = Estimate(mean=0.10, variance=0.0009, df=2.0, n=5)
+    assert p_value(known, math.expm1(0.04)) == pytest.approx(1 - 2 / math.sqrt(6), rel=1e-12)  # t = 2
+    assert p_value(known, math.expm1(0.16)) == pytest.approx(1 - 2 / math.sqrt(6), rel=1e-12)
+    assert p_value(known, math.expm1(0.10)) == pytest.approx(1.0, rel=1e-12)
 
 
 def test_holm() -> None:
@@ -133,7 +154,7 @@ def test_holm() -> None:
 
 
 def test_several_tests_are_adjusted() -> None:
-    near = [(1.0, LogStat(10, 0.03, 0.03)), (-1.0, LogStat(10, 0.0, 0.03))]  # p = 0.038
+    near = [(1.0, LogStat(10, 0.05, 0.03)), (-1.0, LogStat(10, 0.0, 0.03))]  # p = 0.038
     alone, among = effect(near), effects([near, near])[0]
     assert (alone.verdict, among.verdict) == ("better", "inconclusive")
     assert alone.p is not None
@@ -144,8 +165,17 @@ def test_the_smallest_difference_that_is_found() -> None:
     found = effect([(1.0, LogStat(10, 0.0, 0.01)), (-1.0, LogStat(10, 0.0, 0.01))])
     error = 0.01 * math.sqrt(0.2)
     quantiles = t_quantile(0.975, 18) + t_quantile(0.80, 18)
-    assert found.mde_pct == pytest.approx(100 * math.expm1(quantiles * error), rel=1e-12)
-    assert round(found.mde_pct or 0, 1) == 1.3
+    assert found.mde_pct == pytest.approx(100 * (1.02 * math.exp(quantiles * error) - 1), rel=1e-12)
+    assert round(found.mde_pct or 0, 1) == 3.4
+    quiet = effect([(1.0, LogStat(10, 0.0, 0.0)), (-1.0, LogStat(10, 0.0, 0.0))], 0.03)
+    assert quiet.mde_pct == pytest.approx(3.0, rel=1e-12)
+
+
+def test_a_true_difference_that_is_detectable_is_called_in_four_of_five() -> None:
+    found = effect([(1.0, LogStat(10, 0.0, 0.01)), (-1.0, LogStat(10, 0.0, 0.01))])
+    beyond = (math.log1p((found.mde_pct or 0) / 100) - math.log(1.02)) / (0.01 * math.sqrt(0.2))
+    # the interval lies above the margin where a noncentral t is above the quantile
+    assert scipy_stats.nct.sf(t_quantile(0.975, 18), 18, beyond) == pytest.approx(0.80, abs=0.01)
 
 
 def test_how_many_repeats_one_percent_takes() -> None:
