@@ -12,8 +12,8 @@ from milabench_ng.node.gpus import Gpu, Nvml
 from milabench_ng.orchestrator.books import Books
 from milabench_ng.orchestrator.caching import Cache, Files
 from milabench_ng.orchestrator.interruption import Interruption
-from milabench_ng.orchestrator.recording import Setting
 from milabench_ng.orchestrator.sampling import Sampler
+from milabench_ng.orchestrator.seen import Setting
 from milabench_ng.orchestrator.starting import Starter
 from milabench_ng.orchestrator.watchdog import Limits
 from milabench_ng.plan import Launch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
@@ -14,18 +14,18 @@ import msgspec
 from milabench_ng.fence.backends import open_fence, reap
 from milabench_ng.fence.interface import Fence
 from milabench_ng.node.faults import XidEvents
-from milabench_ng.node.gpus import open_nvml, read_gpus
+from milabench_ng.node.gpus import Gpu, open_nvml, read_gpus
 from milabench_ng.orchestrator.books import Books
 from milabench_ng.orchestrator.environment import site_hooks, worker_environment
 from milabench_ng.orchestrator.equipment import Equipment
 from milabench_ng.orchestrator.interruption import interruptions
 from milabench_ng.orchestrator.preparing import needed, prepare_all
 from milabench_ng.orchestrator.prospect import Prospect, make_manifest, plan_run, shares_by_device
-from milabench_ng.orchestrator.recording import Setting
 from milabench_ng.orchestrator.request import RunRequest, time_limits
 from milabench_ng.orchestrator.run import Observer, run
 from milabench_ng.orchestrator.sampling import Sampler
 from milabench_ng.orchestrator.scratch import scratch_folder
+from milabench_ng.orchestrator.seen import Setting
 from milabench_ng.orchestrator.sessions import Begun, begin, going_on, name_session, opened, settle
 from milabench_ng.orchestrator.starting import ColdStarter, WorkerServer, check_threads
 from milabench_ng.records.isolation import Isolation, Share
@@ -98,7 +98,7 @@ async def jobs(request: RunRequest, reporter: Reporter, command_line: tuple[str,
                         begun = begin(request, keeper, manifest, name, command_line)
                         equipment = Equipment(
                             environment=environment,
-                            setting=make_setting(request, prospect, begun, fence, dropped),
+                            setting=make_setting(request, prospect, begun, fence, gpus, dropped),
                             fence=fence,
                             starter=server if prospect.start == "warm" else ColdStarter(),
                             sampler=sampler,
@@ -171,9 +171,11 @@ def make_setting(
     prospect: Prospect,
     begun: Begun,
     fence: Fence,
+    gpus: Sequence[Gpu],
     dropped: tuple[str, ...],
 ) -> Setting:
     """What all records of the session share."""
+    boards = {gpu.uuid: gpu.board for gpu in gpus}
     return Setting(
         run_id=begun.name.run_id,
         session=begun.name.session,
@@ -183,6 +185,7 @@ def make_setting(
         dataroot=str(request.dataroot),
         outdir=str(request.outdir),
         devices={device.index: device for device in prospect.plan.devices},
+        boards={device.index: boards[device.uuid] for device in prospect.plan.devices if device.uuid},
         workloads=prospect.catalogue.workloads,
         shares=shares_by_device(prospect.allocation),
         io=prospect.io,

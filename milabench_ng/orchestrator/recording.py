@@ -3,98 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 
 from milabench_ng import __version__
 from milabench_ng.catalogue import Workload
-from milabench_ng.fence.io import limits
-from milabench_ng.node.conditions import Conditions, edges, throttled_fraction
-from milabench_ng.orchestrator.batch import GroupEvidence, Timeline
+from milabench_ng.node.conditions import edges
+from milabench_ng.orchestrator.marking import marks
+from milabench_ng.orchestrator.seen import Seen, Setting
 from milabench_ng.orchestrator.tenant import RankLog
-from milabench_ng.plan import Device, Launch
-from milabench_ng.records.isolation import IoEvidence, Isolation, Share
+from milabench_ng.plan import Launch
+from milabench_ng.records.isolation import Isolation
 from milabench_ng.records.record import (
     Call,
-    Data,
-    Failure,
     Mnb,
-    Neighbours,
     Precision,
     Rank,
     Record,
     Source,
     Timing,
 )
-from milabench_ng.records.window import SliceRow, Window, WindowRule
+from milabench_ng.records.window import SliceRow, Window
 from milabench_ng.units import utc_iso
-
-FAULTS = ("sw_thermal", "hw_thermal", "hw_power_brake")
-"""Reasons to hold clocks down that are faults of the node or its cooling; the power cap is normal at full load."""
-THROTTLE_LIMIT = 0.005
-
-
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """What all records of a run share."""
-
-    run_id: str
-    session: int
-    group: str
-    """The run's name below which its groups are."""
-    differences: tuple[str, ...]
-    """From the first session, as the user accepted them."""
-    hostname: str
-    dataroot: str
-    outdir: str
-    devices: Mapping[int, Device]
-    workloads: Mapping[str, Workload]
-    shares: Mapping[int, Share]
-    """By device; `share` adds what differs between tests."""
-    io: Mapping[str, IoEvidence]
-    """The I/O shares that were asked for, by test (`suite.test`)."""
-    fence: Isolation
-    """The fence of the run, without a tenant's part."""
-    start: str
-    rule: WindowRule
-    dropped_environment: tuple[str, ...]
-
-    def share(self, test: str, device: int) -> Share:
-        """What the tenant of a device gets while it runs a test."""
-        return msgspec.structs.replace(self.shares[device], io=limits(self.io.get(test)))
-
-
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """What was seen of one launch."""
-
-    launch: Launch
-    attempt: int
-    batch: int
-    started: datetime
-    """When it was asked for (UTC), at ``requested_s``."""
-    requested_s: float
-    ready_s: float | None
-    ended_s: float
-    timeline: Timeline
-    window: Window | None
-    ranks: Sequence[RankLog]
-    exit_status: int | None
-    failure: Failure | None
-    groups: Mapping[int, str]
-    """Names of its groups, by device."""
-    shares: Mapping[int, Share]
-    """What those were asked to hold."""
-    evidence: Mapping[int, GroupEvidence]
-    disjoint: bool | None
-    """Whether no CPU was in the share of two tenants of the batch, as the kernel gave them."""
-    neighbours: Neighbours
-    data: Data | None
-    environment: dict[str, str]
-    conditions: tuple[Conditions, Conditions]
-    gpu_monitor: dict[str, Any]
-    telemetry: dict[str, dict[str, dict[str, float]]]
 
 
 def make_record(setting: Setting, seen: Seen) -> Record:
@@ -175,40 +106,6 @@ def rates(rows: Sequence[SliceRow], window: Window | None) -> list[float]:
     Without a window, of all slices.
     """
     return [row.count / row.length_s for row in rows if window is None or row.start_s >= window.start_s]
-
-
-def marks(setting: Setting, seen: Seen) -> tuple[str, ...]:
-    """Everything that makes this result not comparable, in words."""
-    found = [f"resumed with another {difference}" for difference in setting.differences]
-    if setting.fence.tier != "full":
-        found.append(
-            f"NOT ISOLATED: fence {setting.fence.tier}" if setting.fence.tier != "partial" else "fence partial"
-        )
-    if not setting.rule.comparable:
-        found.append(f"averaging window shortened to {setting.rule.length_s:g} s")
-    if seen.launch.overrides:
-        found.append(f"options overridden: {', '.join(seen.launch.overrides)}")
-    asked = setting.io.get(seen.launch.test)
-    if asked and asked.override:
-        found.append("I/O share overridden")
-    if seen.data and seen.data.kind == "classic":
-        found.append(f"classic data: {seen.data.name}")
-    if asked and asked.method == "readers":
-        found.append("I/O share held by the readers of the data set, not by the kernel")
-    if seen.neighbours.lost:
-        found.append(f"{len(seen.neighbours.lost)} of {seen.neighbours.planned} neighbours lost during the batch")
-    if any(setting.shares[device].smt_shared for device in seen.launch.devices):
-        found.append("SMT siblings shared between tenants")
-    requested = str(seen.launch.arguments["precision"])
-    for rank in seen.ranks:
-        if rank.ready and rank.ready.ran != requested and rank.ready.parameters:
-            found.append(f"precision {requested} asked, {rank.ready.ran} ran")
-            break
-    for uuid, reasons in throttled_fraction(*seen.conditions).items():
-        for reason, fraction in reasons.items():
-            if reason in FAULTS and fraction > THROTTLE_LIMIT:
-                found.append(f"{uuid}: clocks held down by {reason} {fraction:.1%} of the time")
-    return tuple(found)
 
 
 def _ours(setting: Setting, seen: Seen, workload: Workload) -> Mnb:

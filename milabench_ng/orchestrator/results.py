@@ -17,7 +17,7 @@ from milabench_ng.orchestrator.batch import BatchRunner, Timeline
 from milabench_ng.orchestrator.books import Work
 from milabench_ng.orchestrator.equipment import Equipment
 from milabench_ng.orchestrator.interruption import SAME_S, Interruption
-from milabench_ng.orchestrator.recording import Seen
+from milabench_ng.orchestrator.seen import Seen
 from milabench_ng.orchestrator.tenant import Tenant
 from milabench_ng.orchestrator.verdict import Outcome, judge
 from milabench_ng.records.record import Data, Failure, Neighbour, Neighbours
@@ -100,9 +100,8 @@ def _was_interrupted(tenant: Tenant, interrupted: Interruption) -> bool:
 
 def _device(tenant: Tenant, ran: Ran, equipment: Equipment) -> Failure | None:
     """What became of the launch's GPUs, if anything."""
-    boards = {gpu.uuid: gpu.board for gpu in equipment.gpus}
     for device in tenant.launch.devices:
-        board = boards.get(equipment.setting.devices[device].uuid or "")
+        board = equipment.setting.boards.get(device)
         fault = device_fault(board, *ran.conditions, ran.xids) if board else None
         if fault is not None:
             return Failure(cause=fault.cause, detail=fault.detail)

@@ -14,6 +14,7 @@ from milabench_ng.catalogue import Bound, Scalar
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.plan import Device, Launch
 from milabench_ng.records.isolation import Isolation
+from milabench_ng.records.marks import Mark
 from milabench_ng.records.window import SliceRow, Window, WindowRule
 
 RECORD_SCHEMA = 1
@@ -170,8 +171,8 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None
     exit_status: int | None
     """0 to 255, or the negative number of the signal."""
-    marks: tuple[str, ...]
-    """Everything that makes this result not comparable, in words."""
+    marks: tuple[Mark | str, ...]
+    """Everything that makes this result not comparable; in older records sentences."""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 
 from milabench_ng.plan import Device, Launch, Plan
+from milabench_ng.records.marks import Mark
 from milabench_ng.records.window import LARGEST, Amount, Moment, Number, SliceRow, WindowRule
 
 Factor = Annotated[float, msgspec.Meta(ge=1e-6, le=1e6)]
@@ -110,7 +111,7 @@ class MnbView(msgspec.Struct, frozen=True, kw_only=True):
     telemetry: dict[str, TelemetryView] = {}
     """By source and key: ``gpu:`` and the UUID, ``tenant:`` and the device's index, ``host:node``."""
     failure: FailureView | None = None
-    marks: tuple[str, ...] = ()
+    marks: tuple[Mark | str, ...] = ()
 
 
 class RecordView(msgspec.Struct, frozen=True, kw_only=True):

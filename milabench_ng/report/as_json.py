@@ -7,12 +7,13 @@ from typing import Any, TextIO
 import msgspec
 
 from milabench_ng.plain import printed_json
+from milabench_ng.records.marks import typed
 from milabench_ng.report.compare import ComparedTest, Comparison
 from milabench_ng.report.report import Line, Report
 from milabench_ng.report.sections import SCORE_UNIT
 from milabench_ng.report.tender import Tender
 
-REPORT_SCHEMA = 1
+REPORT_SCHEMA = 2
 
 
 def write(report: Report, stream: TextIO) -> None:
@@ -102,5 +103,5 @@ def _test(line: Line) -> dict[str, Any]:
         "data": row.data,
         "precision": row.precision,
         "isolation": row.tiers,
-        "marks": row.marks,
+        "marks": typed(row.marks),
     }

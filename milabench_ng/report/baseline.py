@@ -9,6 +9,7 @@ import msgspec
 from milabench_ng.catalogue import Bound
 from milabench_ng.errors import InputError
 from milabench_ng.report.launches import weakest_tier
+from milabench_ng.report.marked import count_marks
 from milabench_ng.report.score import Score
 from milabench_ng.report.summary import Origin, Summary, TestSummary
 
@@ -26,8 +27,7 @@ def shortfalls(summary: Summary, score: Score | None) -> tuple[str, ...]:
     tiers = [tier for row in summary.tests.values() for tier in row.tiers]
     if not tiers or weakest_tier(tiers) != "full":
         found.append(f"isolation is {weakest_tier(tiers) if tiers else 'not recorded'}, not full")
-    marks = dict.fromkeys(mark for row in summary.tests.values() for mark in row.marks)
-    found += [f"marked: {mark}" for mark in marks]
+    found += [f"marked: {mark.counted(len(summary.tests))}" for mark in count_marks(summary.tests)]
     if summary.going_on:
         found.append("the run still goes on")
     return tuple(found)

@@ -183,10 +183,9 @@ def _conditions(report: Report) -> list[Fact]:
         facts.append(Fact("data", "; ".join(f"{d.name} ({d.kind}, scale {d.scale:g}, {d.cache} cache)" for d in data)))
     if not report.penalize_variance:
         facts.append(Fact("variance", "not penalised", "fair"))
-    facts += [
-        Fact("mark", f"{mark} ({count} of {len(report.lines)} tests)", "bad") for mark, count in report.marks.items()
-    ]
-    if not report.marks:
+    marks = [Fact("mark", mark.counted(len(report.lines)), "bad") for mark in report.marks]
+    facts += marks
+    if not marks:
         recorded = report.summary.units == "true"
         facts.append(Fact("conditions", "no launch has a mark", "good") if recorded else Fact("conditions", ABSENT))
     facts += _reference(report)

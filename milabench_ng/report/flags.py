@@ -65,7 +65,7 @@ def small_sample(launches: int, devices: int) -> float:
 
 def _reason(result: LaunchResult, typical_wait: float) -> str:
     """What the record says that may explain it."""
-    known = list(result.marks)
+    known = [mark.text for mark in result.marks]
     if result.wait_share is not None and result.wait_share > typical_wait + 0.05:
         known.append(f"waited for data {result.wait_share:.0%} of the time, usually {typical_wait:.0%}")
     if result.shape is not None:

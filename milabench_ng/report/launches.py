@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from milabench_ng.catalogue import Scalar
+from milabench_ng.records.marks import Mark, typed
 from milabench_ng.records.reading import ReadRecord
 from milabench_ng.records.views import DataView, MnbView, RecordView
 from milabench_ng.records.window import LARGEST, rate, recorded_window, settled_since, wait_share
@@ -59,7 +60,7 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     tier: str | None = None
     data: DataView | None = None
     precision: str | None = None
-    marks: tuple[str, ...] = ()
+    marks: tuple[Mark, ...] = ()
     traced: Traced | None = None
     reference: str = ""
     """Whether it was compared with reference traces, in words; empty where that is not known (2020)."""
@@ -101,7 +102,7 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         tier=_tier(mnb, cause),
         data=mnb.data,
         precision=mnb.precision.ran_before if mnb.precision else None,
-        marks=mnb.marks,
+        marks=typed(mnb.marks),
         traced=traced(mnb),
     )
 

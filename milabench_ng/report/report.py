@@ -15,6 +15,7 @@ from milabench_ng.report.cost import Price, PricePer, cost
 from milabench_ng.report.folder import load, load_baseline
 from milabench_ng.report.gpus import GpuComparison, side_by_side
 from milabench_ng.report.launches import weakest_tier
+from milabench_ng.report.marked import Marked, count_marks
 from milabench_ng.report.scaling import ScalingCurve, scaling_curves
 from milabench_ng.report.score import FailureRate, Score, ScoredTest, failure_rate, score, scored_tests
 from milabench_ng.report.subsets import SubScore, sub_scores
@@ -83,9 +84,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return tuple((line.scored.test, flag) for line in self.lines for flag in line.row.flags)
 
     @property
-    def marks(self) -> dict[str, int]:
-        """Everything that makes launches not comparable, with the number of tests that it holds for."""
-        return dict(Counter(mark for line in self.lines for mark in line.row.marks))
+    def marks(self) -> tuple[Marked, ...]:
+        """Everything that makes launches not comparable, equal marks counted together."""
+        return count_marks({line.scored.test: line.row for line in self.lines})
 
     @property
     def exit_code(self) -> int:

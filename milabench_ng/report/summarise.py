@@ -11,6 +11,7 @@ import msgspec
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Launch
 from milabench_ng.records.ledger import AnyEvent, Resumed, Session, attempts
+from milabench_ng.records.marks import merged
 from milabench_ng.records.names import LEDGER
 from milabench_ng.records.reading import Problem
 from milabench_ng.records.views import InventoryView, ManifestView
@@ -206,7 +207,7 @@ def _test(
         tiers=_distinct(result.tier for result in readable),
         data=_distinct(result.data for result in readable),
         precision=_distinct(result.precision for result in readable),
-        marks=_distinct(mark for result in readable for mark in result.marks),
+        marks=merged(mark for result in readable for mark in result.marks),
         reference=_distinct(result.reference for result in good if result.reference),
     )
 

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from milabench_ng.catalogue import Scalar
+from milabench_ng.records.marks import Mark
 from milabench_ng.records.reading import Problem
 from milabench_ng.records.views import DataView, Factor
 from milabench_ng.records.window import Amount
@@ -129,7 +130,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     precision: tuple[str, ...] = ()
     options: dict[str, Scalar | None] = {}
     """The workload's options; empty where they are not recorded."""
-    marks: tuple[str, ...] = ()
+    marks: tuple[Mark | str, ...] = ()
+    """The worst of each kind on each device; in older files sentences."""
     reference: tuple[str, ...] = ()
     """Whether its launches were compared with reference traces, in words; empty where that is not known."""
     origin: Origin | None = None

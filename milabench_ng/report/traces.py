@@ -17,6 +17,7 @@ import msgspec
 from milabench_ng.catalogue import Scalar
 from milabench_ng.errors import InputError
 from milabench_ng.files import convert_json, parse_json, read_content, refuse
+from milabench_ng.records.marks import Mark
 from milabench_ng.records.views import DataView, MnbView
 from milabench_ng.report.intervals import t_quantile
 from milabench_ng.shipped import find
@@ -46,6 +47,16 @@ class Band(msgspec.Struct, frozen=True):
     def holds(self, loss: float | None) -> bool:
         """Whether ``loss`` (None: not finite) is inside."""
         return loss is not None and abs(loss - self.value) <= self.tolerance
+
+    def deviation(self, step: str, loss: float | None) -> Mark:
+        """The mark of a loss that is outside."""
+        above = loss is None or loss > self.value
+        return Mark(
+            kind="loss outside the reference",
+            what=f"step {step}, expected {self.value:.6g} +- {self.tolerance:.2g}",
+            value=loss,
+            limit=self.value + (self.tolerance if above else -self.tolerance),
+        )
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,8 +122,8 @@ COMPARED = "compared"
 class Compared(msgspec.Struct, frozen=True):
     """What a trace says of a launch."""
 
-    deviations: tuple[str, ...] = ()
-    """In words, where the launch left its trace."""
+    deviations: tuple[Mark, ...] = ()
+    """Where the launch left its trace."""
     lacking: str = ""
     """Of what there is no reference, where the launch could not be compared with any."""
 
@@ -131,14 +142,9 @@ def compare(seen: Traced, trace: Trace | None, software_key: str) -> Compared:
     digested = [(known[key], digest) for key, digest in seen.digests.items() if key in known]
     if not banded and not digested:
         return Compared(lacking=_described(seen))
-    found = [
-        f"outside the reference: loss {_number(loss)} at step {step}, expected {bands[step].value:.6g} "
-        f"+- {bands[step].tolerance:.2g}"
-        for step, loss in banded
-        if not bands[step].holds(loss)
-    ]
+    found = [bands[step].deviation(step, loss) for step, loss in banded if not bands[step].holds(loss)]
     if any(expected != digest for expected, digest in digested):
-        found.append("outside the reference: parameters differ from those that this software makes")
+        found.append(Mark(kind="parameters outside the reference"))
     return Compared(deviations=tuple(dict.fromkeys(found)))
 
 
@@ -146,10 +152,6 @@ def _described(seen: Traced) -> str:
     """All that a trace is tied to but the options."""
     data = "" if seen.data is None else f", {seen.data[0]} ({seen.data[1]}, scale {seen.data[2]:g})"
     return f"{seen.kind}, {seen.precision}{data} and these options"
-
-
-def _number(loss: float | None) -> str:
-    return "not finite" if loss is None else f"{loss:.6g}"
 
 
 def build(suite: str, launches: Iterable[tuple[Traced, str]], made_from: Sequence[str]) -> Traces:

@@ -224,7 +224,7 @@ def traces(content: bytes) -> None:
             digests={"fp32/0/0/100": "a"},
         )
         found = compare(seen, trace, key)
-        _safe(plain("".join((*found.deviations, found.sentence))))  # as every form writes it
+        _safe(plain("".join((*(mark.text for mark in found.deviations), found.sentence))))  # as every form writes it
 
 
 def again(content: bytes) -> None:

@@ -15,6 +15,7 @@ from milabench_ng.fence.probe import probe
 from milabench_ng.orchestrator.again import profile_of
 from milabench_ng.orchestrator.request import RunRequest, io_shares
 from milabench_ng.profile import IoShare, build_profile
+from milabench_ng.records.marks import Mark
 from milabench_ng.units import MIB
 
 V1 = Capabilities("v1", "6.1", True, {"blkio": Controller(True)})
@@ -62,7 +63,7 @@ def test_a_run_probes_its_share_and_its_records_say_so(run_profile, data_root: P
         assert isolation.io.read_bytes_per_s == isolation.requested.io[0].read_bytes_per_s == 10 * MIB
         assert isolation.effective.io == isolation.effective_end.io == isolation.requested.io
         assert isolation.io.probed_read_bytes_per_s == pytest.approx(10 * MIB, rel=0.1)
-        assert (record.success, "I/O share overridden" in record.mnb.marks) == (True, False)
+        assert (record.success, Mark(kind="I/O share overridden") in record.mnb.marks) == (True, False)
     for record in trial.of("free"):
         [isolation] = record.mnb.isolation.values()
         assert (isolation.io, isolation.requested.io, isolation.effective.io) == (None, (), ())
@@ -81,5 +82,5 @@ def test_readers_hold_what_the_kernel_cannot(run_profile) -> None:  # type: igno
     assert isolation.io.reader_bytes > 40 * MIB, "mnist is read whole when it is opened"
     assert 0 < isolation.io.reader_bytes_per_s <= 1.01 * 24 * MIB
     assert record.mnb.start_to_ready_s > isolation.io.reader_bytes / (24 * MIB) - 0.1
-    assert "I/O share held by the readers of the data set, not by the kernel" in record.mnb.marks
+    assert Mark(kind="I/O share held by readers") in record.mnb.marks
     assert "tenant:0" in record.mnb.telemetry

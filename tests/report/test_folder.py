@@ -13,6 +13,7 @@ from make_records import PER_GPU, PROGRESSION
 
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Plan
+from milabench_ng.records.marks import typed
 from milabench_ng.report.folder import decode_summary, encode_summary, load
 from milabench_ng.report.report import make_report
 from milabench_ng.report.summary import Stat
@@ -157,7 +158,7 @@ def test_every_way_to_fail_has_its_cause(tmp_path: Path) -> None:
     row = load(tmp_path).tests["standard.vae"]
     causes = {failed.job_id: failed.cause for failed in row.failed}
     assert causes == {"0.0": "oom", "0.1": "short", "0.2": "nan", "0.4": "short"}
-    assert (row.n, row.failures, row.marks, list(row.launches)) == (5, 4, ("throttled",), ["0.3"])
+    assert (row.n, row.failures, row.marks, list(row.launches)) == (5, 4, typed(["throttled"]), ["0.3"])
 
 
 def test_a_newer_schema_is_said_to_be_newer(tmp_path: Path, whole: Plan) -> None:

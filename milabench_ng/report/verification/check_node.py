@@ -122,13 +122,15 @@ def _power_limits(evidence: Evidence) -> Iterator[str]:
 
 def _throttled(evidence: Evidence) -> Iterator[str]:
     cap = evidence.rules.throttled
+    boards: dict[str | None, str] = {gpu.uuid: gpu.board for gpu in evidence.manifest.inventory.gpus}
     for name, record in evidence.named():
         before, after = record.mnb.conditions.get("before"), record.mnb.conditions.get("after")
         if cap is None or before is None or after is None or after.time_s <= before.time_s:
             continue
+        own = {boards.get(device.uuid, device.uuid) for device in record.mnb.devices}
         for uuid, reasons in throttled_fraction(before, after).items():
             for reason in _FAULTS:
-                if reasons.get(reason, 0.0) > cap:
+                if uuid in own and reasons.get(reason, 0.0) > cap:
                     yield f"{name}: {reason} held the clocks of {uuid} down {reasons[reason]:.1%} of the time"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from milabench_ng.records.marks import typed
 from milabench_ng.records.record import FP32_ERROR, Data
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
@@ -113,4 +114,4 @@ def marks(evidence: Evidence) -> Finding:
     """No record bears a mark that makes it not comparable."""
     if not evidence.rules.marks_refused:
         return OFF
-    return judged(f"{name}: {mark}" for name, record in evidence.named() for mark in record.mnb.marks)
+    return judged(f"{name}: {mark.text}" for name, record in evidence.named() for mark in typed(record.mnb.marks))

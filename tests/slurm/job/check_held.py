@@ -168,4 +168,4 @@ def test_a_run_says_what_held_it(tmp_path: Path) -> None:
         assert isolation["effective"]["memory_bytes"] == isolation["requested"]["memory_bytes"]
         assert isolation["disjoint"] is True
         assert isolation["usage"]["anon_shmem_max_bytes"] > 50 * MIB
-        assert not any("ISOLATED" in mark for mark in record["mnb"]["marks"])
+        assert not any("isolated" in mark["kind"] for mark in record["mnb"]["marks"])

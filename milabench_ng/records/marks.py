@@ -1,0 +1,103 @@
+"""Marks: what makes a result not comparable, typed so that equal marks are counted together."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+MarkKind = Literal[
+    "resumed",
+    "not isolated",
+    "partly isolated",
+    "window shortened",
+    "options overridden",
+    "I/O share overridden",
+    "classic data",
+    "I/O share held by readers",
+    "neighbours lost",
+    "siblings shared",
+    "precision",
+    "throttled",
+    "loss outside the reference",
+    "parameters outside the reference",
+    "noted",
+]
+"""``noted`` is a sentence in ``what``: all that a mark was before it had a type."""
+Unit = Literal["", "s", "%"]
+
+_FORMS: dict[MarkKind, tuple[str, Unit]] = {
+    "resumed": ("resumed with another {what}", ""),
+    "not isolated": ("NOT ISOLATED: fence {what}", ""),
+    "partly isolated": ("fence partial", ""),
+    "window shortened": ("averaging window shortened to {value}", "s"),
+    "options overridden": ("options overridden: {what}", ""),
+    "I/O share overridden": ("I/O share overridden", ""),
+    "classic data": ("classic data: {what}", ""),
+    "I/O share held by readers": ("I/O share held by the readers of the data set, not by the kernel", ""),
+    "neighbours lost": ("{value} of {what} neighbours lost during the batch", ""),
+    "siblings shared": ("SMT siblings shared between tenants", ""),
+    "precision": ("precision {what}", ""),
+    "throttled": ("clocks held down by {what} {value} of the time, limit {limit}", "%"),
+    "loss outside the reference": ("outside the reference: loss {value} at {what}", ""),
+    "parameters outside the reference": (
+        "outside the reference: parameters differ from those that this software makes",
+        "",
+    ),
+    "noted": ("{what}", ""),
+}
+"""The sentence of each kind, and the unit of its value and limit: ``%`` for a share, 0 to 1."""
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """One reason why a result is not comparable."""
+
+    kind: MarkKind
+    device: str | None = None
+    """The index of the device that it belongs to; None for the whole launch."""
+    what: str = ""
+    """What it is about: options, a reason, a data set."""
+    value: float | None = None
+    """In the unit of its kind; None where the kind has none, or where it was not finite."""
+    limit: float | None = None
+    """The bound that ``value`` is beyond."""
+
+    @property
+    def sentence(self) -> str:
+        """In words, without the device."""
+        return _FORMS[self.kind][0].format(
+            what=self.what, value=self._figure(self.value), limit=self._figure(self.limit)
+        )
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        return self.sentence if self.device is None else f"device {self.device}: {self.sentence}"
+
+    def _figure(self, number: float | None) -> str:
+        """A number in the unit of this kind."""
+        if number is None:
+            return "not finite"
+        unit = _FORMS[self.kind][1]
+        return f"{100 * number:.3g} %" if unit == "%" else f"{number:g} {unit}".strip()
+
+
+def typed(stored: Iterable[Mark | str]) -> tuple[Mark, ...]:
+    """Marks as files hold them: the sentences of older ones become notes."""
+    return tuple(Mark(kind="noted", what=mark) if isinstance(mark, str) else mark for mark in stored)
+
+
+def worst(marks: Iterable[Mark]) -> Mark:
+    """The mark whose value is farthest beyond its limit, of at least one; the first of several such."""
+    return max(marks, key=lambda mark: math.inf if mark.value is None else abs(mark.value - (mark.limit or 0.0)))
+
+
+def merged(marks: Iterable[Mark]) -> tuple[Mark, ...]:
+    """The worst of those that are of one kind, about one thing, on one device."""
+    same: dict[tuple[str, str, str | None], list[Mark]] = defaultdict(list)
+    for mark in marks:
+        same[mark.kind, mark.what, mark.device].append(mark)
+    return tuple(worst(each) for each in same.values())

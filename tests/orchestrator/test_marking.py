@@ -1,0 +1,147 @@
+"""A mark belongs to the devices of its launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from milabench_ng.events import Ready
+from milabench_ng.node.conditions import Conditions
+from milabench_ng.orchestrator.batch import Timeline
+from milabench_ng.orchestrator.marking import marks
+from milabench_ng.orchestrator.seen import Seen, Setting
+from milabench_ng.orchestrator.tenant import RankLog
+from milabench_ng.plan import Device, Launch
+from milabench_ng.records.isolation import Isolation
+from milabench_ng.records.marks import Mark
+from milabench_ng.records.record import Data, Neighbour, Neighbours
+from milabench_ng.records.window import WindowRule
+from tests.report.make_node import conditions, fence
+
+BOARDS = {0: "GPU-0", 1: "GPU-1", 2: "GPU-1"}
+"""Device 2 is a MIG instance of GPU 1."""
+
+
+def setting(**changes: object) -> Setting:
+    """A run on two GPUs and an instance of the second, with nothing to mark."""
+    isolation: Isolation = fence(0, "run")
+    made = Setting(
+        run_id="run",
+        session=1,
+        group="mnb",
+        differences=(),
+        hostname="node",
+        dataroot="/data",
+        outdir="/results",
+        devices={index: Device(index=index, kind="gpu", uuid=f"GPU-{index}") for index in BOARDS},
+        boards=BOARDS,
+        workloads={},
+        shares={index: fence(index, "run").requested for index in BOARDS},
+        io={},
+        fence=isolation,
+        start="warm",
+        rule=WindowRule(),
+        dropped_environment=(),
+    )
+    return msgspec.structs.replace(made, **changes)
+
+
+def seen(*devices: int, held: Mapping[str, float] = {}, ran: str = "fp32", **changes: object) -> Seen:
+    """A launch on these devices in a batch of 100 s; ``held``: by GPU, seconds in which heat held its clocks down."""
+    before, after = conditions(0.0, (0, 1)), conditions(100.0, (0, 1))
+    made = Seen(
+        launch=Launch(
+            test="s.t",
+            scheme="per-gpu",
+            workload="t",
+            arguments={"precision": "fp32"},
+            run=0,
+            devices=devices,
+        ),
+        attempt=1,
+        batch=0,
+        started=datetime(2026, 1, 6, tzinfo=UTC),
+        requested_s=0.0,
+        ready_s=1.0,
+        ended_s=100.0,
+        timeline=Timeline(start_s=2.0, stop_s=99.0),
+        window=None,
+        ranks=[
+            RankLog(ready=Ready(time_s=1.0, precision="fp32", ran=ran, matmul_error=0.0, parameters=1)) for _ in devices
+        ],
+        exit_status=0,
+        failure=None,
+        groups={},
+        shares={},
+        evidence={},
+        disjoint=True,
+        neighbours=Neighbours(planned=1, alive_at_stop=1),
+        data=None,
+        environment={},
+        conditions=(before, _throttled(after, held)),
+        gpu_monitor={},
+        telemetry={},
+    )
+    return msgspec.structs.replace(made, **changes)
+
+
+def _throttled(after: Conditions, held: Mapping[str, float]) -> Conditions:
+    states = {
+        uuid: msgspec.structs.replace(state, throttled_ns={**state.throttled_ns, "hw_thermal": held.get(uuid, 0) * 1e9})
+        for uuid, state in after.gpus.items()
+    }
+    return msgspec.structs.replace(after, gpus=states)
+
+
+def test_clocks_that_were_held_down_mark_the_launches_on_that_gpu_only() -> None:
+    held = {"GPU-1": 3.1}
+    assert marks(setting(), seen(0, held=held)) == ()
+    mark = Mark(kind="throttled", device="1", what="hw_thermal", value=0.031, limit=0.005)
+    assert marks(setting(), seen(1, held=held)) == (mark,)
+    assert marks(setting(), seen(0, 1, held=held)) == (mark,)
+    assert mark.text == "device 1: clocks held down by hw_thermal 3.1 % of the time, limit 0.5 %"
+
+
+def test_a_mig_instance_has_the_clocks_of_its_board() -> None:
+    (mark,) = marks(setting(), seen(2, held={"GPU-1": 50.0}))
+    assert (mark.device, mark.value) == ("2", 0.5)
+
+
+@pytest.mark.parametrize("held", [0.0, 0.5], ids=["never", "as long as the limit allows"])
+def test_a_sound_launch_has_no_mark(held: float) -> None:
+    assert marks(setting(), seen(0, 1, held={"GPU-0": held})) == ()
+
+
+def test_a_launch_without_a_gpu_has_no_mark_of_one() -> None:
+    assert marks(setting(boards={}), seen(0, held={"GPU-0": 50.0})) == ()
+
+
+def test_every_kind_has_its_words() -> None:
+    weak = setting(
+        differences=("driver: 1, was 2",),
+        fence=msgspec.structs.replace(fence(0, "run"), tier="affinity"),
+        rule=WindowRule(length_s=2.0),
+        shares={0: msgspec.structs.replace(fence(0, "run").requested, smt_shared=True)},
+    )
+    lost = Neighbours(planned=3, alive_at_stop=2, lost=(Neighbour(job_id="0.1", cause="oom"),))
+    read = Data(name="set", kind="classic", scale=1.0, path="/", checksum=None, cache="cold", resident_fraction=None)
+    launch = msgspec.structs.replace(seen(0).launch, overrides=("batch_size", "workers"))
+    found = marks(weak, seen(0, ran="tf32", neighbours=lost, data=read, launch=launch))
+    assert [mark.text for mark in found] == [
+        "resumed with another driver: 1, was 2",
+        "NOT ISOLATED: fence affinity",
+        "averaging window shortened to 2 s",
+        "options overridden: batch_size, workers",
+        "classic data: set",
+        "1 of 3 neighbours lost during the batch",
+        "SMT siblings shared between tenants",
+        "device 0: precision fp32 asked, tf32 ran",
+    ]
+
+
+def test_a_partial_fence_is_a_mark_of_its_own() -> None:
+    partial = msgspec.structs.replace(fence(0, "run"), tier="partial")
+    assert [mark.text for mark in marks(setting(fence=partial), seen(0))] == ["fence partial"]
