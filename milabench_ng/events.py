@@ -83,6 +83,14 @@ class GradientNorm(Event, frozen=True, kw_only=True):
     """None where it is not finite."""
 
 
+class Skips(Event, frozen=True, kw_only=True):
+    """Optimizer steps up to the end of the slice before, told in modes whose loss scale skips some."""
+
+    steps: int
+    skipped: int
+    """Of them, for infinite gradients."""
+
+
 class Digest(Event, frozen=True, kw_only=True):
     """A digest of all parameters after one step: equal seeds and software give equal digests."""
 
@@ -131,7 +139,7 @@ class Stop(Command, frozen=True):
     """End it after the current step."""
 
 
-AnyEvent = Entered | Phase | Ready | Slice | Loss | GradientNorm | Digest | Full | Done | Failed
+AnyEvent = Entered | Phase | Ready | Slice | Loss | GradientNorm | Skips | Digest | Full | Done | Failed
 AnyCommand = Start | Stop
 
 _encoder = msgspec.json.Encoder()

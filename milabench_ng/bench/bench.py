@@ -84,7 +84,7 @@ class Bench:
         self._budget = Budget(read_bytes_per_s) if read_bytes_per_s else None
         self._precision = MODES[options.precision](device)
         self._order = torch.Generator().manual_seed(options.seed + tenant)
-        self._trace = Trace(channel, rank)
+        self._trace = Trace(channel, rank, self._precision.scale)
         self._built_since = time.monotonic()
         self._pid = os.getpid()
         self.seed = options.seed + tenant
@@ -261,9 +261,9 @@ class Bench:
                 precision=self._options.precision,
                 dtypes=dtypes,
                 parameters=sum(dtypes.values()),
-                ran=ran(dtypes, product, self._precision.masters),
+                ran=ran(dtypes, product, self._precision),
                 matmul_error=product[1],
-                skips=self._precision.skips,
+                skips=self._precision.scale.skips,
             )
         )
 
@@ -277,7 +277,7 @@ class Bench:
                 time_s=time.monotonic(),
                 count=meter.count,
                 steps=meter.steps,
-                ran=ran(self._trace.dtypes(), product, self._precision.masters),
+                ran=ran(self._trace.dtypes(), product, self._precision),
                 matmul_error=product[1],
                 peak_device_bytes=torch.cuda.max_memory_allocated(self.device) if cuda else None,
                 read_bytes=spent.bytes if spent else None,

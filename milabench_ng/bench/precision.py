@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from milabench_ng.bench.loss_scale import Dynamic, Static, Unscaled
 from milabench_ng.records.record import FP32_ERROR
 
 
@@ -20,13 +21,13 @@ class Precision:
     allow_tf32 = False
     input_dtype: torch.dtype | None = None
     """Floating-point inputs are converted to this."""
-    skips = False
-    """Whether a step with infinite gradients is skipped, so that a loss may be infinite for some steps."""
     masters = False
     """Whether fp16 weights have fp32 masters."""
+    scaling: type[Unscaled] = Unscaled
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
+        self.scale = self.scaling(device)
         torch.backends.cuda.matmul.allow_tf32 = self.allow_tf32
         torch.backends.cudnn.allow_tf32 = self.allow_tf32
 
@@ -45,12 +46,13 @@ class Precision:
     def backward(self, loss: Tensor, optimizer: Optimizer) -> None:
         """Leave the gradients of ``loss``, without any scale, in the parameters of the optimizer."""
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        self.scale.backward(loss)
+        self.scale.unscale(optimizer)
 
     def apply(self, optimizer: Optimizer, clip_norm: float | None) -> None:
         """One optimizer step with these gradients, clipped to a total norm where one is given."""
         clip(optimizer, clip_norm)
-        optimizer.step()
+        self.scale.step(optimizer)
 
 
 class TF32(Precision):
@@ -68,29 +70,13 @@ class BF16(Precision):
 
 
 class AMP(Precision):
-    """fp16 autocast with dynamic loss scaling: fp32 weights."""
+    """fp16 autocast with a dynamic loss scale: fp32 weights."""
 
-    skips = True
-
-    def __init__(self, device: torch.device) -> None:
-        super().__init__(device)
-        self.scaler = torch.amp.GradScaler(device.type)
+    scaling = Dynamic
 
     def context(self) -> AbstractContextManager[object]:
         """fp16 autocast."""
         return torch.autocast(self.device.type, dtype=torch.float16)
-
-    def backward(self, loss: Tensor, optimizer: Optimizer) -> None:
-        """Of the scaled loss, then unscaled: the optimizer's step would do the same."""
-        optimizer.zero_grad(set_to_none=True)
-        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
-        self.scaler.unscale_(optimizer)
-
-    def apply(self, optimizer: Optimizer, clip_norm: float | None) -> None:
-        """A step with an infinite gradient is skipped and the scale halved."""
-        clip(optimizer, clip_norm)
-        self.scaler.step(optimizer)
-        self.scaler.update()
 
 
 class Half(Precision):
@@ -103,7 +89,7 @@ class Half(Precision):
         module.half()
 
 
-class HalfMaster(AMP):
+class HalfMaster(Precision):
     """fp16 weights and activations, batch normalisation in fp32, fp32 master weights, dynamic loss scale.
 
     The mixed precision of 2020 (Micikevicius et al., arXiv:1710.03740), without autocast.
@@ -111,6 +97,7 @@ class HalfMaster(AMP):
 
     input_dtype = torch.float16
     masters = True
+    scaling: type[Unscaled] = Dynamic
 
     def __init__(self, device: torch.device) -> None:
         super().__init__(device)
@@ -123,10 +110,6 @@ class HalfMaster(AMP):
             if isinstance(part, nn.modules.batchnorm._BatchNorm):
                 part.float()
 
-    def context(self) -> AbstractContextManager[object]:
-        """None: the weights have the type already."""
-        return nullcontext()
-
     def backward(self, loss: Tensor, optimizer: Optimizer) -> None:
         """Gradients of the fp16 weights, copied to the fp32 masters and unscaled there."""
         if optimizer not in self.pairs:
@@ -135,14 +118,14 @@ class HalfMaster(AMP):
         optimizer.zero_grad(set_to_none=True)
         for weight in weights:
             weight.grad = None
-        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        self.scale.backward(loss)
         for weight, master in zip(weights, masters, strict=True):
             master.grad = torch.empty_like(master) if weight.grad is not None else None
         torch._foreach_copy_(
             [master.grad for master in masters if master.grad is not None],
             [weight.grad for weight in weights if weight.grad is not None],
         )
-        self.scaler.unscale_(optimizer)
+        self.scale.unscale(optimizer)
 
     def apply(self, optimizer: Optimizer, clip_norm: float | None) -> None:
         """A step on the fp32 masters, copied back to the fp16 weights."""
@@ -150,6 +133,12 @@ class HalfMaster(AMP):
         weights, masters = self.pairs[optimizer]
         with torch.no_grad():
             torch._foreach_copy_(weights, masters)
+
+
+class HalfMasterStatic(HalfMaster):
+    """The same with a static loss scale of 128, as 2020's language model had it."""
+
+    scaling = Static
 
 
 def give_masters(optimizer: Optimizer) -> tuple[list[Tensor], list[Tensor]]:
@@ -172,6 +161,7 @@ MODES: dict[str, type[Precision]] = {
     "bf16": BF16,
     "half": Half,
     "half_master": HalfMaster,
+    "half_master_static": HalfMasterStatic,
 }
 
 
@@ -196,14 +186,15 @@ def probe(precision: Precision) -> tuple[str, float]:
     return str(product.dtype).removeprefix("torch."), float(error)
 
 
-def ran(dtypes: dict[str, int], product: tuple[str, float], masters: bool) -> str:
-    """The mode that the weights' types and the probe's product show. ``masters``: fp16 weights have fp32 masters.
+def ran(dtypes: dict[str, int], product: tuple[str, float], precision: Precision) -> str:
+    """The mode that the weights' types and the probe's product show.
 
+    What stands beside fp16 weights no product shows: masters and loss scale are those that ``precision`` has.
     A device without TF32 computes in fp32 when asked for ``tf32``, and this says so.
     """
     dtype, error = product
     if dtypes.get("float16"):
-        return "half_master" if masters else "half"
+        return "half" if not precision.masters else "half_master" if precision.scale.skips else "half_master_static"
     match dtype:
         case "float16":
             return "amp"

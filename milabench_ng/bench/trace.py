@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from milabench_ng.bench.channel import Channel
-from milabench_ng.events import Digest, GradientNorm, Loss
+from milabench_ng.bench.loss_scale import Unscaled
+from milabench_ng.events import Digest, GradientNorm, Loss, Skips
 
 STEPS = (1, 2, 5, 10, 100)
 """The first is on the same batch for all tenants, the second shows what the first one's step made of the parameters."""
@@ -25,9 +26,11 @@ DIGEST_STEP = 100
 class Trace:
     """Watches the modules and losses of one process."""
 
-    def __init__(self, channel: Channel, rank: int) -> None:
+    def __init__(self, channel: Channel, rank: int, scale: Unscaled | None = None) -> None:
+        """``scale``: of the loss; the steps that it skips are counted."""
         self._channel = channel
         self._rank = rank
+        self._scale = scale
         self._modules: list[nn.Module] = []
         self._steps = 0
         self._last: Tensor | None = None
@@ -68,6 +71,8 @@ class Trace:
             self._digest = None
         if self._last is not None:
             self._look(float(self._last.detach()))
+        if self._scale is not None and self._scale.skips:
+            self._channel.send(Skips(rank=self._rank, steps=self._steps, skipped=self._scale.skipped()))
 
     def _look(self, value: float) -> None:
         """Say a loss that is not finite, and the first that is finite again."""

@@ -12,6 +12,7 @@ from milabench_ng.catalogue import Workload
 from milabench_ng.node.conditions import edges
 from milabench_ng.orchestrator.marking import marks
 from milabench_ng.orchestrator.seen import Seen, Setting
+from milabench_ng.orchestrator.skipped import skipped
 from milabench_ng.orchestrator.tenant import RankLog
 from milabench_ng.plan import Launch
 from milabench_ng.records.isolation import Isolation
@@ -139,7 +140,7 @@ def _ours(setting: Setting, seen: Seen, workload: Workload) -> Mnb:
         stop_s=seen.timeline.stop_s,
         window_rule=setting.rule,
         window=seen.window,
-        ranks=[_rank(launch, number, rank) for number, rank in enumerate(seen.ranks)],
+        ranks=[_rank(setting, seen, number, rank) for number, rank in enumerate(seen.ranks)],
         precision=_precision(launch, seen.ranks[0]),
         data=seen.data,
         neighbours=seen.neighbours,
@@ -158,16 +159,17 @@ def _phases(ranks: Sequence[RankLog]) -> dict[str, float]:
     return {name: max(rank.phases.get(name, 0.0) for rank in ranks) for name in names}
 
 
-def _rank(launch: Launch, number: int, rank: RankLog) -> Rank:
+def _rank(setting: Setting, seen: Seen, number: int, rank: RankLog) -> Rank:
     return Rank(
         rank=number,
-        device=launch.devices[number],
+        device=seen.launch.devices[number],
         pid=rank.entered.pid if rank.entered else None,
         count=sum(row.count for row in rank.slices),
         full_s=rank.full_s,
         slices=rank.slices,
         losses=rank.losses,
         gradient_norms=rank.gradient_norms,
+        skipped=skipped(rank, seen.timeline.start_s, setting.rule),
         digests=rank.digests,
         torch_threads=rank.entered.torch_threads if rank.entered else None,
         peak_device_bytes=rank.done.peak_device_bytes if rank.done else None,

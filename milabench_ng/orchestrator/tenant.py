@@ -24,6 +24,7 @@ from milabench_ng.events import (
     Loss,
     Phase,
     Ready,
+    Skips,
     Slice,
 )
 from milabench_ng.fence.interface import Group
@@ -45,6 +46,8 @@ class RankLog:
     slices: list[SliceRow] = dataclasses.field(default_factory=list)
     losses: dict[str, float | None] = dataclasses.field(default_factory=dict)
     gradient_norms: dict[str, float | None] = dataclasses.field(default_factory=dict)
+    skips: list[Skips] = dataclasses.field(default_factory=list)
+    """One after each slice, and one at the end."""
     digests: dict[str, str] = dataclasses.field(default_factory=dict)
     phases: dict[str, float] = dataclasses.field(default_factory=dict)
 
@@ -165,6 +168,8 @@ class Tenant:
                 rank.losses[str(event.step)] = event.value
             case GradientNorm():
                 rank.gradient_norms[str(event.step)] = event.value
+            case Skips():
+                rank.skips.append(event)
             case Digest():
                 rank.digests[str(event.step)] = event.sha256
             case Full():

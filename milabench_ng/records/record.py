@@ -109,6 +109,17 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """Its module and those of the same package that it imports."""
 
 
+class Skipped(msgspec.Struct, frozen=True, kw_only=True):
+    """Optimizer steps that a dynamic loss scale skipped, for infinite gradients; they were work all the same."""
+
+    steps: int
+    """All that were tried."""
+    skipped: int
+    settled_steps: int
+    """Those tried after the rank had settled, when a scale that began too high has come down."""
+    settled_skipped: int
+
+
 class Rank(msgspec.Struct, frozen=True, kw_only=True):
     """What one process of the launch measured."""
 
@@ -122,6 +133,8 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
     """By step: 1, 2, 5, 10, 100; null where it was not finite."""
     gradient_norms: dict[str, float | None] = {}
     """By the same steps: the 2-norm of all gradients, unscaled and not clipped; null where it was not finite."""
+    skipped: Skipped | None = None
+    """Null in modes that skip none."""
     digests: dict[str, str] = {}
     """Of all parameters, by step."""
     torch_threads: int | None = None

@@ -26,7 +26,15 @@ from milabench_ng.stats import mean, population_std, sample_std
 TRACES_SCHEMA = 2
 Kind = Literal["cpu", "gpu"]
 """Of the devices that a launch worked on; a MIG instance is a part of a GPU."""
-FLOORS = {"fp32": 0.02, "tf32": 0.02, "amp": 0.05, "bf16": 0.05, "half": 0.1, "half_master": 0.05}
+FLOORS = {
+    "fp32": 0.02,
+    "tf32": 0.02,
+    "amp": 0.05,
+    "bf16": 0.05,
+    "half": 0.1,
+    "half_master": 0.05,
+    "half_master_static": 0.05,
+}
 """Least relative tolerance by precision, at step 1: other kernels and another order of sums give other digits."""
 GROWTH = {"1": 1.0, "10": 2.0, "100": 5.0}
 """Differences grow with the steps; times the floor."""

@@ -54,7 +54,10 @@ def detached(state: Tensor | tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
         Classic(
             experiment="milarun.models.wlm:main_fp16",
             options=OPTIONS_OF_2020,
-            implied={"": {"precision": "half_master", "vocabulary_multiple": 8}},
+            implied={
+                "": {"precision": "half_master_static", "vocabulary_multiple": 8},
+                "dynamic_loss_scale": {"precision": "half_master"},
+            },
         ),
     ),
 )

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from milabench_ng.bench.precision import AMP, MODES, Half, Precision, probe, ran
+from milabench_ng.bench.loss_scale import STATIC_SCALE, Dynamic
+from milabench_ng.bench.precision import MODES, Half, HalfMaster, Precision, probe, ran
 
 CPU = torch.device("cpu")
 FP16, FP32, BF16 = torch.float16, torch.float32, torch.bfloat16
@@ -22,8 +23,8 @@ def network() -> nn.Sequential:
 def mode_on_cpu(mode: str) -> Precision:
     """With a loss scale at which fp16 holds the gradients of these tests from the first step on."""
     precision = MODES[mode](CPU)
-    if isinstance(precision, AMP):
-        precision.scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+    if isinstance(precision.scale, Dynamic):
+        precision.scale.scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
     return precision
 
 
@@ -42,6 +43,7 @@ def one_weight(value: float) -> nn.Linear:
         ("bf16", FP32, FP32, None, BF16),
         ("half", FP16, FP16, FP16, FP32),
         ("half_master", FP16, FP32, FP16, FP32),
+        ("half_master_static", FP16, FP32, FP16, FP32),
     ],
 )
 def test_types(
@@ -143,10 +145,93 @@ def test_an_infinite_gradient_skips_the_step_and_halves_the_scale(mode: str) -> 
     module = one_weight(1.0)
     precision.cast(module)
     optimizer = torch.optim.SGD(module.parameters(), lr=0.25)
-    scale = precision.scaler.get_scale()
+    scale = precision.scale.scaler.get_scale()
     precision.step(module.weight.float().sum() * 1e38, optimizer, None)
     assert module.weight.item() == 1.0
-    assert precision.scaler.get_scale() == scale / 2
+    assert precision.scale.scaler.get_scale() == scale / 2
+
+
+INFINITE = (3, 4, 9)
+"""Steps whose gradient is infinite in the tests below."""
+
+
+def ten_steps(precision: Precision, optimizer: torch.optim.Optimizer, module: nn.Linear) -> list[int]:
+    """Steps skipped so far, after each of ten. The gradient of a root at 0 is infinite, its loss is not."""
+    skipped = []
+    for step in range(1, 11):
+        weight = module.weight.float().sum()
+        precision.step((weight - weight.detach()).sqrt() if step in INFINITE else weight, optimizer, None)
+        skipped.append(precision.scale.skipped())
+    return skipped
+
+
+@pytest.mark.parametrize("mode", ["amp", "half_master"])
+def test_skipped_steps_are_counted(mode: str) -> None:
+    precision = mode_on_cpu(mode)
+    module = one_weight(0.0)
+    precision.cast(module)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.25)
+    assert ten_steps(precision, optimizer, module) == [0, 0, 1, 2, 2, 2, 2, 2, 3, 3]
+    assert module.weight.item() == -0.25 * 7
+
+
+def test_steps_that_an_optimizer_skips_on_the_device_are_counted() -> None:
+    """A fused one is called in every step and told what was found."""
+    precision = mode_on_cpu("amp")
+    module = one_weight(0.0)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.25, fused=True)
+    assert ten_steps(precision, optimizer, module) == [0, 0, 1, 2, 2, 2, 2, 2, 3, 3]
+    assert module.weight.item() == -0.25 * 7
+
+
+def test_steps_of_two_optimizers_are_counted_together() -> None:
+    precision = mode_on_cpu("amp")
+    modules = [one_weight(0.0), one_weight(0.0)]
+    optimizers = [torch.optim.SGD(module.parameters(), lr=0.25) for module in modules]
+    skipped = [
+        ten_steps(precision, optimizer, module)[-1] for optimizer, module in zip(optimizers, modules, strict=True)
+    ]
+    assert skipped == [3, 6]
+
+
+@pytest.mark.parametrize("mode", ["fp32", "bf16", "half", "half_master_static"])
+def test_other_modes_skip_nothing_and_an_infinite_gradient_spoils_the_weights(mode: str) -> None:
+    precision = MODES[mode](CPU)
+    module = one_weight(0.0)
+    precision.cast(module)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.25)
+    assert ten_steps(precision, optimizer, module) == [0] * 10
+    assert not module.weight.isfinite()
+
+
+def test_the_static_scale_saves_gradients_that_fp16_would_lose() -> None:
+    """2^-27 is less than half of fp16's smallest number, 2^-24; times 128 it is 2^-20."""
+    tiny = 2.0**-27
+    moved = {}
+    for mode in ("half", "half_master_static"):
+        precision = MODES[mode](CPU)
+        module = one_weight(0.0)
+        precision.cast(module)
+        optimizer = torch.optim.SGD(module.parameters(), lr=2.0**15)
+        precision.step(tiny * module.weight.float().sum(), optimizer, None)
+        moved[mode] = module.weight.item()
+    assert STATIC_SCALE == 128
+    assert moved == {"half": 0.0, "half_master_static": -(2.0**-12)}
+
+
+def test_a_step_with_a_static_scale_reads_nothing_on_the_host() -> None:
+    """On the meta device there is no number to read: whatever the host waits for raises."""
+    precision = MODES["half_master_static"](torch.device("meta"))
+    module = nn.Linear(3, 2, device="meta")
+    precision.cast(module)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    inputs = torch.ones(4, 3, device="meta", dtype=torch.float16)
+    for _ in range(2):
+        precision.step(module(inputs).sum(), optimizer, 0.25)
+    dynamic = HalfMaster(torch.device("meta"))
+    dynamic.pairs = {}
+    with pytest.raises(RuntimeError, match="meta"):
+        dynamic.step(module(inputs).sum(), torch.optim.SGD(module.parameters(), lr=0.1), 0.25)
 
 
 def test_weights_without_a_gradient_stay() -> None:
@@ -188,15 +273,16 @@ def test_what_ran_is_what_was_asked_but_for_tf32(mode: str, model: Any) -> None:
     module = model()
     precision.cast(module)
     dtypes = {str(parameter.dtype).removeprefix("torch."): parameter.numel() for parameter in module.parameters()}
-    assert ran(dtypes, probe(precision), precision.masters) == {"tf32": "fp32"}.get(mode, mode)
+    assert ran(dtypes, probe(precision), precision) == {"tf32": "fp32"}.get(mode, mode)
 
 
 def test_what_ran_does_not_believe_the_mode() -> None:
     fp32: dict[str, int] = {"float32": 5}
-    assert ran(fp32, ("float32", 3e-4), masters=False) == "tf32"
-    assert ran(fp32, ("float32", 2e-7), masters=False) == "fp32"
-    assert ran({}, ("float32", 2e-7), masters=False) == "fp32"  # a workload without a model
-    assert ran(fp32, ("float32", 2e-7), masters=True) == "fp32"  # nothing was cast
+    plain = Precision(CPU)
+    assert ran(fp32, ("float32", 3e-4), plain) == "tf32"
+    assert ran(fp32, ("float32", 2e-7), plain) == "fp32"
+    assert ran({}, ("float32", 2e-7), plain) == "fp32"  # a workload without a model
+    assert ran(fp32, ("float32", 2e-7), HalfMaster(CPU)) == "fp32"  # nothing was cast
 
 
 def test_every_mode_trains_a_network() -> None:

@@ -9,7 +9,8 @@ import torch
 from recording import Recording, bench_on
 from torch import Tensor, nn
 
-from milabench_ng.bench.precision import AMP, MODES
+from milabench_ng.bench.loss_scale import Dynamic
+from milabench_ng.bench.precision import MODES
 from milabench_ng.bench.trace import Trace, gradient_norm
 from milabench_ng.events import Digest, GradientNorm, Loss
 
@@ -113,8 +114,8 @@ def test_the_norm_is_of_the_true_gradients_before_clipping(mode: str) -> None:
     """Gradients 3 and 4 k at step k: norms 5, sqrt(9 + 64), sqrt(9 + 400), whatever the scale of the loss."""
     channel = Recording(last=6)
     bench = bench_on(channel, precision=mode)
-    if isinstance(bench._precision, AMP):
-        bench._precision.scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+    if isinstance(bench._precision.scale, Dynamic):
+        bench._precision.scale.scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
     module = bench.place(nn.ModuleList([nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)]))
     optimizer = torch.optim.SGD(module.parameters(), lr=1.0)
     for step, _ in enumerate(bench.measure([torch.ones(1)] * 6), 1):

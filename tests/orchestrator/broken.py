@@ -154,6 +154,21 @@ def recovers(bench: Bench) -> None:
         bench.step(model(torch.ones(1, 1)).sum() * (float("inf") if bad else 1.0), optimizer)
 
 
+@workload(unit="steps", precision="amp")
+def overflows(bench: Bench, *, every: int = 20) -> None:
+    """A gradient that is infinite now and then, of a finite loss: a root at 0. An item is a step. Timed: the step.
+
+    Options:
+        every: so many steps.
+    """
+    model = bench.place(nn.Linear(1, 1, bias=False))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    for step, _ in enumerate(bench.measure(repeat(None), count=1), 1):
+        time.sleep(0.005)
+        nothing = model.weight.float().sum() - model.weight.detach().float().sum()
+        bench.step(nothing.sqrt() if step % every == 0 else nothing, optimizer)
+
+
 @workload(unit="steps")
 def fails_once(bench: Bench, *, marker: str = "") -> None:
     """The first to come fails. An item is a step. Timed: a short sleep.
