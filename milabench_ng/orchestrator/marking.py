@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from milabench_ng.node.conditions import throttled_fraction
 from milabench_ng.orchestrator.seen import Seen, Setting
+from milabench_ng.orchestrator.skipped import SKIPPED_LIMIT, skipped, too_many
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.window import WindowRule
 
@@ -51,12 +52,15 @@ def _of_batch(setting: Setting, seen: Seen) -> Iterator[Mark]:
 
 
 def _of_devices(setting: Setting, seen: Seen) -> Iterator[Mark]:
-    """The precision and the clocks of each device of the launch; a MIG instance has the clocks of its board."""
+    """Precision, skipped steps and clocks of each device of the launch; a MIG instance has the clocks of its board."""
     requested = str(seen.launch.arguments["precision"])
     throttled = throttled_fraction(*seen.conditions)
     for device, rank in zip(seen.launch.devices, seen.ranks, strict=True):
         if rank.ready and rank.ready.ran != requested and rank.ready.parameters:
             yield Mark(kind="precision", device=str(device), what=f"{requested} asked, {rank.ready.ran} ran")
+        share = too_many(skipped(rank, seen.timeline.start_s, setting.rule))
+        if share is not None:
+            yield Mark(kind="steps skipped", device=str(device), value=share, limit=SKIPPED_LIMIT)
         for reason, fraction in throttled.get(setting.boards.get(device, ""), {}).items():
             if reason in FAULTS and fraction > THROTTLE_LIMIT:
                 yield Mark(kind="throttled", device=str(device), what=reason, value=fraction, limit=THROTTLE_LIMIT)

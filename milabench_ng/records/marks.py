@@ -22,6 +22,7 @@ MarkKind = Literal[
     "siblings shared",
     "precision",
     "throttled",
+    "steps skipped",
     "loss outside the reference",
     "parameters outside the reference",
     "noted",
@@ -42,6 +43,7 @@ _FORMS: dict[MarkKind, tuple[str, Unit]] = {
     "siblings shared": ("SMT siblings shared between tenants", ""),
     "precision": ("precision {what}", ""),
     "throttled": ("clocks held down by {what} {value} of the time, limit {limit}", "%"),
+    "steps skipped": ("{value} of the steps after settling skipped by the loss scale, limit {limit}", "%"),
     "loss outside the reference": ("outside the reference: loss {value} at {what}", ""),
     "parameters outside the reference": (
         "outside the reference: parameters differ from those that this software makes",

@@ -155,7 +155,7 @@ def recovers(bench: Bench) -> None:
 
 
 @workload(unit="steps", precision="amp")
-def overflows(bench: Bench, *, every: int = 20) -> None:
+def overflows(bench: Bench, *, every: int = 3) -> None:
     """A gradient that is infinite now and then, of a finite loss: a root at 0. An item is a step. Timed: the step.
 
     Options:

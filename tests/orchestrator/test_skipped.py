@@ -7,6 +7,7 @@ import pytest
 from milabench_ng.events import Skips
 from milabench_ng.orchestrator.skipped import skipped, too_many
 from milabench_ng.orchestrator.tenant import RankLog
+from milabench_ng.records.marks import Mark
 from milabench_ng.records.record import Skipped
 from milabench_ng.records.window import SliceRow, WindowRule
 
@@ -44,10 +45,10 @@ def test_too_many_of_none() -> None:
 
 
 def test_records_hold_what_the_loss_scale_skipped(run_profile) -> None:  # type: ignore[no-untyped-def]
-    """Every 20th step is skipped: of n steps n // 20, whenever the rank has settled."""
+    """Every third step is skipped: of n steps n // 3, whenever the rank has settled."""
     finished = run_profile(
         {
-            "often": {"workload": f"{HERE}:overflows"},
+            "often": {"workload": f"{HERE}:overflows", "arguments": {"every": 3}},
             "never": {"workload": f"{HERE}:overflows", "arguments": {"every": 1_000_000}},
             "fp32": {"workload": f"{HERE}:steady"},
         },
@@ -56,9 +57,15 @@ def test_records_hold_what_the_loss_scale_skipped(run_profile) -> None:  # type:
     ranks = {record.name: record.mnb.ranks[0].skipped for record in finished.records}
     often, never = ranks["trial.often"], ranks["trial.never"]
     unsettled = often.steps - often.settled_steps
-    assert often.skipped == often.steps // 20
-    assert often.settled_skipped == often.steps // 20 - unsettled // 20
+    assert often.skipped == often.steps // 3
+    assert often.settled_skipped == often.steps // 3 - unsettled // 3
     assert unsettled > 0
     assert (never.skipped, never.settled_skipped) == (0, 0)
     assert never.settled_steps > 0
     assert ranks["trial.fp32"] is None
+    marks = {
+        record.name: [mark for mark in record.mnb.marks if mark.kind == "steps skipped"] for record in finished.records
+    }
+    share = often.settled_skipped / often.settled_steps
+    assert marks["trial.often"] == [Mark(kind="steps skipped", device="0", value=share, limit=0.01)]
+    assert marks["trial.never"] == marks["trial.fp32"] == []
