@@ -43,7 +43,8 @@ def doctor(
     tenants
         The shares for this many tenants: CPU partitions on a node without GPUs (default 2), else the first GPUs.
     gpus
-        GPUs to use, by index or UUID, separated by commas (default: all, or those of CUDA_VISIBLE_DEVICES).
+        GPUs to use, by index or UUID, separated by commas (default: those of CUDA_VISIBLE_DEVICES, of which an empty
+        one means none; all where it is not set).
     ram_total
         RAM to divide among the tenants, such as 512GiB: for virtual machines whose MemTotal grows with use.
     cgroup_parent

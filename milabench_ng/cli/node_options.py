@@ -33,7 +33,8 @@ class NodeOptions:
     tenants
         Work with this many tenants: CPU partitions on a node without GPUs (default 2), else the first GPUs.
     gpus
-        GPUs to use, by index or UUID, separated by commas (default: all, or those of CUDA_VISIBLE_DEVICES).
+        GPUs to use, by index or UUID, separated by commas (default: those of CUDA_VISIBLE_DEVICES, of which an empty
+        one means none; all where it is not set).
     isolation
         What the fence must be: auto takes the best there is, full refuses anything less (exit code 3).
     io_read

@@ -33,8 +33,9 @@ def resident_fraction(files: Sequence[Path], sample: int = SAMPLE) -> float | No
     None when it cannot be measured: mincore(2) tells the truth only about files that the caller owns or may write
     (since Linux 5.2), and empty files have no pages.
     """
-    step = max(1, len(files) // sample)
-    counts = [_pages(path) for path in files[::step][:sample] if os.access(path, os.W_OK)]
+    taken = min(sample, len(files))
+    spread = (files[place * len(files) // taken] for place in range(taken))
+    counts = [_pages(path) for path in spread if os.access(path, os.W_OK)]
     total = sum(pages for _, pages in counts)
     return sum(resident for resident, _ in counts) / total if total else None
 

@@ -235,22 +235,22 @@ def pci_gpus(sysfs: Path = Path("/sys")) -> tuple[PciGpu, ...]:
     return tuple(found)
 
 
-def select(devices: Sequence[Gpu], wanted: Sequence[str]) -> tuple[Gpu, ...]:
-    """The devices that ``--gpus`` names by index, UUID (or its unambiguous beginning) or PCI address, in node order.
+def select(devices: Sequence[Gpu], wanted: Sequence[str], where: str = "--gpus") -> tuple[Gpu, ...]:
+    """The devices that ``where`` names by index, UUID (or its unambiguous beginning) or PCI address, in node order.
 
     Naming nothing selects all. Raises ``InputError`` for what is not there, is ambiguous, or is named twice.
     """
     if not wanted:
         return tuple(devices)
-    chosen = [_named(devices, name.strip()) for name in wanted]
+    chosen = [_named(devices, name.strip(), where) for name in wanted]
     twice = {gpu.index for gpu in chosen if chosen.count(gpu) > 1}
     if twice:
         names = ", ".join(str(index) for index in sorted(twice))
-        raise InputError(f"--gpus {','.join(wanted)}: device {names} is named more than once; name each device once")
+        raise InputError(f"{where} {','.join(wanted)}: device {names} is named more than once; name each device once")
     return tuple(sorted(chosen, key=lambda gpu: gpu.index))
 
 
-def _named(devices: Sequence[Gpu], name: str) -> Gpu:
+def _named(devices: Sequence[Gpu], name: str, where: str) -> Gpu:
     exact = [gpu for gpu in devices if name.lower() in (str(gpu.index), gpu.uuid.lower())]
     exact = exact or [gpu for gpu in devices if name.lower() == gpu.pci_bus_id]
     begins = name.upper().startswith(("GPU-", "MIG-"))
@@ -259,7 +259,7 @@ def _named(devices: Sequence[Gpu], name: str) -> Gpu:
         return matches[0]
     there = "; ".join(f"{gpu.index} = {gpu.uuid} ({gpu.name}, {gpu.pci_bus_id})" for gpu in devices)
     found = f"fits {len(matches)} devices" if matches else "is not on this node"
-    raise InputError(f"--gpus: {name!r} {found}; name an index or a UUID of: {there or 'no GPU at all'}")
+    raise InputError(f"{where}: {name!r} {found}; name an index or a UUID of: {there or 'no GPU at all'}")
 
 
 def _devices(reader: GpuReader, sysfs: Path) -> tuple[list[Gpu], str | None]:

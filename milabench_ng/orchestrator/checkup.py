@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -15,8 +16,9 @@ from milabench_ng.fence.shares import Allocation, Placement, Policy, allocate
 from milabench_ng.node.inventory import Inventory, read_inventory
 from milabench_ng.node.storage import Storage, read_storage
 from milabench_ng.node.topology import Topology, read_topology
+from milabench_ng.orchestrator.devices import choose_devices
 from milabench_ng.orchestrator.leftovers import Remains, find_remains
-from milabench_ng.orchestrator.request import RunRequest, choose_devices
+from milabench_ng.orchestrator.request import RunRequest
 from milabench_ng.plan import Device
 from milabench_ng.records.isolation import Tier
 
@@ -53,8 +55,8 @@ def examine(request: RunRequest) -> Checkup:
     inventory, topology = read_inventory(), read_topology()
     capabilities = probe(request.cgroup_parent)
     tier = choose(capabilities, "auto").tier(capabilities) or "none"
-    devices = choose_devices(inventory.gpus, request, len(topology.online))
-    allocation, problem = _divide(topology, devices, capabilities, request)
+    chosen = choose_devices(inventory.gpus, request, len(topology.online), os.environ)
+    allocation, problem = _divide(topology, chosen.devices, capabilities, request)
     reasons = (
         *(_isolation_reasons(capabilities, tier) if tier != "full" else ()),
         *((problem,) if problem else ()),
@@ -64,12 +66,12 @@ def examine(request: RunRequest) -> Checkup:
     return Checkup(
         ready=not reasons,
         reasons=reasons,
-        notes=tuple(_notes(inventory, capabilities, allocation, tier)),
+        notes=(*chosen.notes, *_notes(inventory, capabilities, allocation, tier)),
         inventory=inventory,
         capabilities=capabilities,
         backend=choose(capabilities, "auto").NAME,
         tier=tier,
-        devices=devices,
+        devices=chosen.devices,
         allocation=allocation,
         dataroot=read_storage(request.dataroot),
         remains=find_remains(capabilities.parents, request.dataroot),

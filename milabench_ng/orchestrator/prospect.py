@@ -3,6 +3,7 @@ promises of it."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from typing import Literal
@@ -21,10 +22,10 @@ from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.inventory import read_inventory
 from milabench_ng.node.storage import read_storage
 from milabench_ng.node.topology import read_topology
+from milabench_ng.orchestrator.devices import choose_devices
 from milabench_ng.orchestrator.request import (
     RunRequest,
     checked_plan,
-    choose_devices,
     chosen_data,
     encode_request,
     foreign_workloads,
@@ -57,13 +58,15 @@ class Prospect(msgspec.Struct, frozen=True, kw_only=True):
     """As it was asked for, or cold where no warm worker can enter the fence."""
     io: Mapping[str, IoEvidence]
     """The I/O shares that were asked for, by test (`suite.test`)."""
+    device_notes: tuple[str, ...]
+    """On the choice of the devices."""
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a user should know of it."""
         readers = {test: io.reason for test, io in self.io.items() if io.reason}
         said = (f"{test}: its readers hold the I/O share, not the kernel: {why}" for test, why in readers.items())
-        return (*self.profile.warnings, *self.allocation.notes, *said)
+        return (*self.profile.warnings, *self.device_notes, *self.allocation.notes, *said)
 
 
 async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, ...]) -> Prospect:
@@ -72,8 +75,8 @@ async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, .
     catalogue = chosen_data(request, await server.describe(foreign_workloads(raw)))
     profile = typed_profile(request, catalogue)
     topology = read_topology()
-    devices = choose_devices(gpus, request, len(topology.online))
-    plan = checked_plan(profile, request, catalogue, devices)
+    chosen = choose_devices(gpus, request, len(topology.online), os.environ)
+    plan = checked_plan(profile, request, catalogue, chosen.devices)
     refuse_missing_packages(profile, request, catalogue)
     wish = required_isolation(profile, request)
     capabilities = probe(request.cgroup_parent)
@@ -83,7 +86,7 @@ async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, .
     io = io_shares(profile, request, capabilities, backend.NAME)
     allocation = allocate(
         topology,
-        [Placement(str(device.index), device.numa_node) for device in devices],
+        [Placement(str(device.index), device.numa_node) for device in chosen.devices],
         bounds(capabilities, wish),
         Policy(ram_total_bytes=request.ram_total_bytes),
     )
@@ -96,6 +99,7 @@ async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, .
         capabilities=capabilities,
         start=request.start if backend.WARM_WORKERS else "cold",
         io=io,
+        device_notes=chosen.notes,
     )
 
 

@@ -1,9 +1,8 @@
-"""What a user asks of a run, and how it becomes a plan: profile, options, devices."""
+"""What a user asks of a run, and how it becomes a plan: profile and options."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +13,6 @@ from milabench_ng.errors import InputError, IsolationError
 from milabench_ng.fence.backends import Wish
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.io import ask
-from milabench_ng.node.gpus import Gpu, select
 from milabench_ng.orchestrator.caching import Cache
 from milabench_ng.orchestrator.watchdog import Limits, limits_for
 from milabench_ng.plan import Device, Order, Plan, Resolved, make_plan
@@ -22,9 +20,6 @@ from milabench_ng.profile import IoShare, Profile, TimeLimits, build_profile, pa
 from milabench_ng.profile_2020 import convert_2020
 from milabench_ng.records.isolation import IoEvidence
 from milabench_ng.records.window import WindowRule
-
-CPU_TENANTS = 2
-"""On a node without a GPU, unless told otherwise."""
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,30 +130,6 @@ def resolve_arguments(profile: Profile, request: RunRequest, catalogue: Catalogu
         changed = tuple(option for option, value in given.items() if stated[option] != value)
         resolved[name] = ({**stated, **given}, changed)
     return resolved
-
-
-def choose_devices(gpus: Sequence[Gpu], request: RunRequest, cpus: int) -> tuple[Device, ...]:
-    """The devices of the run: the chosen GPUs, the first ``--tenants`` of them, or CPU partitions where there are none.
-
-    ``CUDA_VISIBLE_DEVICES`` of the caller chooses like ``--gpus``. ``cpus``: the node's, an upper bound for tenants.
-    """
-    tenants = request.tenants
-    if tenants is not None and tenants < 1:
-        raise InputError(f"--tenants {tenants}: at least 1")
-    if not gpus and request.gpus:
-        raise InputError(f"--gpus {','.join(request.gpus)}: this node shows no GPU; mnb doctor says what it sees")
-    if not gpus:
-        if (tenants or 1) > cpus:
-            raise InputError(f"--tenants {tenants}: this node has {cpus} CPUs, and each tenant needs one")
-        return tuple(Device(index=index, kind="cpu") for index in range(tenants or min(CPU_TENANTS, cpus)))
-    visible = tuple(name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name)
-    chosen = select(gpus, request.gpus or visible)
-    if tenants is not None and tenants > len(chosen):
-        raise InputError(f"--tenants {tenants}: there are {len(chosen)} GPUs, and each tenant has one")
-    return tuple(
-        Device(index=gpu.index, kind="mig" if gpu.mig else "gpu", uuid=gpu.uuid, name=gpu.name, numa_node=gpu.numa_node)
-        for gpu in chosen[:tenants]
-    )
 
 
 def checked_plan(profile: Profile, request: RunRequest, catalogue: Catalogue, devices: tuple[Device, ...]) -> Plan:

@@ -13,8 +13,9 @@ import pytest
 from milabench_ng.datasets.mnist import Mnist
 from milabench_ng.datasets.prepare import prepare
 from milabench_ng.errors import InputError
+from milabench_ng.orchestrator.devices import choose_devices
 from milabench_ng.orchestrator.logs import Log
-from milabench_ng.orchestrator.request import RunRequest, choose_devices
+from milabench_ng.orchestrator.request import RunRequest
 from milabench_ng.orchestrator.resuming import open_keeper
 from milabench_ng.orchestrator.sessions import make_folder
 from milabench_ng.records.names import write_atomically
@@ -97,10 +98,10 @@ def test_a_node_without_gpus_has_a_tenant_per_cpu_at_most(tmp_path: Path, tenant
         suite="s", profile_text="", profile_source="", tenants=tenants, dataroot=tmp_path, outdir=tmp_path
     )
     if right:
-        assert len(choose_devices((), request, cpus=2)) == tenants
+        assert len(choose_devices((), request, 2, {}).devices) == tenants
         return
     with pytest.raises(InputError, match=f"--tenants {tenants}"):
-        choose_devices((), request, cpus=2)
+        choose_devices((), request, 2, {})
 
 
 def test_new_folders_are_not_open_to_the_world(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from pathlib import Path
 
@@ -24,6 +25,23 @@ def test_evicted_files_are_cold_and_read_files_are_warm(tmp_path: Path) -> None:
     assert cache.resident_fraction(files) == 0.25
     cache.warm(files)
     assert cache.resident_fraction(files) == 1.0
+
+
+def test_a_sample_is_spread_over_all_files(tmp_path: Path) -> None:
+    """511 files are not quite twice as many as are looked at."""
+    files = [tmp_path / str(number) for number in range(511)]
+    for path in files:
+        path.write_bytes(bytes(mmap.PAGESIZE))
+    os.sync()
+    cache.evict(files)
+    if cache.resident_fraction(files) == 1.0:
+        pytest.skip("this file system lives in memory: nothing can be evicted")
+    cache.warm(files[:256])
+    assert cache.resident_fraction(files) == pytest.approx(256 / 511, abs=0.01)
+    cache.warm(files)
+    assert cache.resident_fraction(files) == 1.0
+    cache.evict(files[:256])
+    assert cache.resident_fraction(files) == pytest.approx(255 / 511, abs=0.01)
 
 
 def test_nothing_to_measure_is_not_a_number(tmp_path: Path) -> None:
