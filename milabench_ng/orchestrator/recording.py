@@ -146,6 +146,7 @@ def _ours(setting: Setting, seen: Seen, workload: Workload) -> Mnb:
         neighbours=seen.neighbours,
         isolation=_isolation(setting, seen),
         conditions=edges(*seen.conditions),
+        host_pace={str(at): {"before": first, "after": last} for at, (first, last) in seen.host_pace.items()},
         telemetry=seen.telemetry,
         failure=seen.failure,
         exit_status=seen.exit_status,

@@ -20,6 +20,7 @@ from milabench_ng.orchestrator.interruption import SAME_S, Interruption
 from milabench_ng.orchestrator.seen import Seen
 from milabench_ng.orchestrator.tenant import Tenant
 from milabench_ng.orchestrator.verdict import Outcome, judge
+from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.record import Data, Failure, Neighbour, Neighbours
 from milabench_ng.records.window import Window, settled_window
 from milabench_ng.telemetry.messages import HOST_KEY, SourceName
@@ -35,6 +36,8 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """When it was asked for (UTC), at ``requested_s``."""
     requested_s: float
     conditions: tuple[Conditions, Conditions]
+    host_pace: tuple[Mapping[int, HostPace], Mapping[int, HostPace]]
+    """By device, at both edges."""
     data: Data | None
     xids: Mapping[str, Sequence[int]]
     """Errors of the GPUs, by UUID."""
@@ -143,6 +146,7 @@ def _seen(tenant: Tenant, ran: Ran, failures: Mapping[str, Failure | None], equi
         data=ran.data,
         environment=tenant.task.environment,
         conditions=ran.conditions,
+        host_pace={device: (ran.host_pace[0][device], ran.host_pace[1][device]) for device in launch.devices},
         gpu_monitor=equipment.sampler.recorder.gpu_monitor(uuids, start_s, stop_s),
         telemetry=equipment.sampler.recorder.telemetry(keys, start_s, stop_s),
     )

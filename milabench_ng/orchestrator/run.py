@@ -20,6 +20,7 @@ from milabench_ng.orchestrator.caching import make_ready
 from milabench_ng.orchestrator.equipment import Equipment
 from milabench_ng.orchestrator.keeping import Kept
 from milabench_ng.orchestrator.logs import Log
+from milabench_ng.orchestrator.pacing import read_host_pace, work_at_once
 from milabench_ng.orchestrator.recording import make_record
 from milabench_ng.orchestrator.results import Ran, see
 from milabench_ng.orchestrator.sampling import Sampler
@@ -64,6 +65,8 @@ async def run_batch(work: Work, equipment: Equipment, observer: Observer) -> lis
     equipment.books.begin(work)
     files = equipment.files(batch.launches[0])
     data = None if files is None else make_ready(files, equipment.cache)
+    shares = {device: equipment.setting.shares[device].cpus for one in batch.launches for device in one.devices}
+    pace_before = await read_host_pace(shares, work_at_once)
     before = _conditions(equipment)
     equipment.xids.drain()
     requested_s, started = time.monotonic(), utc_now()
@@ -78,6 +81,7 @@ async def run_batch(work: Work, equipment: Equipment, observer: Observer) -> lis
     finally:
         busy = await gone(tenants)
         logs = _close_logs(tenants, equipment)
+    pace_after = await read_host_pace(shares, work_at_once)
     ran = Ran(
         work=work,
         runner=runner,
@@ -85,6 +89,7 @@ async def run_batch(work: Work, equipment: Equipment, observer: Observer) -> lis
         started=started,
         requested_s=requested_s,
         conditions=(before, after),
+        host_pace=(pace_before, pace_after),
         data=data,
         xids=equipment.xids.drain(),
         busy=busy,

@@ -14,6 +14,7 @@ from milabench_ng.node.conditions import Conditions
 from milabench_ng.orchestrator.batch import GroupEvidence, Timeline
 from milabench_ng.orchestrator.tenant import RankLog
 from milabench_ng.plan import Device, Launch
+from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import IoEvidence, Isolation, Share
 from milabench_ng.records.record import Data, Failure, Neighbours
 from milabench_ng.records.window import Window, WindowRule
@@ -77,5 +78,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     data: Data | None
     environment: dict[str, str]
     conditions: tuple[Conditions, Conditions]
+    host_pace: Mapping[int, tuple[HostPace, HostPace]]
+    """Of its shares, by device: before and after."""
     gpu_monitor: dict[str, Any]
     telemetry: dict[str, dict[str, dict[str, float]]]

@@ -11,8 +11,9 @@ from typing import Any, Literal
 import msgspec
 
 from milabench_ng.catalogue import Bound, Scalar
-from milabench_ng.node.conditions import Conditions
+from milabench_ng.node.conditions import Conditions, Edge
 from milabench_ng.plan import Device, Launch
+from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import Isolation
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.window import SliceRow, Window, WindowRule
@@ -179,7 +180,9 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     neighbours: Neighbours
     isolation: dict[str, Isolation]
     """By device index: a launch over K devices has K shares."""
-    conditions: dict[Literal["before", "after"], Conditions]
+    conditions: dict[Edge, Conditions]
+    host_pace: dict[str, dict[Edge, HostPace]] = {}
+    """Of the CPUs of each share, by device index."""
     telemetry: dict[str, dict[str, dict[str, float]]]
     failure: Failure | None
     exit_status: int | None

@@ -15,6 +15,7 @@ from milabench_ng.orchestrator.marking import marks
 from milabench_ng.orchestrator.seen import Seen, Setting
 from milabench_ng.orchestrator.tenant import RankLog
 from milabench_ng.plan import Device, Launch
+from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import Isolation
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.record import Data, Neighbour, Neighbours
@@ -82,10 +83,16 @@ def seen(*devices: int, held: Mapping[str, float] = {}, ran: str = "fp32", **cha
         data=None,
         environment={},
         conditions=(before, _throttled(after, held)),
+        host_pace=dict.fromkeys(devices, (pace(80.0), pace(80.0))),
         gpu_monitor={},
         telemetry={},
     )
     return msgspec.structs.replace(made, **changes)
+
+
+def pace(mb_per_s: float) -> HostPace:
+    """Of a share, the same in all bursts."""
+    return HostPace(library="zlib 1", mb_per_s=mb_per_s, bursts=(mb_per_s,) * 5)
 
 
 def _throttled(after: Conditions, held: Mapping[str, float]) -> Conditions:
@@ -108,6 +115,19 @@ def test_clocks_that_were_held_down_mark_the_launches_on_that_gpu_only() -> None
 def test_a_mig_instance_has_the_clocks_of_its_board() -> None:
     (mark,) = marks(setting(), seen(2, held={"GPU-1": 50.0}))
     assert (mark.device, mark.value) == ("2", 0.5)
+
+
+def test_a_host_pace_that_moved_marks_the_launches_on_that_share() -> None:
+    moved = {0: (pace(80.0), pace(79.0)), 1: (pace(80.0), pace(70.0))}
+    assert marks(setting(), seen(0, host_pace=moved)) == ()
+    (mark,) = marks(setting(), seen(0, 1, host_pace=moved))
+    assert mark == Mark(kind="host pace", device="1", value=-0.125, limit=0.05)
+    assert mark.text == "device 1: the host pace changed by -12.5 % over the batch, limit 5 %"
+
+
+def test_a_host_pace_that_was_not_measured_is_no_mark() -> None:
+    unknown = HostPace(problem="CPU 7 may not be used")
+    assert marks(setting(), seen(0, host_pace={0: (unknown, unknown)})) == ()
 
 
 @pytest.mark.parametrize("held", [0.0, 0.5], ids=["never", "as long as the limit allows"])

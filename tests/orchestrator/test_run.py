@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.cgroupfs import parse_ids
+from milabench_ng.orchestrator.pacing import BURSTS
 from milabench_ng.orchestrator.tenant import Tenant
 from milabench_ng.report.folder import load
 from tests.report.milarun_reader import summarize
@@ -73,6 +74,18 @@ def test_all_launches_succeed_and_are_recorded(observed) -> None:  # type: ignor
     assert [record.job_id for record in finished.of("scaling")] == ["0.0", "0.1"]
     assert {record.mnb.start for record in finished.records} == {start}
     assert all(record.success and record.mnb.failure is None for record in finished.records)
+
+
+def test_the_host_pace_is_measured_on_the_cores_of_each_share_at_both_edges(observed) -> None:  # type: ignore[no-untyped-def]
+    finished, _, _ = observed
+    for record in finished.records:
+        assert set(record.mnb.host_pace) == set(record.mnb.isolation)
+        for device, paces in record.mnb.host_pace.items():
+            for edge in ("before", "after"):
+                assert paces[edge].problem is None
+                assert len(paces[edge].bursts) == BURSTS
+                assert 0 < paces[edge].cpu_min <= paces[edge].cpu_max
+                assert paces[edge].slowest_cpu in record.mnb.isolation[device].requested.cpus
 
 
 def test_all_tenants_of_a_batch_work_throughout_every_window(observed) -> None:  # type: ignore[no-untyped-def]

@@ -1,0 +1,74 @@
+"""The host pace: how fast the cores of a share did a fixed, short computation at one edge of a batch. Pure.
+
+Tests that are bound by the CPU differ between hosts of one kind, and from minute to minute on one host: clocks, and
+neighbours on sibling hardware threads and in caches. No counter shows it: steal is 0. `orchestrator.pacing` measures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from milabench_ng.records.window import Amount, Number
+from milabench_ng.stats import median
+
+PACE_LIMIT = 0.05
+"""Relative difference from which on two host paces are told apart."""
+
+
+class CpuPace(msgspec.Struct, frozen=True):
+    """What one CPU did in one burst."""
+
+    mb_per_s: float
+    """Of the fastest round, by the CPU time of its thread: what others take of the core does not count."""
+    on_cpu: float
+    """Share of the time of all rounds in which the thread had a core, 0 to 1."""
+
+
+class HostPace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The pace of the CPUs of one share at one edge of a batch, in MB of input per second of CPU time."""
+
+    library: str = ""
+    """What computed: the paces of two versions cannot be compared."""
+    mb_per_s: Amount | None = None
+    """Median of the bursts."""
+    bursts: tuple[Amount, ...] = ()
+    """Median over the CPUs, of each."""
+    cpu_min: Amount | None = None
+    """Of the slowest CPU, median of its bursts; `slowest_cpu` names it."""
+    cpu_max: Amount | None = None
+    slowest_cpu: Number | None = None
+    on_cpu: Amount | None = None
+    """Share of the time in which the threads had a core, 0 to 1: others worked there where it is low."""
+    problem: str | None = None
+    """Why it was not measured."""
+
+
+def pace_of(cpus: Sequence[int], bursts: Sequence[Mapping[int, CpuPace]], library: str) -> HostPace:
+    """The pace of a share of ``cpus`` of all that worked in ``bursts``; at least one of both."""
+    each = tuple(median([burst[cpu].mb_per_s for cpu in cpus]) for burst in bursts)
+    by_cpu = {cpu: median([burst[cpu].mb_per_s for burst in bursts]) for cpu in cpus}
+    slowest = min(cpus, key=lambda cpu: by_cpu[cpu])
+    return HostPace(
+        library=library,
+        mb_per_s=round(median(each), 2),
+        bursts=tuple(round(value, 2) for value in each),
+        cpu_min=round(by_cpu[slowest], 2),
+        cpu_max=round(max(by_cpu.values()), 2),
+        slowest_cpu=slowest,
+        on_cpu=round(median([burst[cpu].on_cpu for burst in bursts for cpu in cpus]), 3),
+    )
+
+
+def moved(before: HostPace, after: HostPace) -> float | None:
+    """The relative change from one edge to the other where it is beyond `PACE_LIMIT` and beyond chance, else None.
+
+    Beyond chance: every burst of one edge is faster than every burst of the other. Of five and five that do not differ
+    this happens once in 126 times (the rank sum test of Wilcoxon, Biometrics Bulletin 1, 1945).
+    """
+    if not before.mb_per_s or not after.mb_per_s or not before.bursts or not after.bursts:
+        return None
+    change = after.mb_per_s / before.mb_per_s - 1
+    apart = max(after.bursts) < min(before.bursts) or max(before.bursts) < min(after.bursts)
+    return change if abs(change) > PACE_LIMIT and apart else None
