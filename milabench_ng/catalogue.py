@@ -93,8 +93,8 @@ class Classic(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, str] = {}
     """2020 option -> our option, where the name differs."""
     implied: dict[str, dict[str, Scalar]] = {}
-    """2020 flag -> our arguments, for flags that set something else (``half`` -> precision); under ``""`` the defaults
-    of 2020 that differ from ours."""
+    """2020 flag -> our arguments, for flags that set something else (``half`` -> precision), and so for single values
+    of an option (``dtype=float16``); under ``""`` the defaults of 2020 that differ from ours."""
     ignored: tuple[str, ...] = ()
     """2020 options that have no effect on what is measured here."""
 

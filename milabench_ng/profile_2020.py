@@ -12,6 +12,8 @@ from milabench_ng.catalogue import Catalogue, Classic, Workload, normal_name
 from milabench_ng.errors import InputError
 from milabench_ng.profile import RawTests
 
+_MAX_COUNT = 1000
+"""Items of 2020 after which a test of 2020 stopped that was not told when."""
 _COMMON_IGNORED = ("cuda", "no_cuda", "dataset")
 _REPLACED = {
     "prepare": "mnb evicts or warms the data set's own files before each batch, without sysctl",
@@ -67,13 +69,16 @@ def _convert_arguments(arguments: dict[str, Any], workload: Workload, classic: C
             if name in converted:
                 raise InputError(f"{where}: {key!r} sets {name!r}, which another argument has set already")
             converted[name] = ours
-    return {**classic.implied.get("", {}), **converted}
+    stop = _convert_argument("max_count", _MAX_COUNT, workload, classic)
+    return {**classic.implied.get("", {}), **stop, **converted}
 
 
 def _convert_argument(option: str, value: Any, workload: Workload, classic: Classic) -> dict[str, Any]:
     """What one 2020 option sets here."""
     if option in _COMMON_IGNORED or option in classic.ignored:
         return {}
+    if isinstance(value, str) and f"{option}={value}" in classic.implied:
+        return dict(classic.implied[f"{option}={value}"])
     if option in classic.implied:
         return dict(classic.implied[option]) if value else {}
     if option == "max_count" and type(value) is int and abs(value) < 1 << 63:  # a longer one is refused as it is

@@ -104,9 +104,17 @@ class Emulators:
                 "value_loss_coef": "value_coefficient",
                 "entropy_coef": "entropy_coefficient",
                 "algo": "algorithm",
+                "lr": "learning_rate",
             },
             implied={
-                "": {"gae_lambda": 1.0, "linear_decay": False},
+                "": {
+                    "algorithm": "a2c",  # which is not here: a profile that leaves it out is refused
+                    "steps": 5,
+                    "minibatches": 32,
+                    "clip": 0.2,
+                    "gae_lambda": 1.0,
+                    "linear_decay": False,
+                },
                 "use_gae": {"gae_lambda": 0.95},
                 "use_linear_lr_decay": {"linear_decay": True},
             },

@@ -54,7 +54,8 @@ def taken_for(logits: Tensor, real: bool) -> Tensor:
     classic=(
         Classic(
             experiment="milarun.models.dcgan:main",
-            options={"lr": "learning_rate"},
+            options={"nz": "noise", "lr": "learning_rate"},
+            implied={"": {"batch_size": 64}},
             ignored=("image_size",),
         ),
     ),

@@ -98,7 +98,7 @@ def style_picture(side: int) -> Tensor:
         Classic(
             experiment="milarun.models.neural_style:main",
             options={"lr": "learning_rate"},
-            implied={"": {"batch_size": 64, "image_size": 256}},
+            implied={"": {"batch_size": 64, "image_size": 256, "style_size": 1024}},  # that of its painting
         ),
     ),
 )

@@ -150,7 +150,12 @@ class Worlds:
     ram_gib=1.5,
     extra="rl",
     requires=("gymnasium", "minigrid"),
-    classic=(Classic(experiment="milarun.models.minigrid:main"),),
+    classic=(
+        Classic(
+            experiment="milarun.models.minigrid:main",
+            options={"procs": "environments", "frames_per_proc": "steps", "lr": "learning_rate"},
+        ),
+    ),
 )
 def minigrid(
     bench: Bench,

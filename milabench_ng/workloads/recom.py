@@ -103,7 +103,9 @@ class Batches:
     classic=(
         Classic(
             experiment="milarun.models.recommendation:main",
-            options={"_f": "factors", "_l": "learning_rate"},
+            options={"_f": "factors", "_l": "learning_rate", "_n": "negatives", "negative_samples": "negatives"},
+            implied={"": {"batch_size": 128, "factors": 8, "layers": "64,32,16,8", "learning_rate": 1e-3}},
+            ignored=("topk", "_k"),
         ),
     ),
 )

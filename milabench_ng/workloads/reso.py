@@ -59,6 +59,7 @@ class SmallAndLarge:
         Classic(
             experiment="milarun.models.subpixel:main",
             options={"upscale_factor": "upscale", "lr": "learning_rate"},
+            implied={"": {"learning_rate": 0.1}},
         ),
     ),
 )

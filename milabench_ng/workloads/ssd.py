@@ -61,7 +61,7 @@ class SSD300(nn.Module):
         Classic(
             experiment="milarun.models.ssd:main",
             options={"lr": "learning_rate"},
-            implied={"": {"workers": 4}},
+            implied={"": {"batch_size": 32, "workers": 4}},
             ignored=("workers",),
         ),
     ),

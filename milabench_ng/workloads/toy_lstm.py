@@ -46,7 +46,12 @@ def sine_waves(samples: int, length: int = 1000, period: int = 20) -> Tensor:
     bound="launch",
     ram_gib=0.5,
     classic_factor=100 / 97,
-    classic=(Classic(experiment="milarun.models.sine_wave:main", ignored=("dtype",)),),
+    classic=(
+        Classic(
+            experiment="milarun.models.sine_wave:main",
+            implied={"dtype=float32": {}, "dtype=float16": {"precision": "half"}},
+        ),
+    ),
 )
 def toy_lstm(
     bench: Bench, *, samples: Annotated[int, Meta(gt=HELD_OUT)] = 100, hidden: Count = 51, learning_rate: Rate = 0.01

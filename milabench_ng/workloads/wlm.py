@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from milabench_ng.bench import Bench, Classic, workload
 from milabench_ng.datasets.wikitext_2 import WikiText2
 
+IGNORED = ("epochs", "log_interval", "save")
 OPTIONS_OF_2020 = {
     "model_name": "model",
     "emsize": "embedding",
@@ -50,10 +51,11 @@ def detached(state: Tensor | tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
     ram_gib=1.0,
     classic_factor=1 / 35,
     classic=(
-        Classic(experiment="milarun.models.wlm:main", options=OPTIONS_OF_2020),
+        Classic(experiment="milarun.models.wlm:main", options=OPTIONS_OF_2020, ignored=IGNORED),
         Classic(
             experiment="milarun.models.wlm:main_fp16",
             options=OPTIONS_OF_2020,
+            ignored=IGNORED,
             implied={
                 "": {"precision": "half_master_static", "vocabulary_multiple": 8},
                 "dynamic_loss_scale": {"precision": "half_master"},
