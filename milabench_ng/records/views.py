@@ -121,6 +121,7 @@ class RecordView(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str
     success: bool
     error: str | None = None
+    hostname: str | None = None
     device_count: int = 1
     job: dict[str, Any] | None = None
     environ: dict[str, Any] = {}
@@ -149,10 +150,26 @@ class CpusView(msgspec.Struct, frozen=True):
     sockets: int
     cores: int
 
+    @property
+    def text(self) -> str:
+        """In words."""
+        return f"{self.sockets} x {self.model}, {self.cores} cores in all"
+
+
+class GpuView(msgspec.Struct, frozen=True):
+    """A GPU of the node, or a MIG instance of the GPU ``parent``."""
+
+    uuid: str
+    parent: str | None = None
+
 
 class InventoryView(msgspec.Struct, frozen=True, kw_only=True):
     """What a report says of the node."""
 
+    hostname: str = ""
+    boot_id: str | None = None
+    machine: str | None = None
+    gpus: tuple[GpuView, ...] = ()
     virtualization: str | None = None
     kernel: str = ""
     cpus: CpusView

@@ -167,9 +167,11 @@ def _slow_devices(report: Report) -> list[Fact]:
     slow = [f"device {at.device} ({at.effect_pct:+.1f} %)" for at in report.gpus.overall]
     single = Counter(at.device for at in report.gpus.stragglers)
     some = ", ".join(f"device {device} in {count}" for device, count in single.items()) if not slow else ""
+    alone = report.gpus.alone
+    but = f"; not known of {', '.join(alone)}: no other is of that model" if alone else ""
     if some:
-        return [Fact("slow devices", f"none over all tests; in single tests: {some}", "fair")]
-    return [Fact("slow devices", ", ".join(slow) or "none", "bad" if slow else "good")]
+        return [Fact("slow devices", f"none over all tests; in single tests: {some}{but}", "fair")]
+    return [Fact("slow devices", f"{', '.join(slow) or 'none'}{but}", "bad" if slow else "fair" if but else "good")]
 
 
 def _conditions(report: Report) -> list[Fact]:

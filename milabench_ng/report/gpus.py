@@ -3,13 +3,15 @@
 A fixed distance from the best device would call many healthy ones slow: of 64 that differ by 2 % one lies 5 % below
 the best almost always. So a device is held against the others: its logarithm of rate against their median, in units of
 their robust standard deviation, it being left out of both, and only an effect that matters counts. Differences of a few
-percent between like GPUs are normal (Sinha et al., SC 2022, arXiv:2208.11035).
+percent between like GPUs are normal (Sinha et al., SC 2022, arXiv:2208.11035). Only devices of one model are held
+against each other.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -48,12 +50,21 @@ class GpuComparison(msgspec.Struct, frozen=True, kw_only=True):
     """Three matrices, tests by devices, and who is slow."""
 
     devices: tuple[str, ...]
+    models: tuple[str, ...]
+    """Of each device; empty where all are of one model, or it is not recorded."""
     mean: tuple[GpuRow, ...]
     min: tuple[GpuRow, ...]
     max: tuple[GpuRow, ...]
     stragglers: tuple[Straggler, ...]
     overall: tuple[Straggler, ...]
     """By the median over the tests: these devices are to be looked at."""
+
+    @property
+    def alone(self) -> tuple[str, ...]:
+        """The devices that no other is like: whether they are slow is not known."""
+        return tuple(
+            device for device, model in zip(self.devices, self.models, strict=False) if self.models.count(model) == 1
+        )
 
     def rows(self, measure: Measure) -> tuple[GpuRow, ...]:
         """One of the matrices."""
@@ -70,18 +81,37 @@ def side_by_side(summary: Summary) -> GpuComparison | None:
     devices = tuple(sorted(names, key=lambda name: (int(name) if name.isdigit() else math.inf, name)))
     if len(devices) < 2:
         return None
-    logs = {label: _relative_logs(row) for label, row in tests.items()}
-    by_device = {device: median([values[device] for values in logs.values() if device in values]) for device in devices}
+    groups = _alike(devices, summary.models)
+    found = [_slow(tests, group) for group in groups]
     return GpuComparison(
         devices=devices,
+        models=tuple(summary.models.get(device, "not recorded") for device in devices) if len(groups) > 1 else (),
         mean=tuple(_row(label, row, devices, "mean") for label, row in tests.items()),
         min=tuple(_row(label, row, devices, "min") for label, row in tests.items()),
         max=tuple(_row(label, row, devices, "max") for label, row in tests.items()),
-        stragglers=tuple(
-            slow for label, values in logs.items() for slow in stragglers(values, label, _noise(tests[label]))
-        ),
-        overall=stragglers(by_device, None),
+        stragglers=tuple(slow for single, _ in found for slow in single),
+        overall=tuple(slow for _, overall in found for slow in overall),
     )
+
+
+def _alike(devices: Sequence[str], models: Mapping[str, str]) -> list[list[str]]:
+    """The devices by model."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for device in devices:
+        groups[models.get(device, "")].append(device)
+    return list(groups.values())
+
+
+def _slow(tests: Mapping[str, TestSummary], alike: Sequence[str]) -> tuple[list[Straggler], tuple[Straggler, ...]]:
+    """Those of some devices that are slower than the others of them, in single tests and over all."""
+    logs = {label: known for label, row in tests.items() if (known := _relative_logs(row, alike))}
+    by_device = {
+        device: median([values[device] for values in logs.values() if device in values])
+        for device in alike
+        if any(device in values for values in logs.values())
+    }
+    single = [slow for label, values in logs.items() for slow in stragglers(values, label, _noise(tests[label]))]
+    return single, stragglers(by_device, None)
 
 
 def _row(label: str, row: TestSummary, devices: tuple[str, ...], measure: Measure) -> GpuRow:
@@ -91,10 +121,11 @@ def _row(label: str, row: TestSummary, devices: tuple[str, ...], measure: Measur
     return GpuRow(test=label, relative=tuple(relative))
 
 
-def _relative_logs(row: TestSummary) -> dict[str, float]:
-    """Logarithms of the devices' mean rates over their median."""
-    logs = {device: math.log(stat.mean) for device, stat in (row.pergpu or {}).items() if stat.mean > 0}
-    centre = median(list(logs.values()))
+def _relative_logs(row: TestSummary, alike: Sequence[str]) -> dict[str, float]:
+    """Logarithms of the devices' mean rates over the median of those devices."""
+    pergpu = row.pergpu or {}
+    logs = {device: math.log(stat.mean) for device, stat in pergpu.items() if device in alike and stat.mean > 0}
+    centre = median(list(logs.values())) if logs else 0.0
     return {device: value - centre for device, value in logs.items()}
 
 

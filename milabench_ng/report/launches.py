@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from milabench_ng.catalogue import Scalar
+from milabench_ng.plan import Device
 from milabench_ng.records.marks import Mark, typed
 from milabench_ng.records.reading import ReadRecord
 from milabench_ng.records.views import DataView, MnbView, RecordView
@@ -35,7 +36,9 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     scheme: str
     devices: tuple[str, ...]
     """Their indices; empty where a record of 2020 does not say."""
-    device_names: tuple[str, ...] = ()
+    hardware: tuple[Device, ...] = ()
+    """The same, as the record names them; empty in a record of 2020."""
+    hostname: str = ""
     unit: str = UNIT_2020
     classic_factor: float | None = None
     """Items of 2020 per item; None where the items are those of 2020."""
@@ -84,7 +87,8 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         run_id=mnb.run_id,
         scheme=mnb.launch.scheme,
         devices=tuple(str(device) for device in mnb.launch.devices),
-        device_names=tuple(device.name for device in mnb.devices),
+        hardware=mnb.devices,
+        hostname=view.hostname or "",
         unit=mnb.unit,
         classic_factor=mnb.classic_factor,
         bound=mnb.bound,
@@ -170,6 +174,7 @@ def _of_2020(read: ReadRecord) -> LaunchResult:
         run_id=None,
         scheme="gpu-progression" if progression else "per-gpu",
         devices=tuple(visible),
+        hostname=view.hostname or "",
         cause=cause,
         detail=detail,
         perf=mean(samples) if cause is None else math.nan,

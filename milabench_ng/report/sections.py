@@ -198,7 +198,9 @@ def _stragglers(gpus: GpuComparison) -> Section:
         rows=tuple(
             (slow.device, slow.test or "all", slow.effect_pct, slow.z) for slow in (*gpus.overall, *gpus.stragglers)
         ),
-        notes=("run them once more before they are judged",),
+        notes=(
+            f"run them once more before they are judged{'; each is held against its model' if gpus.models else ''}",
+        ),
     )
 
 
@@ -208,13 +210,20 @@ def _matrix(gpus: GpuComparison, measure: Measure) -> Section:
         title=f"devices, {measure} over the launches, relative to the best",
         headings=(
             Heading("test"),
-            *(Heading(f"device {device}", "%", one_decimal, True, _gpu_tone) for device in gpus.devices),
+            *(Heading(f"device {name}", "%", one_decimal, True, _gpu_tone) for name in _named(gpus)),
         ),
         rows=tuple(
             (row.test, *(None if share is None else 100 * share for share in row.relative))
             for row in gpus.rows(measure)
         ),
     )
+
+
+def _named(gpus: GpuComparison) -> list[str]:
+    """The devices, with their models where these differ."""
+    if not gpus.models:
+        return list(gpus.devices)
+    return [f"{device}, {model}" for device, model in zip(gpus.devices, gpus.models, strict=True)]
 
 
 def _gpu_tone(cell: Cell) -> Tone:

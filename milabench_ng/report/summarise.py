@@ -18,6 +18,7 @@ from milabench_ng.records.views import InventoryView, ManifestView
 from milabench_ng.report.flags import flags
 from milabench_ng.report.intervals import log_stat
 from milabench_ng.report.launches import LaunchResult
+from milabench_ng.report.one_node import check_one_node
 from milabench_ng.report.repeats import by_job, device_stats, rank_means, repeats, stat_of
 from milabench_ng.report.summary import Failed, Provenance, Summary, TestSummary, progression_steps
 from milabench_ng.stats import mean
@@ -49,9 +50,10 @@ def summarise(folder: Folder) -> Summary:
     if not results and not planned and not loose:
         raise InputError(f"{folder.source}: no record in it; give the folder that `mnb jobs` wrote")
     ours = _is_ours(folder, results)
+    check_one_node(folder.source, folder.manifests, folder.results)
     absent = _absent(planned, results)
     results += _lost(folder, results, absent)
-    devices = _device_count(folder.manifests, results)
+    devices, models = _device_count(folder.manifests, results), _models(folder)
     rows: dict[str, list[LaunchResult]] = defaultdict(list)
     for result in results:
         rows[result.label].append(result)
@@ -60,13 +62,14 @@ def summarise(folder: Folder) -> Summary:
         suite=_suite(folder),
         units="true" if ours else "classic",
         devices=devices,
-        provenance=_provenance(folder, results),
+        provenance=_provenance(folder, models),
+        models=models,
         has_plan=bool(folder.manifests),
         sessions=_sessions(folder, results),
         profile_sha256=_distinct(at.profile.sha256 if at.profile else None for at in folder.manifests),
         going_on=folder.going_on,
         omitted=tuple(dict.fromkeys(label for manifest in folder.manifests for label in manifest.plan.omitted)),
-        notes=_notes(folder, ours),
+        notes=_notes(folder, ours, models),
         tests={
             label: _test(
                 rows[label],
@@ -238,21 +241,28 @@ def _suite(folder: Folder) -> str:
     return "+".join(suites) or "unknown"
 
 
-def _provenance(folder: Folder, results: Sequence[LaunchResult]) -> Provenance:
-    names = Counter(
-        [device.name for device in folder.manifests[0].plan.devices]
+def _models(folder: Folder) -> dict[str, str]:
+    """The devices' models by index: the plan's; without one, those that the launches name."""
+    devices = (
+        [device for manifest in folder.manifests for device in manifest.plan.devices]
         if folder.manifests
-        else list(
-            {device: name for at in results for device, name in zip(at.devices, at.device_names, strict=False)}.values()
-        )
+        else [device for result in folder.results for device in result.hardware]
     )
-    software = folder.manifests[0].software if folder.manifests else {}
+    return {str(device.index): device.name for device in devices}
+
+
+def _counted(models: Iterable[str]) -> str:
+    return ", ".join(f"{count} x {name}" for name, count in Counter(models).items())
+
+
+def _provenance(folder: Folder, models: Mapping[str, str]) -> Provenance:
+    first = folder.manifests[0] if folder.manifests else None
     return Provenance(
         kind="measured",
         source=folder.source,
-        hardware=", ".join(f"{count} x {name}" for name, count in names.items()) or "not recorded",
-        software=software,
-        node=_node(folder.manifests[0].inventory) if folder.manifests else {},
+        hardware=_counted(models.values()) or "not recorded",
+        software=first.software if first else {},
+        node=_node(first.inventory) if first else {},
     )
 
 
@@ -260,10 +270,9 @@ def _node(inventory: InventoryView | None) -> dict[str, str]:
     """The node in words."""
     if inventory is None:
         return {}
-    cpus = inventory.cpus
     return {
         "machine": inventory.virtualization or "bare metal",
-        "processors": f"{cpus.sockets} x {cpus.model}, {cpus.cores} cores in all",
+        "processors": inventory.cpus.text,
         "memory": format_bytes(inventory.memory_bytes),
         "kernel": inventory.kernel,
         "driver": inventory.nvidia_driver or "none",
@@ -285,8 +294,10 @@ def _accepted(events: Iterable[AnyEvent]) -> list[str]:
     return list(dict.fromkeys(text for event in events if isinstance(event, Resumed) for text in event.accepted))
 
 
-def _notes(folder: Folder, ours: bool) -> tuple[str, ...]:
+def _notes(folder: Folder, ours: bool, models: Mapping[str, str]) -> tuple[str, ...]:
     notes = []
+    if len(set(models.values())) > 1:
+        notes.append(f"devices of several models ({_counted(models.values())}): rates are means over unlike devices")
     if not folder.manifests and ours:
         notes.append("there is no run.json: what was planned is not known")
     if len(folder.manifests) > 1:

@@ -163,6 +163,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     units: Literal["true", "classic"]
     """``classic``: rates count the items of 2020; ``true``: those that ``unit`` names."""
     devices: Devices
+    models: dict[str, str] = {}
+    """What the devices are, by index; empty where it is not recorded."""
     provenance: Provenance
     has_plan: bool
     sessions: int = 1

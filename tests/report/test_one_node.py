@@ -1,0 +1,239 @@
+"""Launches of two nodes, or with other software, are no repeats of each other, however they came into one folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import make_records
+import msgspec
+import pytest
+from make_records import PER_GPU
+
+from milabench_ng.cli import call
+from milabench_ng.errors import InputError
+from milabench_ng.plan import Device
+from milabench_ng.records.ledger import Chain, Resumed, Session, Started, extend
+from milabench_ng.report.folder import load
+from milabench_ng.report.report import Report, make_report
+
+REPEAT = 2
+
+
+def gpus(*uuids: str, models: Sequence[str] = ()) -> list[Device]:
+    """GPUs by UUID, of one model unless told."""
+    names = models or ["Test GPU"] * len(uuids)
+    return [
+        Device(index=index, kind="gpu", uuid=uuid, name=name, numa_node=0)
+        for index, (uuid, name) in enumerate(zip(uuids, names, strict=True))
+    ]
+
+
+def cpus(count: int = 2) -> list[Device]:
+    """The devices of a node without a GPU."""
+    return [Device(index=index, kind="cpu") for index in range(count)]
+
+
+def run(
+    folder: Path,
+    run_id: str,
+    devices: list[Device],
+    *,
+    rate: float = 100.0,
+    hostname: str = "node",
+    manifest: bool = True,
+    software: str = "2.15.0",
+    **inventory: Any,
+) -> Path:
+    """A result folder of a run on ``devices``; ``inventory`` is what else `run.json` says of the node."""
+    folder.mkdir(parents=True, exist_ok=True)
+    whole = make_records.plan("quick", {"vae": PER_GPU, "convnet": PER_GPU}, len(devices), REPEAT)
+    whole = msgspec.structs.replace(whole, devices=tuple(devices))
+    if manifest:
+        made = make_records.manifest(whole, run_id)
+        shown = [gpu for gpu, one in zip(made["inventory"]["gpus"], devices, strict=True) if one.kind == "gpu"]
+        made["inventory"] |= {"hostname": hostname, "gpus": shown, "pci_gpus": []} | inventory
+        made["software"] = {"torch": software}
+        (folder / "run.json").write_text(json.dumps(made))
+    for moment, launch in enumerate(whole.launches):
+        own = [msgspec.to_builtins(devices[index]) for index in launch.devices]
+        made = make_records.record(launch, lambda *_: rate, run_id=run_id, devices=own)
+        made["hostname"] = hostname
+        make_records.write(folder, made, moment if run_id < "b" else 100 + moment)
+    return folder
+
+
+def test_two_nodes_are_not_two_repeats(tmp_path: Path) -> None:
+    run(tmp_path / "both" / "first", "a", gpus("GPU-1", "GPU-2"), hostname="n1")
+    run(tmp_path / "both" / "second", "b", gpus("GPU-3", "GPU-4"), rate=200.0, hostname="n2")
+    with pytest.raises(InputError) as refused:
+        load(tmp_path / "both")
+    text = str(refused.value)
+    assert text.startswith(f"{tmp_path / 'both'}: first and second are not repeats of one node")
+    assert "two nodes, n1 (GPU-1, GPU-2) and n2 (GPU-3, GPU-4)" in text
+    assert text.endswith("mnb report FOLDER --compare OTHER")
+    report = make_report(tmp_path / "both" / "second", compare_to=[str(tmp_path / "both" / "first")])
+    assert report.comparisons[0].rows["quick.vae"].perf_ratio == 2.0
+
+
+@pytest.mark.parametrize("manifests", [(False, False), (True, False), (False, True)])
+def test_nor_are_they_where_their_records_alone_tell(tmp_path: Path, manifests: tuple[bool, bool]) -> None:
+    run(tmp_path, "a", gpus("GPU-1", "GPU-2"), manifest=manifests[0])
+    run(tmp_path, "b", gpus("GPU-3", "GPU-4"), manifest=manifests[1])  # the names of their hosts are the same
+    with pytest.raises(InputError, match=r"two nodes, node \(GPU-\d, GPU-\d\) and node \(GPU-\d, GPU-\d\)"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["report", "{folder}"],
+        ["report", "{folder}", "--html", "{out}"],
+        ["report", "{alone}", "--compare", "{folder}"],
+        ["summary", "{folder}"],
+        ["baseline", "build", "{folder}", "-o", "{out}"],
+        ["bundle", "{folder}", "-o", "{out}"],
+        ["verify", "{folder}"],
+        ["accept", "{alone}", "{folder}", "--guarantee", "0.98"],
+        ["bids", "{bids}"],
+    ],
+)
+def test_every_command_refuses_them(tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    folder = run(tmp_path / "both", "a", gpus("GPU-1"))
+    alone = run(tmp_path / "alone", "b", gpus("GPU-3"))
+    run(folder / "second", "b", gpus("GPU-3"))
+    bids = tmp_path / "bids.json"
+    bids.write_text(json.dumps({"reference": str(alone), "bids": {"acme": {"results": str(folder), "price": 1.0}}}))
+    places = {"folder": folder, "alone": alone, "bids": bids, "out": tmp_path / "out"}
+    assert call([part.format_map(places) for part in command]) == 2
+    told = capsys.readouterr().err
+    assert f"mnb: {folder}: run a and second are not repeats of one node" in told
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_node_is_known_by_its_gpus_and_not_by_its_name(tmp_path: Path) -> None:
+    run(tmp_path / "first", "a", gpus("GPU-1", "GPU-2"), hostname="5f0c1e")
+    run(tmp_path / "second", "b", gpus("GPU-1", "GPU-2"), hostname="b7a001", boot_id="another")
+    found = make_report(tmp_path)
+    assert list(found.lines[0].row.repeats) == ["0", "1", "0#2", "1#2"]
+    assert found.coverage == "this node, these 2 sessions"
+
+
+def test_a_device_that_was_replaced_is_another(tmp_path: Path) -> None:
+    run(tmp_path / "first", "a", gpus("GPU-1", "GPU-2"))
+    run(tmp_path / "second", "b", gpus("GPU-1", "GPU-9"))
+    with pytest.raises(InputError, match="device 1 was GPU-2 and GPU-9"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("second", "same"),
+    [
+        ({"boot_id": "after a reboot"}, True),
+        ({"hostname": "container"}, True),  # its boot id is that of its node
+        ({"hostname": "n2", "boot_id": "other"}, False),
+        ({"cpus": {"model": "Other CPU", "sockets": 1, "cores": 16, "threads": 16, "numa_nodes": 1}}, False),
+        ({"machine": "Other Server"}, False),
+    ],
+)
+def test_a_node_without_gpus_is_known_by_its_processors_and_its_name_or_boot(
+    tmp_path: Path, second: dict[str, Any], same: bool
+) -> None:
+    run(tmp_path / "first", "a", cpus(), machine="Server")
+    run(tmp_path / "second", "b", cpus(), **{"machine": "Server"} | second)
+    if same:
+        assert load(tmp_path).tests["quick.vae"].n == 4 * REPEAT
+    else:
+        with pytest.raises(InputError, match="of two nodes"):
+            load(tmp_path)
+
+
+def test_records_of_2020_are_told_apart_by_their_hosts(tmp_path: Path) -> None:
+    for name in ("n1", "n2"):
+        run(tmp_path / name, name, cpus(), hostname=name, manifest=False)
+        for path in (tmp_path / name).glob("*.json"):
+            made = json.loads(path.read_text())
+            del made["mnb"]
+            path.write_text(json.dumps(made))
+        assert load(tmp_path / name).units == "classic"
+    with pytest.raises(InputError, match="of two nodes, n1 and n2"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("second", "told"),
+    [
+        ({"nvidia_driver": "590.2"}, "driver was 580.1 and 590.2"),
+        ({"kernel": "7.0"}, "kernel was 6.18 and 7.0"),
+        ({"software": "2.16.0"}, "torch was 2.15.0 and 2.16.0"),
+    ],
+)
+def test_runs_with_other_software_are_not_repeats(tmp_path: Path, second: dict[str, Any], told: str) -> None:
+    run(tmp_path / "first", "a", gpus("GPU-1"))
+    run(tmp_path / "second", "b", gpus("GPU-1"), **second)
+    with pytest.raises(InputError, match=f"not repeats of one node: {told}. Report"):
+        load(tmp_path)
+
+
+def test_two_models_on_one_node_are_not_averaged_over_runs(tmp_path: Path) -> None:
+    one, other = gpus("GPU-1", "GPU-2", models=["Small", "Big"])
+    shown = [{"uuid": "GPU-1"}, {"uuid": "GPU-2"}]
+    run(tmp_path / "first", "a", [one], gpus=shown)
+    run(tmp_path / "second", "b", [msgspec.structs.replace(other, index=0)], gpus=shown)
+    with pytest.raises(InputError, match="device 0 was GPU-1 and GPU-2; they ran on Small and on Big"):
+        load(tmp_path)
+
+
+def test_a_resume_with_accepted_differences_is_one_run_and_says_so(tmp_path: Path) -> None:
+    folder = run(tmp_path / "run", "a", gpus("GPU-1", "GPU-2"), hostname="n1")
+    later = gpus("GPU-3", "GPU-4")
+    for path in folder.glob("*.J1.*"):
+        made = json.loads(path.read_text())
+        made["mnb"]["devices"] = [msgspec.to_builtins(later[made["device"]])]
+        path.write_text(json.dumps(made | {"hostname": "n2"}))
+    events = [
+        Started(run_id="a", version="1", plan_sha256="", profile_sha256="", launches=8, order="file", nonce=None),
+        Session(number=1, hostname="n1", boot_id="x", pid=1, command_line=()),
+        Session(number=2, hostname="n2", boot_id="y", pid=1, command_line=()),
+        Resumed(missing=4, accepted=("node: hostname was n1 and is n2",)),
+    ]
+    (folder / "ledger.jsonl").write_bytes(extend(Chain(), "2026-01-06T16:00:00Z", events)[1])
+    assert "resumed with another node: hostname was n1 and is n2" in load(folder).notes
+
+
+def mixed(folder: Path, *, slow: float = 1.0) -> Report:
+    """A node with three GPUs of one model, the last of them slow, and one of another that does a quarter."""
+    devices = gpus("GPU-1", "GPU-2", "GPU-3", "GPU-4", models=["Big", "Big", "Big", "Small"])
+    run(folder, "a", devices)
+    factors = {"0": 1.0, "1": 1.002, "2": slow, "3": 0.25}
+    for path in folder.glob("*.J*.json"):
+        made = json.loads(path.read_text())
+        for rank in made["mnb"]["ranks"]:
+            for row in rank["slices"]:
+                row[2] = round(10_000 * factors[str(made["device"])])
+        path.write_text(json.dumps(made))
+    return make_report(folder, compare_gpus=True)
+
+
+def test_a_node_with_two_models_is_named_and_its_devices_are_held_against_their_like(tmp_path: Path) -> None:
+    report = mixed(tmp_path, slow=0.9)
+    assert (
+        report.summary.notes[0] == "devices of several models (3 x Big, 1 x Small): rates are means over unlike devices"
+    )
+    assert report.gpus is not None
+    assert report.gpus.models == ("Big", "Big", "Big", "Small")
+    assert [slow.device for slow in report.gpus.overall] == ["2"]
+    assert {slow.device for slow in report.gpus.stragglers} == {"2"}
+    assert report.gpus.overall[0].effect_pct == pytest.approx(100 * (0.9 / 1.002**0.5 - 1), abs=1e-9)
+
+
+def test_of_a_device_without_its_like_nothing_is_claimed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = mixed(tmp_path / "run")
+    assert report.gpus is not None
+    assert report.gpus.overall == report.gpus.stragglers == ()
+    call(["report", str(tmp_path / "run"), "--compare-gpus"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "slow devices none; not known of 3: no other is of that model" in shown
+    assert "device 3, Small" in shown
