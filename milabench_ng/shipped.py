@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["profiles", "weights", "baselines", "baselines/traces", "rules"]
+Kind = Literal["profiles", "weights", "baselines", "baselines/rates", "baselines/traces", "rules"]
 
 _PACKAGE = Path(__file__).parent
 _PLACES = (_PACKAGE.parent, _PACKAGE / "share")

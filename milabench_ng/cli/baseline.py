@@ -16,9 +16,11 @@ from milabench_ng.cli.tables import facts, heading, standard_output, table
 from milabench_ng.errors import InputError
 from milabench_ng.report.baseline import as_baseline, measured_again, rebound, shortfalls
 from milabench_ng.report.cells import figure
+from milabench_ng.report.estimate import Basis
 from milabench_ng.report.estimate import estimate as carry_over
 from milabench_ng.report.folder import encode_summary, load, load_baseline
 from milabench_ng.report.forms import open_output
+from milabench_ng.report.known_rates import device_of, known_pairs
 from milabench_ng.report.peaks import known_peak
 from milabench_ng.report.plausible import doubts
 from milabench_ng.report.score import score
@@ -50,27 +52,31 @@ def show(name: str) -> int:
     pairs += [("note", note) for note in (*at.notes, *made.notes)]
     output = standard_output()
     output.print(heading(f"{made.suite} ({name})"), facts(pairs), "", sep="\n")
-    headers = ("test", "items", "rate (items/s)", "std% (%)", "n", "fail", "bound by", "origin", "band")
-    output.print(table(headers, _rows(made), right=("rate (items/s)", "std% (%)", "n", "fail")))
+    headers = (
+        *("test", "items", "rate (items/s)", "95 % band", "std% (%)", "n", "fail", "bound by", "origin"),
+        "what departs from the test of today",
+    )
+    output.print(table(headers, _rows(made), right=("rate (items/s)", "95 % band", "std% (%)", "n", "fail")))
     return 0
 
 
 def _rows(made: Summary) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for label, row in made.tests.items():
-        train, origin = row.train, row.origin
-        band = f"[{origin.band[0]:.2f}, {origin.band[1]:.2f}] times" if origin and origin.band else ""
+        train, guess = row.train, row.estimate
+        rate = train.mean if train else guess.value if guess else None
         rows.append(
             (
                 label,
                 row.unit if made.units == "true" else "classic items",
-                figure(train.mean) if train else "-",
+                figure(rate) if rate is not None else "-",
+                f"[{figure(guess.low)}, {figure(guess.high)}]" if guess else "-",
                 f"{100 * train.std / train.mean:.1f}" if train and train.mean else "-",
-                str(row.n),
-                str(row.failures),
+                "-" if guess else str(row.n),
+                "-" if guess else str(row.failures),
                 row.bound or "-",
                 made.origin(label),
-                band,
+                "; ".join(each.what for each in row.departures) or "-",
             )
         )
     return rows
@@ -131,9 +137,10 @@ def _bounds(given: Sequence[str]) -> dict[str, Bound]:
 
 @baseline.command
 def estimate(source: str, *, device: str, measured_on: str | None = None, output: Output = None) -> int:
-    """Carry a measured baseline over to a device that was not measured, by peak rates: marked, with a band.
+    """Carry a measured baseline over to a device that was not measured, by a rule that known pairs of devices taught.
 
-    Only tests that the GPU bounds are carried over; the others are left out and named.
+    Every estimate has a band, and how often the rule held known pairs in it that it had not seen. Only tests that the
+    GPU bounds are carried over; the others are left out and named.
 
     Example: mnb baseline estimate results --device A100-SXM4-80GB -o a100.json
 
@@ -151,9 +158,9 @@ def estimate(source: str, *, device: str, measured_on: str | None = None, output
     made = load_baseline(source)
     if made.provenance.kind != "measured":
         raise InputError(f"{source} is {made.provenance.kind}; an estimate starts from what was measured")
-    own = measured_on or made.provenance.hardware.partition(" x ")[2]
+    own = measured_on or device_of(made)
     ours, theirs = known_peak(own, f"{source}: measured on"), known_peak(device, "--device")
-    _write(carry_over(made, ours, theirs, source), output)
+    _write(carry_over(made, ours, theirs, source, Basis.of(known_pairs())), output)
     return 0
 
 

@@ -80,7 +80,7 @@ def accept(bid: Summary, delivered: Summary, weights: Weights | None, guarantee:
     if not promised.keys() & found.keys():
         raise InputError(f"no test in common: the bid has {', '.join(promised)}; delivered were {', '.join(found)}")
     differing = differences(delivered, bid)
-    fatal = {label: one.what for one in differing if one.meaningless for label in one.tests}
+    fatal = {label: one.what for one in differing if one.ratio != "counted" for label in one.tests}
     items = [_test(label, promised[label], found.get(label), fatal.get(label)) for label in promised]
     score = _score(promised, found, effective, fatal)
     return Acceptance(

@@ -15,11 +15,11 @@ from plotly.offline import get_plotlyjs
 
 from milabench_ng import __version__
 from milabench_ng.plain import plain_lines
-from milabench_ng.report.cells import figure
+from milabench_ng.report.cells import Fact, figure
 from milabench_ng.report.charts import summary_charts
 from milabench_ng.report.evidence import Evidence
 from milabench_ng.report.evidence_sections import fence_section, plan_section, run_sections, telemetry_section
-from milabench_ng.report.facts import Fact, conclusion, header
+from milabench_ng.report.facts import conclusion, header
 from milabench_ng.report.figures import Chart
 from milabench_ng.report.html_tables import HtmlTable, of_section, of_tests
 from milabench_ng.report.per_test_charts import charts_of_test

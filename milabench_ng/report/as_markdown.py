@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import TextIO
 
 from milabench_ng.plain import plain
+from milabench_ng.report.cells import Fact
 from milabench_ng.report.columns import columns
-from milabench_ng.report.facts import Fact, conclusion, header, isolation_fact
+from milabench_ng.report.facts import conclusion, header, isolation_fact
 from milabench_ng.report.report import Report
 from milabench_ng.report.sections import Section, after_tests, before_tests
 from milabench_ng.report.tender import Tender

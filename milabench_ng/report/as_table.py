@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from milabench_ng.plain import plain
-from milabench_ng.report.cells import Tone
+from milabench_ng.report.cells import Fact, Tone
 from milabench_ng.report.columns import Column, columns
-from milabench_ng.report.facts import Fact, conclusion, header, isolation_fact
-from milabench_ng.report.report import Report
+from milabench_ng.report.facts import conclusion, header, isolation_fact
+from milabench_ng.report.report import Line, Report
 from milabench_ng.report.sections import Section, after_tests, before_tests
 from milabench_ng.report.tender import Tender
 from milabench_ng.report.tender_sections import tender_facts, tender_sections
@@ -78,15 +78,13 @@ def _tests(report: Report) -> Table:
     prefix = f"{report.summary.suite}."
     for line in report.lines:
         light = report.score is not None and not line.scored.weight
-        table.add_row(
-            *(_cell(column, column.value(line), prefix) for column in chosen), style=_STYLES["faint"] if light else ""
-        )
+        table.add_row(*(_cell(column, line, prefix) for column in chosen), style=_STYLES["faint"] if light else "")
     return table
 
 
-def _cell(column: Column, value: str | int | float | None, prefix: str) -> Text:
-    shown = plain(column.show(value))
-    return Text(shown.removeprefix(prefix) if column.key == "test" else shown, _STYLES[column.tone(value)])
+def _cell(column: Column, line: Line, prefix: str) -> Text:
+    shown = plain(column.show(column.value(line)))
+    return Text(shown.removeprefix(prefix) if column.key == "test" else shown, _STYLES[column.tone_of(line)])
 
 
 def _print(section: Section, console: Console) -> None:

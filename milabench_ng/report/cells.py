@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 Cell = str | int | float | None
 Tone = Literal["plain", "good", "fair", "poor", "bad", "strong", "faint"]
 
 NOT_MEASURED = "-"
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """A named statement."""
+
+    name: str
+    text: str
+    tone: Tone = "plain"
 
 
 def figure(value: float) -> str:
@@ -59,5 +69,6 @@ def percent(share: float | None) -> float | None:
 
 def tone_of_verdict(cell: Cell) -> Tone:
     """Good and bad news stand out."""
-    tones: dict[Cell, Tone] = {"better": "good", "worse": "bad", "inconclusive": "fair", "not ranked": "faint"}
+    tones: dict[Cell, Tone] = {"better": "good", "worse": "bad", "inconclusive": "fair", "estimated": "fair"}
+    tones |= dict.fromkeys(("not ranked", "not counted"), "faint")
     return tones.get(cell, "plain")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from milabench_ng.report.bands import Band
 from milabench_ng.report.cells import (
     Cell,
     Tone,
@@ -34,6 +35,12 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     show: Callable[[Cell], str]
     tone: Callable[[Cell], Tone] = lambda _: "plain"
     number: bool = True
+    light: Callable[[Line], Cell] = lambda _: None
+    """Whether the cell of a test is to stand back, since it does not count."""
+
+    def tone_of(self, line: Line) -> Tone:
+        """Of the cell of a test."""
+        return "faint" if self.light(line) else self.tone(self.value(line))
 
     @property
     def header(self) -> str:
@@ -103,19 +110,20 @@ def _ratio_columns(index: int, suffix: str) -> list[Column]:
             value=_of(index, lambda at: at.perf_ratio),
             show=ratio_text,
             tone=ratio_tone,
+            light=_of(index, lambda at: bool(at.set_aside)),
         ),
         Column(
             key=f"ratio_interval{suffix}",
             title=f"95 % interval{suffix}",
             unit="",
-            value=_of(index, lambda at: span(at.effect.ratio)),
+            value=_of(index, _span_of),
             show=text,
         ),
         Column(
             key=f"verdict{suffix}",
             title=f"verdict{suffix}",
             unit="",
-            value=_of(index, lambda at: "suppressed" if at.suppressed else at.effect.verdict),
+            value=_of(index, _verdict),
             show=text,
             tone=tone_of_verdict,
             number=False,
@@ -139,6 +147,7 @@ def _adjusted_columns(index: int, suffix: str) -> list[Column]:
             value=_of(index, lambda at: at.perf_ratio_adj),
             show=ratio_text,
             tone=ratio_tone,
+            light=_of(index, lambda at: bool(at.set_aside)),
         ),
     ]
 
@@ -148,10 +157,12 @@ def _bound_columns(index: int, suffix: str) -> list[Column]:
     values: dict[str, tuple[str, Callable[[ComparedTest], Cell]]] = {
         "ratio low": ("", lambda at: at.effect.ratio.low if at.effect.ratio else None),
         "ratio high": ("", lambda at: at.effect.ratio.high if at.effect.ratio else None),
+        "estimated ratio low": ("", lambda at: at.band.low if at.band else None),
+        "estimated ratio high": ("", lambda at: at.band.high if at.band else None),
         "p of the verdict (Holm)": ("", lambda at: at.effect.p),
         "detectable": ("%", lambda at: at.effect.mde_pct),
         "repeats for 1 %": ("", lambda at: at.effect.repeats_needed),
-        "no verdict because": ("", lambda at: at.suppressed or at.effect.why),
+        "no verdict because": ("", lambda at: at.suppressed or at.set_aside or at.effect.why),
     }
     return [
         Column(key=f"{title}{suffix}", title=f"{title}{suffix}", unit=unit, value=_of(index, value), show=text)
@@ -159,7 +170,19 @@ def _bound_columns(index: int, suffix: str) -> list[Column]:
     ]
 
 
-def span(interval: Interval | None) -> str | None:
+def _verdict(at: ComparedTest) -> str:
+    """What the ratio of a row says, or why it says nothing."""
+    if at.suppressed:
+        return "suppressed"
+    return "not counted" if at.set_aside else "estimated" if at.band else at.effect.verdict
+
+
+def _span_of(at: ComparedTest) -> str | None:
+    """The interval of a measured ratio, the band of an estimated one."""
+    return f"{span(at.band)} estimated" if at.band else span(at.effect.ratio)
+
+
+def span(interval: Interval | Band | None) -> str | None:
     """Of a ratio."""
     return None if interval is None else f"[{interval.low:.3f}, {interval.high:.3f}]"
 

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
 
 import msgspec
 
 from milabench_ng.report.launches import weakest_tier
 from milabench_ng.report.summary import Summary, TestSummary
 
-_FREE_OPTIONS = frozenset({"max_count", "seed", "sample_duration"})
+Ratio = Literal["counted", "not counted", "suppressed"]
+"""What becomes of the ratio of a row: it counts; it is shown, but is one of different or unknown work; it says nothing
+and is not shown."""
+
+_FREE_OPTIONS = frozenset({"max_count", "max_seconds", "seed", "sample_duration"})
 """How long a launch works and from which numbers it starts: neither changes what an item is."""
 _PACE = ("torch", "cuda", "cudnn")
 """What a change of the first number of makes another computation of the same test."""
-_HOW_ONLY = frozenset({"workers"})
-"""Options that change how the work is done, not what is computed."""
+_FEEDING = ("workers",)
+"""Options that change how a batch is made, not what is computed: they decide where that sets the pace."""
+_FED = ("cpu", "io")
+"""What bounds a test whose pace its data set."""
+_UNKNOWN = "not recorded"
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,12 +33,28 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     baseline: str
     tests: tuple[str, ...] = ()
     """The rows that it holds for; empty for the whole run."""
-    meaningless: bool = False
-    """Whether the ratio of these rows says nothing, so that it is not shown."""
+    ratio: Ratio = "counted"
+    """Of these rows."""
+
+    @property
+    def text(self) -> str:
+        """In one line."""
+        if self.what == WORK:
+            return f"different work: {self.baseline if self.run == AS_TODAY else self.run}"
+        if self.what == KIND and self.ratio == "not counted":
+            return f"its data set, which set the pace, was of another kind: {self.run} against {self.baseline}"
+        return f"{self.what} {self.run} against {self.baseline}"
+
+
+WORK, AS_TODAY, KIND = "work", "as the test is today", "data kind"
 
 
 def differences(run: Summary, baseline: Summary) -> tuple[Difference, ...]:
-    """Of the whole runs, then of the tests that both have; what either side does not record is no difference."""
+    """Of the whole runs, then of the tests that both have.
+
+    What the whole of a run does not record is no difference. What one row records and the other does not is one: it is
+    not known whether the work was the same, and the ratio does not count.
+    """
     return (*_of_runs(run, baseline), *_merged(_of_tests(run, baseline)))
 
 
@@ -69,25 +93,59 @@ def _of_tests(run: Summary, baseline: Summary) -> Iterator[Difference]:
         other = baseline.tests.get(label)
         if other is None:
             continue
-        for what, ours, theirs, meaningless in _aspects(row, other):
-            if ours and theirs and ours != theirs:
-                yield Difference(what=what, run=ours, baseline=theirs, tests=(label,), meaningless=meaningless)
+        for what, ours, theirs, ratio in _aspects(row, other):
+            if ours != theirs:
+                yield Difference(what=what, run=ours, baseline=theirs, tests=(label,), ratio=ratio)
 
 
-def _aspects(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, str, bool]]:
-    """What is compared, its value on both sides (empty where it is not known), and whether a difference is fatal."""
+def _aspects(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, str, Ratio]]:
+    """What is compared, its value on both sides, and what a difference makes of the ratio."""
     if run.classic_factor is not None and base.classic_factor is not None:
-        yield "unit", run.unit, base.unit, True
-    yield "precision", _joined(run.precision), _joined(base.precision), True
-    yield "data set", _joined(at.name for at in run.data), _joined(at.name for at in base.data), True
-    scales = [_joined(f"{at.scale:g}" for at in row.data) for row in (run, base)]
-    yield "data scale", scales[0], scales[1], True
-    yield "data cache", _joined(at.cache for at in run.data), _joined(at.cache for at in base.data), run.bound == "io"
-    yield "data kind", _joined(at.kind for at in run.data), _joined(at.kind for at in base.data), False
+        yield "unit", run.unit, base.unit, "suppressed"
     if run.scheme == base.scheme == "per-gpu":
-        yield "tenants", str(run.devices), str(base.devices), False
-    for name in sorted(run.options.keys() & base.options.keys() - _FREE_OPTIONS):
-        yield f"option {name}", str(run.options[name]), str(base.options[name]), name not in _HOW_ONLY
+        yield "tenants", str(run.devices), str(base.devices), "counted"
+    if bool(run.precision) != bool(base.precision):  # every record of ours has a precision, none of 2020 has one
+        recorded = [_joined(row.precision) or _UNKNOWN for row in (run, base)]
+        yield "precision, data and options", recorded[0], recorded[1], "not counted"
+        return
+    yield "precision", _joined(run.precision), _joined(base.precision), "suppressed"
+    yield from _of_data(run, base)
+    yield from _of_options(run, base)
+    ours, theirs = ({each.what: each.decides for each in row.departures} for row in (run, base))
+    for what in ours.keys() ^ theirs.keys():
+        sides = (what, AS_TODAY) if what in ours else (AS_TODAY, what)
+        yield WORK, *sides, "not counted" if (ours | theirs)[what] else "counted"
+
+
+def _of_data(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, str, Ratio]]:
+    fed = run.bound in _FED or base.bound in _FED
+    names = [_joined(at.name.removesuffix(f"-{at.kind}") for at in row.data) or "none" for row in (run, base)]
+    yield "data set", names[0], names[1], "suppressed"
+    scales = [_joined(f"{at.scale:g}" for at in row.data) for row in (run, base)]
+    yield "data scale", scales[0], scales[1], "suppressed"
+    caches = [_joined(at.cache for at in row.data) for row in (run, base)]
+    yield "data cache", caches[0], caches[1], "suppressed" if run.bound == "io" else "counted"
+    kinds = [_joined(at.kind for at in row.data) for row in (run, base)]
+    yield KIND, kinds[0], kinds[1], "not counted" if fed and NOISE in kinds else "counted"
+
+
+def _of_options(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, str, Ratio]]:
+    if bool(run.options) != bool(base.options):
+        recorded = ["recorded" if row.options else _UNKNOWN for row in (run, base)]
+        yield "options", recorded[0], recorded[1], "not counted"
+        return
+    fed = run.bound in _FED or base.bound in _FED
+    for name in sorted((run.options.keys() | base.options.keys()) - _FREE_OPTIONS):
+        ours, theirs = (str(row.options.get(name, _UNKNOWN)) for row in (run, base))
+        if name in _FEEDING:
+            if _UNKNOWN not in (ours, theirs):
+                yield f"option {name}", ours, theirs, "not counted" if fed else "counted"
+        else:
+            yield f"option {name}", ours, theirs, "not counted" if _UNKNOWN in (ours, theirs) else "suppressed"
+
+
+NOISE = "classic"
+"""The kind of the pictures of 2020: noise costs about half as much again to decode as photographs do."""
 
 
 def _joined(values: Iterable[str]) -> str:
@@ -96,9 +154,9 @@ def _joined(values: Iterable[str]) -> str:
 
 def _merged(found: Iterable[Difference]) -> list[Difference]:
     """The same difference of several tests as one."""
-    merged: dict[tuple[str, str, str], Difference] = {}
+    merged: dict[tuple[str, str, str, str], Difference] = {}
     for one in found:
-        key = (one.what, one.run, one.baseline)
+        key = (one.what, one.run, one.baseline, one.ratio)
         known = merged.get(key)
         merged[key] = msgspec.structs.replace(known, tests=known.tests + one.tests) if known else one
     return list(merged.values())

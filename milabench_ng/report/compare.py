@@ -8,7 +8,8 @@ from typing import Literal
 
 import msgspec
 
-from milabench_ng.report.comparable import Difference, differences, other_generation
+from milabench_ng.report.bands import Band, is_estimated, ratio_band, rule_check
+from milabench_ng.report.comparable import Difference, Ratio, differences, other_generation
 from milabench_ng.report.intervals import Interval, Part
 from milabench_ng.report.score import Score, ScoredTest, log_parts, mean_over, scored_tests
 from milabench_ng.report.subsets import subsets
@@ -30,6 +31,10 @@ class ComparedTest(msgspec.Struct, frozen=True, kw_only=True):
     """The ratio of ``perf`` with its interval; the p values of a table are adjusted for the number of its tests."""
     suppressed: str = ""
     """Why the ratios are not shown; empty where they are."""
+    set_aside: str = ""
+    """Why the ratios are shown and do not count: of different or unknown work."""
+    band: Band | None = None
+    """Of ``perf_ratio``, where a side is estimated."""
     origin: OriginKind = "measured"
     """Of the baseline's row."""
 
@@ -41,6 +46,8 @@ class SubRatio(msgspec.Struct, frozen=True, kw_only=True):
     labels: tuple[str, ...]
     ratio: float | None
     """Of the scores over these tests."""
+    band: Band | None = None
+    """Of ``ratio``, where rows are estimated."""
     effect: Effect
 
 
@@ -57,7 +64,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     tests: int
     of: int
     left_out: tuple[str, ...]
-    """Weighted tests that the run or the baseline lacks."""
+    """Weighted tests that do not count, because a side lacks them or the work was not the same."""
+    reasons: dict[str, str] = {}
+    """Why, by test."""
+    counted: tuple[str, ...] = ()
+    """The weighted tests that the ratio is over."""
     score: float | None
     """Per device, of the baseline."""
     per_node: float | None
@@ -73,7 +84,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     margin: float = MARGIN
     """The relative difference that does not matter."""
     effect: Effect
-    """The ratio of throughputs over the weighted tests that both have: no charge for spread or failures."""
+    """The ratio of throughputs over the weighted tests that count: no charge for spread or failures."""
+    band: Band | None = None
+    """Of ``ratio``, where rows are estimated: one rule made them all, so that they err together."""
+    checked: str = ""
+    """How well the rule behind the estimated rows did where the truth is known."""
     subsets: tuple[SubRatio, ...] = ()
     differences: tuple[Difference, ...] = ()
 
@@ -82,6 +97,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         """Of ``ratio_per_node``, the charges for spread and failures taken as they are."""
         known = self.effect.ratio
         return known.scaled(self.ratio_per_node / known.value) if known and self.ratio_per_node else None
+
+    @property
+    def node_band(self) -> Band | None:
+        """Of ``ratio_per_node``."""
+        return self.band.scaled(self.ratio_per_node / self.band.value) if self.band and self.ratio_per_node else None
 
 
 def compare(
@@ -102,13 +122,14 @@ def compare(
     ours = {row.test: row for row in scored_tests(run, weights, penalize_variance=penalize_variance)}
     theirs = {row.test: row for row in scored_tests(baseline, weights, penalize_variance=penalize_variance)}
     found = differences(run, baseline)
-    suppressed = _suppressed(found)
-    unusable = {*(run_score.missing if run_score else ()), *suppressed}
-    common = [
-        label
+    suppressed, aside = _reasons(found, "suppressed"), _reasons(found, "not counted")
+    missing = dict.fromkeys(run_score.missing, "the run is not complete there") if run_score else {}
+    reasons = {
+        label: why
         for label in weights
-        if label not in unusable and _has_value(ours.get(label)) and _has_value(theirs.get(label))
-    ]
+        if (why := _why_not(label, suppressed, aside, missing) or _lacks(label, ours, theirs))
+    }
+    common = [label for label in weights if label not in reasons]
     base = mean_over(theirs, common, weights) if common else None
     own = mean_over(ours, common, weights) if common else None
     ratio = _ratio(own, base)
@@ -120,7 +141,9 @@ def compare(
         status=("complete" if whole else "partial") if common else "none",
         tests=len(common),
         of=len(weights),
-        left_out=tuple(label for label in weights if label not in common),
+        left_out=tuple(reasons),
+        reasons=reasons,
+        counted=tuple(common),
         score=base,
         per_node=None if base is None else base * baseline.devices,
         devices=baseline.devices,
@@ -128,20 +151,49 @@ def compare(
         ratio=ratio,
         indicative=_indicative(run, baseline, common),
         ratio_per_node=None if ratio is None else ratio * run.devices / baseline.devices,
-        rows=_rows(ours, theirs, suppressed, margin, {label: baseline.origin(label) for label in theirs}),
+        rows=_rows(ours, theirs, suppressed, aside, margin, {label: baseline.origin(label) for label in theirs}),
         margin=margin,
-        effect=effect(_parts(ours, theirs, common, weights), margin),
+        effect=_effect(ours, theirs, common, weights, margin),
+        band=ratio_band(ratio, ours, theirs, common, weights),
+        checked=rule_check(baseline, common),
         subsets=tuple(
-            SubRatio(
-                name=name,
-                labels=members,
-                ratio=_ratio(mean_over(ours, members, weights), mean_over(theirs, members, weights)),
-                effect=effect(_parts(ours, theirs, members, weights), margin),
-            )
+            _sub_ratio(name, members, ours, theirs, weights, margin)
             for name, members in (subsets(ours, common) | _measured_rows(run, baseline, common)).items()
         ),
         differences=found,
     )
+
+
+Rows = Mapping[str, ScoredTest]
+
+
+def _sub_ratio(name: str, labels: Sequence[str], run: Rows, base: Rows, weights: Weights, margin: float) -> SubRatio:
+    ratio = _ratio(mean_over(run, labels, weights), mean_over(base, labels, weights))
+    return SubRatio(
+        name=name,
+        labels=tuple(labels),
+        ratio=ratio,
+        band=ratio_band(ratio, run, base, labels, weights),
+        effect=_effect(run, base, labels, weights, margin),
+    )
+
+
+def _effect(run: Rows, base: Rows, labels: Sequence[str], weights: Weights, margin: float) -> Effect:
+    if is_estimated(run, base, labels):
+        return Effect(ratio=None, verdict="not ranked", why="estimated, not measured")
+    return effect(_parts(run, base, labels, weights), margin)
+
+
+def _why_not(label: str, *reasons: Mapping[str, str]) -> str:
+    """All that ``reasons`` have against a test."""
+    return "; ".join(each[label] for each in reasons if label in each)
+
+
+def _lacks(label: str, run: Rows, base: Rows) -> str:
+    """Which side has no rate of a test; empty where both have one."""
+    if not _has_value(run.get(label)):
+        return "the run has no rate"
+    return "" if _has_value(base.get(label)) else "the baseline has no rate"
 
 
 def _indicative(run: Summary, baseline: Summary, labels: Sequence[str]) -> tuple[str, ...]:
@@ -161,14 +213,14 @@ def _measured_rows(run: Summary, baseline: Summary, labels: Sequence[str]) -> di
     return {MEASURED_ROWS: members} if members and len(members) < len(labels) else {}
 
 
-def _suppressed(found: Sequence[Difference]) -> dict[str, str]:
-    """The rows whose ratio says nothing, with the reason."""
-    reasons: dict[str, str] = {}
+def _reasons(found: Sequence[Difference], ratio: Ratio) -> dict[str, str]:
+    """All reasons for each row whose ratio differences make such."""
+    reasons: dict[str, list[str]] = {}
     for one in found:
-        if one.meaningless:
+        if one.ratio == ratio:
             for label in one.tests:
-                reasons.setdefault(label, f"{one.what} {one.run} against {one.baseline}")
-    return reasons
+                reasons.setdefault(label, []).append(one.text)
+    return {label: "; ".join(texts) for label, texts in reasons.items()}
 
 
 def _parts(
@@ -183,6 +235,7 @@ def _rows(
     run: Mapping[str, ScoredTest],
     base: Mapping[str, ScoredTest],
     suppressed: Mapping[str, str],
+    aside: Mapping[str, str],
     margin: float,
     origins: Mapping[str, OriginKind],
 ) -> dict[str, ComparedTest]:
@@ -191,30 +244,38 @@ def _rows(
     alike = [
         label
         for label in shared
-        if label not in suppressed and run[label].classic_factor is not None and base[label].classic_factor is not None
+        if not (label in suppressed or run[label].estimated or base[label].estimated)
+        and run[label].classic_factor is not None
+        and base[label].classic_factor is not None
     ]
     found = dict(
         zip(alike, effects([_parts(run, base, [label], {label: 1.0}) for label in alike], margin), strict=True)
     )
     return {
-        label: _compared(run[label], base[label], found.get(label), suppressed.get(label, ""), origins[label])
+        label: _compared(
+            run[label], base[label], found.get(label), suppressed.get(label, ""), aside.get(label, ""), origins[label]
+        )
         for label in shared
     }
 
 
 def _compared(
-    run: ScoredTest, base: ScoredTest, found: Effect | None, suppressed: str, origin: OriginKind
+    run: ScoredTest, base: ScoredTest, found: Effect | None, suppressed: str, aside: str, origin: OriginKind
 ) -> ComparedTest:
     perf_base = _in_unit_of(run, base, base.perf)
     adjusted = _in_unit_of(run, base, base.perf_adj)
-    why = suppressed or "no record says what an item is"
+    guess = "estimated, not measured" if run.estimated or base.estimated else ""
+    why = suppressed or guess or "no record says what an item is"
+    ratio = None if suppressed else _ratio(run.perf, perf_base)
     return ComparedTest(
         perf_base=perf_base,
-        perf_ratio=None if suppressed else _ratio(run.perf, perf_base),
+        perf_ratio=ratio,
         perf_base_adj=adjusted,
         perf_ratio_adj=None if suppressed else _ratio(run.perf_adj, adjusted),
         effect=found or Effect(ratio=None, verdict="not ranked", why=why),
         suppressed=suppressed,
+        set_aside=aside,
+        band=ratio_band(ratio, {"": run}, {"": base}, [""], {"": 1.0}),
         origin=origin,
     )
 

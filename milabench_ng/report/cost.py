@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.errors import InputError
+from milabench_ng.report.bands import Band
 from milabench_ng.report.compare import Comparison
 from milabench_ng.report.intervals import Interval
 from milabench_ng.report.score import Score
@@ -23,6 +24,10 @@ class PerReference(msgspec.Struct, frozen=True, kw_only=True):
     value: float
     """Price of a node over ``ratio_per_node``."""
     interval: Interval | None
+    band: Band | None = None
+    """Where the ratio rests on estimates."""
+    checked: str = ""
+    """How well their rule did where the truth is known."""
     indicative: tuple[str, ...]
     """Why it is not more than an indication; empty where it is."""
 
@@ -68,5 +73,7 @@ def _per_reference(per_node: float, other: Comparison) -> PerReference:
         name=other.name,
         value=per_node / ratio,
         interval=known.scaled(1 / per_node).inverse if known else None,
+        band=other.node_band.scaled(1 / per_node).inverse if other.node_band else None,
+        checked=other.checked,
         indicative=(*partial, *other.indicative),
     )

@@ -1,31 +1,56 @@
-"""A baseline for a device that was not measured, from one that was: a roofline rule with its band. Pure.
+"""A baseline for a device that was not measured, from one that was, by the rule of `carrying`. Pure.
 
-After Williams, Waterman and Patterson ("Roofline", CACM 52(4), 2009) every kernel is held back by arithmetic or by
-memory. A test that the GPU bounds is a mixture of both kinds, so that its rate on the other device lies between what
-the ratio of the peak rates says and what the ratio of the bandwidths says. The estimate is their geometric middle, the
-band reaches to both. It says nothing of caches, clocks under load or software. Tests that CPUs, storage or the
-launching of kernels hold back, and those over several devices, cannot be carried over: they are left out by name.
+Tests that CPUs, storage or the launching of kernels hold back, those over several devices, and those in an arithmetic
+of which no pair is known cannot be carried over: they are left out, by name.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+
+import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.report.peaks import Peak
-from milabench_ng.report.summary import Origin, Provenance, Stat, Summary, TestSummary
+from milabench_ng.report.carrying import Held, Pair, Rule, learn, least, validate
+from milabench_ng.report.known_rates import GPU_BOUND
+from milabench_ng.report.peaks import Arithmetic, Peak, arithmetic_of, distance
+from milabench_ng.report.summary import Estimated, Origin, Provenance, Summary, TestSummary
 
-GPU_BOUND = ("gpu-compute", "gpu-memory")
+
+class Basis(msgspec.Struct, frozen=True, kw_only=True):
+    """What an estimate rests on."""
+
+    rule: Rule
+    checks: tuple[Held, ...]
+    kinds: frozenset[Arithmetic]
+    """Of which pairs are known."""
+
+    @classmethod
+    def of(cls, pairs: Sequence[Pair]) -> Basis:
+        """Learnt from ``pairs`` and checked on them."""
+        return cls(rule=learn(pairs), checks=validate(pairs), kinds=frozenset(pair.arithmetic for pair in pairs))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The rule and how it was checked, in words."""
+        found = ", ".join(f"{each.held} without its {each.left_out}" for each in self.checks)
+        rule = (
+            f"ratio of rates = (geometric mean of the ratios of peak arithmetic and memory) ^ {self.rule.slope:.3f}; "
+            f"standard deviation of the logarithm {self.rule.spread:.3f}, {self.rule.df} degrees of freedom"
+        )
+        return rule, f"of {self.checks[0].known} known pairs the 95 % band held: {found}"
 
 
-def estimate(measured: Summary, source: Peak, target: Peak, name: str) -> Summary:
+def estimate(measured: Summary, source: Peak, target: Peak, name: str, basis: Basis) -> Summary:
     """``measured`` (made on ``source``) carried over to ``target``; ``name`` says where it came from."""
+    reasons = {label: _why_not(row, source, target, basis) for label, row in measured.tests.items()}
     rows = {
-        label: _carried(row, source, target, name) for label, row in measured.tests.items() if not _why_not(row, target)
+        label: _carried(measured.tests[label], source, target, name, basis) for label, why in reasons.items() if not why
     }
-    left_out = {label: why for label, row in measured.tests.items() if (why := _why_not(row, target))}
     if not rows:
-        raise InputError(f"{name}: no test of it is bound by the GPU, so nothing can be estimated")
+        found = "; ".join(f"{label}: {why}" for label, why in reasons.items())
+        raise InputError(f"{name}: no test of it can be carried over: {found or 'it has none'}")
     return Summary(
         suite=measured.suite,
         units=measured.units,
@@ -35,15 +60,15 @@ def estimate(measured: Summary, source: Peak, target: Peak, name: str) -> Summar
             source=f"{name}, by peak rates: {source.name} to {target.name}",
             hardware=f"{measured.devices} x {target.name} (estimated)",
             software=measured.provenance.software,
-            notes=(f"{source.name}: {source.source}", f"{target.name}: {target.source}"),
+            notes=(*basis.notes, f"{source.name}: {source.source}", f"{target.name}: {target.source}"),
         ),
         has_plan=False,
-        notes=tuple(f"{label} is left out: {why}" for label, why in left_out.items()),
+        notes=tuple(f"{label} is left out: {why}" for label, why in reasons.items() if why),
         tests=rows,
     )
 
 
-def _why_not(row: TestSummary, target: Peak) -> str:
+def _why_not(row: TestSummary, source: Peak, target: Peak, basis: Basis) -> str:
     """Why a test cannot be carried over; empty where it can."""
     if row.scheme != "per-gpu":
         return "it depends on the connection of the devices"
@@ -53,29 +78,21 @@ def _why_not(row: TestSummary, target: Peak) -> str:
         return "it was not measured without failures"
     if len(row.precision) != 1:
         return f"it ran in {' and '.join(row.precision) or 'a precision that is not recorded'}"
-    if target.arithmetic(row.precision[0]) is None:
+    kind = arithmetic_of(row.precision[0])
+    if distance(source, target, kind) is None:
         return f"{target.name} has no {row.precision[0]}"
-    return ""
+    return "" if kind in basis.kinds else f"no two devices are known that ran the same in {kind}"
 
 
-def factor(row: TestSummary, source: Peak, target: Peak) -> tuple[float, tuple[float, float]]:
-    """What to multiply a rate with, and the band around that as multiples of it."""
-    mode = row.precision[0]
-    arithmetic = (target.arithmetic(mode) or math.nan) / (source.arithmetic(mode) or math.nan)
-    memory = target.memory / source.memory
-    middle = math.sqrt(arithmetic * memory)
-    return middle, (min(arithmetic, memory) / middle, max(arithmetic, memory) / middle)
-
-
-def _carried(row: TestSummary, source: Peak, target: Peak, name: str) -> TestSummary:
-    middle, band = factor(row, source, target)
-    train = row.train
+def _carried(row: TestSummary, source: Peak, target: Peak, name: str, basis: Basis) -> TestSummary:
+    peaks = distance(source, target, arithmetic_of(row.precision[0])) or 0.0
+    factor, width = math.exp(basis.rule.slope * peaks), math.exp(basis.rule.half_width(peaks))
+    check = least(basis.checks)
+    value = factor * row.train.mean if row.train else 0.0
     return TestSummary(
-        n=row.n,
+        n=0,
         failures=0,
-        train=Stat(train.n, *(middle * part for part in (train.min, train.max, train.mean, train.std)))
-        if train
-        else None,
+        estimate=Estimated(value=value, low=value / width, high=value * width, held=check.held, known=check.known),
         unit=row.unit,
         classic_factor=row.classic_factor,
         bound=row.bound,
@@ -83,10 +100,6 @@ def _carried(row: TestSummary, source: Peak, target: Peak, name: str) -> TestSum
         data=row.data,
         precision=row.precision,
         options=row.options,
-        origin=Origin(
-            kind="estimated",
-            source=f"{name} times {middle:.3f}",
-            caveat="geometric middle between the ratios of peak arithmetic and of memory bandwidth",
-            band=band,
-        ),
+        departures=row.departures,
+        origin=Origin(kind="estimated", source=f"{name} times {factor:.3f}"),
     )

@@ -8,32 +8,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-import msgspec
-
-from milabench_ng.report.cells import NOT_MEASURED, Tone, figure, tone_of_verdict
-from milabench_ng.report.columns import half_width_pct, span
-from milabench_ng.report.compare import Comparison, SubRatio
-from milabench_ng.report.cost import PerReference
-from milabench_ng.report.intervals import Interval
+from milabench_ng.report.cells import NOT_MEASURED, Fact, Tone, figure
+from milabench_ng.report.columns import half_width_pct
+from milabench_ng.report.compare import SubRatio
+from milabench_ng.report.ratio_facts import ABSENT, dollars, ratio_text, ratios, ratios_of_scores
 from milabench_ng.report.report import Report
 from milabench_ng.report.score import FAILURE_LIMIT, Score
 from milabench_ng.report.sections import SCORE_UNIT
 from milabench_ng.report.subsets import SubScore
 from milabench_ng.report.traces import COMPARED
-from milabench_ng.report.verdict import Effect
 from milabench_ng.stats import median
 
-ABSENT = "not measured"
 _GROUPS = 4
 """How many kinds of the same are named before they are counted."""
-
-
-class Fact(msgspec.Struct, frozen=True):
-    """A named statement."""
-
-    name: str
-    text: str
-    tone: Tone = "plain"
 
 
 def header(report: Report) -> tuple[Fact, ...]:
@@ -47,7 +34,7 @@ def header(report: Report) -> tuple[Fact, ...]:
         isolation_fact(report),
         _launches(report),
         _score_interval(report),
-        *_ratios(report),
+        *ratios(report),
         *_parts(report),
         _spread("spread of runs", [line.scored.run_to_run_pct for line in report.lines], "one repeat"),
         _spread("spread of devices", [line.scored.between_devices_pct for line in report.lines], "one device"),
@@ -90,40 +77,6 @@ def _score_name(score: Score) -> str:
     return "score" if score.status == "complete" else "partial score"
 
 
-def _ratios(report: Report) -> list[Fact]:
-    if not report.comparisons:
-        return [Fact("ratio", f"{ABSENT} (no --compare)", "faint")]
-    return [Fact(f"ratio to {other.name}", *_verdict_text(other)) for other in report.comparisons]
-
-
-def _verdict_text(other: Comparison) -> tuple[str, Tone]:
-    """The ratio of throughputs with all that qualifies it."""
-    found = other.effect
-    per_node = "" if other.ratio_per_node is None else f", {other.ratio_per_node:.3f} per node"
-    partial = "" if other.status == "complete" else f"; over {other.tests} of {other.of} weighted tests"
-    if other.status == "none":
-        return f"{ABSENT}: no weighted test can be compared", "fair"
-    if found.ratio is None:
-        known = NOT_MEASURED if other.ratio is None else f"{other.ratio:.3f} per device{per_node} (of the scores)"
-        return f"{known}; no interval: {_why(other)}{partial}", "fair"
-    text = f"{found.ratio.value:.3f} {span(found.ratio)}: {_verdict(found, other.margin)}"
-    detectable = "" if found.mde_pct is None else f"; detectable {found.mde_pct:.1f} %"
-    needed = "over 1000" if found.repeats_needed is None else str(found.repeats_needed)
-    return f"{text}{detectable}; +-1 % takes {needed} repeats at this spread{partial}", tone_of_verdict(found.verdict)
-
-
-def _why(other: Comparison) -> str:
-    if other.effect.why == "no repeats are recorded":
-        return f"{other.effect.why} on both sides ({other.provenance.kind} baseline)"
-    return other.effect.why
-
-
-def _verdict(found: Effect, margin: float) -> str:
-    if found.verdict == "equivalent":
-        return f"equivalent within {margin:.2g}"
-    return f"{found.verdict} ({found.why})" if found.why else found.verdict
-
-
 def _parts(report: Report) -> list[Fact]:
     """The score without some of what decides it, in one line each."""
     facts = []
@@ -134,7 +87,7 @@ def _parts(report: Report) -> list[Fact]:
         width = half_width_pct(part.interval)
         interval = "" if width is None else f" +-{width:.1f} %"
         against = "".join(
-            f"; {ratio.ratio:.3f} of {other.name}{_over(ratio, part)}"
+            f"; {ratio_text(ratio)} of {other.name}{_over(ratio, part)}"
             for other in report.comparisons
             for ratio in other.subsets
             if ratio.name == part.name and ratio.ratio is not None
@@ -215,28 +168,6 @@ def _reference(report: Report) -> list[Fact]:
     return [Fact("reference traces", "; ".join(said), "plain" if compared else "faint")]
 
 
-def dollars(report: Report) -> list[Fact]:
-    """What a node of the reference's worth costs."""
-    price = report.price
-    if price is None:
-        return [Fact("price", f"{ABSENT} (no --price)", "faint")]
-    if not price.per_reference:
-        return [Fact("per reference node", f"{ABSENT} (no ratio to a baseline)", "faint")]
-    return [_per_reference(each) for each in price.per_reference]
-
-
-def _per_reference(price: PerReference) -> Fact:
-    interval = ", no interval" if price.interval is None else f" {span_of_money(price.interval)}"
-    doubt = f"; indicative: {', '.join(price.indicative)}" if price.indicative else ""
-    tone: Tone = "fair" if doubt or price.interval is None else "strong"
-    return Fact(f"$ per {price.name} node", f"{figure(price.value)} ${interval}, lower is better{doubt}", tone)
-
-
-def span_of_money(interval: Interval) -> str:
-    """``[low, high]``."""
-    return f"[{figure(interval.low)}, {figure(interval.high)}]"
-
-
 def _attempts(report: Report) -> Fact:
     rate = report.failure_rate
     if rate.rate is None:
@@ -273,8 +204,7 @@ def _launches(report: Report) -> Fact:
 
 def conclusion(report: Report) -> tuple[Fact, ...]:
     """Failure rate, score, ratio, price."""
-    ratios = [fact for other in report.comparisons for fact in _ratio(other)]
-    return (*_failure_rate(report), *_score(report), *ratios, *_price(report))
+    return (*_failure_rate(report), *_score(report), *ratios_of_scores(report), *_price(report))
 
 
 def _failure_rate(report: Report) -> list[Fact]:
@@ -306,25 +236,6 @@ def _score(report: Report) -> list[Fact]:
     return [
         Fact(f"{name} per device", f"{figure(score.per_device)} {SCORE_UNIT}, {state}", tone),
         Fact(f"{name} per node", f"{figure(score.per_node)} {SCORE_UNIT} ({score.devices} devices)", tone),
-    ]
-
-
-def _ratio(other: Comparison) -> list[Fact]:
-    name = f"{other.name} ({other.provenance.kind}; {other.provenance.hardware})"
-    if other.score is None or other.ratio is None:
-        return [Fact("baseline", f"{name}: no weighted test in common, no ratio", "fair")]
-    lacking = f" without {', '.join(other.left_out)}" if other.left_out else ""
-    doubt = f" (indicative: {', '.join(other.indicative)})" if other.indicative else ""
-    over = "" if other.status == "complete" else f", partial: over {other.tests} of {other.of} tests{lacking}"
-    per_node = "" if other.ratio_per_node is None else f"; per node {other.ratio_per_node:.3f}"
-    return [
-        Fact("baseline", name),
-        Fact("score of the baseline", f"{figure(other.score)} {SCORE_UNIT} per device, the same tests"),
-        Fact(
-            "ratio of the scores",
-            f"{other.ratio:.3f} per device{per_node}{over}{doubt}",
-            "fair" if over or doubt else "strong",
-        ),
     ]
 
 

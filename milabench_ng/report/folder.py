@@ -113,9 +113,10 @@ def decode_summary(content: bytes, source: str) -> Summary:
             f"{source}: summary schema {short(repr(schema))}; this version of mnb reads up to {SUMMARY_SCHEMA}"
         )
     try:
-        return msgspec.convert(raw, Summary)
+        stored = msgspec.convert(raw, Summary)
     except msgspec.ValidationError as error:
         raise InputError(f"{source}: not a summary: {short(error)}") from None
+    return msgspec.structs.replace(stored, tests={label: row.upgraded for label, row in stored.tests.items()})
 
 
 class _Row2020(msgspec.Struct, frozen=True):

@@ -2,75 +2,156 @@
 
 from __future__ import annotations
 
+import math
+from typing import Literal
+
 import msgspec
 
 from milabench_ng.errors import InputError
+
+Architecture = Literal["volta", "turing", "ampere", "hopper"]
+Arithmetic = Literal["fp32", "tf32", "half"]
+"""Of which kind the arithmetic is: fp32 without tensor cores, TF32, and fp16 or bf16 with fp32 accumulation."""
 
 
 class Peak(msgspec.Struct, frozen=True, kw_only=True):
     """Of one device. Arithmetic in 1e12 operations per second, memory in 1e9 bytes per second."""
 
     name: str
+    architecture: Architecture
     fp32: float
     """Without tensor cores."""
     tf32: float | None
     half: float
-    """fp16 and bf16 with fp32 accumulation, on tensor cores where there are any."""
+    """fp16 and bf16 with fp32 accumulation, on tensor cores."""
     memory: float
     source: str
 
-    def arithmetic(self, mode: str) -> float | None:
-        """Of the precision ``mode``; None where the device has none such."""
-        if mode == "fp32":
-            return self.fp32
-        return self.tf32 if mode == "tf32" else self.half
+    def arithmetic(self, kind: Arithmetic) -> float | None:
+        """None where the device has none such."""
+        rates = {"fp32": self.fp32, "tf32": self.tf32, "half": self.half}
+        return rates[kind]
 
+
+def arithmetic_of(mode: str) -> Arithmetic:
+    """What a precision mode computes with."""
+    return "fp32" if mode == "fp32" else "tf32" if mode == "tf32" else "half"
+
+
+def distance(source: Peak, target: Peak, kind: Arithmetic) -> float | None:
+    """The logarithm of the geometric mean of the two ratios, of arithmetic and of memory; None where one lacks it."""
+    ours, theirs = source.arithmetic(kind), target.arithmetic(kind)
+    if ours is None or theirs is None:
+        return None
+    return (math.log(theirs / ours) + math.log(target.memory / source.memory)) / 2
+
+
+_HALVED = "tensor rates are half of those printed with sparsity"
+_V100 = "NVIDIA V100 Tensor Core GPU data sheet (2020), SXM2"
+_A100 = "NVIDIA A100 Tensor Core GPU data sheet (2020, 2021)"
+_H100 = f"NVIDIA H100 Tensor Core GPU data sheet (2023); {_HALVED}"
 
 PEAKS = (
     Peak(
         name="H200 SXM",
-        fp32=67.0,
+        architecture="hopper",
+        fp32=66.9,
         tf32=494.7,
         half=989.4,
         memory=4800.0,
-        source="NVIDIA H200 Tensor Core GPU data sheet (2024); tensor rates are half of those printed with sparsity",
+        source=f"NVIDIA H200 Tensor Core GPU data sheet (2024); {_HALVED}",
     ),
     Peak(
         name="H100 SXM",
-        fp32=67.0,
+        architecture="hopper",
+        fp32=66.9,
         tf32=494.7,
         half=989.4,
         memory=3350.0,
-        source="NVIDIA H100 Tensor Core GPU data sheet (2023); tensor rates are half of those printed with sparsity",
+        source=_H100,
+    ),
+    Peak(
+        name="H100 PCIe",
+        architecture="hopper",
+        fp32=51.2,
+        tf32=378.0,
+        half=756.0,
+        memory=2000.0,
+        source=_H100,
     ),
     Peak(
         name="A100-SXM4-80GB",
+        architecture="ampere",
         fp32=19.5,
         tf32=156.0,
         half=312.0,
         memory=2039.0,
-        source="NVIDIA A100 Tensor Core GPU data sheet (2021)",
+        source=_A100,
     ),
     Peak(
         name="A100-SXM4-40GB",
+        architecture="ampere",
         fp32=19.5,
         tf32=156.0,
         half=312.0,
         memory=1555.0,
-        source="NVIDIA A100 Tensor Core GPU data sheet (2020)",
+        source=_A100,
+    ),
+    Peak(
+        name="A100-PCIE-80GB",
+        architecture="ampere",
+        fp32=19.5,
+        tf32=156.0,
+        half=312.0,
+        memory=1935.0,
+        source=_A100,
+    ),
+    Peak(
+        name="A100-PCIE-40GB",
+        architecture="ampere",
+        fp32=19.5,
+        tf32=156.0,
+        half=312.0,
+        memory=1555.0,
+        source=_A100,
     ),
     Peak(
         name="V100-SXM2-32GB",
+        architecture="volta",
         fp32=15.7,
         tf32=None,
         half=125.0,
         memory=900.0,
-        source="NVIDIA V100 Tensor Core GPU data sheet (2020)",
+        source=_V100,
+    ),
+    Peak(
+        name="V100-SXM2-16GB",
+        architecture="volta",
+        fp32=15.7,
+        tf32=None,
+        half=125.0,
+        memory=900.0,
+        source=_V100,
+    ),
+    Peak(
+        name="Quadro RTX 8000",
+        architecture="turing",
+        fp32=16.3,
+        tf32=None,
+        half=130.5,
+        memory=672.0,
+        source="NVIDIA Quadro RTX 8000 data sheet (2018)",
     ),
 )
 
-_SAME = {"NVIDIA H200": "H200 SXM", "NVIDIA H100 80GB HBM3": "H100 SXM"}
-"""What NVML calls a device, where it is not the name above behind ``NVIDIA`` or ``Tesla``."""
+_SAME = {
+    "NVIDIA H200": "H200 SXM",
+    "NVIDIA H100 80GB HBM3": "H100 SXM",
+    "NVIDIA A100 80GB PCIe": "A100-PCIE-80GB",
+    "NVIDIA V100": "V100-SXM2-32GB",
+}
+"""What NVML calls a device, where it is not the name above behind ``NVIDIA`` or ``Tesla``. Which V100 the published
+figures of 2020 are of is not said: the usual one for nodes of eight."""
 
 
 def peak(name: str) -> Peak | None:

@@ -33,6 +33,8 @@ def doubts(summary: Summary, others: Mapping[str, Summary]) -> tuple[Doubt, ...]
 def _of_rows(summary: Summary) -> Iterator[Doubt]:
     for label, row in summary.tests.items():
         train = row.train
+        if row.estimate is not None:
+            continue
         if train is None:
             yield Doubt(test=label, what="nothing was measured")
             continue
@@ -78,8 +80,8 @@ def _beside(summary: Summary, other: Summary, name: str) -> Iterator[Doubt]:
 
 def _classic(row: TestSummary | None, summary: Summary) -> float | None:
     """In items of 2020 per second."""
-    if row is None or row.train is None:
+    if row is None:
         return None
-    if summary.units == "classic":
-        return row.train.mean
-    return None if row.classic_factor is None else row.train.mean * row.classic_factor
+    rate = row.train.mean if row.train else row.estimate.value if row.estimate else None
+    factor = 1.0 if summary.units == "classic" else row.classic_factor
+    return None if rate is None or factor is None else rate * factor

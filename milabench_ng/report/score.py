@@ -58,6 +58,8 @@ class ScoredTest(msgspec.Struct, frozen=True, kw_only=True):
     """Of the rate, as the geometric mean of the repeats."""
     why: str = ""
     """Why there is no interval."""
+    estimated: tuple[float, float] | None = None
+    """The band of a rate that nobody measured, as multiples of it."""
 
     @property
     def classic_log(self) -> LogStat | None:
@@ -127,8 +129,11 @@ def _scored(label: str, row: TestSummary, units: str, weight: float | None, pena
     factor = row.classic_factor
     scale = 1 / factor if units == "classic" and factor else 1.0
     measured = row.train
+    perf = measured.mean if measured else row.estimate.value if row.estimate else None
     adjusted: float | None = None
-    if measured is not None:
+    if row.estimate is not None:
+        adjusted = scale * row.estimate.value  # nothing ran: no spread and no failures to charge for
+    elif measured is not None:
         adjusted = scale * perf_adj(
             measured.mean, measured.std, row.n, row.failures, penalize_variance=penalize_variance
         )
@@ -142,7 +147,7 @@ def _scored(label: str, row: TestSummary, units: str, weight: float | None, pena
         weight=weight,
         n=row.n,
         fail=row.failures,
-        perf=scale * measured.mean if measured else None,
+        perf=None if perf is None else scale * perf,
         std_pct=100 * measured.std / measured.mean if measured and measured.mean else None,
         perf_adj=adjusted,
         classic_factor=(factor or 1.0) if units == "classic" else factor,
@@ -152,8 +157,14 @@ def _scored(label: str, row: TestSummary, units: str, weight: float | None, pena
         repeats={repeat: scale * rate for repeat, rate in row.repeats.items()},
         log_perf=log_perf,
         interval=interval(estimate) if estimate else None,
-        why=why_none([(1.0, log_perf)]) if measured else "nothing was measured",
+        estimated=_doubt(row),
+        why=why_none([(1.0, log_perf)]) if measured else "estimated" if row.estimate else "nothing was measured",
     )
+
+
+def _doubt(row: TestSummary) -> tuple[float, float] | None:
+    found = row.estimate
+    return (found.low / found.value, found.high / found.value) if found and found.value else None
 
 
 def score(summary: Summary, weights: Weights, *, penalize_variance: bool = True) -> Score:
@@ -192,7 +203,7 @@ def score(summary: Summary, weights: Weights, *, penalize_variance: bool = True)
 
 def _is_missing(row: TestSummary | None) -> bool:
     """Absent although it has a weight, or without some of the records that the plan promised."""
-    return row is None or row.missing > 0 or row.pending > 0 or row.n == 0
+    return row is None or row.missing > 0 or row.pending > 0 or (row.n == 0 and row.estimate is None)
 
 
 def _reasons(summary: Summary, missing: tuple[str, ...], omitted: tuple[str, ...], of: int) -> tuple[str, ...]:

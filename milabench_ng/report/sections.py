@@ -44,8 +44,16 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def before_tests(report: Report) -> tuple[Section, ...]:
-    """What has to be known before the table of the tests is read: in what two results differ."""
-    return tuple(_differences(other) for other in report.comparisons if other.differences)
+    """What to know before reading the table of the tests: what two results differ in, and what does not count."""
+    return tuple(_before(report))
+
+
+def _before(report: Report) -> Iterator[Section]:
+    for other in report.comparisons:
+        if other.differences:
+            yield _differences(other)
+        if other.reasons:
+            yield _left_out(other)
 
 
 def after_tests(report: Report) -> tuple[Section, ...]:
@@ -81,7 +89,7 @@ def _differences(other: Comparison) -> Section:
             Heading("this run"),
             Heading("baseline"),
             Heading("tests"),
-            Heading("the ratio", tone=lambda cell: "bad" if cell == "suppressed" else "plain"),
+            Heading("the ratio", tone=_tone_of_use),
         ),
         rows=tuple(
             (
@@ -89,10 +97,33 @@ def _differences(other: Comparison) -> Section:
                 one.run,
                 one.baseline,
                 ", ".join(one.tests) or "all",
-                "suppressed" if one.meaningless else "shown",
+                one.ratio,
             )
-            for one in other.differences
+            for one in sorted(other.differences, key=lambda each: _USES.index(each.ratio))
         ),
+    )
+
+
+_USES = ("suppressed", "not counted", "counted")
+"""What matters most comes first."""
+
+
+def _tone_of_use(cell: Cell) -> Tone:
+    tones: dict[Cell, Tone] = {"suppressed": "bad", "not counted": "fair"}
+    return tones.get(cell, "plain")
+
+
+def _left_out(other: Comparison) -> Section:
+    counted = [label.partition(".")[2] for label in other.counted]
+    tests: dict[str, list[str]] = {}
+    for label, why in other.reasons.items():
+        tests.setdefault(why, []).append(label.partition(".")[2] or label)
+    return Section(
+        key=f"left-out-{other.name}",
+        title=f"what the ratio to {other.name} leaves out",
+        headings=(Heading("tests"), Heading("why")),
+        rows=tuple((", ".join(names), why) for why, names in tests.items()),
+        notes=(f"{len(counted)} of {other.of} weighted tests count: {', '.join(counted) or 'none'}",),
     )
 
 
@@ -141,7 +172,7 @@ def _sub_ratios(other: Comparison) -> Section:
                 len(part.labels),
                 part.ratio,
                 part.effect.ratio.value if part.effect.ratio else None,
-                span(part.effect.ratio),
+                f"{span(part.band)} estimated" if part.band else span(part.effect.ratio),
                 part.effect.verdict,
                 part.effect.why or None,
             )

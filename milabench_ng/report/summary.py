@@ -63,7 +63,32 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """With which the figure was made, as far as its source says."""
     caveat: str = ""
     band: tuple[float, float] | None = None
-    """Of an estimate: the true rate lies between these multiples of the value; not a confidence interval."""
+    """Of estimates that were stored as if measured, see `TestSummary.upgraded`; today's are in `Estimated`."""
+
+
+class Estimated(msgspec.Struct, frozen=True, kw_only=True):
+    """A rate that nobody measured. Items per second."""
+
+    value: Amount
+    low: Amount
+    high: Amount
+    """``low`` to ``high`` is a 95 % prediction band, as far as the rule behind it was checked."""
+    held: Count = 0
+    """How many of the ``known`` pairs the rule held in its band when it had not seen them."""
+    known: Count = 0
+    """0 where the rule was not checked."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.low <= self.value <= self.high:
+            raise ValueError(f"an estimate of {self.value:g} outside its band, {self.low:g} to {self.high:g}")
+
+
+class Departure(msgspec.Struct, frozen=True, kw_only=True):
+    """How what a row measured departs from what its test is today."""
+
+    what: str
+    decides: bool
+    """Whether it changes the work behind an item, so that a ratio is one of different work."""
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,9 +161,39 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Whether its launches were compared with reference traces, in words; empty where that is not known."""
     origin: Origin | None = None
     """None where it is that of the summary."""
+    estimate: Estimated | None = None
+    """In the place of ``train``, of a row that nobody measured."""
+    departures: tuple[Departure, ...] = ()
 
     def __post_init__(self) -> None:
         check_counts(self.n, self.failures, self.train)
+        if self.estimate is not None and (self.n or self.train):
+            raise ValueError("a row is measured or estimated, not both")
+
+    @property
+    def other_work(self) -> tuple[str, ...]:
+        """The departures that decide."""
+        return tuple(each.what for each in self.departures if each.decides)
+
+    @property
+    def upgraded(self) -> TestSummary:
+        """An estimate that was stored with counts and spread of launches on another device, without them."""
+        origin, train = self.origin, self.train
+        if origin is None or origin.kind != "estimated" or origin.band is None or train is None:
+            return self
+        low, high = (edge * train.mean for edge in origin.band)
+        if not 0 < low <= train.mean <= high:
+            return self
+        return msgspec.structs.replace(
+            self,
+            n=0,
+            failures=0,
+            train=None,
+            log_perf=None,
+            repeats={},
+            estimate=Estimated(value=train.mean, low=low, high=high),
+            origin=msgspec.structs.replace(origin, band=None),
+        )
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from milabench_ng.report.cells import Cell, Tone, number, one_decimal, text, whole
+from milabench_ng.report.cells import Cell, Fact, Tone, number, one_decimal, text, whole
 from milabench_ng.report.columns import span
-from milabench_ng.report.facts import Fact, span_of_money
 from milabench_ng.report.intervals import Interval
+from milabench_ng.report.ratio_facts import span_of_money
 from milabench_ng.report.sections import SCORE_UNIT, Heading, Section
 from milabench_ng.report.stability import Stability
 from milabench_ng.report.tender import BidRow, Tender

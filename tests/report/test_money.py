@@ -16,15 +16,17 @@ from milabench_ng.cli import call
 from milabench_ng.errors import InputError
 from milabench_ng.report.bids import read_bids
 from milabench_ng.report.facts import header
-from milabench_ng.report.folder import encode_summary, load_baseline
-from milabench_ng.report.forms import write_tender
+from milabench_ng.report.folder import decode_summary, encode_summary, load_baseline
+from milabench_ng.report.forms import write_report, write_tender
 from milabench_ng.report.intervals import log_stat, t_quantile
 from milabench_ng.report.offers import compare_bids
 from milabench_ng.report.ownership import Power, Terms, ownership
 from milabench_ng.report.report import build_report
+from milabench_ng.report.score import score, scored_tests
 from milabench_ng.report.stability import Worth, per_reference, stability
-from milabench_ng.report.summary import Origin, Provenance, Stat, Summary, TestSummary
+from milabench_ng.report.summary import Estimated, Origin, Provenance, Stat, Summary, TestSummary
 from milabench_ng.report.tender import Tender, pareto_set
+from milabench_ng.report.weights import load_weights
 
 WEIGHTS = {"standard.vae": 1.0, "standard.convnet": 3.0}
 SPREAD = (0.99, 1.0, 1.0, 1.0, 1.01)
@@ -79,20 +81,94 @@ def test_dollars_per_reference_node_and_their_interval() -> None:
     assert made.price.interval.value == pytest.approx(made.price.rpp, rel=1e-12)
 
 
-def test_a_ratio_to_what_was_not_measured_is_indicative_and_the_measured_rows_stand_beside() -> None:
+def estimated(value: float, low: float, high: float) -> TestSummary:
+    return TestSummary(
+        n=0,
+        failures=0,
+        estimate=Estimated(value=value, low=low, high=high, held=19, known=20),
+        origin=Origin(kind="estimated", source="a rule"),
+        unit="images",
+        classic_factor=1.0,
+        bound="gpu-compute",
+        precision=("fp32",),
+        devices=8,
+    )
+
+
+def test_an_estimate_says_so_at_the_ratio_and_brings_its_band_with_it() -> None:
     base = node(100.0, 100.0)
-    guess = Origin(kind="estimated", source="a rule", band=(0.8, 1.25))
-    rows = base.tests | {"standard.vae": row(100.0, origin=guess)}
-    mixed = Summary(**{key: getattr(base, key) for key in Summary.__struct_fields__} | {"tests": rows})
-    made = build_report(node(200.0, 400.0), "run", weights=WEIGHTS, baselines=[("mixed", mixed)], price=(1.0, "node"))
+    mixed = msgspec.structs.replace(base, tests=base.tests | {"standard.vae": estimated(100.0, 80.0, 160.0)})
+    made = build_report(node(200.0, 400.0), "run", weights=WEIGHTS, baselines=[("mixed", mixed)], price=(9.0, "node"))
     (other,) = made.comparisons
     assert other.indicative == ("1 of 2 rows of the baseline are estimated",)
     measured = next(part for part in other.subsets if part.name == "measured rows")
     assert (measured.labels, measured.ratio) == (("standard.convnet",), pytest.approx(4.0, rel=1e-12))
-    old = load_baseline("v100")
-    assert build_report(node(1.0, 1.0), "run", weights=WEIGHTS, baselines=[("v100", old)]).comparisons[
-        0
-    ].indicative == ("2 of 2 rows of the baseline are published", "torch: 2.11 against 1.5.0")
+    assert measured.band is None
+    # vae: 200 / 100, between 200 / 160 and 200 / 80; it has a quarter of the weight
+    band = other.rows["standard.vae"].band
+    assert band is not None
+    assert (band.low, band.value, band.high) == pytest.approx((1.25, 2.0, 2.5), rel=1e-12)
+    ratio = (2.0 * 4.0**3) ** 0.25
+    assert other.band is not None
+    expected = (ratio * (100 / 160) ** 0.25, ratio, ratio * (100 / 80) ** 0.25)
+    assert (other.band.low, other.band.value, other.band.high) == pytest.approx(expected, rel=1e-12)
+    assert other.effect.ratio is None  # no interval is made of launches that never ran
+    assert made.price is not None
+    (per,) = made.price.per_reference
+    assert per.band is not None
+    money = (9 / expected[2], 9 / ratio, 9 / expected[0])
+    assert (per.band.low, per.band.value, per.band.high) == pytest.approx(money, rel=1e-12)
+    facts = {fact.name: fact.text for fact in header(made)}
+    said = "estimated, not measured (by a rule whose 95 % band held 19 of 20 known pairs left out)"
+    assert facts["ratio to mixed"].startswith(f"{ratio:.3f} [{expected[0]:.3f}, {expected[2]:.3f}] {said}")
+    assert said in facts["$ per mixed node"]
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json", "markdown"])
+def test_every_form_marks_an_estimated_ratio(form: Any) -> None:
+    base = node(100.0, 100.0)
+    mixed = msgspec.structs.replace(base, tests=base.tests | {"standard.vae": estimated(100.0, 80.0, 160.0)})
+    made = build_report(node(200.0, 400.0), "run", weights=WEIGHTS, baselines=[("mixed", mixed)])
+    stream = io.StringIO()
+    write_report(made, form, stream)
+    text = stream.getvalue()
+    if form == "json":
+        row = next(each for each in json.loads(text)["tests"] if each["test"] == "standard.vae")
+        assert row["band"] == {"value": 2.0, "low": 1.25, "high": 2.5}
+    else:
+        assert "[1.250, 2.500] estimated" in text
+
+
+def test_an_estimated_row_has_no_launches_and_is_not_charged_for_their_spread() -> None:
+    base = node(100.0, 100.0)
+    mixed = msgspec.structs.replace(base, tests=base.tests | {"standard.vae": estimated(100.0, 80.0, 160.0)})
+    (vae, _) = scored_tests(mixed, WEIGHTS)
+    assert (vae.n, vae.fail, vae.perf, vae.perf_adj) == (0, 0, 100.0, 100.0)
+    assert (vae.std_pct, vae.interval, vae.estimated) == (None, None, (0.8, 1.6))
+    assert score(mixed, WEIGHTS).status == "complete"
+    with pytest.raises(ValueError, match="measured or estimated, not both"):
+        msgspec.structs.replace(row(100.0), estimate=Estimated(value=1.0, low=0.5, high=2.0))
+    with pytest.raises(ValueError, match="outside its band"):
+        Estimated(value=1.0, low=0.0, high=2.0)
+
+
+def test_an_estimate_that_was_stored_as_if_measured_is_read_without_its_launches() -> None:
+    """As ``mnb baseline estimate`` wrote it before: with n and deviation of another device."""
+    old = row(100.0, origin=Origin(kind="estimated", source="a rule", band=(0.8, 1.25)))
+    stored = msgspec.structs.replace(node(1.0, 1.0), tests={"standard.vae": old})
+    read = decode_summary(encode_summary(stored).encode(), "old").tests["standard.vae"]
+    assert (read.n, read.train, read.log_perf, read.repeats) == (0, None, None, {})
+    assert read.estimate == Estimated(value=100.0, low=80.0, high=125.0)
+    odd = msgspec.structs.replace(old, origin=Origin(kind="estimated", source="a rule", band=(2.0, 3.0)))
+    assert odd.upgraded is odd  # a band that does not hold its own value is no estimate of ours
+
+
+def test_the_figures_of_2020_are_indicative() -> None:
+    run, old = load_baseline("h200"), load_baseline("v100")
+    weights = load_weights(None, "standard")
+    (other,) = build_report(run, "run", weights=weights, baselines=[("v100", old)]).comparisons
+    assert other.indicative[0] == f"{other.tests} of {other.tests} rows of the baseline are published"
+    assert other.indicative[1] == f"torch: {run.provenance.software['torch']} against 1.5.0"
 
 
 def test_ownership() -> None:

@@ -142,7 +142,7 @@ def test_a_stored_summary_has_the_interval_of_its_folder(healthy: Path, tmp_path
     assert compared(again, stored).comparisons[0].effect == compared(again, healthy).comparisons[0].effect
 
 
-def test_an_old_summary_is_read_and_has_no_interval(healthy: Path, tmp_path: Path) -> None:
+def test_an_old_summary_is_read_and_what_it_does_not_record_does_not_count(healthy: Path, tmp_path: Path) -> None:
     raw = json.loads(encode_summary(load(healthy)))
     for key in ("sessions", "profile_sha256"):
         del raw[key]
@@ -152,9 +152,12 @@ def test_an_old_summary_is_read_and_has_no_interval(healthy: Path, tmp_path: Pat
     old = tmp_path / "old.json"
     old.write_text(json.dumps(raw))
     found = compared(healthy, old).comparisons[0]
-    assert found.ratio == pytest.approx(1.0, rel=1e-12)
-    assert (found.effect.ratio, found.effect.why) == (None, "no repeats are recorded")
-    assert "no interval: no repeats are recorded" in printed(compared(healthy, old))
+    assert (found.ratio, found.status, found.counted) == (None, "none", ())
+    assert set(found.reasons.values()) == {"options recorded against not recorded"}
+    for at in found.rows.values():
+        assert at.perf_ratio == pytest.approx(1.0, rel=1e-12)
+        assert (at.effect.ratio, at.effect.why) == (None, "no repeats are recorded")
+    assert "not measured: no weighted test can be compared" in printed(compared(healthy, old))
 
 
 def test_the_figures_of_2020_have_no_interval_and_say_so() -> None:
@@ -231,30 +234,37 @@ def test_several_baselines_stand_side_by_side(healthy: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("changes", "what", "meaningless"),
+    ("changes", "what", "ratio"),
     [
-        ({"precision": {"ran_before": "tf32"}}, "precision", True),
-        ({"data": {"name": "imagenet", "kind": "twin", "scale": 0.1, "cache": "cold"}}, "data scale", True),
-        ({"data": {"name": "mnist", "kind": "twin", "scale": 1.0, "cache": "cold"}}, "data set", True),
-        ({"data": {"name": "imagenet", "kind": "real", "scale": 1.0, "cache": "cold"}}, "data kind", False),
-        ({"data": {"name": "imagenet", "kind": "twin", "scale": 1.0, "cache": "warm"}}, "data cache", False),
-        ({"unit": "tokens"}, "unit", True),
-        ({"isolation": {"0": {"tier": "affinity"}}}, "isolation", False),
+        ({"precision": {"ran_before": "tf32"}}, "precision", "suppressed"),
+        ({"data": {"name": "imagenet", "kind": "twin", "scale": 0.1, "cache": "cold"}}, "data scale", "suppressed"),
+        ({"data": {"name": "mnist", "kind": "twin", "scale": 1.0, "cache": "cold"}}, "data set", "suppressed"),
+        ({"data": {"name": "imagenet", "kind": "real", "scale": 1.0, "cache": "cold"}}, "data kind", "counted"),
+        (
+            {"data": {"name": "imagenet-classic", "kind": "classic", "scale": 1.0, "cache": "cold"}},
+            "data kind",
+            "not counted",
+        ),
+        ({"data": {"name": "imagenet", "kind": "twin", "scale": 1.0, "cache": "warm"}}, "data cache", "counted"),
+        ({"unit": "tokens"}, "unit", "suppressed"),
+        ({"isolation": {"0": {"tier": "affinity"}}}, "isolation", "counted"),
     ],
 )
 def test_what_differs_is_listed_and_a_meaningless_ratio_is_not_shown(
-    healthy: Path, tmp_path: Path, changes: dict[str, Any], what: str, meaningless: bool
+    healthy: Path, tmp_path: Path, changes: dict[str, Any], what: str, ratio: str
 ) -> None:
     other = compared(node(tmp_path / "other", 11, repeat=2, **changes), healthy)
     (found,) = [one for one in other.comparisons[0].differences if one.what == what]
-    assert found.meaningless is meaningless
+    assert found.ratio == ratio
+    meaningless = ratio == "suppressed"
     text = printed(other)
     assert text.index("what differs from") < text.index("perf_ratio")
     rows = other.comparisons[0].rows.values()
     assert all((row.perf_ratio is None) is meaningless for row in rows)
     assert all(bool(row.suppressed) is meaningless for row in rows)
-    assert (other.comparisons[0].ratio is None) is meaningless
-    assert other.comparisons[0].status == ("none" if meaningless else "complete")
+    assert all(bool(row.set_aside) is (ratio == "not counted") for row in rows)
+    assert (other.comparisons[0].ratio is None) is (ratio != "counted")
+    assert other.comparisons[0].status == ("complete" if ratio == "counted" else "none")
 
 
 def test_other_options_suppress_the_tests_they_belong_to(healthy: Path, tmp_path: Path) -> None:

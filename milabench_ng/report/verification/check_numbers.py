@@ -9,7 +9,7 @@ import msgspec
 
 from milabench_ng.records.record import Mnb, Record, Timing
 from milabench_ng.records.window import MIN_STEPS, SliceRow, Window, recorded_window
-from milabench_ng.report.peaks import peak
+from milabench_ng.report.peaks import arithmetic_of, peak
 from milabench_ng.report.verification.bundle import Claim
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged
@@ -177,5 +177,5 @@ def _peak_flops(limits: Ceiling, device: str, mode: str) -> float | None:
     """Of the buyer's rules, else of the data sheet; None where neither knows."""
     stated = limits.peak_flops.get(device, {}).get(mode)
     known = peak(device)
-    rate = known.arithmetic(mode) if known else None
+    rate = known.arithmetic(arithmetic_of(mode)) if known else None
     return stated if stated is not None else rate and rate * 1e12

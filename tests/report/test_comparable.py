@@ -1,0 +1,131 @@
+"""Empty is not equal: what one side does not record, and work that was another, does not count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from test_money import WEIGHTS, node
+
+from milabench_ng.records.views import DataView
+from milabench_ng.report.comparable import differences
+from milabench_ng.report.compare import Comparison
+from milabench_ng.report.facts import header
+from milabench_ng.report.folder import load_baseline
+from milabench_ng.report.report import build_report
+from milabench_ng.report.sections import before_tests
+from milabench_ng.report.summary import Departure, Summary
+from milabench_ng.report.weights import load_weights, spread_unplanned
+
+OPTIONS = {"batch_size": 64, "workers": 8, "max_seconds": 600.0}
+
+
+def changed(**more: Any) -> Summary:
+    """Both tests with options, the second, which the GPU bounds, with something else than the first node has."""
+    made = node(100.0, 100.0)
+    tests = {label: msgspec.structs.replace(row, options=OPTIONS) for label, row in made.tests.items()}
+    tests["standard.convnet"] = msgspec.structs.replace(tests["standard.convnet"], **more)
+    return msgspec.structs.replace(made, tests=tests)
+
+
+def against(base: Summary, **ours: Any) -> Comparison:
+    return build_report(changed(**ours), "run", weights=WEIGHTS, baselines=[("base", base)]).comparisons[0]
+
+
+def data(kind: str) -> tuple[DataView, ...]:
+    name = "imagenet-classic" if kind == "classic" else "imagenet"
+    return (DataView(name=name, kind=kind, scale=1.0, cache="cold"),)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "why"),
+    [
+        ({}, {"precision": ()}, "precision, data and options fp32 against not recorded"),
+        ({}, {"options": {}}, "options recorded against not recorded"),
+        ({}, {"options": OPTIONS | {"image_size": 224}}, "option image_size not recorded against 224"),
+        ({"bound": "cpu"}, {"options": OPTIONS | {"workers": 1}}, "option workers 8 against 1"),
+        (
+            {"data": data("twin")},
+            {"data": data("classic"), "bound": "cpu"},
+            "its data set, which set the pace, was of another kind: twin against classic",
+        ),
+        (
+            {},
+            {"departures": (Departure(what="sampled in Python", decides=True),)},
+            "different work: sampled in Python",
+        ),
+    ],
+)
+def test_a_row_of_unknown_or_other_work_is_shown_and_does_not_count(
+    ours: dict[str, Any], theirs: dict[str, Any], why: str
+) -> None:
+    found = against(changed(**theirs), **ours)
+    assert found.reasons == {"standard.convnet": why}
+    assert (found.status, found.counted, found.tests) == ("partial", ("standard.vae",), 1)
+    at = found.rows["standard.convnet"]
+    assert (at.perf_ratio, at.set_aside, at.suppressed) == (1.0, why, "")
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ({"options": {}, "precision": ()}, {"options": {}, "precision": ()}),  # nothing is known of either
+        ({}, {"options": {key: value for key, value in OPTIONS.items() if key == "batch_size"}}),
+        ({}, {"options": OPTIONS | {"workers": 1}}),  # the GPU sets the pace
+        ({"data": data("twin")}, {"data": data("classic")}),
+        ({"data": data("twin"), "bound": "cpu"}, {"data": data("real")}),
+        ({}, {"departures": (Departure(what="fetching was not timed", decides=False),)}),
+        (
+            {"departures": (Departure(what="sampled in Python", decides=True),)},
+            {"departures": (Departure(what="sampled in Python", decides=True),)},
+        ),
+    ],
+)
+def test_what_does_not_decide_the_work_counts(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    found = against(changed(**theirs), **ours)
+    assert (found.reasons, found.status) == ({}, "complete")
+    assert found.ratio == pytest.approx(1.0, rel=1e-12)
+
+
+def test_a_departure_that_does_not_decide_is_listed() -> None:
+    base = changed(departures=(Departure(what="fetching was not timed", decides=False),))
+    (found,) = differences(changed(), base)
+    assert (found.what, found.run, found.baseline) == ("work", "as the test is today", "fetching was not timed")
+    assert (found.tests, found.ratio) == (("standard.convnet",), "counted")
+
+
+OTHER_WORK = {"standard.vae", "standard.reso", "standard.minigrid", "standard.atari", "standard.recom"}
+NOISE = {"standard.loader", "standard.fast_style", "standard.dcgan"}
+
+
+@pytest.mark.parametrize("name", ["v100", "rtx8000"])
+def test_every_row_of_2020_says_what_it_ran(name: str) -> None:
+    rows = load_baseline(name).tests
+    assert all(row.precision and row.options and row.bound for row in rows.values())
+    assert {label for label, row in rows.items() if row.other_work} == OTHER_WORK
+    assert {
+        label for label, row in rows.items() if row.bound == "cpu" and "classic" in [at.kind for at in row.data]
+    } == (NOISE)
+    assert rows["standard.reso"].options["learning_rate"] == 0.1
+    assert rows["standard.vae"].options["workers"] == 1
+
+
+@pytest.mark.parametrize("name", ["v100", "rtx8000"])
+def test_the_ratio_to_2020_is_over_the_same_work_and_says_what_it_leaves_out(name: str) -> None:
+    run = load_baseline("h200")
+    report = build_report(run, "run", weights=load_weights(None, "standard"), baselines=[(name, load_baseline(name))])
+    (found,) = report.comparisons
+    assert set(found.reasons) >= (OTHER_WORK | NOISE) & run.tests.keys()
+    assert set(found.counted) <= run.tests.keys() - OTHER_WORK - NOISE
+    assert set(found.counted) >= {"standard.toy_reg", "standard.translator", "standard.wlm", "standard.convnet"}
+    assert set(found.counted) | set(found.reasons) == set(
+        spread_unplanned(load_weights(None, "standard") or {}, run.devices)
+    )
+    (left_out,) = [section for section in before_tests(report) if section.key == f"left-out-{name}"]
+    told = {test: str(why) for tests, why in left_out.rows for test in str(tests).split(", ")}
+    assert told["recom"].startswith("different work: negatives were drawn one by one in Python")
+    assert "twin against classic" in told["loader"]
+    assert left_out.notes[0].startswith(f"{found.tests} of {found.of} weighted tests count: ")
+    facts = {fact.name: fact.text for fact in header(report)}
+    assert facts["left out of it"].startswith(f"{len(found.reasons)} of {found.of} weighted tests")
