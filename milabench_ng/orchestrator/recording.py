@@ -148,6 +148,7 @@ def _ours(setting: Setting, seen: Seen, workload: Workload) -> Mnb:
         conditions=edges(*seen.conditions),
         host_pace={str(at): {"before": first, "after": last} for at, (first, last) in seen.host_pace.items()},
         telemetry=seen.telemetry,
+        sampled=seen.sampled,
         failure=seen.failure,
         exit_status=seen.exit_status,
         marks=marks(setting, seen),

@@ -17,11 +17,12 @@ from milabench_ng.orchestrator.batch import BatchRunner, Timeline
 from milabench_ng.orchestrator.books import Work
 from milabench_ng.orchestrator.equipment import Equipment
 from milabench_ng.orchestrator.interruption import SAME_S, Interruption
+from milabench_ng.orchestrator.sampling import INTERVAL_S
 from milabench_ng.orchestrator.seen import Seen
 from milabench_ng.orchestrator.tenant import Tenant
 from milabench_ng.orchestrator.verdict import Outcome, judge
 from milabench_ng.records.host_pace import HostPace
-from milabench_ng.records.record import Data, Failure, Neighbour, Neighbours
+from milabench_ng.records.record import Data, Failure, Neighbour, Neighbours, Sampled
 from milabench_ng.records.window import Window, settled_window
 from milabench_ng.telemetry.messages import HOST_KEY, SourceName
 
@@ -123,6 +124,9 @@ def _seen(tenant: Tenant, ran: Ran, failures: Mapping[str, Failure | None], equi
         *(("gpu", uuid) for uuid in uuids.values() if uuid),
         *(("tenant", str(device)) for device in launch.devices),
     ]
+    window = _window(tenant, ran, equipment) if failure is None else None
+    over = window or Window(start_s=start_s, end_s=stop_s)
+    recorder = equipment.sampler.recorder
     evidence = ran.runner.evidence
     cpus = [one.effective.cpus for groups in evidence.values() for one in groups.values() if one.effective]
     return Seen(
@@ -134,7 +138,7 @@ def _seen(tenant: Tenant, ran: Ran, failures: Mapping[str, Failure | None], equi
         ready_s=tenant.ready_s,
         ended_s=ended_s,
         timeline=ran.timeline,
-        window=_window(tenant, ran, equipment) if failure is None else None,
+        window=window,
         ranks=tenant.ranks,
         exit_status=tenant.ended.result(),
         failure=failure,
@@ -147,8 +151,14 @@ def _seen(tenant: Tenant, ran: Ran, failures: Mapping[str, Failure | None], equi
         environment=tenant.task.environment,
         conditions=ran.conditions,
         host_pace={device: (ran.host_pace[0][device], ran.host_pace[1][device]) for device in launch.devices},
-        gpu_monitor=equipment.sampler.recorder.gpu_monitor(uuids, start_s, stop_s),
-        telemetry=equipment.sampler.recorder.telemetry(keys, start_s, stop_s),
+        gpu_monitor=recorder.gpu_monitor(uuids, start_s, stop_s),
+        telemetry=recorder.telemetry(keys, over.start_s, over.end_s),
+        sampled=Sampled(
+            start_s=over.start_s,
+            end_s=over.end_s,
+            interval_s=INTERVAL_S,
+            dropped=recorder.dropped(start_s, stop_s),
+        ),
     )
 
 

@@ -13,6 +13,9 @@ from milabench_ng.requests import python_command
 from milabench_ng.telemetry.messages import AnyOrder, AnyReport, encode
 from milabench_ng.telemetry.recorder import Recorder
 
+INTERVAL_S = 0.5
+"""Between two samples."""
+
 
 class Sampler:
     """A sampler process and what it has said."""
@@ -22,7 +25,7 @@ class Sampler:
         self.recorder = Recorder()
         self._lines = Lines(AnyReport)
         self._process = subprocess.Popen(
-            python_command("milabench_ng.telemetry.sampler", "--interval", "0.5"),
+            python_command("milabench_ng.telemetry.sampler", "--interval", str(INTERVAL_S)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=dict(environ),

@@ -16,7 +16,7 @@ from milabench_ng.orchestrator.tenant import RankLog
 from milabench_ng.plan import Device, Launch
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import IoEvidence, Isolation, Share
-from milabench_ng.records.record import Data, Failure, Neighbours
+from milabench_ng.records.record import Data, Failure, Neighbours, Sampled
 from milabench_ng.records.window import Window, WindowRule
 
 
@@ -82,3 +82,4 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """Of its shares, by device: before and after."""
     gpu_monitor: dict[str, Any]
     telemetry: dict[str, dict[str, dict[str, float]]]
+    sampled: Sampled

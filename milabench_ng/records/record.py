@@ -142,6 +142,18 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
     peak_device_bytes: int | None = None
 
 
+class Sampled(msgspec.Struct, frozen=True, kw_only=True):
+    """What the telemetry of a launch is of."""
+
+    start_s: float
+    """Monotonic: the averaging window, or from start to stop where there is none."""
+    end_s: float
+    interval_s: float
+    """Between two samples."""
+    dropped: int
+    """Samples of the whole node that were lost from start to stop, as nobody read them in time."""
+
+
 class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     """Our part of a record."""
 
@@ -184,6 +196,8 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     host_pace: dict[str, dict[Edge, HostPace]] = {}
     """Of the CPUs of each share, by device index."""
     telemetry: dict[str, dict[str, dict[str, float]]]
+    sampled: Sampled | None = None
+    """None in older records, whose telemetry is from start to stop."""
     failure: Failure | None
     exit_status: int | None
     """0 to 255, or the negative number of the signal."""

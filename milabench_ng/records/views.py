@@ -79,15 +79,30 @@ class FailureView(msgspec.Struct, frozen=True):
 
 
 class GaugeView(msgspec.Struct, frozen=True):
-    """What was sampled of one quantity while a launch worked."""
+    """What was sampled of one quantity."""
 
-    mean: float
+    mean: Moment
+    n: Amount = 0.0
+    min: Moment = 0.0
+    max: Moment = 0.0
+    span_s: Amount = 0.0
+    """From the first sample to the last; 0 in older records."""
 
 
 class TelemetryView(msgspec.Struct, frozen=True):
     """Of one device."""
 
     power_w: GaugeView | None = None
+    energy_j: GaugeView | None = None
+
+
+class SampledView(msgspec.Struct, frozen=True):
+    """When it was sampled, and what was lost of it."""
+
+    start_s: Moment
+    end_s: Moment
+    interval_s: Amount
+    dropped: Number
 
 
 class MnbView(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,6 +125,8 @@ class MnbView(msgspec.Struct, frozen=True, kw_only=True):
     isolation: dict[str, TierView] = {}
     telemetry: dict[str, TelemetryView] = {}
     """By source and key: ``gpu:`` and the UUID, ``tenant:`` and the device's index, ``host:node``."""
+    sampled: SampledView | None = None
+    """None in older records, whose telemetry is from start to stop."""
     failure: FailureView | None = None
     marks: tuple[Mark | str, ...] = ()
 

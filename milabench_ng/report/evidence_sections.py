@@ -90,7 +90,7 @@ def telemetry_section(evidence: Evidence, label: str) -> Section | None:
     ]
     return Section(
         key=f"telemetry-{label}",
-        title="telemetry while the launches worked",
+        title="telemetry of the averaging window (of older records from start to stop)",
         headings=(
             Heading("quantity"),
             Heading("in"),

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from milabench_ng.report.cells import NOT_MEASURED, Fact, Tone, figure
 from milabench_ng.report.columns import half_width_pct
 from milabench_ng.report.compare import SubRatio
+from milabench_ng.report.power import lost_samples, power_doubts
 from milabench_ng.report.ratio_facts import ABSENT, dollars, ratio_text, ratios, ratios_of_scores
 from milabench_ng.report.report import Report
 from milabench_ng.report.score import FAILURE_LIMIT, Score
@@ -143,6 +144,9 @@ def _conditions(report: Report) -> list[Fact]:
     if not marks:
         recorded = report.summary.units == "true"
         facts.append(Fact("conditions", "no launch has a mark", "good") if recorded else Fact("conditions", ABSENT))
+    rows = {line.scored.test: line.row for line in report.lines}
+    facts += [Fact("telemetry", text, "fair") for text in lost_samples(rows)]
+    facts += [Fact("power", text, "fair") for text in power_doubts(rows)]
     facts += _reference(report)
     kinds = Counter(flag.kind for _, flag in report.flags)
     if kinds:

@@ -15,11 +15,11 @@ from milabench_ng.records.marks import Mark, typed
 from milabench_ng.records.reading import ReadRecord
 from milabench_ng.records.views import DataView, MnbView, RecordView
 from milabench_ng.records.window import LARGEST, rate, recorded_window, settled_since, wait_share
+from milabench_ng.report.power import Power, launch_power
 from milabench_ng.report.steadiness import Shape, odd_shape
 from milabench_ng.report.summary import UNIT_2020
 from milabench_ng.report.traces import Traced, traced
 from milabench_ng.stats import mean
-from milabench_ng.telemetry.messages import telemetry_key
 
 _TAIL = slice(-20, -2)
 
@@ -58,8 +58,10 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     program_s: float | None = None
     peak_memory_mib: float
     wait_share: float | None = None
-    power_w: float | None = None
-    """Mean of a device while the launch worked; None where it is not known or the device shares its GPU."""
+    power: Power | None = None
+    """None where it is not known or the device shares its GPU."""
+    dropped: int = 0
+    """Samples of telemetry that were lost."""
     tier: str | None = None
     data: DataView | None = None
     precision: str | None = None
@@ -102,20 +104,14 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         program_s=_program_s(view),
         peak_memory_mib=_peak_memory(view, _visible(view)),
         wait_share=measured.wait_share if cause is None else None,
-        power_w=_power(mnb) if cause is None else None,
+        power=launch_power(mnb) if cause is None else None,
+        dropped=mnb.sampled.dropped if mnb.sampled else 0,
         tier=_tier(mnb, cause),
         data=mnb.data,
         precision=mnb.precision.ran_before if mnb.precision else None,
         marks=typed(mnb.marks),
         traced=traced(mnb),
     )
-
-
-def _power(mnb: MnbView) -> float | None:
-    uuids = [device.uuid or "" for device in mnb.devices if device.kind == "gpu"]  # a MIG device shares its board's
-    known = [mnb.telemetry.get(telemetry_key("gpu", uuid)) for uuid in uuids]
-    gauges = [each.power_w.mean for each in known if each is not None and each.power_w is not None]
-    return mean(gauges) if gauges and len(gauges) == len(mnb.devices) else None
 
 
 class _Measured(msgspec.Struct, frozen=True):

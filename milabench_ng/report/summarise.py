@@ -179,7 +179,7 @@ def _test(
     missing = () if going_on else absent
     failed += [Failed(job_id=launch.job_id, cause="missing", detail="there is no record") for launch in missing]
     scheme = absent[0].scheme if absent else results[0].scheme
-    powers = [result.power_w for result in good if result.power_w is not None]
+    powers = [result.power for result in good if result.power is not None]
     waits = [result.wait_share for result in good if result.wait_share is not None]
     first = readable[0] if readable else None
     named, repeated = by_job(good), repeats(good)
@@ -205,7 +205,9 @@ def _test(
         ranks=rank_means(good),
         flags=flags(named),
         options=first.options if first else {},
-        power_w=mean(powers) if powers else None,
+        power_w=mean([power.watts for power in powers]) if powers else None,
+        power_basis=_distinct(power.basis for power in powers),
+        telemetry_dropped=max((result.dropped for result in readable), default=0),
         wait_share=mean(waits) if waits else None,
         tiers=_distinct(result.tier for result in readable),
         data=_distinct(result.data for result in readable),

@@ -148,6 +148,10 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     flags: tuple[Flag, ...] = ()
     power_w: Amount | None = None
     """Mean of one device while it worked, in watts; None where it is not known."""
+    power_basis: tuple[str, ...] = ()
+    """What that rests on, in words; empty where it is not known."""
+    telemetry_dropped: Count = 0
+    """Samples of telemetry that were lost in the launch that lost most."""
     wait_share: Amount | None = None
     """Share of the window's time that was spent waiting for data, 0 to 1."""
     tiers: tuple[str, ...] = ()

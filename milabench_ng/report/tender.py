@@ -19,6 +19,7 @@ from milabench_ng.report.compare import Comparison
 from milabench_ng.report.cost import PerReference, cost
 from milabench_ng.report.intervals import Estimate, Interval, Part, combine
 from milabench_ng.report.ownership import Ownership, Power, Terms, ownership
+from milabench_ng.report.power import power_doubts
 from milabench_ng.report.report import Report
 from milabench_ng.report.score import log_parts
 from milabench_ng.report.stability import Stability, Worth, stability
@@ -111,7 +112,7 @@ def evaluate(bids: Bids, reports: Mapping[str, Report]) -> Tender:
         criterion=f"cost over {bids.years:g} years per reference node" if by_ownership else "price per reference node",
         why_unranked=why,
         stability=stability(worths, bids.terms if by_ownership else None) if len(worths) > 1 else None,
-        notes=tuple(_notes(bids, owned)),
+        notes=tuple(_notes(bids, owned, reports)),
     )
 
 
@@ -251,7 +252,7 @@ def _order(row: BidRow, price: float) -> tuple[float, float]:
     return (row.rank or math.inf, price / row.ratio if row.ratio else math.inf)
 
 
-def _notes(bids: Bids, owned: Mapping[str, Ownership]) -> list[str]:
+def _notes(bids: Bids, owned: Mapping[str, Ownership], reports: Mapping[str, Report]) -> list[str]:
     notes = []
     if bids.terms is None:
         notes.append("energy is not counted: no tariff_per_kwh is given")
@@ -269,4 +270,7 @@ def _notes(bids: Bids, owned: Mapping[str, Ownership]) -> list[str]:
                 f"energy of {', '.join(partly)} is that of the GPUs alone: the rest of the node is left out"
                 + (", and of the others it is not: ranks are by price (watts_load makes them alike)" if mixed else "")
             )
+        for name in partly:
+            rows = {line.scored.test: line.row for line in reports[name].lines}
+            notes += [f"the power of {name} {doubt}" for doubt in power_doubts(rows)]
     return notes

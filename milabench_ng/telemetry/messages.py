@@ -74,9 +74,12 @@ class Sample(Report, frozen=True, kw_only=True):
 
 
 class Dropped(Report, frozen=True, kw_only=True):
-    """Samples were thrown away because nobody read them in time; ``total`` counts all of the run."""
+    """Samples were thrown away because nobody read them in time, from ``since_s`` on."""
 
-    total: int
+    since_s: float
+    """The moment of the first that was lost since this was said last."""
+    count: int
+    """How many since then, of all keys together."""
 
 
 AnyReport = Supported | Sample | Dropped

@@ -11,7 +11,7 @@ from typing import Literal
 from milabench_ng.telemetry.messages import Dropped, Report, Sample, SourceName, Supported, telemetry_key
 
 Spread = dict[str, float]
-"""``n``, ``min``, ``mean`` and ``max`` of one value."""
+"""``n``, ``min``, ``mean`` and ``max`` of one value, and ``span_s``, the seconds from its first sample to its last."""
 
 Gauge2020 = Literal["load", "memory", "temperature"]
 
@@ -43,14 +43,19 @@ class Series:
         for name, column in self._columns.items():
             column.append(values.get(name, math.nan))
 
-    def between(self, start_s: float, end_s: float) -> dict[str, list[float]]:
-        """The values of the samples in [start_s, end_s], by name; a name without any is left out."""
+    def between(self, start_s: float, end_s: float) -> dict[str, list[tuple[float, float]]]:
+        """The moments and values of the samples in [start_s, end_s], by name; a name without any is left out."""
         first, last = bisect_left(self._times, start_s), bisect_right(self._times, end_s)
+        times = self._times[first:last]
         found = {
-            name: [value for value in column[first:last] if not math.isnan(value)]
+            name: [
+                (time_s, value)
+                for time_s, value in zip(times, column[first:last], strict=True)
+                if not math.isnan(value)
+            ]
             for name, column in self._columns.items()
         }
-        return {name: values for name, values in found.items() if values}
+        return {name: samples for name, samples in found.items() if samples}
 
 
 class Recorder:
@@ -61,8 +66,7 @@ class Recorder:
         self._series: dict[tuple[SourceName, str], Series] = {}
         self.supported: Supported | None = None
         """What the sampler said that this node gives."""
-        self.dropped = 0
-        """Samples that were lost because they were not read in time."""
+        self._dropped: list[Dropped] = []
 
     def feed(self, report: Report) -> None:
         """Take in what the sampler said; the oldest samples of a key go when its room is full."""
@@ -73,7 +77,7 @@ class Recorder:
         elif isinstance(report, Supported):
             self.supported = report
         elif isinstance(report, Dropped):
-            self.dropped = report.total
+            self._dropped.append(report)
 
     def forget(self, source: SourceName, key: str) -> None:
         """Let go of the samples of a key that will not be asked for again, such as a tenant's after its launch."""
@@ -82,11 +86,18 @@ class Recorder:
     def spreads(self, source: SourceName, key: str, start_s: float, end_s: float) -> dict[str, Spread]:
         """Spread of each value of one key over the samples in [start_s, end_s]; a value without any is left out.
 
-        Of a value that only grows, such as energy, ``max`` less ``min`` is what came between first and last sample.
+        Of a value that only grows, such as energy, ``max`` less ``min`` is what came in ``span_s`` seconds.
         """
         series = self._series.get((source, key))
         taken = series.between(start_s, end_s) if series else {}
-        return {name: spread(values) for name, values in taken.items()}
+        return {name: spread(samples) for name, samples in taken.items()}
+
+    def dropped(self, start_s: float, end_s: float) -> int:
+        """How many samples, of all keys, were lost as nobody read them in time, in stretches that touch the interval.
+
+        What the sampler could not yet tell is not in it: it tells with its next sample that is read.
+        """
+        return sum(lost.count for lost in self._dropped if lost.since_s <= end_s and lost.time_s >= start_s)
 
     def telemetry(
         self, keys: Iterable[tuple[SourceName, str]], start_s: float, end_s: float
@@ -112,6 +123,13 @@ class Recorder:
         }
 
 
-def spread(values: list[float]) -> Spread:
-    """Number, least, mean and greatest of at least one value."""
-    return {"n": len(values), "min": min(values), "mean": sum(values) / len(values), "max": max(values)}
+def spread(samples: list[tuple[float, float]]) -> Spread:
+    """Number, least, mean and greatest of at least one value, and its span; ``samples`` are moments and values."""
+    values = [value for _, value in samples]
+    return {
+        "n": len(values),
+        "min": min(values),
+        "mean": sum(values) / len(values),
+        "max": max(values),
+        "span_s": samples[-1][0] - samples[0][0],
+    }

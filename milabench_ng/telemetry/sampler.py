@@ -36,13 +36,15 @@ class ReportWriter:
         self._room = select.poll()
         self._room.register(descriptor, select.POLLOUT)
         self._dropped = 0
-        self._told = 0
+        """Since this was said last."""
+        self._since_s = 0.0
 
     def write(self, report: Report) -> None:
         """Write the report, or drop and count it. Says how many were dropped as soon as there is room again."""
-        if self._dropped > self._told and self._put(Dropped(time_s=report.time_s, total=self._dropped)):
-            self._told = self._dropped
+        if self._dropped and self._put(Dropped(time_s=report.time_s, since_s=self._since_s, count=self._dropped)):
+            self._dropped = 0
         if not self._put(report):
+            self._since_s = self._since_s if self._dropped else report.time_s
             self._dropped += 1
 
     def _put(self, report: Report) -> bool:

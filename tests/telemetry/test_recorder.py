@@ -22,8 +22,8 @@ def recorder() -> Recorder:
 
 def test_spreads_are_of_the_samples_inside_both_ends_included() -> None:
     assert recorder().spreads("gpu", UUID, 10.0, 11.0) == {
-        "utilization_pct": {"n": 3, "min": 20, "mean": 50, "max": 90},
-        "memory_used_mib": {"n": 3, "min": 100, "mean": 200, "max": 400},
+        "utilization_pct": {"n": 3, "min": 20, "mean": 50, "max": 90, "span_s": 1.0},
+        "memory_used_mib": {"n": 3, "min": 100, "mean": 200, "max": 400, "span_s": 1.0},
     }
 
 
@@ -32,8 +32,8 @@ def test_a_value_that_was_read_once_counts_once() -> None:
     filled.feed(gpu_sample(12.0, utilization_pct=10, energy_j=7))
     filled.feed(gpu_sample(12.5, utilization_pct=30))
     assert filled.spreads("gpu", UUID, 12.0, 13.0) == {
-        "utilization_pct": {"n": 2, "min": 10, "mean": 20, "max": 30},
-        "energy_j": {"n": 1, "min": 7, "mean": 7, "max": 7},
+        "utilization_pct": {"n": 2, "min": 10, "mean": 20, "max": 30, "span_s": 0.5},
+        "energy_j": {"n": 1, "min": 7, "mean": 7, "max": 7, "span_s": 0.0},
     }
 
 
@@ -53,7 +53,7 @@ def test_gpu_monitor_has_the_shape_of_2020() -> None:
 def test_telemetry_names_source_and_key() -> None:
     keys = (("tenant", UUID), ("host", "node"))
     assert recorder().telemetry(keys, 0.0, 99.0) == {
-        f"tenant:{UUID}": {"memory_used_mib": {"n": 1, "min": 5, "mean": 5, "max": 5}},
+        f"tenant:{UUID}": {"memory_used_mib": {"n": 1, "min": 5, "mean": 5, "max": 5, "span_s": 0.0}},
         "host:node": {},
     }
 
@@ -63,7 +63,7 @@ def test_the_oldest_samples_go_first_and_forgotten_keys_are_gone() -> None:
     for second in range(5):
         small.feed(gpu_sample(float(second), power_w=second))
     # Two are always kept; two more were thrown away when the fifth found the room for four full.
-    assert small.spreads("gpu", UUID, 0.0, 9.0) == {"power_w": {"n": 3, "min": 2, "mean": 3, "max": 4}}
+    assert small.spreads("gpu", UUID, 0.0, 9.0) == {"power_w": {"n": 3, "min": 2, "mean": 3, "max": 4, "span_s": 2.0}}
     small.forget("gpu", UUID)
     assert small.spreads("gpu", UUID, 0.0, 9.0) == {}
 
@@ -72,6 +72,11 @@ def test_what_the_sampler_says_of_itself_is_kept() -> None:
     told = Recorder()
     supported = Supported(time_s=1.0, interval_s=0.5, keys={}, values={}, unsupported={})
     told.feed(supported)
-    told.feed(Dropped(time_s=2.0, total=3))
-    told.feed(Dropped(time_s=3.0, total=5))
-    assert (told.supported, told.dropped) == (supported, 5)
+    assert told.supported == supported
+
+
+def test_lost_samples_are_counted_for_the_time_in_which_they_were_lost() -> None:
+    told = Recorder()
+    for since_s, time_s, count in ((2.0, 3.5, 12), (20.0, 20.5, 4)):
+        told.feed(Dropped(time_s=time_s, since_s=since_s, count=count))
+    assert [told.dropped(*span) for span in ((0, 1.9), (0, 2), (3, 10), (4, 19), (0, 30))] == [0, 12, 12, 0, 16]

@@ -149,7 +149,7 @@ def test_a_full_pipe_drops_samples_and_says_how_many() -> None:
 
     writer.write(Sample(time_s=100.0, source="host", key="node", values={}))
     told = [decode_report(line) for line in os.read(reading, 1 << 16).splitlines()]
-    assert told[0] == Dropped(time_s=100.0, total=100 - len(come))
+    assert told[0] == Dropped(time_s=100.0, since_s=float(len(come)), count=100 - len(come))
     assert told[1:] == [Sample(time_s=100.0, source="host", key="node", values={})]
     os.close(reading)
     os.close(writing)

@@ -1,0 +1,88 @@
+"""What the devices took in the averaging window, by hand."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import make_records
+import pytest
+from make_records import PER_GPU
+
+from milabench_ng.report.facts import header
+from milabench_ng.report.folder import load
+from milabench_ng.report.report import make_report
+from milabench_ng.telemetry.messages import Sample
+from milabench_ng.telemetry.recorder import Recorder
+
+REAL = Path(__file__).parents[1] / "data" / "standard.recom.J0.0.20261121-131334-263402.json"
+
+
+def ramp(with_counter: bool = True, seconds: tuple[float, ...] = tuple(n / 2 for n in range(41))) -> Recorder:
+    """A GPU that takes 100 W for 10 s, then 700 W for 10 s, as its counter has it; its gauge shows 10 W more.
+
+    ``seconds``: when it was sampled.
+    """
+    recorder = Recorder()
+    for time_s in seconds:
+        energy = 100.0 * min(time_s, 10.0) + 700.0 * max(0.0, time_s - 10.0)
+        values = {"power_w": 110.0 if time_s <= 10 else 710.0} | ({"energy_j": energy} if with_counter else {})
+        recorder.feed(Sample(time_s=time_s, source="gpu", key="GPU-0", values=values))
+    return recorder
+
+
+def run(folder: Path, recorder: Recorder, dropped: int = 0, old: bool = False) -> Path:
+    """One launch from 0 to 20 s, whose window is [10.25 s, 19.25 s]."""
+    make_records.write_run(folder, make_records.plan("quick", {"vae": PER_GPU}, 1, 1))
+    (path,) = folder.glob("quick.vae.J0.0.*")
+    made = json.loads(path.read_text())
+    window = (0.0, 20.0) if old else (10.25, 19.25)
+    made["mnb"]["telemetry"] = recorder.telemetry([("gpu", "GPU-0")], *window)
+    sampled = {"start_s": window[0], "end_s": window[1], "interval_s": 0.5, "dropped": dropped}
+    made["mnb"]["sampled"] = None if old else sampled
+    path.write_text(json.dumps(made))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("recorder", "old", "watts", "basis"),
+    [
+        pytest.param(ramp(), False, 700.0, "energy counter", id="counter at the edges of the window"),
+        pytest.param(ramp(with_counter=False), False, 710.0, "samples", id="no counter"),
+        pytest.param(ramp(seconds=(10.5, 19.0)), False, 700.0, "energy counter", id="two samples of a counter"),
+        pytest.param(ramp(seconds=(12.0, 13.0)), False, 710.0, "few samples", id="a counter over a ninth of it"),
+        pytest.param(ramp(False, (10.5, 19.0)), False, 710.0, "few samples", id="two samples of the gauge"),
+        pytest.param(ramp(), True, (110 * 21 + 710 * 20) / 41, "samples from start to stop", id="older record"),
+    ],
+)
+def test_power_is_that_of_the_window(tmp_path: Path, recorder: Recorder, old: bool, watts: float, basis: str) -> None:
+    row = load(run(tmp_path, recorder, old=old)).tests["quick.vae"]
+    assert (row.power_w, row.power_basis) == (pytest.approx(watts), (basis,))
+
+
+def test_without_a_sample_there_is_no_power(tmp_path: Path) -> None:
+    row = load(run(tmp_path, ramp(seconds=(1.0, 2.0)))).tests["quick.vae"]
+    assert (row.power_w, row.power_basis) == (None, ())
+
+
+def said(folder: Path) -> dict[str, str]:
+    return {fact.name: fact.text for fact in header(make_report(folder)) if fact.name in ("power", "telemetry")}
+
+
+def test_lost_telemetry_is_told(tmp_path: Path) -> None:
+    assert said(run(tmp_path / "sound", ramp())) == {}
+    assert said(run(tmp_path / "lossy", ramp(), dropped=7)) == {
+        "telemetry": "samples were lost in 1 of 1 tests, up to 7 in a launch"
+    }
+    assert said(run(tmp_path / "few", ramp(False, (10.5, 19.0)), dropped=30)) == {
+        "telemetry": "samples were lost in 1 of 1 tests, up to 30 in a launch",
+        "power": "rests on few samples: all tests",
+    }
+
+
+def test_a_real_record_of_before_keeps_its_power_and_says_what_it_is_of(tmp_path: Path) -> None:
+    shutil.copy(REAL, tmp_path)
+    row = load(tmp_path).tests["standard.recom"]
+    assert (row.power_w, row.power_basis) == (249.331625, ("samples from start to stop",))
+    assert said(tmp_path) == {"power": "is that from start to stop, the ramp included: all tests"}
