@@ -25,6 +25,7 @@ MarkKind = Literal[
     "steps skipped",
     "host pace",
     "loss outside the reference",
+    "gradient norm outside the reference",
     "parameters outside the reference",
     "noted",
 ]
@@ -47,6 +48,7 @@ _FORMS: dict[MarkKind, tuple[str, Unit]] = {
     "steps skipped": ("{value} of the steps after settling skipped by the loss scale, limit {limit}", "%"),
     "host pace": ("the host pace changed by {value} over the batch, limit {limit}", "%"),
     "loss outside the reference": ("outside the reference: loss {value} at {what}", ""),
+    "gradient norm outside the reference": ("outside the reference: gradient norm {value} at {what}", ""),
     "parameters outside the reference": (
         "outside the reference: parameters differ from those that this software makes",
         "",

@@ -18,10 +18,8 @@ from milabench_ng.report.score import FAILURE_LIMIT, Score
 from milabench_ng.report.sections import SCORE_UNIT
 from milabench_ng.report.subsets import SubScore
 from milabench_ng.report.traces import COMPARED
+from milabench_ng.report.traces_told import told
 from milabench_ng.stats import median
-
-_GROUPS = 4
-"""How many kinds of the same are named before they are counted."""
 
 
 def header(report: Report) -> tuple[Fact, ...]:
@@ -155,21 +153,12 @@ def _conditions(report: Report) -> list[Fact]:
 
 
 def _reference(report: Report) -> list[Fact]:
-    """What was compared with reference traces, and what has nothing to be compared with."""
-    known = [line for line in report.lines if line.row.reference]
-    lacking: dict[str, list[str]] = {}
-    for line in known:
-        for words in line.row.reference:
-            if words != COMPARED:
-                lacking.setdefault(words, []).append(line.scored.test.partition(".")[2])
-    if not known:
+    """What was compared with reference traces, how strong those are, and what has nothing to be compared with."""
+    rows = [(line.scored.test.partition(".")[2], line.row.reference) for line in report.lines if line.row.reference]
+    if not rows:
         return []
-    compared = sum(COMPARED in line.row.reference for line in known)
-    said = [f"{compared} of {len(known)} tests compared"]
-    said += [f"{words}: {', '.join(tests)}" for words, tests in list(lacking.items())[:_GROUPS]]
-    if len(lacking) > _GROUPS:
-        said.append(f"{len(lacking) - _GROUPS} others without a reference")
-    return [Fact("reference traces", "; ".join(said), "plain" if compared else "faint")]
+    compared = any(sentence.startswith(COMPARED) for _, sentences in rows for sentence in sentences)
+    return [Fact("reference traces", told(rows), "plain" if compared else "faint")]
 
 
 def _attempts(report: Report) -> Fact:

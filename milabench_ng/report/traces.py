@@ -1,6 +1,6 @@
-"""Reference traces: what a test's loss is after steps 1, 10 and 100, and what its parameters become.
+"""Reference traces: what a test's loss and gradient norm are at a few steps, and what its parameters become.
 
-A launch outside its band did not compute what the test computes: less work per item, a patched library, a broken
+A launch outside its bands did not compute what the test computes: less work per item, a patched library, a broken
 device. Bands hold for one kind of device (a GPU draws other random numbers than a CPU, from the same seed), one
 precision, one data set at one scale; digests of parameters only for the same devices, driver and libraries.
 """
@@ -8,63 +8,61 @@ precision, one data set at one scale; digests of parameters only for the same de
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import msgspec
 
 from milabench_ng.catalogue import Scalar
-from milabench_ng.errors import InputError
 from milabench_ng.files import convert_json, parse_json, read_content, refuse
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.views import DataView, MnbView
-from milabench_ng.report.intervals import t_quantile
 from milabench_ng.shipped import find
-from milabench_ng.stats import mean, population_std, sample_std
 
-TRACES_SCHEMA = 2
+TRACES_SCHEMA = 3
 Kind = Literal["cpu", "gpu"]
 """Of the devices that a launch worked on; a MIG instance is a part of a GPU."""
-FLOORS = {
-    "fp32": 0.02,
-    "tf32": 0.02,
-    "amp": 0.05,
-    "bf16": 0.05,
-    "half": 0.1,
-    "half_master": 0.05,
-    "half_master_static": 0.05,
-}
-"""Least relative tolerance by precision, at step 1: other kernels and another order of sums give other digits."""
-GROWTH = {"1": 1.0, "10": 2.0, "100": 5.0}
-"""Differences grow with the steps; times the floor."""
-START_SHARE = 0.1
-"""A loss below this share of the one at step 1 has the tolerance of that share: near zero digits say nothing."""
-FALSE_MARKS = 1e-4
-"""How often a sound loss of another tenant, who has another seed and reads in another order, may be outside a band."""
 PACING = ("max_count", "max_seconds", "sample_duration", "workers")
 """Options that change how long a test goes on, not what it computes."""
+SCALED = ("amp", "half_master")
+"""Modes whose first gradients may leave the range of fp16 on a sound device: such steps are skipped."""
+Strength = Literal["strong", "weak", "digest only"]
+STRENGTHS: tuple[Strength, ...] = ("strong", "weak", "digest only")
+STRONG_LOSS, STRONG_NORM = 0.01, 0.05
+"""A strong trace knows loss and gradient norm of the first step to these shares of themselves."""
+
+
+OutsideKind = Literal["loss outside the reference", "gradient norm outside the reference"]
 
 
 class Band(msgspec.Struct, frozen=True):
-    """A loss is within ``tolerance`` of ``value``."""
+    """A number is within ``tolerance`` of ``value``."""
 
     value: float
     tolerance: float
 
-    def holds(self, loss: float | None) -> bool:
-        """Whether ``loss`` (None: not finite) is inside."""
-        return loss is not None and abs(loss - self.value) <= self.tolerance
+    @property
+    def share(self) -> float:
+        """The tolerance as a share of the value: a change below it is not seen."""
+        return self.tolerance / abs(self.value) if self.value else math.inf
 
-    def deviation(self, step: str, loss: float | None) -> Mark:
-        """The mark of a loss that is outside."""
-        above = loss is None or loss > self.value
+    def holds(self, number: float | None) -> bool:
+        """Whether ``number`` (None: not finite) is inside."""
+        return number is not None and abs(number - self.value) <= self.tolerance
+
+    def deviation(self, kind: OutsideKind, step: str, number: float | None) -> Mark:
+        """The mark of a number that is outside."""
+        above = number is None or number > self.value
         return Mark(
-            kind="loss outside the reference",
+            kind=kind,
             what=f"step {step}, expected {self.value:.6g} +- {self.tolerance:.2g}",
-            value=loss,
+            value=number,
             limit=self.value + (self.tolerance if above else -self.tolerance),
         )
+
+
+Bands = dict[Kind, dict[str, dict[str, Band]]]
+"""By kind of device, by the precision that ran, by step."""
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,8 +72,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """All options but those of pacing: the trace holds for these only."""
     data: tuple[str, str, float] | None
     """Name, kind and scale of the data set."""
-    losses: dict[Kind, dict[str, dict[str, Band]]]
-    """By kind of device, by the precision that ran, by step."""
+    losses: Bands
+    gradient_norms: Bands = {}
     digests: dict[str, dict[str, str]] = {}
     """Of the parameters, by software key, by ``precision/device/rank/step``."""
 
@@ -90,6 +88,10 @@ class Traces(msgspec.Struct, frozen=True, kw_only=True):
     tests: dict[str, Trace]
 
 
+Seen = tuple[tuple[str, str, float | None], ...]
+"""Place (``device/rank``), step and number; None where it was not finite."""
+
+
 class Traced(msgspec.Struct, frozen=True):
     """What a record says about this."""
 
@@ -98,8 +100,8 @@ class Traced(msgspec.Struct, frozen=True):
     data: tuple[str, str, float] | None
     kind: Kind
     precision: str
-    losses: tuple[tuple[str, str, float | None], ...]
-    """Place (``device/rank``), step and loss."""
+    losses: Seen
+    gradient_norms: Seen
     digests: dict[str, str]
 
 
@@ -114,6 +116,9 @@ def traced(mnb: MnbView) -> Traced:
         kind="cpu" if all(device.kind == "cpu" for device in mnb.devices) else "gpu",
         precision=precision,
         losses=tuple((place, step, loss) for place, rank in places for step, loss in rank.losses.items()),
+        gradient_norms=tuple(
+            (place, step, norm) for place, rank in places for step, norm in rank.gradient_norms.items()
+        ),
         digests={
             f"{precision}/{place}/{step}": digest for place, rank in places for step, digest in rank.digests.items()
         },
@@ -132,99 +137,66 @@ class Compared(msgspec.Struct, frozen=True):
 
     deviations: tuple[Mark, ...] = ()
     """Where the launch left its trace."""
+    strength: Strength | None = None
+    """Of what it was compared with; None where there was nothing."""
     lacking: str = ""
     """Of what there is no reference, where the launch could not be compared with any."""
 
     @property
     def sentence(self) -> str:
-        """Whether there was a comparison."""
-        return f"no reference for {self.lacking}" if self.lacking else COMPARED
+        """Whether there was a comparison, and how strong it was."""
+        return f"no reference for {self.lacking}" if self.lacking else f"{COMPARED}: {self.strength}"
 
 
 def compare(seen: Traced, trace: Trace | None, software_key: str) -> Compared:
     """A launch of a run with this software against the trace of its test, which may hold for something else. Pure."""
-    fits = trace is not None and (seen.arguments, seen.data) == (trace.arguments, trace.data)
-    bands = trace.losses.get(seen.kind, {}).get(seen.precision, {}) if trace and fits else {}
-    known = trace.digests.get(software_key, {}) if trace and fits else {}
-    banded = [(step, loss) for _, step, loss in seen.losses if step in bands]
-    digested = [(known[key], digest) for key, digest in seen.digests.items() if key in known]
-    if not banded and not digested:
+    if trace is None or (seen.arguments, seen.data) != (trace.arguments, trace.data):
         return Compared(lacking=_described(seen))
-    found = [bands[step].deviation(step, loss) for step, loss in banded if not bands[step].holds(loss)]
+    losses = _within(seen, trace.losses, seen.losses)
+    norms = _within(seen, trace.gradient_norms, seen.gradient_norms)
+    known = trace.digests.get(software_key, {})
+    digested = [(known[key], digest) for key, digest in seen.digests.items() if key in known]
+    if not losses and not norms and not digested:
+        return Compared(lacking=_described(seen))
+    found = [
+        *_deviations("loss outside the reference", losses, seen.losses),
+        *_deviations("gradient norm outside the reference", norms, seen.gradient_norms),
+    ]
     if any(expected != digest for expected, digest in digested):
         found.append(Mark(kind="parameters outside the reference"))
-    return Compared(deviations=tuple(dict.fromkeys(found)))
+    return Compared(deviations=tuple(dict.fromkeys(found)), strength=strength(losses, norms))
+
+
+def strength(losses: Mapping[str, Band], gradient_norms: Mapping[str, Band]) -> Strength:
+    """What a comparison with these bands, by step, is worth.
+
+    It is strong where less work in the first step could hardly stay inside: there the loss is known within 1 % and the
+    gradient norm within 5 %. docs/methodology.md has what half of a batch and other savings change.
+    """
+    if not losses and not gradient_norms:
+        return "digest only"
+    loss, norm = losses.get("1"), gradient_norms.get("1")
+    known = loss is not None and norm is not None and loss.share <= STRONG_LOSS and norm.share <= STRONG_NORM
+    return "strong" if known else "weak"
+
+
+def _within(seen: Traced, bands: Bands, numbers: Seen) -> dict[str, Band]:
+    """The bands that apply to a launch, by the steps that it did."""
+    found = bands.get(seen.kind, {}).get(seen.precision, {})
+    overflown = {step for _, step, number in numbers if number is None and seen.precision in SCALED}
+    return {step: found[step] for _, step, _ in numbers if step in found and step not in overflown}
+
+
+def _deviations(kind: OutsideKind, bands: Mapping[str, Band], numbers: Seen) -> Iterator[Mark]:
+    for _, step, number in numbers:
+        if step in bands and not bands[step].holds(number):
+            yield bands[step].deviation(kind, step, number)
 
 
 def _described(seen: Traced) -> str:
     """All that a trace is tied to but the options."""
     data = "" if seen.data is None else f", {seen.data[0]} ({seen.data[1]}, scale {seen.data[2]:g})"
     return f"{seen.kind}, {seen.precision}{data} and these options"
-
-
-def build(suite: str, launches: Iterable[tuple[Traced, str]], made_from: Sequence[str]) -> Traces:
-    """The traces that hold for all of ``launches``, successful ones of one suite with their software keys. Pure.
-
-    A band takes two tenants at least, or two launches of the same; a digest counts where two launches agree on it and
-    none differs. Raises InputError where launches of one test had different options or data.
-    """
-    rows: dict[str, list[tuple[Traced, str]]] = defaultdict(list)
-    for launch, key in launches:
-        rows[launch.label].append((launch, key))
-    return Traces(suite=suite, made_from=tuple(made_from), tests={name: _trace(name, rows[name]) for name in rows})
-
-
-def _trace(label: str, launches: Sequence[tuple[Traced, str]]) -> Trace:
-    first = launches[0][0]
-    if any((one.arguments, one.data) != (first.arguments, first.data) for one, _ in launches):
-        raise InputError(f"{label}: the launches differ in options or data; make traces from runs of one profile")
-    losses: dict[tuple[Kind, str], dict[str, Draws]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
-    digests: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for one, software_key in launches:
-        for place, step, loss in one.losses:
-            if step in GROWTH and loss is not None:
-                losses[one.kind, one.precision][step][place].append(loss)
-        for key, digest in one.digests.items():
-            digests[software_key][key].append(digest)
-    bands: dict[Kind, dict[str, dict[str, Band]]] = {}
-    for (kind, precision), steps in losses.items():
-        bands.setdefault(kind, {})[precision] = {
-            step: band
-            for step, draws in steps.items()
-            if (band := _band(precision, step, draws, steps.get("1", draws)))
-        }
-    return Trace(
-        arguments=first.arguments,
-        data=first.data,
-        losses=bands,
-        digests={
-            key: agreed
-            for key, found in digests.items()
-            if (agreed := {at: made[0] for at, made in found.items() if len(made) > 1 and len(set(made)) == 1})
-        },
-    )
-
-
-Draws = dict[str, list[float]]
-"""The losses of the repeats, by place: repeats of a place begin from the same seed, so only places are independent."""
-
-
-def _band(precision: str, step: str, draws: Draws, at_start: Draws) -> Band | None:
-    """Where the loss of another place is to be expected: a prediction interval by Student's t over the places.
-
-    Hahn and Meeker, Statistical Intervals (1991), section 4.7; never narrower than the precision allows. None where it
-    would be wider than the loss itself and say nothing, as where tenants play different games. Where there is one place
-    only (a progression's first step), its repeats stand for the places.
-    """
-    values = list(draws.values()) if len(draws) > 1 else [[loss] for each in draws.values() for loss in each]
-    if len(values) < 2:
-        return None
-    middles = [mean(each) for each in values]
-    size = max(abs(mean(middles)), START_SHARE * abs(mean([loss for each in at_start.values() for loss in each])))
-    spread = math.hypot(sample_std(middles), *(population_std(each) / math.sqrt(len(values)) for each in values))
-    expected = t_quantile(1 - FALSE_MARKS / 2, len(values) - 1) * spread * math.sqrt(1 + 1 / len(values))
-    floor = FLOORS.get(precision, max(FLOORS.values())) * GROWTH[step] * size
-    return Band(mean(middles), max(floor, expected)) if expected < size else None
 
 
 def load_traces(suite: str) -> Mapping[str, Trace]:
@@ -236,9 +208,9 @@ def load_traces(suite: str) -> Mapping[str, Trace]:
 def decode_traces(content: bytes, source: str) -> Traces:
     """Stored traces; ``source`` is the file's name. Raises InputError, with file and place, for what cannot be read."""
     traces = convert_json(parse_json(content, source), Traces, source, "scripts/traces makes traces of a result folder")
-    if traces.schema != TRACES_SCHEMA:
-        refuse(source, f"schema {traces.schema}; this version of mnb reads {TRACES_SCHEMA}; make them again")
-    return traces
+    if traces.schema not in (2, TRACES_SCHEMA):  # 2 had no gradient norms
+        refuse(source, f"schema {traces.schema}; this version of mnb reads 2 and {TRACES_SCHEMA}; make them again")
+    return msgspec.structs.replace(traces, schema=TRACES_SCHEMA)
 
 
 def encode_traces(traces: Traces) -> bytes:

@@ -221,6 +221,7 @@ def traces(content: bytes) -> None:
             kind="gpu",
             precision="fp32",
             losses=tuple(("0/0", step, loss) for step in ("1", "10", "100") for loss in (2.0, None)),
+            gradient_norms=tuple(("0/0", step, norm) for step in ("1", "10") for norm in (5.0, None)),
             digests={"fp32/0/0/100": "a"},
         )
         found = compare(seen, trace, key)

@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import msgspec
@@ -19,7 +20,9 @@ from milabench_ng.report import traces
 from milabench_ng.report.facts import header
 from milabench_ng.report.folder import load
 from milabench_ng.report.report import make_report
-from milabench_ng.report.traces import Band, Compared, Traced, build, compare, decode_traces, encode_traces
+from milabench_ng.report.trace_bands import FIRST, build, merge
+from milabench_ng.report.traces import Band, Compared, Seen, Traced, compare, decode_traces, encode_traces, strength
+from milabench_ng.report.traces_told import told
 
 ROOT = Path(__file__).parents[2]
 ARGUMENTS: dict[str, Any] = {"batch_size": 64}
@@ -31,6 +34,7 @@ def seen(loss: float | None, digest: str = "a", precision: str = "fp32", *, tena
         label="try.net",
         precision=precision,
         losses=((f"{tenant}/0", "10", loss),),
+        gradient_norms=(),
         digests={f"{precision}/0/0/100": digest},
         **made,
     )
@@ -68,6 +72,106 @@ def test_a_band_that_says_nothing_is_none(losses: tuple[float, ...]) -> None:
     assert build("try", launches, ()).tests["try.net"].losses == {"gpu": {"fp32": {}}}
 
 
+def first_step(loss: float, norm: float | None, tenant: int = 0, **changes: Any) -> Traced:
+    def at(number: float | None) -> Seen:
+        return ((f"{tenant}/0", "1", number),)
+
+    return msgspec.structs.replace(seen(None, **changes), losses=at(loss), gradient_norms=at(norm))
+
+
+def of_tenants(*numbers: tuple[float, float | None], **changes: Any) -> Any:
+    """The trace of tenants with these losses and gradient norms at step 1."""
+    launches = [(first_step(*each, tenant, **changes), "k") for tenant, each in enumerate(numbers)]
+    return build("try", launches, ()).tests["try.net"]
+
+
+def test_tenants_that_agree_on_the_first_step_make_bands_as_narrow_as_arithmetic_allows() -> None:
+    """Two tenants have one degree of freedom: by Student's t a millionth between them would become 1 %."""
+    trace = of_tenants((2.0, 10.0), (2.000002, 10.00001))
+    assert trace.losses["gpu"]["fp32"]["1"] == Band(pytest.approx(2.000001), pytest.approx(2 * 0.002))
+    assert trace.gradient_norms["gpu"]["fp32"]["1"] == Band(pytest.approx(10.000005), pytest.approx(10 * 0.03))
+    apart = of_tenants((2.0, 10.0), (2.0012, 10.00001))  # 0.0006 from the middle; a quarter of the floor is 0.001
+    assert apart.losses["gpu"]["fp32"]["1"].tolerance == pytest.approx(2.0006 * 0.002)
+    too_far = of_tenants((2.0, 10.0), (2.0022, 10.0), (2.0011, 10.0), (2.0011, 10.0))
+    # Student's t at 1 - 0.00005 with three degrees of freedom, from a table: 28.000.
+    expected = 28.000 * math.sqrt(2 * 0.0011**2 / 3) * math.sqrt(1 + 1 / 4)
+    assert too_far.losses["gpu"]["fp32"]["1"].tolerance == pytest.approx(expected, rel=1e-4)
+
+
+def test_deviations_of_the_gradient_norm() -> None:
+    trace = of_tenants((2.0, 10.0), (2.0, 10.0))
+    assert compare(first_step(2.0, 10.2), trace, "k") == Compared(strength="strong")
+    (mark,) = compare(first_step(2.0, 14.1), trace, "k").deviations
+    assert mark.text == "outside the reference: gradient norm 14.1 at step 1, expected 10 +- 0.3"
+    (mark,) = compare(first_step(2.0, None), trace, "k").deviations
+    assert "gradient norm not finite at step 1" in mark.text
+
+
+def test_a_skipped_step_of_a_scaled_mode_is_no_deviation_and_makes_the_comparison_weak() -> None:
+    trace = of_tenants((2.0, 10.0), (2.0, 10.0), precision="amp")
+    assert compare(first_step(2.0, 10.0, precision="amp"), trace, "k") == Compared(strength="strong")
+    assert compare(first_step(2.0, None, precision="amp"), trace, "k") == Compared(strength="weak")
+
+
+@pytest.mark.parametrize("precision", FIRST)
+def test_a_fixed_first_batch_makes_a_strong_trace_in_every_precision(precision: str) -> None:
+    trace = of_tenants((2.0, 10.0), (2.0, 10.0), precision=precision)
+    assert compare(first_step(2.0, 10.0, precision=precision), trace, "k").strength == "strong"
+
+
+def test_strength_is_of_the_bands_of_the_first_step() -> None:
+    def known(share: float, step: str = "1") -> dict[str, Band]:
+        return {step: Band(-4.0, 4.0 * share)}
+
+    assert strength(known(0.01), known(0.05)) == "strong"
+    for losses, norms in [
+        (known(0.011), known(0.05)),
+        (known(0.01), known(0.051)),
+        (known(0.01), {}),
+        ({}, known(0.05)),
+        (known(0.01, "2"), known(0.01, "2")),
+        ({"1": Band(0.0, 0.1)}, known(0.01)),
+    ]:
+        assert strength(losses, norms) == "weak"
+    assert strength({}, {}) == "digest only"
+
+
+def test_a_test_of_digests_alone_is_called_so() -> None:
+    launches = [(first_step(loss, loss, tenant), "k") for tenant, loss in enumerate((-3.0, 4.0))]
+    trace = build("try", [*launches, *launches], ()).tests["try.net"]
+    assert compare(launches[0][0], trace, "k") == Compared(strength="digest only")
+    assert compare(launches[0][0], trace, "other").lacking
+
+
+def test_what_is_said_names_all_but_the_strong() -> None:
+    rows = [
+        ("a", ("compared: strong",)),
+        ("b", ("compared: strong", "compared: weak")),
+        ("c", ("compared: digest only", "no reference for x")),
+        ("d", ("compared: strong",)),
+        ("e", ("no reference for x",)),
+        ("f", ("compared",)),
+    ]
+    assert told(rows) == ("5 of 6 tests compared: 2 strong, 1 weak (b), 1 digest only (c); no reference for x: c, e")
+    assert told(rows[-1:]) == "1 of 1 tests compared"
+    assert told([(str(n), (f"no reference for {n}",)) for n in range(6)]).endswith("; 2 others without a reference")
+
+
+def test_traces_of_cpus_and_gpus_are_merged_and_what_is_new_wins() -> None:
+    old = build("try", [(seen(2.0, kind=kind), "k") for kind in ("cpu", "cpu", "gpu", "gpu")], ("old",))
+    new = build("try", [(seen(3.0, "b", kind="gpu"), "new")] * 2, ("new",))
+    merged = merge(new, old)
+    assert merged.made_from == ("old", "new")
+    trace = merged.tests["try.net"]
+    assert {kind: modes["fp32"]["10"].value for kind, modes in trace.losses.items()} == {"cpu": 2.0, "gpu": 3.0}
+    assert set(trace.digests) == {"k", "new"}
+    changed = build("try", [(seen(3.0, data=None), "k")] * 2, ())
+    assert merge(changed, old).tests["try.net"] == changed.tests["try.net"]
+    assert merge(msgspec.structs.replace(new, tests={}), old).tests == old.tests
+    with pytest.raises(InputError, match="one suite at a time"):
+        merge(new, msgspec.structs.replace(old, suite="other"))
+
+
 def test_a_loss_near_zero_has_the_tolerance_of_a_tenth_of_the_first_one() -> None:
     first = msgspec.structs.replace(seen(0.0), losses=(("0/0", "1", 5.0), ("0/0", "10", 0.0)))
     assert build("try", [(first, "k")] * 2, ()).tests["try.net"].losses["gpu"]["fp32"]["10"].tolerance == pytest.approx(
@@ -84,12 +188,12 @@ def test_a_digest_counts_where_two_agree_and_none_differs() -> None:
 
 def test_deviations() -> None:
     trace = build("try", [(seen(2.0), "k"), (seen(2.0), "k")], ()).tests["try.net"]
-    assert compare(seen(2.07), trace, "k") == Compared()
+    assert compare(seen(2.07), trace, "k") == Compared(strength="weak")
     (far,) = compare(seen(2.09), trace, "k").deviations
     assert far.text == "outside the reference: loss 2.09 at step 10, expected 2 +- 0.08"
     assert "loss not finite at step 10" in compare(seen(None), trace, "k").deviations[0].text
     assert compare(seen(2.0, "b"), trace, "k").deviations == (Mark(kind="parameters outside the reference"),)
-    assert compare(seen(2.0, "b"), trace, "newer") == Compared()  # other software, other digits
+    assert compare(seen(2.0, "b"), trace, "newer") == Compared(strength="weak")  # other software, other digits
 
 
 def test_what_has_no_reference_is_not_marked_and_named() -> None:
@@ -114,9 +218,17 @@ def test_launches_of_different_options_make_no_trace() -> None:
 def test_files_are_read_as_they_were_written_and_newer_ones_refused() -> None:
     made = build("try", [(seen(2.0), "k"), (seen(2.0), "k")], ("a node",))
     assert decode_traces(encode_traces(made), "here") == made
-    for other in (b"1", b"3"):
-        with pytest.raises(InputError, match="this version of mnb reads 2"):
-            decode_traces(encode_traces(made).replace(b'"schema": 2', b'"schema": ' + other), "here")
+    for other in (b"1", b"4"):
+        with pytest.raises(InputError, match="this version of mnb reads 2 and 3"):
+            decode_traces(encode_traces(made).replace(b'"schema": 3', b'"schema": ' + other), "here")
+
+
+def test_files_without_gradient_norms_are_read() -> None:
+    made = build("try", [(seen(2.0), "k"), (seen(2.0), "k")], ("a node",))
+    old = encode_traces(made).replace(b'"schema": 3', b'"schema": 2').replace(b'"gradient_norms"', b'"others"')
+    assert decode_traces(old, "here") == msgspec.structs.replace(
+        made, tests={"try.net": msgspec.structs.replace(made.tests["try.net"], gradient_norms={})}
+    )
 
 
 @pytest.mark.parametrize(
@@ -140,7 +252,7 @@ def folder(place: Path, loss: float) -> Path:
     whole = plan("try", {"net": PER_GPU}, devices=2, repeat=1)
     for launch in whole.launches:
         made = record(launch, steady)
-        made["mnb"]["ranks"][0] |= {"losses": {"1": loss}, "digests": {"100": "a"}}
+        made["mnb"]["ranks"][0] |= {"losses": {"1": loss}, "gradient_norms": {"1": 5.0}, "digests": {"100": "a"}}
         write(place, made)
     (place / "run.json").write_bytes(msgspec.json.encode(manifest(whole) | {"software_key": "k"}))
     return place
@@ -153,11 +265,13 @@ def test_a_report_marks_what_left_the_traces(tmp_path: Path, monkeypatch: pytest
     command = [sys.executable, str(ROOT / "scripts" / "traces"), str(good), "-o", str(target)]
     subprocess.run(command, check=True, env={"PYTHONPATH": str(ROOT)})
     monkeypatch.setattr(shipped, "_places", lambda: (tmp_path,))
+    again = subprocess.run([*command, "--keep", str(target)], check=True, env={"PYTHONPATH": str(ROOT)}, stderr=PIPE)
+    assert again.stderr == b"try.net gpu fp32: strong; step 1: 0.2 % 3 %\n"
     assert load(good).tests["try.net"].marks == ()
     (fact,) = (fact for fact in header(make_report(good)) if fact.name == "reference traces")
-    assert fact.text == "1 of 1 tests compared"
+    assert fact.text == "1 of 1 tests compared: 1 strong"
     (mark,) = load(bad).tests["try.net"].marks
-    assert mark.text == "outside the reference: loss 3 at step 1, expected 2 +- 0.04"
+    assert mark.text == "outside the reference: loss 3 at step 1, expected 2 +- 0.004"
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "baselines" / "traces").glob("*.json")), ids=lambda path: path.stem)
