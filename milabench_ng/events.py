@@ -65,6 +65,8 @@ class Slice(Event, frozen=True, kw_only=True):
     count: int
     steps: int
     wait_s: float
+    backlog: int | None = None
+    """The fewest items that lay ready when a batch was asked for; None where nothing is made ahead."""
 
 
 class Loss(Event, frozen=True, kw_only=True):

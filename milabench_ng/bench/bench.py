@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 from milabench_ng.bench import shared_memory
 from milabench_ng.bench.ahead import INTERVAL_S, Ahead
 from milabench_ng.bench.channel import Channel
+from milabench_ng.bench.feeding import Endless, Feed, Gate, Gated, Order, in_order, length, shuffled
 from milabench_ng.bench.meter import Meter
 from milabench_ng.bench.options import CommonOptions
 from milabench_ng.bench.precision import MODES, probe, ran
@@ -85,8 +86,10 @@ class Bench:
         self._precision = MODES[options.precision](device)
         self._order = torch.Generator().manual_seed(options.seed + tenant)
         self._trace = Trace(channel, rank, self._precision.scale)
+        self._feeds: list[Feed] = []
         self._built_since = time.monotonic()
         self._pid = os.getpid()
+        self._seed = options.seed
         self.seed = options.seed + tenant
         """For what a workload draws on the host, such as its environments: each tenant has its own."""
         torch.manual_seed(options.seed)
@@ -140,45 +143,49 @@ class Bench:
         batch_size: int | None,
         *,
         samples: Dataset[Any] | None = None,
-        order: Callable[[torch.Generator], Iterable[Any]] | None = None,
+        order: Order | None = None,
         collate: Callable[[list[Any]], Any] | None = None,
         workers: int | None = None,
         transform: Callable[..., Any] | None = None,
         shuffle: bool = True,
-        drop_last: bool = False,
         pin_memory: bool = True,
-    ) -> DataLoader[Any]:
-        """Batches of the workload's data set, in an order that depends on seed and tenant.
+    ) -> Feed:
+        """Batches of the workload's data set, without end, in an order that depends on seed and tenant.
+
+        All batches have one size: the remainder of an epoch begins the next. The first batch is the same for every
+        tenant, the order being shuffled or made by ``order``.
 
         ``batch_size``: None where a sample is a batch already. ``samples``: what to load instead of the data set as it
         is opened. ``order``: makes, from the generator that seed and tenant decide, what is asked of the samples, epoch
         by epoch, instead of shuffling. ``collate``: makes a batch of samples. ``workers``: loader processes, the common
         option unless given; never more than the tenant has CPUs. They live as long as the launch, have one thread each,
-        and keep two batches, or samples that are batches, ready. Raises InputError where the node's shared memory is
-        too small for samples of the data set.
+        begin with the clock, but for the first batch, and keep two batches, or samples that are batches, ready. Raises
+        InputError where the node's shared memory is too small for samples of the data set.
         """
         wanted = self.max_workers if workers is None else workers
         processes = self.processes(wanted)
-        data = self.data(transform=transform) if samples is None else samples
+        data: Any = self.data(transform=transform) if samples is None else samples
         if processes and batch_size is not None and samples is None:  # how own samples are asked for is not known
             with self._reading():
                 sample = shared_memory.sample_bytes(data)
             shared_memory.require(sample, batch_size, PREFETCH * processes, self._tenants)
-        return DataLoader(
-            Budgeted(data, self._budget) if self._budget else data,
+        gate = Gate(processes)
+        if order is None:
+            order = shuffled(len(data)) if shuffle else in_order(len(data))
+        loader = DataLoader(
+            Gated(Budgeted(data, self._budget) if self._budget else data, gate, self._seed),
             batch_size=batch_size,
-            sampler=order(self._order) if order else None,
+            sampler=Endless(order, self._order, self._seed, first=(batch_size or 1) if shuffle else 0),
             collate_fn=collate,
-            shuffle=shuffle if order is None else None,
-            drop_last=drop_last,
             num_workers=processes,
-            persistent_workers=processes > 0,
             prefetch_factor=PREFETCH if processes else None,
             multiprocessing_context="fork" if processes else None,
             worker_init_fn=self._enter_loader if processes else None,
             pin_memory=pin_memory and self.device.type == "cuda",
             generator=self._order,
         )
+        self._feeds.append(Feed(loader, gate))
+        return self._feeds[-1]
 
     def measure(
         self, batches: Iterable[Batch], *, count: int | Callable[[Batch], int] | None = None
@@ -202,18 +209,22 @@ class Bench:
             rule=self._rule,
         )
         endless = repeat(batches)
-        batch = self._fetch(endless)  # loaders are at work, and the first batch is here
-        self._say_ready()
-        self._channel.wait_for_start()
+        try:
+            batch = self._fetch(endless)  # the first batch is here
+            self._say_ready()
+            self._channel.wait_for_start()
+        finally:  # processes that wait at a gate would not end either
+            for feed in self._feeds:
+                feed.open()
         meter.start()
         while not self._channel.ended(meter.steps):
-            asked = time.monotonic()
+            asked, ready = time.monotonic(), self._ready(meter)
             batch = self.to_device(batch if meter.steps == 0 else self._fetch(endless))
             waited = time.monotonic() - asked
             with self._precision.context():
                 yield batch
             ahead.step()
-            meter.step(items(batch), waited)
+            meter.step(items(batch), waited, ready)
         ahead.synchronize()
         self._trace.report()
         self._say_done(meter)
@@ -224,6 +235,13 @@ class Bench:
         self._trace.gradients(optimizer)
         self._precision.apply(optimizer, clip_norm)
         self._trace.step(loss)
+
+    def _ready(self, meter: Meter) -> int | None:
+        """Items that loader processes have made and the launch has not yet asked for; None without such processes."""
+        if not self._feeds:
+            return None
+        samples = sum(feed.taken for feed in self._feeds)
+        return round(sum(feed.ready for feed in self._feeds) * meter.count / samples) if samples else 0
 
     def _fetch(self, batches: Iterator[Batch]) -> Batch:
         with self._reading():
@@ -284,14 +302,6 @@ class Bench:
                 read_s=spent.seconds if spent else None,
             )
         )
-
-
-def length(batch: Any) -> int:
-    """Samples of a batch: the length of its first tensor."""
-    first = batch
-    while isinstance(first, list | tuple | dict):
-        first = next(iter(first.values())) if isinstance(first, dict) else first[0]
-    return len(first)
 
 
 def repeat(batches: Iterable[Batch]) -> Iterator[Batch]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from milabench_ng.bench.channel import Channel
 from milabench_ng.events import Full, Slice
-from milabench_ng.records.window import MIN_STEPS, WindowRule, settled_after
+from milabench_ng.records.window import SliceRow, WindowRule, averaging_window, is_steady, settled_after
 
 
 class Meter:
@@ -40,8 +40,9 @@ class Meter:
         self.count = 0
         self.steps = 0
         self._full = False
-        self._settled: list[tuple[float, int]] = []
-        """End and steps of the slices that began after settling: only they may lie in the window."""
+        self._slice_backlog: int | None = None
+        self._settled: list[SliceRow] = []
+        """The slices that began after settling: only they may lie in the window."""
 
     def start(self) -> None:
         """The first slice begins now."""
@@ -49,33 +50,38 @@ class Meter:
         self._settled_s = self._slice_start + self.rule.settle_s
         self._reset()
 
-    def step(self, count: int, wait_s: float) -> None:
-        """One step of ``count`` items is done on the host; ``wait_s`` of it went into waiting for data."""
+    def step(self, count: int, wait_s: float, ready: int | None = None) -> None:
+        """One step of ``count`` items is done on the host; ``wait_s`` of it went into waiting for data.
+
+        ``ready``: items that lay ready when its batch was asked for; None where nothing is made ahead.
+        """
         self.steps += 1
         self.count += count
         self._slice_steps += 1
         self._slice_count += count
         self._slice_wait += wait_s
+        if ready is not None:
+            self._slice_backlog = ready if self._slice_backlog is None else min(self._slice_backlog, ready)
         if self.clock() - self._slice_start >= self.sample_duration:
             self._close()
 
     def _close(self) -> None:
         self.synchronize()
         end = self.clock()
-        self.channel.send(
-            Slice(
-                rank=self.rank,
-                start_s=self._slice_start,
-                length_s=end - self._slice_start,
-                count=self._slice_count,
-                steps=self._slice_steps,
-                wait_s=self._slice_wait,
-            )
+        event = Slice(
+            rank=self.rank,
+            start_s=self._slice_start,
+            length_s=end - self._slice_start,
+            count=self._slice_count,
+            steps=self._slice_steps,
+            wait_s=self._slice_wait,
+            backlog=self._slice_backlog,
         )
+        self.channel.send(event)
         first = self.steps == self._slice_steps
         self._settled_s = settled_after(self._settled_s, self._slice_start, end, self.rule, first=first)
         if self._slice_start >= self._settled_s:
-            self._settled.append((end, self._slice_steps))
+            self._settled.append(SliceRow.of(event))
         self._say_full(end)
         self.on_slice()
         self.channel.poll(self.steps)
@@ -86,11 +92,13 @@ class Meter:
         self._slice_steps = 0
         self._slice_count = 0
         self._slice_wait = 0.0
+        self._slice_backlog = None
 
     def _say_full(self, now: float) -> None:
-        """The count is done, and a stop from now on would leave a full window behind."""
+        """The count is done, and a stop from now on would leave a full window of steady work behind."""
         if self._full or self.count < self.max_count or now < self._settled_s + self.rule.length_s + self.rule.margin_s:
             return
-        if sum(steps for end, steps in self._settled if end <= now - self.rule.margin_s) >= MIN_STEPS:
+        window = averaging_window([self._settled], now, self.rule)
+        if window is not None and is_steady([row for row in self._settled if window.holds(row)]):
             self._full = True
             self.channel.send(Full(rank=self.rank, time_s=now, count=self.count))

@@ -25,7 +25,7 @@ from milabench_ng.records.record import (
     Source,
     Timing,
 )
-from milabench_ng.records.window import SliceRow, Window
+from milabench_ng.records.window import SliceRow, Window, backlog_edges
 from milabench_ng.units import utc_iso
 
 
@@ -169,6 +169,7 @@ def _rank(setting: Setting, seen: Seen, number: int, rank: RankLog) -> Rank:
         count=sum(row.count for row in rank.slices),
         full_s=rank.full_s,
         slices=rank.slices,
+        backlog=None if seen.window is None else backlog_edges(rank.slices, seen.window),
         losses=rank.losses,
         gradient_norms=rank.gradient_norms,
         skipped=skipped(rank, seen.timeline.start_s, setting.rule),

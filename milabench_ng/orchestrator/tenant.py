@@ -163,7 +163,7 @@ class Tenant:
                     self.ready_s = self.heard_s
                     self.ready.set_result(None)
             case Slice():
-                rank.slices.append(SliceRow(event.start_s, event.length_s, event.count, event.steps, event.wait_s))
+                rank.slices.append(SliceRow.of(event))
             case Loss():
                 rank.losses[str(event.step)] = event.value
             case GradientNorm():

@@ -13,9 +13,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from milabench_ng.events import Slice
 from milabench_ng.stats import mean
 
 MIN_STEPS = 10
+WORKED_OFF_LIMIT = 0.005
+"""The part of a window's items that may have lain ready before it, beyond what lies ready after it: with half a percent
+a rate is at most some 0.7 % too high, since slices end with a batch."""
 LARGEST = 1e15
 """No number that was measured is larger; sums and squares of such numbers stay finite."""
 
@@ -48,13 +52,21 @@ class WindowRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SliceRow(msgspec.Struct, frozen=True, array_like=True):
-    """One slice in a record: ``[start_s, length_s, count, steps, wait_s]``."""
+    """One slice in a record: ``[start_s, length_s, count, steps, wait_s, backlog]``."""
 
     start_s: Moment
     length_s: Length
     count: Number
     steps: Number
     wait_s: Amount
+    backlog: Number | None = None
+    """The fewest items that lay ready when a batch was asked for; None where nothing is made ahead, and in old
+    records."""
+
+    @classmethod
+    def of(cls, event: Slice) -> SliceRow:
+        """What a worker said."""
+        return cls(event.start_s, event.length_s, event.count, event.steps, event.wait_s, event.backlog)
 
     @property
     def end_s(self) -> float:
@@ -153,6 +165,32 @@ def wait_share(rows: Sequence[SliceRow], window: Window) -> float:
     inside = [row for row in rows if window.holds(row)]
     seconds = math.fsum(row.length_s for row in inside)
     return math.fsum(row.wait_s for row in inside) / seconds if seconds > 0 else math.nan
+
+
+def worked_off(rows: Sequence[SliceRow]) -> float:
+    """Items by which the backlog fell over the slices of a window: they were made before it, and their work was not
+    timed in it.
+
+    The mean of the first quarter of the slices less that of the last one, and as much more as the whole window is
+    longer than the distance of the quarters' middles. 0 where the backlog rose: then the device sets the pace.
+    """
+    known = [row.backlog for row in rows if row.backlog is not None]
+    part = max(1, len(known) // 4)
+    if len(known) <= part:
+        return 0.0
+    fall = mean(known[:part]) - mean(known[-part:])
+    return max(0.0, fall * len(known) / (len(known) - part))
+
+
+def backlog_edges(rows: Sequence[SliceRow], window: Window) -> tuple[int, int] | None:
+    """The backlog of the first and the last slice in ``window``; None where none is known."""
+    known = [row.backlog for row in rows if row.backlog is not None and window.holds(row)]
+    return (known[0], known[-1]) if known else None
+
+
+def is_steady(rows: Sequence[SliceRow]) -> bool:
+    """Whether what was worked off in a window is no more than ``WORKED_OFF_LIMIT`` of its items."""
+    return worked_off(rows) <= WORKED_OFF_LIMIT * sum(row.count for row in rows)
 
 
 def launch_perf(ranks: Sequence[Sequence[SliceRow]], window: Window) -> float:

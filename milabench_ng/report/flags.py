@@ -21,9 +21,9 @@ _MIN_LAUNCHES = 5
 def flags(good: Mapping[str, LaunchResult]) -> tuple[Flag, ...]:
     """Of the launches of a test by job id."""
     shapes = [
-        Flag(job_id=job, kind=result.shape.kind, detail=result.shape.detail)
+        Flag(job_id=job, kind=shape.kind, detail=shape.detail)
         for job, result in good.items()
-        if result.shape is not None
+        for shape in result.shapes
     ]
     return (*shapes, *_outliers(good))
 
@@ -68,6 +68,5 @@ def _reason(result: LaunchResult, typical_wait: float) -> str:
     known = [mark.text for mark in result.marks]
     if result.wait_share is not None and result.wait_share > typical_wait + 0.05:
         known.append(f"waited for data {result.wait_share:.0%} of the time, usually {typical_wait:.0%}")
-    if result.shape is not None:
-        known.append(result.shape.detail)
+    known += [shape.detail for shape in result.shapes]
     return "; ".join(known) or "its record shows no reason"

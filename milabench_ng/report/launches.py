@@ -4,7 +4,7 @@ number that the record states."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +14,17 @@ from milabench_ng.plan import Device
 from milabench_ng.records.marks import Mark, typed
 from milabench_ng.records.reading import ReadRecord
 from milabench_ng.records.views import DataView, MnbView, RecordView
-from milabench_ng.records.window import LARGEST, rate, recorded_window, settled_since, wait_share
+from milabench_ng.records.window import (
+    LARGEST,
+    SliceRow,
+    Window,
+    WindowRule,
+    rate,
+    recorded_window,
+    settled_since,
+    wait_share,
+)
+from milabench_ng.report.odd_slices import far_slice, stock
 from milabench_ng.report.power import Power, launch_power
 from milabench_ng.report.steadiness import Shape, odd_shape
 from milabench_ng.report.summary import UNIT_2020
@@ -53,8 +63,8 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     rank_rates: tuple[float, ...] = ()
     """Items per second of every rank, in the order of ``devices``."""
     options: dict[str, Scalar | None] = {}
-    shape: Shape | None = None
-    """What was odd about the course of the rate; None where nothing was."""
+    shapes: tuple[Shape, ...] = ()
+    """What was odd about the course of the rate; of several ranks, each kind once."""
     program_s: float | None = None
     peak_memory_mib: float
     wait_share: float | None = None
@@ -100,7 +110,7 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         samples=(perf,) if cause is None else (),
         rank_rates=measured.rank_rates,
         options=mnb.launch.arguments,
-        shape=measured.shape,
+        shapes=measured.shapes,
         program_s=_program_s(view),
         peak_memory_mib=_peak_memory(view, _visible(view)),
         wait_share=measured.wait_share if cause is None else None,
@@ -120,7 +130,7 @@ class _Measured(msgspec.Struct, frozen=True):
     perf: float = math.nan
     wait_share: float = math.nan
     rank_rates: tuple[float, ...] = ()
-    shape: Shape | None = None
+    shapes: tuple[Shape, ...] = ()
 
 
 def _measured(mnb: MnbView) -> _Measured:
@@ -131,14 +141,25 @@ def _measured(mnb: MnbView) -> _Measured:
     if window is None:
         return _Measured()
     rates = tuple(rate(rows, window) for rows in slices)
-    begins = (min(window.start_s, settled_since(rows, mnb.start_s, mnb.window_rule)) for rows in slices)
-    shapes = (odd_shape(rows, begin, window.end_s) for rows, begin in zip(slices, begins, strict=True))
+    shapes: dict[str, Shape] = {}
+    for rows in slices:
+        for shape in _shapes(rows, window, mnb.window_rule, mnb.start_s):
+            shapes.setdefault(shape.kind, shape)
     return _Measured(
         perf=mean(rates),
         wait_share=mean([wait_share(rows, window) for rows in slices]),
         rank_rates=rates,
-        shape=next((shape for shape in shapes if shape is not None), None),
+        shapes=tuple(shapes.values()),
     )
+
+
+def _shapes(rows: Sequence[SliceRow], window: Window, rule: WindowRule, start_s: float) -> Iterator[Shape]:
+    """What was odd about one rank."""
+    inside = [row for row in rows if window.holds(row)]
+    begin = min(window.start_s, settled_since(rows, start_s, rule))
+    for found in (odd_shape(rows, begin, window.end_s), far_slice(inside, start_s), stock(inside)):
+        if found is not None:
+            yield found
 
 
 def _failure(view: RecordView, mnb: MnbView, perf: float) -> tuple[str | None, str]:

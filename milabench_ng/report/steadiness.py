@@ -43,7 +43,7 @@ _STANDARD_ERRORS = 2.0
 class Shape(msgspec.Struct, frozen=True):
     """What the course of a launch's rate looked like."""
 
-    kind: Literal["drift", "sawtooth", "no steady state"]
+    kind: Literal["drift", "sawtooth", "no steady state", "stall", "burst", "backlog"]
     detail: str
 
 

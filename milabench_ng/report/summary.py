@@ -50,7 +50,7 @@ class Flag(msgspec.Struct, frozen=True, kw_only=True):
     """Something odd about a launch that counts all the same."""
 
     job_id: str
-    kind: Literal["drift", "sawtooth", "no steady state", "outlier"]
+    kind: Literal["drift", "sawtooth", "no steady state", "stall", "burst", "backlog", "outlier"]
     detail: str
 
 

@@ -146,7 +146,6 @@ def translator(
         samples=pairs,
         order=lambda generator: Buckets(chosen, lengths, batch_size, generator),
         collate=collate,
-        drop_last=True,
     )
     model = bench.place(GNMT(pairs.vocabulary, hidden, layers, dropout))
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate)

@@ -55,6 +55,7 @@ def bench_on(
     sample_duration: float = 0.0,
     tenants: int = 1,
     close_in_children: tuple[int, ...] = (),
+    rule: WindowRule | None = None,
 ) -> Bench:
     """A bench on the CPU whose every step is a slice."""
     return Bench(
@@ -67,7 +68,7 @@ def bench_on(
             workers=workers,
             precision=precision,
         ),
-        rule=WindowRule(),
+        rule=rule or WindowRule(),
         channel=channel,
         data_set=data_set,
         data_path=data_path,

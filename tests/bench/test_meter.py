@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import given, settings
@@ -184,3 +185,32 @@ def test_a_stop_at_full_leaves_a_window_that_begins_after_settling(durations: li
     assert window.start_s >= max(warm_up, BEGIN + RULE.settle_s) - 1e-9
     assert sum(row.steps for row in rows if window.holds(row)) >= MIN_STEPS
     assert bed.meter.count >= max_count
+
+
+def test_the_backlog_of_a_slice_is_the_least_that_lay_ready() -> None:
+    bed = Bed()
+    for ready in (7, 3, 5, None):
+        bed.now += 0.25
+        bed.meter.step(1, 0.0, ready)
+    bed.step(0.5)
+    assert [event.backlog for event in bed.channel.all(Slice)] == [3, 5, None]
+
+
+def full_with(backlog: Callable[[int], int]) -> float | None:
+    """When ``full`` is said, since the start, with ten items in every slice of 0.5 s."""
+    bed = Bed()
+    for step in range(200):
+        bed.now += 0.5
+        bed.meter.step(10, 0.0, backlog(step))
+        if bed.channel.all(Full):
+            return bed.now - BEGIN
+    return None
+
+
+def test_full_waits_until_what_lay_ready_is_worked_off() -> None:
+    # 18 slices of 10 items are in a window: 0.9 of them may have lain ready before it.
+    assert full_with(lambda _: 100) == 12.0
+    assert full_with(lambda step: 10 * step) == 12.0  # it grows: the device sets the pace
+    # From slice 39 on, which begins at 19.5 s, the first quarter's mean is 0.25 above the last one's.
+    assert full_with(lambda step: max(0, 40 - step)) == 29.5
+    assert full_with(lambda step: 1000 - step) is None

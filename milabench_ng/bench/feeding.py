@@ -1,0 +1,167 @@
+"""What feeds a launch: a loader whose processes begin with the clock, and the count of what they have ready.
+
+Loader processes that worked while their tenant waits for ``start`` would fill their buffers before the clock, and
+the window would count what no clock saw: where a device is 5 to 30 % faster than its loader that is 5 to 18 % of the
+rate. So a gate holds them until ``start``; the first batch alone passes it, so that ``ready`` means ready. What piles
+up later, while a library tunes itself, is counted: `records.window.worked_off` says when it is gone.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, TypeVar
+
+import torch
+from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
+
+from milabench_ng.bench.channel import shared_numbers
+from milabench_ng.errors import InputError
+
+APART = 1 << 31
+"""Added to the seed for the first batch: what the launch itself draws begins at the seed."""
+LOOK_S = 1.0
+"""How often a process that waits at the gate looks whether its launch is still there."""
+
+Made = TypeVar("Made")
+Order = Callable[[torch.Generator], Iterable[Any]]
+"""One epoch: what is asked of the samples, in an order that the generator decides."""
+
+
+class Gate:
+    """Holds loader processes until the start, and counts the samples of the batches that each has made."""
+
+    def __init__(self, processes: int) -> None:
+        """Processes forked afterwards share it."""
+        self._made = shared_numbers()
+        if processes > len(self._made):
+            raise InputError(f"--workers: {processes} loader processes were asked for; at most {len(self._made)} work")
+        self._opened = multiprocessing.get_context("fork").Event()
+        self._owner = os.getpid()
+
+    def open(self) -> None:
+        """From now on all processes work."""
+        self._opened.set()
+
+    def wait(self) -> None:
+        """Return when the gate is open; end the process if its launch has ended."""
+        while not self._opened.wait(LOOK_S):
+            if os.getppid() != self._owner:
+                os._exit(1)
+
+    def count(self, process: int, samples: int) -> None:
+        """A loader process has made a batch."""
+        self._made[process] += samples
+
+    @property
+    def made(self) -> int:
+        """Samples in all batches so far."""
+        return sum(self._made)
+
+
+class Gated(Dataset[Any]):
+    """The samples behind a gate, which the first batch passes.
+
+    That batch is drawn with random numbers that depend on the seed alone: with the same samples in it, it is the same
+    for every tenant.
+    """
+
+    def __init__(self, inner: Dataset[Any], gate: Gate, seed: int) -> None:
+        self._inner = inner
+        self._gate = gate
+        self._seed = seed
+        self._first = True
+        """In the process that makes the first batch: whether that is still to be made."""
+
+    def __getitems__(self, indices: list[Any]) -> list[Any]:
+        """A batch, called so by torch's loader where it makes batches of samples."""
+        many: Callable[[list[Any]], list[Any]] | None = getattr(self._inner, "__getitems__", None)
+        return self._pass(lambda: many(indices) if many else [self._inner[index] for index in indices], len(indices))
+
+    def __getitem__(self, index: Any) -> Any:
+        """A sample that is a batch already."""
+        return self._pass(lambda: self._inner[index], 0)
+
+    def _pass(self, make: Callable[[], Made], samples: int) -> Made:
+        worker = get_worker_info()
+        number = 0 if worker is None else worker.id
+        if self._first and number == 0:
+            self._first = False
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(self._seed + APART)
+                made = make()
+        else:
+            if worker is not None:
+                self._gate.wait()
+            made = make()
+        self._gate.count(number, samples or length(made))
+        return made
+
+
+class Endless(Sampler[Any]):
+    """Epoch after epoch in one stream, so that batches have one size: the remainder of an epoch begins the next.
+
+    A last batch of another size would make libraries that choose kernels by shape choose again in the middle of a
+    window, and the end of an epoch would let all loader processes run dry.
+    """
+
+    def __init__(self, epoch: Order, generator: torch.Generator, seed: int, first: int) -> None:
+        """``first``: how many to begin with are in an order that ``seed`` decides alone, not ``generator``."""
+        self._epoch = epoch
+        self._generator = generator
+        self._seed = seed
+        self._first = first
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._first:
+            yield from islice(self._epoch(torch.Generator().manual_seed(self._seed)), self._first)
+        empty = False
+        while not empty:
+            empty = True
+            for each in self._epoch(self._generator):
+                empty = False
+                yield each
+
+
+class Feed:
+    """The batches of a loader, without end, and how much of them lies ready."""
+
+    def __init__(self, loader: DataLoader[Any], gate: Gate) -> None:
+        self.loader = loader
+        self._gate = gate
+        self.taken = 0
+        """Samples in the batches that the launch has taken."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self.loader:
+            self.taken += self.loader.batch_size or length(batch)
+            yield batch
+
+    def open(self) -> None:
+        """The launch has started."""
+        self._gate.open()
+
+    @property
+    def ready(self) -> int:
+        """Samples in the batches that are made and not yet taken."""
+        return self._gate.made - self.taken
+
+
+def shuffled(count: int) -> Order:
+    """Permutations of the first ``count`` numbers."""
+    return lambda generator: torch.randperm(count, generator=generator).tolist()
+
+
+def in_order(count: int) -> Order:
+    """The first ``count`` numbers as they are."""
+    return lambda _: range(count)
+
+
+def length(batch: Any) -> int:
+    """Samples of a batch: the length of its first tensor."""
+    first = batch
+    while isinstance(first, list | tuple | dict):
+        first = next(iter(first.values())) if isinstance(first, dict) else first[0]
+    return len(first)

@@ -1,0 +1,154 @@
+"""What feeds a launch: it begins with the clock, has one shape, counts what lies ready, and biases no rate."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import time
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+from recording import Recording, bench_on
+from test_measure import HERE, Numbered
+from torch.utils.data import get_worker_info
+
+from milabench_ng.bench.channel import shared_numbers
+from milabench_ng.bench.feeding import Endless, Gate, in_order, shuffled
+from milabench_ng.errors import DataError, InputError
+from milabench_ng.events import Slice
+
+RUN = Path(__file__).with_name("feeding_run.py")
+CASES = ("0.8", "1.02", "1.05", "1.1", "1.2", "1.3", "2.0", "1.1+3", "1.3+3")
+TRIES = 3
+"""A machine that does other work may not keep the paces; a bias would be there in every try."""
+
+
+class Ran(NamedTuple):
+    """Rate over the true one; when the window began, s after the start; items ready at its edges."""
+
+    relative: float
+    began_s: float
+    before: float
+    after: float
+
+
+def ran(*cases: str) -> dict[str, Ran]:
+    done = subprocess.run([sys.executable, RUN, *cases], stdout=subprocess.PIPE, text=True, check=True, timeout=120)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    return {case: Ran(*map(float, numbers)) for case, *numbers in lines}
+
+
+@pytest.fixture(scope="module")
+def launches() -> dict[str, Ran]:
+    """All at the same time: they mostly sleep."""
+    return ran(*CASES)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_rate_is_biased_by_what_lay_ready(launches: dict[str, Ran], case: str) -> None:
+    """Half a second of the loader's work would lie ready before the start, and is worked off in the window."""
+    found = [launches[case].relative]
+    while abs(found[-1] - 1) >= 0.01 and len(found) < TRIES:
+        found.append(ran(case)[case].relative)
+    assert found[-1] == pytest.approx(1.0, abs=0.01), found
+
+
+def test_full_waits_until_a_stock_is_worked_off(launches: dict[str, Ran]) -> None:
+    """Of 16 batches half are in the making again soon; the other 256 samples take 2.6 s at 10 % more pace."""
+    assert launches["1.1+3"].began_s > 5.0  # 3 s of the first step, 2 s of settling
+
+
+def test_only_the_first_batch_is_made_before_the_start() -> None:
+    made = shared_numbers()
+
+    def sample(index: int) -> int:
+        worker = get_worker_info()
+        if worker is not None:  # the launch itself looks how large a sample is
+            made[worker.id] += 1
+        return index
+
+    class Late(Recording):
+        def wait_for_start(self) -> None:
+            time.sleep(0.5)
+            before.extend(made[:2])
+
+    before: list[int] = []
+    bench = bench_on(Late(40), data_set=Numbered(sample, 1000), data_path=HERE, workers=2)
+    assert len(list(bench.measure(bench.loader(4)))) == 40
+    assert before == [4, 0]
+    assert sum(made[:2]) >= 160
+
+
+def test_what_lies_ready_is_told_in_items() -> None:
+    """One process makes three batches, which is all that it may, while the launch works on the first."""
+    channel = Recording(3)
+    bench = bench_on(channel, data_set=Numbered(count=1000), data_path=HERE, workers=1)
+    for _ in bench.measure(bench.loader(4), count=lambda batch: 10 * len(batch)):
+        time.sleep(0.5)
+    assert [entry.backlog for entry in channel.all(Slice)] == [0, 80, 80]
+
+
+def test_without_loader_processes_nothing_lies_ready_and_without_a_loader_nothing_is_known() -> None:
+    channel = Recording(3)
+    bench = bench_on(channel, data_set=Numbered(), data_path=HERE)
+    list(bench.measure(bench.loader(4)))
+    assert [entry.backlog for entry in channel.all(Slice)] == [0, 0, 0]
+    channel = Recording(3)
+    list(bench_on(channel).measure([torch.zeros(2)]))
+    assert [entry.backlog for entry in channel.all(Slice)] == [None] * 3
+
+
+def test_a_failure_before_the_start_leaves_no_process_at_the_gate() -> None:
+    def sample(index: int) -> int:
+        if get_worker_info() is not None:
+            raise OSError("unreadable")
+        return index
+
+    bench = bench_on(Recording(1), data_set=Numbered(sample), data_path=HERE, workers=2)
+    before = set(children())
+    began = time.monotonic()
+    with pytest.raises(DataError):
+        list(bench.measure(bench.loader(4)))
+    gc.collect()
+    assert set(children()) <= before
+    assert time.monotonic() - began < 60
+
+
+def children() -> list[int]:
+    return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+
+
+def test_a_process_at_the_gate_ends_with_its_launch() -> None:
+    gate = Gate(1)
+    reading, writing = os.pipe()
+    middle = os.fork()
+    if middle == 0:
+        gate = Gate(1)  # its owner is this process
+        if os.fork() == 0:
+            os.close(reading)
+            gate.wait()
+        os._exit(0)
+    os.close(writing)
+    os.waitpid(middle, 0)
+    assert os.read(reading, 1) == b""  # the end of the last holder
+    os.close(reading)
+
+
+def test_more_processes_than_can_be_counted_are_refused() -> None:
+    with pytest.raises(InputError, match="600 loader processes were asked for; at most 512"):
+        Gate(600)
+
+
+def test_a_stream_of_epochs() -> None:
+    stream = Endless(shuffled(4), torch.Generator().manual_seed(7), seed=1, first=3)
+    again = Endless(shuffled(4), torch.Generator().manual_seed(8), seed=1, first=3)
+    one, other = list(islice(stream, 11)), list(islice(again, 11))
+    assert one[:3] == other[:3]
+    assert sorted(one[3:7]) == sorted(one[7:]) == [0, 1, 2, 3]
+    assert list(islice(Endless(in_order(3), torch.Generator(), seed=1, first=0), 7)) == [0, 1, 2, 0, 1, 2, 0]
+    assert list(Endless(in_order(0), torch.Generator(), seed=1, first=0)) == []

@@ -1,0 +1,95 @@
+"""A slice far from the others, and work that lay ready before the window: found, told with its cost, and no more."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import make_records
+import pytest
+from make_records import PER_GPU
+
+from milabench_ng.records.window import SliceRow, worked_off
+from milabench_ng.report.folder import load
+from milabench_ng.report.odd_slices import far_slice, stock
+
+
+def rows_of(spans: Sequence[tuple[float, int]], backlog: Sequence[int | None] = ()) -> list[SliceRow]:
+    """Slices of these lengths and items, one after another from 100 s on."""
+    rows, now = [], 100.0
+    for place, (length_s, count) in enumerate(spans):
+        rows.append(SliceRow(now, length_s, count, 5, 0.0, backlog[place] if backlog else None))
+        now += length_s
+    return rows
+
+
+def test_a_stall_is_told_with_its_place_length_and_cost() -> None:
+    """A library tunes itself again for an odd batch: 1,530 images/s, and one slice of 5.3 s in the middle."""
+    found = far_slice(rows_of([(0.5, 765)] * 4 + [(5.3, 144)] + [(0.5, 765)] * 3), start_s=97.0)
+    assert found is not None
+    assert found.kind == "stall"
+    assert found.detail == (
+        "slice 5 of 8 in the window, 5.0 s after the start: 5.3 s at 27.17 items/s, usually 1530; "
+        "it cost 5.2 s, 59% of the window"
+    )  # 5.3 - 144 / 1530 = 5.206 of 8.8 s
+
+
+def test_a_burst_is_told_too() -> None:
+    found = far_slice(rows_of([(0.5, 100)] * 9 + [(0.5, 200)]), start_s=100.0)
+    assert found is not None
+    assert (found.kind, found.detail.rpartition("; ")[2]) == ("burst", "it saved 0.5 s, 10% of the window")
+
+
+@pytest.mark.parametrize(
+    "spans",
+    [
+        [(0.5, 100)] * 18,
+        [(0.5, 100)] * 17 + [(0.5, 80)],  # 20 % from the others
+        [(0.5, 100), (0.5, 140)] * 9,  # uneven throughout
+        [(0.5, 100)] * 40 + [(0.5, 20)],  # cost 2 % of 20.5 s, less a little
+        [(0.5, 100), (0.5, 1), (0.5, 100)],  # of three none is usual
+        [(0.5, 0)] * 8,
+    ],
+)
+def test_what_is_no_finding(spans: list[tuple[float, int]]) -> None:
+    assert far_slice(rows_of(spans), start_s=100.0) is None
+
+
+def test_noise_alone_is_hardly_ever_a_finding() -> None:
+    found = 0
+    for seed in range(1000):
+        rng = random.Random(seed)
+        noise = (0.02, 0.05, 0.1, 0.2)[seed % 4]
+        rows = rows_of([(0.5, max(0, round(1000 * rng.gauss(1, noise)))) for _ in range(17)])
+        found += far_slice(rows, 100.0) is not None
+    assert found <= 2
+
+
+def test_items_worked_off_by_hand() -> None:
+    spans = [(1.0, 100)] * 8
+    falling = rows_of(spans, [70, 60, 50, 40, 30, 20, 10, 0])
+    assert worked_off(falling) == pytest.approx((65 - 5) * 8 / 6)  # 80: ten in each of eight slices
+    assert worked_off(rows_of(spans, [0, 10, 20, 30, 40, 50, 60, 70])) == 0.0
+    assert worked_off(rows_of(spans, [5] * 8)) == 0.0
+    assert worked_off(rows_of(spans)) == 0.0
+    assert worked_off(falling[:1]) == 0.0
+    found = stock(falling)
+    assert found is not None
+    assert found.detail == "80 items, 10.0% of the window's, lay ready before it: so much too high"
+    assert stock(rows_of(spans, [3, 3, 3, 3, 0, 0, 0, 0])) is None  # 4 of 800: half a percent
+
+
+def test_both_are_flags_of_a_launch_that_counts(tmp_path: Path) -> None:
+    whole = make_records.plan("standard", {"convnet_fp16": PER_GPU}, 1, 1)
+    made = make_records.record(whole.launches[0], make_records.steady, start_s=100.0, stop_s=125.0)
+    spans = [(15.5, 100), (0.5, 765), (0.5, 765), (5.3, 144), (0.5, 765), (0.5, 765), (0.5, 765), (1.5, 2295)]
+    rows = rows_of(spans, [0, 900, 800, 300, 200, 100, 0, 0])
+    made["mnb"]["ranks"][0]["slices"] = [
+        [row.start_s, row.length_s, row.count, 5, row.wait_s, row.backlog] for row in rows
+    ]
+    make_records.write_manifest(tmp_path, whole)
+    make_records.write(tmp_path, made)
+    row = load(tmp_path).tests["standard.convnet_fp16"]
+    assert (row.n, row.failures) == (1, 0)
+    assert [flag.kind for flag in row.flags] == ["stall", "backlog"]
