@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import torch
@@ -25,12 +26,12 @@ class Buckets(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        shuffled = torch.randperm(len(self.chosen), generator=self.generator)
-        shards = torch.split(shuffled, SHARD * self.batch_size)
-        order = torch.cat([shard[self.lengths[shard].argsort()] for shard in shards])
-        batches = order[: len(order) // self.batch_size * self.batch_size].view(-1, self.batch_size)
-        for number in torch.randperm(len(batches), generator=self.generator).tolist():
-            yield from self.chosen[batches[number]].tolist()
+        mixed = torch.randperm(len(self.chosen), generator=self.generator)
+        shards = torch.split(mixed, SHARD * self.batch_size)
+        by_length = functools.cache(lambda number: shards[number][self.lengths[shards[number]].argsort()])
+        for batch in torch.randperm(len(mixed) // self.batch_size, generator=self.generator).tolist():
+            shard, place = divmod(batch, SHARD)  # a shard is sorted when its first batch is asked for
+            yield from self.chosen[by_length(shard)[place * self.batch_size :][: self.batch_size]].tolist()
 
 
 def collate(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, list[int]]:

@@ -60,7 +60,7 @@ class Samples(Dataset[Tensor]):
 
     def batch(self, key: int, first: int) -> Tensor:
         """The batch that begins at a place in the epoch of a key."""
-        places = shuffled(np.arange(first, min(first + self.batch_size, self.length)), self.length, key)
+        places = shuffled(np.arange(first, first + self.batch_size), self.length, key)
         users, items = np.divmod(self.ratings.pairs[places // self.each], self.ratings.items)
         negative = np.flatnonzero(places % self.each)
         rng = random_stream(key, first)
@@ -71,7 +71,7 @@ class Samples(Dataset[Tensor]):
 
 
 class Epochs(Sampler[tuple[int, range]]):
-    """What is asked of `Samples`: a new key each epoch, and all places where a batch begins, some at a time."""
+    """What is asked of `Samples`: a new key each epoch, and all places where a whole batch begins, some at a time."""
 
     def __init__(self, samples: Samples, generator: torch.Generator) -> None:
         self.samples = samples
@@ -79,7 +79,7 @@ class Epochs(Sampler[tuple[int, range]]):
 
     def __iter__(self) -> Iterator[tuple[int, range]]:
         key = int(torch.randint(1 << 62, (), generator=self.generator))
-        places = range(0, self.samples.length, self.samples.batch_size)
+        places = range(0, self.samples.length - self.samples.batch_size + 1, self.samples.batch_size)
         return ((key, places[first : first + HANDED_OVER]) for first in range(0, len(places), HANDED_OVER))
 
 
