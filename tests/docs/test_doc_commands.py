@@ -111,6 +111,7 @@ TABLE: dict[str, Check] = {
     "scripts/bench-workloads standard --warm 1 --seconds 4 --pairs 3": Check("script", "takes minutes"),
     "scripts/check-faults-gpu": Check("script", "takes minutes, and wants GPUs"),
     "scripts/check-faults-gpu --ram-total 480GiB": Check("script", "takes minutes, and wants GPUs"),
+    "scripts/check-feeding": Check("script"),
     "scripts/check-fence-gpu": Check("script", "test_the_fence_holds_with_gpus runs it"),
     "scripts/check-fence-gpu --ram-total 250GiB": Check("script", "needs GPUs"),
     "scripts/check-resume": Check("script", "takes minutes"),

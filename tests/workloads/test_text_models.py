@@ -159,11 +159,11 @@ def test_neumf_by_matrices() -> None:
 def test_an_epoch_of_samples_is_every_rating_once_and_four_unrated_items_each() -> None:
     rated = {(user, item) for user in range(6) for item in range(9) if (user * item) % 3 == 1 or item == user}
     pairs = np.asarray(sorted(user * 9 + item for user, item in rated), np.uint8)
-    samples = Samples(Ratings(pairs, 6, 9, None), batch_size=4, negatives=4)
+    samples = Samples(Ratings(pairs, 6, 9, None), batch_size=2, negatives=4)
     epochs = Epochs(samples, torch.Generator().manual_seed(1))
     asked = list(epochs)
-    batches = list(Batches([samples[several] for several in asked], 4))
-    assert {len(batch) for batch in batches[:-1]} == {4}
+    batches = list(Batches([samples[several] for several in asked], 2))
+    assert {len(batch) for batch in batches} == {2}
     rows = torch.cat(batches)
     assert len(rows) == 5 * len(rated)
     positive = [(user, item) for user, item, label in rows.tolist() if label == 1]
@@ -173,9 +173,11 @@ def test_an_epoch_of_samples_is_every_rating_once_and_four_unrated_items_each() 
     assert not set(negative) & rated
     assert {item for _, item in negative} == set(range(9))
     (key, places), (_, others) = asked[0], asked[-1]
-    assert (len(asked), len(places), len(others)) == (2, 16, len(batches) - 16)
+    assert (len(asked), len(places), len(others)) == (3, 16, len(batches) - 32)
     assert torch.equal(samples.batch(key, places[2]), batches[2])  # whichever process makes it
     assert not torch.equal(samples[next(iter(epochs))], samples[asked[0]])  # the next epoch
+    odd = Samples(Ratings(pairs, 6, 9, None), batch_size=4, negatives=4)  # 70 samples: batches stay whole, two are left
+    assert [len(odd[several]) for several in Epochs(odd, torch.Generator())] == [64, 4]
 
 
 @pytest.mark.parametrize("model", ["GRU", "LSTM"])

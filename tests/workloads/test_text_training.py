@@ -105,6 +105,4 @@ def test_recom(put: Put) -> None:
     assert channel.one(Ready).parameters == (60 + 40) * 16 + 17 * 8 + 17
     assert spy.losses[0] == pytest.approx(math.log(2), abs=0.2)
     assert sum(spy.losses[-10:]) / 10 < 0.3  # who knows only that one sample in five is a rating has 0.50
-    counts = [entry.count for entry in channel.all(Slice)]
-    epoch = 5 * len(rows)
-    assert counts[: -(-epoch // 128)] == [128] * (epoch // 128) + [epoch % 128]  # the last batch of an epoch is short
+    assert {entry.count for entry in channel.all(Slice)} == {128}
