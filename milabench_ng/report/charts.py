@@ -34,8 +34,9 @@ def _charts(report: Report, courses: Sequence[Course]) -> Iterator[Chart]:
         yield Chart(
             key="forest",
             title="ratio of every test to the baseline",
-            reading="Left: the ratio of throughputs with its 95 % interval (a larger mark has more weight, its shape "
-            "says what bounds the test, a hollow one stands on an estimated or published row of the baseline). Right: "
+            reading="Left: the ratio of throughputs with its 95 % interval (a larger mark has more weight, "
+            "its shape says what bounds the test, a hollow one stands on an estimated or published row, a pale one "
+            "does not count). Right: "
             "its share of all that moves the logarithm of the ratio of the scores, upwards or downwards.",
             chooses="baseline",
             views=tuple(views),
@@ -54,7 +55,7 @@ def _prices(report: Report) -> Iterator[Chart]:
     price = report.price
     for other in report.comparisons:
         if price is not None and other.ratio_per_node is not None:
-            point = Point("this node", price.per_node, other.ratio_per_node, other.node_interval)
+            point = Point("this node", price.per_node, other.ratio_per_node, other.node_band or other.node_interval)
             yield price_chart([point], other.name, "$")
 
 

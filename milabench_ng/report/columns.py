@@ -179,12 +179,14 @@ def _verdict(at: ComparedTest) -> str:
 
 def _span_of(at: ComparedTest) -> str | None:
     """The interval of a measured ratio, the band of an estimated one."""
-    return f"{span(at.band)} estimated" if at.band else span(at.effect.ratio)
+    return span(at.band or at.effect.ratio)
 
 
 def span(interval: Interval | Band | None) -> str | None:
-    """Of a ratio."""
-    return None if interval is None else f"[{interval.low:.3f}, {interval.high:.3f}]"
+    """Of a ratio; what is estimated says so."""
+    if interval is None:
+        return None
+    return f"[{interval.low:.3f}, {interval.high:.3f}]{' estimated' if isinstance(interval, Band) else ''}"
 
 
 def half_width_pct(interval: Interval | None) -> float | None:

@@ -14,8 +14,9 @@ Ratio = Literal["counted", "not counted", "suppressed"]
 """What becomes of the ratio of a row: it counts; it is shown, but is one of different or unknown work; it says nothing
 and is not shown."""
 
-_FREE_OPTIONS = frozenset({"max_count", "max_seconds", "seed", "sample_duration"})
-"""How long a launch works and from which numbers it starts: neither changes what an item is."""
+_FREE_OPTIONS = frozenset({"max_count", "max_seconds", "seed", "sample_duration", "precision"})
+"""How long a launch works and from which numbers it starts: neither changes what an item is. The precision that ran is
+compared by itself."""
 _PACE = ("torch", "cuda", "cudnn")
 """What a change of the first number of makes another computation of the same test."""
 _FEEDING = ("workers",)

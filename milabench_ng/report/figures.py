@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from milabench_ng.plain import plain
+from milabench_ng.report.bands import Band
 from milabench_ng.report.intervals import Interval
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
@@ -68,7 +69,7 @@ def layout(x_title: str, y_title: str, *, height: int = 360, **more: Any) -> dic
     return {**axes, "height": height, "margin": margin, "legend": legend, "hovermode": "closest", **more}
 
 
-def whiskers(known: Sequence[Interval | None], colour: str) -> dict[str, Any]:
+def whiskers(known: Sequence[Interval | Band | None], colour: str) -> dict[str, Any]:
     """The intervals around the marks of a trace; a mark without one has none, not one of length 0."""
     if not any(known):
         return {"visible": False}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from milabench_ng.plain import plain
+from milabench_ng.report.columns import span
 from milabench_ng.report.compare import ComparedTest, Comparison
 from milabench_ng.report.figures import NEUTRAL, Trace, View, label, layout, style, whiskers
 from milabench_ng.report.report import Line, Report
@@ -14,6 +15,7 @@ from milabench_ng.report.report import Line, Report
 _ROW = 30
 """Pixels of a row."""
 _WIDE = 3
+_PALE = 0.35
 
 Row = tuple[Line, ComparedTest]
 
@@ -141,7 +143,7 @@ def _bound(line: Line) -> str:
 
 def _class(rows: Sequence[Row], names: dict[str, str], bound: str, index: int, heaviest: float) -> Trace:
     colour, symbol, _ = style(index)
-    known = [found.effect.ratio for _, found in rows]
+    known = [found.band or found.effect.ratio for _, found in rows]
     return {
         "type": "scatter",
         "mode": "markers",
@@ -154,7 +156,7 @@ def _class(rows: Sequence[Row], names: dict[str, str], bound: str, index: int, h
             "symbol": [symbol if found.origin == "measured" else f"{symbol}-open" for _, found in rows],
             "size": [8 + 8 * math.sqrt((line.scored.weight or 0.0) / heaviest) for line, _ in rows],
             "line": {"color": colour, "width": 2},
-            "opacity": 1,
+            "opacity": [_PALE if found.set_aside else 1 for _, found in rows],
         },
         "text": [_words(*row) for row in rows],
         "hovertemplate": "%{y}: %{x:.3f}<br>%{text}<extra></extra>",
@@ -162,6 +164,6 @@ def _class(rows: Sequence[Row], names: dict[str, str], bound: str, index: int, h
 
 
 def _words(line: Line, found: ComparedTest) -> str:
-    ratio = found.effect.ratio
-    span = f"[{ratio.low:.3f}, {ratio.high:.3f}]" if ratio else f"no interval: {label(found.effect.why)}"
-    return f"{span}<br>weight {line.scored.weight or 0.0:g}, baseline {found.origin}"
+    known = span(found.band or found.effect.ratio) or f"no interval: {label(found.effect.why)}"
+    aside = f"<br>does not count: {label(found.set_aside)}" if found.set_aside else ""
+    return f"{known}<br>weight {line.scored.weight or 0.0:g}, baseline {found.origin}{aside}"

@@ -60,14 +60,17 @@ def of_tests(report: Report) -> tuple[HtmlTable, ...]:
             key=title,
             title=title,
             headings=chosen,
-            rows=tuple(
-                tuple(_cell(column, _brief(column, column.value(line), prefix)) for column in chosen)
-                for line in report.lines
-            ),
+            rows=tuple(tuple(_test_cell(column, line, prefix) for column in chosen) for line in report.lines),
             light=light,
         )
         for title, chosen in column_groups(report)
     )
+
+
+def _test_cell(column: Column, line: Line, prefix: str) -> HtmlCell:
+    """Grey where it does not count."""
+    cell = _cell(column, _brief(column, column.value(line), prefix))
+    return msgspec.structs.replace(cell, tone="faint") if column.tone_of(line) == "faint" else cell
 
 
 def _brief(column: Column, cell: Cell, prefix: str) -> Cell:

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from milabench_ng.report.bands import Band
 from milabench_ng.report.cells import figure
+from milabench_ng.report.columns import span
 from milabench_ng.report.figures import NEUTRAL, Chart, Trace, View, label, layout, style, whiskers
 from milabench_ng.report.intervals import Interval
 from milabench_ng.report.tender import Tender
@@ -27,7 +29,7 @@ class Point(msgspec.Struct, frozen=True):
     name: str
     price: float
     ratio: float
-    interval: Interval | None
+    interval: Interval | Band | None
     """Of ``ratio``."""
 
 
@@ -68,9 +70,12 @@ def price_chart(points: Sequence[Point], reference: str, currency: str) -> Chart
 
 def _known(points: Sequence[Point]) -> str:
     lacking = [point.name for point in points if point.interval is None]
+    known = "the 95 % interval of its ratio"
+    if any(isinstance(point.interval, Band) for point in points):
+        known = "the 95 % band of its ratio, which is estimated and was not measured"
     if not lacking:
-        return "the 95 % interval of its ratio"
-    return f"the 95 % interval of its ratio (none is known of {', '.join(lacking)})"
+        return known
+    return f"{known} (none is known of {', '.join(lacking)})"
 
 
 def equal_costs(costs: Sequence[float]) -> list[float]:
@@ -114,8 +119,8 @@ def _label(index: int, cost: float, right: float, top: float, currency: str) -> 
     }
 
 
-def _span(known: Interval | None) -> str:
-    return "" if known is None else f" [{known.low:.3f}, {known.high:.3f}]"
+def _span(known: Interval | Band | None) -> str:
+    return f" {span(known)}" if known else ""
 
 
 def _mark(index: int, point: Point, currency: str) -> Trace:

@@ -45,7 +45,7 @@ def _verdict_text(other: Comparison) -> tuple[str, Tone]:
         return f"{ABSENT}: no weighted test can be compared", "fair"
     if other.band is not None:
         return (
-            f"{other.band.value:.3f} {span(other.band)} {_estimated(other.checked)} per device{per_node}{partial}",
+            f"{other.band.value:.3f} {span(other.band)}{_estimated(other.checked)} per device{per_node}{partial}",
             "fair",
         )
     if found.ratio is None:
@@ -58,8 +58,8 @@ def _verdict_text(other: Comparison) -> tuple[str, Tone]:
 
 
 def _estimated(checked: str) -> str:
-    """What stands behind every number that rests on an estimate."""
-    return f"estimated, not measured ({checked})"
+    """What stands behind the band of every number that rests on an estimate."""
+    return f", not measured ({checked})"
 
 
 def _why(other: Comparison) -> str:
@@ -87,15 +87,15 @@ def dollars(report: Report) -> list[Fact]:
 def _per_reference(price: PerReference) -> Fact:
     interval = ", no interval" if price.interval is None else f" {span_of_money(price.interval)}"
     if price.band is not None:
-        interval = f" {span_of_money(price.band)} {_estimated(price.checked)}"
+        interval = f" {span_of_money(price.band)}{_estimated(price.checked)}"
     doubt = f"; indicative: {', '.join(price.indicative)}" if price.indicative else ""
     tone: Tone = "fair" if doubt or price.interval is None else "strong"
     return Fact(f"$ per {price.name} node", f"{figure(price.value)} ${interval}, lower is better{doubt}", tone)
 
 
 def span_of_money(interval: Interval | Band) -> str:
-    """``[low, high]``."""
-    return f"[{figure(interval.low)}, {figure(interval.high)}]"
+    """``[low, high]``; what is estimated says so."""
+    return f"[{figure(interval.low)}, {figure(interval.high)}]{' estimated' if isinstance(interval, Band) else ''}"
 
 
 def ratios_of_scores(report: Report) -> list[Fact]:
@@ -105,7 +105,7 @@ def ratios_of_scores(report: Report) -> list[Fact]:
 
 def ratio_text(part: SubRatio) -> str:
     """Over some of the tests."""
-    return f"{part.ratio or 0.0:.3f}" + (f" {span(part.band)} estimated" if part.band else "")
+    return f"{part.ratio or 0.0:.3f}" + (f" {span(part.band)}" if part.band else "")
 
 
 def _ratio(other: Comparison) -> list[Fact]:
@@ -115,7 +115,7 @@ def _ratio(other: Comparison) -> list[Fact]:
     doubt = f" (indicative: {', '.join(other.indicative)})" if other.indicative else ""
     over = "" if other.status == "complete" else f", partial: over {other.tests} of {other.of} tests"
     per_node = "" if other.ratio_per_node is None else f"; per node {other.ratio_per_node:.3f}"
-    guess = f" {span(other.band)} {_estimated(other.checked)}" if other.band else ""
+    guess = f" {span(other.band)}{_estimated(other.checked)}" if other.band else ""
     return [
         Fact("baseline", name),
         Fact("score of the baseline", f"{figure(other.score)} {SCORE_UNIT} per device, the same tests"),

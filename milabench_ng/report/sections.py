@@ -172,7 +172,7 @@ def _sub_ratios(other: Comparison) -> Section:
                 len(part.labels),
                 part.ratio,
                 part.effect.ratio.value if part.effect.ratio else None,
-                f"{span(part.band)} estimated" if part.band else span(part.effect.ratio),
+                span(part.band or part.effect.ratio),
                 part.effect.verdict,
                 part.effect.why or None,
             )

@@ -27,6 +27,9 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 Devices = Annotated[int, msgspec.Meta(ge=1, le=10**4)]
 OriginKind = Literal["measured", "published", "estimated"]
 
+_WIDEST = 1e6
+"""What an estimate's band may lie apart from its value: anything wider says nothing, and leaves the range of numbers."""
+
 UNIT_2020 = "classic items"
 """What a rate of 2020 counts, where nothing says more."""
 
@@ -79,8 +82,8 @@ class Estimated(msgspec.Struct, frozen=True, kw_only=True):
     """0 where the rule was not checked."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.low <= self.value <= self.high:
-            raise ValueError(f"an estimate of {self.value:g} outside its band, {self.low:g} to {self.high:g}")
+        if not 0 < self.value / _WIDEST <= self.low <= self.value <= self.high <= self.value * _WIDEST:
+            raise ValueError(f"an estimate of {self.value:g} with a band of {self.low:g} to {self.high:g}")
 
 
 class Departure(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,7 +189,7 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
         if origin is None or origin.kind != "estimated" or origin.band is None or train is None:
             return self
         low, high = (edge * train.mean for edge in origin.band)
-        if not 0 < low <= train.mean <= high:
+        if not 0 < train.mean / _WIDEST <= low <= train.mean <= high <= train.mean * _WIDEST:
             return self
         return msgspec.structs.replace(
             self,

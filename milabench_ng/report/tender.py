@@ -14,6 +14,7 @@ from itertools import combinations
 
 import msgspec
 
+from milabench_ng.report.bands import Band
 from milabench_ng.report.bids import Bid, Bids
 from milabench_ng.report.compare import Comparison
 from milabench_ng.report.cost import PerReference, cost
@@ -40,7 +41,7 @@ class BidRow(msgspec.Struct, frozen=True, kw_only=True):
     price: float
     ratio: float | None
     """One of its nodes over one of the reference, by scores."""
-    ratio_interval: Interval | None
+    ratio_interval: Interval | Band | None
     why: str
     """Why there is no ratio or no interval; empty where there are both."""
     per_reference: PerReference | None
@@ -224,7 +225,7 @@ def _row(
         failure_rate=report.failure_rate.rate,
         price=bid.price,
         ratio=ratio,
-        ratio_interval=other.node_interval if other is not None and ratio is not None else None,
+        ratio_interval=(other.node_band or other.node_interval) if other is not None and ratio is not None else None,
         why=_why(report),
         per_reference=price.per_reference[0] if price.per_reference and ratio is not None else None,
         score_per_price=price.interval.scaled(1 / 1000).inverse if price.interval else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from milabench_ng.report.bands import Band
 from milabench_ng.report.cells import Cell, Fact, Tone, number, one_decimal, text, whole
 from milabench_ng.report.columns import span
 from milabench_ng.report.intervals import Interval
@@ -102,7 +103,7 @@ def _bid(row: BidRow) -> tuple[Cell, ...]:
         row.ratio,
         span(row.ratio_interval),
         per.value if per else None,
-        _money(per.interval if per else None),
+        _money(per.band or per.interval if per else None),
         row.score_per_price.value if row.score_per_price else None,
         _money(row.score_per_price),
         "yes" if row.pareto else "no",
@@ -110,7 +111,7 @@ def _bid(row: BidRow) -> tuple[Cell, ...]:
     )
 
 
-def _money(interval: Interval | None) -> str | None:
+def _money(interval: Interval | Band | None) -> str | None:
     return span_of_money(interval) if interval else None
 
 

@@ -148,8 +148,9 @@ def test_an_estimated_row_has_no_launches_and_is_not_charged_for_their_spread() 
     assert score(mixed, WEIGHTS).status == "complete"
     with pytest.raises(ValueError, match="measured or estimated, not both"):
         msgspec.structs.replace(row(100.0), estimate=Estimated(value=1.0, low=0.5, high=2.0))
-    with pytest.raises(ValueError, match="outside its band"):
-        Estimated(value=1.0, low=0.0, high=2.0)
+    for band in ((0.0, 2.0), (1.1, 2.0), (0.5, 0.9), (5e-324, 2.0), (0.5, 1e300)):
+        with pytest.raises(ValueError, match="an estimate of 1 with a band of"):
+            Estimated(value=1.0, low=band[0], high=band[1])
 
 
 def test_an_estimate_that_was_stored_as_if_measured_is_read_without_its_launches() -> None:
