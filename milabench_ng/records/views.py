@@ -81,10 +81,10 @@ class FailureView(msgspec.Struct, frozen=True):
 class GaugeView(msgspec.Struct, frozen=True):
     """What was sampled of one quantity."""
 
-    mean: Moment
+    mean: Amount
     n: Amount = 0.0
-    min: Moment = 0.0
-    max: Moment = 0.0
+    min: Amount = 0.0
+    max: Amount = 0.0
     span_s: Amount = 0.0
     """From the first sample to the last; 0 in older records."""
 

@@ -54,7 +54,7 @@ def _power(seen: TelemetryView, sampled: SampledView | None) -> Power | None:
     length_s = sampled.end_s - sampled.start_s
     counter = seen.energy_j
     if counter is not None and counter.span_s >= max(_LEAST_S, ENOUGH * length_s):
-        return Power((counter.max - counter.min) / counter.span_s, "energy counter")
+        return Power(max(0.0, counter.max - counter.min) / counter.span_s, "energy counter")
     if gauge is None:
         return None
     return Power(gauge.mean, "samples" if gauge.n * sampled.interval_s >= ENOUGH * length_s else "few samples")
