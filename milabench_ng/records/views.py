@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 
 from milabench_ng.plan import Device, Launch, Plan
+from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.window import LARGEST, Amount, Moment, Number, SliceRow, WindowRule
 
@@ -105,11 +106,20 @@ class SampledView(msgspec.Struct, frozen=True):
     dropped: Number
 
 
+class PaceView(msgspec.Struct, frozen=True):
+    """The host pace of one share at both edges of a batch."""
+
+    before: HostPace
+    after: HostPace
+
+
 class MnbView(msgspec.Struct, frozen=True, kw_only=True):
     """What a report needs of our part of a record."""
 
     schema: int
     run_id: str
+    session: Number = 1
+    batch: Number = 0
     launch: Launch
     label: str
     unit: str
@@ -127,6 +137,8 @@ class MnbView(msgspec.Struct, frozen=True, kw_only=True):
     """By source and key: ``gpu:`` and the UUID, ``tenant:`` and the device's index, ``host:node``."""
     sampled: SampledView | None = None
     """None in older records, whose telemetry is from start to stop."""
+    host_pace: dict[str, PaceView] = {}
+    """By device; empty in records of before it was measured."""
     failure: FailureView | None = None
     marks: tuple[Mark | str, ...] = ()
 

@@ -56,6 +56,7 @@ def as_object(report: Report) -> dict[str, Any]:
         "intervals_cover": report.coverage,
         "sub_scores": report.sub_scores,
         "gpus": report.gpus,
+        "host_pace": summary.host_pace,
         "scaling": report.scaling,
         "price": msgspec.structs.asdict(report.price) if report.price else None,
         "tests": [_test(line) for line in report.lines],

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.report.launches import weakest_tier
+from milabench_ng.report.paces import PACE_UNIT, Paces, differ
 from milabench_ng.report.summary import Summary, TestSummary
 
 Ratio = Literal["counted", "not counted", "suppressed"]
@@ -69,9 +70,21 @@ def _of_runs(run: Summary, baseline: Summary) -> Iterator[Difference]:
     mine, other = _tier(run), _tier(baseline)
     if mine and other and mine != other:
         yield Difference(what="isolation", run=mine, baseline=other)
+    yield from _of_hosts(run.host_pace, baseline.host_pace)
     if run.profile_sha256 and baseline.profile_sha256 and set(run.profile_sha256) != set(baseline.profile_sha256):
         short = [", ".join(sha[:12] for sha in side) for side in (run.profile_sha256, baseline.profile_sha256)]
         yield Difference(what="profile", run=short[0], baseline=short[1])
+
+
+def _of_hosts(run: Paces | None, baseline: Paces | None) -> Iterator[Difference]:
+    """The pace of their cores: GPUs of one model in hosts of one kind are fed at it."""
+    if run is None or baseline is None:
+        return
+    if run.library != baseline.library:
+        yield Difference(what="computation of the host pace", run=run.library, baseline=baseline.library)
+    elif differ(run.run.median, baseline.run.median):
+        ours, theirs = (f"{at.run.median:.1f} {PACE_UNIT}" for at in (run, baseline))
+        yield Difference(what="host pace", run=ours, baseline=theirs)
 
 
 def other_generation(run: Mapping[str, str], baseline: Mapping[str, str]) -> list[tuple[str, str, str]]:

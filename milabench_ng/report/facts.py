@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from milabench_ng.report.cells import NOT_MEASURED, Fact, Tone, figure
 from milabench_ng.report.columns import half_width_pct
 from milabench_ng.report.compare import SubRatio
+from milabench_ng.report.paces import Paces
 from milabench_ng.report.power import lost_samples, power_doubts
 from milabench_ng.report.ratio_facts import ABSENT, dollars, ratio_text, ratios, ratios_of_scores
 from milabench_ng.report.report import Report
@@ -38,6 +39,7 @@ def header(report: Report) -> tuple[Fact, ...]:
         _spread("spread of runs", [line.scored.run_to_run_pct for line in report.lines], "one repeat"),
         _spread("spread of devices", [line.scored.between_devices_pct for line in report.lines], "one device"),
         *_slow_devices(report),
+        _host_pace(report.summary.host_pace),
         *_conditions(report),
         *dollars(report),
         _attempts(report),
@@ -124,6 +126,13 @@ def _slow_devices(report: Report) -> list[Fact]:
     if some:
         return [Fact("slow devices", f"none over all tests; in single tests: {some}{but}", "fair")]
     return [Fact("slow devices", f"{', '.join(slow) or 'none'}{but}", "bad" if slow else "fair" if but else "good")]
+
+
+def _host_pace(found: Paces | None) -> Fact:
+    """How fast the cores of the tenants were, and whether always and everywhere the same."""
+    if found is None:
+        return Fact("host pace", ABSENT, "faint")
+    return Fact("host pace", found.sentence, "bad" if found.slow else "fair" if found.uneven else "plain")
 
 
 def _conditions(report: Report) -> list[Fact]:

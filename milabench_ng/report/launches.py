@@ -25,6 +25,7 @@ from milabench_ng.records.window import (
     wait_share,
 )
 from milabench_ng.report.odd_slices import far_slice, stock
+from milabench_ng.report.paces import PaceSeen, launch_paces
 from milabench_ng.report.power import Power, launch_power
 from milabench_ng.report.steadiness import Shape, odd_shape
 from milabench_ng.report.summary import UNIT_2020
@@ -76,6 +77,8 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     data: DataView | None = None
     precision: str | None = None
     marks: tuple[Mark, ...] = ()
+    paces: tuple[PaceSeen, ...] = ()
+    """The host pace of each of its shares."""
     traced: Traced | None = None
     reference: str = ""
     """Whether it was compared with reference traces, in words; empty where that is not known (2020)."""
@@ -120,6 +123,7 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         data=mnb.data,
         precision=mnb.precision.ran_before if mnb.precision else None,
         marks=typed(mnb.marks),
+        paces=launch_paces(mnb),
         traced=traced(mnb),
     )
 

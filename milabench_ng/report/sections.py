@@ -10,6 +10,7 @@ from milabench_ng.report.cells import Cell, Tone, number, one_decimal, ratio_tex
 from milabench_ng.report.columns import half_width_pct, span
 from milabench_ng.report.compare import Comparison
 from milabench_ng.report.gpus import MEASURES, GpuComparison, Measure
+from milabench_ng.report.paces import PACE_UNIT, Paces
 from milabench_ng.report.report import Report
 from milabench_ng.report.scaling import ScalingCurve
 
@@ -74,6 +75,8 @@ def _after(report: Report) -> Iterator[Section]:
             yield _stragglers(report.gpus)
         if report.show_gpus:
             yield from (_matrix(report.gpus, measure) for measure in MEASURES)
+    if report.summary.host_pace is not None:
+        yield _host_pace(report.summary.host_pace)
     if report.flags:
         yield _flags(report)
     if report.failed or report.summary.problems:
@@ -263,6 +266,31 @@ def _gpu_tone(cell: Cell) -> Tone:
         return "plain"
     steps: tuple[tuple[float, Tone], ...] = ((90, "good"), (80, "fair"), (70, "poor"))
     return next((tone for bound, tone in steps if cell >= bound), "bad")
+
+
+def _host_pace(found: Paces) -> Section:
+    rows = [("all", found.run)]
+    if len(found.sessions) > 1:
+        rows += [(f"session {name}", stat) for name, stat in found.sessions.items()]
+    if len(found.devices) > 1:
+        rows += [(f"device {name}", stat) for name, stat in found.devices.items()]
+    return Section(
+        key="host-pace",
+        title="host pace",
+        headings=(
+            Heading("cores of"),
+            Heading("batches", "", whole, True),
+            Heading("median", PACE_UNIT, one_decimal, True),
+            Heading("least", PACE_UNIT, one_decimal, True),
+            Heading("greatest", PACE_UNIT, one_decimal, True),
+            Heading("against all", "%", one_decimal, True),
+        ),
+        rows=tuple(
+            (name, stat.n, stat.median, stat.min, stat.max, 100 * (stat.median / found.run.median - 1))
+            for name, stat in rows
+        ),
+        notes=(f"computed by {found.library}",),
+    )
 
 
 def _flags(report: Report) -> Section:

@@ -19,6 +19,7 @@ from milabench_ng.report.flags import flags
 from milabench_ng.report.intervals import log_stat
 from milabench_ng.report.launches import LaunchResult
 from milabench_ng.report.one_node import check_one_node
+from milabench_ng.report.paces import PaceSeen, paces, without_pace
 from milabench_ng.report.repeats import by_job, device_stats, rank_means, repeats, stat_of
 from milabench_ng.report.summary import Failed, Provenance, Summary, TestSummary, progression_steps
 from milabench_ng.stats import mean
@@ -70,6 +71,7 @@ def summarise(folder: Folder) -> Summary:
         going_on=folder.going_on,
         omitted=tuple(dict.fromkeys(label for manifest in folder.manifests for label in manifest.plan.omitted)),
         notes=_notes(folder, ours, models),
+        host_pace=paces(_paces(folder)),
         tests={
             label: _test(
                 rows[label],
@@ -296,8 +298,12 @@ def _accepted(events: Iterable[AnyEvent]) -> list[str]:
     return list(dict.fromkeys(text for event in events if isinstance(event, Resumed) for text in event.accepted))
 
 
+def _paces(folder: Folder) -> list[PaceSeen]:
+    return [each for result in folder.results for each in result.paces]
+
+
 def _notes(folder: Folder, ours: bool, models: Mapping[str, str]) -> tuple[str, ...]:
-    notes = []
+    notes = list(without_pace(_paces(folder)))
     if len(set(models.values())) > 1:
         notes.append(f"devices of several models ({_counted(models.values())}): rates are means over unlike devices")
     if not folder.manifests and ours:

@@ -18,6 +18,7 @@ from milabench_ng.records.reading import Problem
 from milabench_ng.records.views import DataView, Factor
 from milabench_ng.records.window import Amount
 from milabench_ng.report.intervals import LogStat
+from milabench_ng.report.paces import Paces
 from milabench_ng.stats import mean, population_std
 
 SUMMARY_SCHEMA = 1
@@ -236,6 +237,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     omitted: tuple[str, ...] = ()
     """Rows of tests that the profile has and the user did not select."""
     notes: tuple[str, ...] = ()
+    host_pace: Paces | None = None
+    """None where it was not measured."""
     tests: dict[str, TestSummary]
     problems: tuple[Problem, ...] = ()
     """Files that should have been records and could not be placed: each counts as a failed launch."""

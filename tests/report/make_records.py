@@ -22,6 +22,7 @@ from milabench_ng import __version__
 from milabench_ng.plan import Device, Launch, Plan, make_plan
 from milabench_ng.profile import PartitionScheme, Profile, Test
 from milabench_ng.records import ledger
+from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText
 from milabench_ng.records.window import WindowRule
 
@@ -182,11 +183,22 @@ def _mnb(
             "before": msgspec.to_builtins(conditions(begin - 1, launch.devices)),
             "after": msgspec.to_builtins(conditions(stop + 1, launch.devices)) | {"settings": None},
         },
+        "host_pace": {str(index): host_pace(80.0, 80.0) for index in launch.devices},
         "telemetry": {},
         "failure": None,
         "exit_status": 0,
         "marks": [],
     }
+
+
+def host_pace(before: float, after: float) -> dict[str, Any]:
+    """Of one share: the same in all bursts of an edge, in MB/s."""
+    edges = {
+        name: HostPace(library="zlib 1", mb_per_s=pace, bursts=(pace,) * 5, cpu_min=pace, cpu_max=pace, on_cpu=1.0)
+        for name, pace in (("before", before), ("after", after))
+    }
+    made: dict[str, Any] = msgspec.to_builtins(edges)
+    return made
 
 
 def failed(launch: Launch, cause: str, detail: str = "why", slices: int = 4) -> dict[str, Any]:

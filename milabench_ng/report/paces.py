@@ -1,0 +1,176 @@
+"""The host pace over a run: its spread over batches, between sessions and between the shares of the devices. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from milabench_ng.plain import short
+from milabench_ng.records.host_pace import PACE_LIMIT, HostPace, moved
+from milabench_ng.records.views import MnbView
+from milabench_ng.records.window import LARGEST, Amount
+from milabench_ng.stats import median
+
+K = TypeVar("K", bound=Hashable)
+Pace = Annotated[float, msgspec.Meta(gt=0, le=LARGEST)]
+Named = Annotated[dict[str, "PaceStat"], msgspec.Meta(min_length=1)]
+
+PACE_UNIT = "MB/s per CPU"
+_FOREIGN = 0.1
+"""Share of their cores that the check's threads may lack before it is said."""
+
+
+class PaceSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """The pace of one share at both edges of one batch."""
+
+    run: str
+    session: int
+    batch: int
+    device: str
+    before: HostPace
+    after: HostPace
+
+    @property
+    def in_batch(self) -> tuple[str, int, int]:
+        """Which batch it was."""
+        return self.run, self.session, self.batch
+
+    @property
+    def known(self) -> list[float]:
+        """What was measured of it."""
+        return [edge.mb_per_s for edge in (self.before, self.after) if edge.mb_per_s]
+
+    @property
+    def library(self) -> str:
+        """What computed; empty where nothing did."""
+        return self.before.library or self.after.library
+
+
+class PaceStat(msgspec.Struct, frozen=True):
+    """Of several batches, in MB of input per second of CPU time."""
+
+    n: Annotated[int, msgspec.Meta(ge=1, le=10**9)]
+    median: Pace
+    min: Pace
+    max: Pace
+
+
+class Paces(msgspec.Struct, frozen=True, kw_only=True):
+    """The host pace of a result folder."""
+
+    library: str
+    run: PaceStat
+    sessions: Named
+    """In their order, from 1."""
+    devices: Named
+    """Of the CPUs of each device's share, by its index."""
+    changed: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 0
+    """Batches in which a share's pace moved from one edge to the other."""
+    on_cpu: Amount = 1.0
+    """Share of the time in which the threads had their cores, of the device where it was least."""
+
+    @property
+    def slow(self) -> dict[str, float]:
+        """The devices whose cores are slower than the median of the others', by `PACE_LIMIT` or more; how much."""
+        found = {}
+        for device, stat in self.devices.items():
+            others = [other.median for name, other in self.devices.items() if name != device]
+            if others and differ(stat.median, median(others)) and stat.median < median(others):
+                found[device] = stat.median / median(others) - 1
+        return found
+
+    @property
+    def uneven(self) -> bool:
+        """Whether it changed over a batch, or sessions differ."""
+        middles = [stat.median for stat in self.sessions.values()]
+        return self.changed > 0 or differ(min(middles), max(middles))
+
+    @property
+    def sentence(self) -> str:
+        """All of it in one line."""
+        run = self.run
+        batches = f"{run.n} batch{'' if run.n == 1 else 'es'}, {run.min:.1f} to {run.max:.1f}"
+        said = [f"{run.median:.1f} {PACE_UNIT} in the middle of {batches} ({self.library})"]
+        if len(self.sessions) > 1:
+            said.append(", ".join(f"session {name} {stat.median:.1f}" for name, stat in self.sessions.items()))
+        if self.slow:
+            named = ", ".join(f"device {device} ({100 * change:+.1f} %)" for device, change in self.slow.items())
+            said.append(f"slow cores: {named}")
+        if self.changed:
+            said.append(f"changed by more than {100 * PACE_LIMIT:.0f} % over {self.changed} of them")
+        if 1 - self.on_cpu > _FOREIGN:
+            said.append(f"others had {100 * (1 - self.on_cpu):.0f} % of the cores")
+        return "; ".join(said)
+
+
+def launch_paces(mnb: MnbView) -> tuple[PaceSeen, ...]:
+    """Of each share of one launch; empty where its record is of before it was measured."""
+    return tuple(
+        PaceSeen(
+            run=mnb.run_id,
+            session=mnb.session,
+            batch=mnb.batch,
+            device=device,
+            before=edges.before,
+            after=edges.after,
+        )
+        for device, edges in mnb.host_pace.items()
+    )
+
+
+def paces(seen: Sequence[PaceSeen]) -> Paces | None:
+    """Of a folder; None where no pace was measured. A batch counts once, with the median of its shares and edges.
+
+    What another library computed than the first did is another computation, and left out.
+    """
+    library = next((each.library for each in seen if each.known), "")
+    used = [each for each in seen if each.known and each.library == library]
+    if not used:
+        return None
+    sessions = sorted(_grouped(used, lambda each: (each.run, each.session)).items())
+    devices = sorted(_grouped(used, lambda each: each.device).items(), key=lambda item: (len(item[0]), item[0]))
+    return Paces(
+        library=short(library),
+        run=_stat(used),
+        sessions={str(number): _stat(group) for number, (_, group) in enumerate(sessions, 1)},
+        devices={device: _stat(group) for device, group in devices},
+        changed=len({each.in_batch for each in used if moved(each.before, each.after) is not None}),
+        on_cpu=min(_on_cpu(group) for _, group in devices),
+    )
+
+
+def without_pace(seen: Sequence[PaceSeen]) -> tuple[str, ...]:
+    """Why no pace, or none that is counted, is known of some batches."""
+    problems = [edge.problem for each in seen for edge in (each.before, each.after) if edge.problem]
+    libraries = dict.fromkeys(each.library for each in seen if each.known)
+    return (
+        *(f"host pace not measured: {short(problem)}" for problem in dict.fromkeys(problems)),
+        *(f"host pace left out where {short(other)} computed it" for other in list(libraries)[1:]),
+    )
+
+
+def differ(one: float, other: float) -> bool:
+    """Whether two paces are further apart than `PACE_LIMIT` of the faster."""
+    return min(one, other) < (1 - PACE_LIMIT) * max(one, other)
+
+
+def _stat(seen: Sequence[PaceSeen]) -> PaceStat:
+    batches = _grouped(seen, lambda each: each.in_batch).values()
+    values = [median([value for each in batch for value in each.known]) for batch in batches]
+    return PaceStat(len(values), median(values), min(values), max(values))
+
+
+def _on_cpu(seen: Sequence[PaceSeen]) -> float:
+    edges = (edge for each in seen for edge in (each.before, each.after))
+    known = [edge.on_cpu for edge in edges if edge.on_cpu is not None]
+    return median(known) if known else 1.0
+
+
+def _grouped(seen: Sequence[PaceSeen], key: Callable[[PaceSeen], K]) -> dict[K, list[PaceSeen]]:
+    groups: dict[K, list[PaceSeen]] = defaultdict(list)
+    for each in seen:
+        groups[key(each)].append(each)
+    return groups
