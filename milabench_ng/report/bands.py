@@ -61,9 +61,9 @@ def _edges(row: ScoredTest) -> tuple[float, float]:
     return row.estimated or (1.0, 1.0)
 
 
-def rule_check(baseline: Summary, labels: Sequence[str]) -> str:
+def rule_check(sides: Sequence[Summary], labels: Sequence[str]) -> str:
     """How the rule behind the estimated rows did where the truth is known, the worst of them; empty without any."""
-    found = [row.estimate for label in labels if (row := baseline.tests[label]).estimate is not None]
+    found = [row.estimate for side in sides for label in labels if (row := side.tests[label]).estimate is not None]
     checks = [(each.held / each.known, each) for each in found if each is not None and each.known]
     if len(checks) < len(found):
         return "by a rule that was not checked"

@@ -155,7 +155,7 @@ def compare(
         margin=margin,
         effect=_effect(ours, theirs, common, weights, margin),
         band=ratio_band(ratio, ours, theirs, common, weights),
-        checked=rule_check(baseline, common),
+        checked=rule_check((run, baseline), common),
         subsets=tuple(
             _sub_ratio(name, members, ours, theirs, weights, margin)
             for name, members in (subsets(ours, common) | _measured_rows(run, baseline, common)).items()

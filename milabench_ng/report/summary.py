@@ -29,7 +29,7 @@ Devices = Annotated[int, msgspec.Meta(ge=1, le=10**4)]
 OriginKind = Literal["measured", "published", "estimated"]
 
 _WIDEST = 1e6
-"""What an estimate's band may lie apart from its value: anything wider says nothing, and leaves the range of numbers."""
+"""How far an estimate's band may lie from its value: a wider one says nothing, and leaves the range of numbers."""
 
 UNIT_2020 = "classic items"
 """What a rate of 2020 counts, where nothing says more."""

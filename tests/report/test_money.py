@@ -122,6 +122,11 @@ def test_an_estimate_says_so_at_the_ratio_and_brings_its_band_with_it() -> None:
     said = "estimated, not measured (by a rule whose 95 % band held 19 of 20 known pairs left out)"
     assert facts["ratio to mixed"].startswith(f"{ratio:.3f} [{expected[0]:.3f}, {expected[2]:.3f}] {said}")
     assert said in facts["$ per mixed node"]
+    back = build_report(mixed, "run", weights=WEIGHTS, baselines=[("base", base)])  # the run is what was estimated
+    (other,) = back.comparisons
+    assert other.band is not None
+    assert (other.band.low, other.band.high) == pytest.approx((0.8**0.25, 1.6**0.25), rel=1e-12)
+    assert said in {fact.name: fact.text for fact in header(back)}["ratio to base"]
 
 
 @pytest.mark.parametrize("form", ["table", "csv", "json", "markdown"])
