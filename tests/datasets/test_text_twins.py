@@ -53,6 +53,8 @@ def test_wikitext_has_the_real_tokens_lines_and_words(wikitext: Located) -> None
     assert counts["<unk>"] / 2_088_628 == pytest.approx(0.02, abs=0.005)
     assert min(counts.values()) >= 3  # rarer ones are <unk> in the real set
     assert 10e6 < len(read["train"]) < 13e6  # real: 10.8 MB
+    shares = np.asarray(list(counts.values())) / 2_088_628
+    assert -(shares * np.log(shares)).sum() == pytest.approx(7.668, abs=0.001)  # the least loss: there is no order
     # Integer arithmetic: the same on every machine. Whoever changes the text raises WikiText2.version.
     assert wikitext.manifest is not None
     assert wikitext.manifest.checksum == "8487802bd240fefc865742cafd0a45295afa2ad2308f72fb46bdd6afe5cf8d11"
