@@ -33,6 +33,8 @@ from milabench_ng.records.window import WindowRule
 Module = TypeVar("Module", bound=nn.Module)
 Batch = TypeVar("Batch")
 
+OWN = 1 << 30
+"""Added to the seed for what a tenant draws after its first step: what all draw alike begins at the seed."""
 PREFETCH = 2
 """Batches that each loader process keeps ready."""
 
@@ -89,9 +91,9 @@ class Bench:
         self._feeds: list[Feed] = []
         self._built_since = time.monotonic()
         self._pid = os.getpid()
-        self._seed = options.seed
-        self.seed = options.seed + tenant
-        """For what a workload draws on the host, such as its environments: each tenant has its own."""
+        self.seed = options.seed
+        """For what a workload draws on the host, such as its environments: the same for all tenants."""
+        self._own_seed = options.seed + tenant + OWN
         torch.manual_seed(options.seed)
 
     def processes(self, wanted: int) -> int:
@@ -173,9 +175,9 @@ class Bench:
         if order is None:
             order = shuffled(len(data)) if shuffle else in_order(len(data))
         loader = DataLoader(
-            Gated(Budgeted(data, self._budget) if self._budget else data, gate, self._seed),
+            Gated(Budgeted(data, self._budget) if self._budget else data, gate, self.seed),
             batch_size=batch_size,
-            sampler=Endless(order, self._order, self._seed, first=(batch_size or 1) if shuffle else 0),
+            sampler=Endless(order, self._order, self.seed, first=(batch_size or 1) if shuffle else 0),
             collate_fn=collate,
             num_workers=processes,
             prefetch_factor=PREFETCH if processes else None,
@@ -218,6 +220,8 @@ class Bench:
                 feed.open()
         meter.start()
         while not self._channel.ended(meter.steps):
+            if meter.steps == 1:
+                torch.manual_seed(self._own_seed)  # reference traces know the first step; tenants part from here on
             asked, ready = time.monotonic(), self._ready(meter)
             batch = self.to_device(batch if meter.steps == 0 else self._fetch(endless))
             waited = time.monotonic() - asked

@@ -343,3 +343,18 @@ def test_a_transform_replaces_the_sets_own() -> None:
 def test_a_workload_without_data_cannot_load() -> None:
     with pytest.raises(TypeError, match="declares no data set"):
         bench_on(Recording()).loader(4)
+
+
+def draws(tenant: int) -> list[float]:
+    bench = bench_on(Recording(3), tenant=tenant)
+    return [torch.rand(1).item() for _ in bench.measure([torch.ones(1)] * 4)]
+
+
+def test_tenants_draw_the_same_in_the_first_step_and_their_own_later() -> None:
+    one, other = draws(0), draws(1)
+    assert draws(0) == one
+    assert one[0] == other[0]
+    assert one[1] != other[1]
+    assert one[2] != other[2]
+    assert len(set(one)) == 3
+    assert bench_on(Recording(), tenant=1).seed == bench_on(Recording(), tenant=0).seed

@@ -1,0 +1,160 @@
+"""Reference traces of real workloads: an honest launch is inside, one that does less work than it says is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from recording import Recording, bench_on
+from torch import Tensor, nn
+
+from milabench_ng.bench import Bench
+from milabench_ng.datasets import registry
+from milabench_ng.datasets.prepare import prepare
+from milabench_ng.events import GradientNorm, Loss
+from milabench_ng.report.trace_bands import build
+from milabench_ng.report.traces import Trace, Traced, compare
+from milabench_ng.worker.discovery import builtin_workloads
+
+WORKLOADS = builtin_workloads()
+SIZES: dict[str, dict[str, Any]] = {
+    "cart": {"steps": 50},
+    "convnet": {"arch": "resnet18", "batch_size": 16, "image_size": 64},
+    "fast_style": {"batch_size": 4, "image_size": 32, "style_size": 32},
+    "recom": {"batch_size": 256, "factors": 8, "layers": "32,32,16,8"},
+    "toy_reg": {"batch_size": 64},
+    "vae": {"batch_size": 64},
+}
+DATA = {name: prepared.data.name for name in SIZES if (prepared := WORKLOADS[name]).data}
+Change = Callable[[Bench], None]
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Small twins of the data sets."""
+    root = tmp_path_factory.mktemp("data")
+    scale = 0.002
+    return {
+        name: prepare(registry.find(name), root, scale, lambda _done, _total: None, 2).path
+        for name in set(DATA.values())
+    }
+
+
+def launch(name: str, places: dict[str, Path], *, tenant: int = 0, change: Change | None = None, **less: Any) -> Traced:
+    """What the record of a launch would say, which claims the options of ``SIZES`` and works with ``less``."""
+    channel = Recording(last=2)
+    data = DATA.get(name)
+    bench = bench_on(
+        channel, data_set=registry.find(data) if data else None, data_path=places.get(data or ""), tenant=tenant
+    )
+    if change is not None:
+        change(bench)
+    WORKLOADS[name](bench, **{**SIZES[name], **less})
+    return Traced(
+        label=f"try.{name}",
+        arguments=SIZES[name],
+        data=None,
+        kind="cpu",
+        precision="fp32",
+        losses=tuple((f"{tenant}/0", str(event.step), event.value) for event in channel.all(Loss)),
+        gradient_norms=tuple((f"{tenant}/0", str(event.step), event.value) for event in channel.all(GradientNorm)),
+        digests={},
+    )
+
+
+@pytest.fixture(scope="module")
+def reference(places: dict[str, Path]) -> Callable[[str], Trace]:
+    """The trace of a test, made of two tenants; each is made once."""
+    made: dict[str, Trace] = {}
+
+    def find(name: str) -> Trace:
+        if name not in made:
+            tenants = [(launch(name, places, tenant=tenant), "") for tenant in (0, 1)]
+            made[name] = build("try", tenants, ()).tests[f"try.{name}"]
+        return made[name]
+
+    return find
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_an_honest_launch_of_another_tenant_with_other_kernels_is_inside_a_strong_trace(
+    name: str, places: dict[str, Path], reference: Callable[[str], Trace]
+) -> None:
+    trace = reference(name)
+    for kernels in (nullcontext(), torch.backends.mkldnn.flags(enabled=False)):
+        with kernels:
+            found = compare(launch(name, places, tenant=5), trace, "")
+        assert (found.strength, found.deviations) == ("strong", ())
+
+
+def zero_inputs(bench: Bench) -> None:
+    """What the workload is given is zero: no picture was read."""
+    given = bench.to_device
+
+    def zeros(value: Any) -> Any:
+        made = given(value)
+        parts = made if isinstance(made, list) else [made]
+        for part in parts:
+            if isinstance(part, Tensor) and part.is_floating_point():
+                part.zero_()
+        return made
+
+    bench.to_device = zeros  # type: ignore[method-assign]
+
+
+def half_trained(bench: Bench) -> None:
+    """Half of the parameters need no gradient, and half of the backward pass is left out."""
+    place = bench.place
+
+    def frozen(module: nn.Module) -> nn.Module:
+        parameters = list(place(module).parameters())
+        for parameter in parameters[: len(parameters) // 2]:
+            parameter.requires_grad_(False)
+        return module
+
+    bench.place = frozen  # type: ignore[method-assign,assignment]
+
+
+@pytest.mark.parametrize(
+    ("name", "less"),
+    [
+        pytest.param("cart", {"steps": 25}, id="half of an episode"),
+        pytest.param("convnet", {"batch_size": 8}, id="half of the pictures"),
+        pytest.param("convnet", {"image_size": 32}, id="smaller pictures"),
+        pytest.param("convnet", {"change": zero_inputs}, id="no pictures"),
+        pytest.param("convnet", {"change": half_trained}, id="half of the layers"),
+        pytest.param("recom", {"batch_size": 128}, id="half of the ratings"),
+        pytest.param("toy_reg", {"batch_size": 32}, id="half of the points"),
+        pytest.param("toy_reg", {"change": half_trained}, id="half of the weights"),
+        pytest.param("vae", {"batch_size": 32}, id="half of the digits"),
+        pytest.param("vae", {"change": zero_inputs}, id="no digits"),
+    ],
+)
+def test_less_work_leaves_a_strong_trace(
+    name: str, less: dict[str, Any], places: dict[str, Path], reference: Callable[[str], Trace]
+) -> None:
+    assert compare(launch(name, places, **less), reference(name), "").deviations
+
+
+def test_without_gradient_norms_half_of_the_backward_pass_is_not_seen_and_the_trace_is_weak(
+    places: dict[str, Path], reference: Callable[[str], Trace]
+) -> None:
+    trace = reference("convnet")
+    old = Trace(
+        arguments=trace.arguments,
+        data=None,
+        losses={"cpu": {"fp32": {"1": trace.losses["cpu"]["fp32"]["1"]}}},
+    )
+    found = compare(launch("convnet", places, change=half_trained), old, "")
+    assert (found.strength, found.deviations) == ("weak", ())
+
+
+def test_half_of_the_batch_is_not_seen_in_fast_style(
+    places: dict[str, Path], reference: Callable[[str], Trace]
+) -> None:
+    """As docs/methodology.md says: its pictures are alike to a network that has not learned."""
+    assert not compare(launch("fast_style", places, batch_size=2), reference("fast_style"), "").deviations
