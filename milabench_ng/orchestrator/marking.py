@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from milabench_ng.node.conditions import throttled_fraction
 from milabench_ng.orchestrator.seen import Seen, Setting
 from milabench_ng.orchestrator.skipped import SKIPPED_LIMIT, skipped, too_many
-from milabench_ng.records.host_pace import PACE_LIMIT, moved
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.window import WindowRule
 
@@ -53,8 +52,7 @@ def _of_batch(setting: Setting, seen: Seen) -> Iterator[Mark]:
 
 
 def _of_devices(setting: Setting, seen: Seen) -> Iterator[Mark]:
-    """Precision, skipped steps, clocks and host pace of each device of the launch; a MIG instance has the clocks of its
-    board."""
+    """Precision, skipped steps and clocks of each device of the launch; a MIG instance has the clocks of its board."""
     requested = str(seen.launch.arguments["precision"])
     throttled = throttled_fraction(*seen.conditions)
     for device, rank in zip(seen.launch.devices, seen.ranks, strict=True):
@@ -66,6 +64,3 @@ def _of_devices(setting: Setting, seen: Seen) -> Iterator[Mark]:
         for reason, fraction in throttled.get(setting.boards.get(device, ""), {}).items():
             if reason in FAULTS and fraction > THROTTLE_LIMIT:
                 yield Mark(kind="throttled", device=str(device), what=reason, value=fraction, limit=THROTTLE_LIMIT)
-        change = moved(*seen.host_pace[device])
-        if change is not None:
-            yield Mark(kind="host pace", device=str(device), value=change, limit=PACE_LIMIT)

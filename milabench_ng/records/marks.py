@@ -23,7 +23,6 @@ MarkKind = Literal[
     "precision",
     "throttled",
     "steps skipped",
-    "host pace",
     "loss outside the reference",
     "gradient norm outside the reference",
     "parameters outside the reference",
@@ -46,7 +45,6 @@ _FORMS: dict[MarkKind, tuple[str, Unit]] = {
     "precision": ("precision {what}", ""),
     "throttled": ("clocks held down by {what} {value} of the time, limit {limit}", "%"),
     "steps skipped": ("{value} of the steps after settling skipped by the loss scale, limit {limit}", "%"),
-    "host pace": ("the host pace changed by {value} over the batch, limit {limit}", "%"),
     "loss outside the reference": ("outside the reference: loss {value} at {what}", ""),
     "gradient norm outside the reference": ("outside the reference: gradient norm {value} at {what}", ""),
     "parameters outside the reference": (

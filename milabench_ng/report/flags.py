@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from milabench_ng.records.host_pace import moved
 from milabench_ng.report.launches import LaunchResult
+from milabench_ng.report.paces import PACE_UNIT
 from milabench_ng.report.summary import Flag
 from milabench_ng.stats import median, robust_std
 
@@ -25,7 +27,17 @@ def flags(good: Mapping[str, LaunchResult]) -> tuple[Flag, ...]:
         for job, result in good.items()
         for shape in result.shapes
     ]
-    return (*shapes, *_outliers(good))
+    return (*shapes, *_moved_paces(good), *_outliers(good))
+
+
+def _moved_paces(good: Mapping[str, LaunchResult]) -> Iterator[Flag]:
+    """Launches whose cores were faster or slower after their batch than before it."""
+    for job, result in good.items():
+        for each in result.paces:
+            change = moved(each.before, each.after)
+            if change is not None:
+                edges = f"{each.before.mb_per_s:.1f} {PACE_UNIT} before, {each.after.mb_per_s:.1f} after the batch"
+                yield Flag(job_id=job, kind="host pace", detail=f"device {each.device}: {change:+.1%}, {edges}")
 
 
 def _outliers(good: Mapping[str, LaunchResult]) -> list[Flag]:

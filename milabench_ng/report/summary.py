@@ -54,7 +54,7 @@ class Flag(msgspec.Struct, frozen=True, kw_only=True):
     """Something odd about a launch that counts all the same."""
 
     job_id: str
-    kind: Literal["drift", "sawtooth", "no steady state", "stall", "burst", "backlog", "outlier"]
+    kind: Literal["drift", "sawtooth", "no steady state", "stall", "burst", "backlog", "host pace", "outlier"]
     detail: str
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import msgspec
-import pytest
 
 from milabench_ng.events import Ready
 from milabench_ng.node.conditions import Conditions
@@ -116,24 +115,6 @@ def test_clocks_that_were_held_down_mark_the_launches_on_that_gpu_only() -> None
 def test_a_mig_instance_has_the_clocks_of_its_board() -> None:
     (mark,) = marks(setting(), seen(2, held={"GPU-1": 50.0}))
     assert (mark.device, mark.value) == ("2", 0.5)
-
-
-def test_a_host_pace_that_moved_marks_the_launches_on_that_share() -> None:
-    moved = {0: (pace(80.0), pace(79.0)), 1: (pace(80.0), pace(70.0))}
-    assert marks(setting(), seen(0, host_pace=moved)) == ()
-    (mark,) = marks(setting(), seen(0, 1, host_pace=moved))
-    assert mark == Mark(kind="host pace", device="1", value=-0.125, limit=0.05)
-    assert mark.text == "device 1: the host pace changed by -12.5 % over the batch, limit 5 %"
-
-
-def test_a_host_pace_that_was_not_measured_is_no_mark() -> None:
-    unknown = HostPace(problem="CPU 7 may not be used")
-    assert marks(setting(), seen(0, host_pace={0: (unknown, unknown)})) == ()
-
-
-@pytest.mark.parametrize("held", [0.0, 0.5], ids=["never", "as long as the limit allows"])
-def test_a_sound_launch_has_no_mark(held: float) -> None:
-    assert marks(setting(), seen(0, 1, held={"GPU-0": held})) == ()
 
 
 def test_a_launch_without_a_gpu_has_no_mark_of_one() -> None:

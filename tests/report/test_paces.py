@@ -196,3 +196,12 @@ def test_json_and_csv_have_it(tmp_path: Path) -> None:
         ["device 0", "3", "80.0"],
         ["device 1", "3", "79.0"],
     ]
+
+
+def test_a_batch_whose_pace_moved_is_a_flag_of_its_launch(tmp_path: Path) -> None:
+    path = folder(tmp_path, lambda launch: (80.0, 70.0) if launch.job_id == "1.1" else (80.0, 79.0))
+    row = load(path).tests["quick.vae"]
+    (flag,) = row.flags
+    assert (flag.job_id, flag.kind) == ("1.1", "host pace")
+    assert flag.detail == "device 1: -12.5%, 80.0 MB/s per CPU before, 70.0 after the batch"
+    assert row.marks == ()
