@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import msgspec
+import pytest
 
 from milabench_ng.events import Ready
 from milabench_ng.node.conditions import Conditions
@@ -115,6 +116,11 @@ def test_clocks_that_were_held_down_mark_the_launches_on_that_gpu_only() -> None
 def test_a_mig_instance_has_the_clocks_of_its_board() -> None:
     (mark,) = marks(setting(), seen(2, held={"GPU-1": 50.0}))
     assert (mark.device, mark.value) == ("2", 0.5)
+
+
+@pytest.mark.parametrize("held", [0.0, 0.5], ids=["never", "as long as the limit allows"])
+def test_a_sound_launch_has_no_mark(held: float) -> None:
+    assert marks(setting(), seen(0, 1, held={"GPU-0": held})) == ()
 
 
 def test_a_launch_without_a_gpu_has_no_mark_of_one() -> None:
