@@ -10,6 +10,7 @@ from milabench_ng.catalogue import Scalar, Workload
 from milabench_ng.fence.backends import choose
 from milabench_ng.node.gpus import open_nvml, read_gpus
 from milabench_ng.orchestrator.jobs import Reporter, serving
+from milabench_ng.orchestrator.pacing import EDGE_S
 from milabench_ng.orchestrator.preparing import Needed, needed
 from milabench_ng.orchestrator.prospect import Prospect, plan_run, shares_by_device
 from milabench_ng.orchestrator.request import RunRequest
@@ -72,7 +73,7 @@ def least_duration(plan: Plan, rule: WindowRule, start: Literal["warm", "cold"])
     """The least time that ``plan`` takes: a full window for every batch, and the allowances. Pure."""
     return Duration(
         work_s=sum(max(least_work_s(one.arguments, rule) for one in batch.launches) for batch in plan.batches),
-        start_s=SERVER_S + START_S[start] * len(plan.batches),
+        start_s=SERVER_S + (START_S[start] + 2 * EDGE_S) * len(plan.batches),
     )
 
 

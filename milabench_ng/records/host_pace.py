@@ -14,7 +14,7 @@ from milabench_ng.records.window import Amount, Number
 from milabench_ng.stats import median
 
 PACE_LIMIT = 0.05
-"""Relative difference from which on two host paces are told apart."""
+"""Relative difference beyond which two host paces are told apart."""
 
 
 class CpuPace(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from milabench_ng.orchestrator.estimate import SERVER_S, least_duration
+from milabench_ng.orchestrator.pacing import EDGE_S
 from milabench_ng.orchestrator.watchdog import START_S, least_work_s
 from milabench_ng.plan import Batch, Device, Launch, Plan
 from milabench_ng.records.window import WindowRule
@@ -37,5 +38,5 @@ def test_a_plan_takes_its_batches_and_the_allowances() -> None:
     plan = Plan(suite="quick", devices=devices, repeat=1, batches=(batch(0, 600.0), batch(1, 600.0), batch(2, 4.0)))
     duration = least_duration(plan, RULE, "cold")
     assert duration.work_s == 28.0
-    assert duration.start_s == SERVER_S + 3 * START_S["cold"]
+    assert duration.start_s == SERVER_S + 3 * (START_S["cold"] + 2 * EDGE_S)
     assert duration.total_s == duration.work_s + duration.start_s
