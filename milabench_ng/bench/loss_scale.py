@@ -12,6 +12,10 @@ from torch.optim import Optimizer
 STATIC_SCALE = 128.0
 """That of 2020's language model."""
 
+FIRST_SCALE = 2.0**10
+"""Of the dynamic scale. With torch's 2**16 the gradients of an untrained ResNet-101 (up to 38 in its first convolution)
+overflow, and reference traces would not know those of the first step."""
+
 
 class Unscaled:
     """No scale; base of the others."""
@@ -60,7 +64,7 @@ class Dynamic(Unscaled):
     skips = True
 
     def __init__(self, device: torch.device) -> None:
-        self.scaler = torch.amp.GradScaler(device.type)
+        self.scaler = torch.amp.GradScaler(device.type, init_scale=FIRST_SCALE)
         self._heard: set[Optimizer] = set()
         self._asked = 0
         self._taken: int | Tensor = 0

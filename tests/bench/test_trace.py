@@ -125,6 +125,17 @@ def test_the_norm_is_of_the_true_gradients_before_clipping(mode: str) -> None:
     assert told == [(1, 5.0), (2, pytest.approx(math.sqrt(73))), (5, pytest.approx(math.sqrt(409)))]
 
 
+@pytest.mark.parametrize("mode", ["amp", "half_master"])
+def test_the_largest_gradient_of_an_untrained_resnet_101_does_not_overflow_in_the_first_step(mode: str) -> None:
+    channel = Recording(last=1)
+    bench = bench_on(channel, precision=mode)
+    module = bench.place(nn.Linear(1, 1, bias=False))
+    optimizer = torch.optim.SGD(module.parameters(), lr=1.0)
+    for _ in bench.measure([torch.ones(1)]):
+        bench.step(38 * module(torch.ones(1, 1, dtype=module.weight.dtype)).sum(), optimizer)
+    assert channel.one(GradientNorm).value == 38.0
+
+
 def test_a_norm_of_fp16_gradients_is_taken_in_fp32() -> None:
     """300 squared is more than fp16 holds."""
     module = nn.Linear(2, 1, bias=False).half()

@@ -246,13 +246,14 @@ def test_bad_files_are_refused_with_file_and_place(old: bytes, new: bytes, messa
         decode_traces(content.replace(old, new), "here")
 
 
-def folder(place: Path, loss: float) -> Path:
-    """Two launches of a test, both with this loss."""
+def folder(place: Path, loss: float, *marks: dict[str, Any]) -> Path:
+    """Two launches of a test, both with this loss and these marks."""
     place.mkdir()
     whole = plan("try", {"net": PER_GPU}, devices=2, repeat=1)
     for launch in whole.launches:
         made = record(launch, steady)
         made["mnb"]["ranks"][0] |= {"losses": {"1": loss}, "gradient_norms": {"1": 5.0}, "digests": {"100": "a"}}
+        made["mnb"]["marks"] = list(marks)
         write(place, made)
     (place / "run.json").write_bytes(msgspec.json.encode(manifest(whole) | {"software_key": "k"}))
     return place
@@ -272,6 +273,16 @@ def test_a_report_marks_what_left_the_traces(tmp_path: Path, monkeypatch: pytest
     assert fact.text == "1 of 1 tests compared: 1 strong"
     (mark,) = load(bad).tests["try.net"].marks
     assert mark.text == "outside the reference: loss 3 at step 1, expected 2 +- 0.004"
+
+
+def test_a_trace_is_made_of_marked_launches_where_the_mark_is_about_pace(tmp_path: Path) -> None:
+    slow = folder(tmp_path / "slow", 2.0, {"kind": "throttled", "device": "0", "what": "heat", "value": 0.5})
+    other = folder(tmp_path / "other", 3.0, {"kind": "options overridden", "what": "batch_size"})
+    command = [sys.executable, str(ROOT / "scripts" / "traces"), str(slow), str(other)]
+    made = subprocess.run(command, check=True, capture_output=True, env={"PYTHONPATH": str(ROOT)})
+    assert decode_traces(made.stdout, "here").tests["try.net"].losses["gpu"]["fp32"]["1"].value == 2.0
+    assert made.stderr.count(b"options overridden: batch_size") == 2
+    assert b"throttled" not in made.stderr
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "baselines" / "traces").glob("*.json")), ids=lambda path: path.stem)
