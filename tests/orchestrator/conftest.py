@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from milabench_ng.orchestrator import pacing
 from milabench_ng.orchestrator.jobs import Outcome, jobs
 from milabench_ng.orchestrator.request import RunRequest
 from milabench_ng.orchestrator.resuming import resumed_request
@@ -24,6 +25,14 @@ from milabench_ng.records.window import WindowRule
 from milabench_ng.requests import Estimated, Prepared, Progress
 
 SHORT = WindowRule(settle_s=0.4, length_s=1.5, margin_s=0.3)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def without_pauses() -> Iterator[None]:
+    """The bursts of the host pace follow each other at once: a second and a half for each batch of these tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pacing, "PAUSE_S", 0.0)
+        yield
 
 
 class Witness:
