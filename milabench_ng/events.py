@@ -66,7 +66,8 @@ class Slice(Event, frozen=True, kw_only=True):
     steps: int
     wait_s: float
     backlog: int | None = None
-    """The fewest items that lay ready when a batch was asked for; None where nothing is made ahead."""
+    """Items that had been made and not yet asked for, the mean over the slice's steps; None where nothing is made
+    ahead."""
 
 
 class Loss(Event, frozen=True, kw_only=True):

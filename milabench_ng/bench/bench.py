@@ -222,13 +222,13 @@ class Bench:
         while not self._channel.ended(meter.steps):
             if meter.steps == 1:
                 torch.manual_seed(self._own_seed)  # reference traces know the first step; tenants part from here on
-            asked, ready = time.monotonic(), self._ready(meter)
+            asked, backlog = time.monotonic(), self._backlog(meter)
             batch = self.to_device(batch if meter.steps == 0 else self._fetch(endless))
             waited = time.monotonic() - asked
             with self._precision.context():
                 yield batch
             ahead.step()
-            meter.step(items(batch), waited, ready)
+            meter.step(items(batch), waited, backlog)
         ahead.synchronize()
         self._trace.report()
         self._say_done(meter)
@@ -240,12 +240,12 @@ class Bench:
         self._precision.apply(optimizer, clip_norm)
         self._trace.step(loss)
 
-    def _ready(self, meter: Meter) -> int | None:
-        """Items that loader processes have made and the launch has not yet asked for; None without such processes."""
+    def _backlog(self, meter: Meter) -> float | None:
+        """Items that loader processes have made and the launch has not yet asked for; None without a loader."""
         if not self._feeds:
             return None
         samples = sum(feed.taken for feed in self._feeds)
-        return round(sum(feed.ready for feed in self._feeds) * meter.count / samples) if samples else 0
+        return sum(feed.ahead for feed in self._feeds) * meter.count / samples if samples else 0.0
 
     def _fetch(self, batches: Iterator[Batch]) -> Batch:
         with self._reading():

@@ -11,6 +11,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -31,13 +32,14 @@ Order = Callable[[torch.Generator], Iterable[Any]]
 
 
 class Gate:
-    """Holds loader processes until the start, and counts the samples of the batches that each has made."""
+    """Holds loader processes until the start, and counts the samples that each has made."""
 
     def __init__(self, processes: int) -> None:
         """Processes forked afterwards share it."""
-        self._made = shared_numbers()
-        if processes > len(self._made):
-            raise InputError(f"--workers: {processes} loader processes were asked for; at most {len(self._made)} work")
+        cells = shared_numbers()
+        if processes > len(cells):
+            raise InputError(f"--workers: {processes} loader processes were asked for; at most {len(cells)} work")
+        self._made = cells[: max(1, processes)]
         self._opened = multiprocessing.get_context("fork").Event()
         self._owner = os.getpid()
 
@@ -51,13 +53,14 @@ class Gate:
             if os.getppid() != self._owner:
                 os._exit(1)
 
-    def count(self, process: int, samples: int) -> None:
-        """A loader process has made a batch."""
-        self._made[process] += samples
+    def count(self, samples: int) -> None:
+        """This process, the launch itself or one of its loader processes, has made so many."""
+        worker = get_worker_info()
+        self._made[worker.id if worker else 0] += samples
 
     @property
     def made(self) -> int:
-        """Samples in all batches so far."""
+        """Samples so far."""
         return sum(self._made)
 
 
@@ -78,26 +81,34 @@ class Gated(Dataset[Any]):
     def __getitems__(self, indices: list[Any]) -> list[Any]:
         """A batch, called so by torch's loader where it makes batches of samples."""
         many: Callable[[list[Any]], list[Any]] | None = getattr(self._inner, "__getitems__", None)
-        return self._pass(lambda: many(indices) if many else [self._inner[index] for index in indices], len(indices))
+        with self._passage():
+            if many is None:
+                return [self._counted(self._inner[index], 1) for index in indices]
+            return self._counted(many(indices), len(indices))
 
     def __getitem__(self, index: Any) -> Any:
         """A sample that is a batch already."""
-        return self._pass(lambda: self._inner[index], 0)
+        with self._passage():
+            sample = self._inner[index]
+            return self._counted(sample, length(sample))
 
-    def _pass(self, make: Callable[[], Made], samples: int) -> Made:
+    def _counted(self, made: Made, samples: int) -> Made:
+        self._gate.count(samples)
+        return made
+
+    @contextmanager
+    def _passage(self) -> Iterator[None]:
+        """Through the gate, or before all others."""
         worker = get_worker_info()
-        number = 0 if worker is None else worker.id
-        if self._first and number == 0:
+        if self._first and (worker is None or worker.id == 0):
             self._first = False
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(self._seed + APART)
-                made = make()
-        else:
-            if worker is not None:
-                self._gate.wait()
-            made = make()
-        self._gate.count(number, samples or length(made))
-        return made
+                yield
+            return
+        if worker is not None:
+            self._gate.wait()
+        yield
 
 
 class Endless(Sampler[Any]):
@@ -126,7 +137,7 @@ class Endless(Sampler[Any]):
 
 
 class Feed:
-    """The batches of a loader, without end, and how much of them lies ready."""
+    """The batches of a loader, without end, and how much has been made ahead of them."""
 
     def __init__(self, loader: DataLoader[Any], gate: Gate) -> None:
         self.loader = loader
@@ -144,8 +155,8 @@ class Feed:
         self._gate.open()
 
     @property
-    def ready(self) -> int:
-        """Samples in the batches that are made and not yet taken."""
+    def ahead(self) -> int:
+        """Samples that are made and not yet taken, in batches that are still in the making too."""
         return self._gate.made - self.taken
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from milabench_ng.bench.channel import Channel
 from milabench_ng.events import Full, Slice
 from milabench_ng.records.window import SliceRow, WindowRule, averaging_window, is_steady, settled_after
+from milabench_ng.stats import mean
 
 
 class Meter:
@@ -40,7 +41,7 @@ class Meter:
         self.count = 0
         self.steps = 0
         self._full = False
-        self._slice_backlog: int | None = None
+        self._slice_backlogs: list[float] = []
         self._settled: list[SliceRow] = []
         """The slices that began after settling: only they may lie in the window."""
 
@@ -50,18 +51,19 @@ class Meter:
         self._settled_s = self._slice_start + self.rule.settle_s
         self._reset()
 
-    def step(self, count: int, wait_s: float, ready: int | None = None) -> None:
+    def step(self, count: int, wait_s: float, backlog: float | None = None) -> None:
         """One step of ``count`` items is done on the host; ``wait_s`` of it went into waiting for data.
 
-        ``ready``: items that lay ready when its batch was asked for; None where nothing is made ahead.
+        ``backlog``: items that had been made when its batch was asked for, beyond those that had been asked for; None
+        where nothing is made ahead.
         """
         self.steps += 1
         self.count += count
         self._slice_steps += 1
         self._slice_count += count
         self._slice_wait += wait_s
-        if ready is not None:
-            self._slice_backlog = ready if self._slice_backlog is None else min(self._slice_backlog, ready)
+        if backlog is not None:
+            self._slice_backlogs.append(backlog)
         if self.clock() - self._slice_start >= self.sample_duration:
             self._close()
 
@@ -75,7 +77,7 @@ class Meter:
             count=self._slice_count,
             steps=self._slice_steps,
             wait_s=self._slice_wait,
-            backlog=self._slice_backlog,
+            backlog=round(mean(self._slice_backlogs)) if self._slice_backlogs else None,
         )
         self.channel.send(event)
         first = self.steps == self._slice_steps
@@ -92,7 +94,7 @@ class Meter:
         self._slice_steps = 0
         self._slice_count = 0
         self._slice_wait = 0.0
-        self._slice_backlog = None
+        self._slice_backlogs = []
 
     def _say_full(self, now: float) -> None:
         """The count is done, and a stop from now on would leave a full window of steady work behind."""

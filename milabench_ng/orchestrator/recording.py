@@ -169,7 +169,7 @@ def _rank(setting: Setting, seen: Seen, number: int, rank: RankLog) -> Rank:
         count=sum(row.count for row in rank.slices),
         full_s=rank.full_s,
         slices=rank.slices,
-        backlog=None if seen.window is None else backlog_edges(rank.slices, seen.window),
+        backlog=_backlog(rank, seen.window),
         losses=rank.losses,
         gradient_norms=rank.gradient_norms,
         skipped=skipped(rank, seen.timeline.start_s, setting.rule),
@@ -177,6 +177,10 @@ def _rank(setting: Setting, seen: Seen, number: int, rank: RankLog) -> Rank:
         torch_threads=rank.entered.torch_threads if rank.entered else None,
         peak_device_bytes=rank.done.peak_device_bytes if rank.done else None,
     )
+
+
+def _backlog(rank: RankLog, window: Window | None) -> tuple[float, float] | None:
+    return None if window is None else backlog_edges([row for row in rank.slices if window.holds(row)])
 
 
 def _precision(launch: Launch, rank: RankLog) -> Precision | None:

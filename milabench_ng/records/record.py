@@ -130,8 +130,8 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     full_s: float | None
     slices: list[SliceRow]
-    backlog: tuple[int, int] | None = None
-    """Items that lay ready at the first and the last slice of the window; null where nothing is made ahead."""
+    backlog: tuple[float, float] | None = None
+    """Items that had been made and not yet asked for, at the edges of the window; null where nothing is made ahead."""
     losses: dict[str, float | None] = {}
     """By step: 1, 2, 5, 10, 100; null where it was not finite."""
     gradient_norms: dict[str, float | None] = {}

@@ -18,8 +18,10 @@ from milabench_ng.stats import mean
 
 MIN_STEPS = 10
 WORKED_OFF_LIMIT = 0.005
-"""The part of a window's items that may have lain ready before it, beyond what lies ready after it: with half a percent
-a rate is at most some 0.7 % too high, since slices end with a batch."""
+"""The part of a window's items that may have been made before it, beyond what was made ahead at its end: with half a
+percent a rate is at most some 0.7 % too high, since slices end with a batch."""
+EDGE = 2
+"""Slices at an edge of a window whose backlogs are averaged: a batch more or less lies ready at any moment."""
 LARGEST = 1e15
 """No number that was measured is larger; sums and squares of such numbers stay finite."""
 
@@ -60,8 +62,8 @@ class SliceRow(msgspec.Struct, frozen=True, array_like=True):
     steps: Number
     wait_s: Amount
     backlog: Number | None = None
-    """The fewest items that lay ready when a batch was asked for; None where nothing is made ahead, and in old
-    records."""
+    """Items that had been made and not yet asked for, the mean over the slice's steps; None where nothing is made
+    ahead, and in old records."""
 
     @classmethod
     def of(cls, event: Slice) -> SliceRow:
@@ -168,24 +170,20 @@ def wait_share(rows: Sequence[SliceRow], window: Window) -> float:
 
 
 def worked_off(rows: Sequence[SliceRow]) -> float:
-    """Items by which the backlog fell over the slices of a window: they were made before it, and their work was not
-    timed in it.
+    """Items by which the backlog fell over the slices of a window: they were made before it, outside its time.
 
-    The mean of the first quarter of the slices less that of the last one, and as much more as the whole window is
-    longer than the distance of the quarters' middles. 0 where the backlog rose: then the device sets the pace.
+    What the edges differ by, and as much more as the window is longer than the distance of their middles. 0 where the
+    backlog rose: then the device sets the pace.
     """
+    edges = backlog_edges(rows)
+    return 0.0 if edges is None else max(0.0, edges[0] - edges[1]) * len(rows) / max(1, len(rows) - EDGE)
+
+
+def backlog_edges(rows: Sequence[SliceRow]) -> tuple[float, float] | None:
+    """The backlog at the beginning and at the end of the slices of a window; None where none is known."""
     known = [row.backlog for row in rows if row.backlog is not None]
-    part = max(1, len(known) // 4)
-    if len(known) <= part:
-        return 0.0
-    fall = mean(known[:part]) - mean(known[-part:])
-    return max(0.0, fall * len(known) / (len(known) - part))
-
-
-def backlog_edges(rows: Sequence[SliceRow], window: Window) -> tuple[int, int] | None:
-    """The backlog of the first and the last slice in ``window``; None where none is known."""
-    known = [row.backlog for row in rows if row.backlog is not None and window.holds(row)]
-    return (known[0], known[-1]) if known else None
+    part = max(1, min(EDGE, len(known) // 2))
+    return (mean(known[:part]), mean(known[-part:])) if known else None
 
 
 def is_steady(rows: Sequence[SliceRow]) -> bool:

@@ -1,4 +1,4 @@
-"""What is odd inside a window: a slice far from the others, work that had been made ready before it. Pure.
+"""What is odd inside a window: a slice far from the others, work that was made before it. Pure.
 
 The mean over a window hides a stall: one slice of 5 s among seventeen of 0.5 s halves the rate, and drift tests, which
 look at medians, do not see it. So the slice that cost the window most is held against the others, also in short
@@ -51,8 +51,8 @@ def far_slice(rows: Sequence[SliceRow], start_s: float) -> Shape | None:
 
 
 def stock(rows: Sequence[SliceRow]) -> Shape | None:
-    """Whether the window worked off what lay ready before it; None where it did not, or hardly."""
+    """Whether the window worked off what was made before it; None where it did not, or hardly."""
     if is_steady(rows):
         return None
     items, part = worked_off(rows), worked_off(rows) / sum(row.count for row in rows)
-    return Shape("backlog", f"{items:.0f} items, {part:.1%} of the window's, lay ready before it: so much too high")
+    return Shape("backlog", f"{items:.0f} items, {part:.1%} of the window's, were made before it: so much too high")

@@ -4,7 +4,7 @@
 
 A device would do RATIO times as many samples per second as its loader makes. STALL_S: its first step takes so long, as
 with a library that tunes itself. A line each: the case, the rate over the true one, when the window began (seconds
-after the start), and the samples that lay ready at its edges.
+after the start), and the samples made ahead at its edges.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ from milabench_ng.datasets.base import DataSet, Progress, Size
 from milabench_ng.events import Event, Full, Slice
 from milabench_ng.records.window import SliceRow, WindowRule, averaging_window, backlog_edges, rate
 
-PROCESSES, BATCH, PER_SECOND = 8, 32, 1000.0
-"""Of the loader: 16 batches may lie ready, 6 % of what a window holds."""
+PROCESSES, BATCH, PER_SECOND = 16, 32, 1000.0
+"""Of the loader: 32 batches may lie ready, 11 % of what a window holds."""
 RULE = WindowRule()
-WAIT_S = 2.0
+WAIT_S = 3.0
 """Between ready and start: enough to fill all buffers."""
+OVERSLEPT_S = 0.02
+"""A sleep may end so late; who was idle for longer gets no time back."""
 
 
 class Pace:
-    """Ends each piece of work a fixed time after the last one, if it was not late."""
+    """Ends each piece of work a fixed time after it began, or after the last one if that has just ended."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -41,7 +43,7 @@ class Pace:
 
     def keep(self) -> None:
         now = time.monotonic()
-        self.due = max(self.due + self.seconds, now) if self.due > now - self.seconds else now + self.seconds
+        self.due = (self.due if now - self.due < OVERSLEPT_S else now) + self.seconds
         time.sleep(max(0.0, self.due - now))
 
 
@@ -123,7 +125,7 @@ def run(case: str) -> str:
     window = averaging_window([rows], channel.one(Full).time_s, RULE)
     assert window is not None
     true = min(ratio, 1.0) * PER_SECOND
-    edges = backlog_edges(rows, window) or ()
+    edges = backlog_edges([row for row in rows if window.holds(row)]) or ()
     return " ".join(map(str, (case, rate(rows, window) / true, window.start_s - rows[0].start_s, *edges)))
 
 

@@ -187,13 +187,13 @@ def test_a_stop_at_full_leaves_a_window_that_begins_after_settling(durations: li
     assert bed.meter.count >= max_count
 
 
-def test_the_backlog_of_a_slice_is_the_least_that_lay_ready() -> None:
+def test_the_backlog_of_a_slice_is_the_mean_over_its_steps() -> None:
     bed = Bed()
-    for ready in (7, 3, 5, None):
+    for backlog in (7, 4, 5, None):
         bed.now += 0.25
-        bed.meter.step(1, 0.0, ready)
+        bed.meter.step(1, 0.0, backlog)
     bed.step(0.5)
-    assert [event.backlog for event in bed.channel.all(Slice)] == [3, 5, None]
+    assert [event.backlog for event in bed.channel.all(Slice)] == [6, 5, None]  # of 5.5 and 5
 
 
 def full_with(backlog: Callable[[int], int]) -> float | None:
@@ -207,10 +207,10 @@ def full_with(backlog: Callable[[int], int]) -> float | None:
     return None
 
 
-def test_full_waits_until_what_lay_ready_is_worked_off() -> None:
-    # 18 slices of 10 items are in a window: 0.9 of them may have lain ready before it.
+def test_full_waits_until_what_was_made_ahead_is_worked_off() -> None:
+    # 18 slices of 10 items are in a window: 0.9 of them may have been made before it.
     assert full_with(lambda _: 100) == 12.0
     assert full_with(lambda step: 10 * step) == 12.0  # it grows: the device sets the pace
-    # From slice 39 on, which begins at 19.5 s, the first quarter's mean is 0.25 above the last one's.
+    # Slices 39 and 40, the first of which begins at 19.5 s, have 1 and 0: half an item above the last two.
     assert full_with(lambda step: max(0, 40 - step)) == 29.5
     assert full_with(lambda step: 1000 - step) is None
