@@ -93,7 +93,8 @@ def _by_numbers(outcome: Outcome, ranks: Sequence[RankLog]) -> Failure | None:
         steps = min(sum(row.steps for row in rank.slices) for rank in ranks)
         return Failure(
             cause="short",
-            detail=f"{steps} steps measured; a full window after settling, with {MIN_STEPS} steps, needs more",
+            detail=f"{steps} steps measured; a full window after settling, with {MIN_STEPS} steps and no stall at its "
+            "edges, needs more",
         )
     return None
 

@@ -14,12 +14,15 @@ import msgspec
 from msgspec import Meta
 
 from milabench_ng.events import Slice
-from milabench_ng.stats import mean
+from milabench_ng.stats import mean, median
 
 MIN_STEPS = 10
 WORKED_OFF_LIMIT = 0.005
 """The part of a window's items that may have been made before it, beyond what was made ahead at its end: with half a
 percent a rate is at most some 0.7 % too high, since slices end with a batch."""
+MOST_UNCOVERED = 0.25
+"""The part of a window that may lie outside the slices wholly inside it, unless it is less than two usual slices: a
+stall that reaches over an edge is in none of them."""
 EDGE = 2
 """Slices at an edge of a window whose backlogs are averaged: a batch more or less lies ready at any moment."""
 LARGEST = 1e15
@@ -114,15 +117,17 @@ def averaging_window(
 ) -> Window | None:
     """The window that ends ``rule.margin_s`` before ``stop_s``.
 
-    None where a rank has too few steps for one, or where it would begin before ``settled_s``.
+    None where a rank has too few steps for one, where its slices cover too little of it, or where it would begin before
+    ``settled_s``.
     """
     end = stop_s - rule.margin_s
     starts = [_start_of_last_steps(rows, end) for rows in ranks]
     known = [start for start in starts if start is not None]
     if not known or len(known) < len(starts):
         return None
-    start = min(end - rule.length_s, *known)
-    return Window(start_s=start, end_s=end) if start >= settled_s else None
+    window = Window(start_s=min(end - rule.length_s, *known), end_s=end)
+    covered = all(_covers(rows, window) for rows in ranks)
+    return window if covered and window.start_s >= settled_s else None
 
 
 def settled_window(
@@ -142,6 +147,13 @@ def recorded_window(
 ) -> Window | None:
     """The window of a record: in old ones any from ``rule.settle_s`` on, however long the first slice was."""
     return averaging_window(ranks, stop_s, rule, start_s + rule.settle_s)
+
+
+def _covers(rows: Sequence[SliceRow], window: Window) -> bool:
+    """Whether the slices wholly inside ``window`` are enough of it."""
+    lengths = [row.length_s for row in rows if window.holds(row)]
+    length_s = window.end_s - window.start_s
+    return bool(lengths) and length_s - math.fsum(lengths) <= max(MOST_UNCOVERED * length_s, 2 * median(lengths))
 
 
 def _start_of_last_steps(rows: Sequence[SliceRow], end_s: float) -> float | None:

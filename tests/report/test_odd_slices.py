@@ -10,9 +10,10 @@ import make_records
 import pytest
 from make_records import PER_GPU
 
-from milabench_ng.records.window import SliceRow, backlog_edges, worked_off
+from milabench_ng.records.window import SliceRow, Window, WindowRule, averaging_window, backlog_edges, worked_off
 from milabench_ng.report.folder import load
 from milabench_ng.report.odd_slices import far_slice, stock
+from milabench_ng.report.steadiness import Shape
 
 
 def rows_of(spans: Sequence[tuple[float, int]], backlog: Sequence[int | None] = ()) -> list[SliceRow]:
@@ -24,9 +25,15 @@ def rows_of(spans: Sequence[tuple[float, int]], backlog: Sequence[int | None] = 
     return rows
 
 
+def far(spans: Sequence[tuple[float, int]], start_s: float = 100.0) -> Shape | None:
+    """Of slices that fill a window."""
+    rows = rows_of(spans)
+    return far_slice(rows, Window(start_s=rows[0].start_s, end_s=rows[-1].end_s), start_s)
+
+
 def test_a_stall_is_told_with_its_place_length_and_cost() -> None:
     """A library tunes itself again for an odd batch: 1,530 images/s, and one slice of 5.3 s in the middle."""
-    found = far_slice(rows_of([(0.5, 765)] * 4 + [(5.3, 144)] + [(0.5, 765)] * 3), start_s=97.0)
+    found = far([(0.5, 765)] * 4 + [(5.3, 144)] + [(0.5, 765)] * 3, start_s=97.0)
     assert found is not None
     assert found.kind == "stall"
     assert found.detail == (
@@ -36,7 +43,7 @@ def test_a_stall_is_told_with_its_place_length_and_cost() -> None:
 
 
 def test_a_burst_is_told_too() -> None:
-    found = far_slice(rows_of([(0.5, 100)] * 9 + [(0.5, 200)]), start_s=100.0)
+    found = far([(0.5, 100)] * 9 + [(0.5, 200)])
     assert found is not None
     assert (found.kind, found.detail.rpartition("; ")[2]) == ("burst", "it saved 0.5 s, 10% of the window")
 
@@ -53,7 +60,7 @@ def test_a_burst_is_told_too() -> None:
     ],
 )
 def test_what_is_no_finding(spans: list[tuple[float, int]]) -> None:
-    assert far_slice(rows_of(spans), start_s=100.0) is None
+    assert far(spans) is None
 
 
 def test_noise_alone_is_hardly_ever_a_finding() -> None:
@@ -61,8 +68,7 @@ def test_noise_alone_is_hardly_ever_a_finding() -> None:
     for seed in range(1000):
         rng = random.Random(seed)
         noise = (0.02, 0.05, 0.1, 0.2)[seed % 4]
-        rows = rows_of([(0.5, max(0, round(1000 * rng.gauss(1, noise)))) for _ in range(17)])
-        found += far_slice(rows, 100.0) is not None
+        found += far([(0.5, max(0, round(1000 * rng.gauss(1, noise)))) for _ in range(17)]) is not None
     assert found <= 2
 
 
@@ -96,3 +102,34 @@ def test_both_are_flags_of_a_launch_that_counts(tmp_path: Path) -> None:
     row = load(tmp_path).tests["standard.convnet_fp16"]
     assert (row.n, row.failures) == (1, 0)
     assert [flag.kind for flag in row.flags] == ["stall", "backlog"]
+
+
+def test_a_stall_over_an_edge_is_in_no_rate_and_told() -> None:
+    rows = rows_of([(0.5, 50)] * 20 + [(2.6, 50)])  # from 110.0 s on
+    window = Window(start_s=102.9, end_s=111.9)
+    found = far_slice(rows, window, start_s=100.0)
+    assert found is not None
+    assert found.kind == "stall"
+    assert found.detail == (
+        "a slice over its edge, 10.0 s after the start: 2.6 s at 19.23 items/s, usually 100; "
+        "it hid 1.5 s, 17% of the window"
+    )  # 1.9 of 2.6 s are inside, and of 2.6 s 2.1 were lost
+    assert far_slice(rows_of([(0.5, 50)] * 30), Window(start_s=102.8, end_s=111.8), start_s=100.0) is None
+
+
+@pytest.mark.parametrize(
+    ("spans", "full"),
+    [
+        ([(0.5, 50)] * 24, True),
+        ([(0.5, 50)] * 6 + [(30.0, 50)], False),  # 0.5 s before the stall would be the whole window
+        ([(0.5, 50)] * 22 + [(5.0, 50)], False),
+        ([(0.5, 50)] * 19 + [(1.6, 50)] + [(0.5, 50)], True),  # 7.5 of 9 s
+        ([(0.5, 50)] * 18 + [(2.6, 50)] + [(0.5, 50)], False),  # 6.5 s
+        ([(0.9, 1)] * 16, True),  # slow steps: the window reaches back to the tenth
+        ([(2.9, 1)] * 16, True),
+    ],
+)
+def test_a_window_is_covered_by_its_slices(spans: list[tuple[float, int]], full: bool) -> None:
+    rows = rows_of(spans)
+    rows = [SliceRow(row.start_s, row.length_s, row.count, 1 if row.count == 1 else 5, 0.0) for row in rows]
+    assert (averaging_window([rows], rows[-1].end_s, WindowRule()) is not None) == full
