@@ -29,7 +29,7 @@ def accept(
 ) -> int:
     """Does a delivered node keep what the bid promised, in every test and in the score, the errors taken into account?
 
-    Both may be bundles, result folders or summaries. At least 5 repeats on either side are needed.
+    Both may be bundles, result folders or summaries. At least 5 repeats on either side are needed, and no mark.
 
     Exit code: 0 if it keeps, 1 if it breaks the guarantee, 4 if that cannot be said, 2 for bad input.
 
@@ -68,6 +68,7 @@ def _print(made: Acceptance, bid: str, delivered: str) -> None:
         ("bid", bid),
         ("delivered", delivered),
         *(("broken by", reason) for reason in made.reasons),
+        *(("mark", f"{one.side}: {one.mark.counted(len(made.tests))}") for one in made.marks),
         *(("differs", f"{one.what}: {one.run} delivered, {one.baseline} bid") for one in made.differences),
     ]
     headers = ("test", "delivered / bid", "at least", "at most", "verdict", "")

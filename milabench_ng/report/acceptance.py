@@ -4,13 +4,14 @@ For each test and for the score: the ratio of the geometric means over the repea
 one-sided 95 % bounds (Welch on logarithms, see `intervals`). It keeps the guarantee where the lower bound is above it;
 it breaks it where the ratio is below it beyond doubt, the p values of the tests adjusted after Holm for being several.
 Everything between is inconclusive, and more repeats are what helps. The guarantee itself is what is tested, so it needs
-no margin beside it; and since it is kept only where all ratios keep it, that verdict needs no adjustment.
+no margin beside it; and since it is kept only where all ratios keep it, that verdict needs no adjustment. With a mark
+on either side, which makes a result not comparable, nothing keeps the guarantee.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -18,6 +19,7 @@ import msgspec
 from milabench_ng.errors import InputError
 from milabench_ng.report.comparable import Difference, differences
 from milabench_ng.report.intervals import LEVEL, Estimate, Part, combine, t_tail, why_none
+from milabench_ng.report.marked import Marked, count_marks
 from milabench_ng.report.score import FAILURE_LIMIT, ScoredTest, failure_rate, log_parts, scored_tests
 from milabench_ng.report.summary import Summary
 from milabench_ng.report.verdict import RANKED_FROM, holm
@@ -38,6 +40,13 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
+class SideMark(msgspec.Struct, frozen=True, kw_only=True):
+    """What makes one side not comparable."""
+
+    side: Literal["bid", "delivered"]
+    mark: Marked
+
+
 class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     """The whole answer."""
 
@@ -46,15 +55,17 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     tests: tuple[Kept, ...]
     reasons: tuple[str, ...]
     """What breaks it beside the ratios: failures, missing devices."""
+    marks: tuple[SideMark, ...]
+    """On the tests that were bid."""
     differences: tuple[Difference, ...]
 
     @property
     def verdict(self) -> Verdict:
-        """It breaks by any part of it, and keeps by all."""
+        """It breaks by any part of it, and keeps by all, without a mark."""
         verdicts = {self.score.verdict, *(test.verdict for test in self.tests)}
         if self.reasons or "breaks" in verdicts:
             return "breaks"
-        return "keeps" if verdicts == {"keeps"} else "inconclusive"
+        return "keeps" if verdicts == {"keeps"} and not self.marks else "inconclusive"
 
 
 class _Item(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,8 +99,15 @@ def accept(bid: Summary, delivered: Summary, weights: Weights | None, guarantee:
         score=_judged([score], guarantee)[0],
         tests=_judged(items, guarantee),
         reasons=_reasons(bid, delivered),
+        marks=(*_marks("bid", bid, promised), *_marks("delivered", delivered, promised)),
         differences=differing,
     )
+
+
+def _marks(side: Literal["bid", "delivered"], summary: Summary, labels: Container[str]) -> Iterator[SideMark]:
+    """Of the rows called ``labels``."""
+    for mark in count_marks({label: row for label, row in summary.tests.items() if label in labels}):
+        yield SideMark(side=side, mark=mark)
 
 
 def _test(label: str, promised: ScoredTest, found: ScoredTest | None, fatal: str | None) -> _Item:

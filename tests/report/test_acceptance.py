@@ -136,3 +136,51 @@ def test_command_with_bundles(bid: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert json.loads(capsys.readouterr().out)["verdict"] == "breaks"
     assert call([*asked, "--guarantee", "0.988"]) == 4
     assert call(["accept", str(tmp_path / "nowhere"), str(bid)]) == 2
+
+
+def marked(source: Path, test: str, mark: dict[str, object]) -> Path:
+    """``source``, with a mark on every launch of ``test``."""
+    for path in source.glob(f"{test}.J*.json"):
+        content = json.loads(path.read_bytes())
+        content["mnb"]["marks"] = [mark]
+        path.write_bytes(msgspec.json.encode(content))
+    return source
+
+
+SHORTENED = {"kind": "window shortened", "value": 0.5, "limit": 9.0}
+
+
+@pytest.mark.parametrize("side", ["bid", "delivered"])
+def test_nothing_keeps_a_guarantee_with_a_mark_on_either_side(bid: Path, tmp_path: Path, side: str) -> None:
+    other = marked(folder(tmp_path / "d", DELIVERED, vae=0.99), "standard.vae", SHORTENED)
+    made = decided(*((other, bid) if side == "bid" else (bid, other)), 0.9)
+    assert {made.score.verdict, *(one.verdict for one in made.tests)} == {"keeps"}
+    assert made.verdict == "inconclusive"
+    (one,) = made.marks
+    assert (one.side, one.mark.tests) == (side, ("standard.vae",))
+
+
+def test_a_broken_guarantee_stays_broken_with_a_mark(bid: Path, tmp_path: Path) -> None:
+    other = marked(folder(tmp_path / "d", DELIVERED, vae=0.5), "standard.vae", SHORTENED)
+    assert decided(bid, other).verdict == "breaks"
+
+
+def test_a_mark_on_a_test_that_was_not_bid_decides_nothing(bid: Path, tmp_path: Path) -> None:
+    more = marked(folder(tmp_path / "d", DELIVERED), "standard.toy_reg", SHORTENED)
+    summary = load(bid)
+    less = msgspec.structs.replace(summary, tests={"standard.vae": summary.tests["standard.vae"]})
+    made = accept(less, load(more), {"standard.vae": 8.0}, 0.97)
+    assert (made.verdict, made.marks) == ("keeps", ())
+
+
+def test_the_command_lists_the_marks(bid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    weights = tmp_path / "weights.json"
+    weights.write_text('{"standard.vae": {"weight": 8}, "standard.toy_reg": {"weight": 4}}')
+    other = marked(folder(tmp_path / "d", DELIVERED), "standard.vae", SHORTENED)
+    asked = ["accept", str(bid), str(other), "--weights", str(weights)]
+    assert call(asked) == 4
+    told = capsys.readouterr().out
+    assert "delivered: averaging window shortened to 0.5 s (at worst; 1 of 2 tests)" in told
+    assert call([*asked, "--format", "json"]) == 4
+    (one,) = json.loads(capsys.readouterr().out)["marks"]
+    assert (one["side"], one["mark"]["kind"]) == ("delivered", "window shortened")
