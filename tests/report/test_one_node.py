@@ -128,26 +128,81 @@ def test_a_device_that_was_replaced_is_another(tmp_path: Path) -> None:
         load(tmp_path)
 
 
+@pytest.mark.parametrize("manifest", [True, False])
+def test_one_gpu_of_several_does_not_stand_for_the_node(tmp_path: Path, manifest: bool) -> None:
+    both = gpus("GPU-1", "GPU-2")
+    shown = [{"uuid": "GPU-1"}, {"uuid": "GPU-2"}]
+    run(tmp_path / "first", "a", both)
+    run(tmp_path / "second", "b", both[:1], gpus=shown, manifest=manifest)
+    with pytest.raises(InputError, match=r"they worked on 2 devices \(0, 1\) and on device 0\. Report"):
+        load(tmp_path)
+
+
+def test_nor_do_single_gpus_together(tmp_path: Path) -> None:
+    both, shown = gpus("GPU-1", "GPU-2"), [{"uuid": "GPU-1"}, {"uuid": "GPU-2"}]
+    for name, index in (("a", 0), ("b", 1)):
+        run(tmp_path / name, name, both, gpus=shown)
+        made = json.loads((tmp_path / name / "run.json").read_text())
+        made["plan"]["devices"] = made["plan"]["devices"][index : index + 1]
+        (tmp_path / name / "run.json").write_text(json.dumps(made))
+    with pytest.raises(InputError, match="they worked on device 0 and on device 1"):
+        load(tmp_path)
+
+
+def test_another_profile_of_the_same_name_is_another_suite(tmp_path: Path) -> None:
+    run(tmp_path / "first", "a", gpus("GPU-1"))
+    second = run(tmp_path / "second", "b", gpus("GPU-1"))
+    made = json.loads((second / "run.json").read_text())
+    made["profile"]["sha256"], known = "e" * 64, made["profile"]["sha256"]
+    (second / "run.json").write_text(json.dumps(made))
+    with pytest.raises(InputError, match=f"not repeats of one node: profile quick was {known[:12]} and {'e' * 12}"):
+        load(tmp_path)
+
+
 @pytest.mark.parametrize(
-    ("second", "same"),
+    ("second", "told"),
     [
-        ({"boot_id": "after a reboot"}, True),
-        ({"hostname": "container"}, True),  # its boot id is that of its node
-        ({"hostname": "n2", "boot_id": "other"}, False),
-        ({"cpus": {"model": "Other CPU", "sockets": 1, "cores": 16, "threads": 16, "numa_nodes": 1}}, False),
-        ({"machine": "Other Server"}, False),
+        (
+            {"cpus": {"model": "Fast CPU", "sockets": 2, "cores": 256, "threads": 512, "numa_nodes": 2}},
+            r"processors: .* and 2 x Fast CPU, 256 cores in all",
+        ),
+        ({"memory_bytes": 1 << 40}, r"memory: .* and 1.0 TiB"),
+        ({"machine": "Other Server"}, "machine: Server and Other Server"),
+    ],
+)
+def test_the_same_gpus_in_another_host_are_another_node(tmp_path: Path, second: dict[str, Any], told: str) -> None:
+    run(tmp_path / "first", "a", gpus("GPU-1"), machine="Server")
+    run(tmp_path / "second", "b", gpus("GPU-1"), **{"machine": "Server"} | second)
+    with pytest.raises(InputError, match=told):
+        load(tmp_path)
+
+
+def test_a_little_less_memory_after_a_reboot_is_the_same_node(tmp_path: Path) -> None:
+    run(tmp_path / "first", "a", gpus("GPU-1"), memory_bytes=1000 << 30)
+    run(tmp_path / "second", "b", gpus("GPU-1"), memory_bytes=999 << 30, machine=None)
+    assert load(tmp_path).tests["quick.vae"].n == 2 * REPEAT
+
+
+@pytest.mark.parametrize(
+    ("second", "told"),
+    [
+        ({"boot_id": "after a reboot"}, ""),
+        ({"hostname": "container"}, ""),  # its boot id is that of its node
+        ({"hostname": "n2", "boot_id": "other"}, "of two nodes"),
+        ({"cpus": {"model": "Other CPU", "sockets": 1, "cores": 16, "threads": 16, "numa_nodes": 1}}, "Other CPU"),
+        ({"machine": "Other Server"}, "machine: Server and Other Server"),
     ],
 )
 def test_a_node_without_gpus_is_known_by_its_processors_and_its_name_or_boot(
-    tmp_path: Path, second: dict[str, Any], same: bool
+    tmp_path: Path, second: dict[str, Any], told: str
 ) -> None:
     run(tmp_path / "first", "a", cpus(), machine="Server")
     run(tmp_path / "second", "b", cpus(), **{"machine": "Server"} | second)
-    if same:
-        assert load(tmp_path).tests["quick.vae"].n == 4 * REPEAT
-    else:
-        with pytest.raises(InputError, match="of two nodes"):
+    if told:
+        with pytest.raises(InputError, match=told):
             load(tmp_path)
+    else:
+        assert load(tmp_path).tests["quick.vae"].n == 4 * REPEAT
 
 
 def test_records_of_2020_are_told_apart_by_their_hosts(tmp_path: Path) -> None:
