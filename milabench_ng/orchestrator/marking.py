@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from milabench_ng.node.conditions import throttled_fraction
 from milabench_ng.orchestrator.seen import Seen, Setting
-from milabench_ng.orchestrator.skipped import SKIPPED_LIMIT, skipped, too_many
+from milabench_ng.orchestrator.skipped import skipped
 from milabench_ng.records.marks import Mark
+from milabench_ng.records.record import SKIPPED_LIMIT
 from milabench_ng.records.window import WindowRule
 
 FAULTS = ("sw_thermal", "hw_thermal", "hw_power_brake")
@@ -58,7 +59,8 @@ def _of_devices(setting: Setting, seen: Seen) -> Iterator[Mark]:
     for device, rank in zip(seen.launch.devices, seen.ranks, strict=True):
         if rank.ready and rank.ready.ran != requested and rank.ready.parameters:
             yield Mark(kind="precision", device=str(device), what=f"{requested} asked, {rank.ready.ran} ran")
-        share = too_many(skipped(rank, seen.timeline.start_s, setting.rule))
+        steps = skipped(rank, seen.timeline.start_s, setting.rule)
+        share = steps.too_many if steps else None
         if share is not None:
             yield Mark(kind="steps skipped", device=str(device), value=share, limit=SKIPPED_LIMIT)
         for reason, fraction in throttled.get(setting.boards.get(device, ""), {}).items():

@@ -6,9 +6,6 @@ from milabench_ng.orchestrator.tenant import RankLog
 from milabench_ng.records.record import Skipped
 from milabench_ng.records.window import WindowRule, settled_since
 
-SKIPPED_LIMIT = 0.01
-"""Of the steps after settling: a scale that is tried higher every 2,000 steps skips one in 2,000."""
-
 
 def skipped(rank: RankLog, start_s: float | None, rule: WindowRule) -> Skipped | None:
     """What a rank that began at ``start_s`` skipped; None where it said nothing of it."""
@@ -24,10 +21,3 @@ def skipped(rank: RankLog, start_s: float | None, rule: WindowRule) -> Skipped |
         settled_steps=last.steps - steps,
         settled_skipped=last.skipped - skipped,
     )
-
-
-def too_many(found: Skipped | None) -> float | None:
-    """The share of steps that were skipped after settling, where it is over the limit."""
-    if found is None or found.settled_skipped <= SKIPPED_LIMIT * found.settled_steps:
-        return None
-    return found.settled_skipped / found.settled_steps

@@ -110,6 +110,10 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """Its module and those of the same package that it imports."""
 
 
+SKIPPED_LIMIT = 0.01
+"""Of the steps after settling: a scale that is tried higher every 2,000 steps skips one in 2,000."""
+
+
 class Skipped(msgspec.Struct, frozen=True, kw_only=True):
     """Optimizer steps that a dynamic loss scale skipped, for infinite gradients; they were work all the same."""
 
@@ -119,6 +123,13 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
     settled_steps: int
     """Those tried after the rank had settled, when a scale that began too high has come down."""
     settled_skipped: int
+
+    @property
+    def too_many(self) -> float | None:
+        """The share of steps that were skipped after settling, where it is over the limit."""
+        if self.settled_skipped <= SKIPPED_LIMIT * self.settled_steps:
+            return None
+        return self.settled_skipped / self.settled_steps if self.settled_steps > 0 else 1.0
 
 
 class Rank(msgspec.Struct, frozen=True, kw_only=True):

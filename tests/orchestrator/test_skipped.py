@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from milabench_ng.events import Skips
-from milabench_ng.orchestrator.skipped import skipped, too_many
+from milabench_ng.orchestrator.skipped import skipped
 from milabench_ng.orchestrator.tenant import RankLog
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.record import Skipped
@@ -34,14 +34,12 @@ def test_a_rank_that_was_killed_or_never_began() -> None:
     assert skipped(log((10, 6)), None, RULE) is None
 
 
-@pytest.mark.parametrize(("steps", "skips", "share"), [(200, 2, None), (200, 3, 0.015), (0, 0, None), (50, 1, 0.02)])
+@pytest.mark.parametrize(
+    ("steps", "skips", "share"), [(200, 2, None), (200, 3, 0.015), (0, 0, None), (50, 1, 0.02), (0, 1, 1.0)]
+)
 def test_more_than_one_in_a_hundred_is_too_many(steps: int, skips: int, share: float | None) -> None:
     found = Skipped(steps=1000, skipped=900, settled_steps=steps, settled_skipped=skips)
-    assert too_many(found) == share
-
-
-def test_too_many_of_none() -> None:
-    assert too_many(None) is None
+    assert found.too_many == share
 
 
 def test_records_hold_what_the_loss_scale_skipped(run_profile) -> None:  # type: ignore[no-untyped-def]

@@ -19,6 +19,7 @@ from tampering import NONCE, WHOLE, Tamper, everywhere, fence, gpu, gpu_state, m
 
 from milabench_ng import __version__
 from milabench_ng.records.record import RECORD_SCHEMA
+from milabench_ng.report.traces import Band, Bands, Trace
 from milabench_ng.report.verification.bundle import pack
 from milabench_ng.report.verification.findings import Ruling, Verification
 from milabench_ng.report.verification.forms import write_verification
@@ -214,6 +215,16 @@ def hostname(content: dict[str, Any]) -> None:
     content["hostname"] = "faster-node"
 
 
+def skipping(content: dict[str, Any]) -> None:
+    steps = {"steps": 200, "skipped": 100, "settled_steps": 100, "settled_skipped": 90}
+    content["mnb"]["ranks"][0]["skipped"] = steps
+
+
+def lost_minus_one(content: dict[str, Any]) -> None:
+    """A slow launch that the report should not see."""
+    content["mnb"]["sampled"] = {"start_s": 0.0, "end_s": 1.0, "interval_s": 0.5, "dropped": -1}
+
+
 BROKEN: dict[str, tuple[str, Tamper, str]] = {
     "tampered slice": ("R3", record(tampering.one_slice), "rates that rank 0 states are not those of its slices"),
     "slice taken out": ("R4", record(tampering.without_a_slice), "slice 20 begins 0.500 s after the one before it"),
@@ -242,6 +253,8 @@ BROKEN: dict[str, tuple[str, Tamper, str]] = {
     "data in memory": ("R20", manifest(tmpfs), "/data lies on tmpfs (memory), which is refused"),
     "changed workload": ("R21", record(source), "the source of milabench_ng.workloads.vae:vae is not the one here"),
     "mark": ("R22", record(ours(marks=["fence partial"])), "fence partial"),
+    "skipped steps without their mark": ("R22", record(skipping), "90 % of the steps after settling skipped"),
+    "record that the report cannot read": ("R12", record(lost_minus_one), "standard.vae.J1.1"),
     "missing GPU": ("R23", manifest(idle_gpu), "the GPU at 0000:99:00.0 (NVIDIA 10de:2335, nvidia) did not work"),
     "GPU that the inventory hides": ("R23", record(another_gpu), "launches saw the GPU GPU-9"),
     "ECC off": ("R24", record(gpu(ecc=False)), "ECC of GPU-1 is off"),
@@ -300,6 +313,25 @@ def test_r3_numbers_that_were_claimed(folder: Path) -> None:
     ruling = by_id(verify(tampering.repack(made, files), STRICT))["R3"]
     assert len(ruling.reasons) == 2
     assert ruling.reasons[1] == "standard.vae: perf was claimed as 104.0, and is 103.0"
+
+
+def test_r22_a_launch_outside_its_reference_traces(folder: Path, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report makes these marks; no record has them."""
+    bands: Bands = {"gpu": {"fp32": {"1": Band(2.0, 0.004)}}}
+    arguments = {"batch_size": 64, "precision": "fp32"}
+    trace = Trace(arguments=arguments, data=("imagenet", "twin", 1.0), losses=bands)
+    monkeypatch.setattr("milabench_ng.report.folder.load_traces", lambda _suite: {"standard.vae": trace})
+
+    def computed(loss: float) -> Tamper:
+        return record(lambda content: content["mnb"]["ranks"][0].update(losses={"1": loss}), "standard.vae.*")
+
+    for path in folder.glob("standard.vae.*"):
+        tampering.rewrite(path, lambda content: content["mnb"]["ranks"][0].update(losses={"1": 2.0}))
+    computed(2.0)(folder)
+    assert by_id(found(folder, keys))["R22"].result == "pass"
+    computed(1.8)(folder)
+    ruling = by_id(found(folder, keys))["R22"]
+    assert ruling.reasons == ("standard.vae: outside the reference: loss 1.8 at step 1, expected 2 +- 0.004",)
 
 
 def test_a_slice_of_no_length_is_no_record(folder: Path, keys: Path) -> None:

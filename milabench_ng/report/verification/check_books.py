@@ -20,6 +20,7 @@ def _gaps(evidence: Evidence) -> Iterator[str]:
     if evidence.going_on:
         yield "the run still goes on"
     yield from (f"{problem.file}: {problem.reason}" for problem in evidence.unreadable)
+    yield from _unread_by_the_report(evidence)
     unread = {(problem.test, problem.job_id) for problem in evidence.unreadable}
     launches = evidence.manifest.plan.launches
     planned = {(launch.label, launch.job_id) for launch in launches}
@@ -38,6 +39,15 @@ def _gaps(evidence: Evidence) -> Iterator[str]:
         if kept.record.mnb.run_id != run_id:
             yield f"{kept.file}: it is of run {kept.record.mnb.run_id}, {MANIFEST} of {run_id}"
     yield from (f"{name}: it belongs to no run" for name in evidence.foreign if name.endswith(".json"))
+
+
+def _unread_by_the_report(evidence: Evidence) -> Iterator[str]:
+    """Files that are whole records, and hold numbers that the report refuses."""
+    known = {problem.file for problem in evidence.unreadable}
+    rows = evidence.summary.tests.values()
+    failed = ((one.file, one.detail) for row in rows for one in row.failed if one.cause == "unreadable")
+    loose = ((problem.file, problem.reason) for problem in evidence.summary.problems)
+    yield from (f"{file}: {reason}" for file, reason in (*failed, *loose) if file not in known)
 
 
 def ledger(evidence: Evidence) -> Finding:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from milabench_ng.records.marks import typed
-from milabench_ng.records.record import FP32_ERROR, Data
+from milabench_ng.records.marks import Mark, typed
+from milabench_ng.records.record import FP32_ERROR, SKIPPED_LIMIT, Data
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
 
@@ -111,7 +111,30 @@ def _foreign_code(evidence: Evidence) -> Iterator[str]:
 
 
 def marks(evidence: Evidence) -> Finding:
-    """No record bears a mark that makes it not comparable."""
+    """Nothing makes a launch not comparable: no mark of its record, of the reference traces, or that it should have."""
     if not evidence.rules.marks_refused:
         return OFF
-    return judged(f"{name}: {mark.text}" for name, record in evidence.named() for mark in typed(record.mnb.marks))
+    return judged([*_recorded_marks(evidence), *_marks_of_traces(evidence), *_untold_skips(evidence)])
+
+
+def _recorded_marks(evidence: Evidence) -> Iterator[str]:
+    for name, record in evidence.named():
+        yield from (f"{name}: {mark.text}" for mark in typed(record.mnb.marks))
+
+
+def _marks_of_traces(evidence: Evidence) -> Iterator[str]:
+    """What the report marks and no record does."""
+    recorded = {(record.mnb.label, mark) for _, record in evidence.named() for mark in typed(record.mnb.marks)}
+    for label, row in evidence.summary.tests.items():
+        yield from (f"{label}: {mark.text}" for mark in typed(row.marks) if (label, mark) not in recorded)
+
+
+def _untold_skips(evidence: Evidence) -> Iterator[str]:
+    """Steps that a loss scale skipped, too many, without the mark that says so."""
+    for name, record in evidence.named():
+        told = {mark.device for mark in typed(record.mnb.marks) if mark.kind == "steps skipped"}
+        for rank in record.mnb.ranks:
+            share = rank.skipped.too_many if rank.skipped else None
+            if share is not None and str(rank.device) not in told:
+                mark = Mark(kind="steps skipped", device=str(rank.device), value=share, limit=SKIPPED_LIMIT)
+                yield f"{name}: {mark.text}, and it has no mark of it"
