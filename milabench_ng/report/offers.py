@@ -9,9 +9,10 @@ from milabench_ng.errors import InputError
 from milabench_ng.report.bids import Bids, read_bids
 from milabench_ng.report.folder import load, load_baseline
 from milabench_ng.report.report import Report, build_report
+from milabench_ng.report.same_work import other_work, shared
 from milabench_ng.report.summary import Summary
 from milabench_ng.report.tender import Tender, evaluate
-from milabench_ng.report.weights import load_weights
+from milabench_ng.report.weights import Weights, load_weights
 
 
 def compare_bids(path: Path) -> Tender:
@@ -21,17 +22,21 @@ def compare_bids(path: Path) -> Tender:
     near = here / bids.reference
     reference = load_baseline(str(near) if os.path.exists(near) else bids.reference)
     summaries = {name: load(here / bid.results) for name, bid in bids.bids.items()}
-    _same_suite(summaries, path)
-    return evaluate(bids, {name: _report(name, one, reference, bids, here) for name, one in summaries.items()})
+    weights = load_weights(here / bids.weights if bids.weights else None, _suite(summaries, path)) or {}
+    apart = other_work(summaries, weights)
+    counted = shared(weights, apart) or weights
+    reports = {name: _report(name, one, reference, bids, counted) for name, one in summaries.items()}
+    return evaluate(bids, reports, weights, apart)
 
 
-def _report(name: str, summary: Summary, reference: Summary, bids: Bids, here: Path) -> Report:
-    weights = load_weights(here / bids.weights if bids.weights else None, summary.suite)
+def _report(name: str, summary: Summary, reference: Summary, bids: Bids, weights: Weights) -> Report:
     return build_report(summary, name, weights=weights, baselines=[(bids.reference, reference)], margin=bids.margin)
 
 
-def _same_suite(summaries: dict[str, Summary], path: Path) -> None:
+def _suite(summaries: dict[str, Summary], path: Path) -> str:
+    """The one that all ran."""
     suites = {name: summary.suite for name, summary in summaries.items()}
     if len(set(suites.values())) > 1:
         found = ", ".join(f"{name} ran {suite}" for name, suite in suites.items())
         raise InputError(f"{path}: {found}; bids are compared on the same profile")
+    return next(iter(suites.values()))

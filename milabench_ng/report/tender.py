@@ -3,13 +3,14 @@
 Every node is measured in nodes of one reference. The bids are ranked by what one of those costs: bid A is before bid B
 when the difference of their logarithms is there beyond doubt (Welch, adjusted after Holm over all pairs); those that
 cannot be told apart share a rank. No margin enters here: a rank says which is cheaper, not by how much, and of two
-offers the one that is surely cheaper by 1 % is the one to buy.
+offers the one that is surely cheaper by 1 % is the one to buy. All pairs are ranked over the same
+tests: those that are the same work in all bids, see `same_work`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 import msgspec
@@ -19,12 +20,15 @@ from milabench_ng.report.bids import Bid, Bids
 from milabench_ng.report.compare import Comparison
 from milabench_ng.report.cost import PerReference, cost
 from milabench_ng.report.intervals import Estimate, Interval, Part, combine
+from milabench_ng.report.marked import Marked
 from milabench_ng.report.ownership import Ownership, Power, Terms, ownership
 from milabench_ng.report.power import power_doubts
 from milabench_ng.report.report import Report
+from milabench_ng.report.same_work import OtherWork
 from milabench_ng.report.score import log_parts
 from milabench_ng.report.stability import Stability, Worth, stability
 from milabench_ng.report.verdict import RANKED_FROM, holm, p_value
+from milabench_ng.report.weights import Weights, spread_unplanned
 
 _DOUBT = 0.05
 
@@ -62,6 +66,8 @@ class BidRow(msgspec.Struct, frozen=True, kw_only=True):
     """1 is the cheapest for its throughput; None where nothing can be ranked."""
     pareto: bool
     """No other bid's node does as much for less, or more for as little."""
+    marks: tuple[Marked, ...]
+    """What makes its results not comparable."""
 
 
 class Tender(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +80,14 @@ class Tender(msgspec.Struct, frozen=True, kw_only=True):
     criterion: str
     """What the ranks are by."""
     why_unranked: str
+    tests: tuple[str, ...]
+    """What the ranks are over."""
+    of: int
+    """How many tests have a weight."""
+    other_work: tuple[OtherWork, ...]
+    """Why weighted tests left the ranking for all bids."""
+    not_in_all: tuple[str, ...]
+    """The other weighted tests that it is not over: a bid lacks them."""
     stability: Stability | None
     """What the order rests on; None where there are fewer than two bids with a ratio."""
     notes: tuple[str, ...]
@@ -84,8 +98,12 @@ class Tender(msgspec.Struct, frozen=True, kw_only=True):
         return int(any(row.ratio is None for row in self.rows))
 
 
-def evaluate(bids: Bids, reports: Mapping[str, Report]) -> Tender:
-    """Rank ``bids``; ``reports`` are on their results, each compared with the reference alone."""
+def evaluate(bids: Bids, reports: Mapping[str, Report], weights: Weights, apart: tuple[OtherWork, ...]) -> Tender:
+    """Rank ``bids``; ``reports`` are on their results, each compared with the reference alone.
+
+    ``weights`` are those of the tender, ``apart`` the weighted tests that are not the same work in all bids: the
+    reports give them no weight, as long as any other is left.
+    """
     powers = {name: power_of(bid, reports[name], bids.terms) for name, bid in bids.bids.items()}
     owned = {
         name: ownership(bids.bids[name].price, power, bids.bids[name].maintenance_per_year, bids.terms)
@@ -94,8 +112,10 @@ def evaluate(bids: Bids, reports: Mapping[str, Report]) -> Tender:
     }
     by_ownership = len(owned) == len(bids.bids) and len({one.boundary for one in owned.values()}) == 1
     costs = {name: owned[name].total if by_ownership else bid.price for name, bid in bids.bids.items()}
-    ranks, why = rank(reports, costs)
-    pareto = pareto_set({name: (costs[name], _ratio(reports[name])) for name in bids.bids})
+    unlike = {one.test for one in apart}
+    tests = tuple(label for label in _common(reports) if label not in unlike)
+    ranks, why = rank(reports, costs, tests)
+    pareto = pareto_set({name: (costs[name], _ratio(reports[name])) for name in bids.bids}) if tests else set()
     rows = [
         _row(name, bid, reports[name], owned.get(name), bids, ranks.get(name), name in pareto)
         for name, bid in bids.bids.items()
@@ -105,6 +125,7 @@ def evaluate(bids: Bids, reports: Mapping[str, Report]) -> Tender:
         for name, bid in bids.bids.items()
         if _ratio(reports[name]) is not None
     ]
+    planned = dict.fromkeys(label for at in reports.values() for label in spread_unplanned(weights, at.summary.devices))
     return Tender(
         reference=bids.reference,
         currency=bids.currency,
@@ -112,7 +133,11 @@ def evaluate(bids: Bids, reports: Mapping[str, Report]) -> Tender:
         rows=tuple(sorted(rows, key=lambda row: _order(row, costs[row.name]))),
         criterion=f"cost over {bids.years:g} years per reference node" if by_ownership else "price per reference node",
         why_unranked=why,
-        stability=stability(worths, bids.terms if by_ownership else None) if len(worths) > 1 else None,
+        tests=tests,
+        of=len(planned),
+        other_work=apart,
+        not_in_all=tuple(label for label in planned if label not in tests and label not in unlike),
+        stability=stability(worths, bids.terms if by_ownership else None) if tests and len(worths) > 1 else None,
         notes=tuple(_notes(bids, owned, reports)),
     )
 
@@ -130,13 +155,15 @@ def power_of(bid: Bid, report: Report, terms: Terms | None) -> Power | None:
     return Power(load_w=mean * report.summary.devices, idle_w=0.0, boundary="GPUs only, measured")
 
 
-def rank(reports: Mapping[str, Report], costs: Mapping[str, float]) -> tuple[dict[str, int], str]:
-    """The rank of every bid with a ratio, and why there are none."""
+def rank(reports: Mapping[str, Report], costs: Mapping[str, float], tests: Sequence[str]) -> tuple[dict[str, int], str]:
+    """The rank by ``tests`` of every bid with a ratio, and why there are none."""
     known = {name: report for name, report in reports.items() if _ratio(report) is not None}
     if len(known) < 2:
         return {}, "fewer than two bids have a ratio to the reference"
+    if not tests:
+        return {}, "no weighted test is the same work in all bids"
     pairs = list(combinations(known, 2))
-    estimates = [cheaper_by(known[a], costs[a], known[b], costs[b]) for a, b in pairs]
+    estimates = [cheaper_by(known[a], costs[a], known[b], costs[b], tests) for a, b in pairs]
     if any(estimate is None or estimate.n < RANKED_FROM for estimate in estimates):
         return {}, f"under {RANKED_FROM} repeats"
     firm = [estimate for estimate in estimates if estimate is not None]
@@ -147,15 +174,12 @@ def rank(reports: Mapping[str, Report], costs: Mapping[str, float]) -> tuple[dic
     return ranks, ""
 
 
-def cheaper_by(a: Report, cost_a: float, b: Report, cost_b: float) -> Estimate | None:
-    """The logarithm of throughput for money of ``a`` over that of ``b``, over the tests that both have."""
+def cheaper_by(a: Report, cost_a: float, b: Report, cost_b: float, tests: Sequence[str]) -> Estimate | None:
+    """The logarithm of throughput for money of ``a`` over that of ``b``, over ``tests``, which both have."""
     ours, theirs = ({line.scored.test: line.scored for line in report.lines} for report in (a, b))
     weights = _weights(a)
-    labels = [label for label in weights if label in ours and label in theirs and label in _weights(b)]
-    if not labels:
-        return None
-    minus: list[Part] = [(-c, stat) for c, stat in log_parts(theirs, labels, weights)]
-    estimate = combine([*log_parts(ours, labels, weights), *minus])
+    minus: list[Part] = [(-c, stat) for c, stat in log_parts(theirs, tests, weights)]
+    estimate = combine([*log_parts(ours, tests, weights), *minus])
     if estimate is None:
         return None
     nodes = math.log(a.summary.devices / cost_a) - math.log(b.summary.devices / cost_b)
@@ -198,6 +222,12 @@ def _weights(report: Report) -> dict[str, float]:
     return {line.scored.test: line.scored.weight for line in report.lines if line.scored.weight}
 
 
+def _common(reports: Mapping[str, Report]) -> list[str]:
+    """The weighted tests that every bid with a ratio has."""
+    weights = [_weights(report) for report in reports.values() if _ratio(report) is not None]
+    return [label for label in (weights[0] if weights else {}) if all(label in each for each in weights)]
+
+
 def _comparison(report: Report) -> Comparison | None:
     return report.comparisons[0] if report.comparisons else None
 
@@ -236,6 +266,7 @@ def _row(
         total_cost=None if nodes is None else nodes * per_node,
         rank=rank,
         pareto=pareto,
+        marks=report.marks,
     )
 
 

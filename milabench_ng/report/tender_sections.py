@@ -8,6 +8,7 @@ from milabench_ng.report.bands import Band
 from milabench_ng.report.cells import Cell, Fact, Tone, number, one_decimal, text, whole
 from milabench_ng.report.columns import span
 from milabench_ng.report.intervals import Interval
+from milabench_ng.report.marked import Marked
 from milabench_ng.report.ratio_facts import span_of_money
 from milabench_ng.report.sections import SCORE_UNIT, Heading, Section
 from milabench_ng.report.stability import Stability
@@ -24,6 +25,7 @@ def tender_facts(tender: Tender) -> tuple[Fact, ...]:
 def _facts(tender: Tender) -> Iterator[Fact]:
     yield Fact("reference", f"one node of {tender.reference}", "strong")
     yield Fact("ranked by", f"{tender.criterion}, lower is better; equal ranks cannot be told apart")
+    yield _ranked_over(tender)
     terms = tender.terms
     if terms is not None:
         yield Fact(
@@ -38,8 +40,34 @@ def _facts(tender: Tender) -> Iterator[Fact]:
         yield Fact("indicative", "; ".join(doubts), "fair")
     if tender.stability is not None:
         yield _steady(tender.stability)
+    for row in tender.rows:
+        for mark in row.marks:
+            yield Fact("mark", f"{row.name}: {mark.text}{_where(mark)}", "bad")
     for note in tender.notes:
         yield Fact("note", note, "fair")
+
+
+def _ranked_over(tender: Tender) -> Fact:
+    """The tests, and what left them."""
+    unlike = dict.fromkeys(one.test for one in tender.other_work)
+    left = [
+        f"; not {', '.join(map(_short, tests))}, which {why}"
+        for tests, why in ((unlike, "is not the same work in all bids"), (tender.not_in_all, "not every bid has"))
+        if tests
+    ]
+    text = f"{len(tender.tests)} of {tender.of} weighted tests{''.join(left)}"
+    return Fact("ranked over", text, "fair" if left else "plain")
+
+
+def _where(mark: Marked) -> str:
+    """The tests and devices that a mark was seen on."""
+    devices = f" on device {', '.join(mark.devices)}" if mark.devices else ""
+    return f" ({', '.join(map(_short, mark.tests))}{devices})"
+
+
+def _short(label: str) -> str:
+    """A test without its suite."""
+    return label.partition(".")[2] or label
 
 
 def _steady(found: Stability) -> Fact:
@@ -54,6 +82,8 @@ def _steady(found: Stability) -> Fact:
 def tender_sections(tender: Tender) -> tuple[Section, ...]:
     """The bids, what they cost over the years, what the order rests on."""
     sections = [_bids(tender)]
+    if tender.other_work:
+        sections.append(_left_out(tender))
     if any(row.owned for row in tender.rows):
         sections.append(_ownership(tender))
     if any(row.nodes is not None for row in tender.rows):
@@ -71,6 +101,8 @@ def _bids(tender: Tender) -> Section:
         headings=(
             Heading("rank", "", whole, True),
             Heading("bid"),
+            Heading("ranked over", "tests", whole, True),
+            Heading("marked", tone=lambda cell: "bad" if cell == "marked" else "plain"),
             Heading("devices", "", whole, True),
             Heading("hardware"),
             Heading("score", tone=_status_tone),
@@ -84,17 +116,20 @@ def _bids(tender: Tender) -> Section:
             Heading("95 % interval of that", f"{SCORE_UNIT} per 1000 {money}"),
             Heading("Pareto", tone=lambda cell: "good" if cell == "yes" else "faint"),
             Heading("no value or interval because"),
+            Heading("marks", tone=lambda _: "bad"),
         ),
-        rows=tuple(_bid(row) for row in tender.rows),
+        rows=tuple(_bid(row, len(tender.tests)) for row in tender.rows),
         notes=("Pareto: no other bid's node does as much for less money",),
     )
 
 
-def _bid(row: BidRow) -> tuple[Cell, ...]:
+def _bid(row: BidRow, tests: int) -> tuple[Cell, ...]:
     per = row.per_reference
     return (
         row.rank,
         row.name,
+        None if row.rank is None else tests,
+        "marked" if row.marks else "no",
         row.devices,
         row.hardware,
         row.score_status,
@@ -108,6 +143,16 @@ def _bid(row: BidRow) -> tuple[Cell, ...]:
         _money(row.score_per_price),
         "yes" if row.pareto else "no",
         row.why or None,
+        "; ".join(mark.text for mark in row.marks) or None,
+    )
+
+
+def _left_out(tender: Tender) -> Section:
+    return Section(
+        key="not-the-same-work",
+        title="what leaves the ranking: not the same work in all bids",
+        headings=(Heading("test"), Heading("bids"), Heading("what differs")),
+        rows=tuple((one.test, " and ".join(one.bids), one.why) for one in tender.other_work),
     )
 
 

@@ -14,6 +14,8 @@ import pytest
 
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
+from milabench_ng.records.marks import Mark
+from milabench_ng.records.views import DataView
 from milabench_ng.report.bids import read_bids
 from milabench_ng.report.facts import header
 from milabench_ng.report.folder import decode_summary, encode_summary, load_baseline
@@ -377,3 +379,111 @@ def test_the_header_names_the_node_and_where_the_weight_of_unplanned_steps_went(
     assert facts["weights"].startswith("standard.scaling.2: more devices than there are; ")
     assert [line.scored.weight for line in made.lines] == [1.0, 3.0, 4.0]
     assert "weights" not in {fact.name for fact in header(build_report(plain, "run", weights=WEIGHTS))}
+
+
+def rebid(file: Path, **summaries: Summary) -> Tender:
+    """The tender with other results for some of its bids."""
+    for name, one in summaries.items():
+        (file.parent / f"{name}.json").write_text(encode_summary(one))
+    return compare_bids(file)
+
+
+DATA = DataView(name="imagenet", kind="twin", scale=1.0, cache="cold")
+
+
+def with_options(made: Summary, **more: Any) -> Summary:
+    """``made`` with its options and data on every test; ``more`` is changed on convnet alone."""
+    recorded: dict[str, Any] = {"options": {"batch_size": 64}, "data": (DATA,)}
+    tests = {label: msgspec.structs.replace(at, **recorded) for label, at in made.tests.items()}
+    tests["standard.convnet"] = msgspec.structs.replace(tests["standard.convnet"], **more)
+    return msgspec.structs.replace(made, tests=tests)
+
+
+LARGER = {"options": {"batch_size": 512}}
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (LARGER, "option batch_size 512 against 64"),
+        ({"precision": ("tf32",)}, "precision tf32 against fp32"),
+        ({"data": (msgspec.structs.replace(DATA, scale=0.01),)}, "data scale 0.01 against 1"),
+    ],
+)
+def test_a_test_of_other_work_in_any_bid_leaves_the_ranking_for_all(
+    tender_file: Path, other: dict[str, Any], why: str
+) -> None:
+    made = rebid(
+        tender_file,
+        base=with_options(node(100.0, 100.0)),
+        slow=with_options(node(100.0, 2000.0), **other),
+        fast=with_options(node(200.0, 400.0)),
+        twin=with_options(node(200.0, 400.0)),
+    )
+    # By vae alone: twice the throughput for 100 instead of 90. By convnet the slow one would be five times as fast.
+    assert {at.name: at.rank for at in made.rows} == {"fast": 1, "twin": 1, "slow": 3}
+    assert {at.name: at.ratio for at in made.rows} == pytest.approx({"fast": 2.0, "twin": 2.0, "slow": 1.0})
+    assert (made.tests, made.of) == (("standard.vae",), 2)
+    assert [at.name for at in made.rows if at.pareto] == ["fast", "twin", "slow"]
+    assert {(one.test, one.bids) for one in made.other_work} == {
+        ("standard.convnet", ("slow", "fast")),
+        ("standard.convnet", ("slow", "twin")),
+    }
+    for form in ("table", "markdown"):
+        text = printed(made, form).replace("\\_", "_")
+        assert "1 of 2 weighted tests; not convnet, which is not the same work in all bids" in text
+        assert why in text
+    assert json.loads(printed(made, "json"))["tests"] == ["standard.vae"]
+    (header, *rows) = csv.reader(io.StringIO(printed(made, "csv")))
+    assert {cells[header.index("ranked over (tests)")] for cells in rows} == {"1"}
+
+
+def test_nothing_is_ranked_where_no_weighted_test_is_the_same_work(tender_file: Path) -> None:
+    summaries = {
+        "base": with_options(node(100.0, 100.0)),
+        "slow": with_options(node(100.0, 2000.0), **LARGER),
+        "fast": with_options(node(200.0, 400.0)),
+        "twin": with_options(node(200.0, 400.0)),
+    }
+    slow = summaries["slow"]
+    vae = msgspec.structs.replace(slow.tests["standard.vae"], precision=("tf32",))
+    summaries["slow"] = msgspec.structs.replace(slow, tests=slow.tests | {"standard.vae": vae})
+    made = rebid(tender_file, **summaries)
+    assert made.why_unranked == "no weighted test is the same work in all bids"
+    assert ({at.rank for at in made.rows}, {at.pareto for at in made.rows}) == ({None}, {False})
+    assert (made.tests, made.of, made.stability) == ((), 2, None)
+    assert {at.name: at.ratio for at in made.rows if at.ratio} == pytest.approx(
+        dict.fromkeys(("fast", "twin"), (2.0 * 4.0**3) ** 0.25)
+    )
+    assert "nothing is ranked: no weighted test is the same work in all bids" in printed(made, "table")
+
+
+def test_the_ranks_say_over_how_many_tests_they_are(tender_file: Path) -> None:
+    made = compare_bids(tender_file)
+    assert (made.tests, made.other_work) == (("standard.vae", "standard.convnet"), ())
+    assert "2 of 2 weighted tests" in printed(made, "table")
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "csv", "json"])
+def test_the_marks_of_a_bid_stand_beside_its_rank(tender_file: Path, form: Any) -> None:
+    marks = (
+        Mark(kind="window shortened", value=0.5, limit=9.0),
+        Mark(kind="options overridden", what="batch_size"),
+        Mark(kind="throttled", device="3", what="hw_thermal", value=0.4, limit=0.005),
+    )
+    fast = node(200.0, 400.0)
+    vae = msgspec.structs.replace(fast.tests["standard.vae"], marks=marks)
+    made = rebid(tender_file, fast=msgspec.structs.replace(fast, tests=fast.tests | {"standard.vae": vae}))
+    text = printed(made, form)
+    rows = {at.name: at for at in made.rows}
+    assert [len(rows[name].marks) for name in ("fast", "slow", "twin")] == [3, 0, 0]
+    if form == "json":
+        told = {row["name"]: row["marks"] for row in json.loads(text)["rows"]}
+        assert [mark["kind"] for mark in told["fast"]] == ["window shortened", "options overridden", "throttled"]
+        return
+    if form == "csv":
+        (header, *cells) = csv.reader(io.StringIO(text))
+        assert header[3] == "marked"
+        assert {cell[1]: cell[3] for cell in cells} == {"fast": "marked", "twin": "no", "slow": "no"}
+    for mark in marks:
+        assert mark.sentence in text.replace("\\_", "_")
