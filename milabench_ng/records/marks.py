@@ -26,6 +26,8 @@ MarkKind = Literal[
     "loss outside the reference",
     "gradient norm outside the reference",
     "parameters outside the reference",
+    "not recorded",
+    "nothing learned",
     "noted",
 ]
 """``noted`` is a sentence in ``what``: all that a mark was before it had a type."""
@@ -51,6 +53,8 @@ _FORMS: dict[MarkKind, tuple[str, Unit]] = {
         "outside the reference: parameters differ from those that this software makes",
         "",
     ),
+    "not recorded": ("the record has no {what}", ""),
+    "nothing learned": ("nothing was learned: the {what} is {value}", ""),
     "noted": ("{what}", ""),
 }
 """The sentence of each kind, and the unit of its value and limit: ``%`` for a share, 0 to 1."""

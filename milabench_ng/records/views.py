@@ -34,6 +34,12 @@ class TimingView(msgspec.Struct, frozen=True):
     rates: list[float | None] | None = None
 
 
+class SkippedView(msgspec.Struct, frozen=True):
+    """Optimizer steps that a dynamic loss scale skipped."""
+
+    skipped: Number
+
+
 class RankView(msgspec.Struct, frozen=True):
     """The slices of one process, and what it computed: losses, gradient norms and digests by step."""
 
@@ -41,6 +47,8 @@ class RankView(msgspec.Struct, frozen=True):
     losses: dict[str, float | None] = {}
     gradient_norms: dict[str, float | None] = {}
     digests: dict[str, str] = {}
+    skipped: SkippedView | None = None
+    """None in modes that skip none, and in older records."""
 
 
 class DataView(msgspec.Struct, frozen=True):

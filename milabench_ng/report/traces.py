@@ -8,6 +8,7 @@ precision, one data set at one scale; digests of parameters only for the same de
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
@@ -103,6 +104,20 @@ class Traced(msgspec.Struct, frozen=True):
     losses: Seen
     gradient_norms: Seen
     digests: dict[str, str]
+    steps: dict[str, int] = {}
+    """By place: how many ran at least, as the slices say; empty where the launch failed."""
+    skipped: dict[str, int] = {}
+    """By place: how many of them a dynamic loss scale skipped, as the record says."""
+
+    @property
+    def overflown(self) -> frozenset[tuple[str, str]]:
+        """Places and steps whose gradients left the range of fp16: no more of them than were skipped."""
+        null: dict[str, list[str]] = defaultdict(list)
+        for place, step, norm in self.gradient_norms if self.precision in SCALED else ():
+            if norm is None:
+                null[place].append(step)
+        told = {place: steps for place, steps in null.items() if len(steps) <= self.skipped.get(place, 0)}
+        return frozenset((place, step) for place, steps in told.items() for step in steps)
 
 
 def traced(mnb: MnbView) -> Traced:
@@ -122,6 +137,8 @@ def traced(mnb: MnbView) -> Traced:
         digests={
             f"{precision}/{place}/{step}": digest for place, rank in places for step, digest in rank.digests.items()
         },
+        steps={place: sum(row.steps for row in rank.slices) for place, rank in places} if mnb.failure is None else {},
+        skipped={place: rank.skipped.skipped for place, rank in places if rank.skipped is not None},
     )
 
 
@@ -152,18 +169,24 @@ def compare(seen: Traced, trace: Trace | None, software_key: str) -> Compared:
     """A launch of a run with this software against the trace of its test, which may hold for something else. Pure."""
     if trace is None or (seen.arguments, seen.data) != (trace.arguments, trace.data):
         return Compared(lacking=_described(seen))
-    losses = _within(seen, trace.losses, seen.losses)
-    norms = _within(seen, trace.gradient_norms, seen.gradient_norms)
+    loss_bands, norm_bands = (
+        at.get(seen.kind, {}).get(seen.precision, {}) for at in (trace.losses, trace.gradient_norms)
+    )
+    losses = _within(seen, loss_bands, seen.losses)
+    norms = _within(seen, norm_bands, seen.gradient_norms)
     known = trace.digests.get(software_key, {})
     digested = [(known[key], digest) for key, digest in seen.digests.items() if key in known]
-    if not losses and not norms and not digested:
-        return Compared(lacking=_described(seen))
     found = [
-        *_deviations("loss outside the reference", losses, seen.losses),
-        *_deviations("gradient norm outside the reference", norms, seen.gradient_norms),
+        *_deviations("loss outside the reference", seen, loss_bands, seen.losses),
+        *_deviations("gradient norm outside the reference", seen, norm_bands, seen.gradient_norms),
+        *_left_out("loss", seen, loss_bands, seen.losses),
+        *_left_out("gradient norm", seen, norm_bands, seen.gradient_norms),
+        *_unlearned(seen, loss_bands, norm_bands),
     ]
     if any(expected != digest for expected, digest in digested):
         found.append(Mark(kind="parameters outside the reference"))
+    if not losses and not norms and not digested:
+        return Compared(tuple(dict.fromkeys(found)), "weak") if found else Compared(lacking=_described(seen))
     return Compared(deviations=tuple(dict.fromkeys(found)), strength=strength(losses, norms))
 
 
@@ -180,17 +203,44 @@ def strength(losses: Mapping[str, Band], gradient_norms: Mapping[str, Band]) -> 
     return "strong" if known else "weak"
 
 
-def _within(seen: Traced, bands: Bands, numbers: Seen) -> dict[str, Band]:
-    """The bands that apply to a launch, by the steps that it did."""
-    found = bands.get(seen.kind, {}).get(seen.precision, {})
-    overflown = {step for _, step, number in numbers if number is None and seen.precision in SCALED}
-    return {step: found[step] for _, step, _ in numbers if step in found and step not in overflown}
+def _within(seen: Traced, bands: Mapping[str, Band], numbers: Seen) -> dict[str, Band]:
+    """The bands that all of a launch was compared with, by step."""
+    compared = {step for place, step, number in numbers if number is not None or (place, step) not in seen.overflown}
+    skipped = {step for place, step, number in numbers if number is None and (place, step) in seen.overflown}
+    return {step: band for step, band in bands.items() if step in compared - skipped}
 
 
-def _deviations(kind: OutsideKind, bands: Mapping[str, Band], numbers: Seen) -> Iterator[Mark]:
-    for _, step, number in numbers:
-        if step in bands and not bands[step].holds(number):
+def _deviations(kind: OutsideKind, seen: Traced, bands: Mapping[str, Band], numbers: Seen) -> Iterator[Mark]:
+    for place, step, number in numbers:
+        skipped = number is None and (place, step) in seen.overflown
+        if step in bands and not skipped and not bands[step].holds(number):
             yield bands[step].deviation(kind, step, number)
+
+
+def _left_out(what: str, seen: Traced, bands: Mapping[str, Band], numbers: Seen) -> Iterator[Mark]:
+    """Steps with a band that ran, and of which the record holds nothing: not even that they were skipped."""
+    there = {(place, step) for place, step, _ in numbers}
+    for place, steps in seen.steps.items():
+        for step in bands:
+            if int(step) <= steps and (place, step) not in there:
+                yield Mark(kind="not recorded", what=f"{what} at step {step}")
+
+
+def _unlearned(seen: Traced, losses: Mapping[str, Band], norms: Mapping[str, Band]) -> Iterator[Mark]:
+    """A gradient of nothing before the test has learned all, a loss that stays what it is where that of the test moves.
+
+    Such numbers may lie inside wide bands, or at steps that have none.
+    """
+    lost = {(place, step): loss for place, step, loss in seen.losses}
+    for place, step, norm in seen.gradient_norms:
+        learned = any(int(known) <= int(step) and band.holds(0.0) for known, band in norms.items())
+        if norm == 0 and norms and not learned and lost.get((place, step)) != 0:
+            yield Mark(kind="nothing learned", what=f"gradient norm at step {step}", value=norm)
+    for each in dict.fromkeys(place for place, _, _ in seen.losses):
+        own = {step: loss for place, step, loss in seen.losses if place == each}
+        moves = len({losses[step].value for step in own if step in losses}) > 1
+        if moves and len(set(own.values())) == 1 and (loss := own[next(iter(own))]) is not None:
+            yield Mark(kind="nothing learned", what="loss at all recorded steps", value=loss)
 
 
 def _described(seen: Traced) -> str:

@@ -110,7 +110,12 @@ def test_deviations_of_the_gradient_norm() -> None:
 def test_a_skipped_step_of_a_scaled_mode_is_no_deviation_and_makes_the_comparison_weak() -> None:
     trace = of_tenants((2.0, 10.0), (2.0, 10.0), precision="amp")
     assert compare(first_step(2.0, 10.0, precision="amp"), trace, "k") == Compared(strength="strong")
-    assert compare(first_step(2.0, None, precision="amp"), trace, "k") == Compared(strength="weak")
+    skipping = {"precision": "amp", "skipped": {"0/0": 1}}
+    assert compare(first_step(2.0, None, **skipping), trace, "k") == Compared(strength="weak")
+    (wrong,) = compare(first_step(1.0, None, **skipping), trace, "k").deviations
+    assert wrong.text.startswith("outside the reference: loss 1 at step 1")
+    (untold,) = compare(first_step(2.0, None, precision="amp"), trace, "k").deviations
+    assert untold.text.startswith("outside the reference: gradient norm not finite at step 1")
 
 
 @pytest.mark.parametrize("precision", FIRST)
