@@ -15,7 +15,7 @@ Ratio = Literal["counted", "not counted", "suppressed"]
 """What becomes of the ratio of a row: it counts; it is shown, but is one of different or unknown work; it says nothing
 and is not shown."""
 
-_FREE_OPTIONS = frozenset({"max_count", "max_seconds", "seed", "sample_duration", "precision"})
+FREE_OPTIONS = frozenset({"max_count", "max_seconds", "seed", "sample_duration", "precision"})
 """How long a launch works and from which numbers it starts: neither changes what an item is. The precision that ran is
 compared by itself."""
 _PACE = ("torch", "cuda", "cudnn")
@@ -149,7 +149,7 @@ def _of_options(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str,
         yield "options", recorded[0], recorded[1], "not counted"
         return
     fed = run.bound in _FED or base.bound in _FED
-    for name in sorted((run.options.keys() | base.options.keys()) - _FREE_OPTIONS):
+    for name in sorted((run.options.keys() | base.options.keys()) - FREE_OPTIONS):
         ours, theirs = (str(row.options.get(name, _UNKNOWN)) for row in (run, base))
         if name in _FEEDING:
             if _UNKNOWN not in (ours, theirs):

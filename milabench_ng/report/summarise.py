@@ -19,6 +19,7 @@ from milabench_ng.report.flags import flags
 from milabench_ng.report.intervals import log_stat
 from milabench_ng.report.launches import LaunchResult
 from milabench_ng.report.one_node import check_one_node
+from milabench_ng.report.one_work import of_one_work
 from milabench_ng.report.paces import PaceSeen, paces, without_pace
 from milabench_ng.report.repeats import by_job, device_stats, rank_means, repeats, stat_of
 from milabench_ng.report.summary import Failed, Provenance, Summary, TestSummary, progression_steps
@@ -42,6 +43,9 @@ class Folder(msgspec.Struct, frozen=True, kw_only=True):
 
 def summarise(folder: Folder) -> Summary:
     """The statistics of every test of ``folder``, and what was promised and is not there."""
+    ours = _is_ours(folder)
+    check_one_node(folder.source, folder.manifests, folder.results)
+    folder = _of_one_work(folder)
     planned = {
         (manifest.run_id, launch.label, launch.job_id): launch
         for manifest in folder.manifests
@@ -50,8 +54,6 @@ def summarise(folder: Folder) -> Summary:
     results, loose = _place(folder, list(planned.values()))
     if not results and not planned and not loose:
         raise InputError(f"{folder.source}: no record in it; give the folder that `mnb jobs` wrote")
-    ours = _is_ours(folder, results)
-    check_one_node(folder.source, folder.manifests, folder.results)
     absent = _absent(planned, results)
     results += _lost(folder, results, absent)
     devices, models = _device_count(folder.manifests, results), _models(folder)
@@ -86,10 +88,15 @@ def summarise(folder: Folder) -> Summary:
     )
 
 
-def _is_ours(folder: Folder, results: Sequence[LaunchResult]) -> bool:
+def _of_one_work(folder: Folder) -> Folder:
+    """Without the records that are not as the others of their row: they are problems."""
+    results, odd = of_one_work(folder.source, folder.results)
+    return msgspec.structs.replace(folder, results=results, problems=folder.problems + odd)
+
+
+def _is_ours(folder: Folder) -> bool:
     """Whether the records count true items; those of 2020 count the items of 2020."""
-    readable = [result for result in results if result.cause != "unreadable"]
-    kinds = {result.run_id is not None for result in readable}
+    kinds = {result.run_id is not None for result in folder.results}
     if len(kinds) > 1:
         raise InputError(
             f"{folder.source}: records of 2020 and of mnb in one folder count different items; put them into two"

@@ -153,7 +153,7 @@ def test_every_way_to_fail_has_its_cause(tmp_path: Path) -> None:
     make_records.write(tmp_path, make_records.failed(one, "oom", "killed by the kernel"))
     make_records.write(tmp_path, make_records.record(two, make_records.steady, slices=3))
     make_records.write(tmp_path, make_records.record(three, make_records.steady) | {"metrics": {"loss": None}})
-    make_records.write(tmp_path, make_records.record(four, make_records.steady, marks=["throttled"], unit="tokens"))
+    make_records.write(tmp_path, make_records.record(four, make_records.steady, marks=["throttled"]))
     make_records.write(tmp_path, make_records.record(five, make_records.steady, stop_s=None))
     row = load(tmp_path).tests["standard.vae"]
     causes = {failed.job_id: failed.cause for failed in row.failed}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
 import msgspec
@@ -13,6 +13,7 @@ from milabench_ng.errors import InputError
 from milabench_ng.plan import Launch, Plan, make_plan
 from milabench_ng.profile import Profile, build_profile, parse_profile
 from milabench_ng.records.manifest import Manifest
+from milabench_ng.records.record import Record
 from milabench_ng.report.verification.evidence import Evidence, Pinned
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
 
@@ -134,9 +135,28 @@ def _out_of_order(evidence: Evidence) -> Iterator[str]:
 
 
 def arguments(evidence: Evidence) -> Finding:
-    """Every launch ran with the arguments that the profile states, and nothing was changed on the command line."""
+    """Every launch ran with the arguments that the profile states, and nothing was changed on the command line.
+
+    All records of a row count the same items, too.
+    """
     stated = read_stated(evidence.manifest)
-    return judged([*_not_as_planned(evidence), *_not_as_stated(evidence, stated)])
+    return judged([*_not_as_planned(evidence), *_not_as_stated(evidence, stated), *_not_as_others(evidence)])
+
+
+def _not_as_others(evidence: Evidence) -> Iterator[str]:
+    """Records that count other items than most of their row."""
+    rows: dict[str, Counter[tuple[str, float, str | None]]] = defaultdict(Counter)
+    for _, record in evidence.named():
+        rows[record.mnb.label][_items(record)] += 1
+    for name, record in evidence.named():
+        usual, _ = rows[record.mnb.label].most_common(1)[0]
+        for what, one, other in zip(("unit", "classic_factor", "bound"), _items(record), usual, strict=True):
+            if one != other:
+                yield f"{name}: its {what} is {one}, that of most of its row {other}"
+
+
+def _items(record: Record) -> tuple[str, float, str | None]:
+    return record.mnb.unit, record.mnb.classic_factor, record.mnb.bound
 
 
 def _not_as_planned(evidence: Evidence) -> Iterator[str]:
