@@ -8,8 +8,8 @@ up later, while a library tunes itself, is counted: `records.window.worked_off` 
 
 from __future__ import annotations
 
-import multiprocessing
 import os
+import select
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -40,16 +40,16 @@ class Gate:
         if processes > len(cells):
             raise InputError(f"--workers: {processes} loader processes were asked for; at most {len(cells)} work")
         self._made = cells[: max(1, processes)]
-        self._opened = multiprocessing.get_context("fork").Event()
+        self._opened = os.eventfd(0)  # without a lock: a process that is killed at the gate holds nobody up
         self._owner = os.getpid()
 
     def open(self) -> None:
         """From now on all processes work."""
-        self._opened.set()
+        os.eventfd_write(self._opened, 1)
 
     def wait(self) -> None:
         """Return when the gate is open; end the process if its launch has ended."""
-        while not self._opened.wait(LOOK_S):
+        while not select.select([self._opened], [], [], LOOK_S)[0]:  # nobody reads it, so it stays open
             if os.getppid() != self._owner:
                 os._exit(1)
 

@@ -24,7 +24,7 @@ MOST_UNCOVERED = 0.25
 """The part of a window that may lie outside the slices wholly inside it, unless it is less than two usual slices: a
 stall that reaches over an edge is in none of them."""
 EDGE = 2
-"""Slices at an edge of a window whose backlogs are averaged: a batch more or less lies ready at any moment."""
+"""Slices at an edge of a window."""
 LARGEST = 1e15
 """No number that was measured is larger; sums and squares of such numbers stay finite."""
 
@@ -188,14 +188,24 @@ def worked_off(rows: Sequence[SliceRow]) -> float:
     backlog rose: then the device sets the pace.
     """
     edges = backlog_edges(rows)
-    return 0.0 if edges is None else max(0.0, edges[0] - edges[1]) * len(rows) / max(1, len(rows) - EDGE)
+    part = _edge(len(rows))
+    return 0.0 if edges is None else max(0.0, edges[0] - edges[1]) * len(rows) / max(1, len(rows) - part)
 
 
 def backlog_edges(rows: Sequence[SliceRow]) -> tuple[float, float] | None:
-    """The backlog at the beginning and at the end of the slices of a window; None where none is known."""
+    """The backlog at the beginning and at the end of the slices of a window; None where none is known.
+
+    At the beginning the larger of the edge's slices: what lay there may be worked off within the first. At the end
+    their mean: a batch more or less lies ready at any moment.
+    """
     known = [row.backlog for row in rows if row.backlog is not None]
-    part = max(1, min(EDGE, len(known) // 2))
-    return (mean(known[:part]), mean(known[-part:])) if known else None
+    part = _edge(len(known))
+    return (max(known[:part]), mean(known[-part:])) if known else None
+
+
+def _edge(slices: int) -> int:
+    """How many of a window's slices are at one of its edges."""
+    return max(1, min(EDGE, slices // 2))
 
 
 def is_steady(rows: Sequence[SliceRow]) -> bool:

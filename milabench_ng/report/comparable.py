@@ -126,7 +126,7 @@ def _aspects(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, st
     yield from _of_data(run, base)
     yield from _of_options(run, base)
     ours, theirs = ({each.what: each.decides for each in row.departures} for row in (run, base))
-    for what in ours.keys() ^ theirs.keys():
+    for what in sorted(ours.keys() ^ theirs.keys()):
         sides = (what, AS_TODAY) if what in ours else (AS_TODAY, what)
         yield WORK, *sides, "not counted" if (ours | theirs)[what] else "counted"
 

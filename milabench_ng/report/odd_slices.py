@@ -71,7 +71,9 @@ def _cost(row: SliceRow, window: Window, usual: float) -> float:
 
 def stock(rows: Sequence[SliceRow]) -> Shape | None:
     """Whether the window worked off what was made before it; None where it did not, or hardly."""
-    if is_steady(rows):
+    items, of = worked_off(rows), sum(row.count for row in rows)
+    if is_steady(rows) or not of:
         return None
-    items, part = worked_off(rows), worked_off(rows) / sum(row.count for row in rows)
-    return Shape("backlog", f"{items:.0f} items, {part:.1%} of the window's, were made before it: so much too high")
+    return Shape(
+        "backlog", f"{items:.0f} items, {items / of:.1%} of the window's, were made before it: so much too high"
+    )

@@ -110,7 +110,7 @@ def _by_manifest(manifest: ManifestView, place: str) -> Made:
         worked=frozenset(device.index for device in devices),
         profiles={manifest.plan.suite: manifest.profile.sha256} if manifest.profile else {},
         devices=_uuids(devices),
-        models=frozenset(device.name for device in devices),
+        models=frozenset(device.name for device in devices if device.name),
         versions={"mnb": manifest.version, **manifest.software},
     )
     if node is None:
@@ -136,7 +136,7 @@ def _by_records(host: str, results: Sequence[LaunchResult], place: str) -> Made:
         boards=frozenset(_uuids(devices).values()),
         worked=frozenset(device.index for device in devices),
         devices=_uuids(devices),
-        models=frozenset(device.name for device in devices),
+        models=frozenset(device.name for device in devices if device.name),
     )
 
 

@@ -211,6 +211,6 @@ def test_full_waits_until_what_was_made_ahead_is_worked_off() -> None:
     # 18 slices of 10 items are in a window: 0.9 of them may have been made before it.
     assert full_with(lambda _: 100) == 12.0
     assert full_with(lambda step: 10 * step) == 12.0  # it grows: the device sets the pace
-    # Slices 39 and 40, the first of which begins at 19.5 s, have 1 and 0: half an item above the last two.
-    assert full_with(lambda step: max(0, 40 - step)) == 29.5
+    # Slice 40, which begins at 20 s, is the first without any: of slice 39, with one, 0.9 may have been made before.
+    assert full_with(lambda step: max(0, 40 - step)) == 30.0
     assert full_with(lambda step: 1000 - step) is None

@@ -75,18 +75,20 @@ def test_noise_alone_is_hardly_ever_a_finding() -> None:
 def test_items_worked_off_by_hand() -> None:
     spans = [(1.0, 100)] * 8
     falling = rows_of(spans, [70, 60, 50, 40, 30, 20, 10, 0])
-    assert worked_off(falling) == pytest.approx((65 - 5) * 8 / 6)  # 80: ten in each of eight slices
-    assert backlog_edges(falling) == (65.0, 5.0)
-    assert backlog_edges(falling[:3]) == (70.0, 50.0)
+    assert backlog_edges(falling) == (70, 5.0)
+    assert worked_off(falling) == pytest.approx((70 - 5) * 8 / 6)
+    assert backlog_edges(falling[:3]) == (70, 50.0)
+    assert worked_off(falling[:3]) == pytest.approx((70 - 50) * 3 / 2)
     assert worked_off(rows_of(spans, [0, 10, 20, 30, 40, 50, 60, 70])) == 0.0
     assert worked_off(rows_of(spans, [5] * 8)) == 0.0
     assert worked_off(rows_of(spans)) == 0.0
     assert worked_off(falling[:1]) == 0.0
     found = stock(falling)
     assert found is not None
-    assert found.detail == "80 items, 10.0% of the window's, were made before it: so much too high"
+    assert found.detail == "87 items, 10.8% of the window's, were made before it: so much too high"
     assert stock(rows_of(spans, [3, 3, 3, 3, 0, 0, 0, 0])) is None  # 4 of 800: half a percent
     assert stock(rows_of(spans, [4, 4, 3, 3, 0, 0, 0, 0])) is not None
+    assert stock(rows_of([(1.0, 0)] * 8, [70, 60, 50, 40, 30, 20, 10, 0])) is None  # no item, no part of them
 
 
 def test_both_are_flags_of_a_launch_that_counts(tmp_path: Path) -> None:
