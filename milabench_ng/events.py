@@ -87,7 +87,7 @@ class GradientNorm(Event, frozen=True, kw_only=True):
 
 
 class Skips(Event, frozen=True, kw_only=True):
-    """Optimizer steps up to the end of the slice before, told in modes whose loss scale skips some."""
+    """Optimizer steps up to the end of the slice that was just told, in modes whose loss scale skips some."""
 
     steps: int
     skipped: int

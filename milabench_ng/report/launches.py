@@ -65,7 +65,7 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     """Items per second of every rank, in the order of ``devices``."""
     options: dict[str, Scalar | None] = {}
     shapes: tuple[Shape, ...] = ()
-    """What was odd about the course of the rate; of several ranks, each kind once."""
+    """What was odd about the course of the rate, rank by rank."""
     program_s: float | None = None
     peak_memory_mib: float
     wait_share: float | None = None
@@ -145,15 +145,16 @@ def _measured(mnb: MnbView) -> _Measured:
     if window is None:
         return _Measured()
     rates = tuple(rate(rows, window) for rows in slices)
-    shapes: dict[str, Shape] = {}
-    for rows in slices:
-        for shape in _shapes(rows, window, mnb.window_rule, mnb.start_s):
-            shapes.setdefault(shape.kind, shape)
+    shapes = [
+        shape if len(slices) == 1 else Shape(shape.kind, f"rank {rank}: {shape.detail}")
+        for rank, rows in enumerate(slices)
+        for shape in _shapes(rows, window, mnb.window_rule, mnb.start_s)
+    ]
     return _Measured(
         perf=mean(rates),
         wait_share=mean([wait_share(rows, window) for rows in slices]),
         rank_rates=rates,
-        shapes=tuple(shapes.values()),
+        shapes=tuple(shapes),
     )
 
 

@@ -29,7 +29,7 @@ SCALED = ("amp", "half_master")
 """Modes whose first gradients may leave the range of fp16 on a sound device: such steps are skipped."""
 Strength = Literal["strong", "weak", "digest only"]
 STRENGTHS: tuple[Strength, ...] = ("strong", "weak", "digest only")
-STRONG_LOSS, STRONG_NORM = 0.01, 0.05
+STRONG_LOSS, STRONG_NORM = (share * (1 + 1e-9) for share in (0.01, 0.05))  # floors are such shares, but for rounding
 """A strong trace knows loss and gradient norm of the first step to these shares of themselves."""
 
 

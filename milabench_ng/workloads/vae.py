@@ -38,12 +38,12 @@ def negative_elbo(logits: Tensor, pixels: Tensor, mean: Tensor, log_variance: Te
     data=Mnist,
     bound="cpu",
     ram_gib=1.0,
-    classic=(Classic(experiment="milarun.models.vae:main", implied={"": {"batch_size": 256}}),),
+    classic=(Classic(experiment="milarun.models.vae:main", implied={"": {"batch_size": 256, "workers": 1}}),),
 )
 def vae(bench: Bench, *, batch_size: Count = 128, learning_rate: Rate = 1e-3) -> None:
     """Variational auto-encoder on MNIST digits (Kingma & Welling, arXiv:1312.6114): bound by the loader's CPU core.
 
-    Fully connected, 652,824 parameters; Adam. An item is one 28 x 28 image. Timed: the wait for the one loader process
+    Fully connected, 652,824 parameters; Adam. An item is one 28 x 28 image. Timed: the wait for the loader process
     (one PIL image per sample, as in 2020), copy, forward, backward, step.
 
     Options:
@@ -52,7 +52,7 @@ def vae(bench: Bench, *, batch_size: Count = 128, learning_rate: Rate = 1e-3) ->
     """
     model = bench.place(VAE())
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate)
-    for images, _ in bench.measure(bench.loader(batch_size, workers=1)):
+    for images, _ in bench.measure(bench.loader(batch_size)):
         pixels = images.flatten(1)
         logits, mean, log_variance = model(pixels)
         bench.step(negative_elbo(logits, pixels, mean, log_variance), optimizer)

@@ -120,8 +120,9 @@ def test_a_skipped_step_of_a_scaled_mode_is_no_deviation_and_makes_the_compariso
 
 @pytest.mark.parametrize("precision", FIRST)
 def test_a_fixed_first_batch_makes_a_strong_trace_in_every_precision(precision: str) -> None:
-    trace = of_tenants((2.0, 10.0), (2.0, 10.0), precision=precision)
-    assert compare(first_step(2.0, 10.0, precision=precision), trace, "k").strength == "strong"
+    for norm in (10.0, 3.1, 12.4):  # 5 % of these, over them, is not always 5 %
+        trace = of_tenants((2.0, norm), (2.0, norm), precision=precision)
+        assert compare(first_step(2.0, norm, precision=precision), trace, "k").strength == "strong"
 
 
 def test_strength_is_of_the_bands_of_the_first_step() -> None:

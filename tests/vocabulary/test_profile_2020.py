@@ -103,7 +103,7 @@ WORD_MODEL = {
 DEFAULTS: dict[str, dict[str, Any]] = {
     "polynome": {"degree": 4, "batch_size": 64, "learning_rate": 0.01},
     "sine_wave": {"samples": 100, "hidden": 51, "learning_rate": 0.01, "max_count": 970},
-    "vae": {"batch_size": 256, "learning_rate": 1e-3},
+    "vae": {"batch_size": 256, "learning_rate": 1e-3, "workers": 1},
     "loader": {"batch_size": 256},
     "subpixel": {"upscale": 2, "batch_size": 64, "image_size": 256, "learning_rate": 0.1, "max_count": 782},
     "rnn_translator": {
@@ -261,7 +261,7 @@ def test_what_cannot_be_converted(catalogue: Catalogue, definition: dict[str, An
 def test_wrong_values_stay_wrong(catalogue: Catalogue) -> None:
     """They are refused later, against the workload's options, and are not made fit here."""
     made = converted(catalogue, experiment="milarun.models.vae:main", arguments={"--max-count": True, "--bogus": "x"})
-    assert made["arguments"] == {"batch_size": 256, "max_count": True, "bogus": "x"}
+    assert made["arguments"] == {"batch_size": 256, "workers": 1, "max_count": True, "bogus": "x"}
     made = converted(catalogue, experiment="milarun.models.vae:main", partition_scheme="per-gpu", requrie="full")
     with pytest.raises(InputError, match="unknown key 'requrie'"):
         build_profile("p", {"t": made}, "", "old.json")
