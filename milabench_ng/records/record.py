@@ -18,7 +18,7 @@ from milabench_ng.records.isolation import Isolation
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.window import SliceRow, Window, WindowRule
 
-RECORD_SCHEMA = 1
+RECORD_SCHEMA = 2
 
 Cause = Literal[
     "exit",

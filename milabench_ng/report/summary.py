@@ -21,7 +21,7 @@ from milabench_ng.report.intervals import LogStat
 from milabench_ng.report.paces import Paces
 from milabench_ng.stats import mean, population_std
 
-SUMMARY_SCHEMA = 1
+SUMMARY_SCHEMA = 2
 
 _STEP = re.compile(r"[1-9][0-9]{0,3}")
 Count = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
