@@ -27,6 +27,8 @@ EDGE = 2
 """Slices at an edge of a window."""
 LARGEST = 1e15
 """No number that was measured is larger; sums and squares of such numbers stay finite."""
+SMALLEST = 1 / LARGEST
+"""No rate that was measured is smaller, but for 0: ratios of such rates and their logarithms stay finite."""
 
 Amount = Annotated[float, Meta(ge=0, le=LARGEST)]
 Length = Annotated[float, Meta(gt=0, le=LARGEST)]

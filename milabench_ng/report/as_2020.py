@@ -9,23 +9,23 @@ from milabench_ng.report.summary import Stat, Summary, TestSummary
 
 
 def encode_2020(summary: Summary) -> str:
-    """Indented JSON; what was not measured is null."""
+    """Indented JSON; what was not measured, and a rate of unknown items, is null."""
     rows = {label: _row(row, _scale(row, summary)) for label, row in summary.tests.items()}
     return printed_json(rows, indent=4)
 
 
-def _scale(row: TestSummary, summary: Summary) -> float:
-    """Items of 2020 per item of the row."""
-    return 1.0 if summary.units == "classic" else row.classic_factor or 1.0
+def _scale(row: TestSummary, summary: Summary) -> float | None:
+    """Items of 2020 per item of the row; None where it is not known."""
+    return 1.0 if summary.units == "classic" else row.classic_factor
 
 
-def _row(row: TestSummary, scale: float) -> dict[str, Any]:
+def _row(row: TestSummary, scale: float | None) -> dict[str, Any]:
     return {
         "n": row.n,
         "failures": row.failures,
         "total": row.total,
-        "train": _scaled(row.train, scale) if row.train else None,
-        "pergpu": {device: _scaled(stat, scale) for device, stat in (row.pergpu or {}).items()},
+        "train": _scaled(row.train, scale) if row.train and scale else None,
+        "pergpu": {device: _scaled(stat, scale) for device, stat in (row.pergpu or {}).items() if scale},
         "peak_memory": row.peak_memory,
     }
 

@@ -190,10 +190,12 @@ def _why_not(label: str, *reasons: Mapping[str, str]) -> str:
 
 
 def _lacks(label: str, run: Rows, base: Rows) -> str:
-    """Which side has no rate of a test; empty where both have one."""
-    if not _has_value(run.get(label)):
-        return "the run has no rate"
-    return "" if _has_value(base.get(label)) else "the baseline has no rate"
+    """Which side has no rate of a test in known items; empty where both have one."""
+    for side, rows in (("the run", run), ("the baseline", base)):
+        why = rows[label].why_not if label in rows else "no rate"
+        if why:
+            return f"{side} has {why}"
+    return ""
 
 
 def _indicative(run: Summary, baseline: Summary, labels: Sequence[str]) -> tuple[str, ...]:
@@ -284,10 +286,6 @@ def _in_unit_of(run: ScoredTest, base: ScoredTest, value: float | None) -> float
     if value is None or run.classic_factor is None or base.classic_factor is None:
         return None
     return value * base.classic_factor / run.classic_factor
-
-
-def _has_value(row: ScoredTest | None) -> bool:
-    return row is not None and row.perf_adj is not None
 
 
 def _ratio(run: float | None, base: float | None) -> float | None:

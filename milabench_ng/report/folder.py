@@ -14,6 +14,7 @@ from milabench_ng.plain import plain, printed_json, short
 from milabench_ng.records.reading import Problem, ReadRecord, is_going_on, read_folder, read_ledger, read_record
 from milabench_ng.records.views import ManifestView
 from milabench_ng.records.window import Amount
+from milabench_ng.report.contradictions import contradictions
 from milabench_ng.report.launches import LaunchResult, reduce_record
 from milabench_ng.report.summarise import Folder, summarise
 from milabench_ng.report.summary import (
@@ -116,7 +117,16 @@ def decode_summary(content: bytes, source: str) -> Summary:
         stored = msgspec.convert(raw, Summary)
     except msgspec.ValidationError as error:
         raise InputError(f"{source}: not a summary: {short(error)}") from None
-    return msgspec.structs.replace(stored, tests={label: row.upgraded for label, row in stored.tests.items()})
+    upgraded = {label: row.upgraded for label, row in stored.tests.items()}
+    return _consistent(msgspec.structs.replace(stored, tests=upgraded), source)
+
+
+def _consistent(summary: Summary, source: str) -> Summary:
+    """The same. Raises InputError where it contradicts itself."""
+    why = next(contradictions(summary), "")
+    if why:
+        raise InputError(f"{source}: not a summary that mnb wrote: {short(why)}; make it again with `mnb summary -o`")
+    return summary
 
 
 class _Row2020(msgspec.Struct, frozen=True):
@@ -144,7 +154,7 @@ def _from_2020(raw: dict[str, Any], source: str) -> Summary:
         raise InputError(f"{source}: the summary is empty")
     steps = progression_steps(list(rows))
     devices = max(len({device for row in rows.values() for device in row.pergpu or {}}), 1, *steps.values())
-    return Summary(
+    made = Summary(
         suite=next(iter(rows)).partition(".")[0],
         units="classic",
         devices=devices,
@@ -164,3 +174,4 @@ def _from_2020(raw: dict[str, Any], source: str) -> Summary:
             for label, row in rows.items()
         },
     )
+    return _consistent(made, source)

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 
+from milabench_ng.records.window import SMALLEST
 from milabench_ng.stats import mean
 
 LEVEL = 0.95
@@ -26,10 +28,15 @@ _MOST_REPEATS = 1000
 class LogStat(msgspec.Struct, frozen=True):
     """Natural logarithms of a test's rate, one for each repeat."""
 
-    n: int
-    mean: float
-    std: float | None
-    """Sample standard deviation (divisor n - 1); None of one repeat."""
+    n: Annotated[int, msgspec.Meta(ge=1, le=10**9)]
+    mean: Annotated[float, msgspec.Meta(ge=-35, le=35)]
+    """Between those of the smallest and of the largest rate, some 34.5."""
+    std: Annotated[float, msgspec.Meta(ge=0, le=50)] | None
+    """Sample standard deviation (divisor n - 1); None of one repeat. Of the two farthest rates it is 48.8."""
+
+    def __post_init__(self) -> None:
+        if (self.n == 1) != (self.std is None):
+            raise ValueError(f"{self.n} repeats with {'no' if self.std is None else 'a'} standard deviation")
 
     def shifted(self, factor: float) -> LogStat:
         """Of rates that are ``factor`` times as large."""
@@ -78,8 +85,8 @@ Part = tuple[float, LogStat | None]
 
 
 def log_stat(values: Sequence[float]) -> LogStat | None:
-    """Of the rates of several repeats; None where there is none above 0."""
-    if not values or min(values) <= 0:
+    """Of the rates of several repeats; None where there is none, or where one was not above 0."""
+    if not values or min(values) < SMALLEST:
         return None
     logs = [math.log(value) for value in values]
     centre = mean(logs)
@@ -129,9 +136,10 @@ def repeats_needed(parts: Sequence[Part], target: float = _TARGET) -> int | None
     if not spreads or len(spreads) < len(parts):
         return None
     total = math.fsum(spreads)
-    if total == 0:
+    squares = math.fsum(spread * spread for spread in spreads)
+    if squares == 0:  # of spreads next to nothing, too
         return 2
-    effective = total * total / math.fsum(spread * spread for spread in spreads)
+    effective = total * total / squares
     wanted = math.log1p(target)
 
     def enough(n: int) -> bool:

@@ -16,6 +16,7 @@ from milabench_ng.records.reading import ReadRecord
 from milabench_ng.records.views import DataView, MnbView, RecordView
 from milabench_ng.records.window import (
     LARGEST,
+    SMALLEST,
     SliceRow,
     Window,
     WindowRule,
@@ -177,7 +178,7 @@ def _failure(view: RecordView, mnb: MnbView, perf: float) -> tuple[str | None, s
         return "nan", f"metric {bad[0]} is not a number"
     if not math.isfinite(perf):
         return "short", "too few slices for the averaging window"
-    if perf > LARGEST:
+    if not _measurable(perf):
         return "nan", f"a rate of {perf:.3g} items/s was not measured"
     return None, ""
 
@@ -221,7 +222,11 @@ def _failure_2020(view: RecordView, samples: Sequence[float]) -> tuple[str | Non
 
 def _tail_rate(rates: Sequence[float | None]) -> float:
     """Mean of ``rates[-20:-2]``: at most 18 slices, without the last two; NaN without any, or with one that is none."""
-    return mean([value if value is not None and 0 <= value <= LARGEST else math.nan for value in rates[_TAIL]])
+    return mean([value if value is not None and _measurable(value) else math.nan for value in rates[_TAIL]])
+
+
+def _measurable(rate: float) -> bool:
+    return rate == 0 or SMALLEST <= rate <= LARGEST
 
 
 def _is_nan(value: object) -> bool:

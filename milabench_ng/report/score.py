@@ -64,12 +64,24 @@ class ScoredTest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def classic_log(self) -> LogStat | None:
         """``log_perf`` in classic units."""
-        return self.log_perf.shifted(self.classic_factor or 1.0) if self.log_perf else None
+        return self.log_perf.shifted(self.classic_factor) if self.log_perf and self.classic_factor else None
 
     @property
     def classic(self) -> float:
         """``perf_adj`` in classic units; 0 where there is none."""
-        return (self.perf_adj or 0.0) * (self.classic_factor or 1.0)
+        return (self.perf_adj or 0.0) * (self.classic_factor or 0.0)
+
+    @property
+    def of_unknown_items(self) -> bool:
+        """Whether its rate cannot be set beside others; 0, where every launch failed, is 0 of any items."""
+        return bool(self.perf_adj) and self.classic_factor is None
+
+    @property
+    def why_not(self) -> str:
+        """Why it has no place in a score; empty where it has one."""
+        if self.perf_adj is None:
+            return "no rate"
+        return "no record of what its items are" if self.of_unknown_items else ""
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,8 +186,10 @@ def score(summary: Summary, weights: Weights, *, penalize_variance: bool = True)
     omitted = tuple(label for label in effective if label in summary.omitted and label not in rows)
     expected = [label for label in dict.fromkeys([*effective, *summary.tests]) if label not in omitted]
     missing = tuple(label for label in expected if _is_missing(summary.tests.get(label)))
-    counted = [label for label in effective if label in rows and rows[label].perf_adj is not None]
+    counted = [label for label in effective if label in rows and not rows[label].why_not]
+    unlike = [label for label in effective if label in rows and rows[label].of_unknown_items]
     reasons = _reasons(summary, missing, omitted, len(effective))
+    reasons += tuple(f"{label} has {rows[label].why_not}" for label in unlike)
     status: Literal["complete", "partial", "invalid"] = "complete"
     if missing or not counted:
         status = "invalid"
@@ -244,7 +258,7 @@ def log_parts(rows: Mapping[str, ScoredTest], labels: Sequence[str], weights: We
     whole = log_stat(
         [
             weighted_geometric_mean(
-                [rows[label].repeats[repeat] * (rows[label].classic_factor or 1.0) for label in labels],
+                [rows[label].repeats[repeat] * (rows[label].classic_factor or 0.0) for label in labels],
                 [weights[label] for label in labels],
             )
             for repeat in repeats.pop()

@@ -48,7 +48,8 @@ def sub_scores(
     """Each with its interval; ``weights`` are the effective ones."""
     rows = {row.test: row for row in scored_tests(summary, weights, penalize_variance=penalize_variance)}
     unpunished = {row.test: row for row in scored_tests(summary, weights, penalize_variance=False)}
-    labels = [label for label in weights if label not in score.omitted]
+    unknown = {label for label, row in rows.items() if row.of_unknown_items}
+    labels = [label for label in weights if label not in score.omitted and label not in unknown]
     made = [_sub_score(name, members, rows, weights, score) for name, members in subsets(rows, labels).items()]
     if penalize_variance and weights:  # all may be of steps that this node has no devices for
         made.insert(0, _sub_score(WITHOUT_PENALTY, labels, unpunished, weights, score))
