@@ -46,6 +46,7 @@ def as_object(report: Report) -> dict[str, Any]:
             "missing": sum(row.missing for row in summary.tests.values()),
             "pending": sum(row.pending for row in summary.tests.values()),
         },
+        "choices": _choices(report),
         "penalize_variance": report.penalize_variance,
         "score": _score(report),
         "failure_rate": rate.rate,
@@ -69,6 +70,17 @@ def as_object(report: Report) -> dict[str, Any]:
 def _rules(report: Report) -> dict[str, Any] | None:
     found = report.verification
     return None if found is None else {"passed": found.passed, "verdict": found.sentence, "rulings": found.rulings}
+
+
+def _choices(report: Report) -> dict[str, Any]:
+    """What is not as shipped or usual; the margin stands with each baseline."""
+    return {
+        "weights": report.choices.weights or None,
+        "without_weight": report.without_weight,
+        "profiles": report.choices.profiles,
+        "orders": report.summary.orders,
+        "node_devices": report.summary.node_devices,
+    }
 
 
 def _score(report: Report) -> dict[str, Any] | None:

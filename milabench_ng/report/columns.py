@@ -22,6 +22,7 @@ from milabench_ng.report.cells import (
 from milabench_ng.report.compare import ComparedTest
 from milabench_ng.report.intervals import Interval
 from milabench_ng.report.report import Line, Report
+from milabench_ng.report.verdict import unusual
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +56,7 @@ def columns(report: Report) -> tuple[Column, ...]:
         chosen.append(_WEIGHT)
     chosen += [_N, _FAIL, _PERF, _INTERVAL]
     for index, suffix in _baselines(report):
-        chosen += _ratio_columns(index, suffix)
+        chosen += _ratio_columns(index, suffix, report.comparisons[index].margin)
     chosen += [_STD, _BETWEEN_DEVICES, _RUN_TO_RUN, _PERF_ADJ]
     for index, suffix in _baselines(report):
         chosen += _adjusted_columns(index, suffix)
@@ -68,14 +69,18 @@ def column_groups(report: Report) -> tuple[tuple[str, tuple[Column, ...]], ...]:
     own = (_N, _FAIL, _PERF, _INTERVAL, _STD, _BETWEEN_DEVICES, _RUN_TO_RUN, _PERF_ADJ, _NODE, _WAIT, _MEMORY)
     groups = [("tests", (_TEST, _UNIT, *weight, *own))]
     for index, other in enumerate(report.comparisons):
-        against = (_PERF, *_ratio_columns(index, ""), _PERF_ADJ, *_adjusted_columns(index, ""))
+        against = (_PERF, *_ratio_columns(index, "", other.margin), _PERF_ADJ, *_adjusted_columns(index, ""))
         groups.append((f"tests against {other.name}", (_TEST, _UNIT, *weight, *against)))
     return tuple(groups)
 
 
 def file_columns(report: Report) -> tuple[Column, ...]:
     """`columns`, and what only a program wants to know."""
-    bounds = [column for index, suffix in _baselines(report) for column in _bound_columns(index, suffix)]
+    bounds = [
+        column
+        for index, suffix in _baselines(report)
+        for column in _bound_columns(index, suffix, report.comparisons[index].margin)
+    ]
     return (*columns(report), _LOW, _HIGH, *bounds, _BOUND, _FLAGS)
 
 
@@ -94,7 +99,7 @@ def _of(index: int, value: Callable[[ComparedTest], Cell]) -> Callable[[Line], C
     return cell
 
 
-def _ratio_columns(index: int, suffix: str) -> list[Column]:
+def _ratio_columns(index: int, suffix: str, margin: float) -> list[Column]:
     return [
         Column(
             key=f"perf_base{suffix}",
@@ -122,7 +127,7 @@ def _ratio_columns(index: int, suffix: str) -> list[Column]:
         Column(
             key=f"verdict{suffix}",
             title=f"verdict{suffix}",
-            unit="",
+            unit=unusual(margin),
             value=_of(index, _verdict),
             show=text,
             tone=tone_of_verdict,
@@ -152,7 +157,7 @@ def _adjusted_columns(index: int, suffix: str) -> list[Column]:
     ]
 
 
-def _bound_columns(index: int, suffix: str) -> list[Column]:
+def _bound_columns(index: int, suffix: str, margin: float) -> list[Column]:
     """Of the ratio's interval, and what the verdict rests on."""
     values: dict[str, tuple[str, Callable[[ComparedTest], Cell]]] = {
         "ratio low": ("", lambda at: at.effect.ratio.low if at.effect.ratio else None),
@@ -160,6 +165,7 @@ def _bound_columns(index: int, suffix: str) -> list[Column]:
         "estimated ratio low": ("", lambda at: at.band.low if at.band else None),
         "estimated ratio high": ("", lambda at: at.band.high if at.band else None),
         "p of the verdict (Holm)": ("", lambda at: at.effect.p),
+        "margin": ("%", lambda _: 100 * margin),
         "detectable": ("%", lambda at: at.effect.mde_pct),
         "repeats for 1 %": ("", lambda at: at.effect.repeats_needed),
         "no verdict because": ("", lambda at: at.suppressed or at.set_aside or at.effect.why),

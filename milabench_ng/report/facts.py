@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from milabench_ng.report.cells import NOT_MEASURED, Fact, Tone, figure
+from milabench_ng.report.choices_told import choices_told, devices_told
 from milabench_ng.report.columns import half_width_pct
 from milabench_ng.report.compare import SubRatio
 from milabench_ng.report.paces import Paces
@@ -29,11 +30,12 @@ def header(report: Report) -> tuple[Fact, ...]:
     facts = [
         *_rules(report),
         Fact("suite", f"{summary.suite}   ({report.source})", "strong"),
-        Fact("devices", f"{summary.devices}: {summary.provenance.hardware}"),
+        devices_told(report),
         *_node(report),
         isolation_fact(report),
         _launches(report),
         _score_interval(report),
+        *choices_told(report),
         *ratios(report),
         *_parts(report),
         _spread("spread of runs", [line.scored.run_to_run_pct for line in report.lines], "one repeat"),
@@ -138,9 +140,6 @@ def _host_pace(found: Paces | None) -> Fact:
 def _conditions(report: Report) -> list[Fact]:
     """What was read and computed, and everything that makes it not comparable."""
     facts = []
-    if report.unplanned:
-        steps = f"{', '.join(report.unplanned)}: more devices than there are"
-        facts.append(Fact("weights", f"{steps}; their weight goes in equal parts to the steps that are run"))
     data = dict.fromkeys(entry for line in report.lines for entry in line.row.data)
     if data:
         facts.append(Fact("data", "; ".join(f"{d.name} ({d.kind}, scale {d.scale:g}, {d.cache} cache)" for d in data)))

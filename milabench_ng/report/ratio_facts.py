@@ -10,7 +10,7 @@ from milabench_ng.report.cost import PerReference
 from milabench_ng.report.intervals import Interval
 from milabench_ng.report.report import Report
 from milabench_ng.report.sections import SCORE_UNIT
-from milabench_ng.report.verdict import Effect
+from milabench_ng.report.verdict import Effect, unusual
 
 ABSENT = "not measured"
 
@@ -69,9 +69,10 @@ def _why(other: Comparison) -> str:
 
 
 def _verdict(found: Effect, margin: float) -> str:
-    if found.verdict == "equivalent":
+    known = "; ".join(filter(None, (found.why, unusual(margin))))
+    if found.verdict == "equivalent" and not known:
         return f"equivalent within {margin:.2g}"
-    return f"{found.verdict} ({found.why})" if found.why else found.verdict
+    return f"{found.verdict} ({known})" if known else found.verdict
 
 
 def dollars(report: Report) -> list[Fact]:

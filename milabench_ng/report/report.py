@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.errors import InputError
+from milabench_ng.report.choices import Choices, choices
 from milabench_ng.report.compare import ComparedTest, Comparison, compare
 from milabench_ng.report.cost import Price, PricePer, cost
 from milabench_ng.report.folder import load, load_baseline
@@ -65,6 +66,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the matrices by device were asked for."""
     scaling: tuple[ScalingCurve, ...] = ()
     price: Price | None
+    choices: Choices = Choices()
+    """What it rests on that is not shipped."""
     verification: Verification | None = None
     """What the buyer's rules say of it; None where none were given."""
 
@@ -72,6 +75,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def isolated(self) -> bool:
         """Whether the kernel held every launch to its share."""
         return self.isolation == "full"
+
+    @property
+    def without_weight(self) -> tuple[str, ...]:
+        """Measured tests that are not in the score; none where there is no score."""
+        return tuple(line.scored.test for line in self.lines if self.score and line.row.n and not line.scored.weight)
 
     @property
     def failed(self) -> tuple[tuple[str, Failed], ...]:
@@ -117,17 +125,22 @@ def make_report(
     if not 0 < margin < 1:
         raise InputError(f"--margin {margin:.4g}: it must be above 0 and below 100 %, for example 2%")
     summary = load(source)
+    chosen = load_weights(weights, summary.suite)
     made = build_report(
         summary,
         str(source),
-        weights=load_weights(weights, summary.suite),
+        weights=chosen,
         baselines=[(name, load_baseline(name)) for name in dict.fromkeys(compare_to)],
         price=None if price is None else (price, price_per),
         penalize_variance=penalize_variance,
         margin=margin,
         compare_gpus=compare_gpus,
     )
-    return made if rules is None else msgspec.structs.replace(made, verification=_verified(source, rules, weights))
+    return msgspec.structs.replace(
+        made,
+        choices=choices(summary, chosen, weights),
+        verification=None if rules is None else _verified(source, rules, weights),
+    )
 
 
 def _verified(source: Path, rules: str, weights: Path | None) -> Verification:

@@ -13,6 +13,7 @@ from milabench_ng.report.gpus import MEASURES, GpuComparison, Measure
 from milabench_ng.report.paces import PACE_UNIT, Paces
 from milabench_ng.report.report import Report
 from milabench_ng.report.scaling import ScalingCurve
+from milabench_ng.report.verdict import unusual
 
 SCORE_UNIT = "classic items/s"
 _BAR = 40
@@ -166,7 +167,7 @@ def _sub_ratios(other: Comparison) -> Section:
             Heading("ratio of scores", "", ratio_text, True),
             Heading("ratio of throughputs", "", ratio_text, True),
             Heading("95 % interval"),
-            Heading("verdict", tone=tone_of_verdict),
+            Heading("verdict", unusual(other.margin), tone=tone_of_verdict),
             Heading("no verdict because"),
         ),
         rows=tuple(

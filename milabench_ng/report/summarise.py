@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.plan import Launch
+from milabench_ng.plan import Launch, Plan
 from milabench_ng.records.ledger import AnyEvent, Resumed, Session, attempts
 from milabench_ng.records.marks import merged
 from milabench_ng.records.names import LEDGER
@@ -67,9 +67,11 @@ def summarise(folder: Folder) -> Summary:
         devices=devices,
         provenance=_provenance(folder, models),
         models=models,
+        node_devices=max((_node_devices(manifest) for manifest in folder.manifests), default=0) or None,
         has_plan=bool(folder.manifests),
         sessions=_sessions(folder, results),
         profile_sha256=_distinct(at.profile.sha256 if at.profile else None for at in folder.manifests),
+        orders=_distinct(_order(manifest.plan) for manifest in folder.manifests),
         going_on=folder.going_on,
         omitted=tuple(dict.fromkeys(label for manifest in folder.manifests for label in manifest.plan.omitted)),
         notes=_notes(folder, ours, models),
@@ -242,6 +244,19 @@ def _device_count(manifests: Sequence[ManifestView], results: Sequence[LaunchRes
     if manifests:
         return max(len(manifest.plan.devices) for manifest in manifests)
     return max(1, len({device for result in results for device in result.devices}))
+
+
+def _node_devices(manifest: ManifestView) -> int:
+    """GPUs and MIG instances of the node; 0 where they are not known, or where processors did the work."""
+    on_gpus = all(device.kind != "cpu" for device in manifest.plan.devices)
+    return len(manifest.inventory.gpus) if manifest.inventory and on_gpus else 0
+
+
+def _order(plan: Plan) -> str | None:
+    """None for the usual one."""
+    if plan.order == "interleaved" and plan.nonce is None:
+        return None
+    return plan.order if plan.nonce is None else f"{plan.order}, nonce {plan.nonce}"
 
 
 def _suite(folder: Folder) -> str:

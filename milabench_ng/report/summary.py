@@ -228,11 +228,15 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     devices: Devices
     models: dict[str, str] = {}
     """What the devices are, by index; empty where it is not recorded."""
+    node_devices: Devices | None = None
+    """How many such devices the node has; None where that is not recorded, and for parts of its processors."""
     provenance: Provenance
     has_plan: bool
     sessions: int = 1
     """How often ``mnb`` was started for the records: sessions of the ledger; without one, runs."""
     profile_sha256: tuple[str, ...] = ()
+    orders: tuple[str, ...] = ()
+    """Of the runs whose batches came in another than the usual order, in words."""
     going_on: bool = False
     omitted: tuple[str, ...] = ()
     """Rows of tests that the profile has and the user did not select."""

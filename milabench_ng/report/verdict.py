@@ -60,6 +60,11 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """On each side, for an interval of +-1 %; None above 1000."""
 
 
+def unusual(margin: float) -> str:
+    """``"margin 0.01 %"``; empty for the one that is meant unless told otherwise."""
+    return "" if margin == MARGIN else f"margin {100 * margin:.3g} %"
+
+
 def effects(all_parts: Sequence[Sequence[Part]], margin: float = MARGIN) -> tuple[Effect, ...]:
     """Of each of several tests, their p values adjusted for being several. The parts sum to a log ratio."""
     estimates = [combine(parts) for parts in all_parts]

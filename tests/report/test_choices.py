@@ -1,0 +1,163 @@
+"""What a user chose that changes what a number means: it is told wherever the number is."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import make_records
+import msgspec
+import pytest
+from make_node import inventory
+from make_records import PER_GPU
+
+from milabench_ng.plan import Plan
+from milabench_ng.report.as_json import as_object
+from milabench_ng.report.facts import header
+from milabench_ng.report.folder import load
+from milabench_ng.report.forms import write_report
+from milabench_ng.report.report import Report, make_report
+from milabench_ng.report.summary import Summary
+from milabench_ng.shipped import find
+
+TESTS = dict.fromkeys(("toy_reg", "toy_lstm", "vae", "loader", "convnet"), PER_GPU)
+FORMS = ("table", "markdown", "csv", "json")
+
+
+def planned(devices: int = 2, **more: Any) -> Plan:
+    return make_records.plan("quick", TESTS, devices, 6, **more)
+
+
+def made_of(folder: Path, whole: Plan, **manifest: Any) -> Path:
+    """A whole run whose manifest says ``manifest`` too."""
+    make_records.write_run(folder, whole, slices=30)
+    path = folder / "run.json"
+    path.write_bytes(msgspec.json.encode(json.loads(path.read_bytes()) | manifest))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the shipped profile, as its hash says."""
+    file = find("profiles", "quick")
+    assert file is not None
+    profile = {"file": "quick.json", "sha256": hashlib.sha256(file.read_bytes()).hexdigest(), "text": file.read_text()}
+    return made_of(tmp_path_factory.mktemp("runs") / "run", planned(), profile=profile)
+
+
+def facts(report: Report) -> dict[str, str]:
+    return {fact.name: fact.text for fact in header(report)}
+
+
+def printed(report: Report, form: Any) -> str:
+    stream = io.StringIO()
+    write_report(report, form, stream)
+    return stream.getvalue().replace("\\_", "_")
+
+
+def weights(path: Path, *tests: str) -> Path:
+    path.write_text(json.dumps({f"quick.{test}": {"weight": 8} for test in tests}))
+    return path
+
+
+def test_nothing_is_told_where_all_is_as_shipped(run: Path) -> None:
+    report = make_report(run, compare_to=[str(run)])
+    assert not {"profile", "order"} & facts(report).keys()
+    assert facts(report)["weights"].startswith("quick.scaling.3, ")  # more devices than there are, as ever
+    assert facts(report)["devices"] == "2: 2 x Test GPU"
+    assert "margin" not in printed(report, "table")
+    assert as_object(report)["choices"] == {
+        "weights": None,
+        "without_weight": (),
+        "profiles": (),
+        "orders": (),
+        "node_devices": 2,
+    }
+    shipped = find("weights", "quick")
+    assert facts(make_report(run, weights=shipped))["weights"] == facts(report)["weights"]
+
+
+def test_weights_that_are_not_shipped_are_named_with_the_tests_that_they_leave_out(run: Path, tmp_path: Path) -> None:
+    file = weights(tmp_path / "mine.json", "vae", "toy_reg", "toy_lstm")
+    report = make_report(run, weights=file)
+    assert report.score is not None
+    assert report.score.status == "complete"
+    told = f"{file}, not what is shipped for quick; measured and not in the score: loader, convnet"
+    assert facts(report)["weights"] == told
+    assert told in printed(report, "table")
+    chosen = json.loads(printed(report, "json"))["choices"]
+    assert (chosen["weights"], chosen["without_weight"]) == (str(file), ["quick.loader", "quick.convnet"])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_unusual_margin_stands_beside_every_verdict(run: Path, form: Any) -> None:
+    report = make_report(run, compare_to=[str(run)], margin=0.0001)
+    text = printed(report, form)
+    if form == "json":
+        (baseline,) = json.loads(text)["baselines"]
+        assert baseline["margin"] == 0.0001
+    elif form == "csv":
+        (head, *rows) = csv.reader(io.StringIO(text))
+        assert "verdict (margin 0.01 %)" in head
+        assert {float(row[head.index("margin (%)")]) for row in rows} == {0.01}
+    else:
+        lines = [line for line in text.splitlines() if "verdict" in line or "ratio to" in line]
+        assert len(lines) >= 2
+        assert text.count("margin 0.01 %") == 1 + 1 + 1  # the ratio, the table of the tests, what decided the ratio
+    usual = make_report(run, compare_to=[str(run)])
+    if form == "csv":
+        (head, *rows) = csv.reader(io.StringIO(printed(usual, form)))
+        assert "verdict" in head
+        assert {float(row[head.index("margin (%)")]) for row in rows} == {2.0}
+
+
+def test_the_page_has_the_margin_too(run: Path) -> None:
+    assert "margin 50 %" in printed(make_report(run, compare_to=[str(run)], margin=0.5), "html")
+
+
+def test_gpus_that_were_left_idle_are_counted(tmp_path: Path) -> None:
+    whole = msgspec.to_builtins(inventory(planned(8).devices))
+    report = make_report(made_of(tmp_path / "one", planned(1), inventory=whole))
+    assert facts(report)["devices"] == "1 of the node's 8: 1 x Test GPU"
+    assert as_object(report)["choices"]["node_devices"] == 8
+
+
+def test_the_cores_of_a_node_with_gpus_are_no_part_of_its_gpus(tmp_path: Path) -> None:
+    few = planned(1)
+    cores = msgspec.structs.replace(
+        few, devices=tuple(msgspec.structs.replace(at, kind="cpu", uuid=None) for at in few.devices)
+    )
+    whole = msgspec.to_builtins(inventory(planned(8).devices))
+    folder = made_of(tmp_path / "cpu", few, inventory=whole, plan=msgspec.to_builtins(cores))
+    assert load(folder).node_devices is None
+
+
+def test_an_edited_profile_of_a_shipped_name_is_told(tmp_path: Path) -> None:
+    folder = made_of(tmp_path / "run", planned())
+    sha256 = json.loads((folder / "run.json").read_bytes())["profile"]["sha256"]
+    report = make_report(folder)
+    assert facts(report)["profile"] == f"not the shipped quick (sha {sha256[:12]})"
+    assert as_object(report)["choices"]["profiles"] == (sha256,)
+
+
+def test_the_profile_of_a_suite_that_is_not_shipped_is_its_own(tmp_path: Path) -> None:
+    folder = made_of(tmp_path / "run", make_records.plan("ours", TESTS, 2, 1))
+    assert "profile" not in facts(make_report(folder))
+
+
+def test_order_and_nonce_are_told(tmp_path: Path) -> None:
+    report = make_report(made_of(tmp_path / "run", planned(nonce="dice 4711")))
+    assert facts(report)["order"] == "random, nonce dice 4711"
+    assert as_object(report)["choices"]["orders"] == ("random, nonce dice 4711",)
+
+
+def test_older_summaries_read_as_if_nothing_was_chosen(run: Path) -> None:
+    stored = msgspec.to_builtins(load(run))
+    for key in ("node_devices", "orders"):
+        del stored[key]
+    read = msgspec.convert(stored, Summary)
+    assert (read.node_devices, read.orders) == (None, ())
