@@ -16,6 +16,9 @@ from milabench_ng.stats import median
 PACE_LIMIT = 0.05
 """Relative difference beyond which two host paces are told apart."""
 
+_ROUNDED = 0.011
+"""MB/s: the paces of a record are rounded to a hundredth."""
+
 
 class CpuPace(msgspec.Struct, frozen=True):
     """What one CPU did in one burst."""
@@ -44,6 +47,15 @@ class HostPace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     problem: str | None = None
     """Why it was not measured."""
 
+    def __post_init__(self) -> None:
+        if self.bursts and (self.mb_per_s is None or abs(self.mb_per_s - median(self.bursts)) > _ROUNDED):
+            raise ValueError(f"damaged: a host pace of {self.mb_per_s} MB/s does not follow from its bursts")
+
+    @property
+    def measured(self) -> float | None:
+        """The pace, where the bursts that it follows from are there."""
+        return self.mb_per_s or None if self.bursts else None
+
 
 def pace_of(cpus: Sequence[int], bursts: Sequence[Mapping[int, CpuPace]], library: str) -> HostPace:
     """The pace of a share of ``cpus`` of all that worked in ``bursts``; at least one of both."""
@@ -67,8 +79,8 @@ def moved(before: HostPace, after: HostPace) -> float | None:
     Beyond chance: every burst of one edge is faster than every burst of the other. Of five and five that do not differ
     this happens once in 126 times (the rank sum test of Wilcoxon, Biometrics Bulletin 1, 1945).
     """
-    if not before.mb_per_s or not after.mb_per_s or not before.bursts or not after.bursts:
+    if before.measured is None or after.measured is None:
         return None
-    change = after.mb_per_s / before.mb_per_s - 1
+    change = after.measured / before.measured - 1
     apart = max(after.bursts) < min(before.bursts) or max(before.bursts) < min(after.bursts)
     return change if abs(change) > PACE_LIMIT and apart else None

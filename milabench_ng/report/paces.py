@@ -41,7 +41,7 @@ class PaceSeen(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def known(self) -> list[float]:
         """What was measured of it."""
-        return [edge.mb_per_s for edge in (self.before, self.after) if edge.mb_per_s]
+        return [edge.measured for edge in (self.before, self.after) if edge.measured is not None]
 
     @property
     def library(self) -> str:
@@ -145,9 +145,11 @@ def paces(seen: Sequence[PaceSeen]) -> Paces | None:
 def without_pace(seen: Sequence[PaceSeen]) -> tuple[str, ...]:
     """Why no pace, or none that is counted, is known of some batches."""
     problems = [edge.problem for each in seen for edge in (each.before, each.after) if edge.problem]
+    bare = any(edge.mb_per_s and not edge.bursts for each in seen for edge in (each.before, each.after))
     libraries = dict.fromkeys(each.library for each in seen if each.known)
     return (
         *(f"host pace not measured: {short(problem)}" for problem in dict.fromkeys(problems)),
+        *(["host pace not counted where the bursts that it is the median of are not recorded"] if bare else []),
         *(f"host pace left out where {short(other)} computed it" for other in list(libraries)[1:]),
     )
 

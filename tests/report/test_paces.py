@@ -205,3 +205,29 @@ def test_a_batch_whose_pace_moved_is_a_flag_of_its_launch(tmp_path: Path) -> Non
     assert (flag.job_id, flag.kind) == ("1.1", "host pace")
     assert flag.detail == "device 1: -12.5%, 80.0 MB/s per CPU before, 70.0 after the batch"
     assert row.marks == ()
+
+
+def test_a_median_without_its_bursts_counts_as_not_measured(tmp_path: Path) -> None:
+    """Slower cores would show in the bursts, so nothing is believed without them."""
+    place = folder(tmp_path, lambda _: (50.0, 100.0))
+    for file in place.glob("quick.*.json"):
+        made = json.loads(file.read_text())
+        for share in made["mnb"]["host_pace"].values():
+            for one in share.values():
+                one["bursts"] = []
+        file.write_text(json.dumps(made))
+    summary = load(place)
+    assert summary.host_pace is None
+    assert "host pace not counted where the bursts that it is the median of are not recorded" in summary.notes
+
+
+@pytest.mark.parametrize("stated", [81.0, None])
+def test_a_median_that_does_not_follow_from_its_bursts_is_damaged(tmp_path: Path, stated: float | None) -> None:
+    place = folder(tmp_path, lambda _: (80.0, 80.0))
+    file = sorted(place.glob("quick.*.json"))[0]
+    made = json.loads(file.read_text())
+    next(iter(made["mnb"]["host_pace"].values()))["after"]["mb_per_s"] = stated
+    file.write_text(json.dumps(made))
+    (failed,) = load(place).tests["quick.vae"].failed
+    assert failed.cause == "unreadable"
+    assert f"a host pace of {stated} MB/s does not follow from its bursts" in failed.detail

@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import make_records
 import msgspec
 import pytest
 import tampering
-from tampering import NONCE, WHOLE, Tamper, everywhere, fence, gpu, gpu_state, manifest, ours, record
+from tampering import NONCE, WHOLE, Change, Tamper, everywhere, fence, gpu, gpu_state, manifest, ours, record
 
 from milabench_ng import __version__
 from milabench_ng.records.record import RECORD_SCHEMA
@@ -225,6 +226,54 @@ def lost_minus_one(content: dict[str, Any]) -> None:
     content["mnb"]["sampled"] = {"start_s": 0.0, "end_s": 1.0, "interval_s": 0.5, "dropped": -1}
 
 
+def without_after(content: dict[str, Any]) -> None:
+    del content["mnb"]["conditions"]["after"]
+
+
+def read_too_soon(content: dict[str, Any]) -> None:
+    content["mnb"]["conditions"]["after"]["time_s"] = content["mnb"]["conditions"]["before"]["time_s"]
+
+
+def gpu_not_read(content: dict[str, Any]) -> None:
+    content["mnb"]["conditions"]["after"]["gpus"] = {}
+
+
+def mode_without_types(content: dict[str, Any]) -> None:
+    content["mnb"]["precision"] |= {"dtypes": {}, "ran_before": "bf16", "ran_after": "bf16"}
+
+
+def half_without_types(content: dict[str, Any]) -> None:
+    """Types and what ran are forged; the parameters' digest is there."""
+    content["mnb"]["launch"]["arguments"]["precision"] = "half_master"
+    content["mnb"]["precision"] |= {"requested": "half_master", "dtypes": {}, "ran_before": "half", "ran_after": "half"}
+    content["mnb"]["ranks"][0]["digests"] = {"100": "0" * 64}
+
+
+def backlog(*edges: float, of: Callable[[int], int | None]) -> Change:
+    """The backlog that a record states, and that of its slices, 30 of them; the window holds those from 10 to 27."""
+
+    def change(content: dict[str, Any]) -> None:
+        rank = content["mnb"]["ranks"][0]
+        rank["backlog"] = list(edges) or None
+        for place, row in enumerate(rank["slices"]):
+            row[5:] = [of(place)]
+
+    return change
+
+
+def paced(content: dict[str, Any]) -> None:
+    content["mnb"]["host_pace"]["1"]["after"]["mb_per_s"] = 90.0
+
+
+def even(_place: int) -> int:
+    return 64
+
+
+def falling(place: int) -> int:
+    """By one item a slice."""
+    return 170 - place
+
+
 BROKEN: dict[str, tuple[str, Tamper, str]] = {
     "tampered slice": ("R3", record(tampering.one_slice), "rates that rank 0 states are not those of its slices"),
     "slice taken out": ("R4", record(tampering.without_a_slice), "slice 20 begins 0.500 s after the one before it"),
@@ -256,6 +305,12 @@ BROKEN: dict[str, tuple[str, Tamper, str]] = {
     "mark": ("R22", record(ours(marks=["fence partial"])), "fence partial"),
     "skipped steps without their mark": ("R22", record(skipping), "90 % of the steps after settling skipped"),
     "record that the report cannot read": ("R12", record(lost_minus_one), "standard.vae.J1.1"),
+    "mixed backlogs": ("R4", record(backlog(of=lambda at: None if at else 1)), "some of its slices have a backlog"),
+    "backlog taken out": ("R4", record(backlog(of=even)), "the backlog that it states is not that of its"),
+    "backlog not of the slices": ("R4", record(backlog(0, 0, of=even)), "the backlog that it states is not"),
+    "backlog worked off": ("R4", record(backlog(320, 287, of=lambda at: 2 * falling(at))), "of the 954 items of its"),
+    "mode without types": ("R18", record(mode_without_types), "fp32 was asked for, bf16 ran"),
+    "half without types": ("R18", record(half_without_types), "half_master was asked for, half ran"),
     "missing GPU": ("R23", manifest(idle_gpu), "the GPU at 0000:99:00.0 (NVIDIA 10de:2335, nvidia) did not work"),
     "GPU that the inventory hides": ("R23", record(another_gpu), "launches saw the GPU GPU-9"),
     "ECC off": ("R24", record(gpu(ecc=False)), "ECC of GPU-1 is off"),
@@ -263,6 +318,11 @@ BROKEN: dict[str, tuple[str, Tamper, str]] = {
     "power limit": ("R25", record(gpu(power_limit_w=900.0)), "is 900 W, its default 700 W"),
     "throttled": ("R25", record(throttle), "hw_thermal held the clocks of GPU-1 down"),
     "somebody else": ("R26", record(gpu_state(foreign_pids=[4711])), "processes 4711 of others on GPU-1"),
+    "ECC not read": ("R24", record(without_after), "standard.vae J1.1: its conditions were not read after it"),
+    "clocks read too soon": ("R25", record(read_too_soon), "not read before its start and after its stop"),
+    "GPU not read": ("R26", record(gpu_not_read), "the state after it of its GPU GPU-1 was not read"),
+    "processes not told": ("R26", record(gpu_state(foreign_pids=None)), "GPU-1 told processes before it and not after"),
+    "damaged host pace": ("R12", record(paced), "a host pace of 90.0 MB/s does not follow from its bursts"),
     "another node": ("R27", record(hostname), "it was made on 'faster-node', the run on 'node'"),
 }
 
@@ -411,6 +471,24 @@ def test_the_document_lists_every_rule_with_its_kind_and_keys() -> None:
 def test_a_version_that_writes_a_ledger_must_have_left_one(folder: Path) -> None:
     (folder / "ledger.jsonl").unlink()
     assert "writes one in every run" in by_id(verify(folder, Rules()))["R13"].reasons[0]
+
+
+def test_r4_tells_what_was_made_before_a_window(folder: Path, keys: Path) -> None:
+    """160 at the first of 18 slices, 143.5 at the last two: 16.5 x 18 / 16 items, 1.9 % of 954."""
+    record(backlog(160, 143.5, of=falling))(folder)
+    ruling = by_id(found(folder, keys))["R4"]
+    assert ruling.result == "pass"
+    assert ruling.reasons == (
+        "standard.vae J1.1: rank 0: 19 of the 954 items of its window were made before it (above 0.5%)",
+    )
+
+
+def test_rules_on_gpus_do_not_fall_silent_without_conditions(folder: Path, keys: Path) -> None:
+    for path in folder.glob("standard.*.json"):
+        tampering.rewrite(path, ours(conditions={}))
+    make_records.write_ledger(folder, WHOLE)
+    verification = by_id(found(folder, keys))
+    assert [verification[rule].result for rule in ("R24", "R25", "R26")] == ["fail"] * 3
 
 
 def test_r5_knows_what_the_data_sheets_say(folder: Path, keys: Path) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from milabench_ng.node.conditions import Conditions, GpuSettings, throttled_fraction
+from milabench_ng.node.conditions import Conditions, GpuSettings, GpuState, throttled_fraction
 from milabench_ng.records.ledger import Resumed
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
@@ -68,14 +68,51 @@ def _settings(evidence: Evidence) -> Iterator[tuple[str, str, GpuSettings]]:
             yield name, uuid, settings
 
 
+def _shows_none(evidence: Evidence) -> bool:
+    """Whether there is no GPU, neither in the plan nor in what was read."""
+    planned = any(device.kind != "cpu" for device in evidence.manifest.plan.devices)
+    return not planned and not any(True for _ in _settings(evidence))
+
+
+def _unread(evidence: Evidence) -> Iterator[str]:
+    """Launches whose own GPUs were not read before and after all of their work."""
+    boards: dict[str | None, str] = {gpu.uuid: gpu.board for gpu in evidence.manifest.inventory.gpus}
+    for kept in evidence.good:
+        mnb = kept.record.mnb
+        before, after = mnb.conditions.get("before"), mnb.conditions.get("after")
+        if before is None or after is None:
+            yield f"{kept.name}: its conditions were not read {'before' if before is None else 'after'} it"
+            continue
+        begin, end = mnb.start_s, mnb.stop_s
+        if begin is None or end is None or not before.time_s <= begin < end <= after.time_s:
+            yield f"{kept.name}: its conditions were not read before its start and after its stop"
+        settings = before.settings.gpus if before.settings else {}
+        for uuid in dict.fromkeys(boards.get(one.uuid, one.uuid) for one in mnb.devices if one.uuid is not None):
+            lacking = [where for where, known in (("before", before.gpus), ("after", after.gpus)) if uuid not in known]
+            if lacking or uuid not in settings:
+                what = f"state {' and '.join(lacking)} it" if lacking else "settings"
+                yield f"{kept.name}: the {what} of its GPU {uuid} was not read"
+            else:
+                yield from (
+                    f"{kept.name}: {uuid} told {what} before it and not after it"
+                    for what in _told(before.gpus[uuid]) - _told(after.gpus[uuid])
+                )
+
+
+def _told(state: GpuState) -> set[str]:
+    """What rules look at and a GPU gives."""
+    looked_at = {"ecc_uncorrected": state.ecc_uncorrected, "processes": state.foreign_pids}
+    return {what for what, one in (looked_at | state.throttled_ns).items() if one is not None}
+
+
 def ecc(evidence: Evidence) -> Finding:
     """Error correction of the GPUs' memory was on, and found nothing that it could not correct."""
     if not evidence.rules.ecc:
         return OFF
-    modes = {uuid: settings.ecc for _, uuid, settings in _settings(evidence)}
-    if not modes:
+    if _shows_none(evidence):
         return unknown(_NO_GPU)
-    reasons = [*_ecc_off(evidence), *_ecc_errors(evidence)]
+    modes = {uuid: settings.ecc for _, uuid, settings in _settings(evidence)}
+    reasons = [*_unread(evidence), *_ecc_off(evidence), *_ecc_errors(evidence)]
     silent = [uuid for uuid, mode in modes.items() if mode is None]
     return (
         unknown(f"{', '.join(silent)}: it does not say whether ECC is on")
@@ -106,9 +143,9 @@ def clocks(evidence: Evidence) -> Finding:
     rules = evidence.rules
     if not rules.default_power and rules.throttled is None:
         return OFF
-    if not any(True for _ in _settings(evidence)):
+    if _shows_none(evidence):
         return unknown(_NO_GPU)
-    return judged([*_power_limits(evidence), *_throttled(evidence)])
+    return judged([*_unread(evidence), *_power_limits(evidence), *_throttled(evidence)])
 
 
 def _power_limits(evidence: Evidence) -> Iterator[str]:
@@ -139,11 +176,15 @@ def foreign(evidence: Evidence) -> Finding:
     if not evidence.rules.foreign_refused:
         return OFF
     states = [(name, uuid, gpu) for name, edge in _edges(evidence) for uuid, gpu in edge.gpus.items()]
-    if not states:
+    if _shows_none(evidence):
         return unknown(_NO_GPU)
-    if all(gpu.foreign_pids is None for _, _, gpu in states):
+    if states and all(gpu.foreign_pids is None for _, _, gpu in states):
         return unknown("the GPUs do not say which processes they run")
-    return judged(
+    return judged([*_unread(evidence), *_foreign_processes(states)])
+
+
+def _foreign_processes(states: Iterable[tuple[str, str, GpuState]]) -> Iterator[str]:
+    yield from (
         f"{name}: processes {', '.join(map(str, gpu.foreign_pids))} of others on {uuid}"
         for name, uuid, gpu in states
         if gpu.foreign_pids

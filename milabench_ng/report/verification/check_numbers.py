@@ -7,8 +7,16 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from milabench_ng.records.record import Mnb, Record, Timing
-from milabench_ng.records.window import MIN_STEPS, SliceRow, Window, recorded_window
+from milabench_ng.records.record import Mnb, Rank, Record, Timing
+from milabench_ng.records.window import (
+    MIN_STEPS,
+    WORKED_OFF_LIMIT,
+    SliceRow,
+    Window,
+    backlog_edges,
+    recorded_window,
+    worked_off,
+)
 from milabench_ng.report.peaks import arithmetic_of, peak
 from milabench_ng.report.verification.bundle import Claim
 from milabench_ng.report.verification.evidence import Evidence
@@ -21,6 +29,9 @@ _GAP_S = 1e-3
 """A slice begins in the moment in which the one before it ends."""
 _EARLY_S = 5.0
 """How long after the start line the first slice may begin: workers read the command when they come to it."""
+
+_TOO_MANY_WORKED_OFF = 0.02
+"""Of a window's items. What a batch more or less makes of a short window is told; this is no chance."""
 
 
 def numbers(evidence: Evidence) -> Finding:
@@ -101,7 +112,8 @@ def _difference(what: str, stated: object, found: object) -> Iterator[str]:
 
 def slices(evidence: Evidence) -> Finding:
     """The slices are without gaps between start and stop, and each window is long enough and full."""
-    return judged([*_rules_of_windows(evidence), *_bad_slices(evidence)])
+    found = judged([*_rules_of_windows(evidence), *_bad_slices(evidence), *_bad_backlogs(evidence)])
+    return found if found.reasons else Finding("pass", tuple(_worked_off(evidence, WORKED_OFF_LIMIT)))
 
 
 def _rules_of_windows(evidence: Evidence) -> Iterator[str]:
@@ -142,6 +154,38 @@ def _bad_row(rows: Sequence[SliceRow], start_s: float | None) -> str | None:
             return f"slice {number} begins {gap:.3f} s after {'the one before it' if number else 'the start line'}"
         end = row.end_s
     return None
+
+
+def _bad_backlogs(evidence: Evidence) -> Iterator[str]:
+    """What slices and record say of the items that were made ahead does not fit, or too many of a window were."""
+    for name, record in evidence.named():
+        if len({row.backlog is None for rank in record.mnb.ranks for row in rank.slices}) > 1:
+            yield f"{name}: some of its slices have a backlog and some have none"
+        for rank, inside in _windows(record):
+            known = [row.backlog for row in inside if row.backlog is not None]
+            older = (known[0], known[-1]) if known else None  # of the first and the last slice alone
+            if rank.backlog not in (backlog_edges(inside), older):
+                yield f"{name}: rank {rank.rank}: the backlog that it states is not that of its slices"
+    yield from _worked_off(evidence, _TOO_MANY_WORKED_OFF)
+
+
+def _worked_off(evidence: Evidence, limit: float) -> Iterator[str]:
+    """Windows of which more than ``limit`` was made before them."""
+    for name, record in evidence.named():
+        for rank, inside in _windows(record):
+            items, count = worked_off(inside), sum(row.count for row in inside)
+            if items > limit * count:
+                yield (
+                    f"{name}: rank {rank.rank}: {items:.0f} of the {count} items of its window were made before it "
+                    f"(above {limit:.1%})"
+                )
+
+
+def _windows(record: Record) -> Iterator[tuple[Rank, list[SliceRow]]]:
+    """The ranks of a launch that did not fail, with the slices of its window."""
+    window = recomputed_window(record.mnb) if record.success else None
+    if window is not None:
+        yield from ((rank, [row for row in rank.slices if window.holds(row)]) for rank in record.mnb.ranks)
 
 
 def ceiling(evidence: Evidence) -> Finding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from milabench_ng.records.marks import Mark, typed
-from milabench_ng.records.record import FP32_ERROR, SKIPPED_LIMIT, Data
+from milabench_ng.records.record import FP32_ERROR, SKIPPED_LIMIT, Data, Precision, Record
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
 
@@ -25,13 +25,23 @@ def _modes(evidence: Evidence) -> Iterator[str]:
         if found.requested != asked:
             yield f"{name}: the plan asks for {asked}, the record for {found.requested}"
         ran = [mode for mode in (found.ran_before, found.ran_after) if mode is not None]
-        if found.dtypes and any(mode != found.requested for mode in ran):
+        if _shows_its_mode(record, found) and any(mode != found.requested for mode in ran):
             yield f"{name}: {found.requested} was asked for, {', then '.join(dict.fromkeys(ran))} ran"
         if record.success and found.ran_after is None:
             yield f"{name}: the precision was not probed after the stop"
         for mode, error in ((found.ran_before, found.matmul_error_before), (found.ran_after, found.matmul_error_after)):
             if mode == "fp32" and error is not None and error >= FP32_ERROR:
                 yield f"{name}: fp32 is said to have run, and the probe's product was wrong by {error:.2g}"
+
+
+_IN_THE_WEIGHTS = ("half", "half_master", "half_master_static")
+"""Modes that only the types of parameters show; the product of the probe shows the others."""
+
+
+def _shows_its_mode(record: Record, found: Precision) -> bool:
+    """Whether the mode that ran can be seen: in the probe, or in parameters, also where their types are left out."""
+    trained = any(rank.digests or any(rank.gradient_norms.values()) for rank in record.mnb.ranks)
+    return bool(found.dtypes) or trained or found.requested not in _IN_THE_WEIGHTS
 
 
 def data(evidence: Evidence) -> Finding:
