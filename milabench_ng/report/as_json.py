@@ -115,6 +115,7 @@ def _test(line: Line) -> dict[str, Any]:
         "peak_memory_mib": row.peak_memory,
         "power_w": row.power_w,
         "power_basis": row.power_basis,
+        "power_launches": row.power_launches,
         "telemetry_dropped": row.telemetry_dropped,
         "data": row.data,
         "precision": row.precision,

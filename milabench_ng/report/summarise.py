@@ -218,6 +218,7 @@ def _test(
         options=first.options if first else {},
         power_w=mean([power.watts for power in powers]) if powers else None,
         power_basis=_distinct(power.basis for power in powers),
+        power_launches=len(powers),
         telemetry_dropped=max((result.dropped for result in readable), default=0),
         wait_share=mean(waits) if waits else None,
         tiers=_distinct(result.tier for result in readable),

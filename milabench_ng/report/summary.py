@@ -154,6 +154,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Mean of one device while it worked, in watts; None where it is not known."""
     power_basis: tuple[str, ...] = ()
     """What that rests on, in words; empty where it is not known."""
+    power_launches: Count | None = None
+    """Of how many launches it is known; None in summaries of before."""
     telemetry_dropped: Count = 0
     """Samples of telemetry that were lost in the launch that lost most."""
     wait_share: Amount | None = None

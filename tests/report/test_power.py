@@ -86,3 +86,63 @@ def test_a_real_record_of_before_keeps_its_power_and_says_what_it_is_of(tmp_path
     row = load(tmp_path).tests["standard.recom"]
     assert (row.power_w, row.power_basis) == (249.331625, ("samples from start to stop",))
     assert said(tmp_path) == {"power": "is that from start to stop, the ramp included: all tests"}
+
+
+def edited(folder: Path, **changes: dict[str, float] | None) -> Path:
+    """The launch of `run`, with other telemetry of its GPU and another `sampled`."""
+    (path,) = run(folder, ramp()).glob("quick.vae.J0.0.*")
+    made = json.loads(path.read_text())
+    (seen,) = made["mnb"]["telemetry"].values()
+    for name, change in changes.items():
+        target = made["mnb"]["sampled"] if name == "sampled" else seen[name]
+        if change is None:
+            del seen[name]
+        else:
+            target |= change
+    path.write_text(json.dumps(made))
+    return folder
+
+
+def counter(watts: float, span_s: float = 8.5) -> dict[str, float]:
+    return {"min": 1000.0, "max": 1000.0 + watts * span_s, "span_s": span_s}
+
+
+@pytest.mark.parametrize(
+    ("changes", "watts", "basis"),
+    [
+        pytest.param({"energy_j": counter(600.0)}, 600.0, "energy counter", id="15 % below the samples"),
+        pytest.param({"energy_j": counter(70.0)}, 710.0, "counter and samples disagree", id="a tenth of the samples"),
+        pytest.param({"energy_j": counter(900.0)}, 710.0, "counter and samples disagree", id="above the samples"),
+        pytest.param({"energy_j": {"min": 2.0, "max": 1.0, "span_s": 8.5}}, 710.0, "samples", id="backwards"),
+        pytest.param({"energy_j": {"min": 1.0, "max": 1.0, "span_s": 8.5}}, 710.0, "samples", id="standing still"),
+        pytest.param({"energy_j": counter(700.0, 9.5)}, 700.0, "energy counter", id="an interval longer"),
+        pytest.param({"energy_j": counter(700.0, 600.0)}, 710.0, "samples", id="over ten minutes"),
+        pytest.param({"sampled": {"end_s": 10.25}}, 710.0, "few samples", id="no time"),
+        pytest.param({"sampled": {"start_s": 30.0}}, 710.0, "few samples", id="edges turned round"),
+        pytest.param({"sampled": {"interval_s": 1e6}}, 710.0, "few samples", id="an interval of days"),
+        pytest.param({"sampled": {"interval_s": 0.0}}, 710.0, "few samples", id="no interval"),
+        pytest.param({"energy_j": counter(70.0), "power_w": None}, 70.0, "energy counter", id="no samples"),
+    ],
+)
+def test_a_counter_counts_where_it_can_be_right(
+    tmp_path: Path, changes: dict[str, dict[str, float] | None], watts: float, basis: str
+) -> None:
+    row = load(edited(tmp_path, **changes)).tests["quick.vae"]
+    assert (row.power_w, row.power_basis) == (pytest.approx(watts), (basis,))
+
+
+def test_a_counter_that_samples_deny_is_told(tmp_path: Path) -> None:
+    folder = edited(tmp_path, energy_j=counter(70.0))
+    assert said(folder) == {"power": "rests on the samples, as counter and samples disagree: all tests"}
+
+
+def test_of_how_many_launches_the_power_is_known(tmp_path: Path) -> None:
+    """One of four."""
+    made = json.loads(next(run(tmp_path / "one", ramp()).glob("quick.vae.J0.0.*")).read_text())["mnb"]
+    folder = tmp_path / "four"
+    make_records.write_run(folder, make_records.plan("quick", {"vae": PER_GPU, "toy_reg": PER_GPU}, 2, 1))
+    (path,) = folder.glob("quick.vae.J0.0.*")
+    content = json.loads(path.read_text())
+    content["mnb"] |= {"telemetry": made["telemetry"], "sampled": made["sampled"]}
+    path.write_text(json.dumps(content))
+    assert said(folder) == {"power": "is known of 1 of 4 launches; launches without: quick.vae, quick.toy_reg"}
