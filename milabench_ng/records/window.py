@@ -19,7 +19,7 @@ from milabench_ng.stats import mean, median
 MIN_STEPS = 10
 WORKED_OFF_LIMIT = 0.005
 """The part of a window's items that may have been made before it, beyond what was made ahead at its end: with half a
-percent a rate is at most some 0.7 % too high, since slices end with a batch."""
+percent a rate is at most that and a batch too high, since slices end with a batch."""
 MOST_UNCOVERED = 0.25
 """The part of a window that may lie outside the slices wholly inside it, unless it is less than two usual slices: a
 stall that reaches over an edge is in none of them."""
