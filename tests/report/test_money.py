@@ -281,6 +281,15 @@ def test_bids_over_the_years(tender_file: Path) -> None:
     assert "the power of slow, fast, twin is not known" in " ".join(idle.notes)
 
 
+def test_a_tender_tells_of_how_many_launches_power_is_known(tender_file: Path) -> None:
+    """Of one in each of two tests."""
+    (tender_file.parent / "fast.json").write_text(encode_summary(node(200.0, 400.0, power_launches=1)))
+    made = compare_bids(change(tender_file, tariff_per_kwh=0.1, years=4))
+    launches = sum(at.n for at in node(200.0, 400.0).tests.values())
+    told = f"the power of fast is known of 2 of {launches} launches; launches without: standard.vae, standard.convnet"
+    assert told in made.notes
+
+
 def test_nothing_is_ranked_under_five_repeats(tender_file: Path) -> None:
     few = node(200.0, 400.0)
     rows = {label: row(at.train.mean, (0.99, 1.0, 1.01)) for label, at in few.tests.items() if at.train}

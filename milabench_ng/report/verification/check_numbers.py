@@ -158,15 +158,24 @@ def _bad_row(rows: Sequence[SliceRow], start_s: float | None) -> str | None:
 
 def _bad_backlogs(evidence: Evidence) -> Iterator[str]:
     """What slices and record say of the items that were made ahead does not fit, or too many of a window were."""
+    have = {record.mnb.label for _, record in evidence.named() if False in _lacks_backlog(record)}
     for name, record in evidence.named():
-        if len({row.backlog is None for rank in record.mnb.ranks for row in rank.slices}) > 1:
+        lacks = _lacks_backlog(record)
+        if len(lacks) > 1:
             yield f"{name}: some of its slices have a backlog and some have none"
+        elif True in lacks and record.mnb.label in have:
+            yield f"{name}: its slices have no backlog, as those of other launches of its test do"
         for rank, inside in _windows(record):
             known = [row.backlog for row in inside if row.backlog is not None]
             older = (known[0], known[-1]) if known else None  # of the first and the last slice alone
             if rank.backlog not in (backlog_edges(inside), older):
                 yield f"{name}: rank {rank.rank}: the backlog that it states is not that of its slices"
     yield from _worked_off(evidence, _TOO_MANY_WORKED_OFF)
+
+
+def _lacks_backlog(record: Record) -> set[bool]:
+    """Whether slices tell no backlog; both where some do."""
+    return {row.backlog is None for rank in record.mnb.ranks for row in rank.slices}
 
 
 def _worked_off(evidence: Evidence, limit: float) -> Iterator[str]:
