@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from milabench_ng.records.marks import Mark, typed
 from milabench_ng.report.launches import weakest_tier
 from milabench_ng.report.paces import PACE_UNIT, Paces, differ
 from milabench_ng.report.summary import Summary, TestSummary
@@ -118,6 +119,7 @@ def _aspects(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, st
         yield "unit", run.unit, base.unit, "suppressed"
     if run.scheme == base.scheme == "per-gpu":
         yield "tenants", str(run.devices), str(base.devices), "counted"
+    yield from _of_what_went_wrong(run, base)
     if bool(run.precision) != bool(base.precision):  # every record of ours has a precision, none of 2020 has one
         recorded = [_joined(row.precision) or _UNKNOWN for row in (run, base)]
         yield "precision, data and options", recorded[0], recorded[1], "not counted"
@@ -129,6 +131,25 @@ def _aspects(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, st
     for what in sorted(ours.keys() ^ theirs.keys()):
         sides = (what, AS_TODAY) if what in ours else (AS_TODAY, what)
         yield WORK, *sides, "not counted" if (ours | theirs)[what] else "counted"
+
+
+def _of_what_went_wrong(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, str, Ratio]]:
+    """In the baseline, and what of it in the run too: a bad baseline makes all look good. The run's own stands in its
+    report."""
+    if base.marks:
+        marks = [_joined(_short(mark) for mark in typed(row.marks)) or "none" for row in (run, base)]
+        yield "marks", marks[0], marks[1], "counted"
+    if base.flags:
+        flags = [_joined(flag.kind for flag in row.flags) or "none" for row in (run, base)]
+        yield "flags", flags[0], flags[1], "counted"
+    if base.failures:
+        failures = [f"{row.failures} of {row.n}" for row in (run, base)]
+        yield "failures", failures[0], failures[1], "counted"
+
+
+def _short(mark: Mark) -> str:
+    """What it is and what it is about: how much of it is another matter."""
+    return mark.what if mark.kind == "noted" else f"{mark.kind} ({mark.what})" if mark.what else mark.kind
 
 
 def _of_data(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, str, Ratio]]:

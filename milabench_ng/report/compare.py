@@ -11,6 +11,7 @@ import msgspec
 from milabench_ng.report.bands import Band, is_estimated, ratio_band, rule_check
 from milabench_ng.report.comparable import Difference, Ratio, differences, other_generation
 from milabench_ng.report.intervals import Interval, Part
+from milabench_ng.report.marked import count_marks
 from milabench_ng.report.score import Score, ScoredTest, log_parts, mean_over, scored_tests
 from milabench_ng.report.subsets import subsets
 from milabench_ng.report.summary import OriginKind, Provenance, Summary
@@ -199,12 +200,15 @@ def _lacks(label: str, run: Rows, base: Rows) -> str:
 
 
 def _indicative(run: Summary, baseline: Summary, labels: Sequence[str]) -> tuple[str, ...]:
-    """A ratio stands when all of the baseline's weighted rows were measured, with software of the same generation."""
+    """A ratio stands when all of the baseline's weighted rows were measured, without marks, with software of the same
+    generation."""
     found = []
     for kind in ("published", "estimated"):
         rows = [label for label in labels if baseline.origin(label) == kind]
         if rows:
             found.append(f"{len(rows)} of {len(labels)} rows of the baseline are {kind}")
+    marks = count_marks({label: baseline.tests[label] for label in labels})
+    found += [f"mark of the baseline: {mark.counted(len(labels))}" for mark in marks]
     foreign = other_generation(run.provenance.software, baseline.provenance.software)
     return (*found, *(f"{name}: {ours} against {theirs}" for name, ours, theirs in foreign))
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from test_money import WEIGHTS, node
 
+from milabench_ng.records.marks import Mark
 from milabench_ng.records.views import DataView
 from milabench_ng.report.comparable import differences
 from milabench_ng.report.compare import Comparison
@@ -15,7 +16,7 @@ from milabench_ng.report.facts import header
 from milabench_ng.report.folder import load_baseline
 from milabench_ng.report.report import build_report
 from milabench_ng.report.sections import before_tests
-from milabench_ng.report.summary import Departure, Summary
+from milabench_ng.report.summary import Departure, Flag, Summary
 from milabench_ng.report.weights import load_weights, spread_unplanned
 
 OPTIONS = {"batch_size": 64, "workers": 8, "max_seconds": 600.0}
@@ -93,6 +94,50 @@ def test_a_departure_that_does_not_decide_is_listed() -> None:
     (found,) = differences(changed(), base)
     assert (found.what, found.run, found.baseline) == ("work", "as the test is today", "fetching was not timed")
     assert (found.tests, found.ratio) == (("standard.convnet",), "counted")
+
+
+THROTTLED = Mark(kind="throttled", device="0", what="hw_thermal", value=0.4, limit=0.005)
+SHORT = Mark(kind="window shortened", value=1.0, limit=9.0)
+
+
+def test_marks_of_the_baseline_are_told() -> None:
+    base = changed(marks=(THROTTLED, SHORT))
+    found = against(base, marks=(SHORT,))
+    (told,) = found.differences
+    assert (told.what, told.run, told.baseline) == (
+        "marks",
+        "window shortened",
+        "throttled (hw_thermal), window shortened",
+    )
+    assert (told.tests, told.ratio, found.status) == (("standard.convnet",), "counted", "complete")
+    assert found.indicative == (
+        (
+            "mark of the baseline: clocks held down by hw_thermal 40 % of the time, limit 0.5 % "
+            "(at worst; 1 of 2 tests; device 0)"
+        ),
+        "mark of the baseline: averaging window shortened to 1 s (at worst; 1 of 2 tests)",
+    )
+
+
+def test_a_mark_that_both_have_leaves_the_ratio_an_indication() -> None:
+    found = against(changed(marks=("fence partial",)), marks=("fence partial",))
+    assert found.differences == ()
+    assert found.indicative == ("mark of the baseline: fence partial (1 of 2 tests)",)
+
+
+def test_marks_of_the_run_stand_in_its_own_report() -> None:
+    found = against(changed(), marks=(SHORT,))
+    assert (found.differences, found.indicative) == ((), ())
+
+
+def test_flags_and_failures_of_the_baseline_are_told() -> None:
+    flag = Flag(job_id="0.0", kind="stall", detail="1 s")
+    found = against(changed(flags=(flag,), failures=1))
+    assert [(one.what, one.run, one.baseline) for one in found.differences] == [
+        ("flags", "none", "stall"),
+        ("failures", "0 of 5", "1 of 5"),
+    ]
+    assert found.indicative == ()
 
 
 OTHER_WORK = {"standard.vae", "standard.reso", "standard.minigrid", "standard.atari", "standard.recom"}
