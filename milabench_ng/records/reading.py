@@ -21,7 +21,7 @@ from milabench_ng.records.ledger import Chain, check_chain
 from milabench_ng.records.names import LEDGER, RECORD_NAME
 from milabench_ng.records.views import ManifestView, RecordView
 
-READABLE_SCHEMA = 1
+READABLE_SCHEMA = 2
 """The newest schema of records and manifests that this version reads."""
 
 

@@ -14,6 +14,7 @@ from make_records import PER_GPU, PROGRESSION
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Plan
 from milabench_ng.records.marks import typed
+from milabench_ng.records.record import RECORD_SCHEMA
 from milabench_ng.report.folder import decode_summary, encode_summary, load
 from milabench_ng.report.report import make_report
 from milabench_ng.report.summary import Stat
@@ -161,8 +162,13 @@ def test_every_way_to_fail_has_its_cause(tmp_path: Path) -> None:
     assert (row.n, row.failures, row.marks, list(row.launches)) == (5, 4, typed(["throttled"]), ["0.3"])
 
 
+def test_a_record_as_it_is_written_today_is_read(tmp_path: Path, whole: Plan) -> None:
+    make_records.write(tmp_path, make_records.record(whole.launches[0], make_records.steady, schema=RECORD_SCHEMA))
+    assert load(tmp_path).tests["standard.vae"].failures == 0
+
+
 def test_a_newer_schema_is_said_to_be_newer(tmp_path: Path, whole: Plan) -> None:
-    make_records.write(tmp_path, make_records.record(whole.launches[0], make_records.steady, schema=2))
+    make_records.write(tmp_path, make_records.record(whole.launches[0], make_records.steady, schema=RECORD_SCHEMA + 1))
     row = load(tmp_path).tests["standard.vae"]
     assert "update mnb" in row.failed[0].detail
 
