@@ -92,6 +92,7 @@ def _merged(made: Trace, kept: Trace | None) -> Trace:
         losses=_joined(made.losses, kept.losses),
         gradient_norms=_joined(made.gradient_norms, kept.gradient_norms),
         digests={**kept.digests, **made.digests},
+        blind=made.blind or kept.blind,
     )
 
 

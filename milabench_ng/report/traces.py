@@ -29,7 +29,8 @@ SCALED = ("amp", "half_master")
 """Modes whose first gradients may leave the range of fp16 on a sound device: such steps are skipped."""
 Strength = Literal["strong", "weak", "digest only"]
 STRENGTHS: tuple[Strength, ...] = ("strong", "weak", "digest only")
-STRONG_LOSS, STRONG_NORM = (share * (1 + 1e-9) for share in (0.01, 0.05))  # floors are such shares, but for rounding
+ROUNDING = 1 + 1e-9
+STRONG_LOSS, STRONG_NORM = 0.01 * ROUNDING, 0.05 * ROUNDING
 """A strong trace knows loss and gradient norm of the first step to these shares of themselves."""
 
 
@@ -77,6 +78,9 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     gradient_norms: Bands = {}
     digests: dict[str, dict[str, str]] = {}
     """Of the parameters, by software key, by ``precision/device/rank/step``."""
+    blind: str = ""
+    """What less work is known to stay inside the bands of the first step, however narrow, in words: it makes the trace
+    weak."""
 
 
 class Traces(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,11 +191,11 @@ def compare(seen: Traced, trace: Trace | None, software_key: str) -> Compared:
         found.append(Mark(kind="parameters outside the reference"))
     if not losses and not norms and not digested:
         return Compared(tuple(dict.fromkeys(found)), "weak") if found else Compared(lacking=_described(seen))
-    return Compared(deviations=tuple(dict.fromkeys(found)), strength=strength(losses, norms))
+    return Compared(deviations=tuple(dict.fromkeys(found)), strength=strength(losses, norms, trace.blind))
 
 
-def strength(losses: Mapping[str, Band], gradient_norms: Mapping[str, Band]) -> Strength:
-    """What a comparison with these bands, by step, is worth.
+def strength(losses: Mapping[str, Band], gradient_norms: Mapping[str, Band], blind: str = "") -> Strength:
+    """What a comparison with these bands, by step, is worth. ``blind``: that of the trace.
 
     It is strong where less work in the first step could hardly stay inside: there the loss is known within 1 % and the
     gradient norm within 5 %. docs/methodology.md has what half of a batch and other savings change.
@@ -199,7 +203,9 @@ def strength(losses: Mapping[str, Band], gradient_norms: Mapping[str, Band]) -> 
     if not losses and not gradient_norms:
         return "digest only"
     loss, norm = losses.get("1"), gradient_norms.get("1")
-    known = loss is not None and norm is not None and loss.share <= STRONG_LOSS and norm.share <= STRONG_NORM
+    known = (
+        not blind and loss is not None and norm is not None and loss.share <= STRONG_LOSS and norm.share <= STRONG_NORM
+    )
     return "strong" if known else "weak"
 
 

@@ -149,6 +149,14 @@ def test_a_test_of_digests_alone_is_called_so() -> None:
     assert compare(launches[0][0], trace, "other").lacking
 
 
+def test_a_trace_that_is_blind_to_less_work_is_weak_however_narrow_and_stays_so() -> None:
+    trace = msgspec.structs.replace(of_tenants((2.0, 10.0), (2.0, 10.0)), blind="half of a batch moves nothing")
+    assert compare(first_step(2.0, 10.0), trace, "k").strength == "weak"
+    made = traces.Traces(suite="try", tests={"try.net": of_tenants((2.0, 10.0), (2.0, 10.0))})
+    kept = traces.Traces(suite="try", tests={"try.net": trace})
+    assert merge(made, kept).tests["try.net"].blind == trace.blind
+
+
 def test_what_is_said_names_all_but_the_strong() -> None:
     rows = [
         ("a", ("compared: strong",)),
