@@ -125,6 +125,7 @@ class MnbView(msgspec.Struct, frozen=True, kw_only=True):
     """What a report needs of our part of a record."""
 
     schema: int
+    version: str = ""
     run_id: str
     session: Number = 1
     batch: Number = 0

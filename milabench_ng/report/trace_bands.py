@@ -109,6 +109,7 @@ def _trace(label: str, launches: Sequence[tuple[Traced, str]]) -> Trace:
         for key, digest in one.digests.items():
             digests[software_key][key].append(digest)
     return Trace(
+        since=first.version,
         arguments=first.arguments,
         data=first.data,
         losses=_bands("loss", [(one, one.losses) for one, _ in launches]),

@@ -70,6 +70,8 @@ Bands = dict[Kind, dict[str, dict[str, Band]]]
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """What one test computes."""
 
+    since: str = ""
+    """The version of mnb from which on the test computes this; empty for all."""
     arguments: dict[str, Scalar | None]
     """All options but those of pacing: the trace holds for these only."""
     data: tuple[str, str, float] | None
@@ -123,6 +125,9 @@ class Traced(msgspec.Struct, frozen=True):
         told = {place: steps for place, steps in null.items() if len(steps) <= self.skipped.get(place, 0)}
         return frozenset((place, step) for place, steps in told.items() for step in steps)
 
+    version: str = ""
+    """Of mnb, which made it."""
+
 
 def traced(mnb: MnbView) -> Traced:
     """What the record of a launch says."""
@@ -130,6 +135,7 @@ def traced(mnb: MnbView) -> Traced:
     places = [(f"{mnb.launch.devices[number]}/{number}", rank) for number, rank in enumerate(mnb.ranks)]
     return Traced(
         label=mnb.label,
+        version=mnb.version,
         arguments={name: value for name, value in mnb.launch.arguments.items() if name not in PACING},
         data=_data(mnb.data),
         kind="cpu" if all(device.kind == "cpu" for device in mnb.devices) else "gpu",
@@ -173,6 +179,8 @@ def compare(seen: Traced, trace: Trace | None, software_key: str) -> Compared:
     """A launch of a run with this software against the trace of its test, which may hold for something else. Pure."""
     if trace is None or (seen.arguments, seen.data) != (trace.arguments, trace.data):
         return Compared(lacking=_described(seen))
+    if _release(seen.version) < _release(trace.since):
+        return Compared(lacking=f"mnb {seen.version or 'of no version'}, before {trace.since}")
     loss_bands, norm_bands = (
         at.get(seen.kind, {}).get(seen.precision, {}) for at in (trace.losses, trace.gradient_norms)
     )
@@ -192,6 +200,11 @@ def compare(seen: Traced, trace: Trace | None, software_key: str) -> Compared:
     if not losses and not norms and not digested:
         return Compared(tuple(dict.fromkeys(found)), "weak") if found else Compared(lacking=_described(seen))
     return Compared(deviations=tuple(dict.fromkeys(found)), strength=strength(losses, norms, trace.blind))
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """``"0.2.0"`` as numbers; those of an empty or odd version come before all."""
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())
 
 
 def strength(losses: Mapping[str, Band], gradient_norms: Mapping[str, Band], blind: str = "") -> Strength:

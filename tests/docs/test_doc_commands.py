@@ -62,6 +62,8 @@ TABLE: dict[str, Check] = {
     "mnb jobs standard": DRY,
     "mnb jobs standard --data-scale 0.01 --window 2 --ram-total 120GiB": PARSE,
     "mnb jobs standard --name convnet_fp16 --data-scale 0.1": DRY,
+    "mnb jobs standard --name convnet_fp16 --name convnet --name fast_style --name translator --data-scale 0.1 "
+    "--ram-total 250GiB": PARSE,
     "mnb jobs standard --repeat 3": DRY,
     "mnb jobs standard --repeat 3 --ram-total 480GiB": PARSE,
     "mnb list": RUN,

@@ -149,6 +149,17 @@ def test_a_test_of_digests_alone_is_called_so() -> None:
     assert compare(launches[0][0], trace, "other").lacking
 
 
+@pytest.mark.parametrize(
+    ("version", "compared"), [("0.1.0", False), ("", False), ("0.2.0", True), ("0.10.0", True), ("1.0", True)]
+)
+def test_a_trace_holds_from_the_version_whose_workloads_it_is_of(version: str, compared: bool) -> None:
+    trace = msgspec.structs.replace(of_tenants((2.0, 10.0), (2.0, 10.0)), since="0.2.0")
+    found = compare(msgspec.structs.replace(first_step(9.0, 10.0), version=version), trace, "k")
+    assert bool(found.deviations) == compared
+    if not compared:
+        assert found.lacking == f"mnb {version or 'of no version'}, before 0.2.0"
+
+
 def test_a_trace_that_is_blind_to_less_work_is_weak_however_narrow_and_stays_so() -> None:
     trace = msgspec.structs.replace(of_tenants((2.0, 10.0), (2.0, 10.0)), blind="half of a batch moves nothing")
     assert compare(first_step(2.0, 10.0), trace, "k").strength == "weak"
