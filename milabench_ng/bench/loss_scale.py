@@ -17,6 +17,11 @@ FIRST_SCALE = 2.0**10
 overflow, and reference traces would not know those of the first step."""
 
 
+def parameters_of(optimizer: Optimizer) -> list[Tensor]:
+    """All that ``optimizer`` steps on."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
 class Unscaled:
     """No scale; base of the others."""
 
@@ -54,8 +59,8 @@ class Static(Unscaled):
 
     def unscale(self, optimizer: Optimizer) -> None:
         """Exact: the scale is a power of two."""
-        held = [parameter.grad for group in optimizer.param_groups for parameter in group["params"]]
-        torch._foreach_mul_([gradient for gradient in held if gradient is not None], 1 / STATIC_SCALE)
+        held = [parameter.grad for parameter in parameters_of(optimizer) if parameter.grad is not None]
+        torch._foreach_mul_(held, 1 / STATIC_SCALE)
 
 
 class Dynamic(Unscaled):

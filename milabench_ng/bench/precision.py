@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from milabench_ng.bench.loss_scale import Dynamic, Static, Unscaled
+from milabench_ng.bench.loss_scale import Dynamic, Static, Unscaled, parameters_of
 from milabench_ng.records.record import FP32_ERROR
 
 
@@ -168,8 +168,7 @@ MODES: dict[str, type[Precision]] = {
 def clip(optimizer: Optimizer, clip_norm: float | None) -> None:
     """Scale the gradients down to a total norm of ``clip_norm``, over all parameters of the optimizer."""
     if clip_norm is not None:
-        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        nn.utils.clip_grad_norm_(parameters, clip_norm)
+        nn.utils.clip_grad_norm_(parameters_of(optimizer), clip_norm)
 
 
 def probe(precision: Precision) -> tuple[str, float]:

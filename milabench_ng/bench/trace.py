@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from milabench_ng.bench.channel import Channel
-from milabench_ng.bench.loss_scale import Unscaled
+from milabench_ng.bench.loss_scale import Unscaled, parameters_of
 from milabench_ng.events import Digest, GradientNorm, Loss, Skips
 
 STEPS = (1, 2, 5, 10, 100)
@@ -101,10 +101,9 @@ def finite(value: float) -> float | None:
 def gradient_norm(optimizer: Optimizer) -> Tensor:
     """The 2-norm of all gradients that ``optimizer`` will step with, on their device, in fp32: squares of fp16
     gradients leave the range of fp16."""
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     norms = [
         torch.linalg.vector_norm(parameter.grad, dtype=torch.float32)
-        for parameter in parameters
+        for parameter in parameters_of(optimizer)
         if parameter.grad is not None
     ]
     return torch.linalg.vector_norm(torch.stack(norms)) if norms else torch.zeros(())

@@ -55,7 +55,7 @@ def _prices(report: Report) -> Iterator[Chart]:
     price = report.price
     for other in report.comparisons:
         if price is not None and other.ratio_per_node is not None:
-            point = Point("this node", price.per_node, other.ratio_per_node, other.node_band or other.node_interval)
+            point = Point("this node", price.per_node, other.ratio_per_node, other.node_known)
             yield price_chart([point], other.name, "$")
 
 

@@ -185,7 +185,7 @@ def _verdict(at: ComparedTest) -> str:
 
 def _span_of(at: ComparedTest) -> str | None:
     """The interval of a measured ratio, the band of an estimated one."""
-    return span(at.band or at.effect.ratio)
+    return span(at.known)
 
 
 def span(interval: Interval | Band | None) -> str | None:

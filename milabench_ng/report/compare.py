@@ -39,6 +39,11 @@ class ComparedTest(msgspec.Struct, frozen=True, kw_only=True):
     origin: OriginKind = "measured"
     """Of the baseline's row."""
 
+    @property
+    def known(self) -> Band | Interval | None:
+        """Between what the ratio lies: the band of an estimate, else the interval over repeats."""
+        return self.band or self.effect.ratio
+
 
 class SubRatio(msgspec.Struct, frozen=True, kw_only=True):
     """The ratio over some of the tests that both sides have."""
@@ -50,6 +55,11 @@ class SubRatio(msgspec.Struct, frozen=True, kw_only=True):
     band: Band | None = None
     """Of ``ratio``, where rows are estimated."""
     effect: Effect
+
+    @property
+    def known(self) -> Band | Interval | None:
+        """Between what the ratio lies: the band of estimates, else the interval over repeats."""
+        return self.band or self.effect.ratio
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,8 +111,13 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def node_band(self) -> Band | None:
-        """Of ``ratio_per_node``."""
+        """Of ``ratio_per_node``, where rows are estimated."""
         return self.band.scaled(self.ratio_per_node / self.band.value) if self.band and self.ratio_per_node else None
+
+    @property
+    def node_known(self) -> Band | Interval | None:
+        """Between what ``ratio_per_node`` lies."""
+        return self.node_band or self.node_interval
 
 
 def compare(

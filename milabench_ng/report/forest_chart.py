@@ -143,7 +143,7 @@ def _bound(line: Line) -> str:
 
 def _class(rows: Sequence[Row], names: dict[str, str], bound: str, index: int, heaviest: float) -> Trace:
     colour, symbol, _ = style(index)
-    known = [found.band or found.effect.ratio for _, found in rows]
+    known = [found.known for _, found in rows]
     return {
         "type": "scatter",
         "mode": "markers",
@@ -164,6 +164,6 @@ def _class(rows: Sequence[Row], names: dict[str, str], bound: str, index: int, h
 
 
 def _words(line: Line, found: ComparedTest) -> str:
-    known = span(found.band or found.effect.ratio) or f"no interval: {label(found.effect.why)}"
+    known = span(found.known) or f"no interval: {label(found.effect.why)}"
     aside = f"<br>does not count: {label(found.set_aside)}" if found.set_aside else ""
     return f"{known}<br>weight {line.scored.weight or 0.0:g}, baseline {found.origin}{aside}"

@@ -176,7 +176,7 @@ def _sub_ratios(other: Comparison) -> Section:
                 len(part.labels),
                 part.ratio,
                 part.effect.ratio.value if part.effect.ratio else None,
-                span(part.band or part.effect.ratio),
+                span(part.known),
                 part.effect.verdict,
                 part.effect.why or None,
             )

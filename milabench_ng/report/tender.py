@@ -255,7 +255,7 @@ def _row(
         failure_rate=report.failure_rate.rate,
         price=bid.price,
         ratio=ratio,
-        ratio_interval=(other.node_band or other.node_interval) if other is not None and ratio is not None else None,
+        ratio_interval=other.node_known if other is not None and ratio is not None else None,
         why=_why(report),
         per_reference=price.per_reference[0] if price.per_reference and ratio is not None else None,
         score_per_price=price.interval.scaled(1 / 1000).inverse if price.interval else None,

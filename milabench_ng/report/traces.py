@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -28,7 +28,7 @@ PACING = ("max_count", "max_seconds", "sample_duration", "workers")
 SCALED = ("amp", "half_master")
 """Modes whose first gradients may leave the range of fp16 on a sound device: such steps are skipped."""
 Strength = Literal["strong", "weak", "digest only"]
-STRENGTHS: tuple[Strength, ...] = ("strong", "weak", "digest only")
+STRENGTHS: tuple[Strength, ...] = get_args(Strength)
 ROUNDING = 1 + 1e-9
 STRONG_LOSS, STRONG_NORM = 0.01 * ROUNDING, 0.05 * ROUNDING
 """A strong trace knows loss and gradient norm of the first step to these shares of themselves."""
