@@ -119,6 +119,7 @@ TABLE: dict[str, Check] = {
     "scripts/check-faults-gpu": Check("script", "takes minutes, and wants GPUs"),
     "scripts/check-faults-gpu --ram-total 480GiB": Check("script", "takes minutes, and wants GPUs"),
     "scripts/check-feeding": Check("script"),
+    "scripts/check-feeding --data-scale 0.1": Check("script", "needs GPUs"),
     "scripts/check-feeding --workers 4 --data-scale 0.1": Check("script", "needs GPUs"),
     "scripts/check-fence-gpu": Check("script", "test_the_fence_holds_with_gpus runs it"),
     "scripts/check-fence-gpu --ram-total 250GiB": Check("script", "needs GPUs"),
