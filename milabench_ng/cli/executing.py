@@ -24,8 +24,8 @@ from milabench_ng.records.names import MANIFEST, write_atomically
 
 def execute(request: RunRequest, weights: Path | None = None) -> int:
     """Run it, print the report with these weights or the suite's; the exit code."""
-    from milabench_ng.report.forms import write_report
     from milabench_ng.report.report import make_report
+    from milabench_ng.report.writers import write_report
 
     enter_scope(request.isolation, request.cgroup_parent)
     outcome = _run(request)

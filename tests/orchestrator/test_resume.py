@@ -31,7 +31,7 @@ from milabench_ng.records.ledger import (
     lost_attempts,
 )
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.report.folder import load
+from milabench_ng.report.summary.folder import load
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.verify import verify
 

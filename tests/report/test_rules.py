@@ -20,7 +20,7 @@ from tampering import NONCE, WHOLE, Change, Tamper, everywhere, fence, gpu, gpu_
 
 from milabench_ng import __version__
 from milabench_ng.records.record import RECORD_SCHEMA
-from milabench_ng.report.traces import Band, Bands, Trace
+from milabench_ng.report.launch.traces import Band, Bands, Trace
 from milabench_ng.report.verification.bundle import pack
 from milabench_ng.report.verification.findings import Ruling, Verification
 from milabench_ng.report.verification.forms import write_verification
@@ -382,7 +382,7 @@ def test_r22_a_launch_outside_its_reference_traces(folder: Path, keys: Path, mon
     bands: Bands = {"gpu": {"fp32": {"1": Band(2.0, 0.004)}}}
     arguments = {"batch_size": 64, "precision": "fp32"}
     trace = Trace(arguments=arguments, data=("imagenet", "twin", 1.0), losses=bands)
-    monkeypatch.setattr("milabench_ng.report.folder.load_traces", lambda _suite: {"standard.vae": trace})
+    monkeypatch.setattr("milabench_ng.report.summary.folder.load_traces", lambda _suite: {"standard.vae": trace})
 
     def computed(loss: float) -> Tamper:
         return record(lambda content: content["mnb"]["ranks"][0].update(losses={"1": loss}), "standard.vae.*")

@@ -11,7 +11,7 @@ from itertools import pairwise
 from milabench_ng.records.isolation import Effective, Isolation
 from milabench_ng.records.ledger import Attempt, Company
 from milabench_ng.records.record import Record
-from milabench_ng.report.launches import weakest_tier
+from milabench_ng.report.summary.launches import weakest_tier
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import Finding, judged
 

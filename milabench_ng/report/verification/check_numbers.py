@@ -17,7 +17,7 @@ from milabench_ng.records.window import (
     recorded_window,
     worked_off,
 )
-from milabench_ng.report.peaks import arithmetic_of, peak
+from milabench_ng.report.baselines.peaks import arithmetic_of, peak
 from milabench_ng.report.verification.bundle import Claim
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged
