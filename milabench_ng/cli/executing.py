@@ -15,9 +15,9 @@ from rich.console import Console
 from milabench_ng.cli import INTERRUPTED
 from milabench_ng.errors import InputError
 from milabench_ng.fence.backends import enter_scope
-from milabench_ng.orchestrator.display import Display
+from milabench_ng.orchestrator.display.live import Display
 from milabench_ng.orchestrator.jobs import Outcome, jobs
-from milabench_ng.orchestrator.request import RunRequest
+from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plain import plain
 from milabench_ng.records.names import MANIFEST, write_atomically
 

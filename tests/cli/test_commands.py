@@ -167,7 +167,7 @@ def test_doctor_is_not_ready_for_more_tenants_than_can_be() -> None:
 def test_doctor_never_imports_torch() -> None:
     program = (
         "import sys; from milabench_ng.cli import call; call(['doctor', '--format', 'json']); "
-        "print('torch' in sys.modules, 'milabench_ng.orchestrator.checkup' in sys.modules, file=sys.stderr)"
+        "print('torch' in sys.modules, 'milabench_ng.orchestrator.planning.readiness' in sys.modules, file=sys.stderr)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=60

@@ -23,9 +23,9 @@ from milabench_ng.catalogue import Catalogue, Classic, Option, Range, Workload, 
 from milabench_ng.datasets import manifest as manifests
 from milabench_ng.errors import InputError, MnbError
 from milabench_ng.files import decode_text, parse_json
-from milabench_ng.orchestrator.again import profile_of
-from milabench_ng.orchestrator.books import standing
-from milabench_ng.orchestrator.resuming import open_keeper
+from milabench_ng.orchestrator.persistence.resuming import open_keeper
+from milabench_ng.orchestrator.persistence.run_progress import standing
+from milabench_ng.orchestrator.planning.rerun import profile_of
 from milabench_ng.plain import plain, plain_json, plain_lines
 from milabench_ng.plan import Device, make_plan
 from milabench_ng.profile import build_profile, parse_profile

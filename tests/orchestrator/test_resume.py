@@ -15,9 +15,9 @@ import msgspec
 import pytest
 
 from milabench_ng.errors import InputError
-from milabench_ng.orchestrator.interruption import SAME_S
-from milabench_ng.orchestrator.resuming import Difference, check_same, differences
-from milabench_ng.orchestrator.tenant import Tenant
+from milabench_ng.orchestrator.execution.interruption import SAME_S
+from milabench_ng.orchestrator.execution.tenant import Tenant
+from milabench_ng.orchestrator.persistence.resuming import Difference, check_same, differences
 from milabench_ng.records.ledger import (
     Attempt,
     Company,

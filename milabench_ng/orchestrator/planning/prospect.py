@@ -22,8 +22,9 @@ from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.inventory import read_inventory
 from milabench_ng.node.storage import read_storage
 from milabench_ng.node.topology import read_topology
-from milabench_ng.orchestrator.devices import choose_devices
-from milabench_ng.orchestrator.request import (
+from milabench_ng.orchestrator.execution.starting import WorkerServer
+from milabench_ng.orchestrator.planning.devices import choose_devices
+from milabench_ng.orchestrator.planning.request import (
     RunRequest,
     checked_plan,
     chosen_data,
@@ -36,7 +37,6 @@ from milabench_ng.orchestrator.request import (
     required_isolation,
     typed_profile,
 )
-from milabench_ng.orchestrator.starting import WorkerServer
 from milabench_ng.plan import Plan
 from milabench_ng.profile import Profile
 from milabench_ng.records.isolation import IoEvidence, Share

@@ -11,8 +11,8 @@ import msgspec
 from milabench_ng.catalogue import Workload
 from milabench_ng.fence.io import limits
 from milabench_ng.node.conditions import Conditions
-from milabench_ng.orchestrator.batch import GroupEvidence, Timeline
-from milabench_ng.orchestrator.tenant import RankLog
+from milabench_ng.orchestrator.execution.batch import GroupEvidence, Timeline
+from milabench_ng.orchestrator.execution.tenant import RankLog
 from milabench_ng.plan import Device, Launch
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import IoEvidence, Isolation, Share

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from milabench_ng.node.conditions import throttled_fraction
-from milabench_ng.orchestrator.seen import Seen, Setting
-from milabench_ng.orchestrator.skipped import skipped
+from milabench_ng.orchestrator.outcome.seen import Seen, Setting
+from milabench_ng.orchestrator.outcome.skipped import skipped
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.record import SKIPPED_LIMIT
 from milabench_ng.records.window import WindowRule

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from milabench_ng.catalogue import Catalogue
 from milabench_ng.errors import InputError, MnbError
-from milabench_ng.orchestrator.caching import Files, list_files
-from milabench_ng.orchestrator.starting import WorkerServer
+from milabench_ng.orchestrator.execution.caching import Files, list_files
+from milabench_ng.orchestrator.execution.starting import WorkerServer
 from milabench_ng.plan import Plan
 from milabench_ng.requests import Estimated, Place, Prepared, Progress
 from milabench_ng.units import format_bytes

@@ -28,8 +28,8 @@ from milabench_ng.events import (
     Slice,
 )
 from milabench_ng.fence.interface import Group
-from milabench_ng.orchestrator.logs import Log
-from milabench_ng.orchestrator.starting import Started, Starter
+from milabench_ng.orchestrator.execution.logs import Log
+from milabench_ng.orchestrator.execution.starting import Started, Starter
 from milabench_ng.plan import Launch
 from milabench_ng.records.window import SliceRow
 from milabench_ng.requests import Task

@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from milabench_ng.catalogue import Catalogue
-from milabench_ng.orchestrator.jobs import Reporter, serving
-from milabench_ng.orchestrator.preparing import needed, prepare_all
-from milabench_ng.orchestrator.request import (
+from milabench_ng.orchestrator.display.reporter import Reporter
+from milabench_ng.orchestrator.execution.preparing import needed, prepare_all
+from milabench_ng.orchestrator.execution.serving import serving
+from milabench_ng.orchestrator.planning.request import (
     RunRequest,
     checked_plan,
     chosen_data,
@@ -29,7 +30,7 @@ class Known(msgspec.Struct, frozen=True):
 
 async def ask_catalogue(reporter: Reporter) -> Catalogue:
     """All workloads and data sets of this installation."""
-    async with serving(reporter) as server:
+    async with serving(reporter.stage) as server:
         return await server.describe()
 
 
@@ -39,7 +40,7 @@ async def ask_profile(request: RunRequest, reporter: Reporter) -> Known:
     Raises InputError for what is wrong with it.
     """
     foreign = foreign_workloads(read_profile(request)[0])
-    async with serving(reporter) as server:
+    async with serving(reporter.stage) as server:
         known = _checked(request, await server.describe(foreign))
     for text in known.profile.warnings:
         reporter.note(text)
@@ -52,7 +53,7 @@ async def have_ready(request: RunRequest, reporter: Reporter) -> tuple[Place, ..
     Raises InputError for what is wrong with the profile, and for a disk that is full or read-only.
     """
     foreign = foreign_workloads(read_profile(request)[0])
-    async with serving(reporter) as server:
+    async with serving(reporter.stage) as server:
         known = _checked(request, await server.describe(foreign))
         for text in known.profile.warnings:
             reporter.note(text)

@@ -13,14 +13,14 @@ from milabench_ng.fence.io import achieved, excess
 from milabench_ng.fence.shares import disjoint
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.node.faults import device_fault
-from milabench_ng.orchestrator.batch import BatchRunner, Timeline
-from milabench_ng.orchestrator.books import Work
-from milabench_ng.orchestrator.equipment import Equipment
-from milabench_ng.orchestrator.interruption import SAME_S, Interruption
-from milabench_ng.orchestrator.sampling import INTERVAL_S
-from milabench_ng.orchestrator.seen import Seen
-from milabench_ng.orchestrator.tenant import Tenant
-from milabench_ng.orchestrator.verdict import Outcome, judge
+from milabench_ng.orchestrator.execution.batch import BatchRunner, Timeline
+from milabench_ng.orchestrator.execution.interruption import SAME_S, Interruption
+from milabench_ng.orchestrator.execution.sampling import INTERVAL_S
+from milabench_ng.orchestrator.execution.tenant import Tenant
+from milabench_ng.orchestrator.outcome.failure_cause import Outcome, judge
+from milabench_ng.orchestrator.outcome.run_context import Equipment
+from milabench_ng.orchestrator.outcome.seen import Seen
+from milabench_ng.orchestrator.persistence.run_progress import Work
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.record import Data, Failure, Neighbour, Neighbours, Sampled
 from milabench_ng.records.window import Window, settled_window

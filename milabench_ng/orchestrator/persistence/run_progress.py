@@ -10,7 +10,7 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, read_content
-from milabench_ng.orchestrator.keeping import Keeper, Kept
+from milabench_ng.orchestrator.persistence.result_writer import Keeper, Kept
 from milabench_ng.plan import Batch, Launch, Plan
 from milabench_ng.records.ledger import AnyEvent, Attempt, Company, Finished, Interrupted, Key, Recorded, attempts
 from milabench_ng.records.names import file_digest

@@ -12,8 +12,8 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, convert_json, parse_json, read_content
-from milabench_ng.orchestrator.keeping import Keeper
-from milabench_ng.orchestrator.request import RunRequest
+from milabench_ng.orchestrator.persistence.result_writer import Keeper
+from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plain import short
 from milabench_ng.records.isolation import Share
 from milabench_ng.records.ledger import AnyEvent, Recorded, Torn, check_chain

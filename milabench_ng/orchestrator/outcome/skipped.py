@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milabench_ng.orchestrator.tenant import RankLog
+from milabench_ng.orchestrator.execution.tenant import RankLog
 from milabench_ng.records.record import Skipped
 from milabench_ng.records.window import WindowRule, settled_since
 

@@ -9,7 +9,7 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.node.gpus import Gpu, select
-from milabench_ng.orchestrator.request import RunRequest
+from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plan import Device
 
 CPU_TENANTS = 2

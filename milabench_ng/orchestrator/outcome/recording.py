@@ -10,10 +10,10 @@ import msgspec
 from milabench_ng import __version__
 from milabench_ng.catalogue import Workload
 from milabench_ng.node.conditions import edges
-from milabench_ng.orchestrator.marking import marks
-from milabench_ng.orchestrator.seen import Seen, Setting
-from milabench_ng.orchestrator.skipped import skipped
-from milabench_ng.orchestrator.tenant import RankLog
+from milabench_ng.orchestrator.execution.tenant import RankLog
+from milabench_ng.orchestrator.outcome.marking import marks
+from milabench_ng.orchestrator.outcome.seen import Seen, Setting
+from milabench_ng.orchestrator.outcome.skipped import skipped
 from milabench_ng.plan import Launch
 from milabench_ng.records.isolation import Isolation
 from milabench_ng.records.record import (

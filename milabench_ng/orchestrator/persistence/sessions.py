@@ -18,11 +18,11 @@ import msgspec
 from milabench_ng.errors import InputError, MnbError
 from milabench_ng.files import LARGE, read_content
 from milabench_ng.node.gpus import kernel_text
-from milabench_ng.orchestrator.books import standing
-from milabench_ng.orchestrator.interruption import Interruption
-from milabench_ng.orchestrator.keeping import Keeper
-from milabench_ng.orchestrator.request import RunRequest
-from milabench_ng.orchestrator.resuming import Difference, check_same, open_keeper, read_manifest
+from milabench_ng.orchestrator.execution.interruption import Interruption
+from milabench_ng.orchestrator.persistence.result_writer import Keeper
+from milabench_ng.orchestrator.persistence.resuming import Difference, check_same, open_keeper, read_manifest
+from milabench_ng.orchestrator.persistence.run_progress import standing
+from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.records.ledger import AnyEvent, Rebooted, Resumed, Session, Started, check_chain
 from milabench_ng.records.manifest import Manifest, encode_manifest
 from milabench_ng.records.names import ResultFolder

@@ -9,12 +9,13 @@ import msgspec
 from milabench_ng.catalogue import Scalar, Workload
 from milabench_ng.fence.backends import choose
 from milabench_ng.node.gpus import open_nvml, read_gpus
-from milabench_ng.orchestrator.jobs import Reporter, serving
-from milabench_ng.orchestrator.pacing import EDGE_S
-from milabench_ng.orchestrator.preparing import Needed, needed
-from milabench_ng.orchestrator.prospect import Prospect, plan_run, shares_by_device
-from milabench_ng.orchestrator.request import RunRequest
-from milabench_ng.orchestrator.watchdog import START_S, least_work_s
+from milabench_ng.orchestrator.display.reporter import Reporter
+from milabench_ng.orchestrator.execution.pacing import EDGE_S
+from milabench_ng.orchestrator.execution.preparing import Needed, needed
+from milabench_ng.orchestrator.execution.serving import serving
+from milabench_ng.orchestrator.execution.watchdog import START_S, least_work_s
+from milabench_ng.orchestrator.planning.prospect import Prospect, plan_run, shares_by_device
+from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plan import Launch, Plan
 from milabench_ng.records.isolation import Share, Tier
 from milabench_ng.records.window import WindowRule
@@ -56,7 +57,7 @@ async def foresee(request: RunRequest, reporter: Reporter) -> Foresight:
     """
     with open_nvml() as nvml:
         gpus = read_gpus(nvml).devices
-    async with serving(reporter) as server:
+    async with serving(reporter.stage) as server:
         prospect = await plan_run(request, server, gpus)
     backend = choose(prospect.capabilities, prospect.isolation)
     return Foresight(

@@ -11,11 +11,11 @@ import msgspec
 
 from milabench_ng.events import Entered, Start, Stop
 from milabench_ng.fence.interface import IsolationMismatch
-from milabench_ng.orchestrator.interruption import Interruption
-from milabench_ng.orchestrator.stacks import dump_stacks, kernel_view
-from milabench_ng.orchestrator.starting import Starter
-from milabench_ng.orchestrator.tenant import Tenant
-from milabench_ng.orchestrator.watchdog import Limits, Progress, overdue
+from milabench_ng.orchestrator.execution.interruption import Interruption
+from milabench_ng.orchestrator.execution.stacks import dump_stacks, kernel_view
+from milabench_ng.orchestrator.execution.starting import Starter
+from milabench_ng.orchestrator.execution.tenant import Tenant
+from milabench_ng.orchestrator.execution.watchdog import Limits, Progress, overdue
 from milabench_ng.records.isolation import Effective, GroupEvents, IoEvidence, ProcView, Usage
 
 WATCH_INTERVAL_S = 0.2

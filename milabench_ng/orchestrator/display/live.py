@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.status import Status
 
-from milabench_ng.orchestrator.tenant import Tenant
+from milabench_ng.orchestrator.execution.tenant import Tenant
 from milabench_ng.plain import plain, plain_lines
 from milabench_ng.plan import Batch
 from milabench_ng.records.record import Record

@@ -13,8 +13,8 @@ from milabench_ng.errors import InputError, IsolationError
 from milabench_ng.fence.backends import Wish
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.io import ask
-from milabench_ng.orchestrator.caching import Cache
-from milabench_ng.orchestrator.watchdog import Limits, limits_for
+from milabench_ng.orchestrator.execution.caching import Cache
+from milabench_ng.orchestrator.execution.watchdog import Limits, limits_for
 from milabench_ng.plan import Device, Order, Plan, Resolved, make_plan
 from milabench_ng.profile import IoShare, Profile, TimeLimits, build_profile, parse_profile
 from milabench_ng.profile_2020 import convert_2020

@@ -16,9 +16,9 @@ from milabench_ng.fence.shares import Allocation, Placement, Policy, allocate
 from milabench_ng.node.inventory import Inventory, read_inventory
 from milabench_ng.node.storage import Storage, read_storage
 from milabench_ng.node.topology import Topology, read_topology
-from milabench_ng.orchestrator.devices import choose_devices
-from milabench_ng.orchestrator.leftovers import Remains, find_remains
-from milabench_ng.orchestrator.request import RunRequest
+from milabench_ng.orchestrator.planning.devices import choose_devices
+from milabench_ng.orchestrator.planning.leftovers import Remains, find_remains
+from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plan import Device
 from milabench_ng.records.isolation import Tier
 

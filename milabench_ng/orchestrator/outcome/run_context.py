@@ -9,13 +9,13 @@ import msgspec
 from milabench_ng.fence.interface import Fence
 from milabench_ng.node.faults import XidEvents
 from milabench_ng.node.gpus import Gpu, Nvml
-from milabench_ng.orchestrator.books import Books
-from milabench_ng.orchestrator.caching import Cache, Files
-from milabench_ng.orchestrator.interruption import Interruption
-from milabench_ng.orchestrator.sampling import Sampler
-from milabench_ng.orchestrator.seen import Setting
-from milabench_ng.orchestrator.starting import Starter
-from milabench_ng.orchestrator.watchdog import Limits
+from milabench_ng.orchestrator.execution.caching import Cache, Files
+from milabench_ng.orchestrator.execution.interruption import Interruption
+from milabench_ng.orchestrator.execution.sampling import Sampler
+from milabench_ng.orchestrator.execution.starting import Starter
+from milabench_ng.orchestrator.execution.watchdog import Limits
+from milabench_ng.orchestrator.outcome.seen import Setting
+from milabench_ng.orchestrator.persistence.run_progress import Books
 from milabench_ng.plan import Launch
 from milabench_ng.records.names import ResultFolder
 

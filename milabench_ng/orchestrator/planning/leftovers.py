@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.fence.runs import TOP
-from milabench_ng.orchestrator.scratch import PREFIX
+from milabench_ng.orchestrator.execution.scratch import PREFIX
 
 
 class Remains(msgspec.Struct, frozen=True):
