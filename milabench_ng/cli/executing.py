@@ -14,7 +14,7 @@ from rich.console import Console
 
 from milabench_ng.cli import INTERRUPTED
 from milabench_ng.errors import InputError
-from milabench_ng.fence.backends import enter_scope
+from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.orchestrator.display.live import Display
 from milabench_ng.orchestrator.jobs import Outcome, jobs
 from milabench_ng.orchestrator.planning.request import RunRequest

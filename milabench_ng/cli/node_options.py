@@ -12,7 +12,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from milabench_ng.errors import InputError
-from milabench_ng.fence.backends import Wish
+from milabench_ng.fence.choosing import Wish
 from milabench_ng.files import read_text
 from milabench_ng.orchestrator.execution.caching import Cache
 from milabench_ng.orchestrator.planning.request import RunRequest

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from milabench_ng.fence.backends import open_fence, reap
+from milabench_ng.fence.choosing import open_fence, reap
 from milabench_ng.fence.interface import Fence
 from milabench_ng.node.faults import XidEvents
 from milabench_ng.node.gpus import Gpu, open_nvml, read_gpus

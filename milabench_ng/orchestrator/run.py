@@ -10,7 +10,7 @@ import msgspec
 
 from milabench_ng.fence.interface import Group
 from milabench_ng.fence.io import excess, reader_budget
-from milabench_ng.fence.shares import environment
+from milabench_ng.fence.sharing.shares import environment
 from milabench_ng.node.conditions import Conditions, read_conditions
 from milabench_ng.orchestrator.display.reporter import Observer
 from milabench_ng.orchestrator.execution.bandwidth import probe_all

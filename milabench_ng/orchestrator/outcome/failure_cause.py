@@ -8,7 +8,7 @@ from typing import cast
 import msgspec
 
 from milabench_ng.events import Failed
-from milabench_ng.fence import evidence as fence_evidence
+from milabench_ng.fence import isolation_check as fence_evidence
 from milabench_ng.orchestrator.execution.batch import GroupEvidence
 from milabench_ng.orchestrator.execution.tenant import RankLog
 from milabench_ng.records.record import Cause, Failure

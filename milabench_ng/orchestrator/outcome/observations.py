@@ -10,7 +10,7 @@ from datetime import datetime
 import msgspec
 
 from milabench_ng.fence.io import achieved, excess
-from milabench_ng.fence.shares import disjoint
+from milabench_ng.fence.sharing.shares import disjoint
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.node.faults import device_fault
 from milabench_ng.orchestrator.execution.batch import BatchRunner, Timeline

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.catalogue import Scalar, Workload
-from milabench_ng.fence.backends import choose
+from milabench_ng.fence.choosing import choose
 from milabench_ng.node.gpus import open_nvml, read_gpus
 from milabench_ng.orchestrator.display.reporter import Reporter
 from milabench_ng.orchestrator.execution.pacing import EDGE_S

@@ -12,12 +12,12 @@ import msgspec
 
 from milabench_ng import __version__
 from milabench_ng.catalogue import Catalogue
-from milabench_ng.fence import slurm
-from milabench_ng.fence.backends import Wish, bounds, choose
+from milabench_ng.fence.backends import slurm
 from milabench_ng.fence.capabilities import Capabilities
+from milabench_ng.fence.choosing import Wish, bounds, choose
 from milabench_ng.fence.interface import Fence
-from milabench_ng.fence.probe import probe
-from milabench_ng.fence.shares import Allocation, Placement, Policy, allocate
+from milabench_ng.fence.probing.probe import probe
+from milabench_ng.fence.sharing.shares import Allocation, Placement, Policy, allocate
 from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.inventory import read_inventory
 from milabench_ng.node.storage import read_storage

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from milabench_ng.errors import IsolationError
-from milabench_ng.fence.backends import best_reasons, bounds, choose
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.probe import probe
-from milabench_ng.fence.shares import Allocation, Placement, Policy, allocate
+from milabench_ng.fence.choosing import best_reasons, bounds, choose
+from milabench_ng.fence.probing.probe import probe
+from milabench_ng.fence.sharing.shares import Allocation, Placement, Policy, allocate
 from milabench_ng.node.inventory import Inventory, read_inventory
 from milabench_ng.node.storage import Storage, read_storage
 from milabench_ng.node.topology import Topology, read_topology

@@ -10,8 +10,8 @@ import msgspec
 
 from milabench_ng.catalogue import Catalogue, Scalar, parse_flags, resolve
 from milabench_ng.errors import InputError, IsolationError
-from milabench_ng.fence.backends import Wish
 from milabench_ng.fence.capabilities import Capabilities
+from milabench_ng.fence.choosing import Wish
 from milabench_ng.fence.io import ask
 from milabench_ng.orchestrator.execution.caching import Cache
 from milabench_ng.orchestrator.execution.watchdog import Limits, limits_for

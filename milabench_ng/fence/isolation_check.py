@@ -9,7 +9,7 @@ import msgspec
 
 from milabench_ng.cgroupfs import format_ids
 from milabench_ng.fence.interface import IsolationMismatch
-from milabench_ng.fence.mounts import parse_own_groups
+from milabench_ng.fence.kernel.mounts import parse_own_groups
 from milabench_ng.records.isolation import Effective, GroupEvents, IoLimit, ProcView, Share, Usage, Verdict
 from milabench_ng.units import GIB, format_bytes
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from milabench_ng.fence import affinity, cgroup2, evidence
+from milabench_ng.fence import isolation_check
+from milabench_ng.fence.backends import affinity, cgroup2
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import CounterFiles, Entry
-from milabench_ng.fence.procview import host_oom_kills, read_process
-from milabench_ng.fence.readings import host_text
+from milabench_ng.fence.kernel.procview import host_oom_kills, read_process
+from milabench_ng.fence.kernel.readings import host_text
+from milabench_ng.fence.process_tracking import Followed, Owners
 from milabench_ng.fence.runs import Guardian
-from milabench_ng.fence.sessions import Followed, Owners
-from milabench_ng.fence.shares import Bounds
+from milabench_ng.fence.sharing.shares import Bounds
 from milabench_ng.records.isolation import Effective, GroupEvents, ProcView, Share, Tier, Usage
 
 NAME = "none"
@@ -49,7 +50,7 @@ class NoneGroup:
         """Nothing can differ; from then on the process and what descends from it are this tenant's."""
         self._followed.adopt(pid)
         effective, proc = self.effective(), read_process(pid)
-        evidence.check(self.name, self.share, effective, proc, {}, pin=False)
+        isolation_check.check(self.name, self.share, effective, proc, {}, pin=False)
         return effective, proc
 
     def effective(self) -> Effective:
@@ -59,7 +60,7 @@ class NoneGroup:
         return GroupEvents(host_oom_kill=host_oom_kills(host_text("vmstat")))
 
     def usage(self) -> Usage:
-        self._last = evidence.with_maxima(self._last, self._followed.usage())
+        self._last = isolation_check.with_maxima(self._last, self._followed.usage())
         return self._last
 
     def watch(self) -> Usage:

@@ -9,16 +9,16 @@ import contextlib
 from pathlib import Path
 
 from milabench_ng.cgroupfs import Group2, Ids
-from milabench_ng.fence import evidence, guardian
+from milabench_ng.fence import guardian, isolation_check
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.counters2 import Counters2, memory_limits
 from milabench_ng.fence.interface import CounterFiles, Entry
-from milabench_ng.fence.mounts import find, parse_mountinfo
-from milabench_ng.fence.occupants import LEAF, evacuate
-from milabench_ng.fence.procview import read_process
-from milabench_ng.fence.readings import host_text, refusals
+from milabench_ng.fence.kernel.counters2 import Counters2, memory_limits
+from milabench_ng.fence.kernel.mounts import find, parse_mountinfo
+from milabench_ng.fence.kernel.occupants import LEAF, evacuate
+from milabench_ng.fence.kernel.procview import read_process
+from milabench_ng.fence.kernel.readings import host_text, refusals
 from milabench_ng.fence.runs import RunGroups
-from milabench_ng.fence.shares import Bounds
+from milabench_ng.fence.sharing.shares import Bounds
 from milabench_ng.records.isolation import Effective, GroupEvents, MemoryLimit, ProcView, Share, Tier, Usage
 
 NAME = "cgroup2"
@@ -86,7 +86,7 @@ class Cgroup2Group:
 
     def verify(self, pid: int) -> tuple[Effective, ProcView]:
         effective, proc = self.effective(), read_process(pid)
-        evidence.check(self.name, self.share, effective, proc, {"": self._group})
+        isolation_check.check(self.name, self.share, effective, proc, {"": self._group})
         return effective, proc
 
     def effective(self) -> Effective:
@@ -96,7 +96,7 @@ class Cgroup2Group:
         return self._kernel.events()
 
     def usage(self) -> Usage:
-        self._last = evidence.with_maxima(self._last, self._kernel.usage())
+        self._last = isolation_check.with_maxima(self._last, self._kernel.usage())
         return self._last
 
     def watch(self) -> Usage:

@@ -7,11 +7,12 @@ import subprocess
 from typing import Literal, Protocol
 
 from milabench_ng.errors import IsolationError
-from milabench_ng.fence import affinity, cgroup1, cgroup2, none, runs, scope, slurm
+from milabench_ng.fence import runs
+from milabench_ng.fence.backends import affinity, cgroup1, cgroup2, none, scope, slurm
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import Entry, Fence
-from milabench_ng.fence.probe import probe
-from milabench_ng.fence.shares import Bounds
+from milabench_ng.fence.probing.probe import probe
+from milabench_ng.fence.sharing.shares import Bounds
 from milabench_ng.records.isolation import Tier
 
 Wish = Literal["auto", "full", "partial", "affinity", "none"]

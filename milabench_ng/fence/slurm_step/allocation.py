@@ -20,13 +20,13 @@ import msgspec
 
 from milabench_ng.cgroupfs import Group2, format_ids
 from milabench_ng.errors import IsolationError
-from milabench_ng.fence import step as step_program
 from milabench_ng.fence.capabilities import SlurmJob
-from milabench_ng.fence.counters1 import Counters1
-from milabench_ng.fence.counters2 import Counters2
-from milabench_ng.fence.mounts import CgroupMount, find, parse_mountinfo, parse_own_groups
-from milabench_ng.fence.procview import read_process
-from milabench_ng.fence.readings import host_text
+from milabench_ng.fence.kernel.counters1 import Counters1
+from milabench_ng.fence.kernel.counters2 import Counters2
+from milabench_ng.fence.kernel.mounts import CgroupMount, find, parse_mountinfo, parse_own_groups
+from milabench_ng.fence.kernel.procview import read_process
+from milabench_ng.fence.kernel.readings import host_text
+from milabench_ng.fence.slurm_step import step as step_program
 from milabench_ng.records.isolation import Effective, ProcView
 from milabench_ng.units import MIB
 

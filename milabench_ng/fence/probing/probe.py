@@ -13,10 +13,8 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.cgroupfs import Group2
-from milabench_ng.fence.allocation import read_job
 from milabench_ng.fence.capabilities import Capabilities, Controller
-from milabench_ng.fence.messages import explain
-from milabench_ng.fence.mounts import (
+from milabench_ng.fence.kernel.mounts import (
     CgroupMount,
     find,
     mode_of,
@@ -25,7 +23,9 @@ from milabench_ng.fence.mounts import (
     parse_mountinfo,
     parse_own_groups,
 )
-from milabench_ng.fence.occupants import foreign
+from milabench_ng.fence.kernel.occupants import foreign
+from milabench_ng.fence.probing.messages import explain
+from milabench_ng.fence.slurm_step.allocation import read_job
 from milabench_ng.node.topology import read_topology
 
 # The file of each controller that must be there and writable; the v1 name of io is blkio.

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from milabench_ng.cgroupfs import Group2
-from milabench_ng.fence.procview import host_oom_kills
-from milabench_ng.fence.readings import host_text, io_bytes, pressure_of
+from milabench_ng.fence.kernel.procview import host_oom_kills
+from milabench_ng.fence.kernel.readings import host_text, io_bytes, pressure_of
 from milabench_ng.records.isolation import Effective, GroupEvents, IoLimit, MemoryLimit, Usage
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.fence.capabilities import Capabilities, Controller, name_of
-from milabench_ng.fence.mounts import CgroupMount, find
+from milabench_ng.fence.kernel.mounts import CgroupMount, find
 from milabench_ng.units import GIB
 
 _NO_PERMISSION = (errno.EACCES, errno.EPERM)

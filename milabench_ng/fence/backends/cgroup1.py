@@ -11,16 +11,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from milabench_ng.cgroupfs import Cpuset1, Group1
-from milabench_ng.fence import evidence, guardian
+from milabench_ng.fence import guardian, isolation_check
+from milabench_ng.fence.backends.cgroup2 import OOM_SCORE_ADJ, least_memory
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.cgroup2 import OOM_SCORE_ADJ, least_memory
-from milabench_ng.fence.counters1 import Counters1, memory_limits
 from milabench_ng.fence.interface import CounterFiles, Entry
-from milabench_ng.fence.mounts import find, parse_mountinfo
-from milabench_ng.fence.procview import read_process
-from milabench_ng.fence.readings import host_text, refusals
+from milabench_ng.fence.kernel.counters1 import Counters1, memory_limits
+from milabench_ng.fence.kernel.mounts import find, parse_mountinfo
+from milabench_ng.fence.kernel.procview import read_process
+from milabench_ng.fence.kernel.readings import host_text, refusals
 from milabench_ng.fence.runs import RunGroups
-from milabench_ng.fence.shares import Bounds
+from milabench_ng.fence.sharing.shares import Bounds
 from milabench_ng.records.isolation import Effective, GroupEvents, MemoryLimit, ProcView, Share, Tier, Usage
 
 NAME = "cgroup1"
@@ -97,7 +97,7 @@ class Cgroup1Group:
 
     def verify(self, pid: int) -> tuple[Effective, ProcView]:
         effective, proc = self.effective(), read_process(pid)
-        evidence.check(self.name, self.share, effective, proc, self._groups)
+        isolation_check.check(self.name, self.share, effective, proc, self._groups)
         return effective, proc
 
     def effective(self) -> Effective:
@@ -107,7 +107,7 @@ class Cgroup1Group:
         return self._kernel.events()
 
     def usage(self) -> Usage:
-        self._last = evidence.with_maxima(self._last, self._kernel.usage())
+        self._last = isolation_check.with_maxima(self._last, self._kernel.usage())
         return self._last
 
     def watch(self) -> Usage:

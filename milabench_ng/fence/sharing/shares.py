@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from milabench_ng.errors import IsolationError
-from milabench_ng.fence.cores import Core, deal, usable_cores
+from milabench_ng.fence.sharing.cores import Core, deal, usable_cores
 from milabench_ng.node.topology import NumaNode, Topology
 from milabench_ng.records.isolation import Share
 from milabench_ng.units import GIB, format_bytes

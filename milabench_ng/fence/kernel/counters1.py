@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from milabench_ng.cgroupfs import Blkio1, Cpuacct1, Cpuset1, Group1, Group2, Memory1, Pids2
-from milabench_ng.fence.procview import host_oom_kills
-from milabench_ng.fence.readings import host_text, pressure_of
+from milabench_ng.fence.kernel.procview import host_oom_kills
+from milabench_ng.fence.kernel.readings import host_text, pressure_of
 from milabench_ng.records.isolation import Effective, GroupEvents, IoLimit, MemoryLimit, Usage
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from milabench_ng.fence.interface import Group
-from milabench_ng.fence.shares import PAGE_BYTES, Allocation
+from milabench_ng.fence.sharing.shares import PAGE_BYTES, Allocation
 from milabench_ng.records.isolation import Share
 
 _HOG = "print('in', flush=True)\nwhile True: pass"

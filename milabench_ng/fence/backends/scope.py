@@ -15,10 +15,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from milabench_ng.fence import cgroup2
+from milabench_ng.fence.backends import cgroup2
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.mounts import own_scope
-from milabench_ng.fence.shares import Bounds
+from milabench_ng.fence.kernel.mounts import own_scope
+from milabench_ng.fence.sharing.shares import Bounds
 from milabench_ng.records.isolation import Tier
 
 NAME = "scope"

@@ -13,14 +13,15 @@ import time
 import msgspec
 
 from milabench_ng.errors import IsolationError
-from milabench_ng.fence import affinity, cgroup2, evidence
-from milabench_ng.fence.allocation import Step, described, step_groups, words_for
+from milabench_ng.fence import isolation_check
+from milabench_ng.fence.backends import affinity, cgroup2
 from milabench_ng.fence.capabilities import Capabilities, SlurmJob
 from milabench_ng.fence.interface import CounterFiles, Door, Entry, IsolationMismatch
-from milabench_ng.fence.procview import read_process
+from milabench_ng.fence.kernel.procview import read_process
+from milabench_ng.fence.process_tracking import Followed, Owners
 from milabench_ng.fence.runs import Guardian
-from milabench_ng.fence.sessions import Followed, Owners
-from milabench_ng.fence.shares import Bounds
+from milabench_ng.fence.sharing.shares import Bounds
+from milabench_ng.fence.slurm_step.allocation import Step, described, step_groups, words_for
 from milabench_ng.records.isolation import Effective, GroupEvents, ProcView, Share, Tier, Usage
 from milabench_ng.units import MIB
 
@@ -82,7 +83,7 @@ class SlurmGroup:
         """As its siblings'; from then on the process and what descends from it are this tenant's."""
         self._followed.adopt(pid)
         effective, proc = self.effective(), read_process(pid)
-        evidence.check(self.name, self.share, effective, proc, {})
+        isolation_check.check(self.name, self.share, effective, proc, {})
         if step_groups(proc) != self._groups:
             raise IsolationMismatch(f"isolation: process {pid} of {self.name} is not in its step: run stopped.")
         lack = [
@@ -108,7 +109,9 @@ class SlurmGroup:
             with contextlib.suppress(FileNotFoundError):  # Slurm has ended the step
                 counted = self._kernel.usage() if self._groups.limited else self._followed.usage()
                 cpu_usec = self._followed.cpu_usec() if counted.cpu_usec is None else counted.cpu_usec
-                self._last = evidence.with_maxima(self._last, msgspec.structs.replace(counted, cpu_usec=cpu_usec))
+                self._last = isolation_check.with_maxima(
+                    self._last, msgspec.structs.replace(counted, cpu_usec=cpu_usec)
+                )
         return self._last or Usage()
 
     def watch(self) -> Usage:
