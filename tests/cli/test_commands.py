@@ -286,7 +286,7 @@ def test_list_says_what_a_workload_needs_and_stresses(listed: str) -> None:
         "counts          environment steps",
         "stresses        the tenant's CPUs",
         "reads           nothing",
-        "code            milabench_ng.workloads.atari:atari of milabench_ng",
+        "code            milabench_ng.workloads.standard.atari:atari of milabench_ng",
     ):
         assert line in described
     assert "reads           imagenet: 110,000 files, 11.5 GiB in full size" in listed

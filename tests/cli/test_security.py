@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from milabench_ng.datasets.mnist import Mnist
+from milabench_ng.datasets.images.mnist import Mnist
 from milabench_ng.datasets.prepare import prepare
 from milabench_ng.errors import InputError
 from milabench_ng.orchestrator.execution.logs import Log

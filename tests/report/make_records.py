@@ -135,7 +135,7 @@ def _mnb(
         "classic_factor": 1.0,
         "source": {
             "workload": launch.workload,
-            "origin": f"milabench_ng.workloads.{launch.workload}:{launch.workload}",
+            "origin": f"milabench_ng.workloads.standard.{launch.workload}:{launch.workload}",
             "package": f"milabench_ng {__version__}",
             "sha256": sha256,
         },

@@ -301,7 +301,11 @@ BROKEN: dict[str, tuple[str, Tamper, str]] = {
     "data not said": ("R19", record(no_data), "it does not say what it read, as other launches of its test do"),
     "less data": ("R19", record(small_share), "imagenet has scale 0.5, 1 is demanded"),
     "data in memory": ("R20", manifest(tmpfs), "/data lies on tmpfs (memory), which is refused"),
-    "changed workload": ("R21", record(source), "the source of milabench_ng.workloads.vae:vae is not the one here"),
+    "changed workload": (
+        "R21",
+        record(source),
+        "the source of milabench_ng.workloads.standard.vae:vae is not the one here",
+    ),
     "mark": ("R22", record(ours(marks=["fence partial"])), "fence partial"),
     "skipped steps without their mark": ("R22", record(skipping), "90 % of the steps after settling skipped"),
     "record that the report cannot read": ("R12", record(lost_minus_one), "standard.vae.J1.1"),

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from milabench_ng.bench import Bench, Classic, Count, Rate, workload
-from milabench_ng.datasets.mnist import Mnist
+from milabench_ng.datasets.images.mnist import Mnist
 
 
 class VAE(nn.Module):

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from milabench_ng.datasets.base import BINARY, DataSet, Progress, Size, random_stream
-from milabench_ng.datasets.text import Integers, apportion, invent, zipf
+from milabench_ng.datasets.words import Integers, apportion, invent, zipf
 from milabench_ng.errors import InputError
 
 TYPES = 33_278  # different words of the three splits, with <eos> and <unk>

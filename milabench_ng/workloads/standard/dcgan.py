@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from torchvision.transforms import CenterCrop, Compose, Normalize, Resize, ToTensor
 
 from milabench_ng.bench import Bench, Classic, workload
-from milabench_ng.datasets.imagenet import ImageNet
+from milabench_ng.datasets.images.imagenet import ImageNet
 
 SIDE = 64  # pixels: what four doublings make of 4
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from milabench_ng.bench import Bench, Classic, workload
 from milabench_ng.errors import InputError
-from milabench_ng.workloads import ppo
+from milabench_ng.workloads.standard import ppo
 
 WIDTH = 128
 MISSION_WORDS = 8

@@ -11,8 +11,8 @@ from PIL import Image
 from torch.utils.data import Dataset
 from torchvision.transforms.functional import to_tensor
 
-from milabench_ng.datasets import photographs
 from milabench_ng.datasets.base import DataSet, Progress, Size, random_stream
+from milabench_ng.datasets.images import photographs
 from milabench_ng.datasets.parallel import for_each
 from milabench_ng.errors import InputError
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from milabench_ng.bench import Bench, Classic, workload
-from milabench_ng.datasets.wikitext_2 import WikiText2
+from milabench_ng.datasets.text.wikitext_2 import WikiText2
 
 IGNORED = ("epochs", "log_interval", "save")
 OPTIONS_OF_2020 = {

@@ -1,7 +1,7 @@
 """The input pipeline alone: read, decode, augment, copy to the device."""
 
 from milabench_ng.bench import Bench, Classic, Count, workload
-from milabench_ng.datasets.imagenet import ImageNet
+from milabench_ng.datasets.images.imagenet import ImageNet
 
 
 @workload(

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 
 from milabench_ng.datasets.base import BINARY, DataSet, Progress, Size, random_stream
 from milabench_ng.datasets.parallel import for_each
-from milabench_ng.datasets.text import Integers, apportion, cut, draw, join, read_piece, zipf
+from milabench_ng.datasets.words import Integers, apportion, cut, draw, join, read_piece, zipf
 from milabench_ng.errors import InputError
 
 RATINGS = "train-ratings.csv"

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from torchvision.transforms import functional as V
 
 from milabench_ng.bench import Bench, Classic, workload
-from milabench_ng.datasets.bsds500 import Bsds500
+from milabench_ng.datasets.images.bsds500 import Bsds500
 
 
 class SubPixel(nn.Module):

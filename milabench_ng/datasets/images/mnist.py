@@ -13,8 +13,8 @@ from torch.utils.data import Dataset
 from torchvision.datasets import MNIST
 from torchvision.transforms import ToTensor
 
-from milabench_ng.datasets import digits
 from milabench_ng.datasets.base import DataSet, Progress, Size, random_stream
+from milabench_ng.datasets.images import digits
 from milabench_ng.datasets.parallel import for_each
 from milabench_ng.errors import InputError
 

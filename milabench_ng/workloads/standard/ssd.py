@@ -7,9 +7,9 @@ from torch import Tensor, nn
 from torchvision.models.resnet import BasicBlock, ResNet
 
 from milabench_ng.bench import Bench, Classic, workload
-from milabench_ng.datasets.coco import Coco
-from milabench_ng.workloads.ssd_boxes import CLASSES, DEFAULTS_PER_CELL, multibox_loss
-from milabench_ng.workloads.ssd_pictures import Augment
+from milabench_ng.datasets.images.coco import Coco
+from milabench_ng.workloads.standard.ssd_boxes import CLASSES, DEFAULTS_PER_CELL, multibox_loss
+from milabench_ng.workloads.standard.ssd_pictures import Augment
 
 BLOCKS = {"resnet10": (1, 1, 1, 1), "resnet18": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3)}
 CHANNELS = (256, 512, 512, 256, 256, 256)

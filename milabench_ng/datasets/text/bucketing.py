@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Sampler
 
-from milabench_ng.datasets.wmt16 import PAD
+from milabench_ng.datasets.text.wmt16 import PAD
 
 SHARD = 80  # batches
 

@@ -13,8 +13,9 @@ from torch.utils.data import Dataset
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import Compose, Normalize, RandomHorizontalFlip, RandomResizedCrop, ToTensor
 
-from milabench_ng.datasets import manifest, photographs
+from milabench_ng.datasets import manifest
 from milabench_ng.datasets.base import DataSet, Progress, Size, random_stream
+from milabench_ng.datasets.images import photographs
 from milabench_ng.datasets.parallel import for_each
 
 CLASSES = 1000

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from milabench_ng.bench import Bench, Classic, workload
-from milabench_ng.workloads import ppo
+from milabench_ng.workloads.standard import ppo
 
 UPDATES = 10_000_000 // 2048
 """Of 2020's whole training: the learning rate falls linearly to 0 over them."""

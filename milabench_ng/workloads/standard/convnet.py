@@ -8,7 +8,7 @@ from msgspec import Meta
 from torch.nn import functional as F
 
 from milabench_ng.bench import Bench, Classic, Count, Rate, workload
-from milabench_ng.datasets.imagenet import ImageNet, training_transform
+from milabench_ng.datasets.images.imagenet import ImageNet, training_transform
 
 
 @workload(

@@ -7,7 +7,7 @@ from torchvision.models.vgg import cfgs, make_layers
 from torchvision.transforms import CenterCrop, Compose, Normalize, Resize, ToTensor
 
 from milabench_ng.bench import Bench, Classic, workload
-from milabench_ng.datasets.imagenet import ImageNet
+from milabench_ng.datasets.images.imagenet import ImageNet
 
 TAPS = (3, 8, 15, 22)
 """ReLU 1_2, 2_2, 3_3 and 4_3 among VGG16's layers."""

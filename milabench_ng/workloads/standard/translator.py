@@ -6,8 +6,8 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from milabench_ng.bench import Bench, Classic, workload
-from milabench_ng.datasets.bucketing import Buckets, collate
-from milabench_ng.datasets.wmt16 import PAD, Wmt16
+from milabench_ng.datasets.text.bucketing import Buckets, collate
+from milabench_ng.datasets.text.wmt16 import PAD, Wmt16
 
 MASKED = -65504.0  # the lowest fp16 number
 

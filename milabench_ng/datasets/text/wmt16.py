@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 
 from milabench_ng.datasets.base import BINARY, DataSet, Progress, Size, random_stream
 from milabench_ng.datasets.parallel import for_each
-from milabench_ng.datasets.text import Integers, cut, draw, invent, join, read_piece, zipf
+from milabench_ng.datasets.words import Integers, cut, draw, invent, join, read_piece, zipf
 from milabench_ng.errors import InputError
 
 LANGUAGES = ("en", "de")

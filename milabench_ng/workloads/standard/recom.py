@@ -11,8 +11,8 @@ from torch.utils.data import Dataset, Sampler
 
 from milabench_ng.bench import Bench, Classic, workload
 from milabench_ng.datasets.base import random_stream
-from milabench_ng.datasets.ml_20m import MovieLens, Ratings
 from milabench_ng.datasets.shuffled import shuffled
+from milabench_ng.datasets.tables.ml_20m import MovieLens, Ratings
 
 HANDED_OVER = 16
 """Batches that a loader process hands over at once: taking each by itself costs the step of an H200 a fifth of its time

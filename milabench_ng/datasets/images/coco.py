@@ -13,10 +13,10 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset
 
-from milabench_ng.datasets import coco_index, photographs
 from milabench_ng.datasets.base import BINARY, DataSet, Progress, Size, random_stream
-from milabench_ng.datasets.coco_index import Array
-from milabench_ng.datasets.coco_scenes import annotation_file, file_name, scene
+from milabench_ng.datasets.images import coco_index, photographs
+from milabench_ng.datasets.images.coco_index import Array
+from milabench_ng.datasets.images.coco_scenes import annotation_file, file_name, scene
 from milabench_ng.datasets.parallel import for_each
 from milabench_ng.errors import InputError
 
