@@ -44,14 +44,15 @@ class Upgrades(msgspec.Struct, frozen=True):
             return raw
         schema = raw.get("schema")
         if type(schema) is not int or schema < 1:
-            refuse(source, f"{self.kind} schema {short(repr(schema))}: {self._reads}; was it changed?")
+            refuse(source, f"{self.kind} schema {short(repr(schema))}: mnb writes 1 to {self.current}; was it changed?")
         if schema > self.current:
-            refuse(source, f"{self.kind} schema {short(schema)}: {self._reads}; update mnb")
+            refuse(source, newer(self.kind, schema, self.current))
         return reduce(lambda made, step: step(made), self.steps[schema - 1 :], raw) | {"schema": self.current}
 
-    @property
-    def _reads(self) -> str:
-        return f"this version of mnb, {__version__}, reads up to {self.current}"
+
+def newer(kind: str, schema: int, current: int) -> str:
+    """Why a file of a ``kind`` is not read, and what to do; ``current`` is the schema of today."""
+    return f"{kind} schema {short(schema)}: this is mnb {__version__}, which reads up to schema {current}; update mnb"
 
 
 def changed(raw: Raw, **changes: Callable[[Any], Any]) -> Raw:

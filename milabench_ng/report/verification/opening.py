@@ -21,6 +21,7 @@ import msgspec
 from milabench_ng.errors import InputError
 from milabench_ng.files import parse_json
 from milabench_ng.plain import short
+from milabench_ng.records.upgrades.chain import newer
 from milabench_ng.report.summary.folder import load, load_baseline
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.bundle import (
@@ -101,7 +102,7 @@ def _opened(source: Path, root: Path) -> Opened:
     except msgspec.ValidationError as error:
         raise InputError(f"{source}: {PACKING_LIST}: {short(error)}") from None
     if packing.schema > BUNDLE_SCHEMA:
-        raise InputError(f"{source}: bundle schema {packing.schema}; this version of mnb reads up to {BUNDLE_SCHEMA}")
+        raise InputError(f"{source}: {newer('bundle', packing.schema, BUNDLE_SCHEMA)}")
     (root / RESULTS).mkdir(exist_ok=True)
     return Opened(
         source=str(source),
