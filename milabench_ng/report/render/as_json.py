@@ -10,7 +10,7 @@ from milabench_ng.plain import printed_json
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.tables import SCORE_UNIT
 from milabench_ng.report.report import Line, Report
-from milabench_ng.report.scoring.compare import ComparedTest, Comparison
+from milabench_ng.report.scoring.comparison import ComparedTest, Comparison
 
 REPORT_SCHEMA = 2
 
