@@ -23,12 +23,11 @@ class Cpu(msgspec.Struct, frozen=True):
 
 
 class NumaNode(msgspec.Struct, frozen=True):
-    """One NUMA node; `cpus` are its online CPUs (none on a node of device memory), distances are the firmware's."""
+    """One NUMA node; `cpus` are its online CPUs (none on a node of device memory)."""
 
     id: int
     cpus: tuple[int, ...]
     memory_bytes: int
-    distances: tuple[int, ...] = ()
 
 
 class Topology(msgspec.Struct, frozen=True):
@@ -89,7 +88,6 @@ def _node(directory: Path, node: int, online: frozenset[int]) -> NumaNode:
         id=node,
         cpus=tuple(cpu for cpu in parse_ids(_text(directory / "cpulist", "")) if cpu in online),
         memory_bytes=_node_memory_bytes(_text(directory / "meminfo", "")),
-        distances=tuple(int(distance) for distance in _text(directory / "distance", "").split()),
     )
 
 
