@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
+
 from milabench_ng.cgroupfs import Group2
 from milabench_ng.fence.kernel.occupants import foreign
 
@@ -19,7 +21,7 @@ def test_foreign_is_what_neither_is_ours_nor_descends_from_us(tmp_path: Path) ->
     with subprocess.Popen([sys.executable, "-c", source], stdin=pipe, stdout=pipe) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        grandchild = int(Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text())
+        grandchild = psutil.Process(child.pid).children()[0].pid
         ours = (os.getpid(), child.pid, grandchild, gone.pid)
         (tmp_path / "cgroup.procs").write_text("\n".join(map(str, (*ours, os.getppid(), 1, 0))))
         assert foreign(Group2(tmp_path)) == (os.getppid(), 1, 0)
