@@ -57,8 +57,6 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     signature: bytes | None = None
     weights: Path | None = None
     """Those that came with the bundle."""
-    extracted: Path | None = None
-    """Where the bundle's files lie."""
 
 
 @contextmanager
@@ -111,7 +109,6 @@ def _opened(source: Path, root: Path) -> Opened:
         packing_bytes=content,
         signature=signature.read_bytes() if signature.is_file() else None,
         weights=weights if weights.is_file() else None,
-        extracted=root,
     )
 
 
