@@ -143,11 +143,11 @@ class MnbView(msgspec.Struct, frozen=True, kw_only=True):
     data: DataView | None = None
     isolation: dict[str, TierView] = {}
     telemetry: dict[str, TelemetryView] = {}
-    """By source and key: ``gpu:`` and the UUID, ``tenant:`` and the device's index, ``host:node``."""
+    """By source and key: ``gpu:`` and the UUID, ``tenant:`` and the slot, ``host:node``."""
     sampled: SampledView | None = None
     """None in older records, whose telemetry is from start to stop."""
     host_pace: dict[str, PaceView] = {}
-    """By device; empty in records of before it was measured."""
+    """By slot; empty in records of before it was measured."""
     failure: FailureView | None = None
     marks: tuple[Mark | str, ...] = ()
 

@@ -9,14 +9,14 @@ import pytest
 
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Device, Order, Plan, make_plan
-from milabench_ng.profile import PartitionScheme, Profile, Test
+from milabench_ng.profile import PartitionScheme, Profile, Scheme, Test
 
 PROFILE = Profile(
     "suite",
     {
         "vae": Test("vae", data_scale=0.5),
-        "scaling": Test("scaling", partition_scheme=PartitionScheme("gpu-progression")),
-        "whole": Test("scaling", partition_scheme=PartitionScheme("normal")),
+        "scaling": Test("scaling", partition_scheme=PartitionScheme(Scheme.PROGRESSION)),
+        "whole": Test("scaling", partition_scheme=PartitionScheme(Scheme.NORMAL)),
     },
     "{}",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -10,6 +11,7 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Launch, Plan
+from milabench_ng.profile import Scheme
 from milabench_ng.records.ledger import AnyEvent, Resumed, Session, attempts
 from milabench_ng.records.marks import merged
 from milabench_ng.records.names import LEDGER
@@ -45,11 +47,12 @@ def summarise(folder: Folder) -> Summary:
     """The statistics of every test of ``folder``, and what was promised and is not there."""
     ours = _is_ours(folder)
     check_one_node(folder.source, folder.manifests, folder.results)
-    folder = _of_one_work(folder)
+    folder = _of_one_work(_measured(folder))
     planned = {
         (manifest.run_id, launch.label, launch.job_id): launch
         for manifest in folder.manifests
         for launch in manifest.plan.launches
+        if launch.measured
     }
     results, loose = _place(folder, list(planned.values()))
     if not results and not planned and not loose:
@@ -88,6 +91,11 @@ def summarise(folder: Folder) -> Summary:
         },
         problems=loose,
     )
+
+
+def _measured(folder: Folder) -> Folder:
+    """Without the records of company, which no row is about."""
+    return msgspec.structs.replace(folder, results=tuple(result for result in folder.results if result.measured))
 
 
 def _of_one_work(folder: Folder) -> Folder:
@@ -143,23 +151,36 @@ def _lost(
 def _place(folder: Folder, planned: Sequence[Launch]) -> tuple[list[LaunchResult], tuple[Problem, ...]]:
     """The results and, as failures of their rows, the unreadable records; those that belong to no row are left."""
     known = {(launch.test, launch.job_id): launch for launch in planned}
+    company = {
+        (launch.test, launch.job_id)
+        for manifest in folder.manifests
+        for launch in manifest.plan.launches
+        if not launch.measured
+    }
     schemes = {result.test: result.scheme for result in folder.results}
     placed, loose = list(folder.results), []
     for problem in folder.problems:
-        if problem.test is None or problem.job_id is None:
+        launch = known.get((problem.test or "", problem.job_id or ""))
+        of_company = launch is None and (problem.test, problem.job_id) in company
+        if problem.test is None or problem.job_id is None or of_company:
             loose.append(problem)
             continue
-        launch = known.get((problem.test, problem.job_id))
-        label, scheme = problem.test, schemes.get(problem.test, "per-gpu")
+        label, scheme = problem.test, schemes.get(problem.test, Scheme.PER_GPU)
         if launch is not None:
             label, scheme = launch.label, launch.scheme
-        elif scheme == "gpu-progression":
-            label = f"{label}.{int(problem.job_id.partition('.')[2]) + 1}"
+        else:
+            label = scheme.label(label, _last_device(problem.job_id) + 1)
         placed.append(_unreadable(problem, problem.test, problem.job_id, label, scheme))
     return placed, tuple(loose)
 
 
-def _unreadable(problem: Problem, test: str, job_id: str, label: str, scheme: str) -> LaunchResult:
+def _last_device(job_id: str) -> int:
+    """The index in ``run.slot``; 0 of what is no such thing."""
+    found = re.search(r"\.([0-9]{1,9})[a-z]?\Z", job_id)
+    return int(found[1]) if found else 0
+
+
+def _unreadable(problem: Problem, test: str, job_id: str, label: str, scheme: Scheme) -> LaunchResult:
     return LaunchResult(
         file=problem.file,
         test=test,
@@ -205,7 +226,7 @@ def _test(
         classic_factor=first.classic_factor if first else None,
         bound=first.bound if first else None,
         scheme=scheme,
-        devices=devices if scheme == "per-gpu" else _width(results, absent),
+        devices=_width(results, absent) if scheme.spreads else devices,
         planned=planned,
         missing=len(missing),
         pending=len(absent) - len(missing),
@@ -241,9 +262,9 @@ def _distinct(values: Iterable[T | None]) -> tuple[T, ...]:
 
 
 def _device_count(manifests: Sequence[ManifestView], results: Sequence[LaunchResult]) -> int:
-    """The plan's; without one, as many as the launches name."""
+    """The plan's slots; without one, as many as the launches name."""
     if manifests:
-        return max(len(manifest.plan.devices) for manifest in manifests)
+        return max(max(len(made.plan.devices), len(made.plan.slots)) for made in manifests)
     return max(1, len({device for result in results for device in result.devices}))
 
 
