@@ -32,7 +32,7 @@ CHECKSUM = "5" * 64
 BEGIN_S = 1000.0
 BETWEEN_S = 100.0
 """From the start line of one batch to that of the next."""
-WORKLOADS = Path(__file__).parents[2] / "milabench_ng" / "workloads"
+WORKLOADS = Path(__file__).parents[2] / "milabench_ng" / "workloads" / "standard"
 PER_GPU = PartitionScheme(Scheme.PER_GPU)
 PROGRESSION = PartitionScheme(Scheme.PROGRESSION)
 Rate = Callable[[Launch, int], float]

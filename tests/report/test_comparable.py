@@ -13,7 +13,7 @@ from milabench_ng.records.views import DataView
 from milabench_ng.report.render.statements import header
 from milabench_ng.report.render.tables import before_tests
 from milabench_ng.report.report import build_report
-from milabench_ng.report.scoring.compare import Comparison
+from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.weights import load_weights, spread_unplanned
 from milabench_ng.report.summary.comparable import differences
 from milabench_ng.report.summary.folder import load_baseline

@@ -19,8 +19,9 @@ from milabench_ng.records.views import DataView
 from milabench_ng.report.procurement.bids import read_bids
 from milabench_ng.report.procurement.offers import compare_bids
 from milabench_ng.report.procurement.ownership import Power, Terms, ownership
+from milabench_ng.report.procurement.ranking import pareto_set
 from milabench_ng.report.procurement.stability import Worth, per_reference, stability
-from milabench_ng.report.procurement.tender import Tender, pareto_set
+from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.statements import header
 from milabench_ng.report.report import build_report
 from milabench_ng.report.scoring.score import score, scored_tests

@@ -22,9 +22,9 @@ from milabench_ng import __version__
 from milabench_ng.records.record import RECORD_SCHEMA
 from milabench_ng.report.launch.traces import Band, Bands, Trace
 from milabench_ng.report.verification.bundle import pack
+from milabench_ng.report.verification.checks.registry import RULES
 from milabench_ng.report.verification.findings import Ruling, Verification
 from milabench_ng.report.verification.forms import write_verification
-from milabench_ng.report.verification.registry import RULES
 from milabench_ng.report.verification.rules import Ceiling, DataRule, Pin, Rules
 from milabench_ng.report.verification.verify import verify
 

@@ -11,7 +11,7 @@ from milabench_ng.records.marks import typed
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.tables import SCORE_UNIT
 from milabench_ng.report.report import Line, Report
-from milabench_ng.report.scoring.compare import ComparedTest, Comparison
+from milabench_ng.report.scoring.comparison import ComparedTest, Comparison
 
 REPORT_SCHEMA = 2
 

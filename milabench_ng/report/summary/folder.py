@@ -18,7 +18,8 @@ from milabench_ng.records.window import Amount
 from milabench_ng.report.launch.traces import Trace, compare, load_traces
 from milabench_ng.report.summary.contradictions import contradictions
 from milabench_ng.report.summary.launches import LaunchResult, reduce_record
-from milabench_ng.report.summary.summarise import Folder, summarise
+from milabench_ng.report.summary.provenance import Folder
+from milabench_ng.report.summary.summarise import summarise
 from milabench_ng.report.summary.summary import (
     SUMMARY_SCHEMA,
     Count,

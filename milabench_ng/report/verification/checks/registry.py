@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from milabench_ng.report.verification import (
+from milabench_ng.report.verification.checks import (
     check_books,
     check_fence,
     check_files,
@@ -16,7 +16,7 @@ from milabench_ng.report.verification import (
     check_score,
     check_work,
 )
-from milabench_ng.report.verification.check_witness import witnessed
+from milabench_ng.report.verification.checks.check_witness import witnessed
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import Basis, Finding, Ruling
 
