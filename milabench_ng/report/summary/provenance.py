@@ -43,6 +43,15 @@ def device_count(manifests: Sequence[ManifestView], results: Sequence[LaunchResu
     return max(1, len({device for result in results for device in result.devices}))
 
 
+def side_by_side(manifests: Sequence[ManifestView]) -> Counter[str]:
+    """How many launches of each row the plan has at the same moment: normally one for each device."""
+    found: Counter[str] = Counter()
+    for manifest in manifests:
+        for batch in manifest.plan.batches:
+            found |= Counter(launch.label for launch in batch.launches if launch.measured)
+    return found
+
+
 def node_devices(manifest: ManifestView) -> int:
     """GPUs and MIG instances of the node; 0 where they are not known, or where processors did the work."""
     on_gpus = all(device.kind != "cpu" for device in manifest.plan.devices)

@@ -32,6 +32,7 @@ from milabench_ng.report.summary.provenance import (
     paces_seen,
     provenance_of,
     sessions_of,
+    side_by_side,
     suite_of,
 )
 from milabench_ng.report.summary.repeats import by_job, device_stats, rank_means, repeats, stat_of
@@ -60,6 +61,7 @@ def summarise(folder: Folder) -> Summary:
     for result in results:
         rows[result.label].append(result)
     promised = Counter(launch.label for launch in planned.values())
+    together = side_by_side(folder.manifests)
     return Summary(
         suite=suite_of(folder),
         units="true" if ours else "classic",
@@ -81,7 +83,7 @@ def summarise(folder: Folder) -> Summary:
                 absent[label],
                 promised[label] if folder.manifests else None,
                 folder.going_on,
-                devices,
+                together[label] or devices,
             )
             for label in dict.fromkeys([*promised, *rows])
         },
