@@ -11,8 +11,8 @@ from milabench_ng.cli.options import CgroupParent, DataRoot, Gpus, RamTotal, Tab
 from milabench_ng.cli.shares import share_table
 from milabench_ng.cli.tables import facts, heading, standard_output, table
 from milabench_ng.fence.choosing import enter_scope
+from milabench_ng.fence.sharing.layout import lay_out, one_per_device
 from milabench_ng.node.inventory import Inventory
-from milabench_ng.orchestrator.planning.prospect import shares_by_device
 from milabench_ng.orchestrator.planning.readiness import Checkup, examine
 from milabench_ng.plain import printed_json
 from milabench_ng.units import format_bytes
@@ -63,7 +63,8 @@ def _print(checkup: Checkup, console: Console) -> None:
     if checkup.allocation is None:
         console.print("none can be made: see below")
     else:
-        console.print(share_table(checkup.devices, shares_by_device(checkup.allocation)))
+        layout = lay_out(one_per_device(checkup.devices), checkup.allocation.shares)
+        console.print(share_table(layout))
     console.print("", heading("folders"), facts(_folders(checkup)), sep="\n")
     console.print("", heading("software"), facts(inventory.versions.items()), "", sep="\n")
     for note in checkup.notes:

@@ -85,7 +85,10 @@ class Attempt(Event, frozen=True, kw_only=True):
 
 
 class Company(Event, frozen=True, kw_only=True):
-    """A launch that has its record works once more, unrecorded, so that a neighbour's new attempt is not alone."""
+    """A launch works so that its neighbours are not alone: it is no attempt.
+
+    It is there as company in the plan, or has its record already while a neighbour is tried again.
+    """
 
     label: str
     job_id: str
@@ -93,12 +96,12 @@ class Company(Event, frozen=True, kw_only=True):
 
 
 class Recorded(Event, frozen=True, kw_only=True):
-    """An attempt has its record."""
+    """An attempt has its record, or company that the plan asks for."""
 
     label: str
     job_id: str
     number: int
-    """Of the attempt."""
+    """Of the attempt; 0 of company."""
     file: Annotated[str, msgspec.Meta(pattern=r"^[^/\x00]+$")]
     """Its name in the folder."""
     sha256: str
@@ -219,11 +222,16 @@ def attempts(events: Iterable[AnyEvent]) -> Counter[Key]:
     return Counter((event.label, event.job_id) for event in events if isinstance(event, Attempt))
 
 
+def recorded(events: Iterable[AnyEvent]) -> tuple[Recorded, ...]:
+    """The attempts that left a record."""
+    return tuple(event for event in events if isinstance(event, Recorded) and event.number > 0)
+
+
 def lost_attempts(events: Sequence[AnyEvent]) -> tuple[Attempt, ...]:
     """The attempts that left no record: the orchestrator was killed, or the node went down."""
-    recorded = {(event.label, event.job_id, event.number) for event in events if isinstance(event, Recorded)}
+    known = {(event.label, event.job_id, event.number) for event in recorded(events)}
     return tuple(
         event
         for event in events
-        if isinstance(event, Attempt) and (event.label, event.job_id, event.number) not in recorded
+        if isinstance(event, Attempt) and (event.label, event.job_id, event.number) not in known
     )

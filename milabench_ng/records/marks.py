@@ -65,7 +65,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: MarkKind
     device: str | None = None
-    """The index of the device that it belongs to; None for the whole launch."""
+    """The slot that it belongs to, named after its device; None for the whole launch."""
     what: str = ""
     """What it is about: options, a reason, a data set."""
     value: float | None = None

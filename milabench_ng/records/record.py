@@ -12,7 +12,7 @@ import msgspec
 
 from milabench_ng.catalogue import Bound, Scalar
 from milabench_ng.node.conditions import Conditions, Edge
-from milabench_ng.plan import Device, Launch
+from milabench_ng.plan import Device, Launch, Role
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import Isolation
 from milabench_ng.records.marks import Mark
@@ -52,8 +52,20 @@ class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
     """A launch of the same batch that ended before the common stop."""
 
     job_id: str
+    label: str | msgspec.UnsetType = msgspec.UNSET
+    """Left away for the row of the launch itself."""
     cause: Cause
     seconds_before_stop: float | None = None
+
+
+class Beside(msgspec.Struct, frozen=True, kw_only=True):
+    """A launch of the same batch."""
+
+    job_id: str
+    label: str | msgspec.UnsetType = msgspec.UNSET
+    """Left away for the row of the launch itself."""
+    role: Role | msgspec.UnsetType = msgspec.UNSET
+    """Left away for ``measured``."""
 
 
 class Neighbours(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +74,8 @@ class Neighbours(msgspec.Struct, frozen=True, kw_only=True):
     planned: int
     alive_at_stop: int
     lost: tuple[Neighbour, ...] = ()
+    who: tuple[Beside, ...] | msgspec.UnsetType = msgspec.UNSET
+    """All of them; left away where all were measured for the same row."""
 
 
 class Data(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,7 +191,7 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     session: int
     """Which start of the orchestrator made it: 1, more after `--resume`."""
     attempt: int
-    """Which try of the launch it is."""
+    """Which try of the launch it is; 0 of company."""
     batch: int
     launch: Launch
     label: str
@@ -204,10 +218,10 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     data: Data | None
     neighbours: Neighbours
     isolation: dict[str, Isolation]
-    """By device index: a launch over K devices has K shares."""
+    """By slot: a launch over K devices has K shares."""
     conditions: dict[Edge, Conditions]
     host_pace: dict[str, dict[Edge, HostPace]]
-    """Of the CPUs of each share, by device index; empty where it was not measured."""
+    """Of the CPUs of each share, by slot; empty where it was not measured."""
     telemetry: dict[str, dict[str, dict[str, float]]]
     sampled: Sampled | None
     """None where the telemetry is from start to stop."""
@@ -238,6 +252,11 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     sample_duration: float | None = None
     rates: list[float] | None = None
     metrics: dict[str, float] | None = None
+
+
+def timing_name(launch: Launch, rank: int) -> str:
+    """What the timing of a rank is called, as in 2020."""
+    return f"train_{rank}" if launch.scheme.spreads else "train"
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):

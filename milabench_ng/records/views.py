@@ -143,11 +143,11 @@ class MnbView(msgspec.Struct, frozen=True, kw_only=True):
     data: DataView | None = None
     isolation: dict[str, TierView] = {}
     telemetry: dict[str, TelemetryView] = {}
-    """By source and key: ``gpu:`` and the UUID, ``tenant:`` and the device's index, ``host:node``."""
+    """By source and key: ``gpu:`` and the UUID, ``tenant:`` and the slot, ``host:node``."""
     sampled: SampledView | None
     """None where the telemetry is from start to stop."""
     host_pace: dict[str, PaceView]
-    """By device; empty where it was not measured."""
+    """By slot; empty where it was not measured."""
     failure: FailureView | None = None
     marks: tuple[Mark, ...] = ()
 

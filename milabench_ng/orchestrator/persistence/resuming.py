@@ -186,9 +186,9 @@ def differences(then: Manifest, now: Manifest) -> Iterator[Difference]:
     fences = (then.fence.tier, then.fence.backend), (now.fence.tier, now.fence.backend)
     if fences[0] != fences[1]:
         yield Difference("isolation", f"the fence was {' by '.join(fences[0])} and is {' by '.join(fences[1])}")
-    for device in then.shares.keys() & now.shares.keys():
-        if not _alike(then.shares[device], now.shares[device]):
-            yield Difference("isolation", f"the share of device {device} differs")
+    for slot in then.shares.keys() & now.shares.keys():
+        if not _alike(then.shares[slot], now.shares[slot]):
+            yield Difference("isolation", f"the share of device {slot} differs")
 
 
 def _alike(one: Share, other: Share) -> bool:

@@ -117,7 +117,7 @@ def _aspects(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, st
     """What is compared, its value on both sides, and what a difference makes of the ratio."""
     if run.classic_factor is not None and base.classic_factor is not None:
         yield "unit", run.unit, base.unit, "suppressed"
-    if run.scheme == base.scheme == "per-gpu":
+    if not run.scheme.spreads and not base.scheme.spreads:
         yield "tenants", str(run.devices), str(base.devices), "counted"
     yield from _of_what_went_wrong(run, base)
     if bool(run.precision) != bool(base.precision):  # every record of ours has a precision, none of 2020 has one

@@ -11,6 +11,7 @@ import msgspec
 from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, parse_json, read_content
 from milabench_ng.plain import plain, printed_json, short
+from milabench_ng.profile import Scheme
 from milabench_ng.records.reading import Problem, ReadRecord, is_going_on, read_folder, read_ledger, read_record
 from milabench_ng.records.upgrades.summary import SUMMARY_UPGRADES
 from milabench_ng.records.views import ManifestView
@@ -163,7 +164,7 @@ def _from_2020(raw: dict[str, Any], source: str) -> Summary:
                 train=row.train,
                 pergpu=row.pergpu or None,
                 peak_memory=row.peak_memory or 0.0,
-                scheme="gpu-progression" if label in steps else "per-gpu",
+                scheme=Scheme.PROGRESSION if label in steps else Scheme.PER_GPU,
                 devices=steps.get(label, devices),
             )
             for label, row in rows.items()

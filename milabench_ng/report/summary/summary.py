@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from milabench_ng.catalogue import Scalar
+from milabench_ng.profile import Scheme
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.reading import Problem
 from milabench_ng.records.views import DataView, Factor
@@ -129,7 +130,7 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Items of 2020 per item of this unit; None where it is not known."""
     bound: str | None = None
     """What sets the test's pace, as its workload declares."""
-    scheme: str = "per-gpu"
+    scheme: Scheme = Scheme.PER_GPU
     devices: Devices = 1
     """How many devices work on this test at the same time."""
     planned: Count | None = None

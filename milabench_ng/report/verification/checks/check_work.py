@@ -143,8 +143,8 @@ def _untold_skips(evidence: Evidence) -> Iterator[str]:
     """Steps that a loss scale skipped, too many, without the mark that says so."""
     for name, record in evidence.named():
         told = {mark.device for mark in record.mnb.marks if mark.kind == "steps skipped"}
-        for rank in record.mnb.ranks:
+        for slot, rank in zip(record.mnb.launch.slot_ids, record.mnb.ranks, strict=False):
             share = rank.skipped.too_many if rank.skipped else None
-            if share is not None and str(rank.device) not in told:
-                mark = Mark(kind="steps skipped", device=str(rank.device), value=share, limit=SKIPPED_LIMIT)
+            if share is not None and slot not in told:
+                mark = Mark(kind="steps skipped", device=slot, value=share, limit=SKIPPED_LIMIT)
                 yield f"{name}: {mark.text}, and it has no mark of it"
