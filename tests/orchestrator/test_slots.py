@@ -20,9 +20,14 @@ from milabench_ng.orchestrator.planning.rerun import profile_of
 from milabench_ng.plan import Batch, Device, Launch, Plan, Role
 from milabench_ng.records.isolation import Share
 from milabench_ng.records.ledger import Attempt, Company, Recorded
+from milabench_ng.records.names import is_result_file
 from milabench_ng.records.record import Beside, Record
 from milabench_ng.report.summary.folder import load
 from milabench_ng.report.summary.summary import Summary
+from milabench_ng.report.verification.checks import check_books, check_fence
+from milabench_ng.report.verification.opening import opened
+from milabench_ng.report.verification.rules import load_rules
+from milabench_ng.report.verification.verify import gather
 from tests.orchestrator.conftest import Finished, Runner, Witness
 
 HERE = "tests.orchestrator.broken"
@@ -107,7 +112,9 @@ def test_two_tenants_of_one_device(
         "trial.one.J0.0a.log",
         "trial.other.b0.J0.0b.company.log",
     ]
+    assert all(is_result_file(path.name) for path in done.folder.glob("*.json"))
     assert_only_measured(load(done.folder), {"trial.one": ["0.0a"]})
+    assert_books_are_sound(done.folder)
     said = reported(done.folder, capsys)
     assert "\none " in said
     assert "\nother " not in said
@@ -130,6 +137,15 @@ def assert_fenced_apart(done: Finished) -> None:
         if done.outcome.tier == "full":
             assert record.mnb.isolation[slot].disjoint is True
             assert record.mnb.isolation[slot].proc.cpus_allowed == held[slot].cpus
+
+
+def assert_books_are_sound(folder: Path) -> None:
+    """Company needs a record in the ledger, and is neither planned nor tried for its own sake."""
+    with opened(folder) as there:
+        evidence = gather(there, load_rules(None), None, None, None)
+    rules = (check_books.complete, check_books.ledger, check_fence.together)
+    assert [rule(evidence).reasons for rule in rules] == [(), (), ()]
+    assert check_books.attempts_fact(evidence).startswith("1 attempts, 0 failed, 0 without a record")
 
 
 def assert_only_measured(summary: Summary, jobs_of: Mapping[str, list[str]]) -> None:
