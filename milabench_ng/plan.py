@@ -23,7 +23,8 @@ that follows from the nonce."""
 
 
 _SLOT = re.compile(r"([0-9]{1,9})([a-z]?)")
-SlotId = Annotated[str, msgspec.Meta(pattern=rf"^{_SLOT.pattern}\Z")]
+# Python's $ also matches before a last newline, and JSON Schema has no \Z.
+SlotId = Annotated[str, msgspec.Meta(pattern=rf"^{_SLOT.pattern}$(?!\n)")]
 """Of a place for one tenant: its device's index, with a letter where several tenants share the device (``"0a"``)."""
 
 Role = Literal["measured", "company"]
