@@ -27,8 +27,8 @@ warm.run(task, os.getppid(), 0, 0, log)
 """
 TASK = """{
     "workload": "toy_reg", "arguments": {}, "rule": {}, "data": null, "environment": {}, "requested_s": 0.0,
-    "seats": [{"device": {"index": 0, "kind": "cpu", "uuid": null, "name": "", "numa_node": null}, "threads": 1,
-               "entry": {"procs": ["/sys/fs/cgroup/mnb-gone/cgroup.procs"], "cpus": []}}]
+    "seats": [{"slot": "0", "device": {"index": 0, "kind": "cpu", "uuid": null, "name": "", "numa_node": null},
+               "threads": 1, "entry": {"procs": ["/sys/fs/cgroup/mnb-gone/cgroup.procs"], "cpus": []}}]
 }"""
 
 
