@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from rich.console import Console
-
 from milabench_ng.cgroupfs import format_ids
 from milabench_ng.cli.shares import share_table
+from milabench_ng.cli.showing import shown
 from milabench_ng.cli.tables import facts, heading, standard_output, table
 from milabench_ng.fence.choosing import enter_scope
-from milabench_ng.orchestrator.display.live import Display
 from milabench_ng.orchestrator.planning.dry_run import Foresight, changed_options, foresee
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plain import plain_lines
@@ -22,11 +20,8 @@ from milabench_ng.units import format_bytes, format_seconds
 def show_plan(request: RunRequest) -> int:
     """Print devices, shares, isolation, batches and estimated duration of a run; the exit code."""
     enter_scope(request.isolation, request.cgroup_parent)
-    display = Display(Console(stderr=True))
-    try:
-        foresight = asyncio.run(foresee(request, display))
-    finally:
-        display.close()
+    with shown() as bus:
+        foresight = asyncio.run(foresee(request, bus))
     _print_shares(foresight)
     _print_batches(foresight)
     _print_facts(foresight, request)

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 
 from milabench_ng.cli.node_options import NodeOptions
+from milabench_ng.cli.showing import shown
 from milabench_ng.cli.tables import standard_output, table
-from milabench_ng.orchestrator.display.live import Display
 from milabench_ng.orchestrator.planning.catalogue_queries import have_ready
 from milabench_ng.requests import Place
 from milabench_ng.units import format_bytes
@@ -47,11 +46,8 @@ def prepare(
     """
     options = NodeOptions(dataroot=dataroot, data_scale=data_scale, classic_data=classic_data)
     request = options.profile_request(profile, names=name)
-    display = Display(Console(stderr=True))
-    try:
-        places = asyncio.run(have_ready(request, display))
-    finally:
-        display.close()
+    with shown() as bus:
+        places = asyncio.run(have_ready(request, bus))
     _print(places)
     return 0
 

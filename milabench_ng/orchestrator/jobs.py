@@ -10,11 +10,14 @@ from pathlib import Path
 
 import msgspec
 
+from milabench_ng import __version__
 from milabench_ng.fence.choosing import open_fence, reap
 from milabench_ng.fence.interface import Fence
 from milabench_ng.node.faults import XidEvents
 from milabench_ng.node.gpus import Gpu, open_nvml, read_gpus
-from milabench_ng.orchestrator.display.reporter import Reporter
+from milabench_ng.orchestrator.display.json_lines import JsonLines
+from milabench_ng.orchestrator.events.bus import Bus
+from milabench_ng.orchestrator.events.run_events import Preparing, RunBegins, RunEnds
 from milabench_ng.orchestrator.execution.environment import site_hooks, worker_environment
 from milabench_ng.orchestrator.execution.interruption import interruptions
 from milabench_ng.orchestrator.execution.preparing import needed, prepare_all
@@ -25,11 +28,21 @@ from milabench_ng.orchestrator.execution.starting import ColdStarter, check_thre
 from milabench_ng.orchestrator.outcome.run_context import Equipment
 from milabench_ng.orchestrator.outcome.seen import Setting
 from milabench_ng.orchestrator.persistence.run_progress import Books
-from milabench_ng.orchestrator.persistence.sessions import Begun, begin, going_on, name_session, opened, settle
+from milabench_ng.orchestrator.persistence.sessions import (
+    Begun,
+    SessionName,
+    begin,
+    going_on,
+    name_session,
+    opened,
+    settle,
+)
+from milabench_ng.orchestrator.planning.duration import least_duration
 from milabench_ng.orchestrator.planning.prospect import Prospect, make_manifest, plan_run, shares_by_device
 from milabench_ng.orchestrator.planning.request import RunRequest, time_limits
 from milabench_ng.orchestrator.run import run
 from milabench_ng.records.isolation import Isolation, Share
+from milabench_ng.records.window import WindowRule
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,32 +55,34 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     tier: str
 
 
-async def jobs(request: RunRequest, reporter: Reporter, command_line: tuple[str, ...]) -> Outcome:
+async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> Outcome:
     """Run a request to its end. Bad input and missing isolation are raised before anything has run."""
     name = name_session(request)
     with open_nvml() as nvml, scratch_folder(name.group) as scratch:
         gpus = read_gpus(nvml).devices
-        async with serving(reporter.stage) as server:
+        async with serving(bus.stage) as server:
             prospect = await plan_run(request, server, gpus)
             limits = time_limits(prospect.plan, prospect.profile, request, prospect.start)
             if prospect.start == "warm":
                 check_threads(server.threads)
             for text in prospect.notes:
-                reporter.note(text)
+                bus.note(text)
             with opened(request) as keeper:
-                keeper.tell = reporter.note
+                keeper.tell = bus.note
                 wanted = needed(prospect.plan, prospect.catalogue)
-                data = await prepare_all(wanted, server, request.dataroot, reporter.preparing)
+                data = await prepare_all(
+                    wanted, server, request.dataroot, lambda answer: bus.publish(Preparing(answer=answer))
+                )
                 environment, dropped = worker_environment(
                     os.environ, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TMPDIR": str(scratch)}
                 )
                 dropped = (*dropped, *site_hooks())
                 if dropped:
-                    reporter.note(f"not passed to the workers, where it could change what runs: {', '.join(dropped)}")
+                    bus.note(f"not passed to the workers, where it could change what runs: {', '.join(dropped)}")
                 async with sampling() as sampler:
                     with (
-                        fenced(request, prospect, name.group, reporter) as fence,
-                        interruptions(reporter.note) as interrupted,
+                        fenced(request, prospect, name.group, bus) as fence,
+                        interruptions(bus.note) as interrupted,
                     ):
                         manifest = make_manifest(request, prospect, name.run_id, fence, command_line)
                         begun = begin(request, keeper, manifest, name, command_line)
@@ -88,8 +103,14 @@ async def jobs(request: RunRequest, reporter: Reporter, command_line: tuple[str,
                             own_pids=(os.getpid(), server.pid, sampler.pid),
                             interrupted=interrupted,
                         )
+                        bus.add(JsonLines(keeper.folder.events))
+                        bus.publish(run_begins(prospect, name, request.rule))
                         with going_on(keeper.folder), spared():
-                            await run(equipment, reporter)
+                            await run(equipment, bus)
+                        books = equipment.books
+                        bus.publish(
+                            RunEnds(missing=books.missing, failed=books.failed, interrupted=interrupted.is_set())
+                        )
                         await settle(keeper, name, interrupted)
                         return Outcome(
                             folder=keeper.folder.path,
@@ -98,6 +119,20 @@ async def jobs(request: RunRequest, reporter: Reporter, command_line: tuple[str,
                             interrupted=interrupted.is_set(),
                             tier=fence.tier,
                         )
+
+
+def run_begins(prospect: Prospect, name: SessionName, rule: WindowRule) -> RunBegins:
+    """What is told of a session that is in the ledger. Pure."""
+    plan = prospect.plan
+    return RunBegins(
+        version=__version__,
+        run_id=name.run_id,
+        session=name.session,
+        suite=plan.suite,
+        batches=len(plan.batches),
+        launches=len(plan.launches),
+        least_s=least_duration(plan, rule, prospect.start).total_s,
+    )
 
 
 @asynccontextmanager
@@ -112,15 +147,15 @@ async def sampling() -> AsyncIterator[Sampler]:
 
 
 @contextmanager
-def fenced(request: RunRequest, prospect: Prospect, run_id: str, reporter: Reporter) -> Iterator[Fence]:
+def fenced(request: RunRequest, prospect: Prospect, run_id: str, bus: Bus) -> Iterator[Fence]:
     """The fence of the run, removed with everything in it afterwards."""
     holds = ", ".join(device.uuid or f"CPU partition {device.index}" for device in prospect.plan.devices)
     for text in reap(prospect.capabilities, request.allow_concurrent):
-        reporter.note(text)
+        bus.note(text)
     fence = open_fence(prospect.capabilities, prospect.isolation, run_id, holds)
     try:
         for text in fence.notes:
-            reporter.note(text)
+            bus.note(text)
         yield fence
     finally:
         fence.close()

@@ -12,7 +12,9 @@ from milabench_ng.fence.interface import Group
 from milabench_ng.fence.io import excess, reader_budget
 from milabench_ng.fence.sharing.shares import environment
 from milabench_ng.node.conditions import Conditions, read_conditions
-from milabench_ng.orchestrator.display.reporter import Observer
+from milabench_ng.orchestrator.events.bus import Bus
+from milabench_ng.orchestrator.events.run_events import BatchBegins, LaunchEnds, Placed
+from milabench_ng.orchestrator.execution.announcing import Announcer
 from milabench_ng.orchestrator.execution.bandwidth import probe_all
 from milabench_ng.orchestrator.execution.batch import BatchRunner, gone
 from milabench_ng.orchestrator.execution.caching import make_ready
@@ -25,29 +27,71 @@ from milabench_ng.orchestrator.outcome.recording import make_record
 from milabench_ng.orchestrator.outcome.run_context import Equipment
 from milabench_ng.orchestrator.persistence.result_writer import Kept
 from milabench_ng.orchestrator.persistence.run_progress import Work
-from milabench_ng.plan import Launch
+from milabench_ng.orchestrator.planning.duration import least_batch_s, time_left_s
+from milabench_ng.plan import Batch, Launch
 from milabench_ng.records.record import Record
+from milabench_ng.records.window import launch_perf
 from milabench_ng.requests import Seat, Task
 from milabench_ng.telemetry.messages import Watch
 from milabench_ng.units import utc_now
 
 
-async def run(equipment: Equipment, observer: Observer) -> None:
+async def run(equipment: Equipment, bus: Bus) -> None:
     """Run what is to do in order until nothing is, or until an interruption."""
     books, interrupted = equipment.books, equipment.interrupted
+    rule, start = equipment.setting.rule, equipment.setting.start
+    beyond_s: list[float] = []
     while not interrupted.is_set() and (works := books.to_do()):
-        for work in works:
+        least_s = [least_batch_s(work.batch, rule) for work in works]
+        for place, work in enumerate(works):
             if interrupted.is_set():
                 break
-            observer.batch_begins(work.batch, len(books.plan.batches))
-            observer.batch_ends(await run_batch(work, equipment, observer))
+            left_s = time_left_s(least_s[place:], beyond_s, start)
+            bus.publish(batch_begins(work.batch, len(books.plan.batches), left_s))
+            began_s = time.monotonic()
+            for name, record in (await run_batch(work, equipment, bus)).items():
+                bus.publish(launch_ends(name, record))
+            beyond_s.append(time.monotonic() - began_s - least_s[place])
     if interrupted.is_set():
         books.interrupted(interrupted.by)
     books.finish()
 
 
-async def run_batch(work: Work, equipment: Equipment, observer: Observer) -> list[Record]:
-    """Run one batch; its records, which are written."""
+def batch_begins(batch: Batch, of: int, left_s: float) -> BatchBegins:
+    """What is told of a batch that is about to start. Pure."""
+    first = batch.launches[0]
+    return BatchBegins(
+        number=batch.number,
+        of=of,
+        label=first.label,
+        run=first.run,
+        launches=tuple(Placed(label=one.label, job_id=one.job_id, devices=one.devices) for one in batch.launches),
+        left_s=left_s,
+    )
+
+
+def launch_ends(name: str, record: Record) -> LaunchEnds:
+    """What is told of a launch whose record is called ``name``. Pure."""
+    ours = record.mnb
+    perf = None
+    if ours.failure is None:
+        assert ours.window is not None
+        perf = launch_perf([rank.slices for rank in ours.ranks], ours.window)
+    return LaunchEnds(
+        batch=ours.batch,
+        job_id=record.job_id,
+        label=ours.label,
+        attempt=ours.attempt,
+        file=name,
+        unit=ours.unit,
+        perf=perf,
+        cause=ours.failure.cause if ours.failure else None,
+        detail=ours.failure.detail if ours.failure else "",
+    )
+
+
+async def run_batch(work: Work, equipment: Equipment, bus: Bus) -> dict[str, Record]:
+    """Run one batch; its records by file name, which are written."""
     batch = work.batch
     equipment.books.begin(work)
     files = equipment.files(batch.launches[0])
@@ -60,7 +104,8 @@ async def run_batch(work: Work, equipment: Equipment, observer: Observer) -> lis
     tenants = [_tenant(launch, work, equipment, requested_s) for launch in batch.launches]
     _watch(tenants, equipment.sampler)
     limits = equipment.limits[batch.launches[0].test]
-    runner = BatchRunner(tenants, equipment.starter, limits, equipment.interrupted, observer.tick)
+    announcer = Announcer(batch.number, tenants, bus.publish)
+    runner = BatchRunner(tenants, equipment.starter, limits, equipment.interrupted, announcer)
     try:
         await _probe_io(runner, equipment)
         timeline = await runner.run()
@@ -83,8 +128,9 @@ async def run_batch(work: Work, equipment: Equipment, observer: Observer) -> lis
     )
     records = [make_record(equipment.setting, seen) for seen in see(ran, equipment)]
     names = [equipment.folder.record(one.name, one.job_id, started, one.success).name for one in records]
-    equipment.books.end(dict(zip(names, records, strict=True)), logs)
-    return records
+    named = dict(zip(names, records, strict=True))
+    equipment.books.end(named, logs)
+    return named
 
 
 def _watch(tenants: Sequence[Tenant], sampler: Sampler) -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from milabench_ng.events import Entered, Start, Stop
 from milabench_ng.fence.interface import IsolationMismatch
+from milabench_ng.orchestrator.execution.announcing import Announcer
 from milabench_ng.orchestrator.execution.interruption import Interruption
 from milabench_ng.orchestrator.execution.stacks import dump_stacks, kernel_view
 from milabench_ng.orchestrator.execution.starting import Starter
@@ -52,17 +53,14 @@ class BatchRunner:
         starter: Starter,
         limits: Limits,
         interrupted: Interruption,
-        on_tick: Callable[[Sequence[Tenant], float | None], None],
+        announcer: Announcer,
     ) -> None:
-        """``interrupted`` ends the batch early; ``on_tick`` is called with the start, some times a second.
-
-        A batch is one test, so its launches have the same limits.
-        """
+        """``interrupted`` ends the batch early. A batch is one test, so its launches have the same limits."""
         self.tenants = tenants
         self.starter = starter
         self.limits = limits
         self.interrupted = interrupted
-        self.on_tick = on_tick
+        self.announcer = announcer
         self.evidence: dict[str, dict[int, GroupEvidence]] = {
             tenant.launch.job_id: {
                 device: GroupEvidence(before=group.events()) for device, group in tenant.groups.items()
@@ -81,7 +79,7 @@ class BatchRunner:
         """All of it; returns when no process of the batch is left."""
         watching = asyncio.create_task(self._watch())
         try:
-            await asyncio.gather(*(tenant.start(self.starter, self._verify) for tenant in self.tenants))
+            await asyncio.gather(*(self._start_worker(tenant) for tenant in self.tenants))
             await self._until(lambda tenant: tenant.ready.done())
             self._start()
             if self.start_s is not None:
@@ -94,6 +92,10 @@ class BatchRunner:
                 ending.cancel()
             self._collect()
         return Timeline(start_s=self.start_s, stop_s=self.stop_s)
+
+    async def _start_worker(self, tenant: Tenant) -> None:
+        await tenant.start(self.starter, self._verify)
+        self.announcer.reached(tenant, "starting")
 
     async def _until(self, reached: Callable[[Tenant], bool], deadline_s: float | None = None) -> None:
         """Return when every living tenant has reached something, at the deadline, or on an interruption."""
@@ -127,6 +129,7 @@ class BatchRunner:
             for tenant in ready:
                 tenant.heard_s = self.start_s
                 tenant.tell(Start())
+                self.announcer.reached(tenant, "working")
 
     def _stop(self) -> None:
         self.stop_s = time.monotonic()
@@ -147,7 +150,7 @@ class BatchRunner:
                 if tenant.alive:
                     self._look(tenant)
                     self._bite(tenant, now, asked)
-            self.on_tick(self.tenants, self.start_s)
+            self.announcer.look(now, self.start_s)
 
     def _look(self, tenant: Tenant) -> None:
         """Watch its groups; one that cannot be read any more holds nobody."""

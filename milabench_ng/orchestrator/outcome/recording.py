@@ -133,7 +133,7 @@ def _ours(setting: Setting, seen: Seen, workload: Workload) -> Mnb:
         devices=tuple(setting.devices[index] for index in launch.devices),
         environment=seen.environment,
         dropped_environment=setting.dropped_environment,
-        start="warm" if setting.start == "warm" else "cold",
+        start=setting.start,
         phases_s=_phases(seen.ranks),
         start_to_ready_s=None if seen.ready_s is None else seen.ready_s - seen.requested_s,
         start_s=seen.timeline.start_s,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -42,7 +42,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """The I/O shares that were asked for, by test (`suite.test`)."""
     fence: Isolation
     """The fence of the run, without a tenant's part."""
-    start: str
+    start: Literal["warm", "cold"]
     rule: WindowRule
     dropped_environment: tuple[str, ...]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from milabench_ng.catalogue import Catalogue
-from milabench_ng.orchestrator.display.reporter import Reporter
+from milabench_ng.orchestrator.events.bus import Bus
+from milabench_ng.orchestrator.events.run_events import Preparing
 from milabench_ng.orchestrator.execution.preparing import needed, prepare_all
 from milabench_ng.orchestrator.execution.serving import serving
 from milabench_ng.orchestrator.planning.request import (
@@ -28,39 +29,41 @@ class Known(msgspec.Struct, frozen=True):
     catalogue: Catalogue
 
 
-async def ask_catalogue(reporter: Reporter) -> Catalogue:
+async def ask_catalogue(bus: Bus) -> Catalogue:
     """All workloads and data sets of this installation."""
-    async with serving(reporter.stage) as server:
+    async with serving(bus.stage) as server:
         return await server.describe()
 
 
-async def ask_profile(request: RunRequest, reporter: Reporter) -> Known:
+async def ask_profile(request: RunRequest, bus: Bus) -> Known:
     """The tests of a request's profile, and the catalogue with the workloads that it names by path.
 
     Raises InputError for what is wrong with it.
     """
     foreign = foreign_workloads(read_profile(request)[0])
-    async with serving(reporter.stage) as server:
+    async with serving(bus.stage) as server:
         known = _checked(request, await server.describe(foreign))
     for text in known.profile.warnings:
-        reporter.note(text)
+        bus.note(text)
     return known
 
 
-async def have_ready(request: RunRequest, reporter: Reporter) -> tuple[Place, ...]:
+async def have_ready(request: RunRequest, bus: Bus) -> tuple[Place, ...]:
     """Have every data set that the selected tests of a request read on disk; where they lie.
 
     Raises InputError for what is wrong with the profile, and for a disk that is full or read-only.
     """
     foreign = foreign_workloads(read_profile(request)[0])
-    async with serving(reporter.stage) as server:
+    async with serving(bus.stage) as server:
         known = _checked(request, await server.describe(foreign))
         for text in known.profile.warnings:
-            reporter.note(text)
+            bus.note(text)
         # What is read does not depend on the devices, so one stands for all.
         plan = checked_plan(known.profile, request, known.catalogue, (Device(index=0, kind="cpu"),))
         wanted = needed(plan, known.catalogue)
-        ready = await prepare_all(wanted, server, request.dataroot, reporter.preparing)
+        ready = await prepare_all(
+            wanted, server, request.dataroot, lambda answer: bus.publish(Preparing(answer=answer))
+        )
     return tuple(ready[one].place for one in wanted)
 
 
