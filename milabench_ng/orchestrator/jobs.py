@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -38,11 +38,10 @@ from milabench_ng.orchestrator.persistence.sessions import (
     settle,
 )
 from milabench_ng.orchestrator.planning.duration import least_duration
-from milabench_ng.orchestrator.planning.prospect import Prospect, make_manifest, plan_run, shares_by_device
-from milabench_ng.orchestrator.planning.request import RunRequest, time_limits
+from milabench_ng.orchestrator.planning.planned_run import PlannedRun, make_manifest, plan_run
+from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.orchestrator.run import run
 from milabench_ng.records.isolation import Isolation, Share
-from milabench_ng.records.window import WindowRule
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,72 +57,79 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> Outcome:
     """Run a request to its end. Bad input and missing isolation are raised before anything has run."""
     name = name_session(request)
-    with open_nvml() as nvml, scratch_folder(name.group) as scratch:
+    async with AsyncExitStack() as stack:  # what is opened last is closed first
+        nvml = stack.enter_context(open_nvml())
+        scratch = stack.enter_context(scratch_folder(name.group))
         gpus = read_gpus(nvml).devices
-        async with serving(bus.stage) as server:
-            prospect = await plan_run(request, server, gpus)
-            limits = time_limits(prospect.plan, prospect.profile, request, prospect.start)
-            if prospect.start == "warm":
-                check_threads(server.threads)
-            for text in prospect.notes:
-                bus.note(text)
-            with opened(request) as keeper:
-                keeper.tell = bus.note
-                wanted = needed(prospect.plan, prospect.catalogue)
-                data = await prepare_all(
-                    wanted, server, request.dataroot, lambda answer: bus.publish(Preparing(answer=answer))
-                )
-                environment, dropped = worker_environment(
-                    os.environ, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TMPDIR": str(scratch)}
-                )
-                dropped = (*dropped, *site_hooks())
-                if dropped:
-                    bus.note(f"not passed to the workers, where it could change what runs: {', '.join(dropped)}")
-                async with sampling() as sampler:
-                    with (
-                        fenced(request, prospect, name.group, bus) as fence,
-                        interruptions(bus.note) as interrupted,
-                    ):
-                        manifest = make_manifest(request, prospect, name.run_id, fence, command_line)
-                        begun = begin(request, keeper, manifest, name, command_line)
-                        equipment = Equipment(
-                            environment=environment,
-                            setting=make_setting(request, prospect, begun, fence, gpus, dropped),
-                            fence=fence,
-                            starter=server if prospect.start == "warm" else ColdStarter(),
-                            sampler=sampler,
-                            nvml=nvml,
-                            gpus=gpus,
-                            data=data,
-                            folder=keeper.folder,
-                            cache=request.cache,
-                            limits=limits,
-                            xids=XidEvents(nvml, gpus),
-                            books=Books(prospect.plan, keeper, request.retry, name.session),
-                            own_pids=(os.getpid(), server.pid, sampler.pid),
-                            interrupted=interrupted,
-                        )
-                        bus.add(JsonLines(keeper.folder.events))
-                        bus.publish(run_begins(prospect, name, request.rule))
-                        with going_on(keeper.folder), spared():
-                            await run(equipment, bus)
-                        books = equipment.books
-                        bus.publish(
-                            RunEnds(missing=books.missing, failed=books.failed, interrupted=interrupted.is_set())
-                        )
-                        await settle(keeper, name, interrupted)
-                        return Outcome(
-                            folder=keeper.folder.path,
-                            planned=len(prospect.plan.launches),
-                            failed=equipment.books.failed,
-                            interrupted=interrupted.is_set(),
-                            tier=fence.tier,
-                        )
+        server = await stack.enter_async_context(serving(bus.stage))
+        planned = await plan_run(request, server, gpus)
+        if planned.start == "warm":
+            check_threads(server.threads)
+        for text in planned.notes:
+            bus.note(text)
+        keeper = stack.enter_context(opened(request))
+        keeper.tell = bus.note
+        data = await prepare_all(
+            needed(planned.plan, planned.catalogue),
+            server,
+            request.dataroot,
+            lambda answer: bus.publish(Preparing(answer=answer)),
+        )
+        environment, dropped = passed_on(scratch, bus)
+        sampler = await stack.enter_async_context(sampling())
+        fence = stack.enter_context(fenced(planned, name.group, bus))
+        interrupted = stack.enter_context(interruptions(bus.note))
+        manifest = make_manifest(planned, name.run_id, fence, command_line)
+        begun = begin(request, keeper, manifest, name, command_line)
+        equipment = Equipment(
+            environment=environment,
+            setting=make_setting(planned, begun, fence, gpus, dropped),
+            fence=fence,
+            starter=server if planned.start == "warm" else ColdStarter(),
+            sampler=sampler,
+            nvml=nvml,
+            gpus=gpus,
+            data=data,
+            folder=keeper.folder,
+            xids=XidEvents(nvml, gpus),
+            books=Books(planned.plan, keeper, request.retry, name.session),
+            own_pids=(os.getpid(), server.pid, sampler.pid),
+            interrupted=interrupted,
+        )
+        await run_session(equipment, bus)
+        await settle(keeper, name, interrupted)
+        return Outcome(
+            folder=keeper.folder.path,
+            planned=len(planned.plan.launches),
+            failed=equipment.books.failed,
+            interrupted=interrupted.is_set(),
+            tier=fence.tier,
+        )
 
 
-def run_begins(prospect: Prospect, name: SessionName, rule: WindowRule) -> RunBegins:
+async def run_session(equipment: Equipment, bus: Bus) -> None:
+    """Run what is to do, with the folder marked as going on and its events in a file."""
+    bus.add(JsonLines(equipment.folder.events))
+    bus.publish(run_begins(equipment.setting.planned, equipment.setting.begun.name))
+    with going_on(equipment.folder), spared():
+        await run(equipment, bus)
+    books, interrupted = equipment.books, equipment.interrupted
+    bus.publish(RunEnds(missing=books.missing, failed=books.failed, interrupted=interrupted.is_set()))
+
+
+def passed_on(scratch: Path, bus: Bus) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The environment that all workers have, and the names of what is kept from them, which a user is told."""
+    own = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TMPDIR": str(scratch)}
+    environment, names = worker_environment(os.environ, own)
+    dropped = (*names, *site_hooks())
+    if dropped:
+        bus.note(f"not passed to the workers, where it could change what runs: {', '.join(dropped)}")
+    return environment, dropped
+
+
+def run_begins(planned: PlannedRun, name: SessionName) -> RunBegins:
     """What is told of a session that is in the ledger. Pure."""
-    plan = prospect.plan
+    plan = planned.plan
     return RunBegins(
         version=__version__,
         run_id=name.run_id,
@@ -131,7 +137,7 @@ def run_begins(prospect: Prospect, name: SessionName, rule: WindowRule) -> RunBe
         suite=plan.suite,
         batches=len(plan.batches),
         launches=len(plan.launches),
-        least_s=least_duration(plan, rule, prospect.start).total_s,
+        least_s=least_duration(plan, planned.request.rule, planned.start).total_s,
     )
 
 
@@ -147,12 +153,12 @@ async def sampling() -> AsyncIterator[Sampler]:
 
 
 @contextmanager
-def fenced(request: RunRequest, prospect: Prospect, run_id: str, bus: Bus) -> Iterator[Fence]:
+def fenced(planned: PlannedRun, run_id: str, bus: Bus) -> Iterator[Fence]:
     """The fence of the run, removed with everything in it afterwards."""
-    holds = ", ".join(device.uuid or f"CPU partition {device.index}" for device in prospect.plan.devices)
-    for text in reap(prospect.capabilities, request.allow_concurrent):
+    holds = ", ".join(device.uuid or f"CPU partition {device.index}" for device in planned.plan.devices)
+    for text in reap(planned.capabilities, planned.request.allow_concurrent):
         bus.note(text)
-    fence = open_fence(prospect.capabilities, prospect.isolation, run_id, holds)
+    fence = open_fence(planned.capabilities, planned.isolation, run_id, holds)
     try:
         for text in fence.notes:
             bus.note(text)
@@ -177,31 +183,16 @@ def spared() -> Iterator[None]:
 
 
 def make_setting(
-    request: RunRequest,
-    prospect: Prospect,
-    begun: Begun,
-    fence: Fence,
-    gpus: Sequence[Gpu],
-    dropped: tuple[str, ...],
+    planned: PlannedRun, begun: Begun, fence: Fence, gpus: Sequence[Gpu], dropped: tuple[str, ...]
 ) -> Setting:
     """What all records of the session share."""
     boards = {gpu.uuid: gpu.board for gpu in gpus}
     return Setting(
-        run_id=begun.name.run_id,
-        session=begun.name.session,
-        group=begun.name.group,
-        differences=begun.differences,
+        planned=planned,
+        begun=begun,
         hostname=socket.gethostname(),
-        dataroot=str(request.dataroot),
-        outdir=str(request.outdir),
-        devices={device.index: device for device in prospect.plan.devices},
-        boards={device.index: boards[device.uuid] for device in prospect.plan.devices if device.uuid},
-        workloads=prospect.catalogue.workloads,
-        shares=shares_by_device(prospect.allocation),
-        io=prospect.io,
-        fence=fence_part(fence, next(iter(prospect.allocation.shares.values()))),
-        start=prospect.start,
-        rule=request.rule,
+        boards={device.index: boards[device.uuid] for device in planned.plan.devices if device.uuid},
+        fence=fence_part(fence, next(iter(planned.allocation.shares.values()))),
         dropped_environment=dropped,
     )
 

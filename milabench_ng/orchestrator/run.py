@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -39,7 +38,7 @@ from milabench_ng.units import utc_now
 async def run(equipment: Equipment, bus: Bus) -> None:
     """Run what is to do in order until nothing is, or until an interruption."""
     books, interrupted = equipment.books, equipment.interrupted
-    rule, start = equipment.setting.rule, equipment.setting.start
+    rule, start = equipment.setting.rule, equipment.setting.planned.start
     beyond_s: list[float] = []
     while not interrupted.is_set() and (works := books.to_do()):
         least_s = [least_batch_s(work.batch, rule) for work in works]
@@ -95,7 +94,7 @@ async def run_batch(work: Work, equipment: Equipment, bus: Bus) -> dict[str, Rec
     batch = work.batch
     equipment.books.begin(work)
     files = equipment.files(batch.launches[0])
-    data = None if files is None else make_ready(files, equipment.cache)
+    data = None if files is None else make_ready(files, equipment.setting.planned.request.cache)
     shares = {device: equipment.setting.shares[device].cpus for one in batch.launches for device in one.devices}
     pace_before = await read_host_pace(shares, work_at_once)
     before = _conditions(equipment)
@@ -103,7 +102,7 @@ async def run_batch(work: Work, equipment: Equipment, bus: Bus) -> dict[str, Rec
     requested_s, started = time.monotonic(), utc_now()
     tenants = [_tenant(launch, work, equipment, requested_s) for launch in batch.launches]
     _watch(tenants, equipment.sampler)
-    limits = equipment.limits[batch.launches[0].test]
+    limits = equipment.setting.planned.limits[batch.launches[0].test]
     announcer = Announcer(batch.number, tenants, bus.publish)
     runner = BatchRunner(tenants, equipment.starter, limits, equipment.interrupted, announcer)
     try:
@@ -156,7 +155,7 @@ async def _probe_io(runner: BatchRunner, equipment: Equipment) -> None:
     if asked is None:
         return
     groups = {(one.launch.job_id, device): group for one in runner.tenants for device, group in one.groups.items()}
-    found = await probe_all(groups, asked, Path(equipment.setting.dataroot))
+    found = await probe_all(groups, asked, equipment.setting.planned.request.dataroot)
     for (job_id, device), seen in found.items():
         evidence = runner.evidence[job_id]
         evidence[device] = msgspec.structs.replace(evidence[device], io=seen, mismatch=excess(seen))

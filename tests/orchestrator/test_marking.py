@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from milabench_ng.catalogue import Catalogue
 from milabench_ng.events import Ready
+from milabench_ng.fence.capabilities import Capabilities
+from milabench_ng.fence.sharing.shares import Allocation
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.orchestrator.execution.batch import Timeline
 from milabench_ng.orchestrator.execution.tenant import RankLog
 from milabench_ng.orchestrator.outcome.marking import marks
 from milabench_ng.orchestrator.outcome.seen import Seen, Setting
-from milabench_ng.plan import Device, Launch
+from milabench_ng.orchestrator.persistence.sessions import Begun, SessionName
+from milabench_ng.orchestrator.planning.planned_run import PlannedRun
+from milabench_ng.orchestrator.planning.request import ResolvedRequest, RunRequest
+from milabench_ng.plan import Device, Launch, Plan
+from milabench_ng.profile import Profile
 from milabench_ng.records.host_pace import HostPace
-from milabench_ng.records.isolation import Isolation
+from milabench_ng.records.isolation import Share
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.record import Data, Neighbour, Neighbours, Sampled
 from milabench_ng.records.window import WindowRule
@@ -26,25 +34,42 @@ BOARDS = {0: "GPU-0", 1: "GPU-1", 2: "GPU-1"}
 """Device 2 is a MIG instance of GPU 1."""
 
 
-def setting(**changes: object) -> Setting:
+def setting(
+    differences: tuple[str, ...] = (),
+    rule: WindowRule = WindowRule(),  # noqa: B008  # frozen
+    shares: Mapping[int, Share] = {},
+    **changes: object,
+) -> Setting:
     """A run on two GPUs and an instance of the second, with nothing to mark."""
-    isolation: Isolation = fence(0, "run")
-    made = Setting(
-        run_id="run",
-        session=1,
-        group="mnb",
-        differences=(),
-        hostname="node",
-        dataroot="/data",
-        outdir="/results",
-        devices={index: Device(index=index, kind="gpu", uuid=f"GPU-{index}") for index in BOARDS},
-        boards=BOARDS,
-        workloads={},
-        shares={index: fence(index, "run").requested for index in BOARDS},
-        io={},
-        fence=isolation,
+    request = RunRequest(
+        suite="s",
+        profile_text="",
+        profile_source="s.json",
+        dataroot=Path("/data"),
+        outdir=Path("/results"),
+        rule=rule,
+    )
+    profile = Profile("s", {}, "")
+    catalogue = Catalogue(workloads={}, data_sets={})
+    devices = tuple(Device(index=index, kind="gpu", uuid=f"GPU-{index}") for index in BOARDS)
+    own = {str(index): fence(index, "run").requested for index in BOARDS}
+    planned = PlannedRun(
+        resolved=ResolvedRequest(request=request, catalogue=catalogue, profile=profile, tests={}, arguments={}),
+        plan=Plan(suite="s", devices=devices, repeat=1, batches=()),
+        allocation=Allocation(own | {str(index): share for index, share in shares.items()}, (), 0, 0),
+        isolation="auto",
+        capabilities=Capabilities("v1", "6.1", True, {}),
         start="warm",
-        rule=WindowRule(),
+        io={},
+        limits={},
+        device_notes=(),
+    )
+    made = Setting(
+        planned=planned,
+        begun=Begun(SessionName("run", 1), differences),
+        hostname="node",
+        boards=BOARDS,
+        fence=fence(0, "run"),
         dropped_environment=(),
     )
     return msgspec.structs.replace(made, **changes)

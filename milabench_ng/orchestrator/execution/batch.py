@@ -135,7 +135,7 @@ class BatchRunner:
         self.stop_s = time.monotonic()
         for tenant in self.tenants:
             if tenant.alive:
-                self._take(tenant, end=True)
+                self._read_counters(tenant, end=True)
             tenant.tell(Stop())
             if not tenant.ready.done():
                 self._kill(tenant)
@@ -149,7 +149,7 @@ class BatchRunner:
             for tenant in self.tenants:
                 if tenant.alive:
                     self._look(tenant)
-                    self._bite(tenant, now, asked)
+                    self._end_if_late(tenant, now, asked)
             self.announcer.look(now, self.start_s)
 
     def _look(self, tenant: Tenant) -> None:
@@ -163,7 +163,7 @@ class BatchRunner:
                 evidence[device] = msgspec.structs.replace(evidence[device], mismatch=lost)
                 self._kill(tenant)
 
-    def _bite(self, tenant: Tenant, now: float, asked: float) -> None:
+    def _end_if_late(self, tenant: Tenant, now: float, asked: float) -> None:
         """End a tenant that took too long."""
         progress = Progress(
             asked_s=asked,
@@ -184,7 +184,7 @@ class BatchRunner:
         await dump_stacks(tenant.pids(), tenant.log.descriptor)
         self._kill(tenant)
 
-    async def _bury(self, tenant: Tenant) -> None:
+    async def _wait_for_death(self, tenant: Tenant) -> None:
         """Wait for a killed tenant to be gone, and not for ever."""
         await asyncio.wait({tenant.ended}, timeout=KILL_PATIENCE_S)
         if tenant.alive:
@@ -215,17 +215,17 @@ class BatchRunner:
     def _kill(self, tenant: Tenant) -> None:
         """Kill it, and keep its counters as they were: the kill itself makes them rise (forks are refused)."""
         if tenant.alive and tenant.launch.job_id not in self._killed:
-            self._take(tenant, end=False)
+            self._read_counters(tenant, end=False)
             self._killed.add(tenant.launch.job_id)
             tenant.kill()
-            self._begin(self._bury(tenant))
+            self._begin(self._wait_for_death(tenant))
 
     def _collect(self) -> None:
         for tenant in self.tenants:
             if tenant.launch.job_id not in self._killed:
-                self._take(tenant, end=False)
+                self._read_counters(tenant, end=False)
 
-    def _take(self, tenant: Tenant, *, end: bool) -> None:
+    def _read_counters(self, tenant: Tenant, *, end: bool) -> None:
         """Read usage and events; at the ``end`` of the measurement also the limits, while the tenant still works."""
         evidence = self.evidence[tenant.launch.job_id]
         for device, group in tenant.groups.items():

@@ -22,7 +22,7 @@ def marks(setting: Setting, seen: Seen) -> tuple[Mark, ...]:
 
 
 def _of_run(setting: Setting) -> Iterator[Mark]:
-    for difference in setting.differences:
+    for difference in setting.begun.differences:
         yield Mark(kind="resumed", what=difference)
     if setting.fence.tier == "partial":
         yield Mark(kind="partly isolated")

@@ -32,13 +32,13 @@ from milabench_ng.units import utc_iso
 def make_record(setting: Setting, seen: Seen) -> Record:
     """The record of one launch."""
     launch = seen.launch
-    workload = setting.workloads[launch.workload]
+    workload = setting.workload(launch)
     first = setting.devices[launch.devices[0]]
     return Record(
         name=launch.test,
         job_id=launch.job_id,
-        dataroot=setting.dataroot,
-        outdir=setting.outdir,
+        dataroot=str(setting.planned.request.dataroot),
+        outdir=str(setting.planned.request.outdir),
         job={
             "workload": launch.workload,
             "arguments": launch.arguments,
@@ -54,7 +54,7 @@ def make_record(setting: Setting, seen: Seen) -> Record:
         device_count=len(launch.devices),
         environ={
             "CUDA_VISIBLE_DEVICES": ",".join(str(device) for device in launch.devices),
-            "MILARUN_DATAROOT": setting.dataroot,
+            "MILARUN_DATAROOT": str(setting.planned.request.dataroot),
         },
         metrics=metrics(seen.ranks),
         timings=timings(seen),
@@ -113,9 +113,9 @@ def _ours(setting: Setting, seen: Seen, workload: Workload) -> Mnb:
     launch = seen.launch
     return Mnb(
         version=__version__,
-        run_id=setting.run_id,
+        run_id=setting.begun.name.run_id,
         started_utc=utc_iso(seen.started),
-        session=setting.session,
+        session=setting.begun.name.session,
         attempt=seen.attempt,
         batch=seen.batch,
         launch=launch,
@@ -133,7 +133,7 @@ def _ours(setting: Setting, seen: Seen, workload: Workload) -> Mnb:
         devices=tuple(setting.devices[index] for index in launch.devices),
         environment=seen.environment,
         dropped_environment=setting.dropped_environment,
-        start=setting.start,
+        start=setting.planned.start,
         phases_s=_phases(seen.ranks),
         start_to_ready_s=None if seen.ready_s is None else seen.ready_s - seen.requested_s,
         start_s=seen.timeline.start_s,
@@ -200,7 +200,7 @@ def _isolation(setting: Setting, seen: Seen) -> dict[str, Isolation]:
     return {
         str(device): msgspec.structs.replace(
             setting.fence,
-            group=f"{setting.group}/{seen.groups[device]}",
+            group=f"{setting.begun.name.group}/{seen.groups[device]}",
             requested=seen.shares[device],
             effective=evidence.effective,
             effective_end=evidence.effective_end,

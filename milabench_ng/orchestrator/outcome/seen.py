@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -13,6 +13,8 @@ from milabench_ng.fence.io import limits
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.orchestrator.execution.batch import GroupEvidence, Timeline
 from milabench_ng.orchestrator.execution.tenant import RankLog
+from milabench_ng.orchestrator.persistence.sessions import Begun
+from milabench_ng.orchestrator.planning.planned_run import PlannedRun
 from milabench_ng.plan import Device, Launch
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import IoEvidence, Isolation, Share
@@ -21,34 +23,44 @@ from milabench_ng.records.window import Window, WindowRule
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """What all records of a run share."""
+    """What all records of a session share."""
 
-    run_id: str
-    session: int
-    group: str
-    """The run's name below which its groups are."""
-    differences: tuple[str, ...]
-    """From the first session, as the user accepted them."""
+    planned: PlannedRun
+    begun: Begun
     hostname: str
-    dataroot: str
-    outdir: str
-    devices: Mapping[int, Device]
     boards: Mapping[int, str]
     """The UUID of the physical GPU behind each device, which is what clocks, power and faults are known of."""
-    workloads: Mapping[str, Workload]
-    shares: Mapping[int, Share]
-    """By device; `share` adds what differs between tests."""
-    io: Mapping[str, IoEvidence]
-    """The I/O shares that were asked for, by test (`suite.test`)."""
     fence: Isolation
     """The fence of the run, without a tenant's part."""
-    start: Literal["warm", "cold"]
-    rule: WindowRule
     dropped_environment: tuple[str, ...]
+
+    @property
+    def rule(self) -> WindowRule:
+        """How long a launch is averaged."""
+        return self.planned.request.rule
+
+    @property
+    def io(self) -> Mapping[str, IoEvidence]:
+        """The I/O shares that were asked for, by test (`suite.test`)."""
+        return self.planned.io
+
+    @property
+    def devices(self) -> Mapping[int, Device]:
+        """By device index."""
+        return self.planned.devices
+
+    @property
+    def shares(self) -> Mapping[int, Share]:
+        """By device; `share` adds what differs between tests."""
+        return self.planned.shares
 
     def share(self, test: str, device: int) -> Share:
         """What the tenant of a device gets while it runs a test."""
         return msgspec.structs.replace(self.shares[device], io=limits(self.io.get(test)))
+
+    def workload(self, launch: Launch) -> Workload:
+        """What ``launch`` runs."""
+        return self.planned.catalogue.workloads[launch.workload]
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):

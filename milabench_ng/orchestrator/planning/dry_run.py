@@ -11,25 +11,23 @@ from milabench_ng.orchestrator.events.bus import Bus
 from milabench_ng.orchestrator.execution.preparing import Needed, needed
 from milabench_ng.orchestrator.execution.serving import serving
 from milabench_ng.orchestrator.planning.duration import Duration, least_duration
-from milabench_ng.orchestrator.planning.prospect import Prospect, plan_run, shares_by_device
+from milabench_ng.orchestrator.planning.planned_run import PlannedRun, plan_run
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plan import Launch
-from milabench_ng.records.isolation import Share, Tier
+from milabench_ng.records.isolation import Tier
 
 
-class Foresight(msgspec.Struct, frozen=True, kw_only=True):
+class DryRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run that was planned in order to be shown."""
 
-    prospect: Prospect
-    shares: dict[int, Share]
-    """By device index."""
+    planned: PlannedRun
     data: tuple[Needed, ...]
     backend: str
     tier: Tier
     duration: Duration
 
 
-async def foresee(request: RunRequest, bus: Bus) -> Foresight:
+async def dry_run(request: RunRequest, bus: Bus) -> DryRun:
     """Plan ``request`` as a run would. Starts no tenant, makes no folder, prepares no data.
 
     Raises InputError and IsolationError as the run itself.
@@ -37,15 +35,14 @@ async def foresee(request: RunRequest, bus: Bus) -> Foresight:
     with open_nvml() as nvml:
         gpus = read_gpus(nvml).devices
     async with serving(bus.stage) as server:
-        prospect = await plan_run(request, server, gpus)
-    backend = choose(prospect.capabilities, prospect.isolation)
-    return Foresight(
-        prospect=prospect,
-        shares=dict(shares_by_device(prospect.allocation)),
-        data=needed(prospect.plan, prospect.catalogue),
+        planned = await plan_run(request, server, gpus)
+    backend = choose(planned.capabilities, planned.isolation)
+    return DryRun(
+        planned=planned,
+        data=needed(planned.plan, planned.catalogue),
         backend=backend.NAME,
-        tier=backend.tier(prospect.capabilities) or "none",
-        duration=least_duration(prospect.plan, request.rule, prospect.start),
+        tier=backend.tier(planned.capabilities) or "none",
+        duration=least_duration(planned.plan, request.rule, planned.start),
     )
 
 
