@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from rich.console import Console
 
@@ -16,8 +16,5 @@ from milabench_ng.orchestrator.events.bus import Bus
 def shown() -> Iterator[Bus]:
     """A bus whose events a user sees: a live line in a terminal, lines elsewhere."""
     console = Console(stderr=True)
-    bus = Bus(Terminal(console) if console.is_terminal else Lines(console))
-    try:
+    with closing(Bus(Terminal(console) if console.is_terminal else Lines(console))) as bus:
         yield bus
-    finally:
-        bus.close()

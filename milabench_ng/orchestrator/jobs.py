@@ -25,9 +25,9 @@ from milabench_ng.orchestrator.execution.sampling import Sampler
 from milabench_ng.orchestrator.execution.scratch import scratch_folder
 from milabench_ng.orchestrator.execution.serving import serving
 from milabench_ng.orchestrator.execution.starting import ColdStarter, check_threads
-from milabench_ng.orchestrator.outcome.run_context import Equipment
-from milabench_ng.orchestrator.outcome.seen import Setting
-from milabench_ng.orchestrator.persistence.run_progress import Books
+from milabench_ng.orchestrator.outcome.observation import SessionFacts
+from milabench_ng.orchestrator.outcome.run_context import RunContext
+from milabench_ng.orchestrator.persistence.run_progress import RunProgress
 from milabench_ng.orchestrator.persistence.sessions import (
     Begun,
     SessionName,
@@ -67,8 +67,8 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> 
             check_threads(server.threads)
         for text in planned.notes:
             bus.note(text)
-        keeper = stack.enter_context(opened(request))
-        keeper.tell = bus.note
+        writer = stack.enter_context(opened(request))
+        writer.tell = bus.note
         data = await prepare_all(
             needed(planned.plan, planned.catalogue),
             server,
@@ -80,41 +80,41 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> 
         fence = stack.enter_context(fenced(planned, name.group, bus))
         interrupted = stack.enter_context(interruptions(bus.note))
         manifest = make_manifest(planned, name.run_id, fence, command_line)
-        begun = begin(request, keeper, manifest, name, command_line)
-        equipment = Equipment(
+        begun = begin(request, writer, manifest, name, command_line)
+        context = RunContext(
             environment=environment,
-            setting=make_setting(planned, begun, fence, gpus, dropped),
+            facts=session_facts(planned, begun, fence, gpus, dropped),
             fence=fence,
             starter=server if planned.start == "warm" else ColdStarter(),
             sampler=sampler,
             nvml=nvml,
             gpus=gpus,
             data=data,
-            folder=keeper.folder,
+            folder=writer.folder,
             xids=XidEvents(nvml, gpus),
-            books=Books(planned.plan, keeper, request.retry, name.session),
+            progress=RunProgress(planned.plan, writer, request.retry, name.session),
             own_pids=(os.getpid(), server.pid, sampler.pid),
             interrupted=interrupted,
         )
-        await run_session(equipment, bus)
-        await settle(keeper, name, interrupted)
+        await run_session(context, bus)
+        await settle(writer, name, interrupted)
         return Outcome(
-            folder=keeper.folder.path,
+            folder=writer.folder.path,
             planned=len(planned.plan.launches),
-            failed=equipment.books.failed,
+            failed=context.progress.failed,
             interrupted=interrupted.is_set(),
             tier=fence.tier,
         )
 
 
-async def run_session(equipment: Equipment, bus: Bus) -> None:
+async def run_session(context: RunContext, bus: Bus) -> None:
     """Run what is to do, with the folder marked as going on and its events in a file."""
-    bus.add(JsonLines(equipment.folder.events))
-    bus.publish(run_begins(equipment.setting.planned, equipment.setting.begun.name))
-    with going_on(equipment.folder), spared():
-        await run(equipment, bus)
-    books, interrupted = equipment.books, equipment.interrupted
-    bus.publish(RunEnds(missing=books.missing, failed=books.failed, interrupted=interrupted.is_set()))
+    bus.add(JsonLines(context.folder.events))
+    bus.publish(run_begins(context.facts.planned, context.facts.begun.name))
+    with going_on(context.folder), spared():
+        await run(context, bus)
+    progress, interrupted = context.progress, context.interrupted
+    bus.publish(RunEnds(missing=progress.missing, failed=progress.failed, interrupted=interrupted.is_set()))
 
 
 def passed_on(scratch: Path, bus: Bus) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -182,12 +182,12 @@ def spared() -> Iterator[None]:
             score.write_text(before)
 
 
-def make_setting(
+def session_facts(
     planned: PlannedRun, begun: Begun, fence: Fence, gpus: Sequence[Gpu], dropped: tuple[str, ...]
-) -> Setting:
+) -> SessionFacts:
     """What all records of the session share."""
     boards = {gpu.uuid: gpu.board for gpu in gpus}
-    return Setting(
+    return SessionFacts(
         planned=planned,
         begun=begun,
         hostname=socket.gethostname(),

@@ -21,9 +21,9 @@ from milabench_ng.orchestrator.execution.logs import Log
 from milabench_ng.orchestrator.execution.pacing import read_host_pace, work_at_once
 from milabench_ng.orchestrator.execution.sampling import Sampler
 from milabench_ng.orchestrator.execution.tenant import Tenant
-from milabench_ng.orchestrator.outcome.observations import Ran, see
+from milabench_ng.orchestrator.outcome.observations import BatchObservation, observe
 from milabench_ng.orchestrator.outcome.recording import make_record
-from milabench_ng.orchestrator.outcome.run_context import Equipment
+from milabench_ng.orchestrator.outcome.run_context import RunContext
 from milabench_ng.orchestrator.persistence.result_writer import Kept
 from milabench_ng.orchestrator.persistence.run_progress import Work
 from milabench_ng.orchestrator.planning.duration import least_batch_s, time_left_s
@@ -35,25 +35,25 @@ from milabench_ng.telemetry.messages import Watch
 from milabench_ng.units import utc_now
 
 
-async def run(equipment: Equipment, bus: Bus) -> None:
+async def run(context: RunContext, bus: Bus) -> None:
     """Run what is to do in order until nothing is, or until an interruption."""
-    books, interrupted = equipment.books, equipment.interrupted
-    rule, start = equipment.setting.rule, equipment.setting.planned.start
+    progress, interrupted = context.progress, context.interrupted
+    rule, start = context.facts.rule, context.facts.planned.start
     beyond_s: list[float] = []
-    while not interrupted.is_set() and (works := books.to_do()):
+    while not interrupted.is_set() and (works := progress.to_do()):
         least_s = [least_batch_s(work.batch, rule) for work in works]
         for place, work in enumerate(works):
             if interrupted.is_set():
                 break
             left_s = time_left_s(least_s[place:], beyond_s, start)
-            bus.publish(batch_begins(work.batch, len(books.plan.batches), left_s))
+            bus.publish(batch_begins(work.batch, len(progress.plan.batches), left_s))
             began_s = time.monotonic()
-            for name, record in (await run_batch(work, equipment, bus)).items():
+            for name, record in (await run_batch(work, context, bus)).items():
                 bus.publish(launch_ends(name, record))
             beyond_s.append(time.monotonic() - began_s - least_s[place])
     if interrupted.is_set():
-        books.interrupted(interrupted.by)
-    books.finish()
+        progress.interrupted(interrupted.by)
+    progress.finish()
 
 
 def batch_begins(batch: Batch, of: int, left_s: float) -> BatchBegins:
@@ -89,31 +89,31 @@ def launch_ends(name: str, record: Record) -> LaunchEnds:
     )
 
 
-async def run_batch(work: Work, equipment: Equipment, bus: Bus) -> dict[str, Record]:
+async def run_batch(work: Work, context: RunContext, bus: Bus) -> dict[str, Record]:
     """Run one batch; its records by file name, which are written."""
     batch = work.batch
-    equipment.books.begin(work)
-    files = equipment.files(batch.launches[0])
-    data = None if files is None else make_ready(files, equipment.setting.planned.request.cache)
-    shares = {device: equipment.setting.shares[device].cpus for one in batch.launches for device in one.devices}
+    context.progress.begin(work)
+    files = context.files(batch.launches[0])
+    data = None if files is None else make_ready(files, context.facts.planned.request.cache)
+    shares = {device: context.facts.shares[device].cpus for one in batch.launches for device in one.devices}
     pace_before = await read_host_pace(shares, work_at_once)
-    before = _conditions(equipment)
-    equipment.xids.drain()
+    before = _conditions(context)
+    context.xids.drain()
     requested_s, started = time.monotonic(), utc_now()
-    tenants = [_tenant(launch, work, equipment, requested_s) for launch in batch.launches]
-    _watch(tenants, equipment.sampler)
-    limits = equipment.setting.planned.limits[batch.launches[0].test]
+    tenants = [_tenant(launch, work, context, requested_s) for launch in batch.launches]
+    _watch(tenants, context.sampler)
+    limits = context.facts.planned.limits[batch.launches[0].test]
     announcer = Announcer(batch.number, tenants, bus.publish)
-    runner = BatchRunner(tenants, equipment.starter, limits, equipment.interrupted, announcer)
+    runner = BatchRunner(tenants, context.starter, limits, context.interrupted, announcer)
     try:
-        await _probe_io(runner, equipment)
+        await _probe_io(runner, context)
         timeline = await runner.run()
-        after = _conditions(equipment)
+        after = _conditions(context)
     finally:
         busy = await gone(tenants)
-        logs = _close_logs(tenants, equipment)
+        logs = _close_logs(tenants, context)
     pace_after = await read_host_pace(shares, work_at_once)
-    ran = Ran(
+    observed = BatchObservation(
         work=work,
         runner=runner,
         timeline=timeline,
@@ -122,13 +122,13 @@ async def run_batch(work: Work, equipment: Equipment, bus: Bus) -> dict[str, Rec
         conditions=(before, after),
         host_pace=(pace_before, pace_after),
         data=data,
-        xids=equipment.xids.drain(),
+        xids=context.xids.drain(),
         busy=busy,
     )
-    records = [make_record(equipment.setting, seen) for seen in see(ran, equipment)]
-    names = [equipment.folder.record(one.name, one.job_id, started, one.success).name for one in records]
+    records = [make_record(context.facts, seen) for seen in observe(observed, context)]
+    names = [context.folder.record(one.name, one.job_id, started, one.success).name for one in records]
     named = dict(zip(names, records, strict=True))
-    equipment.books.end(named, logs)
+    context.progress.end(named, logs)
     return named
 
 
@@ -139,58 +139,58 @@ def _watch(tenants: Sequence[Tenant], sampler: Sampler) -> None:
             sampler.tell(Watch(key=str(device), **msgspec.structs.asdict(group.files)))
 
 
-def _close_logs(tenants: Sequence[Tenant], equipment: Equipment) -> list[Kept]:
+def _close_logs(tenants: Sequence[Tenant], context: RunContext) -> list[Kept]:
     """No more is written to the logs; those that are kept in memory, to be written with the records."""
     contents = [(tenant.log, tenant.log.close()) for tenant in tenants]
-    return [(str(log.path.relative_to(equipment.folder.path)), content) for log, content in contents if log.in_memory]
+    return [(str(log.path.relative_to(context.folder.path)), content) for log, content in contents if log.in_memory]
 
 
-def _conditions(equipment: Equipment) -> Conditions:
-    return read_conditions(equipment.nvml, equipment.gpus, equipment.own_pids)
+def _conditions(context: RunContext) -> Conditions:
+    return read_conditions(context.nvml, context.gpus, context.own_pids)
 
 
-async def _probe_io(runner: BatchRunner, equipment: Equipment) -> None:
+async def _probe_io(runner: BatchRunner, context: RunContext) -> None:
     """Show in every group of the batch that its I/O share holds, in all at the same time, before anything works."""
-    asked = equipment.setting.io.get(runner.tenants[0].launch.test)
+    asked = context.facts.io.get(runner.tenants[0].launch.test)
     if asked is None:
         return
     groups = {(one.launch.job_id, device): group for one in runner.tenants for device, group in one.groups.items()}
-    found = await probe_all(groups, asked, equipment.setting.planned.request.dataroot)
+    found = await probe_all(groups, asked, context.facts.planned.request.dataroot)
     for (job_id, device), seen in found.items():
         evidence = runner.evidence[job_id]
         evidence[device] = msgspec.structs.replace(evidence[device], io=seen, mismatch=excess(seen))
 
 
-def _tenant(launch: Launch, work: Work, equipment: Equipment, requested_s: float) -> Tenant:
+def _tenant(launch: Launch, work: Work, context: RunContext, requested_s: float) -> Tenant:
     """A launch with its fence made and its worker not yet started."""
-    setting = equipment.setting
+    facts = context.facts
     groups: dict[int, Group] = {
-        device: equipment.fence.create(f"b{work.batch.number}-d{device}", setting.share(launch.test, device))
+        device: context.fence.create(f"b{work.batch.number}-d{device}", facts.share(launch.test, device))
         for device in launch.devices
     }
     seats = tuple(
         Seat(
-            device=setting.devices[device],
+            device=facts.devices[device],
             entry=msgspec.to_builtins(groups[device].entry),
-            threads=setting.shares[device].cores,
+            threads=facts.shares[device].cores,
         )
         for device in launch.devices
     )
-    own = {**equipment.environment, **environment(groups[launch.devices[0]].share)}
-    files = equipment.files(launch)
-    uuids = [setting.devices[device].uuid for device in launch.devices]
+    own = {**context.environment, **environment(groups[launch.devices[0]].share)}
+    files = context.files(launch)
+    uuids = [facts.devices[device].uuid for device in launch.devices]
     own["CUDA_VISIBLE_DEVICES"] = ",".join(uuid for uuid in uuids if uuid)
     task = Task(
         workload=launch.workload,
         arguments=launch.arguments,
         seats=seats,
         processes=sum(len(other.devices) for other in work.batch.launches),
-        rule=setting.rule,
+        rule=facts.rule,
         data=files.place if files else None,
-        read_bytes_per_s=reader_budget(setting.io.get(launch.test)),
+        read_bytes_per_s=reader_budget(facts.io.get(launch.test)),
         environment=own,
         requested_s=requested_s,
     )
-    attempt = equipment.books.attempt(launch) if launch in work.wanted else 0
-    log = Log(equipment.folder.log(launch.label, launch.job_id, attempt))
+    attempt = context.progress.attempt(launch) if launch in work.wanted else 0
+    log = Log(context.folder.log(launch.label, launch.job_id, attempt))
     return Tenant(launch, task, groups, log)

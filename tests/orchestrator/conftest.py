@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -125,11 +126,8 @@ def resume_run() -> Runner:
 def finish(request: RunRequest, act: Act | None) -> Finished:
     """Run a request, and read what is in its folder."""
     witness = Witness(act)
-    bus = Bus(witness)
-    try:
+    with contextlib.closing(Bus(witness)) as bus:
         outcome = asyncio.run(jobs(request, bus, ("mnb", "jobs", "trial.json")))
-    finally:
-        bus.close()
     folder = request.outdir
     chain = check_chain((folder / LEDGER).read_bytes())
     assert (chain.problems, chain.torn) == ((), b"")

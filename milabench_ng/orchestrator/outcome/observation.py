@@ -1,4 +1,4 @@
-"""What a record is made from: what all launches of a run share, and what was seen of one."""
+"""What a record is made from: what all launches of a session share, and what was seen of one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from milabench_ng.records.record import Data, Failure, Neighbours, Sampled
 from milabench_ng.records.window import Window, WindowRule
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
+class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What all records of a session share."""
 
     planned: PlannedRun
@@ -63,7 +63,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         return self.planned.catalogue.workloads[launch.workload]
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """What was seen of one launch."""
 
     launch: Launch
