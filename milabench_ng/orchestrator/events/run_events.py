@@ -136,7 +136,7 @@ class LaunchEnds(LaunchEvent, frozen=True, kw_only=True):
 
 
 class RunEnds(RunEvent, frozen=True, kw_only=True):
-    """No batch follows."""
+    """No batch follows. A session without it was killed, or could not go on."""
 
     missing: int
     """Launches without a valid record."""
