@@ -17,7 +17,7 @@ from milabench_ng.node.faults import XidEvents
 from milabench_ng.node.gpus import Gpu, open_nvml, read_gpus
 from milabench_ng.orchestrator.display.json_lines import JsonLines
 from milabench_ng.orchestrator.events.bus import Bus
-from milabench_ng.orchestrator.events.run_events import Preparing, RunBegins, RunEnds
+from milabench_ng.orchestrator.events.run_events import RunBegins, RunEnds
 from milabench_ng.orchestrator.execution.environment import site_hooks, worker_environment
 from milabench_ng.orchestrator.execution.interruption import interruptions
 from milabench_ng.orchestrator.execution.preparing import needed, prepare_all
@@ -69,12 +69,8 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> 
             bus.note(text)
         writer = stack.enter_context(opened(request))
         writer.tell = bus.note
-        data = await prepare_all(
-            needed(planned.plan, planned.catalogue),
-            server,
-            request.dataroot,
-            lambda answer: bus.publish(Preparing(answer=answer)),
-        )
+        wanted = needed(planned.plan, planned.catalogue)
+        data = await prepare_all(wanted, server, request.dataroot, bus.preparing)
         environment, dropped = passed_on(scratch, bus)
         sampler = await stack.enter_async_context(sampling())
         fence = stack.enter_context(fenced(planned, name.group, bus))
@@ -98,13 +94,7 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> 
         )
         await run_session(context, bus)
         await settle(writer, name, interrupted)
-        return Outcome(
-            folder=writer.folder.path,
-            planned=len(planned.plan.launches),
-            failed=context.progress.failed,
-            interrupted=interrupted.is_set(),
-            tier=fence.tier,
-        )
+        return outcome(context)
 
 
 async def run_session(context: RunContext, bus: Bus) -> None:
@@ -115,6 +105,17 @@ async def run_session(context: RunContext, bus: Bus) -> None:
         await run(context, bus)
     progress, interrupted = context.progress, context.interrupted
     bus.publish(RunEnds(missing=progress.missing, failed=progress.failed, interrupted=interrupted.is_set()))
+
+
+def outcome(context: RunContext) -> Outcome:
+    """How the run that worked with ``context`` ended."""
+    return Outcome(
+        folder=context.folder.path,
+        planned=len(context.facts.planned.plan.launches),
+        failed=context.progress.failed,
+        interrupted=context.interrupted.is_set(),
+        tier=context.fence.tier,
+    )
 
 
 def passed_on(scratch: Path, bus: Bus) -> tuple[dict[str, str], tuple[str, ...]]:

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from milabench_ng.orchestrator.events.run_events import AnyRunEvent, Note, Stage, Stamped
+from milabench_ng.orchestrator.events.run_events import AnyRunEvent, Note, Preparing, Stage, Stamped
+from milabench_ng.requests import Estimated, Prepared, Progress
 from milabench_ng.units import utc_iso, utc_now
 
 QUEUED = 4096
@@ -61,6 +62,10 @@ class Bus:
     def stage(self, text: str) -> None:
         """Publish a `Stage`."""
         self.publish(Stage(text=text))
+
+    def preparing(self, answer: Estimated | Progress | Prepared) -> None:
+        """Publish a `Preparing`."""
+        self.publish(Preparing(answer=answer))
 
     def close(self) -> None:
         """Let the sinks hear the rest and close, within twice `CLOSE_S`. What is published later reaches nobody."""

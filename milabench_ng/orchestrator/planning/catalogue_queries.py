@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from milabench_ng.catalogue import Catalogue
 from milabench_ng.orchestrator.events.bus import Bus
-from milabench_ng.orchestrator.events.run_events import Preparing
 from milabench_ng.orchestrator.execution.preparing import needed, prepare_all
 from milabench_ng.orchestrator.execution.serving import serving
 from milabench_ng.orchestrator.planning.request import (
@@ -46,9 +45,7 @@ async def have_ready(request: RunRequest, bus: Bus) -> tuple[Place, ...]:
         # What is read does not depend on the devices, so one stands for all.
         plan = plan_for(resolved, (Device(index=0, kind="cpu"),))
         wanted = needed(plan, resolved.catalogue)
-        ready = await prepare_all(
-            wanted, server, request.dataroot, lambda answer: bus.publish(Preparing(answer=answer))
-        )
+        ready = await prepare_all(wanted, server, request.dataroot, bus.preparing)
     return tuple(ready[one].place for one in wanted)
 
 
