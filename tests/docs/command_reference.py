@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 
-from pages import ROOT
+from pages import GENERATED
 
 from milabench_ng.cli import app
 
-PAGE = ROOT / "docs" / "reference" / "commands.md"
 _NOTICE = """\
 # Commands
 
 Generated from the commands by `scripts/docs --reference`. Do not edit this page: edit the docstring of the command.
-`mnb COMMAND --help` prints the same text.
+`--help` prints the same text for a command.
 """
 _CONTENTS = re.compile(r"## Table of Contents\n.*?(?=\*\*Commands\*\*)", re.DOTALL)
 _EXAMPLE = re.compile(r"^Example: (mnb .+)$", re.MULTILINE)
@@ -22,12 +21,12 @@ _EMPTY = re.compile(r" \*\[default: \(\)\]\*| \*\[default: \"\"\]\*")
 
 def reference() -> str:
     """The whole page."""
-    made = app.generate_docs(output_format="markdown")
-    made = _CONTENTS.sub("", made.partition("\n")[2].replace("```console", "```text"))
+    made = app.generate_docs(output_format="markdown", usage_name="mnb")
+    made = _CONTENTS.sub("", made.partition("\n")[2].strip().replace("```console", "```text"))
     made = _EMPTY.sub("", _EXAMPLE.sub(r"```sh\n\1\n```", made))
     lines = [line.rstrip() for line in made.splitlines()]
     return _NOTICE + re.sub(r"\n{3,}", "\n\n", "\n".join(["", *lines]).rstrip()) + "\n"
 
 
 if __name__ == "__main__":
-    PAGE.write_text(reference())
+    GENERATED.write_text(reference())
