@@ -80,11 +80,13 @@ def report(picture: Path) -> None:
         browser.open(page)
         charts = "[...document.querySelectorAll('figure.chart')].slice(0, 2)"
         browser.until(f"{charts}.every((one) => one.querySelector('.main-svg'))")
-        top, bottom = (
-            browser.evaluate(f"{charts}[{index}].getBoundingClientRect().{edge}")
-            for index, edge in ((0, "top"), (1, "bottom"))
+        edges = f"{charts}.map((one) => one.getBoundingClientRect())"
+        left, top, right, bottom = browser.evaluate(
+            f"(([one, two]) => [one.left, one.top, one.right, two.bottom])({edges})"
         )
-        clip = {"x": 0, "y": top - 12, "width": 1100, "height": bottom - top + 24, "scale": 1}
+        margin = 12
+        clip = {"x": left - margin, "y": top - margin, "scale": 1}
+        clip |= {"width": right - left + 2 * margin, "height": bottom - top + 2 * margin}
         taken = browser.send("Page.captureScreenshot", format="png", clip=clip)
         assert browser.complaints() == []
     picture.write_bytes(base64.b64decode(taken["data"]))

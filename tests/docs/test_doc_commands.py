@@ -150,6 +150,7 @@ TABLE: dict[str, Check] = {
     "scripts/known-rates": Check("script", "needs the tables that it reads"),
     "scripts/mnb": Check("script", "needs the network"),
     "scripts/mnb jobs profiles/quick.json": DRY,
+    "scripts/screenshots --docs": SLOW,
     "scripts/screenshots FOLDER OUT": Check("script", "needs Chromium and a result folder"),
     "scripts/simulate-intervals": Check("script", "takes a minute"),
     "scripts/soak": Check("script", "takes half an hour"),
