@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from unittest import mock
 
 from pages import GENERATED
 
@@ -21,7 +23,8 @@ _EMPTY = re.compile(r" \*\[default: \(\)\]\*| \*\[default: \"\"\]\*")
 
 def reference() -> str:
     """The whole page."""
-    made = app.generate_docs(output_format="markdown", usage_name="mnb")
+    with mock.patch.object(sys, "argv", ["mnb"]):  # else some usage lines have the name of the program that runs
+        made = app.generate_docs(output_format="markdown", usage_name="mnb")
     made = _CONTENTS.sub("", made.partition("\n")[2].strip().replace("```console", "```text"))
     made = _EMPTY.sub("", _EXAMPLE.sub(r"```sh\n\1\n```", made))
     lines = [line.rstrip() for line in made.splitlines()]

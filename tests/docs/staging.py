@@ -5,6 +5,7 @@ The site has the pages of ``docs/`` and the changelog. A link to another file of
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -24,7 +25,7 @@ def stage(folder: Path) -> None:
     (folder / "docs" / "changelog.md").write_text((ROOT / "CHANGELOG.md").read_text().replace("](docs/", "]("))
     for page in sorted((folder / "docs").rglob("*.md")):
         place = page.relative_to(folder / "docs").parent
-        page.write_text(_LINK.sub(lambda found: link(place, found), page.read_text()))
+        page.write_text(_LINK.sub(functools.partial(link, place), page.read_text()))
 
 
 def link(place: Path, found: re.Match[str]) -> str:

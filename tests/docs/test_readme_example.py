@@ -37,7 +37,9 @@ def missing(shown: list[str], printed: list[str]) -> list[str]:
 def test_every_line_of_the_example_is_printed_in_this_order(page: Path, least: int, printed: list[str]) -> None:
     texts = [text for _, text in blocks(page)]
     example = texts[texts.index(f"{COMMAND}\n") + 1]
-    shown = [line for line in example.splitlines() if line and not line.startswith("[")]  # in brackets: what is left out
+    shown = [
+        line for line in example.splitlines() if line and not line.startswith("[")
+    ]  # in brackets: what is left out
     assert len(shown) >= least
     assert missing(shown, printed) == []
 
