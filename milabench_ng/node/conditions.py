@@ -16,7 +16,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from milabench_ng.node.gpus import Gpu, GpuReader, Nvml, kernel_text
+from milabench_ng.node.gpus import Gpu, GpuReader, Nvml
+from milabench_ng.node.pci_gpus import kernel_text
 from milabench_ng.units import utc_iso, utc_now
 
 Edge = Literal["before", "after"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.node.conditions import cpu_seconds, memory_bytes
-from milabench_ng.node.gpus import kernel_text
+from milabench_ng.node.pci_gpus import kernel_text
 from milabench_ng.telemetry.messages import HOST_KEY, SourceName
 from milabench_ng.units import MIB
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from milabench_ng.node.conditions import kernel_table
-from milabench_ng.node.gpus import kernel_text
+from milabench_ng.node.pci_gpus import kernel_text
 from milabench_ng.telemetry.messages import SourceName, Watch
 from milabench_ng.units import MIB
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -14,7 +16,7 @@ _BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`([^`\n]+)`")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _LINK_TEXT = re.compile(r"\[([^\]]+)\]\([^)]*\)")
-_HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
+HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
 _SHELL = ("sh", "bash", "console", "shell")
 _OURS = re.compile(r"(?:\w+=\S+ )*(?:mnb .|scripts/\w|uv .|python3? -m .)")
 """How a command of ours begins, after variables that are set for it."""
@@ -30,21 +32,23 @@ def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-def headings(page: Path) -> list[str]:
+def headings(text: str) -> list[str]:
     """The text of every heading, without its signs."""
-    return [found[1] for found in _HEADING.finditer(_BLOCK.sub("", page.read_text()))]
+    return [found[1] for found in HEADING.finditer(_BLOCK.sub("", text))]
+
+
+def slugs(titles: Iterable[str]) -> Iterator[str]:
+    """The anchor of every heading of a page, as GitHub makes it."""
+    seen: Counter[str] = Counter()
+    for title in titles:
+        slug = re.sub(r"[^\w\- ]", "", _LINK_TEXT.sub(r"\1", title).lower()).replace(" ", "-")
+        yield f"{slug}-{seen[slug]}" if seen[slug] else slug
+        seen[slug] += 1
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchor of every heading, as GitHub makes it."""
-    made: dict[str, int] = {}
-    found = set()
-    for heading in headings(page):
-        slug = re.sub(r"[^\w\- ]", "", _LINK_TEXT.sub(r"\1", heading).lower()).replace(" ", "-")
-        seen = made.get(slug, 0)
-        made[slug] = seen + 1
-        found.add(f"{slug}-{seen}" if seen else slug)
-    return found
+    """What a link to a page may name."""
+    return set(slugs(headings(page.read_text())))
 
 
 def commands(page: Path) -> list[str]:

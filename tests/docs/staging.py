@@ -12,7 +12,8 @@ import shutil
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from pages import HEADING, ROOT, headings, slugs
+
 ELSEWHERE = {ROOT / "CHANGELOG.md": "changelog.md", ROOT / "README.md": "index.md"}
 """Pages outside ``docs/`` that the site has under another name."""
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((\.\./[^)#\s]+)(#[^)\s]+)?\)")
@@ -25,7 +26,16 @@ def stage(folder: Path) -> None:
     (folder / "docs" / "changelog.md").write_text((ROOT / "CHANGELOG.md").read_text().replace("](docs/", "]("))
     for page in sorted((folder / "docs").rglob("*.md")):
         place = page.relative_to(folder / "docs").parent
-        page.write_text(_LINK.sub(functools.partial(link, place), page.read_text()))
+        page.write_text(with_anchors(_LINK.sub(functools.partial(link, place), page.read_text())))
+
+
+def with_anchors(text: str) -> str:
+    """The text with the anchors of its headings written out: a link then works on the site as it does on GitHub."""
+    named, lines, fenced = slugs(headings(text)), [], False
+    for line in text.splitlines():
+        fenced ^= line.lstrip().startswith("```")
+        lines.append(line if fenced or not HEADING.match(line) else f"{line} {{#{next(named)}}}")
+    return "\n".join(lines) + "\n"
 
 
 def link(place: Path, found: re.Match[str]) -> str:

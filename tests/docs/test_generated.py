@@ -14,7 +14,7 @@ def test_the_command_reference_is_that_of_the_commands() -> None:
 
 
 def test_the_command_reference_has_every_command() -> None:
-    found = headings(GENERATED)
+    found = headings(GENERATED.read_text())
     assert [function for function in FUNCTIONS if f"mnb {function.partition('_')[0]}" not in found] == []
 
 

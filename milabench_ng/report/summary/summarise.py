@@ -1,0 +1,232 @@
+"""Launches become a summary: statistics per test, and what was promised and is not there. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from milabench_ng.errors import InputError
+from milabench_ng.plan import Launch
+from milabench_ng.records.ledger import Session, attempts
+from milabench_ng.records.marks import merged
+from milabench_ng.records.names import LEDGER
+from milabench_ng.records.reading import Problem
+from milabench_ng.report.launch.host_paces import paces
+from milabench_ng.report.statistics.intervals import log_stat
+from milabench_ng.report.summary.flags import flags
+from milabench_ng.report.summary.launches import LaunchResult
+from milabench_ng.report.summary.one_node import check_one_node
+from milabench_ng.report.summary.one_work import of_one_work
+from milabench_ng.report.summary.provenance import (
+    Folder,
+    device_count,
+    distinct,
+    models_of,
+    node_devices,
+    notes_of,
+    order_of,
+    paces_seen,
+    provenance_of,
+    sessions_of,
+    suite_of,
+)
+from milabench_ng.report.summary.repeats import by_job, device_stats, rank_means, repeats, stat_of
+from milabench_ng.report.summary.summary import Failed, Summary, TestSummary, progression_steps
+from milabench_ng.stats import mean
+
+
+def summarise(folder: Folder) -> Summary:
+    """The statistics of every test of ``folder``, and what was promised and is not there."""
+    ours = _is_ours(folder)
+    check_one_node(folder.source, folder.manifests, folder.results)
+    folder = _of_one_work(folder)
+    planned = {
+        (manifest.run_id, launch.label, launch.job_id): launch
+        for manifest in folder.manifests
+        for launch in manifest.plan.launches
+    }
+    results, loose = _place(folder, list(planned.values()))
+    if not results and not planned and not loose:
+        raise InputError(f"{folder.source}: no record in it; give the folder that `mnb jobs` wrote")
+    absent = _absent(planned, results)
+    results += _lost(folder, results, absent)
+    devices, models = device_count(folder.manifests, results), models_of(folder)
+    rows: dict[str, list[LaunchResult]] = defaultdict(list)
+    for result in results:
+        rows[result.label].append(result)
+    promised = Counter(launch.label for launch in planned.values())
+    return Summary(
+        suite=suite_of(folder),
+        units="true" if ours else "classic",
+        devices=devices,
+        provenance=provenance_of(folder, models),
+        models=models,
+        node_devices=max((node_devices(manifest) for manifest in folder.manifests), default=0) or None,
+        has_plan=bool(folder.manifests),
+        sessions=sessions_of(folder, results),
+        profile_sha256=distinct(at.profile.sha256 if at.profile else None for at in folder.manifests),
+        orders=distinct(order_of(manifest.plan) for manifest in folder.manifests),
+        going_on=folder.going_on,
+        omitted=tuple(dict.fromkeys(label for manifest in folder.manifests for label in manifest.plan.omitted)),
+        notes=notes_of(folder, ours, models),
+        host_pace=paces(paces_seen(folder)),
+        tests={
+            label: _test(
+                rows[label],
+                absent[label],
+                promised[label] if folder.manifests else None,
+                folder.going_on,
+                devices,
+            )
+            for label in dict.fromkeys([*promised, *rows])
+        },
+        problems=loose,
+    )
+
+
+def _of_one_work(folder: Folder) -> Folder:
+    """Without the records that are not as the others of their row: they are problems."""
+    results, odd = of_one_work(folder.source, folder.results)
+    return msgspec.structs.replace(folder, results=results, problems=folder.problems + odd)
+
+
+def _is_ours(folder: Folder) -> bool:
+    """Whether the records count true items; those of 2020 count the items of 2020."""
+    kinds = {result.run_id is not None for result in folder.results}
+    if len(kinds) > 1:
+        raise InputError(
+            f"{folder.source}: records of 2020 and of mnb in one folder count different items; put them into two"
+        )
+    return True in kinds or bool(folder.manifests)
+
+
+def _absent(planned: Mapping[tuple[str, str, str], Launch], results: Sequence[LaunchResult]) -> dict[str, list[Launch]]:
+    """The launches without a record, by row."""
+    present = {(result.run_id, result.label, result.job_id) for result in results}
+    absent: dict[str, list[Launch]] = defaultdict(list)
+    for (run_id, label, job_id), launch in planned.items():
+        if (run_id, label, job_id) not in present and (None, label, job_id) not in present:
+            absent[label].append(launch)
+    return absent
+
+
+def _lost(
+    folder: Folder, results: Sequence[LaunchResult], absent: Mapping[str, Sequence[Launch]]
+) -> list[LaunchResult]:
+    """The attempts of the ledger that left no record, as failures. A launch that is missing counts as one already.
+
+    While the run goes on, those of its last session may still leave theirs.
+    """
+    sessions = [place for place, event in enumerate(folder.events) if isinstance(event, Session)]
+    over = folder.events[: sessions[-1]] if folder.going_on and sessions else folder.events
+    present = Counter((result.label, result.job_id) for result in results)
+    missing = {(label, launch.job_id) for label, launches in absent.items() for launch in launches}
+    known = {(launch.label, launch.job_id): launch for made in folder.manifests for launch in made.plan.launches}
+    found = []
+    for key, tried in attempts(over).items():
+        if key not in known:
+            continue
+        for _ in range(tried - present[key] - (key in missing)):
+            launch = known[key]
+            problem = Problem(file=LEDGER, reason="an attempt left no record: mnb was killed, or the node went down")
+            lost = _unreadable(problem, launch.test, launch.job_id, launch.label, launch.scheme)
+            found.append(msgspec.structs.replace(lost, cause="interrupted"))
+    return found
+
+
+def _place(folder: Folder, planned: Sequence[Launch]) -> tuple[list[LaunchResult], tuple[Problem, ...]]:
+    """The results and, as failures of their rows, the unreadable records; those that belong to no row are left."""
+    known = {(launch.test, launch.job_id): launch for launch in planned}
+    schemes = {result.test: result.scheme for result in folder.results}
+    placed, loose = list(folder.results), []
+    for problem in folder.problems:
+        if problem.test is None or problem.job_id is None:
+            loose.append(problem)
+            continue
+        launch = known.get((problem.test, problem.job_id))
+        label, scheme = problem.test, schemes.get(problem.test, "per-gpu")
+        if launch is not None:
+            label, scheme = launch.label, launch.scheme
+        elif scheme == "gpu-progression":
+            label = f"{label}.{int(problem.job_id.partition('.')[2]) + 1}"
+        placed.append(_unreadable(problem, problem.test, problem.job_id, label, scheme))
+    return placed, tuple(loose)
+
+
+def _unreadable(problem: Problem, test: str, job_id: str, label: str, scheme: str) -> LaunchResult:
+    return LaunchResult(
+        file=problem.file,
+        test=test,
+        label=label,
+        job_id=job_id,
+        run_id=None,
+        scheme=scheme,
+        devices=(),
+        cause="unreadable",
+        detail=problem.reason,
+        perf=float("nan"),
+        samples=(),
+        peak_memory_mib=0.0,
+    )
+
+
+def _test(
+    results: Sequence[LaunchResult], absent: Sequence[Launch], planned: int | None, going_on: bool, devices: int
+) -> TestSummary:
+    """One row."""
+    good = [result for result in results if result.cause is None]
+    readable = [result for result in results if result.cause != "unreadable" and result.file != LEDGER]
+    failed = [
+        Failed(job_id=result.job_id, cause=result.cause, detail=result.detail, file=result.file)
+        for result in results
+        if result.cause is not None
+    ]
+    missing = () if going_on else absent
+    failed += [Failed(job_id=launch.job_id, cause="missing", detail="there is no record") for launch in missing]
+    scheme = absent[0].scheme if absent else results[0].scheme
+    powers = [result.power for result in good if result.power is not None]
+    waits = [result.wait_share for result in good if result.wait_share is not None]
+    first = readable[0] if readable else None
+    named, repeated = by_job(good), repeats(good)
+    return TestSummary(
+        n=len(results) + len(missing),
+        failures=len(failed),
+        total=stat_of([result.program_s for result in good if result.program_s is not None]),
+        train=stat_of([sample for result in good for sample in result.samples]),
+        pergpu=device_stats(good),
+        peak_memory=max((result.peak_memory_mib for result in readable), default=0.0),
+        unit=first.unit if first else "items",
+        classic_factor=first.classic_factor if first else None,
+        bound=first.bound if first else None,
+        scheme=scheme,
+        devices=devices if scheme == "per-gpu" else _width(results, absent),
+        planned=planned,
+        missing=len(missing),
+        pending=len(absent) - len(missing),
+        failed=tuple(failed),
+        launches={job: result.perf for job, result in named.items()},
+        repeats=repeated,
+        log_perf=log_stat(list(repeated.values())),
+        ranks=rank_means(good),
+        flags=flags(named),
+        options=first.options if first else {},
+        power_w=mean([power.watts for power in powers]) if powers else None,
+        power_basis=distinct(power.basis for power in powers),
+        power_launches=len(powers),
+        telemetry_dropped=max((result.dropped for result in readable), default=0),
+        wait_share=mean(waits) if waits else None,
+        tiers=distinct(result.tier for result in readable),
+        data=distinct(result.data for result in readable),
+        precision=distinct(result.precision for result in readable),
+        marks=merged(mark for result in readable for mark in result.marks),
+        reference=distinct(result.reference for result in good if result.reference),
+    )
+
+
+def _width(results: Sequence[LaunchResult], absent: Sequence[Launch]) -> int:
+    """Over how many devices the launches of a row go."""
+    widths = [len(launch.devices) for launch in absent] + [len(result.devices) for result in results]
+    label = results[0].label if results else absent[0].label
+    return max(widths) or progression_steps([label]).get(label, 1)
