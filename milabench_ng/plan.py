@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
@@ -10,7 +11,7 @@ import msgspec
 
 from milabench_ng.catalogue import Scalar
 from milabench_ng.errors import InputError
-from milabench_ng.profile import Profile, Test
+from milabench_ng.profile import Profile, Scheme, Test
 
 MOST_RUNS = 10_000
 """Of every test: a year of them, where a test takes an hour."""
@@ -19,6 +20,14 @@ Order = Literal["file", "interleaved", "random"]
 """Of the repeats. ``file``: all runs of a test, then all of the next. ``interleaved``: all tests once, in file order,
 then all again, so that what drifts slowly hits all tests alike. ``random``: as ``interleaved``, each time in an order
 that follows from the nonce."""
+
+
+_SLOT = re.compile(r"([0-9]{1,9})([a-z]?)")
+SlotId = Annotated[str, msgspec.Meta(pattern=rf"^{_SLOT.pattern}\Z")]
+"""Of a place for one tenant: its device's index, with a letter where several tenants share the device (``"0a"``)."""
+
+Role = Literal["measured", "company"]
+"""Of a launch. ``company``: it is there to be a neighbour; it is recorded and never scored."""
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,11 +42,11 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of one test for one tenant, or over several devices."""
+    """One run of one test on one slot, or over several."""
 
     test: str
     """``suite.test``; a progression's devices are in ``label``."""
-    scheme: Literal["per-gpu", "gpu-progression", "normal"]
+    scheme: Scheme
     workload: str
     arguments: dict[str, Scalar | None]
     """Every option with its value."""
@@ -46,23 +55,52 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     data_scale: float = 1.0
     run: int
     devices: Annotated[tuple[int, ...], msgspec.Meta(min_length=1)]
+    """Indices, one for each slot."""
+    slots: tuple[SlotId, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Left away where each device has one slot; `slot_ids` names them always."""
+    role: Role | msgspec.UnsetType = msgspec.UNSET
+    """Left away for ``measured``."""
+
+    def __post_init__(self) -> None:
+        """Say in one way only what can be left away: equal launches are equal, and so are the hashes of their plans."""
+        if self.slots is not msgspec.UNSET and len(self.slots) != len(self.devices):
+            raise ValueError(f"{len(self.slots)} slots for {len(self.devices)} devices")
+        if self.slots == tuple(map(str, self.devices)):
+            msgspec.structs.force_setattr(self, "slots", msgspec.UNSET)
+        if self.role == "measured":
+            msgspec.structs.force_setattr(self, "role", msgspec.UNSET)
+
+    @property
+    def slot_ids(self) -> tuple[str, ...]:
+        """Where it runs, in the order of its ranks."""
+        return tuple(map(str, self.devices)) if self.slots is msgspec.UNSET else self.slots
+
+    @property
+    def measured(self) -> bool:
+        """Whether it is there for its own result, and not as company."""
+        return self.role != "company"
 
     @property
     def job_id(self) -> str:
-        """``<run>.<device>``, as in 2020: over K devices the last one's index."""
-        return f"{self.run}.{self.devices[-1]}"
+        """``<run>.<slot>``, where 2020 had the device: over K slots the last one's."""
+        return f"{self.run}.{self.slot_ids[-1]}"
 
     @property
     def label(self) -> str:
         """The row of the summary that this launch belongs to: ``suite.test`` or ``suite.scaling.K``."""
-        return f"{self.test}.{len(self.devices)}" if self.scheme == "gpu-progression" else self.test
+        return self.scheme.label(self.test, len(self.devices))
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """The launches that run at the same time."""
+    """The launches that run at the same time, on slots of their own; they may be of different tests."""
 
     number: int
     launches: tuple[Launch, ...]
+
+    def __post_init__(self) -> None:
+        slots = [slot for launch in self.launches for slot in launch.slot_ids]
+        if len(set(slots)) < len(slots):
+            raise ValueError(f"batch {self.number} has several launches on one slot")
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,12 +124,29 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def labels(self) -> tuple[str, ...]:
         """The rows that the summary of a complete run has, in order."""
-        return tuple(dict.fromkeys(launch.label for launch in self.launches))
+        return tuple(dict.fromkeys(launch.label for launch in self.launches if launch.measured))
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """The slots that it has launches for, in order."""
+        return tuple(dict.fromkeys(slot for launch in self.launches for slot in launch.slot_ids))
 
     @property
     def sha256(self) -> str:
         """Of what will run, in order: the batches, not the devices that they run on."""
         return hashlib.sha256(msgspec.json.encode([self.suite, self.batches, self.omitted])).hexdigest()
+
+
+def tenant_number(slot: str) -> int:
+    """What the data order of a slot's tenant depends on, beside the seed: the device's index, where that has one slot.
+
+    Slots of one device have numbers of their own, a million apart, and no node has as many devices.
+    """
+    found = _SLOT.fullmatch(slot)
+    if found is None:
+        raise ValueError(f"slot {slot!r}: the index of a device, with a letter where it has several slots")
+    index, letter = found.groups()
+    return int(index) + (1_000_000 * (ord(letter) - ord("a") + 1) if letter else 0)
 
 
 Resolved = Mapping[str, tuple[dict[str, Scalar | None], tuple[str, ...]]]
@@ -155,18 +210,6 @@ def _ordered(batches: Sequence[list[Launch]], order: Order, nonce: str | None) -
             return sorted(batches, key=place)
 
 
-def _partitions(test: Test, count: int) -> list[list[tuple[int, ...]]]:
-    """For each batch of one run of a test: the devices of each of its launches, as positions."""
-    everything = tuple(range(count))
-    match test.partition_scheme.type:
-        case "per-gpu":
-            return [[(position,) for position in everything]]
-        case "gpu-progression":
-            return [[everything[:k]] for k in range(1, count + 1)]
-        case "normal":
-            return [[everything]]
-
-
 def _launches(
     name: str,
     test: Test,
@@ -189,11 +232,11 @@ def _launches(
             )
             for positions in batch
         ]
-        for batch in _partitions(test, len(devices))
+        for batch in test.partition_scheme.type.partitions(len(devices))
     ]
 
 
 def _labels(name: str, test: Test, count: int) -> list[str]:
-    if test.partition_scheme.type == "gpu-progression":
-        return [f"{name}.{k}" for k in range(1, count + 1)]
-    return [name]
+    scheme = test.partition_scheme.type
+    batches = scheme.partitions(count)
+    return list(dict.fromkeys(scheme.label(name, len(positions)) for batch in batches for positions in batch))

@@ -10,6 +10,7 @@ import hashlib
 import math
 import re
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -25,14 +26,47 @@ LONGEST_ID = 200
 """Bytes of ``suite.test``: with job id and date it becomes the name of a file, which has at most 255."""
 
 
-class PartitionScheme(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Scheme(StrEnum):
     """How a test is spread over the node's devices.
 
     ``per-gpu``: one launch per device, all at the same moment. ``gpu-progression``: one launch over 1, 2, ... N
     devices, one after the other. ``normal``: one launch over all devices.
     """
 
-    type: Literal["per-gpu", "gpu-progression", "normal"] = "per-gpu"
+    PER_GPU = "per-gpu"
+    PROGRESSION = "gpu-progression"
+    NORMAL = "normal"
+
+    @property
+    def spreads(self) -> bool:
+        """Whether a launch may go over several devices."""
+        return self is not Scheme.PER_GPU
+
+    @property
+    def steps(self) -> bool:
+        """Whether every number of devices has a row of its own in the summary."""
+        return self is Scheme.PROGRESSION
+
+    def label(self, test: str, devices: int) -> str:
+        """The row of the summary of a launch of ``test`` over so many devices: a step of a progression has its own."""
+        return f"{test}.{devices}" if self.steps else test
+
+    def partitions(self, count: int) -> list[list[tuple[int, ...]]]:
+        """For each batch of one run of a test: which of ``count`` devices each of its launches has, as positions."""
+        everything = tuple(range(count))
+        match self:
+            case Scheme.PER_GPU:
+                return [[(position,) for position in everything]]
+            case Scheme.PROGRESSION:
+                return [[everything[:k]] for k in range(1, count + 1)]
+            case Scheme.NORMAL:
+                return [[everything]]
+
+
+class PartitionScheme(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a test is spread over the node's devices."""
+
+    type: Scheme = Scheme.PER_GPU
 
 
 class IoShare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -153,9 +187,9 @@ def _check_keys(definition: dict[str, Any], kind: type[msgspec.Struct], where: s
         if key not in hints:
             raise InputError(f"{where}: unknown key {short(repr(key))}; the keys are {', '.join(hints)}")
         kinds = get_args(hints[key]) or (hints[key],)
-        words = [word for word in (hints[key], *kinds) if get_origin(word) is Literal]
-        if words and value not in get_args(words[0]) and not (value is None and type(None) in kinds):
-            valid = ", ".join(repr(word) for word in get_args(words[0]))
+        words = [word for word in map(_words, (hints[key], *kinds)) if word]
+        if words and value not in words[0] and not (value is None and type(None) in kinds):
+            valid = ", ".join(map(repr, words[0]))
             raise InputError(f"{where}: {key} is {short(repr(value))}; it takes one of {valid}")
         for inner in kinds:
             if isinstance(inner, type) and issubclass(inner, msgspec.Struct) and isinstance(value, dict):
@@ -166,6 +200,13 @@ def _check_keys(definition: dict[str, Any], kind: type[msgspec.Struct], where: s
                 f"{where}: argument {short(repr(option))} is {short(repr(value))}; "
                 "it must be a bool, a number or a string"
             )
+
+
+def _words(kind: object) -> tuple[object, ...]:
+    """The words that a value of ``kind`` is one of; empty for any other kind."""
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return tuple(member.value for member in kind)
+    return get_args(kind) if get_origin(kind) is Literal else ()
 
 
 def _items(value: object) -> list[tuple[str, object]]:

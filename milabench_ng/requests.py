@@ -17,8 +17,9 @@ Entry = dict[str, Any]
 
 
 class Seat(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one process of a launch sits: a device and the share that belongs to it."""
+    """Where one process of a launch sits: a slot with its device and its share."""
 
+    slot: str
     device: Device
     entry: Entry
     threads: int

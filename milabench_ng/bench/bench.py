@@ -66,7 +66,7 @@ class Bench:
         close_in_children: tuple[int, ...] = (),
         read_bytes_per_s: int | None = None,
     ) -> None:
-        """``tenant``: the device's index, which the data order depends on. ``data_path``: where the data set lies.
+        """``tenant``: a number for each slot, which the data order depends on. ``data_path``: where the data set lies.
         ``tenants``: processes like this one that work on the node at the same time.
 
         ``mark_interval_s``: see `ahead`; 0 marks every step, as ranks in lockstep need it.

@@ -34,7 +34,7 @@ def show_plan(request: RunRequest) -> int:
 
 
 def _print_shares(foresight: Foresight) -> None:
-    made = share_table(foresight.prospect.plan.devices, foresight.shares)
+    made = share_table(foresight.prospect.layout)
     standard_output().print(heading("shares"), made, sep="\n")
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-
 from rich.table import Table
 
 from milabench_ng.cgroupfs import format_ids
 from milabench_ng.cli.tables import table
-from milabench_ng.plan import Device
+from milabench_ng.fence.sharing.layout import Layout
 from milabench_ng.records.isolation import Share
 from milabench_ng.units import format_bytes
 
 
-def share_table(devices: Iterable[Device], shares: Mapping[int, Share]) -> Table:
-    """One line a device: what its tenant gets. ``shares`` are by device index."""
-    rows = [(device.index, device.name, device.uuid or "-", *_cells(shares[device.index])) for device in devices]
+def share_table(layout: Layout) -> Table:
+    """One line a slot: its device, and what its tenant gets."""
+    rows = [(slot.id, slot.device.name, slot.device.uuid or "-", *_cells(slot.share)) for slot in layout]
     headers = ("device", "name", "UUID", "CPUs", "cores", "RAM", "NUMA nodes", "local")
     return table(headers, rows, right=("device", "cores", "RAM", "local"))
 

@@ -26,7 +26,7 @@ from milabench_ng.orchestrator.outcome.run_context import Equipment
 from milabench_ng.orchestrator.outcome.seen import Setting
 from milabench_ng.orchestrator.persistence.run_progress import Books
 from milabench_ng.orchestrator.persistence.sessions import Begun, begin, going_on, name_session, opened, settle
-from milabench_ng.orchestrator.planning.prospect import Prospect, make_manifest, plan_run, shares_by_device
+from milabench_ng.orchestrator.planning.prospect import Prospect, make_manifest, plan_run
 from milabench_ng.orchestrator.planning.request import RunRequest, time_limits
 from milabench_ng.orchestrator.run import run
 from milabench_ng.records.isolation import Isolation, Share
@@ -93,7 +93,7 @@ async def jobs(request: RunRequest, reporter: Reporter, command_line: tuple[str,
                         await settle(keeper, name, interrupted)
                         return Outcome(
                             folder=keeper.folder.path,
-                            planned=len(prospect.plan.launches),
+                            planned=sum(launch.measured for launch in prospect.plan.launches),
                             failed=equipment.books.failed,
                             interrupted=interrupted.is_set(),
                             tier=fence.tier,
@@ -159,12 +159,12 @@ def make_setting(
         hostname=socket.gethostname(),
         dataroot=str(request.dataroot),
         outdir=str(request.outdir),
-        devices={device.index: device for device in prospect.plan.devices},
-        boards={device.index: boards[device.uuid] for device in prospect.plan.devices if device.uuid},
+        devices={slot.id: slot.device for slot in prospect.layout},
+        boards={slot.id: boards[slot.device.uuid] for slot in prospect.layout if slot.device.uuid},
         workloads=prospect.catalogue.workloads,
-        shares=shares_by_device(prospect.allocation),
+        shares={slot.id: slot.share for slot in prospect.layout},
         io=prospect.io,
-        fence=fence_part(fence, next(iter(prospect.allocation.shares.values()))),
+        fence=fence_part(fence, prospect.layout[0].share),
         start=prospect.start,
         rule=request.rule,
         dropped_environment=dropped,

@@ -50,17 +50,16 @@ async def run_batch(work: Work, equipment: Equipment, observer: Observer) -> lis
     """Run one batch; its records, which are written."""
     batch = work.batch
     equipment.books.begin(work)
-    files = equipment.files(batch.launches[0])
-    data = None if files is None else make_ready(files, equipment.cache)
-    shares = {device: equipment.setting.shares[device].cpus for one in batch.launches for device in one.devices}
+    files = {launch.test: equipment.files(launch) for launch in batch.launches}
+    data = {test: make_ready(found, equipment.cache) for test, found in files.items() if found is not None}
+    shares = {slot: equipment.setting.shares[slot].cpus for one in batch.launches for slot in one.slot_ids}
     pace_before = await read_host_pace(shares, work_at_once)
     before = _conditions(equipment)
     equipment.xids.drain()
     requested_s, started = time.monotonic(), utc_now()
     tenants = [_tenant(launch, work, equipment, requested_s) for launch in batch.launches]
     _watch(tenants, equipment.sampler)
-    limits = equipment.limits[batch.launches[0].test]
-    runner = BatchRunner(tenants, equipment.starter, limits, equipment.interrupted, observer.tick)
+    runner = BatchRunner(tenants, equipment.starter, equipment.limits, equipment.interrupted, observer.tick)
     try:
         await _probe_io(runner, equipment)
         timeline = await runner.run()
@@ -90,8 +89,8 @@ async def run_batch(work: Work, equipment: Equipment, observer: Observer) -> lis
 def _watch(tenants: Sequence[Tenant], sampler: Sampler) -> None:
     """From now on the sampler reads these groups; those of the batch before, under the same names, no longer."""
     for tenant in tenants:
-        for device, group in tenant.groups.items():
-            sampler.tell(Watch(key=str(device), **msgspec.structs.asdict(group.files)))
+        for slot, group in tenant.groups.items():
+            sampler.tell(Watch(key=slot, **msgspec.structs.asdict(group.files)))
 
 
 def _close_logs(tenants: Sequence[Tenant], equipment: Equipment) -> list[Kept]:
@@ -106,34 +105,35 @@ def _conditions(equipment: Equipment) -> Conditions:
 
 async def _probe_io(runner: BatchRunner, equipment: Equipment) -> None:
     """Show in every group of the batch that its I/O share holds, in all at the same time, before anything works."""
-    asked = equipment.setting.io.get(runner.tenants[0].launch.test)
-    if asked is None:
-        return
-    groups = {(one.launch.job_id, device): group for one in runner.tenants for device, group in one.groups.items()}
+    shares = equipment.setting.io
+    limited = [tenant for tenant in runner.tenants if tenant.launch.test in shares]
+    groups = {(one.launch.job_id, slot): group for one in limited for slot, group in one.groups.items()}
+    asked = {(one.launch.job_id, slot): shares[one.launch.test] for one in limited for slot in one.groups}
     found = await probe_all(groups, asked, Path(equipment.setting.dataroot))
-    for (job_id, device), seen in found.items():
+    for (job_id, slot), seen in found.items():
         evidence = runner.evidence[job_id]
-        evidence[device] = msgspec.structs.replace(evidence[device], io=seen, mismatch=excess(seen))
+        evidence[slot] = msgspec.structs.replace(evidence[slot], io=seen, mismatch=excess(seen))
 
 
 def _tenant(launch: Launch, work: Work, equipment: Equipment, requested_s: float) -> Tenant:
     """A launch with its fence made and its worker not yet started."""
     setting = equipment.setting
-    groups: dict[int, Group] = {
-        device: equipment.fence.create(f"b{work.batch.number}-d{device}", setting.share(launch.test, device))
-        for device in launch.devices
+    groups: dict[str, Group] = {
+        slot: equipment.fence.create(f"b{work.batch.number}-d{slot}", setting.share(launch.test, slot))
+        for slot in launch.slot_ids
     }
     seats = tuple(
         Seat(
-            device=setting.devices[device],
-            entry=msgspec.to_builtins(groups[device].entry),
-            threads=setting.shares[device].cores,
+            slot=slot,
+            device=setting.devices[slot],
+            entry=msgspec.to_builtins(groups[slot].entry),
+            threads=setting.shares[slot].cores,
         )
-        for device in launch.devices
+        for slot in launch.slot_ids
     )
-    own = {**equipment.environment, **environment(groups[launch.devices[0]].share)}
+    own = {**equipment.environment, **environment(groups[launch.slot_ids[0]].share)}
     files = equipment.files(launch)
-    uuids = [setting.devices[device].uuid for device in launch.devices]
+    uuids = [setting.devices[slot].uuid for slot in launch.slot_ids]
     own["CUDA_VISIBLE_DEVICES"] = ",".join(uuid for uuid in uuids if uuid)
     task = Task(
         workload=launch.workload,
@@ -147,5 +147,7 @@ def _tenant(launch: Launch, work: Work, equipment: Equipment, requested_s: float
         requested_s=requested_s,
     )
     attempt = equipment.books.attempt(launch) if launch in work.wanted else 0
-    log = Log(equipment.folder.log(launch.label, launch.job_id, attempt))
+    # The same company may be in many batches.
+    name = launch.label if launch.measured else f"{launch.label}.b{work.batch.number}"
+    log = Log(equipment.folder.log(name, launch.job_id, attempt))
     return Tenant(launch, task, groups, log)

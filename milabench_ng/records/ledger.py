@@ -18,6 +18,7 @@ from typing import Annotated
 import msgspec
 
 from milabench_ng.plain import short
+from milabench_ng.records.upgrades.chain import newer
 
 LEDGER_SCHEMA = 1
 FIRST = "0" * 64
@@ -84,7 +85,10 @@ class Attempt(Event, frozen=True, kw_only=True):
 
 
 class Company(Event, frozen=True, kw_only=True):
-    """A launch that has its record works once more, unrecorded, so that a neighbour's new attempt is not alone."""
+    """A launch works so that its neighbours are not alone: it is no attempt.
+
+    It is there as company in the plan, or has its record already while a neighbour is tried again.
+    """
 
     label: str
     job_id: str
@@ -92,12 +96,12 @@ class Company(Event, frozen=True, kw_only=True):
 
 
 class Recorded(Event, frozen=True, kw_only=True):
-    """An attempt has its record."""
+    """An attempt has its record, or company that the plan asks for."""
 
     label: str
     job_id: str
     number: int
-    """Of the attempt."""
+    """Of the attempt; 0 of company."""
     file: Annotated[str, msgspec.Meta(pattern=r"^[^/\x00]+$")]
     """Its name in the folder."""
     sha256: str
@@ -205,7 +209,10 @@ def check_chain(content: bytes) -> Chain:
                 problems.append(f"line {place + 1}: the line before it is not the one that it was written after")
         head = digest(line)
         expected += 1
-    if entries and not isinstance(entries[0].what, Started):
+    first = entries[0].what if entries else None
+    if isinstance(first, Started) and first.schema > LEDGER_SCHEMA:
+        problems.insert(0, newer("ledger", first.schema, LEDGER_SCHEMA))
+    elif entries and not isinstance(first, Started):
         problems.append("line 1: the ledger does not begin with the start of a run")
     return Chain(entries=tuple(entries), problems=tuple(problems), torn=torn, head=head)
 
@@ -215,11 +222,16 @@ def attempts(events: Iterable[AnyEvent]) -> Counter[Key]:
     return Counter((event.label, event.job_id) for event in events if isinstance(event, Attempt))
 
 
+def recorded(events: Iterable[AnyEvent]) -> tuple[Recorded, ...]:
+    """The attempts that left a record."""
+    return tuple(event for event in events if isinstance(event, Recorded) and event.number > 0)
+
+
 def lost_attempts(events: Sequence[AnyEvent]) -> tuple[Attempt, ...]:
     """The attempts that left no record: the orchestrator was killed, or the node went down."""
-    recorded = {(event.label, event.job_id, event.number) for event in events if isinstance(event, Recorded)}
+    known = {(event.label, event.job_id, event.number) for event in recorded(events)}
     return tuple(
         event
         for event in events
-        if isinstance(event, Attempt) and (event.label, event.job_id, event.number) not in recorded
+        if isinstance(event, Attempt) and (event.label, event.job_id, event.number) not in known
     )

@@ -53,7 +53,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Of the data root and of the result folder."""
     fence: FenceSummary
     shares: dict[str, Share] = {}
-    """By device index."""
+    """By slot."""
     request: dict[str, Any] = {}
     """What was asked for, as `--resume` needs it."""
     software: dict[str, str]

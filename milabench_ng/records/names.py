@@ -16,7 +16,7 @@ from milabench_ng.units import utc_stamp
 
 MANIFEST = "run.json"
 LEDGER = "ledger.jsonl"
-RECORD_NAME = re.compile(r"(?P<test>[^/\n]+)\.J(?P<job_id>\d+\.\d+)\.(FAIL\.)?\d{8}-\d{6}-\d{6}\.json")
+RECORD_NAME = re.compile(r"(?P<test>[^/\n]+)\.J(?P<job_id>\d+\.\d+[a-z]?)\.(FAIL\.)?\d{8}-\d{6}-\d{6}\.json")
 _LOG_NAME = re.compile(r"logs/[^/]+\.log")
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from milabench_ng.catalogue import Bound, Scalar
 from milabench_ng.node.conditions import Conditions, Edge
-from milabench_ng.plan import Device, Launch
+from milabench_ng.plan import Device, Launch, Role
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import Isolation
 from milabench_ng.records.marks import Mark
@@ -52,8 +52,20 @@ class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
     """A launch of the same batch that ended before the common stop."""
 
     job_id: str
+    label: str | msgspec.UnsetType = msgspec.UNSET
+    """Left away for the row of the launch itself."""
     cause: Cause
     seconds_before_stop: float | None = None
+
+
+class Beside(msgspec.Struct, frozen=True, kw_only=True):
+    """A launch of the same batch."""
+
+    job_id: str
+    label: str | msgspec.UnsetType = msgspec.UNSET
+    """Left away for the row of the launch itself."""
+    role: Role | msgspec.UnsetType = msgspec.UNSET
+    """Left away for ``measured``."""
 
 
 class Neighbours(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +74,8 @@ class Neighbours(msgspec.Struct, frozen=True, kw_only=True):
     planned: int
     alive_at_stop: int
     lost: tuple[Neighbour, ...] = ()
+    who: tuple[Beside, ...] | msgspec.UnsetType = msgspec.UNSET
+    """All of them; left away where all were measured for the same row."""
 
 
 class Data(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +120,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     package: str
     sha256: str
     """Of the files of ``modules``, one after the other."""
-    modules: tuple[str, ...] = ()
+    modules: tuple[str, ...]
     """Its module and those of the same package that it imports."""
 
 
@@ -141,13 +155,13 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     full_s: float | None
     slices: list[SliceRow]
-    backlog: tuple[float, float] | None = None
+    backlog: tuple[float, float] | None
     """Items that had been made and not yet asked for, at the edges of the window; null where nothing is made ahead."""
     losses: dict[str, float | None] = {}
     """By step: 1, 2, 5, 10, 100; null where it was not finite."""
-    gradient_norms: dict[str, float | None] = {}
+    gradient_norms: dict[str, float | None]
     """By the same steps: the 2-norm of all gradients, unscaled and not clipped; null where it was not finite."""
-    skipped: Skipped | None = None
+    skipped: Skipped | None
     """Null in modes that skip none."""
     digests: dict[str, str] = {}
     """Of all parameters, by step."""
@@ -174,10 +188,10 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     run_id: str
     started_utc: str
-    session: int = 1
+    session: int
     """Which start of the orchestrator made it: 1, more after `--resume`."""
-    attempt: int = 1
-    """Which try of the launch it is."""
+    attempt: int
+    """Which try of the launch it is; 0 of company."""
     batch: int
     launch: Launch
     label: str
@@ -204,18 +218,18 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     data: Data | None
     neighbours: Neighbours
     isolation: dict[str, Isolation]
-    """By device index: a launch over K devices has K shares."""
+    """By slot: a launch over K devices has K shares."""
     conditions: dict[Edge, Conditions]
-    host_pace: dict[str, dict[Edge, HostPace]] = {}
-    """Of the CPUs of each share, by device index."""
+    host_pace: dict[str, dict[Edge, HostPace]]
+    """Of the CPUs of each share, by slot; empty where it was not measured."""
     telemetry: dict[str, dict[str, dict[str, float]]]
-    sampled: Sampled | None = None
-    """None in older records, whose telemetry is from start to stop."""
+    sampled: Sampled | None
+    """None where the telemetry is from start to stop."""
     failure: Failure | None
     exit_status: int | None
     """0 to 255, or the negative number of the signal."""
-    marks: tuple[Mark | str, ...]
-    """Everything that makes this result not comparable; in older records sentences."""
+    marks: tuple[Mark, ...]
+    """Everything that makes this result not comparable."""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -238,6 +252,11 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     sample_duration: float | None = None
     rates: list[float] | None = None
     metrics: dict[str, float] | None = None
+
+
+def timing_name(launch: Launch, rank: int) -> str:
+    """What the timing of a rank is called, as in 2020."""
+    return f"train_{rank}" if launch.scheme.spreads else "train"
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):

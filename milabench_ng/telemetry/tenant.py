@@ -43,10 +43,6 @@ class TenantSource:
         """Read this tenant from now on."""
         self._watched[order.key] = order
 
-    def unwatch(self, key: str) -> None:
-        """Read this tenant no longer; one that is not watched is no error."""
-        self._watched.pop(key, None)
-
     def read(self) -> Iterator[tuple[str, dict[str, float]]]:
         """The values of every tenant whose group is there."""
         for key, order in self._watched.items():

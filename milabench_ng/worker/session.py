@@ -21,6 +21,7 @@ from milabench_ng.bench.options import split
 from milabench_ng.datasets.registry import find
 from milabench_ng.errors import MnbError
 from milabench_ng.events import Entered, Failed, Phase, encode
+from milabench_ng.plan import tenant_number
 from milabench_ng.requests import Seat, Task
 from milabench_ng.worker import ranks
 from milabench_ng.worker.causes import cause_of, told
@@ -74,7 +75,7 @@ def run_rank(
         channel=channel,
         data_set=find(task.data.name) if task.data else None,
         data_path=Path(task.data.path) if task.data else None,
-        tenant=seat.device.index,
+        tenant=tenant_number(seat.slot),
         rank=rank,
         tenants=task.processes,
         mark_interval_s=0.0 if definition.distributed else INTERVAL_S,

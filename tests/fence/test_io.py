@@ -136,13 +136,13 @@ def test_reads_and_writes_stay_within_a_tenth_of_the_share(
     rates = IoShare(read="10 MiB/s", write="5 MiB/s")
     asked = io.ask(rates, "a test", tmp_path, capabilities, fence.backend)
     share = msgspec.structs.replace(make_share(), io=io.limits(asked))
-    groups = {("held", index): fence.create(f"t{index}", share) for index in range(2)}
-    free = {("free", 0): fence.create("free", make_share())}
-    [unlimited] = asyncio.run(probe_all(free, asked, tmp_path)).values()
+    groups = {("held", str(index)): fence.create(f"t{index}", share) for index in range(2)}
+    free = {("free", "0"): fence.create("free", make_share())}
+    [unlimited] = asyncio.run(probe_all(free, dict.fromkeys(free, asked), tmp_path)).values()
     if min(unlimited.probed_read_bytes_per_s or 0, unlimited.probed_write_bytes_per_s or 0) < 40 * MIB:
         pytest.skip("this disk is too slow to tell these limits from it")
-    seen = asyncio.run(probe_all(groups, asked, tmp_path))
-    assert groups["held", 0].effective().io == io.limits(asked)
+    seen = asyncio.run(probe_all(groups, dict.fromkeys(groups, asked), tmp_path))
+    assert groups["held", "0"].effective().io == io.limits(asked)
     for one in seen.values():
         assert one.probed_read_bytes_per_s == pytest.approx(10 * MIB, rel=0.1)
         assert one.probed_write_bytes_per_s == pytest.approx(5 * MIB, rel=0.1)

@@ -22,7 +22,7 @@ from milabench_ng.records.record import Data, Neighbour, Neighbours, Sampled
 from milabench_ng.records.window import WindowRule
 from tests.report.make_node import conditions, fence
 
-BOARDS = {0: "GPU-0", 1: "GPU-1", 2: "GPU-1"}
+BOARDS = {"0": "GPU-0", "1": "GPU-1", "2": "GPU-1"}
 """Device 2 is a MIG instance of GPU 1."""
 
 
@@ -37,10 +37,10 @@ def setting(**changes: object) -> Setting:
         hostname="node",
         dataroot="/data",
         outdir="/results",
-        devices={index: Device(index=index, kind="gpu", uuid=f"GPU-{index}") for index in BOARDS},
+        devices={slot: Device(index=int(slot), kind="gpu", uuid=f"GPU-{slot}") for slot in BOARDS},
         boards=BOARDS,
         workloads={},
-        shares={index: fence(index, "run").requested for index in BOARDS},
+        shares={slot: fence(int(slot), "run").requested for slot in BOARDS},
         io={},
         fence=isolation,
         start="warm",
@@ -83,7 +83,7 @@ def seen(*devices: int, held: Mapping[str, float] = {}, ran: str = "fp32", **cha
         data=None,
         environment={},
         conditions=(before, _throttled(after, held)),
-        host_pace=dict.fromkeys(devices, (pace(80.0), pace(80.0))),
+        host_pace=dict.fromkeys(map(str, devices), (pace(80.0), pace(80.0))),
         gpu_monitor={},
         telemetry={},
         sampled=Sampled(start_s=89.0, end_s=98.0, interval_s=0.5, dropped=0),
@@ -132,7 +132,7 @@ def test_every_kind_has_its_words() -> None:
         differences=("driver: 1, was 2",),
         fence=msgspec.structs.replace(fence(0, "run"), tier="affinity"),
         rule=WindowRule(length_s=2.0),
-        shares={0: msgspec.structs.replace(fence(0, "run").requested, smt_shared=True)},
+        shares={"0": msgspec.structs.replace(fence(0, "run").requested, smt_shared=True)},
     )
     lost = Neighbours(planned=3, alive_at_stop=2, lost=(Neighbour(job_id="0.1", cause="oom"),))
     read = Data(name="set", kind="classic", scale=1.0, path="/", checksum=None, cache="cold", resident_fraction=None)

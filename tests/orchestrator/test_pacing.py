@@ -55,20 +55,20 @@ def test_shares_are_measured_together_and_told_apart() -> None:
         asked.append(tuple(cpus))
         return {cpu: CpuPace(100.0 - 10 * cpu, 1.0) for cpu in cpus}
 
-    found = asyncio.run(read_host_pace({0: (0, 1), 1: (2, 3)}, burst))
+    found = asyncio.run(read_host_pace({"0": (0, 1), "1": (2, 3)}, burst))
     assert asked == [(0, 1, 2, 3)] * BURSTS
-    assert [found[0].mb_per_s, found[1].mb_per_s] == [95.0, 75.0]
-    assert (found[1].cpu_min, found[1].slowest_cpu, found[1].cpu_max) == (70.0, 3, 80.0)
-    assert found[0].library == LIBRARY
-    assert found[0].problem is None
+    assert [found["0"].mb_per_s, found["1"].mb_per_s] == [95.0, 75.0]
+    assert (found["1"].cpu_min, found["1"].slowest_cpu, found["1"].cpu_max) == (70.0, 3, 80.0)
+    assert found["0"].library == LIBRARY
+    assert found["0"].problem is None
 
 
 def test_a_core_that_may_not_be_used_is_a_reason_and_no_crash() -> None:
     threads = threading.active_count()
-    found = asyncio.run(read_host_pace({0: CPUS[:1], 1: (NOT_THERE,)}, work_at_once))
+    found = asyncio.run(read_host_pace({"0": CPUS[:1], "1": (NOT_THERE,)}, work_at_once))
     why = f"CPU {NOT_THERE} may not be used by this process: Invalid argument"
-    assert [found[0].problem, found[1].problem] == [why, why]
-    assert found[0].mb_per_s is None
+    assert [found["0"].problem, found["1"].problem] == [why, why]
+    assert found["0"].mb_per_s is None
     assert threading.active_count() == threads
 
 
@@ -78,5 +78,5 @@ def test_without_threads_there_is_a_reason_too(monkeypatch) -> None:  # type: ig
             raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(pacing.threading, "Thread", Refused)
-    found = asyncio.run(read_host_pace({0: CPUS}, work_at_once))
-    assert found[0].problem == f"no threads for {len(CPUS)} CPUs can be started"
+    found = asyncio.run(read_host_pace({"0": CPUS}, work_at_once))
+    assert found["0"].problem == f"no threads for {len(CPUS)} CPUs can be started"

@@ -20,7 +20,7 @@ from make_node import conditions, fence, inventory, storage
 
 from milabench_ng import __version__
 from milabench_ng.plan import Device, Launch, Plan, make_plan
-from milabench_ng.profile import PartitionScheme, Profile, Test
+from milabench_ng.profile import PartitionScheme, Profile, Scheme, Test
 from milabench_ng.records import ledger
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText
@@ -33,8 +33,8 @@ BEGIN_S = 1000.0
 BETWEEN_S = 100.0
 """From the start line of one batch to that of the next."""
 WORKLOADS = Path(__file__).parents[2] / "milabench_ng" / "workloads" / "standard"
-PER_GPU = PartitionScheme("per-gpu")
-PROGRESSION = PartitionScheme("gpu-progression")
+PER_GPU = PartitionScheme(Scheme.PER_GPU)
+PROGRESSION = PartitionScheme(Scheme.PROGRESSION)
 Rate = Callable[[Launch, int], float]
 """Items per second of a rank of a launch."""
 

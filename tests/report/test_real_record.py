@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from milabench_ng.records.reading import ReadRecord, read_record
+from milabench_ng.records.record import Record, encode_record
 from milabench_ng.records.views import MnbView
 from milabench_ng.report.html.details_tables import telemetry_section
 from milabench_ng.report.html.folder_details import FenceEvidence, read_evidence
@@ -35,6 +38,12 @@ def test_every_field_of_the_view_is_there() -> None:
     made_before = {"sampled", "host_pace"}
     assert empty(mnb, MnbView.__struct_fields__) == {"failure", "marks", *made_before}  # it did not fail
     assert all(at.power_w is not None for key, at in mnb.telemetry.items() if key.startswith("gpu:"))
+
+
+def test_a_record_of_one_slot_per_device_is_written_as_it_was_before_there_were_slots() -> None:
+    record = msgspec.json.decode(RECORD.read_bytes(), type=Record)
+    written = hashlib.sha256(encode_record(record)).hexdigest()
+    assert written == "96dad79dddcbc3e5f5fe617df55fe9ffc00e6052670c8ca843cfa60c909143ec"
 
 
 def test_every_field_of_the_row_is_filled(folder: Path) -> None:

@@ -8,15 +8,15 @@ import msgspec
 import pytest
 
 from milabench_ng.errors import InputError
-from milabench_ng.plan import Device, Order, Plan, make_plan
-from milabench_ng.profile import PartitionScheme, Profile, Test
+from milabench_ng.plan import Batch, Device, Launch, Order, Plan, make_plan, tenant_number
+from milabench_ng.profile import PartitionScheme, Profile, Scheme, Test
 
 PROFILE = Profile(
     "suite",
     {
         "vae": Test("vae", data_scale=0.5),
-        "scaling": Test("scaling", partition_scheme=PartitionScheme("gpu-progression")),
-        "whole": Test("scaling", partition_scheme=PartitionScheme("normal")),
+        "scaling": Test("scaling", partition_scheme=PartitionScheme(Scheme.PROGRESSION)),
+        "whole": Test("scaling", partition_scheme=PartitionScheme(Scheme.NORMAL)),
     },
     "{}",
 )
@@ -143,3 +143,77 @@ def test_the_hash_of_a_plan_is_that_of_what_runs() -> None:
     assert made.sha256 != plan(gpus(0, 1), repeat=2).sha256
     replaced = [msgspec.structs.replace(gpu, uuid="GPU-new") for gpu in gpus(0, 1)]
     assert made.sha256 == plan(replaced).sha256
+
+
+SHARED = {"devices": (0,), "slots": ("0a",)}
+
+
+def changed(**changes: object) -> Launch:
+    """A launch of ``vae`` on device 0, with changes."""
+    return msgspec.structs.replace(plan(gpus(0), "vae").launches[0], **changes)
+
+
+def test_with_one_slot_per_device_plans_are_the_bytes_that_they_were_before_there_were_slots() -> None:
+    made = plan(gpus(0, 1), repeat=2)
+    assert made.sha256 == "38cac1cae5cc61497d215f3e7a0cb15d503687197cf52c7d7a50d14dedcc4b3a"
+    written = msgspec.json.encode(made)
+    assert hashlib.sha256(written).hexdigest() == "09c20cbfe0a9f1636a35b10bb0d1880a87ccc30714033ef4287bf4669ba02586"
+    assert msgspec.json.encode(made.launches[0]) == (
+        b'{"test":"suite.vae","scheme":"per-gpu","workload":"vae","arguments":{"batch_size":64,"seed":7},'
+        b'"overrides":["seed"],"data_scale":0.5,"run":0,"devices":[0]}'
+    )
+    assert msgspec.json.decode(written, type=Plan) == made
+    assert made.slots == ("0", "1")
+
+
+def test_what_can_be_left_away_is_left_away() -> None:
+    stated = changed(devices=(3, 4), slots=("3", "4"), role="measured")
+    assert stated == changed(devices=(3, 4))
+    assert msgspec.json.encode(stated) == msgspec.json.encode(changed(devices=(3, 4)))
+    assert (stated.slot_ids, stated.measured) == (("3", "4"), True)
+
+
+def test_job_and_label_follow_from_slot_and_test() -> None:
+    shared = changed(**SHARED, run=2)
+    assert (shared.job_id, shared.label, shared.slot_ids) == ("2.0a", "suite.vae", ("0a",))
+    wide = changed(scheme=Scheme.PROGRESSION, devices=(0, 1), slots=("0b", "1a"))
+    assert (wide.job_id, wide.label) == ("0.1a", "suite.vae.2")
+    assert msgspec.json.decode(msgspec.json.encode(wide), type=Launch) == wide
+
+
+def test_company_is_said_and_has_no_row() -> None:
+    company = changed(**SHARED, role="company")
+    assert msgspec.json.encode(company).endswith(b'"devices":[0],"slots":["0a"],"role":"company"}')
+    assert not company.measured
+    beside = msgspec.structs.replace(company, test="suite.other", slots=("0b",), role="measured")
+    made = msgspec.structs.replace(plan(gpus(0), "vae"), batches=(Batch(number=0, launches=(company, beside)),))
+    assert made.labels == ("suite.other",)
+    assert made.slots == ("0a", "0b")
+
+
+@pytest.mark.parametrize(
+    ("stated", "reason"),
+    [
+        ('"devices":[0,1],"slots":["0a"]', "1 slots for 2 devices"),
+        ('"devices":[0],"slots":["../0"]', "matching regex"),
+        ('"devices":[0],"slots":["0a\\n"]', "matching regex"),
+        ('"devices":[0],"role":"guest"', "Invalid enum value 'guest'"),
+    ],
+)
+def test_slots_of_others_are_checked(stated: str, reason: str) -> None:
+    text = f'{{"test":"s.t","scheme":"per-gpu","workload":"t","arguments":{{}},"run":0,{stated}}}'
+    with pytest.raises(msgspec.ValidationError, match=reason):
+        msgspec.json.decode(text, type=Launch)
+
+
+def test_a_slot_has_one_launch_at_a_time() -> None:
+    with pytest.raises(ValueError, match="batch 5 has several launches on one slot"):
+        Batch(number=5, launches=(changed(**SHARED), changed(**SHARED, run=1)))
+
+
+def test_every_slot_has_its_own_data_order_and_the_only_slot_of_a_device_that_of_its_index() -> None:
+    assert [tenant_number(str(index)) for index in (0, 1, 15)] == [0, 1, 15]
+    slots = [f"{index}{letter}" for index in range(16) for letter in ("", "a", "b", "z")]
+    assert len({tenant_number(slot) for slot in slots}) == len(slots)
+    with pytest.raises(ValueError, match="slot 'gpu0'"):
+        tenant_number("gpu0")

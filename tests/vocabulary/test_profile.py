@@ -11,7 +11,7 @@ import pytest
 
 from milabench_ng.errors import InputError
 from milabench_ng.files import read_text
-from milabench_ng.profile import IoShare, PartitionScheme, Profile, Test, build_profile, parse_profile
+from milabench_ng.profile import IoShare, PartitionScheme, Profile, Scheme, Test, build_profile, parse_profile
 
 SHIPPED = Path(__file__).parents[2] / "profiles"
 
@@ -38,7 +38,7 @@ def test_all_keys() -> None:
     assert test == Test(
         workload="vae",
         arguments={"batch_size": 64, "learning_rate": 0.5, "flag": True, "word": "x"},
-        partition_scheme=PartitionScheme("normal"),
+        partition_scheme=PartitionScheme(Scheme.NORMAL),
         require="full",
         io=IoShare(read="1000MiB/s"),
         data_scale=1.0,

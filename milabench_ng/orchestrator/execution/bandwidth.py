@@ -12,31 +12,42 @@ from milabench_ng.fence.interface import Group
 from milabench_ng.fence.io import Transfer, finish_probe, nearest, probe_file, start_probe
 from milabench_ng.records.isolation import IoEvidence
 
-Key = tuple[str, int]
-"""Job id and device."""
+Key = tuple[str, str]
+"""Job id and slot."""
 
 
-async def probe_all(groups: Mapping[Key, Group], asked: IoEvidence, dataroot: Path) -> dict[Key, IoEvidence]:
+async def probe_all(
+    groups: Mapping[Key, Group], asked: Mapping[Key, IoEvidence], dataroot: Path
+) -> dict[Key, IoEvidence]:
     """Read from the disk of the data root in all groups at the same time, then write to it; what each got.
 
-    Only what the kernel limits is probed.
+    ``asked``: the I/O share of each group. Only what the kernel limits is probed.
     """
-    seen = dict.fromkeys(groups, asked)
-    if asked.method in ("none", "readers"):
+    seen = dict(asked)
+    groups = {key: group for key, group in groups.items() if asked[key].method not in ("none", "readers")}
+    if not groups:
         return seen
     try:
         with probe_file(nearest(dataroot)) as descriptor:
-            seen = await _probe("read", asked.read_bytes_per_s, groups, seen, descriptor)
-            return await _probe("write", asked.write_bytes_per_s, groups, seen, descriptor)
+            reads = {key: asked[key].read_bytes_per_s for key in groups}
+            writes = {key: asked[key].write_bytes_per_s for key in groups}
+            seen |= await _probe("read", reads, groups, seen, descriptor)
+            return seen | await _probe("write", writes, groups, seen, descriptor)
     except OSError as error:
         problem = f"no file for direct I/O can be made in {dataroot}: {error.strerror}"
-        return {key: msgspec.structs.replace(one, problem=problem) for key, one in seen.items()}
+        return seen | {key: msgspec.structs.replace(seen[key], problem=problem) for key in groups}
 
 
 async def _probe(
-    what: Transfer, bytes_per_s: int | None, groups: Mapping[Key, Group], seen: dict[Key, IoEvidence], descriptor: int
+    what: Transfer,
+    rates: Mapping[Key, int | None],
+    groups: Mapping[Key, Group],
+    seen: Mapping[Key, IoEvidence],
+    descriptor: int,
 ) -> dict[Key, IoEvidence]:
-    if bytes_per_s is None:
-        return seen
-    started = {key: start_probe(group, what, bytes_per_s, descriptor) for key, group in groups.items()}
+    started = {
+        key: start_probe(groups[key], what, bytes_per_s, descriptor)
+        for key, bytes_per_s in rates.items()
+        if bytes_per_s is not None
+    }
     return {key: await asyncio.to_thread(finish_probe, one, what, seen[key]) for key, one in started.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -50,23 +50,21 @@ class BatchRunner:
         self,
         tenants: Sequence[Tenant],
         starter: Starter,
-        limits: Limits,
+        limits: Mapping[str, Limits],
         interrupted: Interruption,
         on_tick: Callable[[Sequence[Tenant], float | None], None],
     ) -> None:
         """``interrupted`` ends the batch early; ``on_tick`` is called with the start, some times a second.
 
-        A batch is one test, so its launches have the same limits.
+        ``limits``: by test (`suite.test`).
         """
         self.tenants = tenants
         self.starter = starter
         self.limits = limits
         self.interrupted = interrupted
         self.on_tick = on_tick
-        self.evidence: dict[str, dict[int, GroupEvidence]] = {
-            tenant.launch.job_id: {
-                device: GroupEvidence(before=group.events()) for device, group in tenant.groups.items()
-            }
+        self.evidence: dict[str, dict[str, GroupEvidence]] = {
+            tenant.launch.job_id: {slot: GroupEvidence(before=group.events()) for slot, group in tenant.groups.items()}
             for tenant in tenants
         }
         self.timed_out: dict[str, str] = {}
@@ -151,13 +149,13 @@ class BatchRunner:
 
     def _look(self, tenant: Tenant) -> None:
         """Watch its groups; one that cannot be read any more holds nobody."""
-        for device, group in tenant.groups.items():
+        for slot, group in tenant.groups.items():
             try:
                 group.watch()
             except OSError as error:
                 evidence = self.evidence[tenant.launch.job_id]
                 lost = f"its group cannot be read any more: {error}"
-                evidence[device] = msgspec.structs.replace(evidence[device], mismatch=lost)
+                evidence[slot] = msgspec.structs.replace(evidence[slot], mismatch=lost)
                 self._kill(tenant)
 
     def _bite(self, tenant: Tenant, now: float, asked: float) -> None:
@@ -170,7 +168,7 @@ class BatchRunner:
             heard_s=tenant.heard_s,
             longest_slice_s=tenant.longest_slice_s(),
         )
-        late = overdue(progress, self.limits, now)
+        late = overdue(progress, self.limits[tenant.launch.test], now)
         if late and tenant.launch.job_id not in self.timed_out:
             self.timed_out[tenant.launch.job_id] = late
             self._begin(self._end_hung(tenant, late))
@@ -197,17 +195,17 @@ class BatchRunner:
 
     def _verify(self, tenant: Tenant, entered: Entered) -> None:
         """One process is inside: compare what the kernel gives it with its share."""
-        device = tenant.launch.devices[entered.rank]
+        slot = tenant.launch.slot_ids[entered.rank]
         evidence = self.evidence[tenant.launch.job_id]
         try:
-            effective, proc = tenant.groups[device].verify(entered.pid)
+            effective, proc = tenant.groups[slot].verify(entered.pid)
         except IsolationMismatch as error:
-            evidence[device] = msgspec.structs.replace(evidence[device], mismatch=str(error))
+            evidence[slot] = msgspec.structs.replace(evidence[slot], mismatch=str(error))
             self._kill(tenant)
         except ProcessLookupError:
             return
         else:
-            evidence[device] = msgspec.structs.replace(evidence[device], effective=effective, proc=proc)
+            evidence[slot] = msgspec.structs.replace(evidence[slot], effective=effective, proc=proc)
 
     def _kill(self, tenant: Tenant) -> None:
         """Kill it, and keep its counters as they were: the kill itself makes them rise (forks are refused)."""
@@ -225,11 +223,11 @@ class BatchRunner:
     def _take(self, tenant: Tenant, *, end: bool) -> None:
         """Read usage and events; at the ``end`` of the measurement also the limits, while the tenant still works."""
         evidence = self.evidence[tenant.launch.job_id]
-        for device, group in tenant.groups.items():
+        for slot, group in tenant.groups.items():
             changes: dict[str, object] = {"usage": group.usage(), "after": group.events()}
             if end:
                 changes["effective_end"] = group.effective()
-            evidence[device] = msgspec.structs.replace(evidence[device], **changes)
+            evidence[slot] = msgspec.structs.replace(evidence[slot], **changes)
 
 
 async def gone(tenants: Iterable[Tenant]) -> list[str]:

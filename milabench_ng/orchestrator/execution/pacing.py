@@ -35,8 +35,8 @@ PATIENCE_S = 10.0
 Burst = Callable[[Sequence[int]], Mapping[int, CpuPace]]
 
 
-async def read_host_pace(shares: Mapping[int, Sequence[int]], burst: Burst) -> dict[int, HostPace]:
-    """The pace of the CPUs of each share, by device: some 50 ms of work for each CPU in less than a second.
+async def read_host_pace(shares: Mapping[str, Sequence[int]], burst: Burst) -> dict[str, HostPace]:
+    """The pace of the CPUs of each share, by slot: some 50 ms of work for each CPU in less than a second.
 
     ``burst`` works on the CPUs that it is given, all at once. The event loop goes on between bursts. Where one of the
     CPUs may not be used, the reason stands in the place of the figures.
@@ -50,7 +50,7 @@ async def read_host_pace(shares: Mapping[int, Sequence[int]], burst: Burst) -> d
             seen.append(burst(cpus))
         except OSError as error:
             return dict.fromkeys(shares, HostPace(problem=error.strerror or str(error)))
-    return {device: pace_of(share, seen, LIBRARY) for device, share in shares.items()}
+    return {slot: pace_of(share, seen, LIBRARY) for slot, share in shares.items()}
 
 
 def work_at_once(cpus: Sequence[int]) -> dict[int, CpuPace]:

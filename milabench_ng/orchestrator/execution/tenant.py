@@ -55,8 +55,8 @@ class RankLog:
 class Tenant:
     """A launch from the request to the exit status."""
 
-    def __init__(self, launch: Launch, task: Task, groups: dict[int, Group], log: Log) -> None:
-        """``groups``: the fence of each of the launch's devices, by device index."""
+    def __init__(self, launch: Launch, task: Task, groups: dict[str, Group], log: Log) -> None:
+        """``groups``: the fences of the launch, by slot."""
         loop = asyncio.get_running_loop()
         self.launch = launch
         self.task = task

@@ -34,13 +34,13 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge(
-    outcome: Outcome, ranks: Sequence[RankLog], evidence: Mapping[int, GroupEvidence], limits: Mapping[int, int]
+    outcome: Outcome, ranks: Sequence[RankLog], evidence: Mapping[str, GroupEvidence], limits: Mapping[str, int]
 ) -> Failure | None:
     """The first cause that applies, from the outside in: fence, watchdog, worker, numbers. None: all is well.
 
-    ``limits``: bytes of RAM by device.
+    ``limits``: bytes of RAM by slot.
     """
-    found = [_by_fence(seen, limits[device], outcome) for device, seen in evidence.items()]
+    found = [_by_fence(seen, limits[slot], outcome) for slot, seen in evidence.items()]
     by_fence = next((failure for failure in found if failure), None)
     outside = ("isolation_lost", "oom", "host_oom", "pids_limit")
     if by_fence and by_fence.cause in outside:

@@ -48,7 +48,7 @@ def _of_batch(setting: Setting, seen: Seen) -> Iterator[Mark]:
     if seen.neighbours.lost:
         lost, planned = len(seen.neighbours.lost), seen.neighbours.planned
         yield Mark(kind="neighbours lost", what=str(planned), value=lost)
-    if any(setting.shares[device].smt_shared for device in seen.launch.devices):
+    if any(setting.shares[slot].smt_shared for slot in seen.launch.slot_ids):
         yield Mark(kind="siblings shared")
 
 
@@ -56,13 +56,13 @@ def _of_devices(setting: Setting, seen: Seen) -> Iterator[Mark]:
     """Precision, skipped steps and clocks of each device of the launch; a MIG instance has the clocks of its board."""
     requested = str(seen.launch.arguments["precision"])
     throttled = throttled_fraction(*seen.conditions)
-    for device, rank in zip(seen.launch.devices, seen.ranks, strict=True):
+    for slot, rank in zip(seen.launch.slot_ids, seen.ranks, strict=True):
         if rank.ready and rank.ready.ran != requested and rank.ready.parameters:
-            yield Mark(kind="precision", device=str(device), what=f"{requested} asked, {rank.ready.ran} ran")
+            yield Mark(kind="precision", device=slot, what=f"{requested} asked, {rank.ready.ran} ran")
         steps = skipped(rank, seen.timeline.start_s, setting.rule)
         share = steps.too_many if steps else None
         if share is not None:
-            yield Mark(kind="steps skipped", device=str(device), value=share, limit=SKIPPED_LIMIT)
-        for reason, fraction in throttled.get(setting.boards.get(device, ""), {}).items():
+            yield Mark(kind="steps skipped", device=slot, value=share, limit=SKIPPED_LIMIT)
+        for reason, fraction in throttled.get(setting.boards.get(slot, ""), {}).items():
             if reason in FAULTS and fraction > THROTTLE_LIMIT:
-                yield Mark(kind="throttled", device=str(device), what=reason, value=fraction, limit=THROTTLE_LIMIT)
+                yield Mark(kind="throttled", device=slot, what=reason, value=fraction, limit=THROTTLE_LIMIT)

@@ -21,8 +21,9 @@ from milabench_ng.orchestrator.outcome.failure_cause import Outcome, judge
 from milabench_ng.orchestrator.outcome.run_context import Equipment
 from milabench_ng.orchestrator.outcome.seen import Seen
 from milabench_ng.orchestrator.persistence.run_progress import Work
+from milabench_ng.plan import Launch
 from milabench_ng.records.host_pace import HostPace
-from milabench_ng.records.record import Data, Failure, Neighbour, Neighbours, Sampled
+from milabench_ng.records.record import Beside, Data, Failure, Neighbour, Neighbours, Sampled
 from milabench_ng.records.window import Window, settled_window
 from milabench_ng.telemetry.messages import HOST_KEY, SourceName
 
@@ -37,9 +38,10 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """When it was asked for (UTC), at ``requested_s``."""
     requested_s: float
     conditions: tuple[Conditions, Conditions]
-    host_pace: tuple[Mapping[int, HostPace], Mapping[int, HostPace]]
-    """By device, at both edges."""
-    data: Data | None
+    host_pace: tuple[Mapping[str, HostPace], Mapping[str, HostPace]]
+    """By slot, at both edges."""
+    data: Mapping[str, Data]
+    """By test (`suite.test`); without those that read none."""
     xids: Mapping[str, Sequence[int]]
     """Errors of the GPUs, by UUID."""
     busy: Sequence[str]
@@ -58,12 +60,12 @@ def see(ran: Ran, equipment: Equipment) -> list[Seen]:
 def _note_readers(tenant: Tenant, runner: BatchRunner) -> None:
     """What the readers of the data set had of the I/O share, where it is they that hold it."""
     evidence = runner.evidence[tenant.launch.job_id]
-    for device, rank in zip(tenant.launch.devices, tenant.ranks, strict=True):
-        io = evidence[device].io
+    for slot, rank in zip(tenant.launch.slot_ids, tenant.ranks, strict=True):
+        io = evidence[slot].io
         if io and rank.done:
             seen = achieved(io, rank.done.read_bytes, rank.done.read_s)
-            mismatch = evidence[device].mismatch or excess(seen)
-            evidence[device] = msgspec.structs.replace(evidence[device], io=seen, mismatch=mismatch)
+            mismatch = evidence[slot].mismatch or excess(seen)
+            evidence[slot] = msgspec.structs.replace(evidence[slot], io=seen, mismatch=mismatch)
 
 
 def _window(tenant: Tenant, ran: Ran, equipment: Equipment) -> Window | None:
@@ -84,7 +86,7 @@ def _failure(tenant: Tenant, ran: Ran, equipment: Equipment) -> Failure | None:
         broken_protocol=tenant.broken_protocol,
         failures=tenant.failures,
     )
-    limits = {device: equipment.setting.shares[device].memory_bytes for device in tenant.launch.devices}
+    limits = {slot: equipment.setting.shares[slot].memory_bytes for slot in tenant.launch.slot_ids}
     found = judge(outcome, tenant.ranks, ran.runner.evidence[tenant.launch.job_id], limits)
     if found is None and any(group.name in ran.busy for group in tenant.groups.values()):
         return Failure(cause="timeout", detail="processes of it could not be removed after the stop")
@@ -104,8 +106,8 @@ def _was_interrupted(tenant: Tenant, interrupted: Interruption) -> bool:
 
 def _device(tenant: Tenant, ran: Ran, equipment: Equipment) -> Failure | None:
     """What became of the launch's GPUs, if anything."""
-    for device in tenant.launch.devices:
-        board = equipment.setting.boards.get(device)
+    for slot in tenant.launch.slot_ids:
+        board = equipment.setting.boards.get(slot)
         fault = device_fault(board, *ran.conditions, ran.xids) if board else None
         if fault is not None:
             return Failure(cause=fault.cause, detail=fault.detail)
@@ -118,11 +120,12 @@ def _seen(tenant: Tenant, ran: Ran, failures: Mapping[str, Failure | None], equi
     ended_s = tenant.ended_s if tenant.ended_s is not None else time.monotonic()
     stop_s = ran.timeline.stop_s if ran.timeline.stop_s is not None else ended_s
     start_s = ran.timeline.start_s if ran.timeline.start_s is not None else stop_s
-    uuids = {str(device): equipment.setting.devices[device].uuid for device in launch.devices}
+    devices = [equipment.setting.devices[slot] for slot in launch.slot_ids]
+    uuids = {str(device.index): device.uuid for device in devices}
     keys: list[tuple[SourceName, str]] = [
         ("host", HOST_KEY),
         *(("gpu", uuid) for uuid in uuids.values() if uuid),
-        *(("tenant", str(device)) for device in launch.devices),
+        *(("tenant", slot) for slot in launch.slot_ids),
     ]
     window = _window(tenant, ran, equipment) if failure is None else None
     over = window or Window(start_s=start_s, end_s=stop_s)
@@ -142,15 +145,15 @@ def _seen(tenant: Tenant, ran: Ran, failures: Mapping[str, Failure | None], equi
         ranks=tenant.ranks,
         exit_status=tenant.ended.result(),
         failure=failure,
-        groups={device: group.name for device, group in tenant.groups.items()},
-        shares={device: group.share for device, group in tenant.groups.items()},
+        groups={slot: group.name for slot, group in tenant.groups.items()},
+        shares={slot: group.share for slot, group in tenant.groups.items()},
         evidence=evidence[launch.job_id],
         disjoint=disjoint(one for one in cpus if one is not None) if cpus else None,
         neighbours=_neighbours(tenant, ran.runner.tenants, failures, stop_s),
-        data=ran.data,
+        data=ran.data.get(launch.test),
         environment=tenant.task.environment,
         conditions=ran.conditions,
-        host_pace={device: (ran.host_pace[0][device], ran.host_pace[1][device]) for device in launch.devices},
+        host_pace={slot: (ran.host_pace[0][slot], ran.host_pace[1][slot]) for slot in launch.slot_ids},
         gpu_monitor=recorder.gpu_monitor(uuids, start_s, stop_s),
         telemetry=recorder.telemetry(keys, over.start_s, over.end_s),
         sampled=Sampled(
@@ -166,12 +169,26 @@ def _neighbours(
     tenant: Tenant, tenants: Sequence[Tenant], failures: Mapping[str, Failure | None], stop_s: float
 ) -> Neighbours:
     """Who worked beside ``tenant``, and who was lost before the common stop."""
+    others = [other for other in tenants if other is not tenant]
     lost = []
-    for other in tenants:
+    for other in others:
         failure = failures[other.launch.job_id]
         early = other.ended_s is not None and other.ended_s < stop_s
-        if other is not tenant and failure is not None and early:
+        if failure is not None and early:
             seconds = stop_s - (other.ended_s or stop_s)
-            lost.append(Neighbour(job_id=other.launch.job_id, cause=failure.cause, seconds_before_stop=seconds))
-    planned = len(tenants) - 1
-    return Neighbours(planned=planned, alive_at_stop=planned - len(lost), lost=tuple(lost))
+            who = beside(other.launch, tenant.launch)
+            lost.append(Neighbour(job_id=who.job_id, label=who.label, cause=failure.cause, seconds_before_stop=seconds))
+    who_all = tuple(beside(other.launch, tenant.launch) for other in others)
+    alike = all(one == Beside(job_id=one.job_id) for one in who_all)
+    return Neighbours(
+        planned=len(others),
+        alive_at_stop=len(others) - len(lost),
+        lost=tuple(lost),
+        who=msgspec.UNSET if alike else who_all,
+    )
+
+
+def beside(other: Launch, launch: Launch) -> Beside:
+    """``other`` as the record of ``launch`` names it."""
+    label = msgspec.UNSET if other.label == launch.label else other.label
+    return Beside(job_id=other.job_id, label=label, role=other.role)

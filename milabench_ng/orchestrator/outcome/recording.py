@@ -24,6 +24,7 @@ from milabench_ng.records.record import (
     Record,
     Source,
     Timing,
+    timing_name,
 )
 from milabench_ng.records.window import SliceRow, Window, backlog_edges
 from milabench_ng.units import utc_iso
@@ -33,7 +34,7 @@ def make_record(setting: Setting, seen: Seen) -> Record:
     """The record of one launch."""
     launch = seen.launch
     workload = setting.workloads[launch.workload]
-    first = setting.devices[launch.devices[0]]
+    first = setting.devices[launch.slot_ids[0]]
     return Record(
         name=launch.test,
         job_id=launch.job_id,
@@ -86,8 +87,7 @@ def timings(seen: Seen) -> dict[str, Timing]:
             continue
         seconds = math.fsum(row.length_s for row in rows)
         began = start + rows[0].start_s - seen.requested_s
-        name = "train" if seen.launch.scheme == "per-gpu" else f"train_{number}"
-        timed[name] = Timing(
+        timed[timing_name(seen.launch, number)] = Timing(
             type="train",
             start=began,
             end=began + seconds,
@@ -130,7 +130,7 @@ def _ours(setting: Setting, seen: Seen, workload: Workload) -> Mnb:
             sha256=workload.source_sha256,
             modules=workload.source_modules,
         ),
-        devices=tuple(setting.devices[index] for index in launch.devices),
+        devices=tuple(setting.devices[slot] for slot in launch.slot_ids),
         environment=seen.environment,
         dropped_environment=setting.dropped_environment,
         start="warm" if setting.start == "warm" else "cold",
@@ -146,7 +146,7 @@ def _ours(setting: Setting, seen: Seen, workload: Workload) -> Mnb:
         neighbours=seen.neighbours,
         isolation=_isolation(setting, seen),
         conditions=edges(*seen.conditions),
-        host_pace={str(at): {"before": first, "after": last} for at, (first, last) in seen.host_pace.items()},
+        host_pace={at: {"before": first, "after": last} for at, (first, last) in seen.host_pace.items()},
         telemetry=seen.telemetry,
         sampled=seen.sampled,
         failure=seen.failure,
@@ -198,10 +198,10 @@ def _precision(launch: Launch, rank: RankLog) -> Precision | None:
 
 def _isolation(setting: Setting, seen: Seen) -> dict[str, Isolation]:
     return {
-        str(device): msgspec.structs.replace(
+        slot: msgspec.structs.replace(
             setting.fence,
-            group=f"{setting.group}/{seen.groups[device]}",
-            requested=seen.shares[device],
+            group=f"{setting.group}/{seen.groups[slot]}",
+            requested=seen.shares[slot],
             effective=evidence.effective,
             effective_end=evidence.effective_end,
             proc=evidence.proc,
@@ -211,5 +211,5 @@ def _isolation(setting: Setting, seen: Seen) -> dict[str, Isolation]:
             events_after=evidence.after,
             io=evidence.io,
         )
-        for device, evidence in seen.evidence.items()
+        for slot, evidence in seen.evidence.items()
     }

@@ -32,12 +32,13 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     hostname: str
     dataroot: str
     outdir: str
-    devices: Mapping[int, Device]
-    boards: Mapping[int, str]
-    """The UUID of the physical GPU behind each device, which is what clocks, power and faults are known of."""
+    devices: Mapping[str, Device]
+    """By slot."""
+    boards: Mapping[str, str]
+    """The UUID of the physical GPU behind each slot, which is what clocks, power and faults are known of."""
     workloads: Mapping[str, Workload]
-    shares: Mapping[int, Share]
-    """By device; `share` adds what differs between tests."""
+    shares: Mapping[str, Share]
+    """By slot; `share` adds what differs between tests."""
     io: Mapping[str, IoEvidence]
     """The I/O shares that were asked for, by test (`suite.test`)."""
     fence: Isolation
@@ -46,9 +47,9 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     rule: WindowRule
     dropped_environment: tuple[str, ...]
 
-    def share(self, test: str, device: int) -> Share:
-        """What the tenant of a device gets while it runs a test."""
-        return msgspec.structs.replace(self.shares[device], io=limits(self.io.get(test)))
+    def share(self, test: str, slot: str) -> Share:
+        """What the tenant of a slot gets while it runs a test."""
+        return msgspec.structs.replace(self.shares[slot], io=limits(self.io.get(test)))
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,19 +68,19 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     ranks: Sequence[RankLog]
     exit_status: int | None
     failure: Failure | None
-    groups: Mapping[int, str]
-    """Names of its groups, by device."""
-    shares: Mapping[int, Share]
+    groups: Mapping[str, str]
+    """Names of its groups, by slot."""
+    shares: Mapping[str, Share]
     """What those were asked to hold."""
-    evidence: Mapping[int, GroupEvidence]
+    evidence: Mapping[str, GroupEvidence]
     disjoint: bool | None
     """Whether no CPU was in the share of two tenants of the batch, as the kernel gave them."""
     neighbours: Neighbours
     data: Data | None
     environment: dict[str, str]
     conditions: tuple[Conditions, Conditions]
-    host_pace: Mapping[int, tuple[HostPace, HostPace]]
-    """Of its shares, by device: before and after."""
+    host_pace: Mapping[str, tuple[HostPace, HostPace]]
+    """Of its shares, by slot: before and after."""
     gpu_monitor: dict[str, Any]
     telemetry: dict[str, dict[str, dict[str, float]]]
     sampled: Sampled

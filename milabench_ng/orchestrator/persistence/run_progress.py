@@ -12,7 +12,17 @@ from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, read_content
 from milabench_ng.orchestrator.persistence.result_writer import Keeper, Kept
 from milabench_ng.plan import Batch, Launch, Plan
-from milabench_ng.records.ledger import AnyEvent, Attempt, Company, Finished, Interrupted, Key, Recorded, attempts
+from milabench_ng.records.ledger import (
+    AnyEvent,
+    Attempt,
+    Company,
+    Finished,
+    Interrupted,
+    Key,
+    Recorded,
+    attempts,
+    recorded,
+)
 from milabench_ng.records.names import file_digest
 from milabench_ng.records.record import Record, encode_record
 
@@ -40,20 +50,18 @@ class Books:
         events = keeper.chain.events
         self._tried = attempts(events)
         self._standing = standing(events, keeper)
-        self._failures = Counter(
-            _key(event) for event in events if isinstance(event, Recorded) and event.cause not in (None, NOT_TRIED)
-        )
+        self._failures = Counter(_key(event) for event in recorded(events) if event.cause not in (None, NOT_TRIED))
 
     @property
     def missing(self) -> int:
         """Launches without a valid record."""
-        return sum(_key(launch) not in self._standing for launch in self.plan.launches)
+        return sum(_key(launch) not in self._standing for launch in self.plan.launches if launch.measured)
 
     @property
     def failed(self) -> int:
         """Attempts that failed or left nothing, and launches that were never tried."""
-        untried = sum(self._tried[_key(launch)] == 0 for launch in self.plan.launches)
-        good = sum(event.cause is None for event in self.keeper.chain.events if isinstance(event, Recorded))
+        untried = sum(self._tried[_key(launch)] == 0 for launch in self.plan.launches if launch.measured)
+        good = sum(event.cause is None for event in recorded(self.keeper.chain.events))
         return self._tried.total() - good + untried
 
     def to_do(self) -> tuple[Work, ...]:
@@ -62,15 +70,15 @@ class Books:
         return missing or works(self.plan, self._may_be_retried)
 
     def attempt(self, launch: Launch) -> int:
-        """Which try of the launch is going on."""
-        return self._tried[_key(launch)]
+        """Which try of the launch is going on; 0 of company, which is not tried."""
+        return self._tried[_key(launch)] if launch.measured else 0
 
     def begin(self, work: Work) -> None:
         """A batch is about to start: its attempts are on the disk before anything of it is."""
         events: list[AnyEvent] = []
         for launch in work.batch.launches:
             place: dict[str, str] = {"label": launch.label, "job_id": launch.job_id}
-            if launch in work.wanted:
+            if launch.measured and launch in work.wanted:
                 self._tried[_key(launch)] += 1
                 number = self._tried[_key(launch)]
                 events.append(Attempt(**place, number=number, batch=work.batch.number))
@@ -95,6 +103,8 @@ class Books:
                     cause=cause,
                 )
             )
+            if not record.mnb.launch.measured:
+                continue
             if cause != NOT_TRIED:
                 self._standing[key] = cause
             if cause not in (None, NOT_TRIED):
@@ -116,16 +126,19 @@ class Books:
 
 
 def works(plan: Plan, wanted: Callable[[Launch], bool]) -> tuple[Work, ...]:
-    """The batches that have a launch which is wanted. Pure."""
-    found = ((batch, tuple(launch for launch in batch.launches if wanted(launch))) for batch in plan.batches)
-    return tuple(Work(batch=batch, wanted=launches) for batch, launches in found if launches)
+    """The batches that have a measured launch which is wanted; company leaves a record whenever it works. Pure."""
+    return tuple(
+        Work(batch=batch, wanted=tuple(one for one in batch.launches if not one.measured or wanted(one)))
+        for batch in plan.batches
+        if any(one.measured and wanted(one) for one in batch.launches)
+    )
 
 
 def standing(events: Sequence[AnyEvent], keeper: Keeper) -> dict[Key, str | None]:
     """The cause (None: a success) of every launch's last valid record: the file is there, whole, as it was written."""
     found: dict[Key, str | None] = {}
-    for event in events:
-        if isinstance(event, Recorded) and event.cause != NOT_TRIED:
+    for event in recorded(events):
+        if event.cause != NOT_TRIED:
             try:
                 content = read_content(keeper.folder.path / event.file, LARGE, os.O_NOFOLLOW)
             except InputError:

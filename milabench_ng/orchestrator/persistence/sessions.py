@@ -119,7 +119,7 @@ def begin(
         keeper.promise(encode_manifest(first), *first_events(first, session))
         return Begun(name, ())
     done = standing(events, keeper)
-    missing = sum((launch.label, launch.job_id) not in done for launch in first.plan.launches)
+    missing = sum((launch.label, launch.job_id) not in done for launch in first.plan.launches if launch.measured)
     before = keeper.chain.sessions[-1]
     keeper.promise(encode_manifest(first), *later_events(before, session, missing, found))
     accepted = [text for event in keeper.chain.events if isinstance(event, Resumed) for text in event.accepted]

@@ -14,10 +14,10 @@ from milabench_ng.orchestrator.execution.pacing import EDGE_S
 from milabench_ng.orchestrator.execution.preparing import Needed, needed
 from milabench_ng.orchestrator.execution.serving import serving
 from milabench_ng.orchestrator.execution.watchdog import START_S, least_work_s
-from milabench_ng.orchestrator.planning.prospect import Prospect, plan_run, shares_by_device
+from milabench_ng.orchestrator.planning.prospect import Prospect, plan_run
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plan import Launch, Plan
-from milabench_ng.records.isolation import Share, Tier
+from milabench_ng.records.isolation import Tier
 from milabench_ng.records.window import WindowRule
 
 SERVER_S = 5.0
@@ -42,8 +42,6 @@ class Foresight(msgspec.Struct, frozen=True, kw_only=True):
     """A run that was planned in order to be shown."""
 
     prospect: Prospect
-    shares: dict[int, Share]
-    """By device index."""
     data: tuple[Needed, ...]
     backend: str
     tier: Tier
@@ -62,7 +60,6 @@ async def foresee(request: RunRequest, reporter: Reporter) -> Foresight:
     backend = choose(prospect.capabilities, prospect.isolation)
     return Foresight(
         prospect=prospect,
-        shares=dict(shares_by_device(prospect.allocation)),
         data=needed(prospect.plan, prospect.catalogue),
         backend=backend.NAME,
         tier=backend.tier(prospect.capabilities) or "none",

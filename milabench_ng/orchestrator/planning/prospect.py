@@ -17,7 +17,8 @@ from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.choosing import Wish, bounds, choose
 from milabench_ng.fence.interface import Fence
 from milabench_ng.fence.probing.probe import probe
-from milabench_ng.fence.sharing.shares import Allocation, Placement, Policy, allocate
+from milabench_ng.fence.sharing.layout import Layout, lay_out, one_per_device, placements
+from milabench_ng.fence.sharing.shares import Allocation, Policy, allocate
 from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.inventory import read_inventory
 from milabench_ng.node.storage import read_storage
@@ -39,7 +40,7 @@ from milabench_ng.orchestrator.planning.request import (
 )
 from milabench_ng.plan import Plan
 from milabench_ng.profile import Profile
-from milabench_ng.records.isolation import IoEvidence, Share
+from milabench_ng.records.isolation import IoEvidence
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText, software_key
 from milabench_ng.units import utc_iso, utc_now
 
@@ -51,6 +52,7 @@ class Prospect(msgspec.Struct, frozen=True, kw_only=True):
     plan: Plan
     catalogue: Catalogue
     allocation: Allocation
+    layout: Layout
     isolation: Wish
     capabilities: Capabilities
     """What the fence can do here, probed once a run."""
@@ -84,9 +86,10 @@ async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, .
     if backend.NAME == slurm.NAME:
         refuse_several_steps(plan)
     io = io_shares(profile, request, capabilities, backend.NAME)
+    slots = one_per_device(chosen.devices)
     allocation = allocate(
         topology,
-        [Placement(str(device.index), device.numa_node) for device in chosen.devices],
+        placements(slots),
         bounds(capabilities, wish),
         Policy(ram_total_bytes=request.ram_total_bytes),
     )
@@ -95,17 +98,13 @@ async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, .
         plan=plan,
         catalogue=catalogue,
         allocation=allocation,
+        layout=lay_out(slots, allocation.shares),
         isolation=wish,
         capabilities=capabilities,
         start=request.start if backend.WARM_WORKERS else "cold",
         io=io,
         device_notes=chosen.notes,
     )
-
-
-def shares_by_device(allocation: Allocation) -> Mapping[int, Share]:
-    """The shares by device index."""
-    return {int(name): share for name, share in allocation.shares.items()}
 
 
 def make_manifest(

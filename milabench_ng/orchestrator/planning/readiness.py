@@ -12,7 +12,8 @@ from milabench_ng.errors import IsolationError
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.choosing import best_reasons, bounds, choose
 from milabench_ng.fence.probing.probe import probe
-from milabench_ng.fence.sharing.shares import Allocation, Placement, Policy, allocate
+from milabench_ng.fence.sharing.layout import one_per_device, placements
+from milabench_ng.fence.sharing.shares import Allocation, Policy, allocate
 from milabench_ng.node.inventory import Inventory, read_inventory
 from milabench_ng.node.storage import Storage, read_storage
 from milabench_ng.node.topology import Topology, read_topology
@@ -115,10 +116,10 @@ def _divide(
     topology: Topology, devices: Sequence[Device], capabilities: Capabilities, request: RunRequest
 ) -> tuple[Allocation | None, str | None]:
     """The shares, or why there are none."""
-    placements = [Placement(str(device.index), device.numa_node) for device in devices]
+    tenants = placements(one_per_device(devices))
     policy = Policy(ram_total_bytes=request.ram_total_bytes)
     try:
-        return allocate(topology, placements, bounds(capabilities, "auto"), policy), None
+        return allocate(topology, tenants, bounds(capabilities, "auto"), policy), None
     except IsolationError as error:
         return None, str(error)
 

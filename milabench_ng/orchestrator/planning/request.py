@@ -136,9 +136,10 @@ def checked_plan(profile: Profile, request: RunRequest, catalogue: Catalogue, de
     """The plan; a workload of one process cannot be spread over several devices."""
     for name, test in profile.select(request.names).tests.items():
         workload = catalogue.workload(test.workload, f"{request.profile_source}: test {name!r}")
-        if test.partition_scheme.type != "per-gpu" and not workload.distributed:
+        scheme = test.partition_scheme.type
+        if scheme.spreads and not workload.distributed:
             raise InputError(
-                f"{request.profile_source}: test {name!r}: partition scheme {test.partition_scheme.type!r} runs over "
+                f"{request.profile_source}: test {name!r}: partition scheme {scheme.value!r} runs over "
                 f"several devices, and workload {test.workload!r} runs in one process; use per-gpu"
             )
     arguments = resolve_arguments(profile, request, catalogue)

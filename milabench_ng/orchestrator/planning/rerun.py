@@ -11,6 +11,7 @@ from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, read_json
 from milabench_ng.plain import plain, short
 from milabench_ng.plan import Launch
+from milabench_ng.profile import Scheme
 from milabench_ng.records.isolation import IoEvidence
 from milabench_ng.records.record import Data, Neighbours
 
@@ -46,12 +47,17 @@ def profile_of(record: Path) -> Again:
     except msgspec.ValidationError as error:
         raise InputError(f"{plain(record)}: not a record of mnb: {short(error)}") from None
     launch = ours.launch
+    if launch.slots is not msgspec.UNSET or ours.neighbours.who is not msgspec.UNSET:
+        raise InputError(
+            f"{plain(record)}: made on a part of a device or beside other tests, which a profile of its test alone "
+            "cannot make again; run the profile of its run.json"
+        )
     _, _, test = launch.test.partition(".")
-    several = launch.scheme != "per-gpu"
+    several = launch.scheme.spreads
     definition: dict[str, object] = {
         "workload": launch.workload,
         "arguments": {name: value for name, value in launch.arguments.items() if value is not None},
-        "partition_scheme": {"type": "normal" if several else "per-gpu"},
+        "partition_scheme": {"type": Scheme.NORMAL if several else Scheme.PER_GPU},
         "data_scale": launch.data_scale,
     }
     limited = next((fenced.io for fenced in ours.isolation.values() if fenced.io), None)

@@ -70,7 +70,7 @@ def estimate(measured: Summary, source: Peak, target: Peak, name: str, basis: Ba
 
 def _why_not(row: TestSummary, source: Peak, target: Peak, basis: Basis) -> str:
     """Why a test cannot be carried over; empty where it can."""
-    if row.scheme != "per-gpu":
+    if row.scheme.spreads:
         return "it depends on the connection of the devices"
     if row.bound not in GPU_BOUND:
         return f"it is bound by {row.bound or 'nothing that is recorded'}"

@@ -65,7 +65,7 @@ def own_rates(baselines: Sequence[Summary]) -> Study:
         device = device_of(baseline)
         for label, row in baseline.tests.items():
             rate = _classic_rate(row, baseline)
-            if rate and row.scheme == "per-gpu" and row.bound in GPU_BOUND and not row.other_work and row.precision:
+            if rate and not row.scheme.spreads and row.bound in GPU_BOUND and not row.other_work and row.precision:
                 rates.setdefault((label, arithmetic_of(row.precision[0])), {})[device] = rate
     return Study(
         source="the shipped baselines",

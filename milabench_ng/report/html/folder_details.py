@@ -98,7 +98,9 @@ def read_evidence(folder: Path) -> Evidence:
     for read in read_folder(folder):
         if not isinstance(read, ReadRecord) or read.view.mnb is None:
             continue
-        found += courses(read)
+        measured = read.view.mnb.launch.measured
+        if measured:
+            found += courses(read)
         try:
             record = _decoder.decode(read_content(folder / read.file, LARGE, os.O_NOFOLLOW))
         except (InputError, msgspec.MsgspecError) as error:
@@ -109,7 +111,7 @@ def read_evidence(folder: Path) -> Evidence:
             continue
         for device, fence in record.mnb.isolation.items():
             fences[device].append(fence)
-        for source, quantities in record.mnb.telemetry.items():
+        for source, quantities in record.mnb.telemetry.items() if measured else ():
             for quantity, reading in quantities.items():
                 readings[record.mnb.label, source, quantity].append(reading)
     return Evidence(

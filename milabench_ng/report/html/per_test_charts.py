@@ -70,7 +70,7 @@ def course_view(name: str, batch: Sequence[Course]) -> View:
 def _by_device(at: Line) -> dict[str, list[float]]:
     """The launches' rates; none of launches over several devices."""
     found: dict[str, list[float]] = defaultdict(list)
-    if at.row.scheme == "per-gpu":
+    if not at.row.scheme.spreads:
         scale = 1.0 if not at.row.train or not at.scored.perf else at.scored.perf / at.row.train.mean
         for job, perf in at.row.launches.items():
             found[job.partition("#")[0].partition(".")[2]].append(scale * perf)

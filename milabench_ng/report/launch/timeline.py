@@ -43,7 +43,7 @@ def courses(read: ReadRecord) -> tuple[Course, ...]:
     first = min((rows[0].start_s for rows in ranks if rows), default=0.0)
     start = first if mnb.start_s is None else mnb.start_s
     window = None if mnb.stop_s is None else recorded_window(ranks, mnb.stop_s, mnb.window_rule, start)
-    devices = [str(device) for device in mnb.launch.devices]
+    slots = mnb.launch.slot_ids
     return tuple(
         _course(
             read,
@@ -52,7 +52,7 @@ def courses(read: ReadRecord) -> tuple[Course, ...]:
             start,
             window,
         )
-        for device, rows in zip(devices, ranks, strict=False)
+        for device, rows in zip(slots, ranks, strict=False)
     )
 
 

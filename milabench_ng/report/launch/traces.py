@@ -132,7 +132,7 @@ class Traced(msgspec.Struct, frozen=True):
 def traced(mnb: MnbView) -> Traced:
     """What the record of a launch says."""
     precision = (mnb.precision.ran if mnb.precision else None) or "unknown"
-    places = [(f"{mnb.launch.devices[number]}/{number}", rank) for number, rank in enumerate(mnb.ranks)]
+    places = [(f"{mnb.launch.slot_ids[number]}/{number}", rank) for number, rank in enumerate(mnb.ranks)]
     return Traced(
         label=mnb.label,
         version=mnb.version,

@@ -11,7 +11,8 @@ import msgspec
 
 from milabench_ng.catalogue import Scalar
 from milabench_ng.plan import Device
-from milabench_ng.records.marks import Mark, typed
+from milabench_ng.profile import Scheme
+from milabench_ng.records.marks import Mark
 from milabench_ng.records.reading import ReadRecord
 from milabench_ng.records.views import DataView, MnbView, RecordView
 from milabench_ng.records.window import (
@@ -45,9 +46,11 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str
     run_id: str | None
     """None for a record of 2020."""
-    scheme: str
+    scheme: Scheme
+    measured: bool = True
+    """It is there for its own result, and not as company."""
     devices: tuple[str, ...]
-    """Their indices; empty where a record of 2020 does not say."""
+    """Their slots, named after them; empty where a record of 2020 does not say."""
     hardware: tuple[Device, ...] = ()
     """The same, as the record names them; empty in a record of 2020."""
     hostname: str = ""
@@ -102,7 +105,8 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         job_id=view.job_id,
         run_id=mnb.run_id,
         scheme=mnb.launch.scheme,
-        devices=tuple(str(device) for device in mnb.launch.devices),
+        measured=mnb.launch.measured,
+        devices=mnb.launch.slot_ids,
         hardware=mnb.devices,
         hostname=view.hostname or "",
         unit=mnb.unit,
@@ -123,7 +127,7 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         tier=_tier(mnb, cause),
         data=mnb.data,
         precision=mnb.precision.ran_before if mnb.precision else None,
-        marks=typed(mnb.marks),
+        marks=mnb.marks,
         paces=launch_paces(mnb),
         traced=traced(mnb),
     )
@@ -185,17 +189,17 @@ def _failure(view: RecordView, mnb: MnbView, perf: float) -> tuple[str | None, s
 
 def _of_2020(read: ReadRecord) -> LaunchResult:
     view = read.view
-    progression = _scheme(view.job) == "gpu-progression"
+    scheme = _scheme(view.job)
     samples = tuple(_tail_rate(timing.rates or ()) for name, timing in view.timings.items() if name.startswith("train"))
     cause, detail = _failure_2020(view, samples)
     visible = _visible(view)
     return LaunchResult(
         file=read.file,
         test=view.name,
-        label=f"{view.name}.{view.device_count}" if progression else view.name,
+        label=scheme.label(view.name, view.device_count),
         job_id=view.job_id,
         run_id=None,
-        scheme="gpu-progression" if progression else "per-gpu",
+        scheme=scheme,
         devices=tuple(visible),
         hostname=view.hostname or "",
         cause=cause,
@@ -233,9 +237,11 @@ def _is_nan(value: object) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-def _scheme(job: Mapping[str, Any] | None) -> str | None:
+def _scheme(job: Mapping[str, Any] | None) -> Scheme:
+    """Of a record of 2020: a progression, or anything else."""
     scheme = (job or {}).get("partition_scheme")
-    return scheme.get("type") if isinstance(scheme, dict) else None
+    stated = scheme.get("type") if isinstance(scheme, dict) else None
+    return Scheme.PROGRESSION if stated == Scheme.PROGRESSION else Scheme.PER_GPU
 
 
 def _program_s(view: RecordView) -> float | None:

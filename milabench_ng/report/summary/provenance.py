@@ -37,10 +37,19 @@ def distinct(values: Iterable[T | None]) -> tuple[T, ...]:
 
 
 def device_count(manifests: Sequence[ManifestView], results: Sequence[LaunchResult]) -> int:
-    """The plan's; without one, as many as the launches name."""
+    """The plan's slots, normally one for each device; without a plan, as many as the launches name."""
     if manifests:
-        return max(len(manifest.plan.devices) for manifest in manifests)
+        return max(max(len(made.plan.devices), len(made.plan.slots)) for made in manifests)
     return max(1, len({device for result in results for device in result.devices}))
+
+
+def side_by_side(manifests: Sequence[ManifestView]) -> Counter[str]:
+    """How many launches of each row the plan has at the same moment: normally one for each device."""
+    found: Counter[str] = Counter()
+    for manifest in manifests:
+        for batch in manifest.plan.batches:
+            found |= Counter(launch.label for launch in batch.launches if launch.measured)
+    return found
 
 
 def node_devices(manifest: ManifestView) -> int:

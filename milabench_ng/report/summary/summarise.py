@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -9,6 +10,7 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Launch
+from milabench_ng.profile import Scheme
 from milabench_ng.records.ledger import Session, attempts
 from milabench_ng.records.marks import merged
 from milabench_ng.records.names import LEDGER
@@ -30,6 +32,7 @@ from milabench_ng.report.summary.provenance import (
     paces_seen,
     provenance_of,
     sessions_of,
+    side_by_side,
     suite_of,
 )
 from milabench_ng.report.summary.repeats import by_job, device_stats, rank_means, repeats, stat_of
@@ -41,11 +44,12 @@ def summarise(folder: Folder) -> Summary:
     """The statistics of every test of ``folder``, and what was promised and is not there."""
     ours = _is_ours(folder)
     check_one_node(folder.source, folder.manifests, folder.results)
-    folder = _of_one_work(folder)
+    folder = _of_one_work(_measured(folder))
     planned = {
         (manifest.run_id, launch.label, launch.job_id): launch
         for manifest in folder.manifests
         for launch in manifest.plan.launches
+        if launch.measured
     }
     results, loose = _place(folder, list(planned.values()))
     if not results and not planned and not loose:
@@ -57,6 +61,7 @@ def summarise(folder: Folder) -> Summary:
     for result in results:
         rows[result.label].append(result)
     promised = Counter(launch.label for launch in planned.values())
+    together = side_by_side(folder.manifests)
     return Summary(
         suite=suite_of(folder),
         units="true" if ours else "classic",
@@ -78,12 +83,17 @@ def summarise(folder: Folder) -> Summary:
                 absent[label],
                 promised[label] if folder.manifests else None,
                 folder.going_on,
-                devices,
+                together[label] or devices,
             )
             for label in dict.fromkeys([*promised, *rows])
         },
         problems=loose,
     )
+
+
+def _measured(folder: Folder) -> Folder:
+    """Without the records of company, which no row is about."""
+    return msgspec.structs.replace(folder, results=tuple(result for result in folder.results if result.measured))
 
 
 def _of_one_work(folder: Folder) -> Folder:
@@ -139,23 +149,36 @@ def _lost(
 def _place(folder: Folder, planned: Sequence[Launch]) -> tuple[list[LaunchResult], tuple[Problem, ...]]:
     """The results and, as failures of their rows, the unreadable records; those that belong to no row are left."""
     known = {(launch.test, launch.job_id): launch for launch in planned}
+    company = {
+        (launch.test, launch.job_id)
+        for manifest in folder.manifests
+        for launch in manifest.plan.launches
+        if not launch.measured
+    }
     schemes = {result.test: result.scheme for result in folder.results}
     placed, loose = list(folder.results), []
     for problem in folder.problems:
-        if problem.test is None or problem.job_id is None:
+        launch = known.get((problem.test or "", problem.job_id or ""))
+        of_company = launch is None and (problem.test, problem.job_id) in company
+        if problem.test is None or problem.job_id is None or of_company:
             loose.append(problem)
             continue
-        launch = known.get((problem.test, problem.job_id))
-        label, scheme = problem.test, schemes.get(problem.test, "per-gpu")
+        label, scheme = problem.test, schemes.get(problem.test, Scheme.PER_GPU)
         if launch is not None:
             label, scheme = launch.label, launch.scheme
-        elif scheme == "gpu-progression":
-            label = f"{label}.{int(problem.job_id.partition('.')[2]) + 1}"
+        else:
+            label = scheme.label(label, _last_device(problem.job_id) + 1)
         placed.append(_unreadable(problem, problem.test, problem.job_id, label, scheme))
     return placed, tuple(loose)
 
 
-def _unreadable(problem: Problem, test: str, job_id: str, label: str, scheme: str) -> LaunchResult:
+def _last_device(job_id: str) -> int:
+    """The index in ``run.slot``; 0 of what is no such thing."""
+    found = re.search(r"\.([0-9]{1,9})[a-z]?\Z", job_id)
+    return int(found[1]) if found else 0
+
+
+def _unreadable(problem: Problem, test: str, job_id: str, label: str, scheme: Scheme) -> LaunchResult:
     return LaunchResult(
         file=problem.file,
         test=test,
@@ -201,7 +224,7 @@ def _test(
         classic_factor=first.classic_factor if first else None,
         bound=first.bound if first else None,
         scheme=scheme,
-        devices=devices if scheme == "per-gpu" else _width(results, absent),
+        devices=_width(results, absent) if scheme.spreads else devices,
         planned=planned,
         missing=len(missing),
         pending=len(absent) - len(missing),

@@ -65,6 +65,11 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """Of this installation."""
 
     @property
+    def measured(self) -> tuple[Kept, ...]:
+        """The records of launches that are there for their own result, and not as company."""
+        return tuple(kept for kept in self.records if kept.record.mnb.launch.measured)
+
+    @property
     def good(self) -> tuple[Kept, ...]:
         """The records of launches that did not fail."""
         return tuple(kept for kept in self.records if kept.record.success)

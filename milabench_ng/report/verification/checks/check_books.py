@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from milabench_ng.records.ledger import Attempt, Chain, Interrupted, Recorded, Resumed, Started, attempts, lost_attempts
+from milabench_ng.records.ledger import (
+    Attempt,
+    Chain,
+    Interrupted,
+    Recorded,
+    Resumed,
+    Started,
+    attempts,
+    lost_attempts,
+    recorded,
+)
 from milabench_ng.records.names import MANIFEST
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
@@ -22,10 +32,10 @@ def _gaps(evidence: Evidence) -> Iterator[str]:
     yield from (f"{problem.file}: {problem.reason}" for problem in evidence.unreadable)
     yield from _unread_by_the_report(evidence)
     unread = {(problem.test, problem.job_id) for problem in evidence.unreadable}
-    launches = evidence.manifest.plan.launches
+    launches = [launch for launch in evidence.manifest.plan.launches if launch.measured]
     planned = {(launch.label, launch.job_id) for launch in launches}
     gone = {(launch.label, launch.job_id) for launch in launches if (launch.test, launch.job_id) not in unread}
-    there = Counter((kept.record.mnb.label, kept.record.job_id) for kept in evidence.records)
+    there = Counter((kept.record.mnb.label, kept.record.job_id) for kept in evidence.measured)
     for label, job_id in sorted(gone - there.keys()):
         yield f"{label} J{job_id}: it was planned and has no record"
     for label, job_id in sorted(there.keys() - planned):
@@ -121,7 +131,7 @@ def attempts_fact(evidence: Evidence) -> str:
         return "not recorded"
     events = evidence.ledger.events
     tried = sum(isinstance(event, Attempt) for event in events)
-    failed = sum(isinstance(event, Recorded) and event.cause is not None for event in events)
+    failed = sum(event.cause is not None for event in recorded(events))
     interrupted = sum(isinstance(event, Interrupted) for event in events)
     return (
         f"{tried} attempts, {failed} failed, {len(lost_attempts(events))} without a record, "

@@ -31,15 +31,15 @@ def _shares(evidence: Evidence) -> Iterator[str]:
     for name, record in evidence.named():
         if not record.success and not record.mnb.isolation:
             continue  # it died before its share was read back, and counts as a failure
-        for device in record.mnb.launch.devices:
-            share = record.mnb.isolation.get(str(device))
+        for slot in record.mnb.launch.slot_ids:
+            share = record.mnb.isolation.get(slot)
             if share is None:
-                yield f"{name}: nothing is recorded of the fence around device {device}"
+                yield f"{name}: nothing is recorded of the fence around device {slot}"
                 continue
             if demanded is not None and weakest_tier([share.tier, demanded]) != demanded:
                 yield f"{name}: isolation was {share.tier!r}, {demanded!r} is demanded"
             if share.tier == "full":
-                yield from (f"{name}: device {device}: {reason}" for reason in _not_held(share, record.success))
+                yield from (f"{name}: device {slot}: {reason}" for reason in _not_held(share, record.success))
 
 
 def _not_held(share: Isolation, succeeded: bool) -> Iterator[str]:
@@ -115,7 +115,14 @@ def _lonely(evidence: Evidence) -> Iterator[str]:
 def _apart(evidence: Evidence) -> Iterator[str]:
     """A batch is begun once, unless some of its launches were tried again, with the others as their company."""
     events = evidence.ledger.events if evidence.ledger else ()
-    again = {event.batch for event in events if isinstance(event, Company)}
+    measured = {
+        (batch.number, launch.label, launch.job_id)
+        for batch in evidence.manifest.plan.batches
+        for launch in batch.launches
+        if launch.measured
+    }
+    company = [event for event in events if isinstance(event, Company)]
+    again = {event.batch for event in company if (event.batch, event.label, event.job_id) in measured}
     again |= {event.batch for event in events if isinstance(event, Attempt) and event.number > 1}
     begun = Counter(number for number, _ in evidence.batches())
     for number, times in sorted(begun.items()):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from milabench_ng.records.record import Mnb, Rank, Record, Timing
+from milabench_ng.records.record import Mnb, Rank, Record, Timing, timing_name
 from milabench_ng.records.window import (
     MIN_STEPS,
     WORKED_OFF_LIMIT,
@@ -70,7 +70,7 @@ def _same_window(one: Window | None, other: Window | None) -> bool:
 
 
 def _timing(record: Record, rank: int) -> Timing | None:
-    return record.timings.get("train" if record.mnb.launch.scheme == "per-gpu" else f"train_{rank}")
+    return record.timings.get(timing_name(record.mnb.launch, rank))
 
 
 def _same_rates(timing: Timing, rows: Sequence[SliceRow], window: Window | None) -> bool:

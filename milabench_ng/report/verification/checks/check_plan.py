@@ -80,7 +80,7 @@ def _expected(stated: Profile, planned: Plan) -> Plan:
     return make_plan(stated, (), resolved, planned.devices, planned.repeat, planned.order, planned.nonce)
 
 
-_Key = tuple[str, str, str, float, int, tuple[int, ...]]
+_Key = tuple[str, str, str, float, int, tuple[int, ...], tuple[str, ...]]
 
 
 def _batches(planned: Plan) -> Counter[frozenset[_Key]]:
@@ -88,13 +88,12 @@ def _batches(planned: Plan) -> Counter[frozenset[_Key]]:
 
 
 def _key(launch: Launch) -> _Key:
-    return (launch.test, launch.scheme, launch.workload, launch.data_scale, launch.run, launch.devices)
+    return (launch.test, launch.scheme, launch.workload, launch.data_scale, launch.run, launch.devices, launch.slot_ids)
 
 
 def _shown(batch: frozenset[_Key]) -> str:
     return ", ".join(
-        f"{test} run {run} on {'+'.join(map(str, devices))} (scale {scale:g})"
-        for test, _, _, scale, run, devices in sorted(batch)
+        f"{test} run {run} on {'+'.join(slots)} (scale {scale:g})" for test, _, _, scale, run, _, slots in sorted(batch)
     )
 
 
@@ -160,9 +159,10 @@ def _items(record: Record) -> tuple[str, float, str | None]:
 
 
 def _not_as_planned(evidence: Evidence) -> Iterator[str]:
-    planned = {(launch.label, launch.job_id): launch for launch in evidence.manifest.plan.launches}
+    launches = evidence.manifest.plan.launches
+    planned = {(launch.label, launch.job_id, launch.measured): launch for launch in launches}
     for name, record in evidence.named():
-        launch = planned.get((record.mnb.label, record.job_id))
+        launch = planned.get((record.mnb.label, record.job_id, record.mnb.launch.measured))
         if launch is not None and launch != record.mnb.launch:
             yield f"{name}: it ran {_changed(launch, record.mnb.launch)}"
         if record.call.arguments != record.mnb.launch.arguments:
@@ -201,7 +201,7 @@ def repeats(evidence: Evidence) -> Finding:
     if demanded is None:
         return OFF
     runs: dict[str, set[int]] = {}
-    for kept in evidence.records:
+    for kept in evidence.measured:
         runs.setdefault(kept.record.mnb.label, set()).add(kept.record.mnb.launch.run)
     labels = dict.fromkeys([*evidence.manifest.plan.labels, *runs])
     short = {label: len(runs.get(label, ())) for label in labels if len(runs.get(label, ())) < demanded}
