@@ -1,3 +1,3 @@
 """mnb: a multi-tenant stress test for GPU nodes."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"

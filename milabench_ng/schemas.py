@@ -11,7 +11,7 @@ from milabench_ng.profile import PROFILE_SCHEMA, TEST_NAME, Test
 from milabench_ng.records.ledger import LEDGER_SCHEMA, Entry
 from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
 from milabench_ng.records.record import RECORD_SCHEMA, Record
-from milabench_ng.report.summary import SUMMARY_SCHEMA, Summary
+from milabench_ng.report.summary.summary import SUMMARY_SCHEMA, Summary
 from milabench_ng.report.verification.rules import RULES_SCHEMA, Rules
 
 Kind = Literal["profile", "record", "event", "summary", "run", "ledger", "rules"]

@@ -10,10 +10,10 @@ from cyclopts import Parameter
 
 from milabench_ng.cli.tables import facts, standard_output, table
 from milabench_ng.plain import printed_json
-from milabench_ng.report.acceptance import Acceptance, Kept
-from milabench_ng.report.acceptance import accept as decide
+from milabench_ng.report.procurement.acceptance import Acceptance, Kept
+from milabench_ng.report.procurement.acceptance import accept as decide
+from milabench_ng.report.scoring.weights import load_weights
 from milabench_ng.report.verification.opening import load_source
-from milabench_ng.report.weights import load_weights
 
 EXIT_CODES = {"keeps": 0, "breaks": 1, "inconclusive": 4}
 

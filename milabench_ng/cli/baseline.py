@@ -14,18 +14,18 @@ from cyclopts import Parameter
 from milabench_ng.catalogue import Bound
 from milabench_ng.cli.tables import facts, heading, standard_output, table
 from milabench_ng.errors import InputError
-from milabench_ng.report.baseline import as_baseline, measured_again, rebound, shortfalls
-from milabench_ng.report.cells import figure
-from milabench_ng.report.estimate import Basis
-from milabench_ng.report.estimate import estimate as carry_over
-from milabench_ng.report.folder import encode_summary, load, load_baseline
-from milabench_ng.report.forms import open_output
-from milabench_ng.report.known_rates import device_of, known_pairs
-from milabench_ng.report.peaks import known_peak
-from milabench_ng.report.plausible import doubts
-from milabench_ng.report.score import score
-from milabench_ng.report.summary import Summary
-from milabench_ng.report.weights import load_weights
+from milabench_ng.report.baselines.baseline import as_baseline, measured_again, rebound, shortfalls
+from milabench_ng.report.baselines.estimated_baseline import Basis
+from milabench_ng.report.baselines.estimated_baseline import estimate as carry_over
+from milabench_ng.report.baselines.known_rates import device_of, known_pairs
+from milabench_ng.report.baselines.peaks import known_peak
+from milabench_ng.report.baselines.plausible import doubts
+from milabench_ng.report.render.cells import figure
+from milabench_ng.report.scoring.score import score
+from milabench_ng.report.scoring.weights import load_weights
+from milabench_ng.report.summary.folder import encode_summary, load, load_baseline
+from milabench_ng.report.summary.summary import Summary
+from milabench_ng.report.writers import open_output
 from milabench_ng.shipped import names
 
 Output = Annotated[Path | None, Parameter(name=["--output", "-o"])]

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from milabench_ng.report.forms import Form, open_output, write_tender, write_tender_page
-from milabench_ng.report.offers import compare_bids
+from milabench_ng.report.procurement.offers import compare_bids
+from milabench_ng.report.writers import Form, open_output, write_tender, write_tender_page
 
 
 def bids(

@@ -12,10 +12,10 @@ from rich.console import Console
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.shares import share_table
 from milabench_ng.cli.tables import facts, heading, standard_output, table
-from milabench_ng.fence.backends import enter_scope
+from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.node.inventory import Inventory
-from milabench_ng.orchestrator.checkup import Checkup, examine
-from milabench_ng.orchestrator.prospect import shares_by_device
+from milabench_ng.orchestrator.planning.prospect import shares_by_device
+from milabench_ng.orchestrator.planning.readiness import Checkup, examine
 from milabench_ng.plain import printed_json
 from milabench_ng.units import format_bytes
 

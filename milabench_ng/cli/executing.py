@@ -14,18 +14,18 @@ from rich.console import Console
 
 from milabench_ng.cli import INTERRUPTED
 from milabench_ng.errors import InputError
-from milabench_ng.fence.backends import enter_scope
-from milabench_ng.orchestrator.display import Display
+from milabench_ng.fence.choosing import enter_scope
+from milabench_ng.orchestrator.display.live import Display
 from milabench_ng.orchestrator.jobs import Outcome, jobs
-from milabench_ng.orchestrator.request import RunRequest
+from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plain import plain
 from milabench_ng.records.names import MANIFEST, write_atomically
 
 
 def execute(request: RunRequest, weights: Path | None = None) -> int:
     """Run it, print the report with these weights or the suite's; the exit code."""
-    from milabench_ng.report.forms import write_report
     from milabench_ng.report.report import make_report
+    from milabench_ng.report.writers import write_report
 
     enter_scope(request.isolation, request.cgroup_parent)
     outcome = _run(request)

@@ -14,8 +14,8 @@ from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.planned import show_plan
 from milabench_ng.errors import InputError
 from milabench_ng.files import read_text
-from milabench_ng.orchestrator.request import RunRequest
-from milabench_ng.orchestrator.resuming import Kind, resumed_request
+from milabench_ng.orchestrator.persistence.resuming import Kind, resumed_request
+from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plan import Order
 from milabench_ng.shipped import profile_file
 

@@ -13,8 +13,8 @@ from rich.console import Console
 from milabench_ng.catalogue import Bound, Catalogue, Workload
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.tables import facts, heading, standard_output, table
-from milabench_ng.orchestrator.asking import ask_catalogue, ask_profile
-from milabench_ng.orchestrator.display import Display
+from milabench_ng.orchestrator.display.live import Display
+from milabench_ng.orchestrator.planning.catalogue_queries import ask_catalogue, ask_profile
 from milabench_ng.plain import plain_lines
 from milabench_ng.profile import Test
 from milabench_ng.units import format_bytes

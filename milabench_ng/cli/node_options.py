@@ -12,10 +12,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from milabench_ng.errors import InputError
-from milabench_ng.fence.backends import Wish
+from milabench_ng.fence.choosing import Wish
 from milabench_ng.files import read_text
-from milabench_ng.orchestrator.caching import Cache
-from milabench_ng.orchestrator.request import RunRequest
+from milabench_ng.orchestrator.execution.caching import Cache
+from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plain import plain, short
 from milabench_ng.profile import IoShare, TimeLimits
 from milabench_ng.records.window import WindowRule

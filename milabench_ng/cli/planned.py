@@ -9,10 +9,10 @@ from rich.console import Console
 from milabench_ng.cgroupfs import format_ids
 from milabench_ng.cli.shares import share_table
 from milabench_ng.cli.tables import facts, heading, standard_output, table
-from milabench_ng.fence.backends import enter_scope
-from milabench_ng.orchestrator.display import Display
-from milabench_ng.orchestrator.estimate import Foresight, changed_options, foresee
-from milabench_ng.orchestrator.request import RunRequest
+from milabench_ng.fence.choosing import enter_scope
+from milabench_ng.orchestrator.display.live import Display
+from milabench_ng.orchestrator.planning.dry_run import Foresight, changed_options, foresee
+from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plain import plain_lines
 from milabench_ng.plan import Batch
 from milabench_ng.records.isolation import IoEvidence

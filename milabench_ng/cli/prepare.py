@@ -11,8 +11,8 @@ from rich.console import Console
 
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.tables import standard_output, table
-from milabench_ng.orchestrator.asking import have_ready
-from milabench_ng.orchestrator.display import Display
+from milabench_ng.orchestrator.display.live import Display
+from milabench_ng.orchestrator.planning.catalogue_queries import have_ready
 from milabench_ng.requests import Place
 from milabench_ng.units import format_bytes
 

@@ -8,9 +8,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from milabench_ng.report.cost import PricePer
-from milabench_ng.report.forms import Form, open_output, write_page, write_report, write_tables
 from milabench_ng.report.report import make_report
+from milabench_ng.report.scoring.cost import PricePer
+from milabench_ng.report.writers import Form, open_output, write_page, write_report, write_tables
 from milabench_ng.units import parse_share
 
 

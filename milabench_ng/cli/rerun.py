@@ -7,7 +7,7 @@ from pathlib import Path
 
 from milabench_ng.cli.executing import execute
 from milabench_ng.cli.node_options import NodeOptions
-from milabench_ng.orchestrator.again import profile_of
+from milabench_ng.orchestrator.planning.rerun import profile_of
 
 
 def rerun(

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from milabench_ng.report.as_2020 import encode_2020
-from milabench_ng.report.folder import encode_summary, load
-from milabench_ng.report.forms import open_output
+from milabench_ng.report.render.as_2020 import encode_2020
+from milabench_ng.report.summary.folder import encode_summary, load
+from milabench_ng.report.writers import open_output
 
 
 def summary(

@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from milabench_ng.report.forms import open_output
 from milabench_ng.report.verification.forms import Form, write_verification
 from milabench_ng.report.verification.rules import load_rules, with_options
 from milabench_ng.report.verification.verify import verify as find_out
+from milabench_ng.report.writers import open_output
 
 
 def verify(

@@ -1,1 +1,1 @@
-"""Data sets, one file each: twins generated once in the real set's on-disk format; real ones are used as they are."""
+"""Data sets, a folder a kind: twins, generated once in the on-disk format of the real sets, or these."""

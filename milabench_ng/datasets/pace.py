@@ -6,8 +6,8 @@ import time
 
 import numpy as np
 
-from milabench_ng.datasets import photographs
 from milabench_ng.datasets.base import random_stream
+from milabench_ng.datasets.images import photographs
 from milabench_ng.datasets.parallel import at_once
 from milabench_ng.stats import mean
 

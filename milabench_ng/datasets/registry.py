@@ -9,14 +9,14 @@ from milabench_ng.errors import InputError
 
 GROUP = "milabench_ng.datasets"
 BUILT_IN = (
-    EntryPoint("bsds500", "milabench_ng.datasets.bsds500:Bsds500", GROUP),
-    EntryPoint("coco", "milabench_ng.datasets.coco:Coco", GROUP),
-    EntryPoint("imagenet", "milabench_ng.datasets.imagenet:ImageNet", GROUP),
-    EntryPoint("imagenet-classic", "milabench_ng.datasets.imagenet:ClassicImageNet", GROUP),
-    EntryPoint("ml-20m", "milabench_ng.datasets.ml_20m:MovieLens", GROUP),
-    EntryPoint("mnist", "milabench_ng.datasets.mnist:Mnist", GROUP),
-    EntryPoint("wikitext-2", "milabench_ng.datasets.wikitext_2:WikiText2", GROUP),
-    EntryPoint("wmt16", "milabench_ng.datasets.wmt16:Wmt16", GROUP),
+    EntryPoint("bsds500", "milabench_ng.datasets.images.bsds500:Bsds500", GROUP),
+    EntryPoint("coco", "milabench_ng.datasets.images.coco:Coco", GROUP),
+    EntryPoint("imagenet", "milabench_ng.datasets.images.imagenet:ImageNet", GROUP),
+    EntryPoint("imagenet-classic", "milabench_ng.datasets.images.imagenet:ClassicImageNet", GROUP),
+    EntryPoint("ml-20m", "milabench_ng.datasets.tables.ml_20m:MovieLens", GROUP),
+    EntryPoint("mnist", "milabench_ng.datasets.images.mnist:Mnist", GROUP),
+    EntryPoint("wikitext-2", "milabench_ng.datasets.text.wikitext_2:WikiText2", GROUP),
+    EntryPoint("wmt16", "milabench_ng.datasets.text.wmt16:Wmt16", GROUP),
 )
 
 

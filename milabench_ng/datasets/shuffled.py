@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from milabench_ng.datasets.base import random_stream
-from milabench_ng.datasets.text import Integers
+from milabench_ng.datasets.words import Integers
 
 ROUNDS = 4
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Knuth, TAOCP 6.4)

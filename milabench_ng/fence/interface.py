@@ -54,7 +54,15 @@ class Entry(msgspec.Struct, frozen=True):
         enter = [*_program("entry.py"), order, "--", *argv]
         if self.door is None:
             return enter
-        return [*_program("step.py"), "call", self.door.socket, str(os.getpid()), str(descriptors), "--", *enter]
+        return [
+            *_program("slurm_step/step.py"),
+            "call",
+            self.door.socket,
+            str(os.getpid()),
+            str(descriptors),
+            "--",
+            *enter,
+        ]
 
 
 class CounterFiles(msgspec.Struct, frozen=True):
@@ -67,7 +75,7 @@ class CounterFiles(msgspec.Struct, frozen=True):
 
 def _program(name: str) -> list[str]:
     """The start of the command line of a program beside this module; bare, so that it starts fast."""
-    return [sys.executable, "-I", "-S", str(Path(__file__).with_name(name))]
+    return [sys.executable, "-I", "-S", str(Path(__file__).parent / name)]
 
 
 class Group(Protocol):

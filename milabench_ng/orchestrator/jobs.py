@@ -7,42 +7,29 @@ import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
-from milabench_ng.fence.backends import open_fence, reap
+from milabench_ng.fence.choosing import open_fence, reap
 from milabench_ng.fence.interface import Fence
 from milabench_ng.node.faults import XidEvents
 from milabench_ng.node.gpus import Gpu, open_nvml, read_gpus
-from milabench_ng.orchestrator.books import Books
-from milabench_ng.orchestrator.environment import site_hooks, worker_environment
-from milabench_ng.orchestrator.equipment import Equipment
-from milabench_ng.orchestrator.interruption import interruptions
-from milabench_ng.orchestrator.preparing import needed, prepare_all
-from milabench_ng.orchestrator.prospect import Prospect, make_manifest, plan_run, shares_by_device
-from milabench_ng.orchestrator.request import RunRequest, time_limits
-from milabench_ng.orchestrator.run import Observer, run
-from milabench_ng.orchestrator.sampling import Sampler
-from milabench_ng.orchestrator.scratch import scratch_folder
-from milabench_ng.orchestrator.seen import Setting
-from milabench_ng.orchestrator.sessions import Begun, begin, going_on, name_session, opened, settle
-from milabench_ng.orchestrator.starting import ColdStarter, WorkerServer, check_threads
+from milabench_ng.orchestrator.display.reporter import Reporter
+from milabench_ng.orchestrator.execution.environment import site_hooks, worker_environment
+from milabench_ng.orchestrator.execution.interruption import interruptions
+from milabench_ng.orchestrator.execution.preparing import needed, prepare_all
+from milabench_ng.orchestrator.execution.sampling import Sampler
+from milabench_ng.orchestrator.execution.scratch import scratch_folder
+from milabench_ng.orchestrator.execution.serving import serving
+from milabench_ng.orchestrator.execution.starting import ColdStarter, check_threads
+from milabench_ng.orchestrator.outcome.run_context import Equipment
+from milabench_ng.orchestrator.outcome.seen import Setting
+from milabench_ng.orchestrator.persistence.run_progress import Books
+from milabench_ng.orchestrator.persistence.sessions import Begun, begin, going_on, name_session, opened, settle
+from milabench_ng.orchestrator.planning.prospect import Prospect, make_manifest, plan_run, shares_by_device
+from milabench_ng.orchestrator.planning.request import RunRequest, time_limits
+from milabench_ng.orchestrator.run import run
 from milabench_ng.records.isolation import Isolation, Share
-from milabench_ng.requests import Estimated, Prepared, Progress
-
-
-class Reporter(Observer, Protocol):
-    """Who is told what goes on."""
-
-    def note(self, text: str) -> None:
-        """Something that the user should know."""
-
-    def stage(self, text: str) -> None:
-        """Something that may take longer than two seconds begins."""
-
-    def preparing(self, answer: Estimated | Progress | Prepared) -> None:
-        """A data set is being made ready."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,24 +42,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     tier: str
 
 
-@asynccontextmanager
-async def serving(reporter: Reporter) -> AsyncIterator[WorkerServer]:
-    """A worker server for as long as it is needed."""
-    reporter.stage("importing torch and the workloads")
-    environment, _ = worker_environment(os.environ, {})
-    server = await WorkerServer.launch(environment)
-    try:
-        yield server
-    finally:
-        await server.close()
-
-
 async def jobs(request: RunRequest, reporter: Reporter, command_line: tuple[str, ...]) -> Outcome:
     """Run a request to its end. Bad input and missing isolation are raised before anything has run."""
     name = name_session(request)
     with open_nvml() as nvml, scratch_folder(name.group) as scratch:
         gpus = read_gpus(nvml).devices
-        async with serving(reporter) as server:
+        async with serving(reporter.stage) as server:
             prospect = await plan_run(request, server, gpus)
             limits = time_limits(prospect.plan, prospect.profile, request, prospect.start)
             if prospect.start == "warm":

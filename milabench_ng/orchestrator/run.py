@@ -5,44 +5,31 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
 from milabench_ng.fence.interface import Group
 from milabench_ng.fence.io import excess, reader_budget
-from milabench_ng.fence.shares import environment
+from milabench_ng.fence.sharing.shares import environment
 from milabench_ng.node.conditions import Conditions, read_conditions
-from milabench_ng.orchestrator.bandwidth import probe_all
-from milabench_ng.orchestrator.batch import BatchRunner, gone
-from milabench_ng.orchestrator.books import Work
-from milabench_ng.orchestrator.caching import make_ready
-from milabench_ng.orchestrator.equipment import Equipment
-from milabench_ng.orchestrator.keeping import Kept
-from milabench_ng.orchestrator.logs import Log
-from milabench_ng.orchestrator.pacing import read_host_pace, work_at_once
-from milabench_ng.orchestrator.recording import make_record
-from milabench_ng.orchestrator.results import Ran, see
-from milabench_ng.orchestrator.sampling import Sampler
-from milabench_ng.orchestrator.tenant import Tenant
-from milabench_ng.plan import Batch, Launch
+from milabench_ng.orchestrator.display.reporter import Observer
+from milabench_ng.orchestrator.execution.bandwidth import probe_all
+from milabench_ng.orchestrator.execution.batch import BatchRunner, gone
+from milabench_ng.orchestrator.execution.caching import make_ready
+from milabench_ng.orchestrator.execution.logs import Log
+from milabench_ng.orchestrator.execution.pacing import read_host_pace, work_at_once
+from milabench_ng.orchestrator.execution.sampling import Sampler
+from milabench_ng.orchestrator.execution.tenant import Tenant
+from milabench_ng.orchestrator.outcome.observations import Ran, see
+from milabench_ng.orchestrator.outcome.recording import make_record
+from milabench_ng.orchestrator.outcome.run_context import Equipment
+from milabench_ng.orchestrator.persistence.result_writer import Kept
+from milabench_ng.orchestrator.persistence.run_progress import Work
+from milabench_ng.plan import Launch
 from milabench_ng.records.record import Record
 from milabench_ng.requests import Seat, Task
 from milabench_ng.telemetry.messages import Watch
 from milabench_ng.units import utc_now
-
-
-class Observer(Protocol):
-    """Who is shown how a run goes on."""
-
-    def batch_begins(self, batch: Batch, of: int) -> None:
-        """A batch is about to start."""
-
-    def tick(self, tenants: Sequence[Tenant], start_s: float | None) -> None:
-        """Some times a second; ``start_s`` when the tenants work."""
-
-    def batch_ends(self, records: Sequence[Record]) -> None:
-        """Its records are written."""
 
 
 async def run(equipment: Equipment, observer: Observer) -> None:

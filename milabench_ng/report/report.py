@@ -10,20 +10,20 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.report.choices import Choices, choices
-from milabench_ng.report.compare import ComparedTest, Comparison, compare
-from milabench_ng.report.cost import Price, PricePer, cost
-from milabench_ng.report.folder import load, load_baseline
-from milabench_ng.report.gpus import GpuComparison, side_by_side
-from milabench_ng.report.launches import weakest_tier
-from milabench_ng.report.marked import Marked, count_marks
-from milabench_ng.report.scaling import ScalingCurve, scaling_curves
-from milabench_ng.report.score import FailureRate, Score, ScoredTest, failure_rate, score, scored_tests
-from milabench_ng.report.subsets import SubScore, sub_scores
-from milabench_ng.report.summary import Failed, Flag, Summary, TestSummary
-from milabench_ng.report.verdict import MARGIN
+from milabench_ng.report.scoring.choices import Choices, choices
+from milabench_ng.report.scoring.compare import ComparedTest, Comparison, compare
+from milabench_ng.report.scoring.cost import Price, PricePer, cost
+from milabench_ng.report.scoring.scaling import ScalingCurve, scaling_curves
+from milabench_ng.report.scoring.score import FailureRate, Score, ScoredTest, failure_rate, score, scored_tests
+from milabench_ng.report.scoring.slow_devices import GpuComparison, side_by_side
+from milabench_ng.report.scoring.subsets import SubScore, sub_scores
+from milabench_ng.report.scoring.weights import Weights, load_weights, spread_unplanned
+from milabench_ng.report.statistics.effects import MARGIN
+from milabench_ng.report.summary.folder import load, load_baseline
+from milabench_ng.report.summary.launches import weakest_tier
+from milabench_ng.report.summary.marked import Marked, count_marks
+from milabench_ng.report.summary.summary import Failed, Flag, Summary, TestSummary
 from milabench_ng.report.verification.findings import Verification
-from milabench_ng.report.weights import Weights, load_weights, spread_unplanned
 
 NOT_RECORDED = "not recorded"
 

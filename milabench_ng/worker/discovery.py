@@ -18,10 +18,10 @@ OWN = f"milabench_ng {__version__}"
 
 
 def builtin_workloads() -> dict[str, Definition]:
-    """The workloads of this package, by name."""
+    """The workloads of this package, by name, from the folders of all families."""
     modules = (
-        importlib.import_module(f"{milabench_ng.workloads.__name__}.{module.name}")
-        for module in pkgutil.iter_modules(milabench_ng.workloads.__path__)
+        importlib.import_module(module.name)
+        for module in pkgutil.walk_packages(milabench_ng.workloads.__path__, f"{milabench_ng.workloads.__name__}.")
     )
     found = [value for module in modules for value in vars(module).values() if isinstance(value, Definition)]
     return {definition.name: definition for definition in found}

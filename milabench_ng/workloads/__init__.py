@@ -1,1 +1,1 @@
-"""The built-in workloads: one file each."""
+"""The built-in workloads: a folder for each family, a file for each workload."""

@@ -53,11 +53,11 @@ def test_helpers_belong_to_it_and_what_it_does_not_import_does_not(package: Path
 
 def test_of_built_in_workloads() -> None:
     found = builtin_workloads()
-    assert list(source_modules(found["vae"].function)) == ["milabench_ng.workloads.vae"]
+    assert list(source_modules(found["vae"].function)) == ["milabench_ng.workloads.standard.vae"]
     for name in ("atari", "minigrid"):
         assert list(source_modules(found[name].function)) == [
-            f"milabench_ng.workloads.{name}",
-            "milabench_ng.workloads.ppo",
+            f"milabench_ng.workloads.standard.{name}",
+            "milabench_ng.workloads.standard.ppo",
         ]
     described = found["atari"].describe("atari", "milabench_ng 1")
     contents = source_modules(found["atari"].function).values()

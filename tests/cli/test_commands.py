@@ -167,7 +167,7 @@ def test_doctor_is_not_ready_for_more_tenants_than_can_be() -> None:
 def test_doctor_never_imports_torch() -> None:
     program = (
         "import sys; from milabench_ng.cli import call; call(['doctor', '--format', 'json']); "
-        "print('torch' in sys.modules, 'milabench_ng.orchestrator.checkup' in sys.modules, file=sys.stderr)"
+        "print('torch' in sys.modules, 'milabench_ng.orchestrator.planning.readiness' in sys.modules, file=sys.stderr)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=60
@@ -286,7 +286,7 @@ def test_list_says_what_a_workload_needs_and_stresses(listed: str) -> None:
         "counts          environment steps",
         "stresses        the tenant's CPUs",
         "reads           nothing",
-        "code            milabench_ng.workloads.atari:atari of milabench_ng",
+        "code            milabench_ng.workloads.standard.atari:atari of milabench_ng",
     ):
         assert line in described
     assert "reads           imagenet: 110,000 files, 11.5 GiB in full size" in listed

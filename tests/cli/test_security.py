@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from milabench_ng.datasets.mnist import Mnist
+from milabench_ng.datasets.images.mnist import Mnist
 from milabench_ng.datasets.prepare import prepare
 from milabench_ng.errors import InputError
-from milabench_ng.orchestrator.devices import choose_devices
-from milabench_ng.orchestrator.logs import Log
-from milabench_ng.orchestrator.request import RunRequest
-from milabench_ng.orchestrator.resuming import open_keeper
-from milabench_ng.orchestrator.sessions import make_folder
+from milabench_ng.orchestrator.execution.logs import Log
+from milabench_ng.orchestrator.persistence.resuming import open_keeper
+from milabench_ng.orchestrator.persistence.sessions import make_folder
+from milabench_ng.orchestrator.planning.devices import choose_devices
+from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.records.names import write_atomically
 
 SOURCES = sorted((Path(__file__).parents[2] / "milabench_ng").rglob("*.py"))

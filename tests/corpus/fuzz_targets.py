@@ -23,26 +23,26 @@ from milabench_ng.catalogue import Catalogue, Classic, Option, Range, Workload, 
 from milabench_ng.datasets import manifest as manifests
 from milabench_ng.errors import InputError, MnbError
 from milabench_ng.files import decode_text, parse_json
-from milabench_ng.orchestrator.again import profile_of
-from milabench_ng.orchestrator.books import standing
-from milabench_ng.orchestrator.resuming import open_keeper
+from milabench_ng.orchestrator.persistence.resuming import open_keeper
+from milabench_ng.orchestrator.persistence.run_progress import standing
+from milabench_ng.orchestrator.planning.rerun import profile_of
 from milabench_ng.plain import plain, plain_json, plain_lines
 from milabench_ng.plan import Device, make_plan
 from milabench_ng.profile import build_profile, parse_profile
 from milabench_ng.profile_2020 import convert_2020
 from milabench_ng.records.ledger import Chain, check_chain, extend
 from milabench_ng.records.names import LEDGER, MANIFEST, ResultFolder
-from milabench_ng.report.folder import decode_summary, encode_summary, load
-from milabench_ng.report.forms import Form, write_report, write_tender
-from milabench_ng.report.offers import compare_bids
+from milabench_ng.report.launch.traces import Traced, compare, decode_traces, encode_traces
+from milabench_ng.report.procurement.offers import compare_bids
 from milabench_ng.report.report import Report, build_report, make_report
-from milabench_ng.report.summary import Summary
-from milabench_ng.report.traces import Traced, compare, decode_traces, encode_traces
+from milabench_ng.report.scoring.weights import load_weights
+from milabench_ng.report.summary.folder import decode_summary, encode_summary, load
+from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.forms import Form as VerificationForm
 from milabench_ng.report.verification.forms import write_verification
 from milabench_ng.report.verification.rules import Rules, decode_rules
 from milabench_ng.report.verification.verify import verify
-from milabench_ng.report.weights import load_weights
+from milabench_ng.report.writers import Form, write_report, write_tender
 from milabench_ng.units import parse_bytes, parse_bytes_per_second
 
 HERE = Path(__file__).parent

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from milabench_ng.datasets import coco_scenes
 from milabench_ng.datasets.base import BINARY
-from milabench_ng.datasets.coco import Coco
+from milabench_ng.datasets.images import coco_scenes
+from milabench_ng.datasets.images.coco import Coco
 from milabench_ng.datasets.prepare import Located, locate, prepare, verify
 from milabench_ng.errors import InputError
 

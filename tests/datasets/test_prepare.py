@@ -191,7 +191,7 @@ def test_built_in_name_cannot_be_shadowed(tmp_path: Path, monkeypatch: pytest.Mo
         registry.find("cocoa")
 
     (package / "entry_points.txt").write_text("[milabench_ng.datasets]\nmnist = toys:Toy\n")
-    with pytest.raises(InputError, match=r"milabench_ng\.datasets\.mnist:Mnist and toys:Toy of package others"):
+    with pytest.raises(InputError, match=r"milabench_ng\.datasets\.images\.mnist:Mnist and toys:Toy of package others"):
         registry.names()
 
 
@@ -199,17 +199,17 @@ def test_generation_machinery_imports_no_torch() -> None:
     modules = (
         "base",
         "cache",
-        "coco_index",
-        "coco_scenes",
+        "images.coco_index",
+        "images.coco_scenes",
         "conversion",
-        "digits",
+        "images.digits",
         "manifest",
         "parallel",
-        "photographs",
+        "images.photographs",
         "prepare",
         "registry",
         "shuffled",
-        "text",
+        "words",
     )
     code = (
         "import sys, "

@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from milabench_ng.datasets import ml_20m, text, wmt16
+from milabench_ng.datasets import words
 from milabench_ng.datasets.base import BINARY, DataSet, random_stream
-from milabench_ng.datasets.bucketing import Buckets, collate
-from milabench_ng.datasets.ml_20m import MovieLens
 from milabench_ng.datasets.prepare import Located, locate, prepare
 from milabench_ng.datasets.shuffled import shuffled
-from milabench_ng.datasets.wikitext_2 import WikiText2
-from milabench_ng.datasets.wmt16 import Wmt16
+from milabench_ng.datasets.tables import ml_20m
+from milabench_ng.datasets.tables.ml_20m import MovieLens
+from milabench_ng.datasets.text import wmt16
+from milabench_ng.datasets.text.bucketing import Buckets, collate
+from milabench_ng.datasets.text.wikitext_2 import WikiText2
+from milabench_ng.datasets.text.wmt16 import Wmt16
 from milabench_ng.errors import InputError
 
 SCALE = 0.0005
@@ -145,8 +147,8 @@ def test_the_same_for_any_number_of_processes(
 def test_real_texts_are_converted_once_and_again_when_they_change(tmp_path: Path) -> None:
     place = tmp_path / "wikitext-2"
     place.mkdir()
-    for split, words in (("train", " a b \n \n = c = \n"), ("valid", " b d \n"), ("test", " <unk> \n")):
-        (place / f"wiki.{split}.tokens").write_text(words)
+    for split, text in (("train", " a b \n \n = c = \n"), ("valid", " b d \n"), ("test", " <unk> \n")):
+        (place / f"wiki.{split}.tokens").write_text(text)
     assert locate(WikiText2(), tmp_path, 1.0).kind == "real"
     prepare(WikiText2(), tmp_path, 1.0, quiet, 1)
     opened = WikiText2().open(place)
@@ -190,7 +192,7 @@ def test_a_text_is_cut_at_the_ends_of_lines(tmp_path: Path) -> None:
     path = tmp_path / "text"
     lines = [b"x" * number + b"\n" for number in range(40)]
     path.write_bytes(b"".join(lines))
-    pieces = [text.read_piece(path, piece) for piece in text.cut(path, 50)]
+    pieces = [words.read_piece(path, piece) for piece in words.cut(path, 50)]
     assert b"".join(pieces) == b"".join(lines)
     assert len(pieces) > 10
     assert all(piece.endswith(b"\n") for piece in pieces)

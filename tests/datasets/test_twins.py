@@ -12,11 +12,11 @@ from PIL import Image
 from torch.utils.data import DataLoader
 from torchvision.datasets import ImageFolder
 
-from milabench_ng.datasets import digits, photographs
 from milabench_ng.datasets.base import random_stream
-from milabench_ng.datasets.bsds500 import Bsds500
-from milabench_ng.datasets.imagenet import ClassicImageNet, ImageNet, Listed
-from milabench_ng.datasets.mnist import Mnist
+from milabench_ng.datasets.images import digits, photographs
+from milabench_ng.datasets.images.bsds500 import Bsds500
+from milabench_ng.datasets.images.imagenet import ClassicImageNet, ImageNet, Listed
+from milabench_ng.datasets.images.mnist import Mnist
 from milabench_ng.datasets.prepare import Located, check, locate, prepare
 from milabench_ng.errors import InputError
 

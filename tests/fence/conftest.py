@@ -12,11 +12,11 @@ import pytest
 
 from milabench_ng.cgroupfs import Cpuset1, Group1, Group2
 from milabench_ng.fence import guardian
-from milabench_ng.fence.backends import open_fence
 from milabench_ng.fence.capabilities import Capabilities
+from milabench_ng.fence.choosing import open_fence
 from milabench_ng.fence.interface import Fence, Group
-from milabench_ng.fence.probe import probe
-from milabench_ng.fence.procview import read_process
+from milabench_ng.fence.kernel.procview import read_process
+from milabench_ng.fence.probing.probe import probe
 from milabench_ng.records.isolation import Share
 from milabench_ng.units import MIB
 

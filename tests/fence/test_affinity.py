@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from fence_waiting import wait_for
 
-from milabench_ng.fence import entry, evidence
-from milabench_ng.fence.backends import bounds, open_fence
+from milabench_ng.fence import entry, isolation_check
+from milabench_ng.fence.choosing import bounds, open_fence
 from milabench_ng.fence.interface import Fence, Group, IsolationMismatch
-from milabench_ng.fence.probe import probe
+from milabench_ng.fence.probing.probe import probe
 from milabench_ng.records.isolation import Effective, GroupEvents, Share
 from milabench_ng.units import MIB
 
@@ -48,7 +48,7 @@ def test_cpus_are_set_and_memory_is_watched(loose: Fence, make_share: MakeShare,
     # Two processes of 192 MiB each: more than the share of 256 MiB.
     assert wait_for(lambda: bool(group.watch()) and process.poll() is not None)
     assert process.returncode == -9
-    verdict = evidence.verdict(GroupEvents(), group.events(), group.usage(), None, process.returncode)
+    verdict = isolation_check.verdict(GroupEvents(), group.events(), group.usage(), None, process.returncode)
     assert verdict is not None
     assert verdict.cause == "oom"
     assert (group.usage().memory_peak_bytes or 0) > 256 * MIB
@@ -76,9 +76,9 @@ def test_none_leaves_a_tenant_alone(make_share: MakeShare, start: Start) -> None
 
 AS_USER = """
 import json
-from milabench_ng.fence.backends import choose, open_fence
+from milabench_ng.fence.choosing import choose, open_fence
 from milabench_ng.errors import IsolationError
-from milabench_ng.fence.probe import probe
+from milabench_ng.fence.probing.probe import probe
 capabilities = probe()
 try:
     choose(capabilities, "full")

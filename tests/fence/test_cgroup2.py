@@ -11,10 +11,11 @@ import pytest
 from fence_waiting import wait_for
 
 from milabench_ng.cgroupfs import Group2
-from milabench_ng.fence import cgroup2, guardian
+from milabench_ng.fence import guardian
+from milabench_ng.fence.backends import cgroup2
 from milabench_ng.fence.capabilities import Capabilities, Controller
 from milabench_ng.fence.interface import IsolationMismatch
-from milabench_ng.fence.mounts import find, parse_mountinfo
+from milabench_ng.fence.kernel.mounts import find, parse_mountinfo
 from milabench_ng.records.isolation import Effective, GroupEvents, IoLimit, MemoryLimit, Share
 
 GIB = 1 << 30

@@ -18,8 +18,8 @@ from fence_waiting import wait_for
 
 from milabench_ng.errors import IsolationError
 from milabench_ng.fence import guardian, runs
-from milabench_ng.fence.backends import open_fence, reap
 from milabench_ng.fence.capabilities import Capabilities
+from milabench_ng.fence.choosing import open_fence, reap
 from milabench_ng.fence.interface import Fence
 from milabench_ng.records.isolation import Share
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.root
 # Makes a fence with two tenants, each with a child and a daemon, tells who they are, and waits to be killed.
 ORCHESTRATOR = """
 import json, msgspec, subprocess, sys, time
-from milabench_ng.fence.backends import open_fence
+from milabench_ng.fence.choosing import open_fence
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import IsolationMismatch
 from milabench_ng.records.isolation import Share

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from milabench_ng.fence import evidence
+from milabench_ng.fence import isolation_check
 from milabench_ng.fence.interface import IsolationMismatch
 from milabench_ng.records.isolation import Effective, GroupEvents, MemoryLimit, ProcView, Share, Usage
 
@@ -17,12 +17,12 @@ FULL = Usage(memory_peak_bytes=GIB, anon_bytes=GIB // 2, shmem_bytes=GIB // 4, p
 
 
 def cause(after: GroupEvents, returncode: int | None, usage: Usage = FULL, **more: object) -> str | None:
-    found = evidence.verdict(NOTHING, after, usage, GIB, returncode, **more)  # type: ignore[arg-type]
+    found = isolation_check.verdict(NOTHING, after, usage, GIB, returncode, **more)  # type: ignore[arg-type]
     return found and found.cause
 
 
 def test_held_share_passes() -> None:
-    evidence.check("t3", SHARE, HELD, INSIDE, {"": "/mnb/r/t3"})
+    isolation_check.check("t3", SHARE, HELD, INSIDE, {"": "/mnb/r/t3"})
 
 
 @pytest.mark.parametrize(
@@ -43,13 +43,15 @@ def test_held_share_passes() -> None:
 )
 def test_differences_stop_the_run(effective: Effective, proc: ProcView, text: str) -> None:
     with pytest.raises(IsolationMismatch) as caught:
-        evidence.check("t3", SHARE, effective, proc, {"": "/mnb/r/t3"})
+        isolation_check.check("t3", SHARE, effective, proc, {"": "/mnb/r/t3"})
     assert text in str(caught.value)
 
 
 def test_changes() -> None:
-    assert evidence.changes(HELD, HELD) == ()
-    assert evidence.changes(HELD, Effective(cpus=(0, 1, 2), mems=(0,), memory_bytes=GIB, swap_bytes=0, pids=40)) == (
+    assert isolation_check.changes(HELD, HELD) == ()
+    assert isolation_check.changes(
+        HELD, Effective(cpus=(0, 1, 2), mems=(0,), memory_bytes=GIB, swap_bytes=0, pids=40)
+    ) == (
         "cpus was 48-49 at entry and is 0-2",
         "oom_group was True at entry and is unlimited",
     )
@@ -77,20 +79,20 @@ def test_v1_tells_own_from_host_out_of_memory_by_the_peak() -> None:
 
 def test_sentence_of_an_out_of_memory_death() -> None:
     usage = Usage(anon_bytes=int(180.1 * GIB), shmem_bytes=int(60.9 * GIB), page_cache_bytes=int(2.1 * GIB))
-    assert evidence.out_of_memory("t3", "GPU-1", int(243.2 * GIB), usage) == (
+    assert isolation_check.out_of_memory("t3", "GPU-1", int(243.2 * GIB), usage) == (
         "t3 (GPU-1): OUT OF MEMORY in its share: limit 243.2 GiB, anon 180.1, shmem+pinned 60.9, "
         "page cache 2.1 GiB at death. Pinned buffers and /dev/shm count."
     )
 
 
 def test_a_death_between_two_samples_shows_no_made_up_figures() -> None:
-    text = evidence.out_of_memory("t3", "GPU-1", 2 * GIB, Usage(memory_peak_bytes=2 * GIB, anon_bytes=0))
+    text = isolation_check.out_of_memory("t3", "GPU-1", 2 * GIB, Usage(memory_peak_bytes=2 * GIB, anon_bytes=0))
     assert "limit 2.0 GiB, peak 2.0 GiB; it grew too fast to see of what." in text
 
 
 def test_maxima_over_readings() -> None:
-    first = evidence.with_maxima(None, Usage(memory_bytes=9, anon_bytes=5, shmem_bytes=1, page_cache_bytes=3))
-    second = evidence.with_maxima(first, Usage(memory_bytes=4, anon_bytes=2, shmem_bytes=2, page_cache_bytes=7))
+    first = isolation_check.with_maxima(None, Usage(memory_bytes=9, anon_bytes=5, shmem_bytes=1, page_cache_bytes=3))
+    second = isolation_check.with_maxima(first, Usage(memory_bytes=4, anon_bytes=2, shmem_bytes=2, page_cache_bytes=7))
     assert (second.anon_bytes, second.shmem_bytes, second.page_cache_bytes) == (5, 1, 3)
     assert (second.anon_shmem_max_bytes, second.memory_bytes) == (6, 4)
     assert (second.page_cache_max_bytes, second.memory_peak_bytes) == (7, 9)

@@ -14,7 +14,7 @@ from milabench_ng.errors import InputError
 from milabench_ng.fence import io
 from milabench_ng.fence.capabilities import Capabilities, Controller
 from milabench_ng.fence.interface import Fence, IsolationMismatch
-from milabench_ng.orchestrator.bandwidth import probe_all
+from milabench_ng.orchestrator.execution.bandwidth import probe_all
 from milabench_ng.profile import IoShare
 from milabench_ng.records.isolation import IoEvidence, IoLimit, Share
 from milabench_ng.units import MIB

@@ -7,11 +7,11 @@ import errno
 import pytest
 
 from milabench_ng.errors import IsolationError
-from milabench_ng.fence import affinity, cgroup1, cgroup2, none
-from milabench_ng.fence.backends import choose
+from milabench_ng.fence.backends import affinity, cgroup1, cgroup2, none
 from milabench_ng.fence.capabilities import Capabilities, Controller
-from milabench_ng.fence.messages import messages
-from milabench_ng.fence.mounts import CgroupMount
+from milabench_ng.fence.choosing import choose
+from milabench_ng.fence.kernel.mounts import CgroupMount
+from milabench_ng.fence.probing.messages import messages
 from milabench_ng.records.isolation import Mode
 
 UNIFIED = CgroupMount("/sys/fs/cgroup", "/", 2)

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from milabench_ng.fence.mounts import CgroupMount, find, mode_of, parse_disabled, parse_mountinfo, parse_own_groups
+from milabench_ng.fence.kernel.mounts import (
+    CgroupMount,
+    find,
+    mode_of,
+    parse_disabled,
+    parse_mountinfo,
+    parse_own_groups,
+)
 
 DATA = Path(__file__).parent / "data"
 

@@ -20,7 +20,7 @@ FOREIGN = 500
 FENCE = """
 import sys
 import msgspec
-from milabench_ng.fence.backends import open_fence, reap
+from milabench_ng.fence.choosing import open_fence, reap
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.records.isolation import Share
 capabilities = msgspec.json.decode(sys.argv[1], type=Capabilities)

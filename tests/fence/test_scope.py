@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from milabench_ng.fence import scope
-from milabench_ng.fence.backends import choose, enter_scope
+from milabench_ng.fence.backends import scope
 from milabench_ng.fence.capabilities import Capabilities, Controller
-from milabench_ng.fence.mounts import own_scope
+from milabench_ng.fence.choosing import choose, enter_scope
+from milabench_ng.fence.kernel.mounts import own_scope
 from milabench_ng.records.isolation import Mode
 
 INSIDE = "/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/app.slice/mnb-7-ab.scope"

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from fence_waiting import wait_for
 
-from milabench_ng.fence import allocation, guardian, step
+from milabench_ng.fence import guardian
+from milabench_ng.fence.backends.scope import worthwhile
 from milabench_ng.fence.capabilities import Capabilities, SlurmJob
 from milabench_ng.fence.interface import Door, Entry
-from milabench_ng.fence.scope import worthwhile
-from milabench_ng.fence.trial import python
+from milabench_ng.fence.probing.trial import python
+from milabench_ng.fence.slurm_step import allocation, step
 
 Start = Callable[..., "subprocess.Popen[str]"]
 HELD = SlurmJob("7", "n1", (0, 1), True, True, 1 << 34, True, False)

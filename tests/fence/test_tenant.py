@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from fence_waiting import wait_for
 
-from milabench_ng.fence import evidence
+from milabench_ng.fence import isolation_check
 from milabench_ng.fence.interface import Fence, Group, IsolationMismatch
 from milabench_ng.records.isolation import Share, Verdict
 from milabench_ng.units import MIB
@@ -25,7 +25,7 @@ HOLD = "import sys; print('in', flush=True); sys.stdin.read()"
 def judge(group: Group, returncode: int | None) -> Verdict | None:
     """The verdict as an orchestrator forms it; groups are new, so all counters were 0 before."""
     before = msgspec.structs.replace(group.events(), oom_kill=0, oom=0, pids_max=0)
-    return evidence.verdict(before, group.events(), group.usage(), group.share.memory_bytes, returncode)
+    return isolation_check.verdict(before, group.events(), group.usage(), group.share.memory_bytes, returncode)
 
 
 def test_a_tenant_is_where_it_should_be(fence: Fence, make_share: MakeShare, start: Start) -> None:
@@ -133,7 +133,7 @@ def test_a_raised_limit_is_noticed(fence: Fence, make_share: MakeShare, start: S
         for directory in procs:
             if (directory / name).exists():
                 (directory / name).write_text(str(512 * MIB))
-    lost = evidence.changes(entry, group.effective())
+    lost = isolation_check.changes(entry, group.effective())
     assert lost == ("memory_bytes was 268435456 at entry and is 536870912",)
     with pytest.raises(IsolationMismatch, match="asked for 268435456 bytes of RAM, kernel gives 536870912"):
         group.verify(process.pid)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from milabench_ng.fence.probe import probe
+from milabench_ng.fence.probing.probe import probe
 from milabench_ng.node.gpus import read_gpus
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "check-fence-gpu"

@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from milabench_ng.orchestrator import pacing
+from milabench_ng.orchestrator.execution import pacing
+from milabench_ng.orchestrator.execution.tenant import Tenant
 from milabench_ng.orchestrator.jobs import Outcome, jobs
-from milabench_ng.orchestrator.request import RunRequest
-from milabench_ng.orchestrator.resuming import resumed_request
-from milabench_ng.orchestrator.tenant import Tenant
+from milabench_ng.orchestrator.persistence.resuming import resumed_request
+from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plan import Batch
 from milabench_ng.records.ledger import AnyEvent, check_chain
 from milabench_ng.records.manifest import Manifest

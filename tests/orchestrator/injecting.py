@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from milabench_ng.fence.probe import probe
+from milabench_ng.fence.probing.probe import probe
 from milabench_ng.records.ledger import Attempt, check_chain
 
 PARENTS = probe().parents

@@ -9,11 +9,11 @@ import pytest
 
 from milabench_ng.errors import InputError
 from milabench_ng.fence import io
-from milabench_ng.fence.backends import choose
 from milabench_ng.fence.capabilities import Capabilities, Controller
-from milabench_ng.fence.probe import probe
-from milabench_ng.orchestrator.again import profile_of
-from milabench_ng.orchestrator.request import RunRequest, io_shares
+from milabench_ng.fence.choosing import choose
+from milabench_ng.fence.probing.probe import probe
+from milabench_ng.orchestrator.planning.request import RunRequest, io_shares
+from milabench_ng.orchestrator.planning.rerun import profile_of
 from milabench_ng.profile import IoShare, build_profile
 from milabench_ng.records.marks import Mark
 from milabench_ng.units import MIB

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from milabench_ng.events import Ready
-from milabench_ng.orchestrator.tenant import RankLog, Tenant
-from milabench_ng.orchestrator.verdict import Outcome, judge
+from milabench_ng.orchestrator.execution.tenant import RankLog, Tenant
+from milabench_ng.orchestrator.outcome.failure_cause import Outcome, judge
 from milabench_ng.records.record import Failure
 from milabench_ng.records.window import SliceRow, Window
 from milabench_ng.units import GIB

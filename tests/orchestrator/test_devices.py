@@ -8,8 +8,8 @@ import pytest
 
 from milabench_ng.errors import InputError
 from milabench_ng.node.gpus import Gpu
-from milabench_ng.orchestrator.devices import Chosen, choose_devices
-from milabench_ng.orchestrator.request import RunRequest
+from milabench_ng.orchestrator.planning.devices import Chosen, choose_devices
+from milabench_ng.orchestrator.planning.request import RunRequest
 
 GPUS = tuple(
     Gpu(index=index, uuid=f"GPU-a{index}", name="H200", pci_bus_id=f"0000:0{index}:00.0", numa_node=0, memory_bytes=1)

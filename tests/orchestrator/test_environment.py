@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from milabench_ng.orchestrator.environment import worker_environment
+from milabench_ng.orchestrator.execution.environment import worker_environment
 from milabench_ng.requests import python_command
 
 KEPT = (

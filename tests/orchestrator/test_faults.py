@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from milabench_ng.orchestrator.tenant import Tenant
+from milabench_ng.orchestrator.execution.tenant import Tenant
 from milabench_ng.records.marks import typed
 from milabench_ng.report.report import make_report
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from milabench_ng.orchestrator import batch
-from milabench_ng.orchestrator.tenant import Tenant
+from milabench_ng.orchestrator.execution import batch
+from milabench_ng.orchestrator.execution.tenant import Tenant
 
 HERE = "tests.orchestrator.broken"
 SILENCE_S = 5.0

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.errors import InputError
-from milabench_ng.orchestrator.keeping import Keeper
-from milabench_ng.orchestrator.resuming import open_keeper
+from milabench_ng.orchestrator.persistence.result_writer import Keeper
+from milabench_ng.orchestrator.persistence.resuming import open_keeper
 from milabench_ng.records.ledger import AnyEvent, Attempt, Recorded, Started, Torn, check_chain
 from milabench_ng.records.names import LEDGER, MANIFEST, ResultFolder, file_digest, temporary_name
 

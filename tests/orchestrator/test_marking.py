@@ -10,10 +10,10 @@ import pytest
 
 from milabench_ng.events import Ready
 from milabench_ng.node.conditions import Conditions
-from milabench_ng.orchestrator.batch import Timeline
-from milabench_ng.orchestrator.marking import marks
-from milabench_ng.orchestrator.seen import Seen, Setting
-from milabench_ng.orchestrator.tenant import RankLog
+from milabench_ng.orchestrator.execution.batch import Timeline
+from milabench_ng.orchestrator.execution.tenant import RankLog
+from milabench_ng.orchestrator.outcome.marking import marks
+from milabench_ng.orchestrator.outcome.seen import Seen, Setting
 from milabench_ng.plan import Device, Launch
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import Isolation

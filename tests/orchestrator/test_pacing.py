@@ -7,8 +7,8 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 
-from milabench_ng.orchestrator import pacing
-from milabench_ng.orchestrator.pacing import BURSTS, LIBRARY, read_host_pace, work_at_once
+from milabench_ng.orchestrator.execution import pacing
+from milabench_ng.orchestrator.execution.pacing import BURSTS, LIBRARY, read_host_pace, work_at_once
 from milabench_ng.records.host_pace import CpuPace
 
 CPUS = sorted(os.sched_getaffinity(0))

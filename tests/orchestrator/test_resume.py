@@ -15,9 +15,9 @@ import msgspec
 import pytest
 
 from milabench_ng.errors import InputError
-from milabench_ng.orchestrator.interruption import SAME_S
-from milabench_ng.orchestrator.resuming import Difference, check_same, differences
-from milabench_ng.orchestrator.tenant import Tenant
+from milabench_ng.orchestrator.execution.interruption import SAME_S
+from milabench_ng.orchestrator.execution.tenant import Tenant
+from milabench_ng.orchestrator.persistence.resuming import Difference, check_same, differences
 from milabench_ng.records.ledger import (
     Attempt,
     Company,
@@ -31,7 +31,7 @@ from milabench_ng.records.ledger import (
     lost_attempts,
 )
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.report.folder import load
+from milabench_ng.report.summary.folder import load
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.verify import verify
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.cgroupfs import parse_ids
-from milabench_ng.orchestrator.pacing import BURSTS
-from milabench_ng.orchestrator.tenant import Tenant
-from milabench_ng.report.folder import load
+from milabench_ng.orchestrator.execution.pacing import BURSTS
+from milabench_ng.orchestrator.execution.tenant import Tenant
+from milabench_ng.report.summary.folder import load
 from tests.report.milarun_reader import summarize
 
 TESTS: dict[str, object] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from milabench_ng.events import Skips
-from milabench_ng.orchestrator.skipped import skipped
-from milabench_ng.orchestrator.tenant import RankLog
+from milabench_ng.orchestrator.execution.tenant import RankLog
+from milabench_ng.orchestrator.outcome.skipped import skipped
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.record import Skipped
 from milabench_ng.records.window import SliceRow, WindowRule

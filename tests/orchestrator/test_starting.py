@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.errors import MnbError
+from milabench_ng.orchestrator.execution.starting import check_threads
 from milabench_ng.orchestrator.jobs import spared
-from milabench_ng.orchestrator.starting import check_threads
 
 
 def test_a_server_with_threads_is_not_forked() -> None:

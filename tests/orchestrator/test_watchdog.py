@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from milabench_ng.errors import InputError
-from milabench_ng.orchestrator.watchdog import Limits, Progress, limits_for, overdue
+from milabench_ng.orchestrator.execution.watchdog import Limits, Progress, limits_for, overdue
 from milabench_ng.plan import Launch
 from milabench_ng.profile import TimeLimits
 from milabench_ng.records.window import WindowRule

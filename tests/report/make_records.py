@@ -32,7 +32,7 @@ CHECKSUM = "5" * 64
 BEGIN_S = 1000.0
 BETWEEN_S = 100.0
 """From the start line of one batch to that of the next."""
-WORKLOADS = Path(__file__).parents[2] / "milabench_ng" / "workloads"
+WORKLOADS = Path(__file__).parents[2] / "milabench_ng" / "workloads" / "standard"
 PER_GPU = PartitionScheme("per-gpu")
 PROGRESSION = PartitionScheme("gpu-progression")
 Rate = Callable[[Launch, int], float]
@@ -135,7 +135,7 @@ def _mnb(
         "classic_factor": 1.0,
         "source": {
             "workload": launch.workload,
-            "origin": f"milabench_ng.workloads.{launch.workload}:{launch.workload}",
+            "origin": f"milabench_ng.workloads.standard.{launch.workload}:{launch.workload}",
             "package": f"milabench_ng {__version__}",
             "sha256": sha256,
         },

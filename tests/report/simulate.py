@@ -179,7 +179,7 @@ def verdicts(
 
 def slow_devices(devices: int, spread: float, slow: float, trials: int = 2000, seed: int = SEED) -> tuple[float, float]:
     """How often a slowed device is called slow, and how often any healthy one is."""
-    from milabench_ng.report.gpus import stragglers
+    from milabench_ng.report.scoring.slow_devices import stragglers
 
     rng = np.random.default_rng([seed, devices])
     hit = wrong = 0

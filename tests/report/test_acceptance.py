@@ -16,9 +16,9 @@ from scipy import stats
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Launch
-from milabench_ng.report.acceptance import Acceptance, accept
-from milabench_ng.report.folder import load
-from milabench_ng.report.summary import Summary
+from milabench_ng.report.procurement.acceptance import Acceptance, accept
+from milabench_ng.report.summary.folder import load
+from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.bundle import pack
 
 BID = (1.000, 1.010, 0.990, 1.004, 0.997, 1.001)

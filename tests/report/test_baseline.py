@@ -14,13 +14,13 @@ from test_money import node, row
 
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
-from milabench_ng.report.carrying import Held, Rule
-from milabench_ng.report.estimate import Basis, estimate
-from milabench_ng.report.folder import decode_summary, encode_summary, load, load_baseline
-from milabench_ng.report.known_rates import device_of, known_pairs
-from milabench_ng.report.peaks import Arithmetic, known_peak, peak
-from milabench_ng.report.plausible import doubts
-from milabench_ng.report.summary import Stat, Summary
+from milabench_ng.report.baselines.carrying import Held, Rule
+from milabench_ng.report.baselines.estimated_baseline import Basis, estimate
+from milabench_ng.report.baselines.known_rates import device_of, known_pairs
+from milabench_ng.report.baselines.peaks import Arithmetic, known_peak, peak
+from milabench_ng.report.baselines.plausible import doubts
+from milabench_ng.report.summary.folder import decode_summary, encode_summary, load, load_baseline
+from milabench_ng.report.summary.summary import Stat, Summary
 
 TESTS = {"toy_reg": PER_GPU, "toy_lstm": PER_GPU, "vae": PER_GPU, "loader": PER_GPU, "convnet": PER_GPU}
 

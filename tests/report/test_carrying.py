@@ -6,12 +6,20 @@ import math
 
 import pytest
 
-from milabench_ng.report.carrying import Pair, learn, validate
-from milabench_ng.report.folder import load_baseline
-from milabench_ng.report.intervals import t_quantile
-from milabench_ng.report.known_rates import GPU_BOUND, OWN, device_of, known_pairs, own_rates, pairs_of, published
-from milabench_ng.report.peaks import arithmetic_of, distance, known_peak
-from milabench_ng.report.summary import Summary
+from milabench_ng.report.baselines.carrying import Pair, learn, validate
+from milabench_ng.report.baselines.known_rates import (
+    GPU_BOUND,
+    OWN,
+    device_of,
+    known_pairs,
+    own_rates,
+    pairs_of,
+    published,
+)
+from milabench_ng.report.baselines.peaks import arithmetic_of, distance, known_peak
+from milabench_ng.report.statistics.intervals import t_quantile
+from milabench_ng.report.summary.folder import load_baseline
+from milabench_ng.report.summary.summary import Summary
 
 OLD = ("v100", "rtx8000")
 

@@ -16,12 +16,13 @@ from make_node import inventory
 from make_records import PER_GPU
 
 from milabench_ng.plan import Plan
-from milabench_ng.report.as_json import as_object
-from milabench_ng.report.facts import header
-from milabench_ng.report.folder import load
-from milabench_ng.report.forms import write_report
+from milabench_ng.report.html import as_html
+from milabench_ng.report.render.as_json import as_object
+from milabench_ng.report.render.statements import header
 from milabench_ng.report.report import Report, make_report
-from milabench_ng.report.summary import Summary
+from milabench_ng.report.summary.folder import load
+from milabench_ng.report.summary.summary import Summary
+from milabench_ng.report.writers import write_report
 from milabench_ng.shipped import find
 
 TESTS = dict.fromkeys(("toy_reg", "toy_lstm", "vae", "loader", "convnet"), PER_GPU)
@@ -116,7 +117,9 @@ def test_an_unusual_margin_stands_beside_every_verdict(run: Path, form: Any) -> 
 
 
 def test_the_page_has_the_margin_too(run: Path) -> None:
-    assert "margin 50 %" in printed(make_report(run, compare_to=[str(run)], margin=0.5), "html")
+    page = io.StringIO()
+    as_html.write(make_report(run, compare_to=[str(run)], margin=0.5), page, None)
+    assert "margin 50 %" in page.getvalue()
 
 
 def test_gpus_that_were_left_idle_are_counted(tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ from test_money import WEIGHTS, node
 
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.views import DataView
-from milabench_ng.report.comparable import differences
-from milabench_ng.report.compare import Comparison
-from milabench_ng.report.facts import header
-from milabench_ng.report.folder import load_baseline
+from milabench_ng.report.render.statements import header
+from milabench_ng.report.render.tables import before_tests
 from milabench_ng.report.report import build_report
-from milabench_ng.report.sections import before_tests
-from milabench_ng.report.summary import Departure, Flag, Summary
-from milabench_ng.report.weights import load_weights, spread_unplanned
+from milabench_ng.report.scoring.compare import Comparison
+from milabench_ng.report.scoring.weights import load_weights, spread_unplanned
+from milabench_ng.report.summary.comparable import differences
+from milabench_ng.report.summary.folder import load_baseline
+from milabench_ng.report.summary.summary import Departure, Flag, Summary
 
 OPTIONS = {"batch_size": 64, "workers": 8, "max_seconds": 600.0}
 

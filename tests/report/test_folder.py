@@ -15,9 +15,9 @@ from milabench_ng.errors import InputError
 from milabench_ng.plan import Plan
 from milabench_ng.records.marks import typed
 from milabench_ng.records.record import RECORD_SCHEMA
-from milabench_ng.report.folder import decode_summary, encode_summary, load
 from milabench_ng.report.report import make_report
-from milabench_ng.report.summary import Stat
+from milabench_ng.report.summary.folder import decode_summary, encode_summary, load
+from milabench_ng.report.summary.summary import Stat
 from milabench_ng.telemetry.messages import Sample
 from milabench_ng.telemetry.recorder import Recorder
 

@@ -19,9 +19,9 @@ from make_records import PER_GPU, PROGRESSION
 from milabench_ng.cli import call
 from milabench_ng.cli.report import report
 from milabench_ng.cli.summary import summary
-from milabench_ng.report.folder import load
-from milabench_ng.report.forms import write_report
 from milabench_ng.report.report import make_report
+from milabench_ng.report.summary.folder import load
+from milabench_ng.report.writers import write_report
 from milabench_ng.shipped import find, names
 
 TESTS = {"toy_reg": PER_GPU, "toy_lstm": PER_GPU, "vae": PER_GPU, "loader": PER_GPU, "convnet": PER_GPU}

@@ -21,14 +21,14 @@ from make_records import PER_GPU, PROGRESSION
 from milabench_ng.cli import call
 from milabench_ng.records.reading import ReadRecord, read_record
 from milabench_ng.records.window import SliceRow
-from milabench_ng.report.evidence import read_evidence
-from milabench_ng.report.evidence_sections import flat, ranges, telemetry_section
-from milabench_ng.report.figures import whiskers
-from milabench_ng.report.forest_chart import contributions, forest_view
-from milabench_ng.report.intervals import Interval
-from milabench_ng.report.price_chart import equal_costs
+from milabench_ng.report.html.details_tables import flat, ranges, telemetry_section
+from milabench_ng.report.html.figures import whiskers
+from milabench_ng.report.html.folder_details import read_evidence
+from milabench_ng.report.html.forest_chart import contributions, forest_view
+from milabench_ng.report.html.price_chart import equal_costs
+from milabench_ng.report.launch.timeline import change, courses, thinned
 from milabench_ng.report.report import make_report
-from milabench_ng.report.timeline import change, courses, thinned
+from milabench_ng.report.statistics.intervals import Interval
 
 HOSTILE = (
     '<script>document.title="taken"</script>"><img src=x onerror="document.title=1"><a href="http://192.0.2.1">x</a>'
@@ -184,7 +184,7 @@ def luminance(colour: str) -> float:
 
 def test_words_can_be_read_on_every_ground() -> None:
     """Contrast of 4.5 to 1 (WCAG 2.2, 1.4.3) for light, dark and paper."""
-    style = (files("milabench_ng.report") / "html" / "page.css").read_text()
+    style = (files("milabench_ng.report.html") / "page.css").read_text()
     sets = [dict(re.findall(r"--(\w+): (#\w+);", block)) for block in re.findall(r":root \{(.*?)\}", style, re.DOTALL)]
     assert len(sets) == 3
     for colours in sets:

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from milabench_ng.report.intervals import (
+from milabench_ng.report.scoring.score import ScoredTest, log_parts
+from milabench_ng.report.statistics.effects import effect, effects, holm, p_value
+from milabench_ng.report.statistics.intervals import (
     Estimate,
     LogStat,
     combine,
@@ -18,8 +20,6 @@ from milabench_ng.report.intervals import (
     t_quantile,
     why_none,
 )
-from milabench_ng.report.score import ScoredTest, log_parts
-from milabench_ng.report.verdict import effect, effects, holm, p_value
 
 RUN = [104.0, 103.1, 105.2, 103.7, 104.4]
 BASE = [100.0, 100.9, 99.2, 100.3, 99.8, 100.1]

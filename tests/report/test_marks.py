@@ -12,11 +12,11 @@ import pytest
 from make_records import PER_GPU
 
 from milabench_ng.records.marks import Mark
-from milabench_ng.report.as_json import as_object
-from milabench_ng.report.baseline import shortfalls
-from milabench_ng.report.facts import header
-from milabench_ng.report.folder import decode_summary, encode_summary, load
+from milabench_ng.report.baselines.baseline import shortfalls
+from milabench_ng.report.render.as_json import as_object
+from milabench_ng.report.render.statements import header
 from milabench_ng.report.report import make_report
+from milabench_ng.report.summary.folder import decode_summary, encode_summary, load
 
 
 def hot(device: int, share: float) -> dict[str, Any]:

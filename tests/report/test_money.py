@@ -16,19 +16,19 @@ from milabench_ng.cli import call
 from milabench_ng.errors import InputError
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.views import DataView
-from milabench_ng.report.bids import read_bids
-from milabench_ng.report.facts import header
-from milabench_ng.report.folder import decode_summary, encode_summary, load_baseline
-from milabench_ng.report.forms import write_report, write_tender
-from milabench_ng.report.intervals import log_stat, t_quantile
-from milabench_ng.report.offers import compare_bids
-from milabench_ng.report.ownership import Power, Terms, ownership
+from milabench_ng.report.procurement.bids import read_bids
+from milabench_ng.report.procurement.offers import compare_bids
+from milabench_ng.report.procurement.ownership import Power, Terms, ownership
+from milabench_ng.report.procurement.stability import Worth, per_reference, stability
+from milabench_ng.report.procurement.tender import Tender, pareto_set
+from milabench_ng.report.render.statements import header
 from milabench_ng.report.report import build_report
-from milabench_ng.report.score import score, scored_tests
-from milabench_ng.report.stability import Worth, per_reference, stability
-from milabench_ng.report.summary import Estimated, Origin, Provenance, Stat, Summary, TestSummary
-from milabench_ng.report.tender import Tender, pareto_set
-from milabench_ng.report.weights import load_weights
+from milabench_ng.report.scoring.score import score, scored_tests
+from milabench_ng.report.scoring.weights import load_weights
+from milabench_ng.report.statistics.intervals import log_stat, t_quantile
+from milabench_ng.report.summary.folder import decode_summary, encode_summary, load_baseline
+from milabench_ng.report.summary.summary import Estimated, Origin, Provenance, Stat, Summary, TestSummary
+from milabench_ng.report.writers import write_report, write_tender
 
 WEIGHTS = {"standard.vae": 1.0, "standard.convnet": 3.0}
 SPREAD = (0.99, 1.0, 1.0, 1.0, 1.01)

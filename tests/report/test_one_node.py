@@ -16,8 +16,8 @@ from milabench_ng.cli import call
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Device
 from milabench_ng.records.ledger import Chain, Resumed, Session, Started, extend
-from milabench_ng.report.folder import load
 from milabench_ng.report.report import Report, make_report
+from milabench_ng.report.summary.folder import load
 
 REPEAT = 2
 

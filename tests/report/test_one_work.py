@@ -12,8 +12,8 @@ import tampering
 from make_records import PER_GPU
 
 from milabench_ng.errors import InputError
-from milabench_ng.report.folder import load
-from milabench_ng.report.score import score
+from milabench_ng.report.scoring.score import score
+from milabench_ng.report.summary.folder import load
 
 Change = Callable[[dict[str, Any]], None]
 

@@ -14,12 +14,12 @@ import pytest
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Launch
 from milabench_ng.records.host_pace import HostPace
-from milabench_ng.report import as_csv, as_json, as_table
-from milabench_ng.report.baseline import as_baseline
-from milabench_ng.report.facts import header
-from milabench_ng.report.folder import decode_summary, encode_summary, load
-from milabench_ng.report.paces import PaceSeen, PaceStat, differ, paces, without_pace
+from milabench_ng.report.baselines.baseline import as_baseline
+from milabench_ng.report.launch.host_paces import PaceSeen, PaceStat, differ, paces, without_pace
+from milabench_ng.report.render import as_csv, as_json, as_table
+from milabench_ng.report.render.statements import header
 from milabench_ng.report.report import Report, make_report
+from milabench_ng.report.summary.folder import decode_summary, encode_summary, load
 
 
 def folder(path: Path, edges: Any, repeat: int = 3, devices: int = 2) -> Path:

@@ -10,9 +10,9 @@ import make_records
 import pytest
 from make_records import PER_GPU
 
-from milabench_ng.report.facts import header
-from milabench_ng.report.folder import load
+from milabench_ng.report.render.statements import header
 from milabench_ng.report.report import make_report
+from milabench_ng.report.summary.folder import load
 from milabench_ng.telemetry.messages import Sample
 from milabench_ng.telemetry.recorder import Recorder
 

@@ -9,10 +9,10 @@ import pytest
 
 from milabench_ng.records.reading import ReadRecord, read_record
 from milabench_ng.records.views import MnbView
-from milabench_ng.report.evidence import FenceEvidence, read_evidence
-from milabench_ng.report.evidence_sections import telemetry_section
-from milabench_ng.report.folder import load
-from milabench_ng.report.summary import TestSummary
+from milabench_ng.report.html.details_tables import telemetry_section
+from milabench_ng.report.html.folder_details import FenceEvidence, read_evidence
+from milabench_ng.report.summary.folder import load
+from milabench_ng.report.summary.summary import TestSummary
 
 RECORD = Path(__file__).parents[1] / "data" / "standard.recom.J0.0.20261121-131334-263402.json"
 

@@ -20,11 +20,11 @@ from tampering import NONCE, WHOLE, Change, Tamper, everywhere, fence, gpu, gpu_
 
 from milabench_ng import __version__
 from milabench_ng.records.record import RECORD_SCHEMA
-from milabench_ng.report.traces import Band, Bands, Trace
+from milabench_ng.report.launch.traces import Band, Bands, Trace
 from milabench_ng.report.verification.bundle import pack
+from milabench_ng.report.verification.checks.registry import RULES
 from milabench_ng.report.verification.findings import Ruling, Verification
 from milabench_ng.report.verification.forms import write_verification
-from milabench_ng.report.verification.registry import RULES
 from milabench_ng.report.verification.rules import Ceiling, DataRule, Pin, Rules
 from milabench_ng.report.verification.verify import verify
 
@@ -301,7 +301,11 @@ BROKEN: dict[str, tuple[str, Tamper, str]] = {
     "data not said": ("R19", record(no_data), "it does not say what it read, as other launches of its test do"),
     "less data": ("R19", record(small_share), "imagenet has scale 0.5, 1 is demanded"),
     "data in memory": ("R20", manifest(tmpfs), "/data lies on tmpfs (memory), which is refused"),
-    "changed workload": ("R21", record(source), "the source of milabench_ng.workloads.vae:vae is not the one here"),
+    "changed workload": (
+        "R21",
+        record(source),
+        "the source of milabench_ng.workloads.standard.vae:vae is not the one here",
+    ),
     "mark": ("R22", record(ours(marks=["fence partial"])), "fence partial"),
     "skipped steps without their mark": ("R22", record(skipping), "90 % of the steps after settling skipped"),
     "record that the report cannot read": ("R12", record(lost_minus_one), "standard.vae.J1.1"),
@@ -382,7 +386,7 @@ def test_r22_a_launch_outside_its_reference_traces(folder: Path, keys: Path, mon
     bands: Bands = {"gpu": {"fp32": {"1": Band(2.0, 0.004)}}}
     arguments = {"batch_size": 64, "precision": "fp32"}
     trace = Trace(arguments=arguments, data=("imagenet", "twin", 1.0), losses=bands)
-    monkeypatch.setattr("milabench_ng.report.folder.load_traces", lambda _suite: {"standard.vae": trace})
+    monkeypatch.setattr("milabench_ng.report.summary.folder.load_traces", lambda _suite: {"standard.vae": trace})
 
     def computed(loss: float) -> Tamper:
         return record(lambda content: content["mnb"]["ranks"][0].update(losses={"1": loss}), "standard.vae.*")

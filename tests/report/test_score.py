@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from milabench_ng.errors import InputError
-from milabench_ng.report.compare import compare
-from milabench_ng.report.cost import cost
-from milabench_ng.report.folder import load, load_baseline
 from milabench_ng.report.report import build_report, make_report
-from milabench_ng.report.score import Score, failure_rate, perf_adj, score, scored_tests
-from milabench_ng.report.summary import Provenance, Stat, Summary, TestSummary
-from milabench_ng.report.weights import load_weights, spread_unplanned
+from milabench_ng.report.scoring.compare import compare
+from milabench_ng.report.scoring.cost import cost
+from milabench_ng.report.scoring.score import Score, failure_rate, perf_adj, score, scored_tests
+from milabench_ng.report.scoring.weights import load_weights, spread_unplanned
+from milabench_ng.report.summary.folder import load, load_baseline
+from milabench_ng.report.summary.summary import Provenance, Stat, Summary, TestSummary
 
 DATA = Path(__file__).parent.parent / "data" / "milarun2020"
 HERE = Provenance(kind="measured", source="by hand", hardware="paper")

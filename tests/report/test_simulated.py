@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import simulate
 
-from milabench_ng.report.intervals import combine, log_stat
-from milabench_ng.report.verdict import effects, holm, p_value
+from milabench_ng.report.statistics.effects import effects, holm, p_value
+from milabench_ng.report.statistics.intervals import combine, log_stat
 
 
 def test_the_simulation_computes_what_the_report_computes() -> None:

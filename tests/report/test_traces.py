@@ -16,13 +16,22 @@ from make_records import PER_GPU, manifest, plan, record, steady, write
 from milabench_ng import shipped
 from milabench_ng.errors import InputError
 from milabench_ng.records.marks import Mark
-from milabench_ng.report import traces
-from milabench_ng.report.facts import header
-from milabench_ng.report.folder import load
+from milabench_ng.report.launch import traces
+from milabench_ng.report.launch.trace_bands import FIRST, build, merge
+from milabench_ng.report.launch.traces import (
+    Band,
+    Compared,
+    Seen,
+    Traced,
+    compare,
+    decode_traces,
+    encode_traces,
+    strength,
+)
+from milabench_ng.report.render.statements import header
+from milabench_ng.report.render.traces_told import told
 from milabench_ng.report.report import make_report
-from milabench_ng.report.trace_bands import FIRST, build, merge
-from milabench_ng.report.traces import Band, Compared, Seen, Traced, compare, decode_traces, encode_traces, strength
-from milabench_ng.report.traces_told import told
+from milabench_ng.report.summary.folder import load
 
 ROOT = Path(__file__).parents[2]
 ARGUMENTS: dict[str, Any] = {"batch_size": 64}

@@ -17,10 +17,10 @@ from make_records import PER_GPU, PROGRESSION
 
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Launch
-from milabench_ng.report.cost import PricePer, cost
-from milabench_ng.report.folder import encode_summary, load
-from milabench_ng.report.forms import write_report
 from milabench_ng.report.report import Report, make_report
+from milabench_ng.report.scoring.cost import PricePer, cost
+from milabench_ng.report.summary.folder import encode_summary, load
+from milabench_ng.report.writers import write_report
 
 TESTS = dict.fromkeys(("toy_reg", "toy_lstm", "vae", "loader", "convnet"), PER_GPU) | {"scaling": PROGRESSION}
 DEVICES = 4

@@ -16,8 +16,8 @@ from milabench_ng.bench import Bench
 from milabench_ng.datasets import registry
 from milabench_ng.datasets.prepare import prepare
 from milabench_ng.events import GradientNorm, Loss
-from milabench_ng.report.trace_bands import build
-from milabench_ng.report.traces import Trace, Traced, compare
+from milabench_ng.report.launch.trace_bands import build
+from milabench_ng.report.launch.traces import Trace, Traced, compare
 from milabench_ng.worker.discovery import builtin_workloads
 
 WORKLOADS = builtin_workloads()

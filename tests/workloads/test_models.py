@@ -16,10 +16,10 @@ from torch.distributions import Bernoulli, Normal, kl_divergence
 
 from milabench_ng.bench import Definition
 from milabench_ng.worker.discovery import builtin_workloads
-from milabench_ng.workloads import dcgan, fast_style
-from milabench_ng.workloads.reso import SmallAndLarge, SubPixel
-from milabench_ng.workloads.toy_lstm import Sequence, sine_waves
-from milabench_ng.workloads.vae import VAE, negative_elbo
+from milabench_ng.workloads.standard import dcgan, fast_style
+from milabench_ng.workloads.standard.reso import SmallAndLarge, SubPixel
+from milabench_ng.workloads.standard.toy_lstm import Sequence, sine_waves
+from milabench_ng.workloads.standard.vae import VAE, negative_elbo
 
 WORKLOADS = builtin_workloads()
 

@@ -8,8 +8,8 @@ import pytest
 
 from milabench_ng.catalogue import Catalogue, resolve
 from milabench_ng.profile import Test, build_profile, parse_profile
-from milabench_ng.report.folder import load_baseline
-from milabench_ng.report.weights import load_weights
+from milabench_ng.report.scoring.weights import load_weights
+from milabench_ng.report.summary.folder import load_baseline
 from milabench_ng.worker.discovery import describe
 
 ROOT = Path(__file__).parents[2]

@@ -24,7 +24,7 @@ from milabench_ng.bench import Bench
 from milabench_ng.errors import InputError
 from milabench_ng.events import Done, Ready
 from milabench_ng.worker.discovery import builtin_workloads
-from milabench_ng.workloads import atari, cart, minigrid, ppo
+from milabench_ng.workloads.standard import atari, cart, minigrid, ppo
 
 missing = [name for name in ("gymnasium", "minigrid", "ale_py") if importlib.util.find_spec(name) is None]
 installed = pytest.mark.skipif(bool(missing), reason=f"the extra rl is not installed: {', '.join(missing)}")

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.nn import functional as F
 from torchvision.ops import box_convert, box_iou
 
-from milabench_ng.workloads import ssd_pictures
-from milabench_ng.workloads.ssd import SSD300
-from milabench_ng.workloads.ssd_boxes import Matcher, default_boxes, hardest, multibox_loss
+from milabench_ng.workloads.standard import ssd_pictures
+from milabench_ng.workloads.standard.ssd import SSD300
+from milabench_ng.workloads.standard.ssd_boxes import Matcher, default_boxes, hardest, multibox_loss
 
 DEFAULTS = 8732
 

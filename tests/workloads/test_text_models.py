@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from milabench_ng.datasets.ml_20m import Ratings
-from milabench_ng.workloads.recom import Batches, Epochs, NeuMF, Samples
-from milabench_ng.workloads.translator import GNMT, Attention, Encoder, smoothed
-from milabench_ng.workloads.wlm import LanguageModel, detached
+from milabench_ng.datasets.tables.ml_20m import Ratings
+from milabench_ng.workloads.standard.recom import Batches, Epochs, NeuMF, Samples
+from milabench_ng.workloads.standard.translator import GNMT, Attention, Encoder, smoothed
+from milabench_ng.workloads.standard.wlm import LanguageModel, detached
 
 
 def parameters(module: nn.Module) -> int:

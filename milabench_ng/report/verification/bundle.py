@@ -19,12 +19,12 @@ from milabench_ng import __version__
 from milabench_ng.errors import InputError
 from milabench_ng.records.names import MANIFEST, is_result_file, write_atomically
 from milabench_ng.records.reading import is_going_on
-from milabench_ng.report.folder import load
-from milabench_ng.report.score import Score, ScoredTest, score, scored_tests
-from milabench_ng.report.summary import Summary
+from milabench_ng.report.scoring.score import Score, ScoredTest, score, scored_tests
+from milabench_ng.report.scoring.weights import Weights, load_weights, spread_unplanned, weights_file
+from milabench_ng.report.summary.folder import load
+from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.contents import result_files, sha256_of
 from milabench_ng.report.verification.signing import sign
-from milabench_ng.report.weights import Weights, load_weights, spread_unplanned, weights_file
 
 BUNDLE_SCHEMA = 1
 PACKING_LIST = "bundle.json"

@@ -11,7 +11,7 @@ from milabench_ng.records.ledger import Chain
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.reading import Problem
 from milabench_ng.records.record import Record
-from milabench_ng.report.summary import Summary
+from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.bundle import Claim, FileSum, PackingList
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.signing import Signer

@@ -21,8 +21,8 @@ import msgspec
 from milabench_ng.errors import InputError
 from milabench_ng.files import parse_json
 from milabench_ng.plain import short
-from milabench_ng.report.folder import load, load_baseline
-from milabench_ng.report.summary import Summary
+from milabench_ng.report.summary.folder import load, load_baseline
+from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.bundle import (
     BUNDLE_SCHEMA,
     PACKING_LIST,

@@ -18,17 +18,17 @@ from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME
 from milabench_ng.records.origin import written_by
 from milabench_ng.records.reading import Problem, is_going_on, problem, read_ledger
 from milabench_ng.records.record import RECORD_SCHEMA, Record
-from milabench_ng.report.folder import load
+from milabench_ng.report.scoring.weights import load_weights, weights_file
+from milabench_ng.report.summary.folder import load
 from milabench_ng.report.verification.bundle import RESULTS, WEIGHTS, FileSum, make_claim
-from milabench_ng.report.verification.check_books import attempts_fact
+from milabench_ng.report.verification.checks.check_books import attempts_fact
+from milabench_ng.report.verification.checks.registry import judge
 from milabench_ng.report.verification.contents import result_files, sha256_of
 from milabench_ng.report.verification.evidence import Evidence, Kept, Pinned
 from milabench_ng.report.verification.findings import Verification
 from milabench_ng.report.verification.opening import Opened, opened
-from milabench_ng.report.verification.registry import judge
 from milabench_ng.report.verification.rules import Pin, Rules
 from milabench_ng.report.verification.signing import check
-from milabench_ng.report.weights import load_weights, weights_file
 from milabench_ng.shipped import Kind as ShippedKind
 from milabench_ng.shipped import find, profile_file
 from milabench_ng.shipped import names as shipped_names

@@ -15,10 +15,10 @@ import pytest
 from fence_waiting import wait_for
 
 from milabench_ng.errors import IsolationError
-from milabench_ng.fence import evidence, guardian
+from milabench_ng.fence import guardian, isolation_check
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import Fence, Group, IsolationMismatch
-from milabench_ng.fence.shares import disjoint
+from milabench_ng.fence.sharing.shares import disjoint
 from milabench_ng.records.isolation import Share
 from milabench_ng.units import MIB
 
@@ -74,7 +74,7 @@ def test_out_of_memory_stops_that_tenant_only(fence: Fence, shares: Shares, star
     big, small = start(groups[0], "x = b'x' * (384 << 20)"), start(groups[1], "x = b'x' * (192 << 20)")
     assert (big.wait(), small.wait()) == (-signal.SIGKILL, 0)
     verdicts = [
-        evidence.verdict(one, group.events(), group.usage(), 256 * MIB, returncode)
+        isolation_check.verdict(one, group.events(), group.usage(), 256 * MIB, returncode)
         for one, group, returncode in zip(before, groups, (-9, 0), strict=True)
     ]
     assert verdicts[0] is not None
@@ -118,9 +118,9 @@ def test_what_slurm_does_not_give_is_an_error(fence: Fence, shares: Shares) -> N
 
 ORCHESTRATOR = """
 import json, msgspec, sys, time
-from milabench_ng.fence.backends import open_fence
+from milabench_ng.fence.choosing import open_fence
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.trial import python, spawn
+from milabench_ng.fence.probing.trial import python, spawn
 from milabench_ng.records.isolation import Share
 fence = open_fence(msgspec.json.decode(sys.argv[1], type=Capabilities), "auto", "mnb-test-crash")
 source = "import os, time; print(os.getpid(), flush=True); os.fork() or (os.setsid(), os.fork()); time.sleep(60)"

@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from milabench_ng.fence.backends import bounds, open_fence
 from milabench_ng.fence.capabilities import Capabilities
+from milabench_ng.fence.choosing import bounds, open_fence
 from milabench_ng.fence.interface import Fence, Group
-from milabench_ng.fence.probe import probe
-from milabench_ng.fence.shares import Placement, allocate
-from milabench_ng.fence.trial import end, python, spawn
+from milabench_ng.fence.probing.probe import probe
+from milabench_ng.fence.probing.trial import end, python, spawn
+from milabench_ng.fence.sharing.shares import Placement, allocate
 from milabench_ng.node.topology import read_topology
 from milabench_ng.records.isolation import Share
 from milabench_ng.units import MIB

@@ -12,9 +12,9 @@ import sys
 import time
 from pathlib import Path
 
-from milabench_ng.fence import evidence
-from milabench_ng.fence.backends import enter_scope, open_fence, reap
-from milabench_ng.fence.probe import probe
+from milabench_ng.fence import isolation_check
+from milabench_ng.fence.choosing import enter_scope, open_fence, reap
+from milabench_ng.fence.probing.probe import probe
 from milabench_ng.records.isolation import Share
 from milabench_ng.units import MIB
 
@@ -56,7 +56,7 @@ def main(hold: bool) -> None:
     while process.poll() is None:
         group.watch()
         time.sleep(0.05)
-    verdict = evidence.verdict(type(before)(), group.events(), group.usage(), None, process.returncode)
+    verdict = isolation_check.verdict(type(before)(), group.events(), group.usage(), None, process.returncode)
     told |= {"cause": verdict and verdict.cause}
     group.remove()
     fence.close()

@@ -1,0 +1,113 @@
+"""COCO 2017: photographs in `{train,val}2017` and the boxes of what they show in `annotations`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.data import Dataset
+
+from milabench_ng.datasets.base import BINARY, DataSet, Progress, Size, random_stream
+from milabench_ng.datasets.images import coco_index, photographs
+from milabench_ng.datasets.images.coco_index import Array
+from milabench_ng.datasets.images.coco_scenes import annotation_file, file_name, scene
+from milabench_ng.datasets.parallel import for_each
+from milabench_ng.errors import InputError
+
+SPLITS = {"train": 118_287, "val": 5_000}
+BYTES_PER_IMAGE = 160_000  # measured over 1,233 images
+BYTES_OF_BOXES = 1_400  # JSON and index, per image
+SECONDS_PER_IMAGE = 0.013
+
+
+class Coco(DataSet):
+    """Common Objects in Context, detection (Lin et al., ECCV 2014). Twin: 123,287 pictures, 7.3 boxes on average."""
+
+    name = "coco"
+    folder = "coco"
+    version = 1
+    scalable = True
+    texts = tuple(f"annotations/instances_{split}2017.json" for split in SPLITS)
+
+    def size(self, scale: float) -> Size:
+        images = sum(_images(scale).values())
+        return Size(images + 6, images * (BYTES_PER_IMAGE + BYTES_OF_BOXES), images * SECONDS_PER_IMAGE)
+
+    def generate(self, place: Path, scale: float, seed: int, progress: Progress, processes: int) -> None:
+        counts = _images(scale)
+        for split in SPLITS:
+            (place / f"{split}2017").mkdir()
+        photographs.texture(seed)
+        for_each(functools.partial(_write, place, counts["train"], seed), sum(counts.values()), processes, progress)
+        _annotations(place, "train").parent.mkdir()
+        for split, first in (("train", 0), ("val", counts["train"])):
+            content = annotation_file(seed, first, counts[split])
+            _annotations(place, split).write_bytes(msgspec.json.encode(content))
+
+    def convert(self, place: Path, target: Path, progress: Progress, processes: int) -> None:  # noqa: ARG002
+        for split in SPLITS:
+            coco_index.write(_annotations(place, split), target)
+
+    def open(
+        self, place: Path, *, split: str = "train", transform: Callable[..., Any] | None = None
+    ) -> Dataset[tuple[Any, Any]]:
+        if split not in SPLITS:
+            raise InputError(f"coco has no split {split!r}; it has: {', '.join(SPLITS)}")
+        images, boxes = coco_index.read(place / BINARY, _annotations(place, split))
+        return Boxed(place / f"{split}2017", images, boxes, transform or _as_it_is)
+
+    def looks_real(self, place: Path) -> bool:
+        return all((place / text).is_file() for text in self.texts) and any((place / "train2017").glob("*.jpg"))
+
+
+class Boxed(Dataset[Any]):
+    """The pictures that have a box, each as what `transform` makes of picture, corners and labels.
+
+    Corners: [n, 4] float32, left, top, right, bottom as parts of the picture. Labels: [n] int64, 1 to 80.
+    """
+
+    def __init__(self, folder: Path, images: Array, boxes: Array, transform: Callable[..., Any]) -> None:
+        self.folder = str(folder)
+        self.images, self.boxes = images, boxes
+        self.numbers = np.flatnonzero(self.images["boxes"])
+        self.transform = transform
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, index: int) -> Any:
+        entry = self.images[self.numbers[index]]
+        boxes = self.boxes[entry["first"] : entry["first"] + entry["boxes"]]
+        corners = torch.from_numpy(np.array(boxes["corners"], order="C"))
+        labels = torch.from_numpy(boxes["label"].astype(np.int64))
+        with Image.open(f"{self.folder}/{entry['file'].decode()}") as picture:
+            return self.transform(picture.convert("RGB"), corners, labels)
+
+
+def _as_it_is(picture: Image.Image, corners: torch.Tensor, labels: torch.Tensor) -> Any:
+    return picture, corners, labels
+
+
+def _images(scale: float) -> dict[str, int]:
+    return {split: max(1, round(count * scale)) for split, count in SPLITS.items()}
+
+
+def _annotations(place: Path, split: str) -> Path:
+    return place / "annotations" / f"instances_{split}2017.json"
+
+
+def _write(place: Path, train: int, seed: int, item: int) -> None:
+    """Make one picture. Items number the pictures of both splits."""
+    shown = scene(seed, item)
+    things = [photographs.Thing(photographs.look(seed, label), *box) for *box, label in shown.boxes.tolist()]
+    rng = random_stream(seed, 4, item)
+    background, texture = photographs.look(seed, 1000 + item), photographs.texture(seed)
+    picture = photographs.photograph(rng, background, shown.width, shown.height, texture, things)
+    folder = place / ("train2017" if item < train else "val2017")
+    (folder / file_name(item + 1)).write_bytes(photographs.jpeg(picture, int(rng.integers(85, 96))))

@@ -1,0 +1,41 @@
+"""Batches of sentence pairs of like length, so that little of a batch is padding."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import Sampler
+
+from milabench_ng.datasets.text.wmt16 import PAD
+
+SHARD = 80  # batches
+
+
+class Buckets(Sampler[int]):
+    """Whole batches of samples: shuffled, sorted by length within shards, the batches shuffled again."""
+
+    def __init__(self, chosen: Tensor, lengths: Tensor, batch_size: int, generator: torch.Generator) -> None:
+        """``lengths``: of each of the ``chosen`` samples."""
+        self.chosen = chosen
+        self.lengths = lengths
+        self.batch_size = batch_size
+        self.generator = generator
+
+    def __iter__(self) -> Iterator[int]:
+        mixed = torch.randperm(len(self.chosen), generator=self.generator)
+        shards = torch.split(mixed, SHARD * self.batch_size)
+        by_length = functools.cache(lambda number: shards[number][self.lengths[shards[number]].argsort()])
+        for batch in torch.randperm(len(mixed) // self.batch_size, generator=self.generator).tolist():
+            shard, place = divmod(batch, SHARD)  # a shard is sorted when its first batch is asked for
+            yield from self.chosen[by_length(shard)[place * self.batch_size :][: self.batch_size]].tolist()
+
+
+def collate(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, list[int]]:
+    """Sources [S, N] and targets [T, N], padded, the longest source first; the lengths of the sources, for the host."""
+    pairs = sorted(pairs, key=lambda pair: len(pair[0]), reverse=True)
+    sources, targets = ([pair[side] for pair in pairs] for side in range(2))
+    return pad_sequence(sources, False, PAD), pad_sequence(targets, False, PAD), [len(source) for source in sources]

@@ -1,0 +1,1 @@
+"""The back ends, one file each, all of the same shape."""

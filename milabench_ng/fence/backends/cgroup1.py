@@ -1,0 +1,175 @@
+"""Back end `cgroup1`: cpuset, memory with memsw, pids and blkio, each in its own v1 hierarchy.
+
+Documentation/admin-guide/cgroup-v1/. On a hybrid node every tenant also has a group in the unified hierarchy, for
+killing all at once and for pressure. v1 kills one process when memory runs out; `watch` kills the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from milabench_ng.cgroupfs import Cpuset1, Group1
+from milabench_ng.fence import guardian, isolation_check
+from milabench_ng.fence.backends.cgroup2 import OOM_SCORE_ADJ, least_memory
+from milabench_ng.fence.capabilities import Capabilities
+from milabench_ng.fence.interface import CounterFiles, Entry
+from milabench_ng.fence.kernel.counters1 import Counters1, memory_limits
+from milabench_ng.fence.kernel.mounts import find, parse_mountinfo
+from milabench_ng.fence.kernel.procview import read_process
+from milabench_ng.fence.kernel.readings import host_text, refusals
+from milabench_ng.fence.runs import RunGroups
+from milabench_ng.fence.sharing.shares import Bounds
+from milabench_ng.records.isolation import Effective, GroupEvents, MemoryLimit, ProcView, Share, Tier, Usage
+
+NAME = "cgroup1"
+WARM_WORKERS = True
+
+
+def tier(capabilities: Capabilities) -> Tier | None:
+    """What this back end can offer here, None for nothing."""
+    held = capabilities.mode in ("v1", "hybrid") and capabilities.tier in ("full", "partial")
+    return capabilities.tier if held else None
+
+
+def bounds(capabilities: Capabilities) -> Bounds:
+    """What the groups above the tenants leave to them."""
+    cpus = mems = None
+    limits: tuple[MemoryLimit, ...] = ()
+    if capabilities.ok("cpuset"):
+        cpuset = Group1(capabilities.controllers["cpuset"].parent, Cpuset1).files
+        cpus, mems = cpuset.effective_cpus, cpuset.effective_mems
+    if capabilities.ok("memory"):
+        limits = memory_limits(Path(capabilities.controllers["memory"].parent))
+    return least_memory(cpus, mems, limits)
+
+
+class Cgroup1Group:
+    """One tenant's groups; `directories` by controller (`unified` is that of v2), `groups` their names in /proc."""
+
+    def __init__(self, name: str, share: Share, directories: Mapping[str, Path], groups: Mapping[str, str], shm: bool):
+        self.name = name
+        self.share = share
+        self._directories = directories
+        self._groups = groups
+        self._shm = shm
+        self._last: Usage | None = None
+        self._at_kill: Effective | None = None
+        self._kernel = Counters1(directories)
+        with refusals(f"set the limits of {name}"):
+            self._limit()
+
+    @property
+    def entry(self) -> Entry:
+        procs = tuple(f"{directory}/cgroup.procs" for directory in self._unique())
+        return Entry(procs, self.share.cpus, OOM_SCORE_ADJ, self.share.memory_bytes if self._shm else None)
+
+    @property
+    def files(self) -> CounterFiles:
+        memory, cpuacct = self._directories.get("memory"), self._directories.get("cpuacct")
+        return CounterFiles(
+            memory_stat=str(memory / "memory.stat") if memory else None,
+            memory_current=str(memory / "memory.usage_in_bytes") if memory else None,
+            cpu_usage=str(cpuacct / "cpuacct.usage") if cpuacct else None,
+        )
+
+    def _unique(self) -> tuple[str, ...]:
+        """Controllers that are mounted together share a directory."""
+        return tuple(dict.fromkeys(map(str, self._directories.values())))
+
+    def _limit(self) -> None:
+        share, kernel = self.share, self._kernel
+        if kernel.cpuset:
+            kernel.cpuset.mems = share.mems
+            kernel.cpuset.cpus = share.cpus
+        if kernel.memory:
+            kernel.memory.limit = share.memory_bytes  # first this, then memsw, which may not be below it
+            if kernel.memory.has("memory.memsw.limit_in_bytes"):
+                kernel.memory.memsw_limit = share.memory_bytes
+            kernel.memory.swappiness = 0
+        if kernel.pids:
+            kernel.pids.max = share.pids
+        for limit in share.io if kernel.blkio else ():
+            assert kernel.blkio
+            kernel.blkio.read_bps = ((limit.device, str(limit.read_bytes_per_s or 0)),)  # 0 is no limit
+            kernel.blkio.write_bps = ((limit.device, str(limit.write_bytes_per_s or 0)),)
+
+    def verify(self, pid: int) -> tuple[Effective, ProcView]:
+        effective, proc = self.effective(), read_process(pid)
+        isolation_check.check(self.name, self.share, effective, proc, self._groups)
+        return effective, proc
+
+    def effective(self) -> Effective:
+        return self._at_kill or self._kernel.limits()
+
+    def events(self) -> GroupEvents:
+        return self._kernel.events()
+
+    def usage(self) -> Usage:
+        self._last = isolation_check.with_maxima(self._last, self._kernel.usage())
+        return self._last
+
+    def watch(self) -> Usage:
+        usage = self.usage()
+        if self._kernel.events().oom_kill:
+            self.kill()
+        return usage
+
+    def pids(self) -> tuple[int, ...]:
+        return tuple(sorted({pid for directory in self._unique() for pid in guardian.processes(directory)}))
+
+    def kill(self) -> None:
+        with contextlib.suppress(FileNotFoundError):  # removed already
+            self._at_kill = self._at_kill or self._kernel.limits()
+        guardian.kill(self._unique())
+
+    def remove(self, patience_s: float = 2.0) -> bool:
+        return guardian.sweep(self._unique(), patience_s)[2]
+
+
+class Cgroup1Fence:
+    """The run's group in every hierarchy that is needed."""
+
+    backend = NAME
+
+    def __init__(self, capabilities: Capabilities, run_id: str, holds: str, shm: bool) -> None:
+        self.tier = capabilities.tier
+        self.mode = capabilities.mode
+        self.kernel = capabilities.kernel
+        self.notes = capabilities.messages
+        self._shm = shm
+        self._parents = {name: c.parent for name, c in capabilities.controllers.items() if c.ok}
+        if capabilities.unified:
+            self._parents["unified"] = capabilities.unified
+        self.parent = self._parents["memory"] if "memory" in self._parents else self._parents["cpuset"]
+        self._cpuset = self._parents.get("cpuset", "")
+        self._run = RunGroups(capabilities.parents, run_id, holds, self._prepare)
+        self._mounts = parse_mountinfo(host_text("self/mountinfo"))
+
+    def create(self, name: str, share: Share) -> Cgroup1Group:
+        directories = {controller: self._run.directories[p] / name for controller, p in self._parents.items()}
+        with refusals(f"make the group of {name}"):
+            for directory in dict.fromkeys(directories.values()):
+                directory.mkdir()
+        groups = {}
+        for controller, directory in directories.items():
+            key = "" if controller == "unified" else controller
+            mount = find(self._mounts, key)
+            if mount:
+                groups[key] = mount.group(directory)
+        return Cgroup1Group(name, share, directories, groups, self._shm)
+
+    def close(self) -> None:
+        self._run.close()
+
+    def _prepare(self, directory: Path) -> None:
+        """A new cpuset is empty, and nothing below it could be given anything: it gets what its parent has."""
+        if self._cpuset and directory.is_relative_to(self._cpuset):
+            parent, own = Group1(directory.parent, Cpuset1).files, Group1(directory, Cpuset1).files
+            own.cpus, own.mems = parent.effective_cpus, parent.effective_mems
+
+
+def open_fence(capabilities: Capabilities, run_id: str, holds: str, shm: bool) -> Cgroup1Fence:
+    """The fence of one run; `holds` says in words what it uses, `shm` whether tenants can have their own /dev/shm."""
+    return Cgroup1Fence(capabilities, run_id, holds, shm)

@@ -1,0 +1,172 @@
+"""Back end `cgroup2`: cpuset, memory without swap, pids and I/O on the unified hierarchy.
+
+Documentation/admin-guide/cgroup-v2.rst. Works as root and below a group that was delegated to the user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from milabench_ng.cgroupfs import Group2, Ids
+from milabench_ng.fence import guardian, isolation_check
+from milabench_ng.fence.capabilities import Capabilities
+from milabench_ng.fence.interface import CounterFiles, Entry
+from milabench_ng.fence.kernel.counters2 import Counters2, memory_limits
+from milabench_ng.fence.kernel.mounts import find, parse_mountinfo
+from milabench_ng.fence.kernel.occupants import LEAF, evacuate
+from milabench_ng.fence.kernel.procview import read_process
+from milabench_ng.fence.kernel.readings import host_text, refusals
+from milabench_ng.fence.runs import RunGroups
+from milabench_ng.fence.sharing.shares import Bounds
+from milabench_ng.records.isolation import Effective, GroupEvents, MemoryLimit, ProcView, Share, Tier, Usage
+
+NAME = "cgroup2"
+WARM_WORKERS = True
+OOM_SCORE_ADJ = 500
+# Not cpu: disjoint cpusets need no weights, and cpu.stat is there without it.
+_CONTROLLERS = frozenset({"cpuset", "memory", "pids", "io"})
+
+
+def tier(capabilities: Capabilities) -> Tier | None:
+    """What this back end can offer here, None for nothing."""
+    held = capabilities.mode == "v2" and capabilities.tier in ("full", "partial")
+    return capabilities.tier if held else None
+
+
+def bounds(capabilities: Capabilities) -> Bounds:
+    """What the groups above the tenants leave to them."""
+    parent = Group2(capabilities.parents[0])
+    cpuset = parent.cpuset
+    cpus, mems = (cpuset.cpus_effective, cpuset.mems_effective) if cpuset.has("cpuset.cpus.effective") else (None, None)
+    return least_memory(cpus, mems, memory_limits(parent.directory))
+
+
+class Cgroup2Group:
+    """One tenant's group."""
+
+    def __init__(self, name: str, share: Share, node: Group2, group: str, controllers: frozenset[str], shm: bool):
+        self.name = name
+        self.share = share
+        self._node = node
+        self._group = group
+        self._controllers = controllers
+        self._shm = shm
+        self._last: Usage | None = None
+        self._at_kill: Effective | None = None
+        self._kernel = Counters2(node, controllers)
+        with refusals(f"set the limits of {name}"):
+            self._limit()
+
+    @property
+    def entry(self) -> Entry:
+        procs = (str(self._node.directory / "cgroup.procs"),)
+        return Entry(procs, self.share.cpus, OOM_SCORE_ADJ, self.share.memory_bytes if self._shm else None)
+
+    @property
+    def files(self) -> CounterFiles:
+        directory = self._node.directory
+        return CounterFiles(*(str(directory / name) for name in ("memory.stat", "memory.current", "cpu.stat")))
+
+    def _limit(self) -> None:
+        node, share = self._node, self.share
+        if "cpuset" in self._controllers:
+            node.cpuset.mems = share.mems
+            node.cpuset.cpus = share.cpus
+        if "memory" in self._controllers:
+            node.memory.max = share.memory_bytes
+            if node.memory.has("memory.swap.max"):
+                node.memory.swap_max = 0
+            node.memory.oom_group = True
+        if "pids" in self._controllers:
+            node.pids.max = share.pids
+        for limit in share.io if "io" in self._controllers else ():
+            rates = {"rbps": limit.read_bytes_per_s, "wbps": limit.write_bytes_per_s}
+            node.io.max = {limit.device: {key: "max" if rate is None else str(rate) for key, rate in rates.items()}}
+
+    def verify(self, pid: int) -> tuple[Effective, ProcView]:
+        effective, proc = self.effective(), read_process(pid)
+        isolation_check.check(self.name, self.share, effective, proc, {"": self._group})
+        return effective, proc
+
+    def effective(self) -> Effective:
+        return self._at_kill or self._kernel.limits()
+
+    def events(self) -> GroupEvents:
+        return self._kernel.events()
+
+    def usage(self) -> Usage:
+        self._last = isolation_check.with_maxima(self._last, self._kernel.usage())
+        return self._last
+
+    def watch(self) -> Usage:
+        return self.usage()
+
+    def pids(self) -> tuple[int, ...]:
+        return tuple(guardian.processes(str(self._node.directory)))
+
+    def kill(self) -> None:
+        with contextlib.suppress(FileNotFoundError):  # removed already
+            self._at_kill = self._at_kill or self._kernel.limits()
+        guardian.kill([str(self._node.directory)])
+
+    def remove(self, patience_s: float = 2.0) -> bool:
+        return guardian.sweep([str(self._node.directory)], patience_s)[2]
+
+
+class Cgroup2Fence:
+    """The run's group below the root of the hierarchy, or below the group that was delegated."""
+
+    backend = NAME
+
+    def __init__(self, capabilities: Capabilities, run_id: str, holds: str, shm: bool) -> None:
+        self.tier = capabilities.tier
+        self.mode = capabilities.mode
+        self.kernel = capabilities.kernel
+        self.parent = capabilities.parents[0]
+        self.notes = capabilities.messages
+        self._shm = shm
+        self._top = Group2(self.parent)
+        self._controllers = _CONTROLLERS & {name for name, c in capabilities.controllers.items() if c.ok}
+        with refusals(f"enable {' '.join(sorted(self._controllers))} in {self.parent}"):
+            self._enabled = self._enable_top()
+        self._run = RunGroups((self.parent,), run_id, holds, self._prepare)
+        self._node = Group2(self._run.directories[self.parent])
+        mount = find(parse_mountinfo(host_text("self/mountinfo")), "")
+        self._group = mount.group(self._node.directory) if mount else ""
+
+    def create(self, name: str, share: Share) -> Cgroup2Group:
+        with refusals(f"make the group of {name}"):
+            node = self._node.create_cgroup(name)
+        return Cgroup2Group(name, share, node, f"{self._group}/{name}", self._controllers, self._shm)
+
+    def close(self) -> None:
+        self._run.close()
+        with contextlib.suppress(OSError):  # somebody else uses the controllers below the parent by now
+            self._top.disable(self._enabled)
+            leaf = self._top.child(LEAF)
+            for pid in leaf.core.procs:
+                self._top.core.procs = (pid,)
+            leaf.directory.rmdir()
+
+    def _enable_top(self) -> tuple[str, ...]:
+        """Everywhere but at the root of all, processes have to leave first: the kernel would allow cpuset and pids
+        beside them, but then no process could enter a group below ("Threads" in cgroup-v2.rst, `domain invalid`)."""
+        if self._top.core.has("cgroup.type") and self._top.core.procs:
+            evacuate(self._top)
+        return self._top.enable(self._controllers)
+
+    def _prepare(self, directory: Path) -> None:
+        Group2(directory).enable(self._controllers)
+
+
+def open_fence(capabilities: Capabilities, run_id: str, holds: str, shm: bool) -> Cgroup2Fence:
+    """The fence of one run; `holds` says in words what it uses, `shm` whether tenants can have their own /dev/shm."""
+    return Cgroup2Fence(capabilities, run_id, holds, shm)
+
+
+def least_memory(cpus: Ids | None, mems: Ids | None, limits: tuple[MemoryLimit, ...]) -> Bounds:
+    """Bounds by the tightest of the limits."""
+    tight = [limit for limit in limits if limit.memory_bytes is not None]
+    least = min(tight, key=lambda limit: limit.memory_bytes or 0, default=None)
+    return Bounds(cpus, mems, least.memory_bytes if least else None, least.group if least else "")

@@ -1,0 +1,108 @@
+"""Back end `none`: no fence at all, to measure what the fence itself does to a result. NOT ISOLATED."""
+
+from __future__ import annotations
+
+from milabench_ng.fence import isolation_check
+from milabench_ng.fence.backends import affinity, cgroup2
+from milabench_ng.fence.capabilities import Capabilities
+from milabench_ng.fence.interface import CounterFiles, Entry
+from milabench_ng.fence.kernel.procview import host_oom_kills, read_process
+from milabench_ng.fence.kernel.readings import host_text
+from milabench_ng.fence.process_tracking import Followed, Owners
+from milabench_ng.fence.runs import Guardian
+from milabench_ng.fence.sharing.shares import Bounds
+from milabench_ng.records.isolation import Effective, GroupEvents, ProcView, Share, Tier, Usage
+
+NAME = "none"
+WARM_WORKERS = True
+MARK = "NOT ISOLATED: no fence was asked for; tenants share all CPUs and RAM."
+
+
+def tier(capabilities: Capabilities) -> Tier | None:  # noqa: ARG001  (same shape as its siblings)
+    """Works everywhere."""
+    return "none"
+
+
+def bounds(capabilities: Capabilities) -> Bounds:
+    """Shares are still worked out, so that thread pools get the same sizes as inside a fence."""
+    return affinity.bounds(capabilities)
+
+
+class NoneGroup:
+    """One tenant's processes, followed but not held."""
+
+    def __init__(self, name: str, share: Share, guardian: Guardian, owners: Owners) -> None:
+        self.name = name
+        self.share = share
+        self._followed = Followed(name, guardian, owners)
+        self._last: Usage | None = None
+
+    @property
+    def entry(self) -> Entry:
+        return Entry(oom_score_adj=cgroup2.OOM_SCORE_ADJ)
+
+    @property
+    def files(self) -> CounterFiles:
+        """There is no group."""
+        return CounterFiles()
+
+    def verify(self, pid: int) -> tuple[Effective, ProcView]:
+        """Nothing can differ; from then on the process and what descends from it are this tenant's."""
+        self._followed.adopt(pid)
+        effective, proc = self.effective(), read_process(pid)
+        isolation_check.check(self.name, self.share, effective, proc, {}, pin=False)
+        return effective, proc
+
+    def effective(self) -> Effective:
+        return Effective()
+
+    def events(self) -> GroupEvents:
+        return GroupEvents(host_oom_kill=host_oom_kills(host_text("vmstat")))
+
+    def usage(self) -> Usage:
+        self._last = isolation_check.with_maxima(self._last, self._followed.usage())
+        return self._last
+
+    def watch(self) -> Usage:
+        """Only looks who is there: adding up memory maps would disturb what is compared. The first reading, if any."""
+        self._followed.pids()
+        return self._last or self.usage()
+
+    def pids(self) -> tuple[int, ...]:
+        return self._followed.pids()
+
+    def kill(self) -> None:
+        self._followed.kill()
+
+    def remove(self, patience_s: float = 2.0) -> bool:
+        return self._followed.end(patience_s)
+
+
+class NoneFence:
+    """Makes no groups; its guardian knows the sessions."""
+
+    backend = NAME
+    tier: Tier = "none"
+    parent = ""
+
+    def __init__(self, capabilities: Capabilities) -> None:
+        self.mode = capabilities.mode
+        self.kernel = capabilities.kernel
+        self.notes: tuple[str, ...] = (MARK,)
+        self._guardian = Guardian()
+        self._owners: Owners = {}
+        self._groups: list[NoneGroup] = []
+
+    def create(self, name: str, share: Share) -> NoneGroup:
+        self._groups.append(NoneGroup(name, share, self._guardian, self._owners))
+        return self._groups[-1]
+
+    def close(self) -> None:
+        for group in self._groups:
+            group.remove()
+        self._guardian.dismiss()
+
+
+def open_fence(capabilities: Capabilities, run_id: str, holds: str, shm: bool) -> NoneFence:  # noqa: ARG001
+    """The fence of one run; nothing is named, so the run's name is not needed."""
+    return NoneFence(capabilities)

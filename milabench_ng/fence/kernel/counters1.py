@@ -1,0 +1,101 @@
+"""What a tenant's v1 groups say: the limits, what was used, and what should not have happened.
+
+Documentation/admin-guide/cgroup-v1/memory.rst, cpusets.rst, blkio-controller.rst, cpuacct.rst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from milabench_ng.cgroupfs import Blkio1, Cpuacct1, Cpuset1, Group1, Group2, Memory1, Pids2
+from milabench_ng.fence.kernel.procview import host_oom_kills
+from milabench_ng.fence.kernel.readings import host_text, pressure_of
+from milabench_ng.records.isolation import Effective, GroupEvents, IoLimit, MemoryLimit, Usage
+
+
+class Counters1:
+    """The files of one tenant's groups; `directories` by controller (`unified` is that of v2)."""
+
+    def __init__(self, directories: Mapping[str, Path]) -> None:
+        self._directories = directories
+        self.cpuset = Group1(directories["cpuset"], Cpuset1).files if "cpuset" in directories else None
+        self.memory = Group1(directories["memory"], Memory1).files if "memory" in directories else None
+        self.pids = Group1(directories["pids"], Pids2).files if "pids" in directories else None
+        self.blkio = Group1(directories["blkio"], Blkio1).files if "blkio" in directories else None
+        self._cpuacct = Group1(directories["cpuacct"], Cpuacct1).files if "cpuacct" in directories else None
+        self._unified = Group2(directories["unified"]) if "unified" in directories else None
+
+    def limits(self) -> Effective:
+        """As the kernel reads them back."""
+        cpuset, memory = self.cpuset, self.memory
+        limit = memory.limit if memory else None
+        memsw = memory.memsw_limit if memory and memory.has("memory.memsw.limit_in_bytes") else None
+        return Effective(
+            cpus=cpuset.effective_cpus if cpuset else None,
+            mems=cpuset.effective_mems if cpuset else None,
+            memory_bytes=limit,
+            swap_bytes=memsw - limit if memsw is not None and limit is not None else None,
+            oom_group=False if memory else None,
+            pids=self.pids.max if self.pids else None,
+            io=_io_limits(self.blkio) if self.blkio else (),
+            ancestors=memory_limits(self._directories["memory"].parent) if memory else (),
+        )
+
+    def events(self) -> GroupEvents:
+        """Of the groups themselves: v1 does not hand counters up."""
+        return GroupEvents(
+            oom_kill=self.memory.oom_control.get("oom_kill", 0) if self.memory else 0,
+            pids_max=self.pids.events.get("max") if self.pids and self.pids.has("pids.events") else None,
+            host_oom_kill=host_oom_kills(host_text("vmstat")),
+        )
+
+    def usage(self) -> Usage:
+        """With all groups below."""
+        stat = self.memory.stat if self.memory else {}
+        shmem, cache = stat.get("total_shmem"), stat.get("total_cache")
+        read, written = _io_bytes(self.blkio) if self.blkio else (None, None)
+        return Usage(
+            cpu_usec=self._cpu_usec(),
+            memory_bytes=self.memory.usage if self.memory else None,
+            memory_peak_bytes=self.memory.max_usage if self.memory else None,
+            anon_bytes=stat.get("total_rss"),
+            shmem_bytes=shmem,
+            page_cache_bytes=cache - (shmem or 0) if cache is not None else None,
+            io_read_bytes=read,
+            io_write_bytes=written,
+            pids_peak=self._pids_peak(),
+            pressure=pressure_of(self._unified) if self._unified else {},
+        )
+
+    def _cpu_usec(self) -> int | None:
+        if self._unified:
+            return self._unified.cpu.stat.get("usage_usec")
+        return self._cpuacct.usage // 1000 if self._cpuacct else None
+
+    def _pids_peak(self) -> int | None:
+        if self.pids is None:
+            return None
+        return self.pids.peak if self.pids.has("pids.peak") else self.pids.current
+
+
+def memory_limits(directory: Path) -> tuple[MemoryLimit, ...]:
+    """The limits of this group and of all above it, nearest first."""
+    found = []
+    while (directory / "memory.limit_in_bytes").exists():
+        found.append(MemoryLimit(str(directory), Group1(directory, Memory1).files.limit))
+        directory = directory.parent
+    return tuple(found)
+
+
+def _io_limits(blkio: Blkio1) -> tuple[IoLimit, ...]:
+    read = {device: int(rate) for device, rate in blkio.read_bps}
+    write = {device: int(rate) for device, rate in blkio.write_bps}
+    return tuple(IoLimit(device, read.get(device), write.get(device)) for device in sorted({*read, *write}))
+
+
+def _io_bytes(blkio: Blkio1) -> tuple[int, int]:
+    """Lines `8:0 Read 4096`, and a total at the end."""
+    rows = [row for row in blkio.io_service_bytes if len(row) == 3]
+    read, written = (sum(int(size) for _, kind, size in rows if kind == wanted) for wanted in ("Read", "Write"))
+    return read, written

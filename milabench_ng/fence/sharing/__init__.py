@@ -1,0 +1,1 @@
+"""How a node is divided among tenants. Pure."""

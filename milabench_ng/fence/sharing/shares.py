@@ -1,0 +1,205 @@
+"""Divide a node among tenants: equal, disjoint shares of whole physical cores and of RAM. Pure.
+
+Same logic as BenchExec's core assignment (Beyer, Löwe, Wendler: "Reliable benchmarking", STTT 2019, section 5), but
+nodes that cannot be divided evenly degrade and say so instead of being refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from milabench_ng.errors import IsolationError
+from milabench_ng.fence.sharing.cores import Core, deal, usable_cores
+from milabench_ng.node.topology import NumaNode, Topology
+from milabench_ng.records.isolation import Share
+from milabench_ng.units import GIB, format_bytes
+
+# The kernel rounds limits down to a page; this is a multiple of the page of every architecture (64 KiB on ARM).
+PAGE_BYTES = 65536
+# Binding a tenant to its NUMA node may use at most this part of the node: the kernel's own pages live there too, and a
+# tenant that cannot allocate on its nodes is killed below its limit.
+NODE_FILL = 0.95
+# RAM that a tenant may lose for having all of it local.
+LOCALITY_PRICE = 0.03
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """A tenant to be placed: its name and the NUMA node of its device, None if the kernel does not know (-1)."""
+
+    name: str
+    node: int | None = None
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """What the group above the tenants leaves to them; None for no bound. `memory_group` is who sets the limit."""
+
+    cpus: tuple[int, ...] | None = None
+    mems: tuple[int, ...] | None = None
+    memory_bytes: int | None = None
+    memory_group: str = ""
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """Choices of the user. None takes the rule of the fence design, section 3.
+
+    `strict_local`: rather fewer cores for all than cores on another node than the device's for one.
+    """
+
+    ram_total_bytes: int | None = None
+    memory_reserve_bytes: int | None = None
+    memory_minimum_bytes: int = 4 * GIB
+    reserve_cores: int = 0
+    strict_local: bool = False
+    pids: int | None = None
+
+
+class Allocation(msgspec.Struct, frozen=True):
+    """The shares by tenant, what is left for the orchestrator, and whatever a reader must know about it."""
+
+    shares: dict[str, Share]
+    leftover_cpus: tuple[int, ...]
+    memory_total_bytes: int
+    memory_reserve_bytes: int
+    notes: tuple[str, ...] = ()
+
+
+class _Memory(msgspec.Struct, frozen=True):
+    node_bytes: int
+    total_bytes: int
+    reserve_bytes: int
+    bound: str
+
+
+def allocate(
+    topology: Topology, tenants: Sequence[Placement], bounds: Bounds | None = None, policy: Policy | None = None
+) -> Allocation:
+    """Shares of equal size for all tenants, pairwise disjoint.
+
+    Raises IsolationError if there are fewer usable CPUs than tenants or too little RAM for each.
+    """
+    bounds, policy = bounds or Bounds(), policy or Policy()
+    if not tenants:
+        raise IsolationError("isolation: no tenants to divide the node among. Ask for at least one.")
+    usable = _usable_cpus(topology, bounds)
+    cores, notes = usable_cores(topology, usable, len(tenants))
+    hands = deal(cores, [tenant.node for tenant in tenants], policy.reserve_cores, policy.strict_local)
+    memory = _memory(topology, bounds, policy)
+    homes = [tuple(sorted({core.node for core in hand})) for hand in hands]
+    memory_bytes, bound = _memory_share(topology, memory, homes, bounds, policy)
+    _check_memory(memory, memory_bytes, policy)
+    mems = _memory_nodes(topology, bounds)
+    shares = {
+        tenant.name: Share(
+            cpus=_cpus(hand),
+            mems=home if bound else mems,
+            memory_bytes=memory_bytes,
+            memory_nominal_bytes=memory.total_bytes // len(tenants),
+            pids=policy.pids or max(4096, 256 * len(_cpus(hand))),
+            cores=len(hand),
+            nodes=home,
+            local=_local(hand, tenant.node),
+            smt_shared=any(core.split for core in hand),
+        )
+        for tenant, hand, home in zip(tenants, hands, homes, strict=True)
+    }
+    taken = {cpu for share in shares.values() for cpu in share.cpus}
+    return Allocation(
+        shares=shares,
+        leftover_cpus=tuple(cpu for cpu in topology.online if cpu not in taken),
+        memory_total_bytes=memory.total_bytes,
+        memory_reserve_bytes=memory.reserve_bytes,
+        notes=(*notes, *_locality_notes(shares, tenants)),
+    )
+
+
+def disjoint(cpu_sets: Iterable[Iterable[int]]) -> bool:
+    """Whether no CPU is in two of the sets. The kernel does not check this: siblings may overlap on v1 and v2."""
+    seen: set[int] = set()
+    for cpus in map(set, cpu_sets):
+        if seen & cpus:
+            return False
+        seen |= cpus
+    return True
+
+
+def environment(share: Share) -> dict[str, str]:
+    """Variables that tell a tenant's programs their share: `os.cpu_count()` and psutil would show the whole node."""
+    pools = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    return {
+        "MNB_CPUS": ",".join(map(str, share.cpus)),
+        "MNB_RAM_BYTES": str(share.memory_bytes),
+        "PYTHON_CPU_COUNT": str(len(share.cpus)),
+        **dict.fromkeys(pools, str(share.cores)),
+    }
+
+
+def _cpus(hand: Iterable[Core]) -> tuple[int, ...]:
+    return tuple(sorted(cpu for core in hand for cpu in core.cpus))
+
+
+def _usable_cpus(topology: Topology, bounds: Bounds) -> frozenset[int]:
+    allowed = frozenset(topology.online if bounds.cpus is None else bounds.cpus) & frozenset(topology.online)
+    return allowed - frozenset(topology.isolated)
+
+
+def _local(hand: Sequence[Core], node: int | None) -> float | None:
+    if node is None:
+        return None
+    there = sum(len(core.cpus) for core in hand if core.node == node)
+    return there / len(_cpus(hand))
+
+
+def _locality_notes(shares: dict[str, Share], tenants: Sequence[Placement]) -> Iterable[str]:
+    for tenant in tenants:
+        local = shares[tenant.name].local
+        if local is not None and local < 1:
+            yield f"{tenant.name}: only {local:.0%} of its CPUs are on NUMA node {tenant.node}, where its device is"
+
+
+def _host_nodes(topology: Topology, bounds: Bounds) -> list[NumaNode]:
+    """Nodes with CPUs and memory: a GPU's memory shown as a node (GH200) has no CPUs and is nobody's RAM."""
+    mems = None if bounds.mems is None else set(bounds.mems)
+    return [node for node in topology.nodes if node.cpus and node.memory_bytes and (mems is None or node.id in mems)]
+
+
+def _memory_nodes(topology: Topology, bounds: Bounds) -> tuple[int, ...]:
+    nodes = _host_nodes(topology, bounds)
+    return tuple(node.id for node in nodes) or bounds.mems or tuple(node.id for node in topology.nodes)
+
+
+def _memory(topology: Topology, bounds: Bounds, policy: Policy) -> _Memory:
+    """RAM to divide: MemTotal without nodes that are out of reach, at most what the groups above allow."""
+    hosts = {node.id for node in _host_nodes(topology, bounds)}
+    elsewhere = sum(node.memory_bytes for node in topology.nodes if node.id not in hosts) if hosts else 0
+    node = policy.ram_total_bytes or topology.memory_bytes - elsewhere
+    total, bound = node - topology.hugepages_bytes, ""
+    if bounds.memory_bytes is not None and bounds.memory_bytes < total:
+        total, bound = bounds.memory_bytes, f" limited to {format_bytes(bounds.memory_bytes)} by {bounds.memory_group}"
+    reserve = policy.memory_reserve_bytes
+    return _Memory(node, total, max(2 * GIB, total // 20) if reserve is None else reserve, bound)
+
+
+def _memory_share(
+    topology: Topology, memory: _Memory, homes: Sequence[tuple[int, ...]], bounds: Bounds, policy: Policy
+) -> tuple[int, bool]:
+    """Bytes for each tenant, to the page, and whether each may be bound to the nodes of its CPUs."""
+    equal = (memory.total_bytes - memory.reserve_bytes) // len(homes) // PAGE_BYTES * PAGE_BYTES
+    nodes = {node.id: node for node in _host_nodes(topology, bounds)}
+    if len(nodes) < 2 or policy.ram_total_bytes or any(len(home) > 1 or home[0] not in nodes for home in homes):
+        return equal, False
+    tenants_of = {node: sum(home == (node,) for home in homes) for node in nodes}
+    fits = min(nodes[node].memory_bytes * NODE_FILL / count for node, count in tenants_of.items() if count)
+    local = min(equal, int(fits) // PAGE_BYTES * PAGE_BYTES)
+    return (local, True) if local >= equal * (1 - LOCALITY_PRICE) else (equal, False)
+
+
+def _check_memory(memory: _Memory, memory_bytes: int, policy: Policy) -> None:
+    if memory_bytes < policy.memory_minimum_bytes:
+        raise IsolationError(
+            f"isolation: share is {max(memory_bytes, 0) / GIB:.1f} GiB per tenant "
+            f"(RAM {format_bytes(memory.node_bytes)}{memory.bound}); "
+            f"needs >= {policy.memory_minimum_bytes / GIB:.0f} GiB. "
+            "Use fewer tenants, or --ram-total if the node has more."
+        )

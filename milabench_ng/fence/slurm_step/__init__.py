@@ -1,0 +1,1 @@
+"""The Slurm allocation of this process, and the programs inside its steps."""

@@ -1,0 +1,212 @@
+"""The Slurm allocation that this process runs in: what a step of it holds, found out by starting one.
+
+srun(1), slurm.conf(5), cgroup.conf(5). A job's own group is Slurm's and cannot be divided by us; a step is a part of
+the job that Slurm fences itself, with whatever its administrator has switched on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from milabench_ng.cgroupfs import Group2, format_ids
+from milabench_ng.errors import IsolationError
+from milabench_ng.fence.capabilities import SlurmJob
+from milabench_ng.fence.kernel.counters1 import Counters1
+from milabench_ng.fence.kernel.counters2 import Counters2
+from milabench_ng.fence.kernel.mounts import CgroupMount, find, parse_mountinfo, parse_own_groups
+from milabench_ng.fence.kernel.procview import read_process
+from milabench_ng.fence.kernel.readings import host_text
+from milabench_ng.fence.slurm_step import step as step_program
+from milabench_ng.records.isolation import Effective, ProcView
+from milabench_ng.units import MIB
+
+WAIT_S = 30
+"""How long Slurm may take to find the resources of a step: those of the step before it, which has just ended."""
+_START_S = 60.0
+
+
+class Step:
+    """A step of the job that waits for what is to run in it, until `close` or the end of this process."""
+
+    def __init__(self, words: tuple[str, ...], what: str) -> None:
+        """Start it: `words` for srun say what it gets. Raises IsolationError with what Slurm says if it does not."""
+        self.socket = f"mnb-step-{os.urandom(16).hex()}"
+        hold = [sys.executable, "-I", "-S", step_program.__file__, "hold", self.socket]
+        with tempfile.TemporaryFile("w+") as complaints:
+            self._srun = subprocess.Popen(
+                ["srun", *words, "--ntasks=1", "--nodes=1", "--mpi=none", "--input=none", "--chdir=/", *hold],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=complaints,
+                env=srun_environment(os.environ),
+                bufsize=0,
+                start_new_session=True,  # Ctrl-C at the terminal is for the orchestrator
+            )
+            told = self._first_line()
+            if not told.strip().isdecimal():
+                self._srun.kill()
+                self._srun.wait()
+                complaints.seek(0)
+                said = " ".join(complaints.read().split()) or f"nothing in {_START_S:.0f} s"
+                raise IsolationError(
+                    f"isolation: Slurm does not start {what}: {said}. What mnb itself runs in may not hold what its "
+                    "tenants need: start it from the batch script, or with srun --overlap."
+                )
+        self._control, self.pid = step_program.connect(self.socket)
+        self._id = _step_id(self.pid)
+
+    def _first_line(self) -> str:
+        assert self._srun.stdout is not None
+        ready, _, _ = select.select([self._srun.stdout], [], [], _START_S)
+        return self._srun.stdout.readline().decode() if ready else ""
+
+    def close(self, patience_s: float) -> bool:
+        """End it, and with it what Slurm still finds in it; False if that takes longer."""
+        self._control.close()
+        try:
+            self._srun.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            return False
+        assert self._srun.stdout is not None
+        self._srun.stdout.close()
+        return True
+
+    def cancel(self) -> None:
+        """Have Slurm kill what is in it. For what does not end by itself."""
+        subprocess.run(["scancel", "--signal=KILL", self._id], capture_output=True, check=False)
+
+
+def srun_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Without what the job's script asked for itself (its tasks, memory, binding), which would be for our steps too."""
+    kept = ("SLURM_CONF", "SLURM_JOB_ID", "SLURM_JOBID", "SLURM_CONF_SERVER")
+    return {name: value for name, value in environ.items() if not name.startswith(("SLURM_", "SRUN_")) or name in kept}
+
+
+def cpus_on_node(environ: Mapping[str, str]) -> int:
+    """How many CPUs the job has on this node: SLURM_JOB_CPUS_PER_NODE such as `72(x2),36`, at SLURM_NODEID."""
+    counts: list[int] = []
+    for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", environ.get("SLURM_JOB_CPUS_PER_NODE", "")):
+        counts += [int(count)] * int(times or 1)
+    number = int(environ.get("SLURM_NODEID", "0"))
+    return counts[number] if number < len(counts) else 1
+
+
+def read_job(environ: Mapping[str, str], parents: tuple[str, ...], swap_bytes: int) -> SlurmJob | None:
+    """The allocation, if this process runs on a node of one; None too where the job's own group can be divided.
+
+    `parents` are the directories in which this process can make groups. Raises IsolationError if no step can be had.
+    """
+    job, node = environ.get("SLURM_JOB_ID"), environ.get("SLURMD_NODENAME")
+    if not job or not node or shutil.which("srun") is None or any(f"/job_{job}" in parent for parent in parents):
+        return None
+    words = ("--overlap", f"--nodelist={node}", f"--cpus-per-task={cpus_on_node(environ)}", "--gres=none")
+    step = Step(words, "a step in order to see what it holds")
+    effective, proc = read_step(step.pid)
+    step.close(_START_S)
+    swaps = swap_bytes and effective.swap_bytes != 0
+    limits = [effective.memory_bytes, *(above.memory_bytes for above in effective.ancestors)]
+    return SlurmJob(
+        id=job,
+        node=node,
+        cpus=proc.cpus_allowed,
+        cpus_held=effective.cpus == proc.cpus_allowed,
+        memory_held=effective.memory_bytes is not None and not swaps,
+        memory_bytes=min((limit for limit in limits if limit is not None), default=None),
+        consumable="_MEMORY" in _select_parameters(),
+        gpus="SLURM_JOB_GPUS" in environ or "SLURM_STEP_GPUS" in environ,
+    )
+
+
+def words_for(job: SlurmJob, cpus: int, memory_bytes: int) -> tuple[str, ...]:
+    """What srun is told of a tenant's share."""
+    return (
+        "--exact",
+        f"--immediate={WAIT_S}",
+        f"--nodelist={job.node}",
+        f"--cpus-per-task={cpus}",
+        *([f"--mem={memory_bytes // MIB}M"] if job.consumable else []),
+        "--gpus-per-task=1" if job.gpus else "--gres=none",
+    )
+
+
+class StepGroups(msgspec.Struct, frozen=True):
+    """Where a step is: the directory with its limit of RAM, and the one of its task, whose processes count there."""
+
+    cpuset: Path | None = None
+    limited: Path | None = None
+    task: Path | None = None
+    v2: bool = False
+
+    def counters(self) -> Counters1 | Counters2:
+        """Of the whole step."""
+        if self.v2 and self.limited:
+            node = Group2(self.limited)
+            return Counters2(node, [name for name in ("cpuset", "memory") if name in node.core.controllers])
+        found = {"cpuset": self.cpuset, "memory": self.limited}
+        return Counters1({name: directory for name, directory in found.items() if directory})
+
+    def task_counters(self) -> Counters1 | Counters2:
+        """Of the task, where v1 counts what was killed."""
+        return self.counters() if self.v2 else Counters1({"memory": self.task} if self.task else {})
+
+
+def step_groups(proc: ProcView) -> StepGroups:
+    """The groups that Slurm has made for the step of a process; none without task/cgroup."""
+    mounts, own = parse_mountinfo(host_text("self/mountinfo")), parse_own_groups("\n".join(proc.groups))
+    unified = _directory(mounts, own, "")
+    if unified:
+        return StepGroups(limited=_limited(unified, "memory.max", "max"), task=unified, v2=True)
+    cpuset, memory = _directory(mounts, own, "cpuset"), _directory(mounts, own, "memory")
+    limited = _limited(memory, "memory.limit_in_bytes", str((1 << 63) - 1 & -os.sysconf("SC_PAGE_SIZE")))
+    return StepGroups(cpuset=cpuset, limited=limited, task=memory)
+
+
+def _step_id(pid: int) -> str:
+    """The step that Slurm started this process in, as its commands name it."""
+    words = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+    environ = dict(word.split("=", 1) for word in words if "=" in word)
+    return f"{environ['SLURM_JOB_ID']}.{environ['SLURM_STEP_ID']}"
+
+
+def read_step(pid: int) -> tuple[Effective, ProcView]:
+    """What the kernel enforces on the step of this process."""
+    proc = read_process(pid)
+    return step_groups(proc).counters().limits(), proc
+
+
+def _directory(mounts: tuple[CgroupMount, ...], own: Mapping[str, str], controller: str) -> Path | None:
+    """Only a group of a step counts: above it is the job, or the node."""
+    mount, group = find(mounts, controller), own.get(controller, "")
+    return mount.directory(group) if mount and "/step_" in group else None
+
+
+def _limited(task: Path | None, file: str, unlimited: str) -> Path | None:
+    """The nearest group, from the task's up to the step's, that limits memory; the task's if none does."""
+    directory = task
+    while directory and "/step_" in str(directory) and (directory / file).exists():
+        if (directory / file).read_text().strip() != unlimited:
+            return directory
+        directory = directory.parent
+    return task
+
+
+def _select_parameters() -> str:
+    """SelectTypeParameters of the cluster, in capitals; empty where Slurm does not say."""
+    done = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True, check=False)
+    found = re.search(r"^SelectTypeParameters\s*=\s*(\S+)", done.stdout, re.MULTILINE)
+    return found[1].upper() if found else ""
+
+
+def described(job: SlurmJob) -> str:
+    """For whoever reads where a fence is."""
+    return f"Slurm job {job.id} on {job.node}, CPUs {format_ids(job.cpus)}"

@@ -1,0 +1,1 @@
+"""Tenants and what surrounds them while a batch runs."""

@@ -1,0 +1,243 @@
+"""One batch: everybody ready, one start line, one common stop, everything of it gone afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+
+import msgspec
+
+from milabench_ng.events import Entered, Start, Stop
+from milabench_ng.fence.interface import IsolationMismatch
+from milabench_ng.orchestrator.execution.interruption import Interruption
+from milabench_ng.orchestrator.execution.stacks import dump_stacks, kernel_view
+from milabench_ng.orchestrator.execution.starting import Starter
+from milabench_ng.orchestrator.execution.tenant import Tenant
+from milabench_ng.orchestrator.execution.watchdog import Limits, Progress, overdue
+from milabench_ng.records.isolation import Effective, GroupEvents, IoEvidence, ProcView, Usage
+
+WATCH_INTERVAL_S = 0.2
+KILL_PATIENCE_S = 10.0
+"""From SIGKILL to the end of the process; one that takes longer is in the kernel's hands and is not waited for."""
+
+
+class GroupEvidence(msgspec.Struct, frozen=True, kw_only=True):
+    """What was seen of one group from the outside."""
+
+    effective: Effective | None = None
+    proc: ProcView | None = None
+    effective_end: Effective | None = None
+    usage: Usage | None = None
+    before: GroupEvents | None = None
+    after: GroupEvents | None = None
+    mismatch: str | None = None
+    io: IoEvidence | None = None
+
+
+class Timeline(msgspec.Struct, frozen=True, kw_only=True):
+    """The moments of a batch (monotonic); None where it did not get there."""
+
+    start_s: float | None
+    stop_s: float | None
+
+
+class BatchRunner:
+    """Runs the tenants of one batch from request to exit."""
+
+    def __init__(
+        self,
+        tenants: Sequence[Tenant],
+        starter: Starter,
+        limits: Limits,
+        interrupted: Interruption,
+        on_tick: Callable[[Sequence[Tenant], float | None], None],
+    ) -> None:
+        """``interrupted`` ends the batch early; ``on_tick`` is called with the start, some times a second.
+
+        A batch is one test, so its launches have the same limits.
+        """
+        self.tenants = tenants
+        self.starter = starter
+        self.limits = limits
+        self.interrupted = interrupted
+        self.on_tick = on_tick
+        self.evidence: dict[str, dict[int, GroupEvidence]] = {
+            tenant.launch.job_id: {
+                device: GroupEvidence(before=group.events()) for device, group in tenant.groups.items()
+            }
+            for tenant in tenants
+        }
+        self.timed_out: dict[str, str] = {}
+        """By job id: what the watchdog waited for."""
+        self._killed: set[str] = set()
+        self._endings: set[asyncio.Task[None]] = set()
+        """Launches that are being ended: stacks first, then the kill, then some patience."""
+        self.start_s: float | None = None
+        self.stop_s: float | None = None
+
+    async def run(self) -> Timeline:
+        """All of it; returns when no process of the batch is left."""
+        watching = asyncio.create_task(self._watch())
+        try:
+            await asyncio.gather(*(tenant.start(self.starter, self._verify) for tenant in self.tenants))
+            await self._until(lambda tenant: tenant.ready.done())
+            self._start()
+            if self.start_s is not None:
+                await self._until(lambda tenant: tenant.full.done(), self._latest_stop())
+            self._stop()
+            await asyncio.gather(*(tenant.ended for tenant in self.tenants))
+        finally:
+            watching.cancel()
+            for ending in self._endings:
+                ending.cancel()
+            self._collect()
+        return Timeline(start_s=self.start_s, stop_s=self.stop_s)
+
+    async def _until(self, reached: Callable[[Tenant], bool], deadline_s: float | None = None) -> None:
+        """Return when every living tenant has reached something, at the deadline, or on an interruption."""
+        while not all(self._is_past(reached, tenant) for tenant in self.tenants):
+            if self.interrupted.is_set() or (deadline_s is not None and time.monotonic() >= deadline_s):
+                return
+            await self._next_change(deadline_s)
+
+    def _is_past(self, reached: Callable[[Tenant], bool], tenant: Tenant) -> bool:
+        """Whether nobody waits for it. One that is being ended must be gone: it may wake up to write its stack."""
+        return not tenant.alive or (reached(tenant) and tenant.launch.job_id not in self.timed_out)
+
+    async def _next_change(self, deadline_s: float | None) -> None:
+        interruption = asyncio.create_task(self.interrupted.wait())
+        pending: set[asyncio.Future[object]] = {interruption}  # type: ignore[arg-type]
+        for tenant in self.tenants:
+            pending |= {one for one in (tenant.ready, tenant.full, tenant.ended) if not one.done()}  # type: ignore[misc]
+        timeout = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
+        await asyncio.wait(pending, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        interruption.cancel()
+
+    def _latest_stop(self) -> float:
+        """``--max-seconds`` of the tenant that may run longest."""
+        seconds = [float(tenant.launch.arguments["max_seconds"] or 0) for tenant in self.tenants]
+        return (self.start_s or 0.0) + max(seconds)
+
+    def _start(self) -> None:
+        ready = [tenant for tenant in self.tenants if tenant.alive and tenant.ready.done()]
+        if ready and not self.interrupted.is_set():
+            self.start_s = time.monotonic()
+            for tenant in ready:
+                tenant.heard_s = self.start_s
+                tenant.tell(Start())
+
+    def _stop(self) -> None:
+        self.stop_s = time.monotonic()
+        for tenant in self.tenants:
+            if tenant.alive:
+                self._take(tenant, end=True)
+            tenant.tell(Stop())
+            if not tenant.ready.done():
+                self._kill(tenant)
+
+    async def _watch(self) -> None:
+        """Maxima of usage, what the fence leaves to us, and the watchdog."""
+        asked = time.monotonic()
+        while True:
+            await asyncio.sleep(WATCH_INTERVAL_S)
+            now = time.monotonic()
+            for tenant in self.tenants:
+                if tenant.alive:
+                    self._look(tenant)
+                    self._bite(tenant, now, asked)
+            self.on_tick(self.tenants, self.start_s)
+
+    def _look(self, tenant: Tenant) -> None:
+        """Watch its groups; one that cannot be read any more holds nobody."""
+        for device, group in tenant.groups.items():
+            try:
+                group.watch()
+            except OSError as error:
+                evidence = self.evidence[tenant.launch.job_id]
+                lost = f"its group cannot be read any more: {error}"
+                evidence[device] = msgspec.structs.replace(evidence[device], mismatch=lost)
+                self._kill(tenant)
+
+    def _bite(self, tenant: Tenant, now: float, asked: float) -> None:
+        """End a tenant that took too long."""
+        progress = Progress(
+            asked_s=asked,
+            ready=tenant.ready.done(),
+            start_s=self.start_s,
+            stop_s=self.stop_s,
+            heard_s=tenant.heard_s,
+            longest_slice_s=tenant.longest_slice_s(),
+        )
+        late = overdue(progress, self.limits, now)
+        if late and tenant.launch.job_id not in self.timed_out:
+            self.timed_out[tenant.launch.job_id] = late
+            self._begin(self._end_hung(tenant, late))
+
+    async def _end_hung(self, tenant: Tenant, late: str) -> None:
+        """Its stacks into its log, then the kill."""
+        os.write(tenant.log.descriptor, f"\nmnb: {late}; its stacks, then it is killed\n".encode())
+        await dump_stacks(tenant.pids(), tenant.log.descriptor)
+        self._kill(tenant)
+
+    async def _bury(self, tenant: Tenant) -> None:
+        """Wait for a killed tenant to be gone, and not for ever."""
+        await asyncio.wait({tenant.ended}, timeout=KILL_PATIENCE_S)
+        if tenant.alive:
+            states = "; ".join(f"{pid}: {kernel_view(pid)}" for pid in tenant.pids())
+            why = self.timed_out.get(tenant.launch.job_id, "it was killed")
+            self.timed_out[tenant.launch.job_id] = f"{why}; {KILL_PATIENCE_S:.0f} s after SIGKILL still there: {states}"
+            tenant.abandon()
+
+    def _begin(self, ending: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(ending)
+        self._endings.add(task)
+        task.add_done_callback(self._endings.discard)
+
+    def _verify(self, tenant: Tenant, entered: Entered) -> None:
+        """One process is inside: compare what the kernel gives it with its share."""
+        device = tenant.launch.devices[entered.rank]
+        evidence = self.evidence[tenant.launch.job_id]
+        try:
+            effective, proc = tenant.groups[device].verify(entered.pid)
+        except IsolationMismatch as error:
+            evidence[device] = msgspec.structs.replace(evidence[device], mismatch=str(error))
+            self._kill(tenant)
+        except ProcessLookupError:
+            return
+        else:
+            evidence[device] = msgspec.structs.replace(evidence[device], effective=effective, proc=proc)
+
+    def _kill(self, tenant: Tenant) -> None:
+        """Kill it, and keep its counters as they were: the kill itself makes them rise (forks are refused)."""
+        if tenant.alive and tenant.launch.job_id not in self._killed:
+            self._take(tenant, end=False)
+            self._killed.add(tenant.launch.job_id)
+            tenant.kill()
+            self._begin(self._bury(tenant))
+
+    def _collect(self) -> None:
+        for tenant in self.tenants:
+            if tenant.launch.job_id not in self._killed:
+                self._take(tenant, end=False)
+
+    def _take(self, tenant: Tenant, *, end: bool) -> None:
+        """Read usage and events; at the ``end`` of the measurement also the limits, while the tenant still works."""
+        evidence = self.evidence[tenant.launch.job_id]
+        for device, group in tenant.groups.items():
+            changes: dict[str, object] = {"usage": group.usage(), "after": group.events()}
+            if end:
+                changes["effective_end"] = group.effective()
+            evidence[device] = msgspec.structs.replace(evidence[device], **changes)
+
+
+async def gone(tenants: Iterable[Tenant]) -> list[str]:
+    """Remove the groups of all tenants; the names of those that are still busy after some seconds."""
+    left = [group for tenant in tenants for group in tenant.groups.values()]
+    for _ in range(5):
+        left = [group for group in left if not group.remove()]
+        if not left:
+            break
+        await asyncio.sleep(0.5)
+    return [group.name for group in left]

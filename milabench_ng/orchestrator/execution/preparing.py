@@ -1,0 +1,68 @@
+"""Data sets made ready before a run, outside the fence and before any clock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from milabench_ng.catalogue import Catalogue
+from milabench_ng.errors import InputError, MnbError
+from milabench_ng.orchestrator.execution.caching import Files, list_files
+from milabench_ng.orchestrator.execution.starting import WorkerServer
+from milabench_ng.plan import Plan
+from milabench_ng.requests import Estimated, Place, Prepared, Progress
+from milabench_ng.units import format_bytes
+
+Needed = tuple[str, float]
+"""A data set and its scale."""
+
+
+def needed(plan: Plan, catalogue: Catalogue) -> tuple[Needed, ...]:
+    """The data sets that the launches of ``plan`` read, each once."""
+    pairs = ((catalogue.workloads[launch.workload].data, launch.data_scale) for launch in plan.launches)
+    return tuple(dict.fromkeys((name, scale) for name, scale in pairs if name is not None))
+
+
+def require_space(estimated: Estimated, dataroot: Path) -> None:
+    """Raise InputError where what has to be generated does not fit. Pure."""
+    needed_bytes = sum(effort.bytes for effort in estimated.efforts)
+    if needed_bytes > estimated.free_bytes:
+        sets = ", ".join(
+            f"{effort.name} (scale {effort.scale:g}) {format_bytes(effort.bytes)}" for effort in estimated.efforts
+        )
+        raise InputError(
+            f"the data sets need {format_bytes(needed_bytes)} below {dataroot}, where "
+            f"{format_bytes(estimated.free_bytes)} are free: {sets}. Free some, choose another data root with -d, or "
+            "make the sets smaller with --data-scale"
+        )
+
+
+async def prepare_all(
+    wanted: Iterable[Needed],
+    server: WorkerServer,
+    dataroot: Path,
+    tell: Callable[[Estimated | Progress | Prepared], None],
+) -> Mapping[Needed, Files]:
+    """Have every data set of ``wanted`` on disk, on all cores that this process may use; ``tell`` hears how it goes.
+
+    First of all ``tell`` hears what all of them together take. Raises InputError, before anything is generated, where
+    the disk is too small for that.
+    """
+    processes = len(os.sched_getaffinity(0))
+    wanted = tuple(wanted)
+    estimated = await server.estimate(wanted, dataroot, processes)
+    require_space(estimated, dataroot)
+    if estimated.efforts:
+        tell(estimated)
+    ready: dict[Needed, Files] = {}
+    for name, scale in wanted:
+        place: Place | None = None
+        async for answer in server.prepare(name, dataroot, scale, processes):
+            tell(answer)
+            if isinstance(answer, Prepared):
+                place = answer.place
+        if place is None:
+            raise MnbError(f"data set {name!r}: the preparation ended without a result")
+        ready[name, scale] = list_files(place)
+    return ready

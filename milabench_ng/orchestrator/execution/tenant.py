@@ -1,0 +1,196 @@
+"""One launch in flight: what its worker has said so far, and the two pipes to it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from milabench_ng import events
+from milabench_ng.events import (
+    AnyEvent,
+    Command,
+    Digest,
+    Done,
+    Entered,
+    Failed,
+    Full,
+    GradientNorm,
+    Lines,
+    Loss,
+    Phase,
+    Ready,
+    Skips,
+    Slice,
+)
+from milabench_ng.fence.interface import Group
+from milabench_ng.orchestrator.execution.logs import Log
+from milabench_ng.orchestrator.execution.starting import Started, Starter
+from milabench_ng.plan import Launch
+from milabench_ng.records.window import SliceRow
+from milabench_ng.requests import Task
+
+
+@dataclasses.dataclass
+class RankLog:
+    """What one rank has said."""
+
+    entered: Entered | None = None
+    ready: Ready | None = None
+    done: Done | None = None
+    full_s: float | None = None
+    slices: list[SliceRow] = dataclasses.field(default_factory=list)
+    losses: dict[str, float | None] = dataclasses.field(default_factory=dict)
+    gradient_norms: dict[str, float | None] = dataclasses.field(default_factory=dict)
+    skips: list[Skips] = dataclasses.field(default_factory=list)
+    """One after each slice, and one at the end."""
+    digests: dict[str, str] = dataclasses.field(default_factory=dict)
+    phases: dict[str, float] = dataclasses.field(default_factory=dict)
+
+
+class Tenant:
+    """A launch from the request to the exit status."""
+
+    def __init__(self, launch: Launch, task: Task, groups: dict[int, Group], log: Log) -> None:
+        """``groups``: the fence of each of the launch's devices, by device index."""
+        loop = asyncio.get_running_loop()
+        self.launch = launch
+        self.task = task
+        self.groups = groups
+        self.log = log
+        self.ranks = [RankLog() for _ in task.seats]
+        self.failures: list[Failed] = []
+        self.ready: asyncio.Future[None] = loop.create_future()
+        self.full: asyncio.Future[None] = loop.create_future()
+        self.ended: asyncio.Future[int | None] = loop.create_future()
+        """Its exit status; None if it could not be killed."""
+        self.ended_s: float | None = None
+        self.ready_s: float | None = None
+        self.heard_s = time.monotonic()
+        """When it last said something."""
+        self.failed_s: float | None = None
+        """When it said that it failed, or ended."""
+        self.pid: int | None = None
+        self.broken_protocol = ""
+
+    async def start(self, starter: Starter, on_entered: Callable[[Tenant, Entered], None]) -> None:
+        """Start the worker; ``on_entered`` is called when one of its processes is inside the fence."""
+        self._on_entered = on_entered
+        commands, self._commands = os.pipe()
+        self._events, events_end = os.pipe()
+        os.set_blocking(self._events, False)
+        try:
+            started = await starter.start(self.task, commands, events_end, self.log.descriptor)
+        finally:
+            for end in (commands, events_end):
+                os.close(end)
+        self.pid = started.pid
+        self._lines = Lines(AnyEvent)
+        asyncio.get_running_loop().add_reader(self._events, self._receive)
+        started.ended.add_done_callback(lambda _: self._end(started))
+
+    @property
+    def alive(self) -> bool:
+        """Whether its worker still runs."""
+        return not self.ended.done()
+
+    def tell(self, command: Command) -> None:
+        """Say something to the worker; one that has just died does not hear it."""
+        if self.alive:
+            try:
+                os.write(self._commands, events.encode(command))
+            except BrokenPipeError:
+                return
+
+    def kill(self) -> None:
+        """SIGKILL to every process of the launch."""
+        for group in self.groups.values():
+            group.kill()
+
+    def pids(self) -> tuple[int, ...]:
+        """All its processes, as the fence knows them; the worker alone before it has entered."""
+        found = {pid for group in self.groups.values() for pid in group.pids()}
+        return tuple(sorted(found or ({self.pid} if self.pid else set())))
+
+    def abandon(self) -> None:
+        """Wait no longer for a worker that does not die: it hangs in the kernel."""
+        if self.alive:
+            self._close()
+            self.ended.set_result(None)
+
+    def longest_slice_s(self) -> float:
+        """Of all ranks so far; 0 before the first."""
+        return max((row.length_s for rank in self.ranks for row in rank.slices), default=0.0)
+
+    def rate(self, since_s: float) -> float:
+        """Items per second over the slices that began after ``since_s``, mean of the ranks; for the display."""
+        recent = [[row for row in rank.slices if row.start_s >= since_s] for rank in self.ranks]
+        rates = [sum(row.count for row in rows) / sum(row.length_s for row in rows) for rows in recent if rows]
+        return sum(rates) / len(rates) if rates else 0.0
+
+    def _receive(self) -> None:
+        while True:
+            try:
+                chunk = os.read(self._events, 1 << 16)
+            except BlockingIOError:
+                return
+            if not chunk:
+                asyncio.get_running_loop().remove_reader(self._events)
+                return
+            self.heard_s = time.monotonic()
+            try:
+                for event in self._lines.feed(chunk):
+                    self._note(event)
+            except msgspec.DecodeError as error:
+                self.broken_protocol = f"the worker wrote something that is no event: {error}"
+                self.kill()
+
+    def _note(self, event: AnyEvent) -> None:
+        rank = self.ranks[event.rank]
+        match event:
+            case Entered():
+                rank.entered = event
+                self._on_entered(self, event)
+            case Phase():
+                rank.phases[event.name] = event.seconds
+            case Ready():
+                rank.ready = event
+                if all(other.ready for other in self.ranks) and not self.ready.done():
+                    self.ready_s = self.heard_s
+                    self.ready.set_result(None)
+            case Slice():
+                rank.slices.append(SliceRow.of(event))
+            case Loss():
+                rank.losses[str(event.step)] = event.value
+            case GradientNorm():
+                rank.gradient_norms[str(event.step)] = event.value
+            case Skips():
+                rank.skips.append(event)
+            case Digest():
+                rank.digests[str(event.step)] = event.sha256
+            case Full():
+                rank.full_s = event.time_s
+                if all(other.full_s for other in self.ranks) and not self.full.done():
+                    self.full.set_result(None)
+            case Done():
+                rank.done = event
+            case Failed():
+                self.failures.append(event)
+                self.failed_s = self.failed_s or self.heard_s
+
+    def _end(self, started: Started) -> None:
+        if self.alive:  # it was not abandoned
+            self._receive()
+            self._close()
+            self.ended.set_result(started.ended.result())
+
+    def _close(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._events)
+        os.close(self._events)
+        os.close(self._commands)
+        self.ended_s = time.monotonic()
+        self.failed_s = self.failed_s or self.ended_s

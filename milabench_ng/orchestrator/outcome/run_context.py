@@ -1,0 +1,48 @@
+"""What a run works with: made once, passed along."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from milabench_ng.fence.interface import Fence
+from milabench_ng.node.faults import XidEvents
+from milabench_ng.node.gpus import Gpu, Nvml
+from milabench_ng.orchestrator.execution.caching import Cache, Files
+from milabench_ng.orchestrator.execution.interruption import Interruption
+from milabench_ng.orchestrator.execution.sampling import Sampler
+from milabench_ng.orchestrator.execution.starting import Starter
+from milabench_ng.orchestrator.execution.watchdog import Limits
+from milabench_ng.orchestrator.outcome.seen import Setting
+from milabench_ng.orchestrator.persistence.run_progress import Books
+from milabench_ng.plan import Launch
+from milabench_ng.records.names import ResultFolder
+
+
+class Equipment(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run works with."""
+
+    setting: Setting
+    environment: Mapping[str, str]
+    """Of every worker, before its tenant's own part."""
+    fence: Fence
+    starter: Starter
+    sampler: Sampler
+    nvml: Nvml
+    gpus: tuple[Gpu, ...]
+    data: Mapping[tuple[str, float], Files]
+    """Data sets that are ready, by name and scale."""
+    folder: ResultFolder
+    cache: Cache
+    limits: Mapping[str, Limits]
+    """By test (`suite.test`)."""
+    xids: XidEvents
+    books: Books
+    own_pids: tuple[int, ...]
+    interrupted: Interruption
+
+    def files(self, launch: Launch) -> Files | None:
+        """The data set that ``launch`` reads."""
+        name = self.setting.workloads[launch.workload].data
+        return None if name is None else self.data[name, launch.data_scale]

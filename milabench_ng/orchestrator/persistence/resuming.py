@@ -1,0 +1,183 @@
+"""A run that goes on where an earlier session ended: same plan, same node, same software, same isolation."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from milabench_ng.errors import InputError
+from milabench_ng.files import LARGE, convert_json, parse_json, read_content
+from milabench_ng.orchestrator.persistence.result_writer import Keeper
+from milabench_ng.orchestrator.planning.request import RunRequest
+from milabench_ng.plain import short
+from milabench_ng.records.isolation import Share
+from milabench_ng.records.ledger import AnyEvent, Recorded, Torn, check_chain
+from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
+from milabench_ng.records.names import (
+    LEDGER,
+    ResultFolder,
+    file_digest,
+    give_name,
+    sync_folder,
+    temporary_name,
+    write_atomically,
+)
+from milabench_ng.records.origin import written_by
+
+Kind = Literal["node", "software", "isolation"]
+"""What may differ between two sessions if the user says so. The plan may not."""
+MEMORY_TOLERANCE = 0.01
+"""A kernel reports a little more or less RAM after a reboot."""
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """Something that is not as it was in the first session."""
+
+    kind: Kind
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}"
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a result folder. Raises InputError where there is none that can be resumed."""
+    path = ResultFolder(folder).manifest
+    try:
+        raw = parse_json(read_content(path, LARGE, os.O_NOFOLLOW), str(path))
+    except InputError as error:
+        raise InputError(f"--resume: {error}; name the folder of a run") from None
+    unfit = f"--resume {folder}: {path.name} is no manifest that can be gone on with"
+    manifest = convert_json(raw, Manifest, unfit, written_by(raw, RUN_SCHEMA))
+    if not manifest.request:
+        raise InputError(f"--resume {folder}: made by mnb {manifest.version}: it cannot be resumed; start a new run")
+    return manifest
+
+
+def resumed_request(folder: Path, profile_text: str | None, **given: object) -> RunRequest:
+    """The request of the first session, with what is ``given`` now. ``profile_text``: must be the same if not None."""
+    manifest = read_manifest(folder)
+    if profile_text is not None and profile_text != manifest.profile.text:
+        raise InputError(
+            f"--resume {folder}: the profile differs from {manifest.profile.file} as it was; leave the profile out, "
+            "or start a new run"
+        )
+    asked = {**manifest.request, "profile_text": manifest.profile.text, "outdir": folder.absolute()}
+    try:
+        request = msgspec.convert(asked, RunRequest, dec_hook=_decode_path)
+    except msgspec.ValidationError as error:
+        raise InputError(f"--resume {folder}: run.json: request: {short(error)}; was it changed?") from None
+    return msgspec.structs.replace(request, resume=True, **given)
+
+
+def _decode_path(kind: type, value: object) -> object:
+    if kind is Path and isinstance(value, str | Path):
+        return Path(value)
+    raise TypeError(f"{value!r} is no {kind.__name__}")
+
+
+def open_keeper(folder: ResultFolder, spool: Path | None) -> Keeper:
+    """The writer of a folder that exists: its ledger checked, a cut line taken off, records given their names.
+
+    Raises InputError where another one writes or the chain is broken.
+    """
+    content = read_content(folder.ledger, LARGE, os.O_NOFOLLOW) if os.path.lexists(folder.ledger) else b""
+    chain = check_chain(content)
+    if chain.problems:
+        raise InputError(f"{folder.ledger}: {chain.problems[0]}; the folder was changed, start a new run")
+    keeper = Keeper(folder, content.removesuffix(chain.torn), chain, spool)
+    if chain.torn:
+        os.truncate(folder.ledger, len(content) - len(chain.torn))
+        keeper.keep((), Torn(text=chain.torn.decode(errors="replace")))
+    if spool is not None and (spool / LEDGER).exists():
+        _fetch(keeper, spool)
+    give_names(folder, keeper.chain.events)
+    return keeper
+
+
+def _fetch(keeper: Keeper, spool: Path) -> None:
+    """Bring what an earlier session wrote into its spool folder, if it belongs to this run's ledger."""
+    content = keeper.folder.ledger.read_bytes()
+    there = set(content.splitlines())
+    lines = b"".join(line + b"\n" for line in (spool / LEDGER).read_bytes().splitlines() if line not in there)
+    chain = check_chain(content + lines)
+    if chain.problems or chain.torn:
+        raise InputError(f"--spool {spool}: its {LEDGER} does not go on where that of {keeper.folder.path} ends")
+    names = [event.file for event in chain.events[len(keeper.chain.entries) :] if isinstance(event, Recorded)]
+    logs = [f"{keeper.folder.logs.name}/{path.name}" for path in (spool / keeper.folder.logs.name).glob("*")]
+    names = [name for name in names if (spool / name).exists()]
+    for name in (*names, *logs):
+        write_atomically(keeper.folder.path / name, (spool / name).read_bytes())
+    keeper.adopt(lines, chain)
+    for name in (*names, *logs, LEDGER):
+        (spool / name).unlink()
+
+
+def give_names(folder: ResultFolder, events: Collection[AnyEvent]) -> None:
+    """Finish what a crash interrupted: records that the ledger knows get their names, other temporary files go."""
+    for event in events:
+        if not isinstance(event, Recorded):
+            continue
+        path = folder.path / event.file
+        with contextlib.suppress(InputError):  # there is no such file, or it is none
+            content = read_content(temporary_name(path), LARGE, os.O_NOFOLLOW)
+            if not path.exists() and file_digest(content) == event.sha256:
+                give_name(path)
+    for left in folder.path.glob(".*.tmp"):
+        left.unlink()
+    sync_folder(folder.path)
+
+
+def check_same(then: Manifest, now: Manifest, accept: Collection[Kind]) -> tuple[Difference, ...]:
+    """The differences between the first session and this one. Raises InputError for one that is not accepted."""
+    if then.plan.sha256 != now.plan.sha256:
+        raise InputError(
+            "--resume: the plan is not what it was: other devices, or other options of the workloads in this version "
+            f"of mnb (then {then.version}, now {now.version}); start a new run"
+        )
+    found = tuple(differences(then, now))
+    refused = [difference for difference in found if difference.kind not in accept]
+    if refused:
+        kinds = " ".join(f"--accept-difference {kind}" for kind in dict.fromkeys(one.kind for one in refused))
+        listed = "; ".join(map(str, refused))
+        raise InputError(f"--resume: {listed}. Undo that, or accept it, and it will be recorded: {kinds}")
+    return found
+
+
+def differences(then: Manifest, now: Manifest) -> Iterator[Difference]:
+    """What is not as it was. Pure."""
+    pairs = (
+        ("hostname", then.inventory.hostname, now.inventory.hostname),
+        ("CPUs", then.inventory.cpus, now.inventory.cpus),
+        ("devices", then.plan.devices, now.plan.devices),
+    )
+    for name, before, after in pairs:
+        if before != after:
+            yield Difference("node", f"{name} was {before} and is {after}")
+    versions = {"mnb": then.version, **then.software}, {"mnb": now.version, **now.software}
+    for name in sorted(versions[0].keys() | versions[1].keys()):
+        before_version, after_version = versions[0].get(name, "absent"), versions[1].get(name, "absent")
+        if before_version != after_version:
+            yield Difference("software", f"{name} was {before_version} and is {after_version}")
+    for name, old, new in (
+        ("driver", then.inventory.nvidia_driver, now.inventory.nvidia_driver),
+        ("kernel", then.inventory.kernel, now.inventory.kernel),
+    ):
+        if old != new:
+            yield Difference("software", f"{name} was {old} and is {new}")
+    fences = (then.fence.tier, then.fence.backend), (now.fence.tier, now.fence.backend)
+    if fences[0] != fences[1]:
+        yield Difference("isolation", f"the fence was {' by '.join(fences[0])} and is {' by '.join(fences[1])}")
+    for device in then.shares.keys() & now.shares.keys():
+        if not _alike(then.shares[device], now.shares[device]):
+            yield Difference("isolation", f"the share of device {device} differs")
+
+
+def _alike(one: Share, other: Share) -> bool:
+    close = abs(one.memory_bytes - other.memory_bytes) <= MEMORY_TOLERANCE * one.memory_bytes
+    return close and (one.cpus, one.mems) == (other.cpus, other.mems)

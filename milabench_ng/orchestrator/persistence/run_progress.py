@@ -1,0 +1,139 @@
+"""What of a plan is done, what is to do, and the ledger that says so."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from milabench_ng.errors import InputError
+from milabench_ng.files import LARGE, read_content
+from milabench_ng.orchestrator.persistence.result_writer import Keeper, Kept
+from milabench_ng.plan import Batch, Launch, Plan
+from milabench_ng.records.ledger import AnyEvent, Attempt, Company, Finished, Interrupted, Key, Recorded, attempts
+from milabench_ng.records.names import file_digest
+from milabench_ng.records.record import Record, encode_record
+
+NOT_TRIED = "interrupted"
+"""The cause of an attempt that says nothing of the launch: it is tried again without being asked for."""
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch to run. All its launches work, since a tenant alone measures something else."""
+
+    batch: Batch
+    wanted: tuple[Launch, ...]
+    """Those of them that leave a record."""
+
+
+class Books:
+    """Keeps account of the launches of a plan."""
+
+    def __init__(self, plan: Plan, keeper: Keeper, retry: int, session: int) -> None:
+        """``retry``: how often a launch that fails is tried again."""
+        self.plan = plan
+        self.keeper = keeper
+        self.retry = retry
+        self.session = session
+        events = keeper.chain.events
+        self._tried = attempts(events)
+        self._standing = standing(events, keeper)
+        self._failures = Counter(
+            _key(event) for event in events if isinstance(event, Recorded) and event.cause not in (None, NOT_TRIED)
+        )
+
+    @property
+    def missing(self) -> int:
+        """Launches without a valid record."""
+        return sum(_key(launch) not in self._standing for launch in self.plan.launches)
+
+    @property
+    def failed(self) -> int:
+        """Attempts that failed or left nothing, and launches that were never tried."""
+        untried = sum(self._tried[_key(launch)] == 0 for launch in self.plan.launches)
+        good = sum(event.cause is None for event in self.keeper.chain.events if isinstance(event, Recorded))
+        return self._tried.total() - good + untried
+
+    def to_do(self) -> tuple[Work, ...]:
+        """What has no valid record, in the order of the plan; then what failed and may be tried again."""
+        missing = works(self.plan, lambda launch: _key(launch) not in self._standing)
+        return missing or works(self.plan, self._may_be_retried)
+
+    def attempt(self, launch: Launch) -> int:
+        """Which try of the launch is going on."""
+        return self._tried[_key(launch)]
+
+    def begin(self, work: Work) -> None:
+        """A batch is about to start: its attempts are on the disk before anything of it is."""
+        events: list[AnyEvent] = []
+        for launch in work.batch.launches:
+            place: dict[str, str] = {"label": launch.label, "job_id": launch.job_id}
+            if launch in work.wanted:
+                self._tried[_key(launch)] += 1
+                number = self._tried[_key(launch)]
+                events.append(Attempt(**place, number=number, batch=work.batch.number))
+            else:
+                events.append(Company(**place, batch=work.batch.number))
+        self.keeper.keep((), *events)
+
+    def end(self, records: Mapping[str, Record], logs: Iterable[Kept]) -> None:
+        """The records of a batch, by file name, and logs that could not be written as they came."""
+        files = [(name, encode_record(record)) for name, record in records.items()]
+        events = []
+        for (name, content), record in zip(files, records.values(), strict=True):
+            cause = record.mnb.failure.cause if record.mnb.failure else None
+            key = (record.mnb.label, record.job_id)
+            events.append(
+                Recorded(
+                    label=key[0],
+                    job_id=key[1],
+                    number=record.mnb.attempt,
+                    file=name,
+                    sha256=file_digest(content),
+                    cause=cause,
+                )
+            )
+            if cause != NOT_TRIED:
+                self._standing[key] = cause
+            if cause not in (None, NOT_TRIED):
+                self._failures[key] += 1
+        self.keeper.keep([*files, *logs], *events)
+
+    def interrupted(self, by: str) -> None:
+        """The session was told to stop."""
+        self.keeper.keep((), Interrupted(by=by))
+
+    def finish(self) -> None:
+        """The session ends."""
+        failed = sum(cause is not None for cause in self._standing.values())
+        self.keeper.keep((), Finished(missing=self.missing, failed=failed))
+
+    def _may_be_retried(self, launch: Launch) -> bool:
+        key = _key(launch)
+        return self._standing.get(key) is not None and self._failures[key] <= self.retry
+
+
+def works(plan: Plan, wanted: Callable[[Launch], bool]) -> tuple[Work, ...]:
+    """The batches that have a launch which is wanted. Pure."""
+    found = ((batch, tuple(launch for launch in batch.launches if wanted(launch))) for batch in plan.batches)
+    return tuple(Work(batch=batch, wanted=launches) for batch, launches in found if launches)
+
+
+def standing(events: Sequence[AnyEvent], keeper: Keeper) -> dict[Key, str | None]:
+    """The cause (None: a success) of every launch's last valid record: the file is there, whole, as it was written."""
+    found: dict[Key, str | None] = {}
+    for event in events:
+        if isinstance(event, Recorded) and event.cause != NOT_TRIED:
+            try:
+                content = read_content(keeper.folder.path / event.file, LARGE, os.O_NOFOLLOW)
+            except InputError:
+                continue
+            if file_digest(content) == event.sha256:
+                found[_key(event)] = event.cause
+    return found
+
+
+def _key(of: Launch | Recorded) -> Key:
+    return of.label, of.job_id

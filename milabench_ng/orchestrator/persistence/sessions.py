@@ -1,0 +1,174 @@
+"""One session of a run: its folder opened and locked, its place in the ledger, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import secrets
+import socket
+import tempfile
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from milabench_ng.errors import InputError, MnbError
+from milabench_ng.files import LARGE, read_content
+from milabench_ng.node.gpus import kernel_text
+from milabench_ng.orchestrator.execution.interruption import Interruption
+from milabench_ng.orchestrator.persistence.result_writer import Keeper
+from milabench_ng.orchestrator.persistence.resuming import Difference, check_same, open_keeper, read_manifest
+from milabench_ng.orchestrator.persistence.run_progress import standing
+from milabench_ng.orchestrator.planning.request import RunRequest
+from milabench_ng.records.ledger import AnyEvent, Rebooted, Resumed, Session, Started, check_chain
+from milabench_ng.records.manifest import Manifest, encode_manifest
+from milabench_ng.records.names import ResultFolder
+from milabench_ng.units import utc_now
+
+SETTLE_S = 5.0
+"""How long the end of a run waits for a disk that fails, before what is left goes elsewhere."""
+
+
+class SessionName(msgspec.Struct, frozen=True):
+    """The run, and which start of the orchestrator works on it."""
+
+    run_id: str
+    session: int
+
+    @property
+    def group(self) -> str:
+        """Names what is the session's own: its groups may be made while those of a dead one are still removed."""
+        return self.run_id if self.session == 1 else f"{self.run_id}-{self.session}"
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """A session that is in the ledger."""
+
+    name: SessionName
+    differences: tuple[str, ...]
+    """From the first session, as the user accepted them."""
+
+
+def name_session(request: RunRequest) -> SessionName:
+    """A new run, or the next session of the one in the folder."""
+    if not request.resume:
+        return SessionName(f"{utc_now():%Y%m%dT%H%M%S}-{secrets.token_hex(4)}", 1)
+    run_id = read_manifest(request.outdir).run_id
+    try:
+        chain = check_chain(read_content(ResultFolder(request.outdir).ledger, LARGE, os.O_NOFOLLOW))
+    except InputError as error:
+        raise InputError(f"--resume: {error}; start a new run") from None
+    return SessionName(run_id, len(chain.sessions) + 1)
+
+
+@contextmanager
+def opened(request: RunRequest) -> Iterator[Keeper]:
+    """The writer of the request's folder: a new one, or with ``--resume`` the one that is there."""
+    # The user's own links on the way are followed here; from here on none is.
+    folder = ResultFolder(request.outdir.resolve()) if request.resume else make_folder(request.outdir)
+    keeper = open_keeper(folder, request.spool)
+    try:
+        yield keeper
+    finally:
+        keeper.close()
+
+
+def make_folder(path: Path) -> ResultFolder:
+    """An empty result folder. Raises InputError where ``path`` holds something or cannot be made."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        folder = ResultFolder(path.resolve())
+        folder.logs.mkdir(exist_ok=True)
+        taken = [entry.name for entry in folder.path.iterdir() if not _is_empty_part(entry, folder)]
+    except OSError as error:
+        raise InputError(f"-o {path}: {error.strerror}") from None
+    if taken:
+        raise InputError(
+            f"-o {path}: holds {taken[0]!r} already; name a new folder, or go on with the run in it: "
+            f"mnb jobs --resume {path}"
+        )
+    return folder
+
+
+def _is_empty_part(entry: Path, folder: ResultFolder) -> bool:
+    """What a run leaves that has not begun."""
+    return not entry.is_symlink() and (entry == folder.logs or (entry == folder.ledger and not entry.stat().st_size))
+
+
+def begin(
+    request: RunRequest, keeper: Keeper, manifest: Manifest, name: SessionName, command_line: tuple[str, ...]
+) -> Begun:
+    """Note the session in the ledger. Raises InputError where a resumed run would differ, or nothing can be written."""
+    session = Session(
+        number=name.session,
+        hostname=socket.gethostname(),
+        boot_id=kernel_text(Path("/proc/sys/kernel/random/boot_id")) or "unknown",
+        pid=os.getpid(),
+        command_line=command_line,
+    )
+    if not request.resume:
+        keeper.promise(encode_manifest(manifest), *first_events(manifest, session))
+        return Begun(name, ())
+    first = read_manifest(request.outdir)
+    found = check_same(first, manifest, request.accept)
+    events = keeper.chain.events
+    if not events:  # killed when it had promised everything and done nothing
+        keeper.promise(encode_manifest(first), *first_events(first, session))
+        return Begun(name, ())
+    done = standing(events, keeper)
+    missing = sum((launch.label, launch.job_id) not in done for launch in first.plan.launches)
+    before = keeper.chain.sessions[-1]
+    keeper.promise(encode_manifest(first), *later_events(before, session, missing, found))
+    accepted = [text for event in keeper.chain.events if isinstance(event, Resumed) for text in event.accepted]
+    return Begun(name, tuple(dict.fromkeys(accepted)) if found else ())
+
+
+@contextmanager
+def going_on(folder: ResultFolder) -> Iterator[None]:
+    """The manifest locked for as long as the run goes on: that is how a reader knows that it does."""
+    with open(folder.manifest, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+async def settle(keeper: Keeper, name: SessionName, interrupted: Interruption) -> None:
+    """Have everything written. Raises MnbError where that is not possible, and says where it is instead."""
+    end_s = time.monotonic() + SETTLE_S
+    while not keeper.flush() and time.monotonic() < end_s and not interrupted.is_set():
+        await asyncio.sleep(0.5)
+    if keeper.flush():
+        return
+    place = keeper.spool or Path(tempfile.gettempdir(), f"mnb-spool-{name.group}")
+    waiting = keeper.waiting
+    keeper.rescue(place)
+    folder = keeper.folder.path
+    raise MnbError(
+        f"{folder}: cannot be written; {waiting} files of this run are in {place}. Make it writable, then bring them "
+        f"back: mnb jobs --resume {folder} --spool {place}"
+    )
+
+
+def first_events(manifest: Manifest, session: Session) -> tuple[AnyEvent, ...]:
+    """How a ledger begins."""
+    started = Started(
+        run_id=manifest.run_id,
+        version=manifest.version,
+        plan_sha256=manifest.plan.sha256,
+        profile_sha256=manifest.profile.sha256,
+        launches=len(manifest.plan.launches),
+        order=manifest.plan.order,
+        nonce=manifest.plan.nonce,
+    )
+    return started, session
+
+
+def later_events(
+    before: Session, session: Session, missing: int, accepted: Collection[Difference]
+) -> tuple[AnyEvent, ...]:
+    """How a later session begins."""
+    rebooted = Rebooted(before=before.boot_id, after=session.boot_id)
+    resumed = Resumed(missing=missing, accepted=tuple(map(str, accepted)))
+    return (session, rebooted, resumed) if before.boot_id != session.boot_id else (session, resumed)

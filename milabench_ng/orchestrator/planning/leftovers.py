@@ -1,0 +1,78 @@
+"""What dead runs left on this node, told from what living ones hold. Looks only: the next run removes it.
+
+A run holds a ``flock(2)`` on its groups and its scratch folder as long as it lives; a generator holds one beside the
+data set that it makes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from milabench_ng.fence.runs import TOP
+from milabench_ng.orchestrator.execution.scratch import PREFIX
+
+
+class Remains(msgspec.Struct, frozen=True):
+    """Something of a run that is on the node now: of a living one, or left by a dead one."""
+
+    kind: Literal["groups", "scratch", "data"]
+    path: str
+    alive: bool | None
+    """None where this user may not find out."""
+
+
+def find_remains(parents: Sequence[str], dataroot: Path) -> tuple[Remains, ...]:
+    """The groups below ``parents``, the scratch folders and the half-made data sets below ``dataroot``."""
+    return (*_groups(parents), *_scratch(Path(tempfile.gettempdir())), *_half_made(dataroot))
+
+
+def _groups(parents: Sequence[str]) -> Iterator[Remains]:
+    """A starting run makes its groups before it locks them and holds the parent meanwhile: so does this look."""
+    runs = sorted(Path(parents[0], TOP).glob("*/")) if parents else []
+    if not runs:
+        return
+    parent = os.open(parents[0], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(parent, fcntl.LOCK_SH)
+        for run in runs:
+            if run.is_dir():
+                yield Remains("groups", str(run), _held(run))
+    finally:
+        os.close(parent)
+
+
+def _scratch(parent: Path) -> Iterator[Remains]:
+    for folder in sorted(parent.glob(f"{PREFIX}*")):
+        if folder.is_dir() and not folder.is_symlink():
+            yield Remains("scratch", str(folder), _held(folder))
+
+
+def _half_made(dataroot: Path) -> Iterator[Remains]:
+    """``.mnb-<data set>-<pid>``, beside the lock ``.mnb-<data set>.lock`` of whoever makes one now."""
+    for folder in sorted([*dataroot.glob(".mnb-*-*/"), *dataroot.glob("scale-*/.mnb-*-*/")]):
+        name = folder.name.removesuffix("-old").rpartition("-")[0]
+        yield Remains("data", str(folder), _held(folder.with_name(f"{name}.lock")))
+
+
+def _held(path: Path) -> bool | None:
+    """Whether somebody has an exclusive lock on ``path``; None where this user may not open it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except PermissionError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

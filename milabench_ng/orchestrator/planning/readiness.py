@@ -1,0 +1,147 @@
+"""Whether this node is ready for a run, and why not: what ``mnb doctor`` prints."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from milabench_ng.errors import IsolationError
+from milabench_ng.fence.capabilities import Capabilities
+from milabench_ng.fence.choosing import best_reasons, bounds, choose
+from milabench_ng.fence.probing.probe import probe
+from milabench_ng.fence.sharing.shares import Allocation, Placement, Policy, allocate
+from milabench_ng.node.inventory import Inventory, read_inventory
+from milabench_ng.node.storage import Storage, read_storage
+from milabench_ng.node.topology import Topology, read_topology
+from milabench_ng.orchestrator.planning.devices import choose_devices
+from milabench_ng.orchestrator.planning.leftovers import Remains, find_remains
+from milabench_ng.orchestrator.planning.request import RunRequest
+from milabench_ng.plan import Device
+from milabench_ng.records.isolation import Tier
+
+CHECKUP_SCHEMA = 1
+_NEEDED = ("torch", "torchvision", "numpy", "pillow", "cgroupspy", "nvidia-ml-py", "threadpoolctl")
+
+
+class Checkup(msgspec.Struct, frozen=True, kw_only=True):
+    """What the node is, what can be fenced, and what stands in the way of a run with the options that were given."""
+
+    schema: int = CHECKUP_SCHEMA
+    ready: bool
+    reasons: tuple[str, ...]
+    """Why the node is not ready, each with what to do."""
+    notes: tuple[str, ...]
+    """What a user should know and what does not stand in the way."""
+    inventory: Inventory
+    capabilities: Capabilities
+    backend: str
+    tier: Tier
+    devices: tuple[Device, ...]
+    """What the tenants of a run would work on."""
+    allocation: Allocation | None
+    """The shares that they would get; None where the node cannot be divided so."""
+    dataroot: Storage
+    remains: tuple[Remains, ...]
+
+
+def examine(request: RunRequest) -> Checkup:
+    """Look at the node as a run of ``request`` would; its profile is not read.
+
+    Raises InputError for devices that are not there.
+    """
+    inventory, topology = read_inventory(), read_topology()
+    capabilities = probe(request.cgroup_parent)
+    tier = choose(capabilities, "auto").tier(capabilities) or "none"
+    chosen = choose_devices(inventory.gpus, request, len(topology.online), os.environ)
+    allocation, problem = _divide(topology, chosen.devices, capabilities, request)
+    reasons = (
+        *(_isolation_reasons(capabilities, tier) if tier != "full" else ()),
+        *((problem,) if problem else ()),
+        *_software_reasons(inventory.versions),
+        *gpu_reasons(inventory),
+    )
+    return Checkup(
+        ready=not reasons,
+        reasons=reasons,
+        notes=(*chosen.notes, *_notes(inventory, capabilities, allocation, tier)),
+        inventory=inventory,
+        capabilities=capabilities,
+        backend=choose(capabilities, "auto").NAME,
+        tier=tier,
+        devices=chosen.devices,
+        allocation=allocation,
+        dataroot=read_storage(request.dataroot),
+        remains=find_remains(capabilities.parents, request.dataroot),
+    )
+
+
+def gpu_reasons(inventory: Inventory) -> Iterator[str]:
+    """GPUs that the PCI bus shows and that cannot be used, and a torch that cannot use those that can. Pure."""
+    shown = {gpu.pci_bus_id for gpu in inventory.gpus}
+    lost = [gpu for gpu in inventory.pci_gpus if gpu.vendor == "NVIDIA" and gpu.pci_bus_id not in shown]
+    for gpu in lost:
+        yield (
+            f"GPU {gpu.pci_bus_id} ({gpu.vendor} {gpu.device_id}, kernel driver {gpu.driver or 'none'}) is on the PCI "
+            "bus and cannot be used: load the NVIDIA driver, make its MIG instances, or look for Xid errors in dmesg"
+        )
+    if lost or inventory.nvidia_driver:
+        yield from inventory.gpu_notes
+    others = [gpu for gpu in inventory.pci_gpus if gpu.vendor != "NVIDIA"]
+    if others and not inventory.gpus:
+        yield (
+            f"{len(others)} {others[0].vendor} GPU(s) on the PCI bus: mnb works with NVIDIA GPUs; here its tenants "
+            "would be CPU partitions"
+        )
+    if inventory.gpus:
+        yield from _torch_reasons(inventory)
+
+
+def _torch_reasons(inventory: Inventory) -> Iterator[str]:
+    built, supported = inventory.versions.get("cuda"), inventory.cuda_driver
+    if "torch" in inventory.versions and built is None:
+        yield f"torch {inventory.versions['torch']} is built without CUDA: install one that has it"
+    # Within one major version an older driver runs newer CUDA (minor version compatibility, CUDA 11 and later).
+    if built and supported and int(built.split(".")[0]) > int(supported.split(".")[0]):
+        yield (
+            f"torch is built for CUDA {built} and driver {inventory.nvidia_driver} supports up to {supported}: "
+            "update the driver or install a torch for that CUDA"
+        )
+
+
+def _divide(
+    topology: Topology, devices: Sequence[Device], capabilities: Capabilities, request: RunRequest
+) -> tuple[Allocation | None, str | None]:
+    """The shares, or why there are none."""
+    placements = [Placement(str(device.index), device.numa_node) for device in devices]
+    policy = Policy(ram_total_bytes=request.ram_total_bytes)
+    try:
+        return allocate(topology, placements, bounds(capabilities, "auto"), policy), None
+    except IsolationError as error:
+        return None, str(error)
+
+
+def _isolation_reasons(capabilities: Capabilities, tier: Tier) -> tuple[str, ...]:
+    fallback = f"isolation: only {tier} can be had here: CPUs and RAM are not both held by the kernel"
+    return best_reasons(capabilities) or (fallback,)
+
+
+def _software_reasons(versions: Mapping[str, str]) -> Iterator[str]:
+    missing = [name for name in _NEEDED if name not in versions]
+    if missing:
+        yield f"not installed for {sys.executable}: {', '.join(missing)}"
+
+
+def _notes(
+    inventory: Inventory, capabilities: Capabilities, allocation: Allocation | None, tier: Tier
+) -> Iterator[str]:
+    if tier == "full":
+        yield from capabilities.messages
+    if allocation is not None:
+        yield from allocation.notes
+    if not inventory.gpus:
+        yield "no GPU: the tenants are CPU partitions"
+    if inventory.swap_bytes:
+        yield "there is swap: tenants cannot use it, the rest of the system can"

@@ -1,0 +1,1 @@
+"""Stored results to compare with: measured, published or estimated."""

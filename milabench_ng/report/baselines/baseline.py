@@ -1,0 +1,112 @@
+"""A result folder as a baseline: its statistics with all that a reader needs to know where they come from. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from milabench_ng.catalogue import Bound
+from milabench_ng.errors import InputError
+from milabench_ng.report.scoring.score import Score
+from milabench_ng.report.summary.launches import weakest_tier
+from milabench_ng.report.summary.marked import count_marks
+from milabench_ng.report.summary.summary import Origin, Summary, TestSummary
+
+
+def shortfalls(summary: Summary, score: Score | None) -> tuple[str, ...]:
+    """Why a summary is a poor baseline; empty for a good one."""
+    found = []
+    if score is None:
+        found.append(f"there are no weights for the suite {summary.suite!r}")
+    elif score.status != "complete":
+        why = f": {', '.join((*score.missing, *score.omitted))}" if score.missing or score.omitted else ""
+        found.append(f"the score is {score.status}{why}")
+    if summary.failures:
+        found.append(f"{summary.failures} of {summary.launches} launches failed")
+    tiers = [tier for row in summary.tests.values() for tier in row.tiers]
+    if not tiers or weakest_tier(tiers) != "full":
+        found.append(f"isolation is {weakest_tier(tiers) if tiers else 'not recorded'}, not full")
+    found += [f"marked: {mark.counted(len(summary.tests))}" for mark in count_marks(summary.tests)]
+    if summary.going_on:
+        found.append("the run still goes on")
+    return tuple(found)
+
+
+def as_baseline(summary: Summary, lacking: tuple[str, ...], said: Sequence[str] = ()) -> Summary:
+    """``summary`` without its single launches, its provenance complete: ``lacking`` and ``said`` become notes."""
+    counts = sorted({len(row.repeats) for row in summary.tests.values()})
+    repeats = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
+    facts = [f"{summary.devices} tenants, isolation {_tiers(summary)}"]
+    facts.append(f"repeats: {repeats}; sessions: {summary.sessions}")
+    facts += said
+    facts += [f"not as a baseline should be: {each}" for each in lacking]
+    provenance = msgspec.structs.replace(summary.provenance, notes=(*summary.provenance.notes, *facts))
+    return msgspec.structs.replace(
+        summary,
+        provenance=provenance,
+        tests={label: msgspec.structs.replace(row, launches={}, flags=()) for label, row in summary.tests.items()},
+    )
+
+
+def measured_again(summary: Summary, again: Summary) -> Summary:
+    """``summary`` with the rows of ``again``, of tests that were run once more on such a node, in the place of its own.
+
+    Raises InputError where the suite, the node or the software was another, or a test was, or what was asked of it.
+    """
+    source = again.provenance.source
+    for what, (then, now) in _sides(summary, again).items():
+        if then != now:
+            raise InputError(f"--again {source}: {what} was {now!r} there and is {then!r} in the first folder")
+    for label, row in again.tests.items():
+        if label not in summary.tests:
+            raise InputError(f"--again {source}: the first folder has no test {label!r}")
+        if _asked(row) != _asked(summary.tests[label]):
+            raise InputError(f"--again {source}: {label} ran with other options, data or precision than in the first")
+    origin = Origin(kind="measured", source=source, caveat="run again, without the other tests")
+    rows = {label: msgspec.structs.replace(row, origin=origin) for label, row in again.tests.items()}
+    note = f"{', '.join(rows)}: run again without the other tests, {source}"
+    provenance = msgspec.structs.replace(summary.provenance, notes=(*summary.provenance.notes, note))
+    return msgspec.structs.replace(
+        summary,
+        provenance=provenance,
+        sessions=summary.sessions + again.sessions,
+        tests={**summary.tests, **rows},
+        going_on=summary.going_on or again.going_on,
+        notes=(*summary.notes, *again.notes),
+        problems=(*summary.problems, *again.problems),
+    )
+
+
+def _asked(row: TestSummary) -> tuple[object, ...]:
+    return row.unit, row.scheme, row.devices, row.options, row.data, row.precision
+
+
+def _sides(summary: Summary, again: Summary) -> dict[str, tuple[object, object]]:
+    """What has to be the same, by name, on both sides."""
+    one, other = summary.provenance, again.provenance
+    facts = {**one.node, **one.software}, {**other.node, **other.software}
+    return {
+        "the suite": (summary.suite, again.suite),
+        "the hardware": (one.hardware, other.hardware),
+        "the number of tenants": (summary.devices, again.devices),
+        **{name: (facts[0].get(name), facts[1].get(name)) for name in sorted({*facts[0], *facts[1]})},
+    }
+
+
+def rebound(summary: Summary, bounds: Mapping[str, Bound]) -> Summary:
+    """``summary`` with other classes of what bounds its tests, by label, where measurements showed them; noted.
+
+    Raises InputError for a test that it does not have.
+    """
+    unknown = [label for label in bounds if label not in summary.tests]
+    if unknown:
+        raise InputError(f"--bound: there is no test {unknown[0]!r}; there are {', '.join(summary.tests)}")
+    notes = [f"{label}: bound by {now}, run as {summary.tests[label].bound}" for label, now in bounds.items()]
+    provenance = msgspec.structs.replace(summary.provenance, notes=(*summary.provenance.notes, *notes))
+    changed = {label: msgspec.structs.replace(summary.tests[label], bound=now) for label, now in bounds.items()}
+    return msgspec.structs.replace(summary, provenance=provenance, tests={**summary.tests, **changed})
+
+
+def _tiers(summary: Summary) -> str:
+    return ", ".join(dict.fromkeys(tier for row in summary.tests.values() for tier in row.tiers)) or "not recorded"

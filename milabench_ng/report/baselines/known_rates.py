@@ -1,0 +1,107 @@
+"""Rates of the same computation on several devices: published ones, and those of the shipped baselines."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import msgspec
+
+from milabench_ng.errors import InputError
+from milabench_ng.files import convert_json, parse_json, read_content
+from milabench_ng.report.baselines.carrying import Pair
+from milabench_ng.report.baselines.peaks import Arithmetic, arithmetic_of, distance, known_peak
+from milabench_ng.report.summary.folder import load_baseline
+from milabench_ng.report.summary.summary import Summary, TestSummary
+from milabench_ng.shipped import find
+
+GPU_BOUND = ("gpu-compute", "gpu-memory")
+
+OWN = ("h200", "v100", "rtx8000")
+"""The shipped baselines that are of devices with known peaks and were not estimated."""
+
+Rate = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class Computation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What several devices ran."""
+
+    workload: str
+    name: str
+    """The workload in one precision, as its study calls it."""
+    arithmetic: Arithmetic
+    rates: dict[str, Rate]
+    """By device, in items per second of whatever the study counts."""
+
+
+class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who measured, with what, and how it was taken from there."""
+
+    source: str
+    note: str
+    computations: tuple[Computation, ...]
+
+
+def known_pairs() -> tuple[Pair, ...]:
+    """All that is shipped."""
+    own = own_rates([load_baseline(name) for name in OWN])
+    return tuple(pair for name, study in {**published(), "mnb": own}.items() for pair in pairs_of(name, study))
+
+
+def published() -> dict[str, Study]:
+    """The shipped figures of others, by study."""
+    path = find("baselines/rates", "published")
+    if path is None:
+        raise InputError("baselines/rates/published.json does not come with this installation; install it again")
+    return convert_json(parse_json(read_content(path), str(path)), dict[str, Study], str(path))
+
+
+def own_rates(baselines: Sequence[Summary]) -> Study:
+    """What the GPU bounds in the baselines, where their rows are of the same work."""
+    rates: dict[tuple[str, Arithmetic], dict[str, float]] = {}
+    for baseline in baselines:
+        device = device_of(baseline)
+        for label, row in baseline.tests.items():
+            rate = _classic_rate(row, baseline)
+            if rate and row.scheme == "per-gpu" and row.bound in GPU_BOUND and not row.other_work and row.precision:
+                rates.setdefault((label, arithmetic_of(row.precision[0])), {})[device] = rate
+    return Study(
+        source="the shipped baselines",
+        note="rows that the GPU bounds, in items of 2020",
+        computations=tuple(
+            Computation(workload=label, name=label, arithmetic=kind, rates=by_device)
+            for (label, kind), by_device in rates.items()
+        ),
+    )
+
+
+def device_of(baseline: Summary) -> str:
+    """The name behind the number of devices."""
+    return baseline.provenance.hardware.partition(" x ")[2]
+
+
+def pairs_of(name: str, study: Study) -> Iterator[Pair]:
+    """All pairs of devices of different architectures: within one, devices are nearer to each other than the rule."""
+    for one in study.computations:
+        devices = {device: known_peak(device, f"{name}: {one.name}") for device in one.rates}
+        for first, second in itertools.combinations(devices, 2):
+            step = distance(devices[first], devices[second], one.arithmetic)
+            if step is not None and devices[first].architecture != devices[second].architecture:
+                yield Pair(
+                    study=name,
+                    workload=one.workload,
+                    computation=one.name,
+                    arithmetic=one.arithmetic,
+                    devices=(devices[first].name, devices[second].name),
+                    peaks=step,
+                    rates=math.log(one.rates[second] / one.rates[first]),
+                )
+
+
+def _classic_rate(row: TestSummary, baseline: Summary) -> float | None:
+    """Of a measured or published row, in items of 2020 per second."""
+    if row.train is None or row.failures:
+        return None
+    return row.train.mean * (1.0 if baseline.units == "classic" else row.classic_factor or 0.0)

@@ -1,0 +1,87 @@
+"""What cannot be true of a baseline: slips of units, rates that no device has, spread without sense. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from milabench_ng.report.summary.summary import Summary, TestSummary, progression_steps
+
+SLIP = 100.0
+"""Two generations of devices lie a factor of ten apart, a slip of units a thousand."""
+_WILD = 1.0
+"""A standard deviation above the mean."""
+
+
+class Doubt(msgspec.Struct, frozen=True, kw_only=True):
+    """One implausible value."""
+
+    test: str
+    what: str
+
+
+def doubts(summary: Summary, others: Mapping[str, Summary]) -> tuple[Doubt, ...]:
+    """Of a baseline, alone and beside ``others`` (by name)."""
+    found = [*_of_rows(summary), *_of_progressions(summary)]
+    for name, other in others.items():
+        found += _beside(summary, other, name)
+    return tuple(found)
+
+
+def _of_rows(summary: Summary) -> Iterator[Doubt]:
+    for label, row in summary.tests.items():
+        train = row.train
+        if row.estimate is not None:
+            continue
+        if train is None:
+            yield Doubt(test=label, what="nothing was measured")
+            continue
+        if not all(math.isfinite(value) and value >= 0 for value in (train.min, train.mean, train.max, train.std)):
+            yield Doubt(test=label, what="a rate is negative or not finite")
+        elif train.mean == 0:
+            yield Doubt(test=label, what="the rate is 0")
+        elif not train.min <= train.mean <= train.max * (1 + 1e-9):
+            yield Doubt(
+                test=label, what=f"the mean {train.mean:.6g} is not between {train.min:.6g} and {train.max:.6g}"
+            )
+        elif train.std > _WILD * train.mean:
+            yield Doubt(test=label, what=f"the standard deviation is {train.std / train.mean:.0%} of the mean")
+        if row.failures:
+            yield Doubt(test=label, what=f"{row.failures} of {row.n} launches failed")
+
+
+def _of_progressions(summary: Summary) -> Iterator[Doubt]:
+    """More devices do not do less together."""
+    steps = progression_steps(list(summary.tests))
+    for label, devices in steps.items():
+        before = summary.tests.get(f"{label.rpartition('.')[0]}.{devices - 1}")
+        now = summary.tests[label]
+        if before is None or before.train is None or now.train is None:
+            continue
+        less, more = before.train.mean * (devices - 1), now.train.mean * devices
+        if more < less:
+            yield Doubt(
+                test=label,
+                what=f"{devices} devices do {more:.6g} {now.unit}/s together, {devices - 1} do {less:.6g}",
+            )
+
+
+def _beside(summary: Summary, other: Summary, name: str) -> Iterator[Doubt]:
+    for label, row in summary.tests.items():
+        ours, theirs = _classic(row, summary), _classic(other.tests.get(label), other)
+        if not ours or not theirs:
+            continue
+        ratio = ours / theirs
+        if not 1 / SLIP <= ratio <= SLIP:
+            yield Doubt(test=label, what=f"{ratio:.4g} times the rate of {name}: is the unit {row.unit!r} right?")
+
+
+def _classic(row: TestSummary | None, summary: Summary) -> float | None:
+    """In items of 2020 per second."""
+    if row is None:
+        return None
+    rate = row.train.mean if row.train else row.estimate.value if row.estimate else None
+    factor = 1.0 if summary.units == "classic" else row.classic_factor
+    return None if rate is None or factor is None else rate * factor

@@ -1,0 +1,1 @@
+"""The HTML report: its charts, its tables, its page."""

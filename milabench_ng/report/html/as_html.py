@@ -1,0 +1,190 @@
+"""The report as one HTML file that needs nothing else: charts, script and style are in it, and it asks no network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any, TextIO
+
+import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from milabench_ng import __version__
+from milabench_ng.plain import plain_lines
+from milabench_ng.report.html.charts import summary_charts
+from milabench_ng.report.html.details_tables import fence_section, plan_section, run_sections, telemetry_section
+from milabench_ng.report.html.figures import Chart
+from milabench_ng.report.html.folder_details import Evidence
+from milabench_ng.report.html.html_tables import HtmlTable, of_section, of_tests
+from milabench_ng.report.html.per_test_charts import charts_of_test
+from milabench_ng.report.html.price_chart import tender_chart
+from milabench_ng.report.procurement.tender import Tender
+from milabench_ng.report.render.cells import Fact, figure
+from milabench_ng.report.render.statements import conclusion, header
+from milabench_ng.report.render.tables import after_tests, before_tests
+from milabench_ng.report.render.tender_tables import tender_facts, tender_sections
+from milabench_ng.report.report import Line, Report
+
+
+class TestPart(msgspec.Struct, frozen=True, kw_only=True):
+    """What is shown of one test when it is opened."""
+
+    __test__ = False  # not a pytest class
+
+    name: str
+    summary: str
+    charts: tuple[Chart, ...]
+    tables: tuple[HtmlTable, ...]
+
+
+class RunPart(msgspec.Struct, frozen=True, kw_only=True):
+    """What one ``run.json`` holds."""
+
+    name: str
+    profile: str
+    tables: tuple[HtmlTable, ...]
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that stands on a page, in its order."""
+
+    title: str
+    facts: tuple[Fact, ...]
+    charts: tuple[Chart, ...]
+    tables: tuple[HtmlTable, ...]
+    conclusion: tuple[Fact, ...] = ()
+    tests: tuple[TestPart, ...] = ()
+    evidence: tuple[HtmlTable, ...] = ()
+    runs: tuple[RunPart, ...] = ()
+    notes: tuple[str, ...] = ()
+    version: str = __version__
+
+
+def write(report: Report, stream: TextIO, evidence: Evidence | None = None) -> None:
+    """Write ``report`` to ``stream``; without ``evidence`` (of a stored summary) the page says what it lacks."""
+    _write(report_page(report, evidence), stream)
+
+
+def write_tender(tender: Tender, stream: TextIO) -> None:
+    """Write ``tender`` to ``stream``."""
+    chart = tender_chart(tender)
+    _write(
+        Page(
+            title="mnb bids",
+            facts=tender_facts(tender),
+            charts=(chart,) if chart else (),
+            tables=tuple(of_section(section) for section in tender_sections(tender)),
+        ),
+        stream,
+    )
+
+
+def report_page(report: Report, evidence: Evidence | None) -> Page:
+    """What stands on the page. Pure."""
+    courses = evidence.courses if evidence else ()
+    hosts = (Fact("host", ", ".join(evidence.hosts)),) if evidence and evidence.hosts else ()
+    begun = tuple(_begun(manifest) for manifest in evidence.manifests) if evidence else ()
+    return Page(
+        title=f"mnb report: {report.summary.suite}",
+        facts=(*header(report), *hosts, *begun),
+        charts=summary_charts(report, courses),
+        tables=(
+            *(of_section(section) for section in before_tests(report)),
+            *of_tests(report),
+            *(of_section(section) for section in after_tests(report)),
+        ),
+        conclusion=conclusion(report),
+        tests=tuple(_test(report, at, evidence) for at in report.lines),
+        evidence=(of_section(fence_section(evidence)),) if evidence and evidence.fences else (),
+        runs=tuple(_run(manifest) for manifest in evidence.manifests) if evidence else (),
+        notes=_notes(evidence),
+    )
+
+
+def _begun(manifest: dict[str, Any]) -> Fact:
+    known = {key: str(manifest.get(key, "unknown")) for key in ("run_id", "started_utc", "version")}
+    return Fact("run", f"{known['run_id']}, begun {known['started_utc']} (UTC), with mnb {known['version']}")
+
+
+def _notes(evidence: Evidence | None) -> tuple[str, ...]:
+    if evidence is None:
+        return (_FROM_SUMMARY,)
+    notes = [f"its evidence could not be read: {each}" for each in evidence.unread]
+    if not evidence.courses:
+        notes.append("The records hold no slices with times (those of 2020 do not): there are no charts over time.")
+    return tuple(notes)
+
+
+def _test(report: Report, at: Line, evidence: Evidence | None) -> TestPart:
+    rate = f"{figure(at.scored.perf)} {at.row.unit}/s" if at.scored.perf is not None else "no rate"
+    telemetry = telemetry_section(evidence, at.scored.test) if evidence else None
+    return TestPart(
+        name=at.scored.test,
+        summary=f"{rate}, {at.scored.fail} of {at.scored.n} launches failed",
+        charts=charts_of_test(at, evidence.courses if evidence else (), report.scaling),
+        tables=(of_section(telemetry),) if telemetry else (),
+    )
+
+
+_FROM_SUMMARY = (
+    "Made from a summary, which holds no slices: there are no charts over time, no isolation evidence, no telemetry "
+    "and no configuration here. Make the page from the result folder to have them."
+)
+
+
+def _run(manifest: dict[str, Any]) -> RunPart:
+    profile = manifest.get("profile")
+    plan = plan_section(manifest)
+    return RunPart(
+        name=str(manifest.get("run_id", "")),
+        profile=str(profile.get("text", "")) if isinstance(profile, dict) else "",
+        tables=tuple(of_section(section) for section in (*((plan,) if plan else ()), *run_sections(manifest))),
+    )
+
+
+def _write(page: Page, stream: TextIO) -> None:
+    here = files("milabench_ng.report.html")
+    scripts = [get_plotlyjs(), (here / "page.js").read_text("utf-8")]
+    environment = Environment(
+        loader=PackageLoader("milabench_ng.report.html", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_legible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["json"] = embedded
+    template = environment.get_template("page.html.j2")
+    stream.writelines(
+        template.generate(
+            page=page,
+            style=Markup((here / "page.css").read_text("utf-8")),
+            scripts=[Markup(script) for script in scripts],
+            policy=policy(scripts),
+        )
+    )
+
+
+def _legible(value: object) -> object:
+    """Text of others without characters that hide or reorder what is read."""
+    return plain_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def policy(scripts: Sequence[str]) -> str:
+    """The Content-Security-Policy: these scripts alone, and nothing from anywhere."""
+    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def embedded(value: object) -> Markup:
+    """JSON that can stand in a script element: without ``<``, ``>`` and ``&``; not-a-number becomes null."""
+    text = msgspec.json.encode(value).decode()
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

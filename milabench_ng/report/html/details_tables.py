@@ -1,0 +1,213 @@
+"""What is shown of the evidence, as tables: shares and what the kernel made of them, telemetry, ``run.json``. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from milabench_ng.report.html.folder_details import Evidence, FenceEvidence, Sampled
+from milabench_ng.report.render.cells import Cell, number, whole
+from milabench_ng.report.render.tables import Heading, Section
+from milabench_ng.telemetry.messages import telemetry_key
+from milabench_ng.units import format_bytes
+
+_UNITS = {
+    "_mib_per_s": "MiB/s", "_mib": "MiB", "_pct": "%", "_mhz": "MHz", "_w": "W", "_c": "°C", "_j": "J", "_s": "s",
+}  # fmt: skip
+"""By the end of a quantity's name."""
+_APART = ("profile", "plan")
+"""Parts of ``run.json`` that are shown in their own form."""
+
+
+def fence_section(evidence: Evidence) -> Section:
+    """A line for each device and each fence that it had."""
+    rows: list[tuple[Cell, ...]] = []
+    for device, fences in evidence.fences.items():
+        alike: dict[tuple[Cell, ...], list[FenceEvidence]] = defaultdict(list)
+        for fence in fences:
+            alike[_asked(fence)].append(fence)
+        rows += [(device, len(group), *asked, *_used(group)) for asked, group in alike.items()]
+    return Section(
+        key="isolation",
+        title="isolation: what was asked for, what the kernel held",
+        headings=(
+            Heading("device"),
+            Heading("launches", "", whole, True),
+            Heading("tier", tone=lambda cell: "good" if cell == "full" else "bad"),
+            Heading("fence"),
+            Heading("CPUs asked for"),
+            Heading("CPUs in force"),
+            Heading("memory asked for"),
+            Heading("memory in force"),
+            Heading("disjoint", tone=lambda cell: "bad" if cell == "no" else "plain"),
+            Heading("unchanged at the end", tone=lambda cell: "bad" if cell == "no" else "plain"),
+            Heading("largest use of memory"),
+            Heading("out-of-memory kills", "", whole, True, lambda cell: "bad" if cell else "plain"),
+        ),
+        rows=tuple(rows),
+        notes=tuple(dict.fromkeys(note for fences in evidence.fences.values() for at in fences for note in at.notes)),
+    )
+
+
+def _asked(fence: FenceEvidence) -> tuple[Cell, ...]:
+    asked, held, later = fence.requested, fence.effective, fence.effective_end
+    return (
+        fence.tier,
+        fence.backend,
+        ranges(asked.cpus) if asked else None,
+        ranges(held.cpus) if held and held.cpus is not None else None,
+        format_bytes(asked.memory_bytes) if asked else None,
+        format_bytes(held.memory_bytes) if held and held.memory_bytes is not None else None,
+        _yes(fence.disjoint),
+        None if held is None or later is None else _yes(held == later),
+    )
+
+
+def _used(group: Sequence[FenceEvidence]) -> tuple[Cell, ...]:
+    peaks = [at.usage.memory_peak_bytes for at in group if at.usage and at.usage.memory_peak_bytes is not None]
+    kills = [
+        at.events_after.oom_kill - (at.events_before.oom_kill if at.events_before else 0)
+        for at in group
+        if at.events_after
+    ]
+    return (format_bytes(max(peaks)) if peaks else None, sum(kills) if kills else None)
+
+
+def telemetry_section(evidence: Evidence, label: str) -> Section | None:
+    """Of one test; None where nothing was sampled. The same quantity of all devices stands together."""
+    sampled = [at for at in evidence.sampled if at.label == label]
+    if not sampled:
+        return None
+    devices = dict(_devices(evidence.manifests))
+    quantities = _by_quantity(sampled)
+    idle = [name for name, found in quantities.items() if not any(at.max or at.min for at in found)]
+    rows = [
+        (*_measured(at), devices.get(at.source, at.source.replace(":", " ")), at.launches, at.min, at.mean, at.max)
+        for found in quantities.values()
+        for at in found
+        if at.quantity not in idle
+    ]
+    return Section(
+        key=f"telemetry-{label}",
+        title="telemetry of the averaging window (of older records from start to stop)",
+        headings=(
+            Heading("quantity"),
+            Heading("in"),
+            Heading("of"),
+            Heading("launches", "", whole, True),
+            Heading("least", "", number, True),
+            Heading("mean", "", number, True),
+            Heading("greatest", "", number, True),
+        ),
+        rows=tuple(rows),
+        notes=(f"0 in every sample: {', '.join(idle)}",) if idle else (),
+    )
+
+
+def _by_quantity(sampled: Sequence[Sampled]) -> dict[str, list[Sampled]]:
+    found: dict[str, list[Sampled]] = {}
+    for at in sorted(sampled, key=lambda at: (at.source.partition(":")[0], at.quantity)):
+        found.setdefault(at.quantity, []).append(at)
+    return found
+
+
+def _measured(at: Sampled) -> tuple[str, str]:
+    """A quantity's name in words, and its unit, which stands at the end of the recorded name."""
+    for end, unit in _UNITS.items():
+        if at.quantity.endswith(end):
+            return at.quantity.removesuffix(end).replace("_", " "), f"{unit} a launch" if at.counter else unit
+    unit = "share of samples" if at.quantity.startswith("reason_") else ""
+    return at.quantity.replace("_", " "), unit
+
+
+def _devices(manifests: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Sources of telemetry that are devices of the plan."""
+    for manifest in manifests:
+        plan = manifest.get("plan")
+        devices = plan.get("devices") if isinstance(plan, dict) else None
+        for device in devices if isinstance(devices, list) else ():
+            if isinstance(device, dict):
+                yield telemetry_key("gpu", str(device.get("uuid"))), f"device {device.get('index')}"
+
+
+def run_sections(manifest: Mapping[str, Any]) -> Iterator[Section]:
+    """``run.json`` without profile and plan: the run itself, then a table for each part of it."""
+    rest = {key: value for key, value in manifest.items() if key not in _APART}
+    single = {key: value for key, value in rest.items() if not isinstance(value, dict)}
+    yield _pairs("run", single)
+    for key, value in rest.items():
+        if isinstance(value, dict):
+            yield _pairs(key.replace("_", " "), value)
+
+
+def _pairs(title: str, value: Mapping[str, Any]) -> Section:
+    rows = tuple(flat(value))
+    return Section(key=f"run-{title}", title=title, headings=(Heading("what"), Heading("value")), rows=rows)
+
+
+def plan_section(manifest: Mapping[str, Any]) -> Section | None:
+    """What was planned, a line for each test and step; None where the manifest has no readable plan."""
+    plan = manifest.get("plan")
+    batches = plan.get("batches") if isinstance(plan, dict) else None
+    if not isinstance(batches, list):
+        return None
+    launches = [launch for batch in batches for launch in batch.get("launches", ())]
+    count = Counter(_planned(launch) for launch in launches)
+    return Section(
+        key="plan",
+        title=f"plan: {len(batches)} batches, {len(launches)} launches",
+        headings=(
+            Heading("test"),
+            Heading("scheme"),
+            Heading("workload"),
+            Heading("devices a launch", "", whole, True),
+            Heading("launches", "", whole, True),
+            Heading("data scale", "", number, True),
+            Heading("options"),
+            Heading("changed on the command line"),
+        ),
+        rows=tuple((*row[:4], times, *row[4:]) for row, times in count.items()),
+    )
+
+
+def _planned(launch: Mapping[str, Any]) -> tuple[Cell, ...]:
+    options = launch.get("arguments") or {}
+    return (
+        str(launch.get("test")),
+        str(launch.get("scheme")),
+        str(launch.get("workload")),
+        len(launch.get("devices") or ()),
+        launch.get("data_scale"),
+        ", ".join(f"{key} {value}" for key, value in options.items()),
+        ", ".join(map(str, launch.get("overrides") or ())) or None,
+    )
+
+
+def flat(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    """Every leaf with its path."""
+    for key, inner in value.items():
+        path = f"{before}.{key}" if before else str(key)
+        if isinstance(inner, dict):
+            yield from flat(inner, path)
+        elif isinstance(inner, list) and any(isinstance(each, dict) for each in inner):
+            yield from flat({str(index): each for index, each in enumerate(inner)}, path)
+        elif isinstance(inner, list):
+            yield path, ", ".join(map(str, inner)) or "-"
+        else:
+            yield path, "-" if inner is None else str(inner)
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """``0-3,8``."""
+    parts: list[list[int]] = []
+    for value in sorted(numbers):
+        if parts and value == parts[-1][1] + 1:
+            parts[-1][1] = value
+        else:
+            parts.append([value, value])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+
+
+def _yes(value: bool | None) -> str | None:
+    return None if value is None else "yes" if value else "no"

@@ -1,0 +1,153 @@
+"""What a report tells of a folder beyond its summary: courses, shares as the kernel held them, telemetry, ``run.json``.
+
+A second look at the records, only for the form that shows all this; the summary needs none of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from milabench_ng.errors import InputError
+from milabench_ng.files import LARGE, parse_json, read_content
+from milabench_ng.plain import short
+from milabench_ng.records.isolation import Effective, GroupEvents, Share, Usage
+from milabench_ng.records.reading import ReadRecord, read_folder, read_record
+from milabench_ng.records.views import ManifestView
+from milabench_ng.report.launch.timeline import Course, courses
+
+
+class FenceEvidence(msgspec.Struct, frozen=True, kw_only=True):
+    """The fence around one tenant as its record tells it; None for what it does not tell."""
+
+    backend: str
+    tier: str
+    requested: Share | None = None
+    effective: Effective | None = None
+    effective_end: Effective | None = None
+    disjoint: bool | None = None
+    usage: Usage | None = None
+    events_before: GroupEvents | None = None
+    events_after: GroupEvents | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What was sampled of one quantity while a launch worked."""
+
+    min: float
+    mean: float
+    max: float
+
+
+class _Mnb(msgspec.Struct, frozen=True, kw_only=True):
+    label: str
+    isolation: dict[str, FenceEvidence] = {}
+    telemetry: dict[str, dict[str, Reading]] = {}
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True):
+    hostname: str = ""
+    mnb: _Mnb | None = None
+
+
+class Sampled(msgspec.Struct, frozen=True, kw_only=True):
+    """One quantity of one source over all launches of a test."""
+
+    label: str
+    source: str
+    quantity: str
+    launches: int
+    min: float
+    mean: float
+    """Of the launches' means."""
+    max: float
+    counter: bool
+    """The three are of what a launch added to a counter."""
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it, in the order of the files."""
+
+    hosts: tuple[str, ...]
+    courses: tuple[Course, ...]
+    fences: dict[str, tuple[FenceEvidence, ...]]
+    """By device."""
+    sampled: tuple[Sampled, ...]
+    manifests: tuple[dict[str, Any], ...]
+    """Every ``run.json`` as it is."""
+    unread: tuple[str, ...]
+    """Records whose evidence cannot be read."""
+
+
+_decoder = msgspec.json.Decoder(_Record)
+
+
+def read_evidence(folder: Path) -> Evidence:
+    """Of a result folder. Records that cannot be read at all are the summary's affair."""
+    hosts: dict[str, None] = {}
+    found: list[Course] = []
+    fences: dict[str, list[FenceEvidence]] = defaultdict(list)
+    readings: dict[tuple[str, str, str], list[Reading]] = defaultdict(list)
+    unread = []
+    for read in read_folder(folder):
+        if not isinstance(read, ReadRecord) or read.view.mnb is None:
+            continue
+        found += courses(read)
+        try:
+            record = _decoder.decode(read_content(folder / read.file, LARGE, os.O_NOFOLLOW))
+        except (InputError, msgspec.MsgspecError) as error:
+            unread.append(f"{read.file}: {short(error)}")
+            continue
+        hosts.setdefault(record.hostname)
+        if record.mnb is None:
+            continue
+        for device, fence in record.mnb.isolation.items():
+            fences[device].append(fence)
+        for source, quantities in record.mnb.telemetry.items():
+            for quantity, reading in quantities.items():
+                readings[record.mnb.label, source, quantity].append(reading)
+    return Evidence(
+        hosts=tuple(hosts),
+        courses=tuple(found),
+        fences={device: tuple(fences[device]) for device in sorted(fences)},
+        sampled=tuple(_sampled(*key, values) for key, values in readings.items()),
+        manifests=tuple(_manifests(folder)),
+        unread=tuple(unread),
+    )
+
+
+def is_counter(quantity: str) -> bool:
+    """Joules and seconds are counted since the driver was loaded or the group was made; the others are levels."""
+    return quantity.endswith(("_j", "_s")) and not quantity.endswith("_per_s")
+
+
+def _sampled(label: str, source: str, quantity: str, readings: list[Reading]) -> Sampled:
+    counter = is_counter(quantity)
+    values = [Reading(*[at.max - at.min] * 3) for at in readings] if counter else readings
+    return Sampled(
+        label=label,
+        source=source,
+        quantity=quantity,
+        launches=len(values),
+        min=min(value.min for value in values),
+        mean=sum(value.mean for value in values) / len(values),
+        max=max(value.max for value in values),
+        counter=counter,
+    )
+
+
+def _manifests(folder: Path) -> Iterator[dict[str, Any]]:
+    """A ``run.json`` that is none is left out: the summary names it."""
+    for path in sorted(folder.rglob("run.json")):
+        try:
+            content = read_content(path, LARGE, os.O_NOFOLLOW)
+            if isinstance(read_record(content, path.name), ManifestView):
+                yield parse_json(content, str(path))
+        except InputError:
+            continue

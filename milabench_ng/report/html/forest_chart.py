@@ -1,0 +1,169 @@
+"""The forest of test ratios: how far each test is from the baseline, how sure that is, and what it counts for. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from milabench_ng.plain import plain
+from milabench_ng.report.html.figures import NEUTRAL, Trace, View, label, layout, style, whiskers
+from milabench_ng.report.render.columns import span
+from milabench_ng.report.report import Line, Report
+from milabench_ng.report.scoring.compare import ComparedTest, Comparison
+
+_ROW = 30
+"""Pixels of a row."""
+_WIDE = 3
+_PALE = 0.35
+
+Row = tuple[Line, ComparedTest]
+
+
+def contributions(report: Report, other: Comparison, index: int) -> dict[str, float]:
+    """What each weighted test that both have adds to the logarithm of the ratio of the scores."""
+    logs = {}
+    for at in report.lines:
+        compared, weight, test = at.compared[index], at.scored.weight, at.scored.test
+        if compared is not None and weight and compared.perf_ratio_adj and test not in other.left_out:
+            logs[test] = weight * math.log(compared.perf_ratio_adj)
+    total = math.fsum(at.scored.weight or 0.0 for at in report.lines if at.scored.test in logs)
+    return {test: log / total for test, log in logs.items()}
+
+
+def forest_view(report: Report, other: Comparison, index: int) -> View | None:
+    """Against the ``index``-th baseline; None where no ratio is known."""
+    rows = [(at, found) for at in report.lines if (found := at.compared[index]) is not None and found.perf_ratio]
+    if not rows:
+        return None
+    names = {at.scored.test: label(at.scored.test.removeprefix(f"{report.summary.suite}.")) for at in report.lines}
+    lacking = {names[at.scored.test]: _lack(at, index) for at in report.lines if at not in [line for line, _ in rows]}
+    bars = _bars(contributions(report, other, index), names)
+    widest = max([1.0, *map(abs, bars["x"])]) * 2.4
+    return View(
+        name=plain(other.name),
+        data=(*_marks(rows, names), *_without(lacking), bars),
+        layout=layout(
+            "ratio, log scale",
+            "",
+            height=150 + _ROW * len(names),
+            xaxis={"type": "log", "domain": [0, 0.66], **_ticks([found.perf_ratio or 1.0 for _, found in rows])},
+            xaxis2={"title": {"text": "share (%)"}, "domain": [0.72, 1], "range": [-widest, widest], "nticks": 3},
+            yaxis={
+                "autorange": "reversed",
+                "type": "category",
+                "categoryorder": "array",
+                "categoryarray": list(names.values()),
+            },
+            shapes=[_even()],
+        ),
+    )
+
+
+def _ticks(ratios: Sequence[float]) -> dict[str, Any]:
+    """Over a wide range only 1, 2 and 5 of each power of ten, written out."""
+    low, high = min(1.0, *ratios), max(1.0, *ratios)
+    if high < _WIDE * low:
+        return {"nticks": 5}
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    return {"tickvals": [float(f"{step}e{power}") for power in powers for step in (1, 2, 5)], "tickformat": ","}
+
+
+def _lack(line: Line, index: int) -> str:
+    """Why a test has no ratio."""
+    found = line.compared[index]
+    return "the baseline lacks it" if found is None else found.suppressed or "no rate above 0"
+
+
+def _without(lacking: dict[str, str]) -> list[Trace]:
+    """Rows that say why they are empty."""
+    if not lacking:
+        return []
+    return [
+        {
+            "type": "scatter",
+            "mode": "text",
+            "x": [1] * len(lacking),
+            "y": list(lacking),
+            "text": [f" no ratio:<br> {label(why)}" for why in lacking.values()],
+            "textfont": {"size": 10},
+            "textposition": "middle right",
+            "cliponaxis": False,
+            "hoverinfo": "skip",
+            "showlegend": False,
+        }
+    ]
+
+
+def _bars(added: dict[str, float], names: dict[str, str]) -> Trace:
+    moved = math.fsum(map(abs, added.values())) or 1.0
+    shares = {test: 100 * value / moved for test, value in added.items()}
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "xaxis": "x2",
+        "x": list(shares.values()),
+        "y": [names[test] for test in shares],
+        "text": [f"{share:+.0f}" for share in shares.values()],
+        "textposition": "outside",
+        "cliponaxis": False,
+        "marker": {"color": NEUTRAL},
+        "showlegend": False,
+        "hovertemplate": "%{y}: %{x:.1f} % of all movement<extra></extra>",
+    }
+
+
+def _even() -> Trace:
+    """The line of the ratio 1."""
+    return {
+        "type": "line",
+        "xref": "x",
+        "yref": "paper",
+        "x0": 1,
+        "x1": 1,
+        "y0": 0,
+        "y1": 1,
+        "line": {"color": NEUTRAL, "dash": "dash", "width": 1},
+    }
+
+
+def _marks(rows: Sequence[Row], names: dict[str, str]) -> list[Trace]:
+    """A trace for each class of bound: colour and symbol."""
+    heaviest = max(at.scored.weight or 0.0 for at, _ in rows) or 1.0
+    bounds = dict.fromkeys(_bound(at) for at, _ in rows)
+    return [
+        _class([row for row in rows if _bound(row[0]) == bound], names, bound, index, heaviest)
+        for index, bound in enumerate(bounds)
+    ]
+
+
+def _bound(line: Line) -> str:
+    return line.scored.bound or "what is not declared"
+
+
+def _class(rows: Sequence[Row], names: dict[str, str], bound: str, index: int, heaviest: float) -> Trace:
+    colour, symbol, _ = style(index)
+    known = [found.known for _, found in rows]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": label(f"bound by {bound}"),
+        "x": [at.value if at else found.perf_ratio for at, (_, found) in zip(known, rows, strict=True)],
+        "y": [names[line.scored.test] for line, _ in rows],
+        "error_x": whiskers(known, colour),
+        "marker": {
+            "color": colour,
+            "symbol": [symbol if found.origin == "measured" else f"{symbol}-open" for _, found in rows],
+            "size": [8 + 8 * math.sqrt((line.scored.weight or 0.0) / heaviest) for line, _ in rows],
+            "line": {"color": colour, "width": 2},
+            "opacity": [_PALE if found.set_aside else 1 for _, found in rows],
+        },
+        "text": [_words(*row) for row in rows],
+        "hovertemplate": "%{y}: %{x:.3f}<br>%{text}<extra></extra>",
+    }
+
+
+def _words(line: Line, found: ComparedTest) -> str:
+    known = span(found.known) or f"no interval: {label(found.effect.why)}"
+    aside = f"<br>does not count: {label(found.set_aside)}" if found.set_aside else ""
+    return f"{known}<br>weight {line.scored.weight or 0.0:g}, baseline {found.origin}{aside}"

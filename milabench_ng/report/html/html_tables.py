@@ -1,0 +1,93 @@
+"""Tables for a page: cells with their text, what they are sorted by, and their class. Pure."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from milabench_ng.report.render.cells import Cell, Tone, ratio_tone
+from milabench_ng.report.render.columns import Column, column_groups
+from milabench_ng.report.render.tables import Heading, Section
+from milabench_ng.report.report import Line, Report
+
+_LIGHT = 1.0
+"""Tests of less weight are grey, as in 2020."""
+
+
+class HtmlCell(msgspec.Struct, frozen=True):
+    """One cell."""
+
+    text: str
+    key: str
+    """What it is sorted by; empty for what was not measured, which comes last."""
+    tone: str
+    number: bool
+
+
+class HtmlTable(msgspec.Struct, frozen=True, kw_only=True):
+    """One table."""
+
+    key: str
+    title: str
+    headings: tuple[Heading | Column, ...]
+    rows: tuple[tuple[HtmlCell, ...], ...]
+    light: tuple[bool, ...] = ()
+    """By row: whether it is grey; empty where none is."""
+    notes: tuple[str, ...] = ()
+
+
+def of_section(section: Section) -> HtmlTable:
+    """A section as it is, and whole."""
+    return HtmlTable(
+        key=section.key,
+        title=section.title,
+        headings=section.headings,
+        rows=tuple(
+            tuple(_cell(heading, cell) for heading, cell in zip(section.headings, row, strict=True))
+            for row in section.rows
+        ),
+        notes=section.notes,
+    )
+
+
+def of_tests(report: Report) -> tuple[HtmlTable, ...]:
+    """The tables of the tests: what was measured, then a table for each baseline."""
+    prefix = f"{report.summary.suite}."
+    light = tuple(report.score is not None and _is_light(line) for line in report.lines)
+    return tuple(
+        HtmlTable(
+            key=title,
+            title=title,
+            headings=chosen,
+            rows=tuple(tuple(_test_cell(column, line, prefix) for column in chosen) for line in report.lines),
+            light=light,
+        )
+        for title, chosen in column_groups(report)
+    )
+
+
+def _test_cell(column: Column, line: Line, prefix: str) -> HtmlCell:
+    """Grey where it does not count."""
+    cell = _cell(column, _brief(column, column.value(line), prefix))
+    return msgspec.structs.replace(cell, tone="faint") if column.tone_of(line) == "faint" else cell
+
+
+def _brief(column: Column, cell: Cell, prefix: str) -> Cell:
+    """A test without the suite that stands in the title."""
+    return cell.removeprefix(prefix) if column.key == "test" and isinstance(cell, str) else cell
+
+
+def _is_light(line: Line) -> bool:
+    return (line.scored.weight or 0.0) < _LIGHT
+
+
+def _cell(heading: Heading | Column, cell: Cell) -> HtmlCell:
+    empty = cell is None or (isinstance(cell, float) and math.isnan(cell))
+    return HtmlCell(heading.show(cell), "" if empty else str(cell), _class(heading, cell), heading.number)
+
+
+def _class(heading: Heading | Column, cell: Cell) -> str:
+    """Ratios have their own four colours, those of 2020."""
+    tone: Tone = heading.tone(cell)
+    return f"ratio-{tone}" if heading.tone is ratio_tone and tone != "plain" else tone

@@ -1,0 +1,138 @@
+"""The charts of one test: every tenant's rate over time, its launches by device, how it scales. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from milabench_ng.report.html.figures import NEUTRAL, Chart, Trace, View, band, label, layout, line, style
+from milabench_ng.report.launch.timeline import Course
+from milabench_ng.report.report import Line
+from milabench_ng.report.scoring.scaling import ScalingCurve
+
+_BOX_FROM = 5
+"""Launches of a device from which on quartiles are drawn."""
+
+
+def charts_of_test(at: Line, courses: Sequence[Course], curves: Sequence[ScalingCurve]) -> tuple[Chart, ...]:
+    """Those that there is something to show in; ``courses`` are of all tests."""
+    return tuple(_charts(at, [course for course in courses if course.label == at.scored.test], curves))
+
+
+def _charts(at: Line, courses: Sequence[Course], curves: Sequence[ScalingCurve]) -> Iterator[Chart]:
+    test = at.scored.test
+    moments: dict[tuple[str, int], list[Course]] = defaultdict(list)
+    for course in courses:
+        moments[course.session, course.run].append(course)
+    if moments:
+        several = len({session for session, _ in moments}) > 1
+        yield Chart(
+            key=f"course-{test}",
+            title="throughput over time",
+            reading="Every tenant that worked at the same moment, from the common start to the common stop; the "
+            "averaging window is shaded.",
+            chooses="repeat",
+            views=tuple(
+                course_view(f"{run} of {session}" if several else str(run), batch)
+                for (session, run), batch in sorted(moments.items())
+            ),
+        )
+    devices = _by_device(at)
+    if devices:
+        yield _distribution(test, at.row.unit, devices)
+    for curve in curves:
+        if f"{curve.test}.{curve.steps[-1].devices}" == test:
+            yield _scaling(curve)
+
+
+def course_view(name: str, batch: Sequence[Course]) -> View:
+    """The tenants of one moment."""
+    traces = [
+        line(
+            at.times,
+            at.rates,
+            f"device {at.device}{' (failed)' if at.failed else ''}",
+            index,
+            hovertemplate="%{x:.1f} s: %{y:.4g}",
+        )
+        for index, at in enumerate(batch)
+    ]
+    windows = [at.window for at in batch if at.window is not None]
+    shaded = band(min(w[0] for w in windows), max(w[1] for w in windows), "averaged") if windows else {}
+    y_title = f"{label(batch[0].unit)}/s"
+    return View(
+        name=name,
+        data=tuple(traces),
+        layout=layout("seconds since the common start", y_title, yaxis={"rangemode": "tozero"}, **shaded),
+    )
+
+
+def _by_device(at: Line) -> dict[str, list[float]]:
+    """The launches' rates; none of launches over several devices."""
+    found: dict[str, list[float]] = defaultdict(list)
+    if at.row.scheme == "per-gpu":
+        scale = 1.0 if not at.row.train or not at.scored.perf else at.scored.perf / at.row.train.mean
+        for job, perf in at.row.launches.items():
+            found[job.partition("#")[0].partition(".")[2]].append(scale * perf)
+    return dict(sorted(found.items(), key=lambda item: (len(item[0]), item[0])))
+
+
+def _distribution(test: str, unit: str, devices: dict[str, list[float]]) -> Chart:
+    return Chart(
+        key=f"devices-{test}",
+        title="launches by device",
+        reading="Each mark is a launch; where a device has five or more, the box holds the middle half of them. The "
+        "axis does not begin at 0.",
+        views=(
+            View(
+                name="",
+                data=tuple(_box(index, *item) for index, item in enumerate(devices.items())),
+                layout=layout("device", f"{label(unit)}/s", xaxis={"type": "category"}, showlegend=False, height=300),
+            ),
+        ),
+    )
+
+
+def _box(index: int, device: str, rates: Sequence[float]) -> Trace:
+    colour, symbol, _ = style(index)
+    shared: Trace = {
+        "name": label(device),
+        "x": [label(device)] * len(rates),
+        "y": list(rates),
+        "marker": {"color": colour, "symbol": symbol, "size": 7},
+        "hovertemplate": "%{y:.4g}",
+    }
+    if len(rates) < _BOX_FROM:
+        return {"type": "scatter", "mode": "markers", **shared}
+    return {"type": "box", "boxpoints": "all", "pointpos": 0, "jitter": 0.4, **shared}
+
+
+def _scaling(curve: ScalingCurve) -> Chart:
+    devices = [step.devices for step in curve.steps]
+    first = curve.steps[0].per_device
+    ideal = line(
+        devices,
+        [count * first for count in devices],
+        "ideal",
+        0,
+        line={"color": NEUTRAL, "dash": "dash", "width": 1},
+    )
+    together = line(devices, [step.aggregate for step in curve.steps], "together", 0, mode="lines+markers")
+    return Chart(
+        key=f"together-{curve.test}",
+        title="scaling: all devices together",
+        reading="The rate of all devices that work together, and what it would be on an ideal machine.",
+        views=(
+            View(
+                name="",
+                data=(ideal, together),
+                layout=layout(
+                    "devices",
+                    f"{label(curve.unit)}/s",
+                    xaxis={"dtick": 1 if devices[-1] <= 16 else 4},
+                    yaxis={"rangemode": "tozero"},
+                    height=300,
+                ),
+            ),
+        ),
+    )

@@ -1,0 +1,141 @@
+"""Price against throughput: each node a point, and lines along which a reference node's worth costs the same. Pure."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+
+import msgspec
+
+from milabench_ng.report.html.figures import NEUTRAL, Chart, Trace, View, label, layout, style, whiskers
+from milabench_ng.report.procurement.tender import Tender
+from milabench_ng.report.render.cells import figure
+from milabench_ng.report.render.columns import span
+from milabench_ng.report.scoring.bands import Band
+from milabench_ng.report.statistics.intervals import Interval
+
+_ALONG = (0.97, 0.9)
+"""Where on its line a label ends: neighbours apart, and further out than any mark."""
+
+
+_BESIDE = ("middle left", "bottom left", "top left")
+"""Where the words of a mark stand: left of it, where no interval is and the chart has room; neighbours apart."""
+
+
+class Point(msgspec.Struct, frozen=True):
+    """One node."""
+
+    name: str
+    price: float
+    ratio: float
+    interval: Interval | Band | None
+    """Of ``ratio``."""
+
+
+def tender_chart(tender: Tender) -> Chart | None:
+    """Of all bids with a ratio; None where there is none."""
+    points = [Point(row.name, row.price, row.ratio, row.ratio_interval) for row in tender.rows if row.ratio]
+    return price_chart(points, tender.reference, tender.currency) if points else None
+
+
+def price_chart(points: Sequence[Point], reference: str, currency: str) -> Chart:
+    """``points`` in nodes of ``reference``."""
+    right = 1.5 * max(point.price for point in points)
+    top = 1.25 * max(point.interval.high if point.interval else point.ratio for point in points)
+    costs = equal_costs([point.price / point.ratio for point in points])
+    return Chart(
+        key=f"price-{reference}",
+        title=f"price against throughput, in nodes of {reference}",
+        reading=f"Each mark is a node, with {_known(points)} and what a {reference} node's worth costs with it. "
+        "Along a dashed line that costs the same; further up and to the left is cheaper.",
+        views=(
+            View(
+                name="",
+                data=(
+                    *(_line(cost, right, top) for cost in costs),
+                    *(_mark(index, point, currency) for index, point in enumerate(points)),
+                ),
+                layout=layout(
+                    f"price of a node ({label(currency)})",
+                    f"ratio to a node of {label(reference)}",
+                    xaxis={"range": [0, right]},
+                    yaxis={"range": [0, top]},
+                    annotations=[_label(index, cost, right, top, currency) for index, cost in enumerate(costs)],
+                ),
+            ),
+        ),
+    )
+
+
+def _known(points: Sequence[Point]) -> str:
+    lacking = [point.name for point in points if point.interval is None]
+    known = "the 95 % interval of its ratio"
+    if any(isinstance(point.interval, Band) for point in points):
+        known = "the 95 % band of its ratio, which is estimated and was not measured"
+    if not lacking:
+        return known
+    return f"{known} (none is known of {', '.join(lacking)})"
+
+
+def equal_costs(costs: Sequence[float]) -> list[float]:
+    """Round numbers of the size of ``costs``: two on either side, and what is between."""
+    low, high = min(costs), max(costs)
+    decades = range(math.floor(math.log10(low)) - 1, math.floor(math.log10(high)) + 2)
+    steps = [step * 10.0**power for power in decades for step in (1, 1.5, 2, 3, 5, 7)]
+    begin, end = bisect_left(steps, low), bisect_right(steps, high)
+    return steps[max(0, begin - 2) : end + 2]
+
+
+def _end(cost: float, right: float, top: float) -> tuple[float, float]:
+    """Where the line leaves the chart."""
+    return (right, right / cost) if right / cost <= top else (top * cost, top)
+
+
+def _line(cost: float, right: float, top: float) -> Trace:
+    x, y = _end(cost, right, top)
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [0, x],
+        "y": [0, y],
+        "line": {"color": NEUTRAL, "dash": "dash", "width": 1},
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
+
+
+def _label(index: int, cost: float, right: float, top: float, currency: str) -> Trace:
+    x, y = _end(cost, right, top)
+    along = _ALONG[index % len(_ALONG)]
+    return {
+        "x": along * x,
+        "y": along * y,
+        "text": f"{figure(cost)} {label(currency)}",
+        "xanchor": "right",
+        "showarrow": False,
+        "bgcolor": "ground",
+        "font": {"size": 11},
+    }
+
+
+def _span(known: Interval | Band | None) -> str:
+    return f" {span(known)}" if known else ""
+
+
+def _mark(index: int, point: Point, currency: str) -> Trace:
+    colour, symbol, _ = style(index)
+    return {
+        "type": "scatter",
+        "mode": "markers+text",
+        "name": label(point.name),
+        "x": [point.price],
+        "y": [point.ratio],
+        "text": [f"{figure(point.price / point.ratio)} {label(currency)}"],
+        "textposition": _BESIDE[index % len(_BESIDE)],
+        "cliponaxis": False,
+        "error_y": whiskers([point.interval], colour),
+        "marker": {"color": colour, "symbol": symbol, "size": 11},
+        "showlegend": True,
+        "hovertemplate": f"price %{{x:,.0f}}<br>ratio %{{y:.3f}}{_span(point.interval)}",
+    }

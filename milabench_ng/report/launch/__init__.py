@@ -1,0 +1,1 @@
+"""What one launch shows over its course. Pure."""

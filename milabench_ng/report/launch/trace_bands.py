@@ -1,0 +1,169 @@
+"""How wide the bands of reference traces are, and which digests count: traces made of launches.
+
+The first batch is the same for all tenants, so the first step has one value up to arithmetic and, on other models of
+GPU, other random numbers drawn on the device. From the second step on tenants read in their own order and draw their
+own numbers, and a band says where another tenant is to be expected.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from milabench_ng.errors import InputError
+from milabench_ng.report.launch.traces import Band, Bands, Kind, Seen, Trace, Traced, Traces
+from milabench_ng.report.statistics.intervals import t_quantile
+from milabench_ng.stats import mean, population_std, sample_std
+
+
+class Floor(NamedTuple):
+    """Least tolerance of a loss and of a gradient norm, as a share of it."""
+
+    loss: float
+    gradient_norm: float
+
+
+FIRST = {
+    "fp32": Floor(0.002, 0.03),
+    "tf32": Floor(0.005, 0.05),
+    "amp": Floor(0.005, 0.05),
+    "bf16": Floor(0.005, 0.05),
+    "half_master": Floor(0.005, 0.05),
+    "half_master_static": Floor(0.005, 0.05),
+    "half": Floor(0.01, 0.05),
+}
+"""Of the first step, by precision: some ten times what kernels, threads and precisions were seen to change, and twice
+what other dropout changes (docs/methodology.md)."""
+LATER = {
+    "fp32": Floor(0.02, 0.1),
+    "tf32": Floor(0.02, 0.1),
+    "amp": Floor(0.05, 0.2),
+    "bf16": Floor(0.05, 0.2),
+    "half_master": Floor(0.05, 0.2),
+    "half_master_static": Floor(0.05, 0.2),
+    "half": Floor(0.1, 0.2),
+}
+GROWTH = {"2": 1.0, "5": 1.5, "10": 2.0, "100": 5.0}
+"""Differences grow with the steps; times ``LATER``."""
+AGREEMENT = 0.25
+"""Of the floor: tenants that agree so well at the first step differ by arithmetic, which the floor allows for."""
+START_SHARE = 0.1
+"""A number below this share of the one at step 1 has the tolerance of that share: near zero digits say nothing."""
+FALSE_MARKS = 1e-4
+"""How often a sound number of another tenant, who reads in another order, may be outside a band."""
+Draws = dict[str, list[float]]
+"""The numbers of the repeats, by place: repeats of a place begin from the same seed, so only places are independent."""
+
+
+def build(suite: str, launches: Iterable[tuple[Traced, str]], made_from: Sequence[str]) -> Traces:
+    """The traces that hold for all of ``launches``, successful ones of one suite with their software keys. Pure.
+
+    A band takes two tenants at least, or two launches of the same; a digest counts where two launches agree on it and
+    none differs. Raises InputError where launches of one test had different options or data.
+    """
+    rows: dict[str, list[tuple[Traced, str]]] = defaultdict(list)
+    for launch, key in launches:
+        rows[launch.label].append((launch, key))
+    return Traces(suite=suite, made_from=tuple(made_from), tests={name: _trace(name, rows[name]) for name in rows})
+
+
+def merge(made: Traces, kept: Traces) -> Traces:
+    """``made``, with the tests, kinds of device, precisions and software that only ``kept`` has.
+
+    Of a test whose options or data are others by now nothing is kept. Raises InputError for traces of another suite.
+    """
+    if made.suite != kept.suite:
+        raise InputError(f"one suite at a time, not {made.suite}, {kept.suite}")
+    both = {name: _merged(trace, kept.tests.get(name)) for name, trace in made.tests.items()}
+    tests = {name: both.get(name) or kept.tests[name] for name in sorted({*both, *kept.tests})}
+    sources = tuple(dict.fromkeys((*kept.made_from, *made.made_from)))
+    return Traces(suite=made.suite, made_from=sources, tests=tests)
+
+
+def _merged(made: Trace, kept: Trace | None) -> Trace:
+    if kept is None or (made.arguments, made.data) != (kept.arguments, kept.data):
+        return made
+    return msgspec.structs.replace(
+        made,
+        losses=_joined(made.losses, kept.losses),
+        gradient_norms=_joined(made.gradient_norms, kept.gradient_norms),
+        digests={**kept.digests, **made.digests},
+        blind=made.blind or kept.blind,
+    )
+
+
+def _joined(made: Bands, kept: Bands) -> Bands:
+    return {kind: {**kept.get(kind, {}), **made.get(kind, {})} for kind in {**kept, **made}}
+
+
+def _trace(label: str, launches: Sequence[tuple[Traced, str]]) -> Trace:
+    first = launches[0][0]
+    if any((one.arguments, one.data) != (first.arguments, first.data) for one, _ in launches):
+        raise InputError(f"{label}: the launches differ in options or data; make traces from runs of one profile")
+    digests: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for one, software_key in launches:
+        for key, digest in one.digests.items():
+            digests[software_key][key].append(digest)
+    return Trace(
+        since=first.version,
+        arguments=first.arguments,
+        data=first.data,
+        losses=_bands("loss", [(one, one.losses) for one, _ in launches]),
+        gradient_norms=_bands("gradient_norm", [(one, one.gradient_norms) for one, _ in launches]),
+        digests={
+            key: agreed
+            for key, found in digests.items()
+            if (agreed := {at: made[0] for at, made in found.items() if len(made) > 1 and len(set(made)) == 1})
+        },
+    )
+
+
+def _bands(quantity: str, launches: Iterable[tuple[Traced, Seen]]) -> Bands:
+    rows: dict[tuple[Kind, str], dict[str, Draws]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    for one, numbers in launches:
+        for place, step, number in numbers:
+            if number is not None:
+                rows[one.kind, one.precision][step][place].append(number)
+    bands: Bands = {}
+    for (kind, precision), steps in rows.items():
+        bands.setdefault(kind, {})[precision] = {
+            step: band for step in steps if (band := _band(_floor(quantity, precision, step), step, steps))
+        }
+    return bands
+
+
+def _floor(quantity: str, precision: str, step: str) -> float | None:
+    """Least relative tolerance at a step; None where no band is made. A mode that is not known has the widest."""
+    if step == "1":
+        return float(getattr(FIRST.get(precision, FIRST["half"]), quantity))
+    if step not in GROWTH:
+        return None
+    return GROWTH[step] * float(getattr(LATER.get(precision, LATER["half"]), quantity))
+
+
+def _band(floor: float | None, step: str, steps: Mapping[str, Draws]) -> Band | None:
+    """Where the number of another place is to be expected: a prediction interval by Student's t over the places.
+
+    Hahn and Meeker, Statistical Intervals (1991), section 4.7; never narrower than ``floor``, and just that where all
+    places agree on the first step. None where it would be wider than the number itself and say nothing. Where there is
+    one place only (a progression's first step), its repeats stand for the places.
+    """
+    draws = steps[step]
+    values = list(draws.values()) if len(draws) > 1 else [[number] for each in draws.values() for number in each]
+    if floor is None or len(values) < 2:
+        return None
+    middles = [mean(each) for each in values]
+    size = max(
+        abs(mean(middles)), START_SHARE * abs(mean([n for each in steps.get("1", draws).values() for n in each]))
+    )
+    furthest = max(abs(number - mean(middles)) for each in values for number in each)
+    if step == "1" and furthest <= AGREEMENT * floor * size:
+        return Band(mean(middles), floor * size)
+    spread = math.hypot(sample_std(middles), *(population_std(each) / math.sqrt(len(values)) for each in values))
+    expected = t_quantile(1 - FALSE_MARKS / 2, len(values) - 1) * spread * math.sqrt(1 + 1 / len(values))
+    tolerance = max(floor * size, expected)
+    return Band(mean(middles), tolerance) if tolerance < size else None

@@ -1,0 +1,1 @@
+"""Bids, tenders and the acceptance of what was delivered."""

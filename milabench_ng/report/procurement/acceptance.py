@@ -1,0 +1,181 @@
+"""Does the delivered node keep what the bid promised? Pure.
+
+For each test and for the score: the ratio of the geometric means over the repeats, delivered over bid, with its
+one-sided 95 % bounds (Welch on logarithms, see `intervals`). It keeps the guarantee where the lower bound is above it;
+it breaks it where the ratio is below it beyond doubt, the p values of the tests adjusted after Holm for being several.
+Everything between is inconclusive, and more repeats are what helps. The guarantee itself is what is tested, so it needs
+no margin beside it; and since it is kept only where all ratios keep it, that verdict needs no adjustment. With a mark
+on either side, which makes a result not comparable, nothing keeps the guarantee.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from milabench_ng.errors import InputError
+from milabench_ng.report.scoring.score import FAILURE_LIMIT, ScoredTest, failure_rate, log_parts, scored_tests
+from milabench_ng.report.scoring.weights import Weights, spread_unplanned
+from milabench_ng.report.statistics.effects import RANKED_FROM, holm
+from milabench_ng.report.statistics.intervals import LEVEL, Estimate, Part, combine, t_tail, why_none
+from milabench_ng.report.summary.comparable import Difference, differences
+from milabench_ng.report.summary.marked import Marked, count_marks
+from milabench_ng.report.summary.summary import Summary
+
+Verdict = Literal["keeps", "breaks", "inconclusive"]
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """One ratio against the guarantee: of a test, or of the score."""
+
+    name: str
+    ratio: float | None
+    low: float | None
+    """One-sided 95 % bound; so is ``high``."""
+    high: float | None
+    verdict: Verdict
+    why: str = ""
+
+
+class SideMark(msgspec.Struct, frozen=True, kw_only=True):
+    """What makes one side not comparable."""
+
+    side: Literal["bid", "delivered"]
+    mark: Marked
+
+
+class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole answer."""
+
+    guarantee: float
+    score: Kept
+    tests: tuple[Kept, ...]
+    reasons: tuple[str, ...]
+    """What breaks it beside the ratios: failures, missing devices."""
+    marks: tuple[SideMark, ...]
+    """On the tests that were bid."""
+    differences: tuple[Difference, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """It breaks by any part of it, and keeps by all, without a mark."""
+        verdicts = {self.score.verdict, *(test.verdict for test in self.tests)}
+        if self.reasons or "breaks" in verdicts:
+            return "breaks"
+        return "keeps" if verdicts == {"keeps"} and not self.marks else "inconclusive"
+
+
+class _Item(msgspec.Struct, frozen=True, kw_only=True):
+    """A ratio before it is judged; ``why`` says that it cannot be."""
+
+    name: str
+    parts: Sequence[Part] = ()
+    why: str = ""
+    verdict: Verdict = "inconclusive"
+    """Where there is a ``why``."""
+
+
+def accept(bid: Summary, delivered: Summary, weights: Weights | None, guarantee: float) -> Acceptance:
+    """Whether ``delivered`` has at least ``guarantee`` times the throughput of ``bid``, in every test and in the score.
+
+    ``weights`` are those of the tender; without any, the score is over no test and inconclusive.
+    """
+    if not 0 < guarantee <= 1:
+        raise InputError(f"--guarantee {guarantee:g}: a share of the bid's throughput, above 0 and at most 1")
+    effective = spread_unplanned(weights or {}, bid.devices)
+    promised = {row.test: row for row in scored_tests(bid, effective)}
+    found = {row.test: row for row in scored_tests(delivered, effective)}
+    if not promised.keys() & found.keys():
+        raise InputError(f"no test in common: the bid has {', '.join(promised)}; delivered were {', '.join(found)}")
+    differing = differences(delivered, bid)
+    fatal = {label: one.what for one in differing if one.ratio != "counted" for label in one.tests}
+    items = [_test(label, promised[label], found.get(label), fatal.get(label)) for label in promised]
+    score = _score(promised, found, effective, fatal)
+    return Acceptance(
+        guarantee=guarantee,
+        score=_judged([score], guarantee)[0],
+        tests=_judged(items, guarantee),
+        reasons=_reasons(bid, delivered),
+        marks=(*_marks("bid", bid, promised), *_marks("delivered", delivered, promised)),
+        differences=differing,
+    )
+
+
+def _marks(side: Literal["bid", "delivered"], summary: Summary, labels: Container[str]) -> Iterator[SideMark]:
+    """Of the rows called ``labels``."""
+    for mark in count_marks({label: row for label, row in summary.tests.items() if label in labels}):
+        yield SideMark(side=side, mark=mark)
+
+
+def _test(label: str, promised: ScoredTest, found: ScoredTest | None, fatal: str | None) -> _Item:
+    if fatal is not None:
+        return _Item(name=label, why=f"not the same work: {fatal} differs")
+    if found is None:
+        return _Item(name=label, why="it was not run on the delivered node")
+    if found.perf is None and found.n:
+        return _Item(name=label, why="every launch failed", verdict="breaks")
+    return _Item(name=label, parts=[(1.0, found.classic_log), (-1.0, promised.classic_log)])
+
+
+def _score(
+    promised: Mapping[str, ScoredTest], found: Mapping[str, ScoredTest], weights: Weights, fatal: Mapping[str, str]
+) -> _Item:
+    lacking = [label for label in weights if label not in promised or label not in found or label in fatal]
+    if not weights or lacking:
+        why = f"without {', '.join(lacking)} there is no ratio of scores" if lacking else "there are no weights"
+        return _Item(name="score", why=why)
+    labels = list(weights)
+    theirs = [(-coefficient, stat) for coefficient, stat in log_parts(promised, labels, weights)]
+    return _Item(name="score", parts=[*log_parts(found, labels, weights), *theirs])
+
+
+def _judged(items: Sequence[_Item], guarantee: float) -> tuple[Kept, ...]:
+    estimates = [None if item.why else combine(item.parts) for item in items]
+    wanted = math.log(guarantee)
+    adjusted = iter(holm([_p_broken(one, wanted) for one in estimates if one is not None]))
+    return tuple(
+        _unjudged(item) if one is None else _kept(item.name, one, wanted, next(adjusted))
+        for item, one in zip(items, estimates, strict=True)
+    )
+
+
+def _unjudged(item: _Item) -> Kept:
+    why = item.why or why_none(item.parts)
+    return Kept(name=item.name, ratio=None, low=None, high=None, verdict=item.verdict, why=why)
+
+
+def _kept(name: str, estimate: Estimate, wanted: float, p: float) -> Kept:
+    half = estimate.half_width(2 * LEVEL - 1)
+    verdict: Verdict = "inconclusive"
+    if estimate.n >= RANKED_FROM:
+        verdict = "keeps" if estimate.mean - half >= wanted else "breaks" if p < 1 - LEVEL else "inconclusive"
+    return Kept(
+        name=name,
+        ratio=math.exp(estimate.mean),
+        low=math.exp(estimate.mean - half),
+        high=math.exp(estimate.mean + half),
+        verdict=verdict,
+        why="" if estimate.n >= RANKED_FROM else f"under {RANKED_FROM} repeats",
+    )
+
+
+def _p_broken(estimate: Estimate, wanted: float) -> float:
+    """One-sided: of a ratio this low or lower where the guarantee is just kept."""
+    if estimate.variance == 0:
+        return 0.0 if estimate.mean < wanted else 1.0
+    return t_tail((wanted - estimate.mean) / math.sqrt(estimate.variance), estimate.df)
+
+
+def _reasons(bid: Summary, delivered: Summary) -> tuple[str, ...]:
+    reasons = []
+    if delivered.devices < bid.devices:
+        reasons.append(f"{delivered.devices} devices were delivered, {bid.devices} were bid")
+    rate = failure_rate(delivered)
+    if not rate.passed:
+        reasons.append(
+            f"{rate.fail} of {rate.n} launches failed on the delivered node, the limit is {FAILURE_LIMIT:.2%}"
+        )
+    return tuple(reasons)

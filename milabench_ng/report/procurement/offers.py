@@ -1,0 +1,42 @@
+"""From a file of bids to the evaluated tender: reads the results of every bid."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from milabench_ng.errors import InputError
+from milabench_ng.report.procurement.bids import Bids, read_bids
+from milabench_ng.report.procurement.same_work import other_work, shared
+from milabench_ng.report.procurement.tender import Tender, evaluate
+from milabench_ng.report.report import Report, build_report
+from milabench_ng.report.scoring.weights import Weights, load_weights
+from milabench_ng.report.summary.folder import load, load_baseline
+from milabench_ng.report.summary.summary import Summary
+
+
+def compare_bids(path: Path) -> Tender:
+    """The bids of the file ``path``, evaluated. Paths in it are relative to it."""
+    bids = read_bids(path)
+    here = path.parent
+    near = here / bids.reference
+    reference = load_baseline(str(near) if os.path.exists(near) else bids.reference)
+    summaries = {name: load(here / bid.results) for name, bid in bids.bids.items()}
+    weights = load_weights(here / bids.weights if bids.weights else None, _suite(summaries, path)) or {}
+    apart = other_work(summaries, weights)
+    counted = shared(weights, apart) or weights
+    reports = {name: _report(name, one, reference, bids, counted) for name, one in summaries.items()}
+    return evaluate(bids, reports, weights, apart)
+
+
+def _report(name: str, summary: Summary, reference: Summary, bids: Bids, weights: Weights) -> Report:
+    return build_report(summary, name, weights=weights, baselines=[(bids.reference, reference)], margin=bids.margin)
+
+
+def _suite(summaries: dict[str, Summary], path: Path) -> str:
+    """The one that all ran."""
+    suites = {name: summary.suite for name, summary in summaries.items()}
+    if len(set(suites.values())) > 1:
+        found = ", ".join(f"{name} ran {suite}" for name, suite in suites.items())
+        raise InputError(f"{path}: {found}; bids are compared on the same profile")
+    return next(iter(suites.values()))

@@ -1,0 +1,140 @@
+"""What the order of the bids rests on: each weight and each assumption a fifth up and down, each test left out. Pure.
+
+It works on the rates as they are: whether a difference is there beyond doubt is the ranks' affair.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from milabench_ng.report.procurement.ownership import Power, Terms, ownership
+
+STEP = 0.2
+
+
+class Worth(msgspec.Struct, frozen=True, kw_only=True):
+    """One bid, as far as the order goes."""
+
+    name: str
+    logs: dict[str, float]
+    """Natural logarithm of the ratio to the reference, by weighted test."""
+    weights: dict[str, float]
+    nodes: float
+    """Devices of a node over those of a reference node."""
+    price: float
+    power: Power | None
+    """None where energy is not counted."""
+    maintenance_per_year: float
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """One assumption changed."""
+
+    what: str
+    order: tuple[str, ...]
+    """The bids, cheapest first."""
+    same: bool
+    """Whether the order is the one without the change."""
+    same_winner: bool
+    lead_pct: float
+    """By how much the second is dearer than the first, in percent."""
+
+
+class Stability(msgspec.Struct, frozen=True, kw_only=True):
+    """All of them."""
+
+    order: tuple[str, ...]
+    lead_pct: float
+    changes: tuple[Change, ...]
+
+    @property
+    def turning(self) -> tuple[Change, ...]:
+        """Those that change who is first."""
+        return tuple(change for change in self.changes if not change.same_winner)
+
+
+def stability(worths: Sequence[Worth], terms: Terms | None) -> Stability:
+    """``terms``: None where the order is by price alone."""
+    order, lead = _order(worths, terms)
+    changes = []
+    for what, changed, under in _variations(worths, terms):
+        other, other_lead = _order(changed, under)
+        changes.append(
+            Change(what=what, order=other, same=other == order, same_winner=other[0] == order[0], lead_pct=other_lead)
+        )
+    return Stability(order=order, lead_pct=lead, changes=tuple(changes))
+
+
+def per_reference(worth: Worth, terms: Terms | None) -> float:
+    """What one reference node's worth costs; infinite where no test is left."""
+    total = math.fsum(worth.weights.values())
+    if not total:
+        return math.inf
+    ratio = worth.nodes * math.exp(math.fsum(worth.weights[test] * log for test, log in worth.logs.items()) / total)
+    if terms is None or worth.power is None:
+        return worth.price / ratio
+    return ownership(worth.price, worth.power, worth.maintenance_per_year, terms).total / ratio
+
+
+def _order(worths: Sequence[Worth], terms: Terms | None) -> tuple[tuple[str, ...], float]:
+    costs = sorted((per_reference(worth, terms), worth.name) for worth in worths)
+    return tuple(name for _, name in costs), 100 * (costs[1][0] / costs[0][0] - 1)
+
+
+Variation = tuple[str, Sequence[Worth], Terms | None]
+
+
+def _variations(worths: Sequence[Worth], terms: Terms | None) -> Iterator[Variation]:
+    for test in dict.fromkeys(label for worth in worths for label in worth.weights):
+        for factor in (1 - STEP, 1 + STEP):
+            yield f"weight of {test} {factor - 1:+.0%}", [_weighing(each, test, factor) for each in worths], terms
+        left = [_weighing(each, test, 0.0) for each in worths]
+        if all(sum(each.weights.values()) > 0 for each in left):
+            yield f"without {test}", left, terms
+    yield from _each(worths, terms, "price", lambda each, factor: _replace(each, price=each.price * factor))
+    if terms is None:
+        return
+    for key in ("years", "tariff_per_kwh", "pue", "utilization"):
+        for factor in (1 - STEP, 1 + STEP):
+            value = _plausible(key, getattr(terms, key) * factor)
+            yield f"{key} {factor - 1:+.0%}", worths, msgspec.structs.replace(terms, **{key: value})
+    yield from _each(worths, terms, "power", _powered)
+    yield from _each(worths, terms, "maintenance", _maintained)
+
+
+def _each(
+    worths: Sequence[Worth], terms: Terms | None, what: str, change: Callable[[Worth, float], Worth]
+) -> Iterator[Variation]:
+    """One bid after the other, changed alone: all at once would change nothing in the order."""
+    for index, one in enumerate(worths):
+        for factor in (1 - STEP, 1 + STEP):
+            changed = [*worths[:index], change(one, factor), *worths[index + 1 :]]
+            yield f"{what} of {one.name} {factor - 1:+.0%}", changed, terms
+
+
+def _weighing(worth: Worth, test: str, factor: float) -> Worth:
+    if test not in worth.weights:
+        return worth
+    return _replace(worth, weights=worth.weights | {test: worth.weights[test] * factor})
+
+
+def _powered(worth: Worth, factor: float) -> Worth:
+    if worth.power is None:
+        return worth
+    power = msgspec.structs.replace(worth.power, load_w=worth.power.load_w * factor, idle_w=worth.power.idle_w * factor)
+    return _replace(worth, power=power)
+
+
+def _maintained(worth: Worth, factor: float) -> Worth:
+    return _replace(worth, maintenance_per_year=worth.maintenance_per_year * factor)
+
+
+def _plausible(key: str, value: float) -> float:
+    return min(value, 1.0) if key == "utilization" else max(value, 1.0) if key == "pue" else value
+
+
+def _replace(worth: Worth, **changes: object) -> Worth:
+    return msgspec.structs.replace(worth, **changes)

@@ -1,0 +1,308 @@
+"""Bids against each other: what a reference node's worth of throughput costs with each, and how sure that is. Pure.
+
+Every node is measured in nodes of one reference. The bids are ranked by what one of those costs: bid A is before bid B
+when the difference of their logarithms is there beyond doubt (Welch, adjusted after Holm over all pairs); those that
+cannot be told apart share a rank. No margin enters here: a rank says which is cheaper, not by how much, and of two
+offers the one that is surely cheaper by 1 % is the one to buy. All pairs are ranked over the same
+tests: those that are the same work in all bids, see `same_work`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+import msgspec
+
+from milabench_ng.report.procurement.bids import Bid, Bids
+from milabench_ng.report.procurement.ownership import Ownership, Power, Terms, ownership
+from milabench_ng.report.procurement.same_work import OtherWork
+from milabench_ng.report.procurement.stability import Stability, Worth, stability
+from milabench_ng.report.report import Report
+from milabench_ng.report.scoring.bands import Band
+from milabench_ng.report.scoring.compare import Comparison
+from milabench_ng.report.scoring.cost import PerReference, cost
+from milabench_ng.report.scoring.score import log_parts
+from milabench_ng.report.scoring.weights import Weights, spread_unplanned
+from milabench_ng.report.statistics.effects import RANKED_FROM, holm, p_value
+from milabench_ng.report.statistics.intervals import Estimate, Interval, Part, combine
+from milabench_ng.report.summary.marked import Marked
+from milabench_ng.report.summary.power import power_doubts
+
+_DOUBT = 0.05
+
+
+class BidRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One bid, evaluated. Money in the currency of the bids."""
+
+    name: str
+    hardware: str
+    devices: int
+    score_status: str
+    isolation: str
+    failure_rate: float | None
+    price: float
+    ratio: float | None
+    """One of its nodes over one of the reference, by scores."""
+    ratio_interval: Interval | Band | None
+    why: str
+    """Why there is no ratio or no interval; empty where there are both."""
+    per_reference: PerReference | None
+    """What one reference node's worth costs to buy."""
+    score_per_price: Interval | None
+    """Classic items per second of a node for 1000 units of the currency."""
+    owned: Ownership | None
+    """Over the years; None without a tariff or without the power."""
+    owned_per_reference: float | None
+    """Cost over the years of one reference node's worth."""
+    nodes: int | None
+    """How many are bought."""
+    total_ratio: float | None
+    """What they do together, in reference nodes."""
+    total_cost: float | None
+    """What they cost together: over the years where that is known, else to buy."""
+    rank: int | None
+    """1 is the cheapest for its throughput; None where nothing can be ranked."""
+    pareto: bool
+    """No other bid's node does as much for less, or more for as little."""
+    marks: tuple[Marked, ...]
+    """What makes its results not comparable."""
+
+
+class Tender(msgspec.Struct, frozen=True, kw_only=True):
+    """All bids, evaluated."""
+
+    reference: str
+    currency: str
+    terms: Terms | None
+    rows: tuple[BidRow, ...]
+    criterion: str
+    """What the ranks are by."""
+    why_unranked: str
+    tests: tuple[str, ...]
+    """What the ranks are over."""
+    of: int
+    """How many tests have a weight."""
+    other_work: tuple[OtherWork, ...]
+    """Why weighted tests left the ranking for all bids."""
+    not_in_all: tuple[str, ...]
+    """The other weighted tests that it is not over: a bid lacks them."""
+    stability: Stability | None
+    """What the order rests on; None where there are fewer than two bids with a ratio."""
+    notes: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0: every bid has a ratio to the reference; 1: one has not."""
+        return int(any(row.ratio is None for row in self.rows))
+
+
+def evaluate(bids: Bids, reports: Mapping[str, Report], weights: Weights, apart: tuple[OtherWork, ...]) -> Tender:
+    """Rank ``bids``; ``reports`` are on their results, each compared with the reference alone.
+
+    ``weights`` are those of the tender, ``apart`` the weighted tests that are not the same work in all bids: the
+    reports give them no weight, as long as any other is left.
+    """
+    powers = {name: power_of(bid, reports[name], bids.terms) for name, bid in bids.bids.items()}
+    owned = {
+        name: ownership(bids.bids[name].price, power, bids.bids[name].maintenance_per_year, bids.terms)
+        for name, power in powers.items()
+        if power is not None and bids.terms is not None
+    }
+    by_ownership = len(owned) == len(bids.bids) and len({one.boundary for one in owned.values()}) == 1
+    costs = {name: owned[name].total if by_ownership else bid.price for name, bid in bids.bids.items()}
+    unlike = {one.test for one in apart}
+    tests = tuple(label for label in _common(reports) if label not in unlike)
+    ranks, why = rank(reports, costs, tests)
+    pareto = pareto_set({name: (costs[name], _ratio(reports[name])) for name in bids.bids}) if tests else set()
+    rows = [
+        _row(name, bid, reports[name], owned.get(name), bids, ranks.get(name), name in pareto)
+        for name, bid in bids.bids.items()
+    ]
+    worths = [
+        worth(name, bid, reports[name], powers[name] if by_ownership else None)
+        for name, bid in bids.bids.items()
+        if _ratio(reports[name]) is not None
+    ]
+    planned = dict.fromkeys(label for at in reports.values() for label in spread_unplanned(weights, at.summary.devices))
+    return Tender(
+        reference=bids.reference,
+        currency=bids.currency,
+        terms=bids.terms,
+        rows=tuple(sorted(rows, key=lambda row: _order(row, costs[row.name]))),
+        criterion=f"cost over {bids.years:g} years per reference node" if by_ownership else "price per reference node",
+        why_unranked=why,
+        tests=tests,
+        of=len(planned),
+        other_work=apart,
+        not_in_all=tuple(label for label in planned if label not in tests and label not in unlike),
+        stability=stability(worths, bids.terms if by_ownership else None) if tests and len(worths) > 1 else None,
+        notes=tuple(_notes(bids, owned, reports)),
+    )
+
+
+def power_of(bid: Bid, report: Report, terms: Terms | None) -> Power | None:
+    """What was given for a node, else what its GPUs took in the launches of all devices together."""
+    if bid.watts_load is not None:
+        return Power(load_w=bid.watts_load, idle_w=bid.watts_idle or 0.0, boundary="given")
+    together = [line for line in report.lines if line.row.devices == report.summary.devices]
+    known = [(line.row.power_w, line.scored.weight) for line in together if line.row.power_w is not None]
+    weights = [weight or 0.0 for _, weight in known]
+    if not known or not sum(weights) or (terms is not None and terms.utilization < 1):
+        return None
+    mean = sum((power or 0.0) * weight for (power, _), weight in zip(known, weights, strict=True)) / sum(weights)
+    return Power(load_w=mean * report.summary.devices, idle_w=0.0, boundary="GPUs only, measured")
+
+
+def rank(reports: Mapping[str, Report], costs: Mapping[str, float], tests: Sequence[str]) -> tuple[dict[str, int], str]:
+    """The rank by ``tests`` of every bid with a ratio, and why there are none."""
+    known = {name: report for name, report in reports.items() if _ratio(report) is not None}
+    if len(known) < 2:
+        return {}, "fewer than two bids have a ratio to the reference"
+    if not tests:
+        return {}, "no weighted test is the same work in all bids"
+    pairs = list(combinations(known, 2))
+    estimates = [cheaper_by(known[a], costs[a], known[b], costs[b], tests) for a, b in pairs]
+    if any(estimate is None or estimate.n < RANKED_FROM for estimate in estimates):
+        return {}, f"under {RANKED_FROM} repeats"
+    firm = [estimate for estimate in estimates if estimate is not None]
+    ranks = dict.fromkeys(known, 1)
+    for (a, b), estimate, p in zip(pairs, firm, holm([p_value(estimate) for estimate in firm]), strict=True):
+        if p < _DOUBT:
+            ranks[b if estimate.mean > 0 else a] += 1
+    return ranks, ""
+
+
+def cheaper_by(a: Report, cost_a: float, b: Report, cost_b: float, tests: Sequence[str]) -> Estimate | None:
+    """The logarithm of throughput for money of ``a`` over that of ``b``, over ``tests``, which both have."""
+    ours, theirs = ({line.scored.test: line.scored for line in report.lines} for report in (a, b))
+    weights = _weights(a)
+    minus: list[Part] = [(-c, stat) for c, stat in log_parts(theirs, tests, weights)]
+    estimate = combine([*log_parts(ours, tests, weights), *minus])
+    if estimate is None:
+        return None
+    nodes = math.log(a.summary.devices / cost_a) - math.log(b.summary.devices / cost_b)
+    return msgspec.structs.replace(estimate, mean=estimate.mean + nodes)
+
+
+def pareto_set(points: Mapping[str, tuple[float, float | None]]) -> set[str]:
+    """The bids that no other beats: cost and ratio by name."""
+    known = {name: (cost, ratio) for name, (cost, ratio) in points.items() if ratio is not None}
+    return {
+        name
+        for name, (cost, ratio) in known.items()
+        if not any((other[0] <= cost and other[1] >= ratio) and other != (cost, ratio) for other in known.values())
+    }
+
+
+def worth(name: str, bid: Bid, report: Report, power: Power | None) -> Worth:
+    """What the order of the bids rests on, of one of them."""
+    other = report.comparisons[0]
+    weights = _weights(report)
+    logs = {
+        line.scored.test: math.log(compared.perf_ratio_adj)
+        for line in report.lines
+        if (compared := line.compared[0]) is not None and line.scored.test not in other.left_out
+        if line.scored.test in weights and compared.perf_ratio_adj
+    }
+    return Worth(
+        name=name,
+        logs=logs,
+        weights={label: weights[label] for label in logs},
+        nodes=report.summary.devices / other.devices,
+        price=bid.price,
+        power=power,
+        maintenance_per_year=bid.maintenance_per_year,
+    )
+
+
+def _weights(report: Report) -> dict[str, float]:
+    """The effective ones."""
+    return {line.scored.test: line.scored.weight for line in report.lines if line.scored.weight}
+
+
+def _common(reports: Mapping[str, Report]) -> list[str]:
+    """The weighted tests that every bid with a ratio has."""
+    weights = [_weights(report) for report in reports.values() if _ratio(report) is not None]
+    return [label for label in (weights[0] if weights else {}) if all(label in each for each in weights)]
+
+
+def _comparison(report: Report) -> Comparison | None:
+    return report.comparisons[0] if report.comparisons else None
+
+
+def _ratio(report: Report) -> float | None:
+    """None where the score is no score: an invalid one must not win."""
+    other = _comparison(report)
+    usable = other is not None and report.score is not None and report.score.status == "complete"
+    return other.ratio_per_node if other is not None and usable else None
+
+
+def _row(
+    name: str, bid: Bid, report: Report, owned: Ownership | None, bids: Bids, rank: int | None, pareto: bool
+) -> BidRow:
+    ratio, other, score = _ratio(report), _comparison(report), report.score
+    price = cost(bid.price, "node", score, report.summary.devices, report.comparisons)
+    nodes = bids.nodes if bids.budget is None else int(bids.budget // bid.price)
+    per_node = owned.total if owned else bid.price
+    return BidRow(
+        name=name,
+        hardware=report.summary.provenance.hardware,
+        devices=report.summary.devices,
+        score_status=score.status if score else "none",
+        isolation=report.isolation,
+        failure_rate=report.failure_rate.rate,
+        price=bid.price,
+        ratio=ratio,
+        ratio_interval=other.node_known if other is not None and ratio is not None else None,
+        why=_why(report),
+        per_reference=price.per_reference[0] if price.per_reference and ratio is not None else None,
+        score_per_price=price.interval.scaled(1 / 1000).inverse if price.interval else None,
+        owned=owned,
+        owned_per_reference=owned.total / ratio if owned and ratio else None,
+        nodes=nodes,
+        total_ratio=None if nodes is None or ratio is None else nodes * ratio,
+        total_cost=None if nodes is None else nodes * per_node,
+        rank=rank,
+        pareto=pareto,
+        marks=report.marks,
+    )
+
+
+def _why(report: Report) -> str:
+    score, other = report.score, _comparison(report)
+    if score is None or score.status != "complete":
+        return f"the score is {score.status}" if score else "there are no weights for the suite"
+    if other is None or other.ratio is None:
+        return "no weighted test in common with the reference"
+    return other.effect.why
+
+
+def _order(row: BidRow, price: float) -> tuple[float, float]:
+    """Best first; those without a ratio last."""
+    return (row.rank or math.inf, price / row.ratio if row.ratio else math.inf)
+
+
+def _notes(bids: Bids, owned: Mapping[str, Ownership], reports: Mapping[str, Report]) -> list[str]:
+    notes = []
+    if bids.terms is None:
+        notes.append("energy is not counted: no tariff_per_kwh is given")
+    else:
+        lacking = [name for name in bids.bids if name not in owned]
+        if lacking:
+            notes.append(
+                f"no cost over the years, so ranks are by price: the power of {', '.join(lacking)} is not known "
+                "(watts_load and watts_idle)"
+            )
+        partly = [name for name, one in owned.items() if one.boundary != "given"]
+        if partly:
+            mixed = len(partly) < len(owned)
+            notes.append(
+                f"energy of {', '.join(partly)} is that of the GPUs alone: the rest of the node is left out"
+                + (", and of the others it is not: ranks are by price (watts_load makes them alike)" if mixed else "")
+            )
+        for name in partly:
+            rows = {line.scored.test: line.row for line in reports[name].lines}
+            notes += [f"the power of {name} {doubt}" for doubt in power_doubts(rows)]
+    return notes

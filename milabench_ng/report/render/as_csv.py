@@ -1,0 +1,62 @@
+"""The tables of a report as CSV: one header line with units, full precision, nothing where nothing was measured."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+from typing import TextIO
+
+from milabench_ng.plain import plain
+from milabench_ng.report.procurement.tender import Tender
+from milabench_ng.report.render.cells import Cell
+from milabench_ng.report.render.columns import file_columns
+from milabench_ng.report.render.tables import Section, after_tests, before_tests
+from milabench_ng.report.render.tender_tables import tender_sections
+from milabench_ng.report.report import Report
+
+_UNFIT = re.compile(r"[^A-Za-z0-9_.-]+")
+"""What a file's name had better not have."""
+
+
+def write(report: Report, stream: TextIO) -> None:
+    """Write ``report`` to ``stream``."""
+    chosen = file_columns(report)
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([*(plain(column.header) for column in chosen), "isolation", "score status"])
+    status = report.score.status if report.score else ""
+    for line in report.lines:
+        cells = (column.value(line) for column in chosen)
+        writer.writerow([*(_plain(cell) for cell in cells), report.isolation, status])
+
+
+def write_all(report: Report, folder: Path) -> tuple[Path, ...]:
+    """Write every table of ``report`` to a file of its own in ``folder``, which is made; the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tests = folder / "tests.csv"
+    with tests.open("w", encoding="utf-8") as stream:
+        write(report, stream)
+    files = [tests]
+    for section in (*before_tests(report), *after_tests(report)):
+        files.append(folder / f"{_UNFIT.sub('-', section.key)}.csv")
+        with files[-1].open("w", encoding="utf-8") as stream:
+            _section(section, stream)
+    return tuple(files)
+
+
+def _section(section: Section, stream: TextIO) -> None:
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([plain(heading.header) for heading in section.headings])
+    writer.writerows([_plain(cell) for cell in row] for row in section.rows)
+
+
+def write_tender(tender: Tender, stream: TextIO) -> None:
+    """Write the bids of ``tender`` to ``stream``."""
+    _section(tender_sections(tender)[0], stream)
+
+
+def _plain(cell: Cell) -> Cell:
+    """Nothing that steers a terminal, and no text that a spreadsheet would take for a formula."""
+    if not isinstance(cell, str):
+        return "" if cell is None else cell
+    return plain(f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell)

@@ -1,0 +1,124 @@
+"""The report as JSON, for programs. ``schema`` changes when a key changes its meaning."""
+
+from __future__ import annotations
+
+from typing import Any, TextIO
+
+import msgspec
+
+from milabench_ng.plain import printed_json
+from milabench_ng.records.marks import typed
+from milabench_ng.report.procurement.tender import Tender
+from milabench_ng.report.render.tables import SCORE_UNIT
+from milabench_ng.report.report import Line, Report
+from milabench_ng.report.scoring.compare import ComparedTest, Comparison
+
+REPORT_SCHEMA = 2
+
+
+def write(report: Report, stream: TextIO) -> None:
+    """Write ``report`` to ``stream``; what was not measured is null."""
+    stream.write(printed_json(as_object(report)))
+
+
+def write_tender(tender: Tender, stream: TextIO) -> None:
+    """Write ``tender`` to ``stream``. Money is in its ``currency``, ratios are to one node of the reference."""
+    stream.write(printed_json({"schema": REPORT_SCHEMA, **msgspec.structs.asdict(tender)}))
+
+
+def as_object(report: Report) -> dict[str, Any]:
+    """The report as plain values. Rates are in items of the test's ``unit`` per second, scores in classic items/s."""
+    summary, rate = report.summary, report.failure_rate
+    return {
+        "schema": REPORT_SCHEMA,
+        "rules": _rules(report),
+        "suite": summary.suite,
+        "source": report.source,
+        "units": summary.units,
+        "hardware": summary.provenance.hardware,
+        "isolation": report.isolation,
+        "marks": report.marks,
+        "notes": summary.notes,
+        "going_on": summary.going_on,
+        "launches": {
+            "n": rate.n - sum(row.missing for row in summary.tests.values()),
+            "planned": sum(row.planned or 0 for row in summary.tests.values()) if summary.has_plan else None,
+            "missing": sum(row.missing for row in summary.tests.values()),
+            "pending": sum(row.pending for row in summary.tests.values()),
+        },
+        "choices": _choices(report),
+        "penalize_variance": report.penalize_variance,
+        "score": _score(report),
+        "failure_rate": rate.rate,
+        "failures": {"n": rate.n, "fail": rate.fail, "passed": rate.passed},
+        "baseline": _baseline(report.comparisons[0]) if report.comparisons else None,
+        "ratio": report.comparisons[0].ratio if report.comparisons else None,
+        "baselines": [_baseline(other) for other in report.comparisons],
+        "intervals_cover": report.coverage,
+        "sub_scores": report.sub_scores,
+        "gpus": report.gpus,
+        "host_pace": summary.host_pace,
+        "scaling": report.scaling,
+        "price": msgspec.structs.asdict(report.price) if report.price else None,
+        "tests": [_test(line) for line in report.lines],
+        "failed": [{"test": test, **msgspec.structs.asdict(failed)} for test, failed in report.failed],
+        "flags": [{"test": test, **msgspec.structs.asdict(flag)} for test, flag in report.flags],
+        "problems": summary.problems,
+    }
+
+
+def _rules(report: Report) -> dict[str, Any] | None:
+    found = report.verification
+    return None if found is None else {"passed": found.passed, "verdict": found.sentence, "rulings": found.rulings}
+
+
+def _choices(report: Report) -> dict[str, Any]:
+    """What is not as shipped or usual; the margin stands with each baseline."""
+    return {
+        "weights": report.choices.weights or None,
+        "without_weight": report.without_weight,
+        "profiles": report.choices.profiles,
+        "orders": report.summary.orders,
+        "node_devices": report.summary.node_devices,
+    }
+
+
+def _score(report: Report) -> dict[str, Any] | None:
+    return {**msgspec.structs.asdict(report.score), "unit": SCORE_UNIT} if report.score else None
+
+
+def _baseline(other: Comparison) -> dict[str, Any]:
+    fields = msgspec.structs.asdict(other)
+    return {key: value for key, value in fields.items() if key != "rows"} | {"unit": SCORE_UNIT}
+
+
+def _compared(compared: ComparedTest | None) -> dict[str, Any]:
+    """Null throughout where there is no baseline with this test."""
+    fields = ComparedTest.__struct_fields__
+    return {name: getattr(compared, name) if compared else None for name in fields}
+
+
+def _test(line: Line) -> dict[str, Any]:
+    row = line.row
+    return {
+        **msgspec.structs.asdict(line.scored),
+        **_compared(line.compared[0] if line.compared else None),
+        "compared": line.compared,
+        "repeats": row.repeats,
+        "node_total": line.node_total,
+        "devices": row.devices,
+        "planned": row.planned,
+        "missing": row.missing,
+        "pending": row.pending,
+        "causes": line.causes,
+        "wait_pct": None if row.wait_share is None else 100 * row.wait_share,
+        "peak_memory_mib": row.peak_memory,
+        "power_w": row.power_w,
+        "power_basis": row.power_basis,
+        "power_launches": row.power_launches,
+        "telemetry_dropped": row.telemetry_dropped,
+        "data": row.data,
+        "precision": row.precision,
+        "isolation": row.tiers,
+        "marks": typed(row.marks),
+    }

@@ -1,0 +1,68 @@
+"""The report as Markdown, for issues and wikis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TextIO
+
+from milabench_ng.plain import plain
+from milabench_ng.report.procurement.tender import Tender
+from milabench_ng.report.render.cells import Fact
+from milabench_ng.report.render.columns import columns
+from milabench_ng.report.render.statements import conclusion, header, isolation_fact
+from milabench_ng.report.render.tables import Section, after_tests, before_tests
+from milabench_ng.report.render.tender_tables import tender_facts, tender_sections
+from milabench_ng.report.report import Report
+
+
+def write(report: Report, stream: TextIO) -> None:
+    """Write ``report`` to ``stream``."""
+    chosen = columns(report)
+    stream.write(f"# mnb report: {_plain(report.summary.suite)}\n\n")
+    _facts(header(report), stream)
+    for section in before_tests(report):
+        _section(section, stream)
+    stream.write(_row(column.header for column in chosen))
+    stream.write(_row("---:" if column.number else ":---" for column in chosen))
+    for line in report.lines:
+        stream.write(_row(column.show(column.value(line)) for column in chosen))
+    stream.write("\n")
+    for section in after_tests(report):
+        _section(section, stream)
+    _facts(conclusion(report), stream)
+    if not report.isolated:
+        stream.write(f"**isolation: {isolation_fact(report).text}**\n")
+
+
+def write_tender(tender: Tender, stream: TextIO) -> None:
+    """Write ``tender`` to ``stream``."""
+    stream.write("# mnb bids\n\n")
+    _facts(tender_facts(tender), stream)
+    for section in tender_sections(tender):
+        _section(section, stream)
+
+
+def _section(section: Section, stream: TextIO) -> None:
+    stream.write(f"## {_plain(section.title)}\n\n")
+    stream.write(_row(heading.header for heading in section.headings))
+    stream.write(_row("---:" if heading.number else ":---" for heading in section.headings))
+    for row in section.rows:
+        stream.write(_row(heading.show(cell) for heading, cell in zip(section.headings, row, strict=True)))
+    stream.write("".join(f"\n{_plain(note)}\n" for note in section.notes) + "\n")
+
+
+def _facts(facts: Iterable[Fact], stream: TextIO) -> None:
+    for fact in facts:
+        stream.write(f"- {fact.name}: {_plain(fact.text)}\n")
+    stream.write("\n")
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(_plain(cell) for cell in cells) + " |\n"
+
+
+def _plain(text: str) -> str:
+    """Without what Markdown would read as a table or emphasis."""
+    return (
+        plain(text.replace("\n", " ")).replace("<", "&lt;").replace("|", "\\|").replace("_", "\\_").replace("*", "\\*")
+    )

@@ -1,0 +1,119 @@
+"""The report for a terminal; plain text where there is none (``NO_COLOR`` is respected)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TextIO
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from milabench_ng.plain import plain
+from milabench_ng.report.procurement.tender import Tender
+from milabench_ng.report.render.cells import Fact, Tone
+from milabench_ng.report.render.columns import Column, columns
+from milabench_ng.report.render.statements import conclusion, header, isolation_fact
+from milabench_ng.report.render.tables import Section, after_tests, before_tests
+from milabench_ng.report.render.tender_tables import tender_facts, tender_sections
+from milabench_ng.report.report import Line, Report
+
+_STYLES: dict[Tone, str] = {
+    "plain": "",
+    "strong": "bold",
+    "good": "green",
+    "fair": "yellow",
+    "poor": "yellow",
+    "bad": "red bold",
+    "faint": "dim",
+}
+_ROWS_SHOWN = 20
+_LONGEST = 120
+"""Characters of a cell."""
+_UNLIMITED = 2000
+"""Columns: rich would cut numbers short to fit a terminal."""
+
+
+def write(report: Report, stream: TextIO) -> None:
+    """Write ``report`` to ``stream``. No digit is ever cut off: on a narrow terminal long lines go on below."""
+    console = _console(stream)
+    console.print(_facts(header(report)), "", sep="\n")
+    for section in before_tests(report):
+        _print(section, console)
+        console.print()
+    console.print(_tests(report))
+    for section in after_tests(report):
+        console.print()
+        _print(section, console)
+    console.print("", _facts(conclusion(report)), sep="\n")
+    if not report.isolated:
+        console.print(_facts([isolation_fact(report)]))
+
+
+def write_tender(tender: Tender, stream: TextIO) -> None:
+    """Write ``tender`` to ``stream``."""
+    console = _console(stream)
+    console.print(_facts(tender_facts(tender)))
+    for section in tender_sections(tender):
+        console.print()
+        _print(section, console)
+
+
+def _console(stream: TextIO) -> Console:
+    return Console(file=stream, width=_UNLIMITED, highlight=False, markup=False, emoji=False)
+
+
+def _facts(facts: Sequence[Fact]) -> Text:
+    width = max(len(fact.name) for fact in facts)
+    lines = [Text.assemble(fact.name.ljust(width), "  ", (plain(fact.text), _STYLES[fact.tone])) for fact in facts]
+    return Text("\n").join(lines)
+
+
+def _tests(report: Report) -> Table:
+    chosen = columns(report)
+    table = _empty_table()
+    for column in chosen:
+        table.add_column(_two_lines(column.header), justify="right" if column.number else "left", no_wrap=True)
+    prefix = f"{report.summary.suite}."
+    for line in report.lines:
+        light = report.score is not None and not line.scored.weight
+        table.add_row(*(_cell(column, line, prefix) for column in chosen), style=_STYLES["faint"] if light else "")
+    return table
+
+
+def _cell(column: Column, line: Line, prefix: str) -> Text:
+    shown = plain(column.show(column.value(line)))
+    return Text(shown.removeprefix(prefix) if column.key == "test" else shown, _STYLES[column.tone_of(line)])
+
+
+def _print(section: Section, console: Console) -> None:
+    table = _empty_table()
+    for heading in section.headings:
+        table.add_column(_two_lines(plain(heading.header)), justify="right" if heading.number else "left", no_wrap=True)
+    for row in section.rows[:_ROWS_SHOWN]:
+        cells = zip(section.headings, row, strict=True)
+        table.add_row(*(_text(_cut(heading.show(cell)), heading.tone(cell)) for heading, cell in cells))
+    console.print(Text(plain(section.title), _STYLES["strong"]), table)
+    hidden = len(section.rows) - _ROWS_SHOWN
+    notes = [f"... and {hidden} more (all of them: --format json)"] if hidden > 0 else []
+    for note in (*notes, *section.notes):
+        console.print(Text(plain(note), _STYLES["faint"]))
+
+
+def _cut(shown: str) -> str:
+    """Of a long list the beginning, and that there is more."""
+    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 3]}..."
+
+
+def _text(shown: str, tone: Tone) -> Text:
+    return Text(plain(shown), _STYLES[tone])
+
+
+def _empty_table() -> Table:
+    return Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="")
+
+
+def _two_lines(header: str) -> str:
+    """The unit below the title."""
+    return header.replace(" (", "\n(")

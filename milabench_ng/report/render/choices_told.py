@@ -1,0 +1,41 @@
+"""What was chosen for a run or its report that changes what a number means, in named statements. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from milabench_ng.report.render.cells import Fact
+from milabench_ng.report.report import Report
+
+
+def choices_told(report: Report) -> Iterator[Fact]:
+    """One line for each choice that is not the usual one."""
+    yield from _weights(report)
+    for sha256 in report.choices.profiles:
+        yield Fact("profile", f"not the shipped {report.summary.suite} (sha {sha256[:12]})", "fair")
+    for order in report.summary.orders:
+        yield Fact("order", order)
+
+
+def devices_told(report: Report) -> Fact:
+    """How many devices worked, of how many that the node has."""
+    summary = report.summary
+    idle = summary.node_devices is not None and summary.node_devices > summary.devices
+    of = f" of the node's {summary.node_devices}" if idle else ""
+    return Fact("devices", f"{summary.devices}{of}: {summary.provenance.hardware}", "fair" if idle else "plain")
+
+
+def _weights(report: Report) -> Iterator[Fact]:
+    """Whose they are, and where those went that could not be used as they are."""
+    parts = []
+    if report.choices.weights:
+        parts.append(f"{report.choices.weights}, not what is shipped for {report.summary.suite}")
+    if report.without_weight:
+        names = ", ".join(label.partition(".")[2] or label for label in report.without_weight)
+        parts.append(f"measured and not in the score: {names}")
+    chosen = bool(parts)
+    if report.unplanned:
+        steps = f"{', '.join(report.unplanned)}: more devices than there are"
+        parts.append(f"{steps}; their weight goes in equal parts to the steps that are run")
+    if parts:
+        yield Fact("weights", "; ".join(parts), "fair" if chosen else "plain")

@@ -1,0 +1,44 @@
+"""What a report says of reference traces, in one sentence. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from milabench_ng.report.launch.traces import COMPARED, STRENGTHS
+
+_GROUPS = 4
+"""How many kinds of what has no reference are named before they are counted."""
+
+
+def told(rows: Sequence[tuple[str, Sequence[str]]]) -> str:
+    """How many tests were compared, how strongly, and what the others lack.
+
+    ``rows``: tests by name, each with the sentences of its launches. A test is as strong as its weakest launch. Those
+    of strong traces are counted, others named; summaries of before do not know the strength.
+    """
+    by_strength: dict[str, list[str]] = defaultdict(list)
+    lacking: dict[str, list[str]] = defaultdict(list)
+    for test, sentences in rows:
+        compared = [sentence for sentence in sentences if sentence.startswith(COMPARED)]
+        if compared:
+            by_strength[_weakest(compared)].append(test)
+        for sentence in sentences:
+            if sentence not in compared:
+                lacking[sentence].append(test)
+    classes = ", ".join(
+        f"{len(tests)} {name}" if name == "strong" else f"{len(tests)} {name} ({', '.join(tests)})"
+        for name in STRENGTHS
+        if (tests := by_strength.get(name))
+    )
+    number = sum(len(tests) for tests in by_strength.values())
+    said = [f"{number} of {len(rows)} tests compared{classes and f': {classes}'}"]
+    said += [f"{sentence}: {', '.join(tests)}" for sentence, tests in list(lacking.items())[:_GROUPS]]
+    if len(lacking) > _GROUPS:
+        said.append(f"{len(lacking) - _GROUPS} others without a reference")
+    return "; ".join(said)
+
+
+def _weakest(sentences: Iterable[str]) -> str:
+    names = [sentence.removeprefix(COMPARED).removeprefix(": ") for sentence in sentences]
+    return max(names, key=lambda name: (*STRENGTHS, name).index(name))

@@ -1,0 +1,73 @@
+"""Ratios to what nobody measured: the band of an estimate, carried to whatever is made of it. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from milabench_ng.report.scoring.score import ScoredTest
+from milabench_ng.report.scoring.weights import Weights
+from milabench_ng.report.summary.summary import Summary
+
+Rows = Mapping[str, ScoredTest]
+
+
+class Band(msgspec.Struct, frozen=True, kw_only=True):
+    """A value that rests on an estimate, and between what it lies if the estimate's band holds."""
+
+    value: float
+    low: float
+    high: float
+
+    def scaled(self, factor: float) -> Band:
+        """In a unit that is ``factor`` times as fine."""
+        return Band(value=self.value * factor, low=self.low * factor, high=self.high * factor)
+
+    @property
+    def inverse(self) -> Band:
+        """Of one over the value."""
+        return Band(value=1 / self.value, low=1 / self.high, high=1 / self.low)
+
+
+def is_estimated(run: Rows, base: Rows, labels: Sequence[str]) -> bool:
+    """Whether any of these rows is, on either side."""
+    return any(rows[label].estimated for rows in (run, base) for label in labels)
+
+
+def ratio_band(ratio: float | None, run: Rows, base: Rows, labels: Sequence[str], weights: Weights) -> Band | None:
+    """Around ``ratio``, which is over ``labels``; None where none of them is estimated.
+
+    One rule made all estimates, so that its error is common to them: the logarithms of the rows' edges are averaged
+    with the weights, as the rows are, and nothing cancels.
+    """
+    if not ratio or not is_estimated(run, base, labels):
+        return None
+    low, high = (math.exp(_edge(side, run, base, labels, weights)) for side in (0, 1))
+    return Band(value=ratio, low=ratio * low, high=ratio * high)
+
+
+def _edge(side: int, run: Rows, base: Rows, labels: Sequence[str], weights: Weights) -> float:
+    """The logarithm of one edge over the ratio: what is high in the baseline makes the ratio low."""
+    logs = [
+        weights[label] * (math.log(_edges(run[label])[side]) - math.log(_edges(base[label])[1 - side]))
+        for label in labels
+    ]
+    return math.fsum(logs) / math.fsum(weights[label] for label in labels)
+
+
+def _edges(row: ScoredTest) -> tuple[float, float]:
+    return row.estimated or (1.0, 1.0)
+
+
+def rule_check(sides: Sequence[Summary], labels: Sequence[str]) -> str:
+    """How the rule behind the estimated rows did where the truth is known, the worst of them; empty without any."""
+    found = [row.estimate for side in sides for label in labels if (row := side.tests[label]).estimate is not None]
+    checks = [(each.held / each.known, each) for each in found if each is not None and each.known]
+    if len(checks) < len(found):
+        return "by a rule that was not checked"
+    if not checks:
+        return ""
+    _, worst = min(checks, key=lambda pair: pair[0])
+    return f"by a rule whose 95 % band held {worst.held} of {worst.known} known pairs left out"

@@ -1,0 +1,313 @@
+"""A run against a baseline, test by test and over the tests that both have. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from milabench_ng.report.scoring.bands import Band, is_estimated, ratio_band, rule_check
+from milabench_ng.report.scoring.score import Score, ScoredTest, log_parts, mean_over, scored_tests
+from milabench_ng.report.scoring.subsets import subsets
+from milabench_ng.report.scoring.weights import Weights
+from milabench_ng.report.statistics.effects import MARGIN, Effect, effect, effects
+from milabench_ng.report.statistics.intervals import Interval, Part
+from milabench_ng.report.summary.comparable import Difference, Ratio, differences, other_generation
+from milabench_ng.report.summary.marked import count_marks
+from milabench_ng.report.summary.summary import OriginKind, Provenance, Summary
+
+MEASURED_ROWS = "measured rows"
+
+
+class ComparedTest(msgspec.Struct, frozen=True, kw_only=True):
+    """The baseline's rates of one test in the run's unit, and the run's over them; None where there is none."""
+
+    perf_base: float | None
+    perf_ratio: float | None
+    perf_base_adj: float | None
+    perf_ratio_adj: float | None
+    effect: Effect
+    """The ratio of ``perf`` with its interval; the p values of a table are adjusted for the number of its tests."""
+    suppressed: str = ""
+    """Why the ratios are not shown; empty where they are."""
+    set_aside: str = ""
+    """Why the ratios are shown and do not count: of different or unknown work."""
+    band: Band | None = None
+    """Of ``perf_ratio``, where a side is estimated."""
+    origin: OriginKind = "measured"
+    """Of the baseline's row."""
+
+    @property
+    def known(self) -> Band | Interval | None:
+        """Between what the ratio lies: the band of an estimate, else the interval over repeats."""
+        return self.band or self.effect.ratio
+
+
+class SubRatio(msgspec.Struct, frozen=True, kw_only=True):
+    """The ratio over some of the tests that both sides have."""
+
+    name: str
+    labels: tuple[str, ...]
+    ratio: float | None
+    """Of the scores over these tests."""
+    band: Band | None = None
+    """Of ``ratio``, where rows are estimated."""
+    effect: Effect
+
+    @property
+    def known(self) -> Band | Interval | None:
+        """Between what the ratio lies: the band of estimates, else the interval over repeats."""
+        return self.band or self.effect.ratio
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Scores of both over the weighted tests that both have, in classic units."""
+
+    name: str
+    """As it was given: a folder, a file or a shipped baseline."""
+    label: str = ""
+    """Short, for the heading of a column; empty where it is the only baseline."""
+    provenance: Provenance
+    status: Literal["complete", "partial", "none"]
+    """complete: over every weighted test of a complete run; partial: over some; none: no weighted test in common."""
+    tests: int
+    of: int
+    left_out: tuple[str, ...]
+    """Weighted tests that do not count, because a side lacks them or the work was not the same."""
+    reasons: dict[str, str] = {}
+    """Why, by test."""
+    counted: tuple[str, ...] = ()
+    """The weighted tests that the ratio is over."""
+    score: float | None
+    """Per device, of the baseline."""
+    per_node: float | None
+    devices: int
+    run_score: float | None
+    """Per device, of the run over the same tests."""
+    ratio: float | None
+    """``run_score / score``."""
+    ratio_per_node: float | None
+    indicative: tuple[str, ...] = ()
+    """Why the ratio of the scores is not more than an indication; empty where it is."""
+    rows: dict[str, ComparedTest]
+    margin: float = MARGIN
+    """The relative difference that does not matter."""
+    effect: Effect
+    """The ratio of throughputs over the weighted tests that count: no charge for spread or failures."""
+    band: Band | None = None
+    """Of ``ratio``, where rows are estimated: one rule made them all, so that they err together."""
+    checked: str = ""
+    """How well the rule behind the estimated rows did where the truth is known."""
+    subsets: tuple[SubRatio, ...] = ()
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def node_interval(self) -> Interval | None:
+        """Of ``ratio_per_node``, the charges for spread and failures taken as they are."""
+        known = self.effect.ratio
+        return known.scaled(self.ratio_per_node / known.value) if known and self.ratio_per_node else None
+
+    @property
+    def node_band(self) -> Band | None:
+        """Of ``ratio_per_node``, where rows are estimated."""
+        return self.band.scaled(self.ratio_per_node / self.band.value) if self.band and self.ratio_per_node else None
+
+    @property
+    def node_known(self) -> Band | Interval | None:
+        """Between what ``ratio_per_node`` lies."""
+        return self.node_band or self.node_interval
+
+
+def compare(
+    run: Summary,
+    baseline: Summary,
+    name: str,
+    weights: Weights,
+    run_score: Score | None,
+    *,
+    penalize_variance: bool = True,
+    margin: float = MARGIN,
+    label: str = "",
+) -> Comparison:
+    """``run`` over ``baseline``; ``weights`` are the effective ones of the run, empty without any.
+
+    The baseline's failures and spread are charged like the run's own.
+    """
+    ours = {row.test: row for row in scored_tests(run, weights, penalize_variance=penalize_variance)}
+    theirs = {row.test: row for row in scored_tests(baseline, weights, penalize_variance=penalize_variance)}
+    found = differences(run, baseline)
+    suppressed, aside = _reasons(found, "suppressed"), _reasons(found, "not counted")
+    missing = dict.fromkeys(run_score.missing, "the run is not complete there") if run_score else {}
+    reasons = {
+        label: why
+        for label in weights
+        if (why := _why_not(label, suppressed, aside, missing) or _lacks(label, ours, theirs))
+    }
+    common = [label for label in weights if label not in reasons]
+    base = mean_over(theirs, common, weights) if common else None
+    own = mean_over(ours, common, weights) if common else None
+    ratio = _ratio(own, base)
+    whole = run_score is not None and run_score.status == "complete" and len(common) == len(weights)
+    return Comparison(
+        name=name,
+        label=label,
+        provenance=baseline.provenance,
+        status=("complete" if whole else "partial") if common else "none",
+        tests=len(common),
+        of=len(weights),
+        left_out=tuple(reasons),
+        reasons=reasons,
+        counted=tuple(common),
+        score=base,
+        per_node=None if base is None else base * baseline.devices,
+        devices=baseline.devices,
+        run_score=own,
+        ratio=ratio,
+        indicative=_indicative(run, baseline, common),
+        ratio_per_node=None if ratio is None else ratio * run.devices / baseline.devices,
+        rows=_rows(ours, theirs, suppressed, aside, margin, {label: baseline.origin(label) for label in theirs}),
+        margin=margin,
+        effect=_effect(ours, theirs, common, weights, margin),
+        band=ratio_band(ratio, ours, theirs, common, weights),
+        checked=rule_check((run, baseline), common),
+        subsets=tuple(
+            _sub_ratio(name, members, ours, theirs, weights, margin)
+            for name, members in (subsets(ours, common) | _measured_rows(run, baseline, common)).items()
+        ),
+        differences=found,
+    )
+
+
+Rows = Mapping[str, ScoredTest]
+
+
+def _sub_ratio(name: str, labels: Sequence[str], run: Rows, base: Rows, weights: Weights, margin: float) -> SubRatio:
+    ratio = _ratio(mean_over(run, labels, weights), mean_over(base, labels, weights))
+    return SubRatio(
+        name=name,
+        labels=tuple(labels),
+        ratio=ratio,
+        band=ratio_band(ratio, run, base, labels, weights),
+        effect=_effect(run, base, labels, weights, margin),
+    )
+
+
+def _effect(run: Rows, base: Rows, labels: Sequence[str], weights: Weights, margin: float) -> Effect:
+    if is_estimated(run, base, labels):
+        return Effect(ratio=None, verdict="not ranked", why="estimated, not measured")
+    return effect(_parts(run, base, labels, weights), margin)
+
+
+def _why_not(label: str, *reasons: Mapping[str, str]) -> str:
+    """All that ``reasons`` have against a test."""
+    return "; ".join(each[label] for each in reasons if label in each)
+
+
+def _lacks(label: str, run: Rows, base: Rows) -> str:
+    """Which side has no rate of a test in known items; empty where both have one."""
+    for side, rows in (("the run", run), ("the baseline", base)):
+        why = rows[label].why_not if label in rows else "no rate"
+        if why:
+            return f"{side} has {why}"
+    return ""
+
+
+def _indicative(run: Summary, baseline: Summary, labels: Sequence[str]) -> tuple[str, ...]:
+    """A ratio stands when all of the baseline's weighted rows were measured, without marks, with software of the same
+    generation."""
+    found = []
+    for kind in ("published", "estimated"):
+        rows = [label for label in labels if baseline.origin(label) == kind]
+        if rows:
+            found.append(f"{len(rows)} of {len(labels)} rows of the baseline are {kind}")
+    marks = count_marks({label: baseline.tests[label] for label in labels})
+    found += [f"mark of the baseline: {mark.counted(len(labels))}" for mark in marks]
+    foreign = other_generation(run.provenance.software, baseline.provenance.software)
+    return (*found, *(f"{name}: {ours} against {theirs}" for name, ours, theirs in foreign))
+
+
+def _measured_rows(run: Summary, baseline: Summary, labels: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Those rows alone that were measured on both sides, where others are there too."""
+    members = tuple(label for label in labels if run.origin(label) == baseline.origin(label) == "measured")
+    return {MEASURED_ROWS: members} if members and len(members) < len(labels) else {}
+
+
+def _reasons(found: Sequence[Difference], ratio: Ratio) -> dict[str, str]:
+    """All reasons for each row whose ratio differences make such."""
+    reasons: dict[str, list[str]] = {}
+    for one in found:
+        if one.ratio == ratio:
+            for label in one.tests:
+                reasons.setdefault(label, []).append(one.text)
+    return {label: "; ".join(texts) for label, texts in reasons.items()}
+
+
+def _parts(
+    run: Mapping[str, ScoredTest], base: Mapping[str, ScoredTest], labels: Sequence[str], weights: Weights
+) -> list[Part]:
+    """What the logarithm of the ratio is the sum of."""
+    theirs = [(-coefficient, stat) for coefficient, stat in log_parts(base, labels, weights)]
+    return [*log_parts(run, labels, weights), *theirs]
+
+
+def _rows(
+    run: Mapping[str, ScoredTest],
+    base: Mapping[str, ScoredTest],
+    suppressed: Mapping[str, str],
+    aside: Mapping[str, str],
+    margin: float,
+    origins: Mapping[str, OriginKind],
+) -> dict[str, ComparedTest]:
+    """Both in the run's unit, by way of classic units."""
+    shared = [label for label in run if label in base]
+    alike = [
+        label
+        for label in shared
+        if not (label in suppressed or run[label].estimated or base[label].estimated)
+        and run[label].classic_factor is not None
+        and base[label].classic_factor is not None
+    ]
+    found = dict(
+        zip(alike, effects([_parts(run, base, [label], {label: 1.0}) for label in alike], margin), strict=True)
+    )
+    return {
+        label: _compared(
+            run[label], base[label], found.get(label), suppressed.get(label, ""), aside.get(label, ""), origins[label]
+        )
+        for label in shared
+    }
+
+
+def _compared(
+    run: ScoredTest, base: ScoredTest, found: Effect | None, suppressed: str, aside: str, origin: OriginKind
+) -> ComparedTest:
+    perf_base = _in_unit_of(run, base, base.perf)
+    adjusted = _in_unit_of(run, base, base.perf_adj)
+    guess = "estimated, not measured" if run.estimated or base.estimated else ""
+    why = suppressed or guess or "no record says what an item is"
+    ratio = None if suppressed else _ratio(run.perf, perf_base)
+    return ComparedTest(
+        perf_base=perf_base,
+        perf_ratio=ratio,
+        perf_base_adj=adjusted,
+        perf_ratio_adj=None if suppressed else _ratio(run.perf_adj, adjusted),
+        effect=found or Effect(ratio=None, verdict="not ranked", why=why),
+        suppressed=suppressed,
+        set_aside=aside,
+        band=ratio_band(ratio, {"": run}, {"": base}, [""], {"": 1.0}),
+        origin=origin,
+    )
+
+
+def _in_unit_of(run: ScoredTest, base: ScoredTest, value: float | None) -> float | None:
+    if value is None or run.classic_factor is None or base.classic_factor is None:
+        return None
+    return value * base.classic_factor / run.classic_factor
+
+
+def _ratio(run: float | None, base: float | None) -> float | None:
+    if run is None or not base or not math.isfinite(base):
+        return None
+    return run / base

@@ -1,0 +1,79 @@
+"""Money. Pure. RPP = price / score, as in 2020, and the price of one reference node's worth: lower is better."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import msgspec
+
+from milabench_ng.errors import InputError
+from milabench_ng.report.scoring.bands import Band
+from milabench_ng.report.scoring.compare import Comparison
+from milabench_ng.report.scoring.score import Score
+from milabench_ng.report.statistics.intervals import Interval
+
+PricePer = Literal["node", "gpu"]
+
+
+class PerReference(msgspec.Struct, frozen=True, kw_only=True):
+    """What as much throughput as one node of the reference has costs on this node."""
+
+    name: str
+    """Of the reference."""
+    value: float
+    """Price of a node over ``ratio_per_node``."""
+    interval: Interval | None
+    band: Band | None = None
+    """Where the ratio rests on estimates."""
+    checked: str = ""
+    """How well their rule did where the truth is known."""
+    indicative: tuple[str, ...]
+    """Why it is not more than an indication; empty where it is."""
+
+
+class Price(msgspec.Struct, frozen=True, kw_only=True):
+    """A price and what a unit of score costs at it. In dollars, or whatever currency was given."""
+
+    amount: float
+    per: PricePer
+    per_node: float
+    rpp: float | None
+    """Price of a node over ``per_node``, or of a device over ``per_device``; None without a score above 0."""
+    interval: Interval | None = None
+    """Of ``rpp``; None where the score has none."""
+    per_reference: tuple[PerReference, ...] = ()
+    """By baseline that there is a ratio to."""
+
+
+def cost(
+    amount: float, per: PricePer, score: Score | None, devices: int, comparisons: tuple[Comparison, ...] = ()
+) -> Price:
+    """RPP of a node (``per`` node) or of one of its ``devices`` (``per`` gpu), and the price of each reference node."""
+    if not (amount > 0 and math.isfinite(amount)):
+        raise InputError(f"--price {amount}: it must be a number above 0")
+    value = None if score is None else score.per_node if per == "node" else score.per_device
+    per_node = amount if per == "node" else amount * devices
+    known = score.interval if score is not None and value else None
+    return Price(
+        amount=amount,
+        per=per,
+        per_node=per_node,
+        rpp=amount / value if value else None,
+        interval=known.scaled(value / known.value / amount).inverse if known and value else None,
+        per_reference=tuple(_per_reference(per_node, other) for other in comparisons if other.ratio_per_node),
+    )
+
+
+def _per_reference(per_node: float, other: Comparison) -> PerReference:
+    ratio = other.ratio_per_node or math.nan
+    known = other.node_interval
+    partial = () if other.status == "complete" else (f"over {other.tests} of {other.of} weighted tests",)
+    return PerReference(
+        name=other.name,
+        value=per_node / ratio,
+        interval=known.scaled(1 / per_node).inverse if known else None,
+        band=other.node_band.scaled(1 / per_node).inverse if other.node_band else None,
+        checked=other.checked,
+        indicative=(*partial, *other.indicative),
+    )

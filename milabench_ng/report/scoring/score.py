@@ -1,0 +1,267 @@
+"""The score. Pure.
+
+``perf_adj = perf * (1 - std%) * (1 - fail/n)``, never below 0; ``per_device`` is the weighted geometric mean of the
+tests' ``perf_adj`` in classic units (those of 2020), ``per_node`` is that times the number of devices.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from milabench_ng.report.scoring.weights import Weights, spread_unplanned
+from milabench_ng.report.statistics.intervals import (
+    Interval,
+    LogStat,
+    Part,
+    combine,
+    interval,
+    log_stat,
+    repeats_needed,
+    why_none,
+)
+from milabench_ng.report.summary.repeats import between_devices, run_to_run
+from milabench_ng.report.summary.summary import Summary, TestSummary
+from milabench_ng.stats import weighted_geometric_mean
+
+FAILURE_LIMIT = 0.01
+"""The failure rate up to which, inclusive, a node passes."""
+
+
+class ScoredTest(msgspec.Struct, frozen=True, kw_only=True):
+    """One row. Rates are in items of ``unit`` per second; None stands for what was not measured."""
+
+    test: str
+    unit: str
+    weight: float | None
+    n: int
+    fail: int
+    perf: float | None
+    std_pct: float | None
+    """Population standard deviation over the mean, in percent."""
+    perf_adj: float | None
+    classic_factor: float | None
+    """From this row's rates to classic units; None where no record says what an item is."""
+    bound: str | None = None
+    between_devices_pct: float | None = None
+    """Sample standard deviation of the devices' means over their mean; None of one device."""
+    run_to_run_pct: float | None = None
+    """Sample standard deviation of the repeats' means over their mean; None of one repeat."""
+    repeats: dict[str, float] = {}
+    """Mean rate over the devices by repeat, in this row's unit; empty where it is not recorded."""
+    log_perf: LogStat | None = None
+    """Of the repeats, in this row's unit; None where they are not recorded."""
+    interval: Interval | None = None
+    """Of the rate, as the geometric mean of the repeats."""
+    why: str = ""
+    """Why there is no interval."""
+    estimated: tuple[float, float] | None = None
+    """The band of a rate that nobody measured, as multiples of it."""
+
+    @property
+    def classic_log(self) -> LogStat | None:
+        """``log_perf`` in classic units."""
+        return self.log_perf.shifted(self.classic_factor) if self.log_perf and self.classic_factor else None
+
+    @property
+    def classic(self) -> float:
+        """``perf_adj`` in classic units; 0 where there is none."""
+        return (self.perf_adj or 0.0) * (self.classic_factor or 0.0)
+
+    @property
+    def of_unknown_items(self) -> bool:
+        """Whether its rate cannot be set beside others; 0, where every launch failed, is 0 of any items."""
+        return bool(self.perf_adj) and self.classic_factor is None
+
+    @property
+    def why_not(self) -> str:
+        """Why it has no place in a score; empty where it has one."""
+        if self.perf_adj is None:
+            return "no rate"
+        return "no record of what its items are" if self.of_unknown_items else ""
+
+
+class Score(msgspec.Struct, frozen=True, kw_only=True):
+    """Over all weighted tests, or the reason why there is none."""
+
+    status: Literal["complete", "partial", "invalid"]
+    per_device: float | None
+    """Classic items per second; None of an invalid score."""
+    per_node: float | None
+    devices: int
+    tests: int
+    """How many tests the score is over."""
+    of: int
+    """How many tests have a weight."""
+    missing: tuple[str, ...]
+    """Rows that were promised and are not complete: they make the score invalid."""
+    expected: int = 0
+    """How many rows there should be."""
+    omitted: tuple[str, ...] = ()
+    """Weighted rows that the user did not select: they make it partial."""
+    reasons: tuple[str, ...] = ()
+    interval: Interval | None = None
+    """Of ``per_device``, the charges for spread and failures taken as they are."""
+    why: str = ""
+    """Why there is no interval."""
+    repeats_needed: int | None = None
+    """For an interval of +-1 %; None without one, and above 1000."""
+
+
+class FailureRate(msgspec.Struct, frozen=True, kw_only=True):
+    """Failed launches over all launches, weighted or not."""
+
+    n: int
+    fail: int
+    rate: float | None
+    passed: bool
+
+
+def scored_tests(
+    summary: Summary, weights: Weights | None, *, penalize_variance: bool = True
+) -> tuple[ScoredTest, ...]:
+    """Every row of the summary with its ``perf_adj``. ``weights`` are the effective ones."""
+    return tuple(
+        _scored(label, row, summary.units, (weights or {}).get(label), penalize_variance)
+        for label, row in summary.tests.items()
+    )
+
+
+def perf_adj(perf: float, std: float, n: int, failures: int, *, penalize_variance: bool) -> float:
+    """``perf`` less what is charged for its spread and its failures, at least 0."""
+    steady = max(0.0, perf - std) if penalize_variance else perf
+    return steady * (1 - failures / n)
+
+
+def _scored(label: str, row: TestSummary, units: str, weight: float | None, penalize_variance: bool) -> ScoredTest:
+    """In true items where it is known what one is, else in those of 2020."""
+    factor = row.classic_factor
+    scale = 1 / factor if units == "classic" and factor else 1.0
+    measured = row.train
+    perf = measured.mean if measured else row.estimate.value if row.estimate else None
+    adjusted: float | None = None
+    if row.estimate is not None:
+        adjusted = scale * row.estimate.value  # nothing ran: no spread and no failures to charge for
+    elif measured is not None:
+        adjusted = scale * perf_adj(
+            measured.mean, measured.std, row.n, row.failures, penalize_variance=penalize_variance
+        )
+    elif row.n:
+        adjusted = 0.0  # every launch failed
+    log_perf = row.log_perf.shifted(scale) if row.log_perf else None
+    estimate = combine([(1.0, log_perf)])
+    return ScoredTest(
+        test=label,
+        unit=row.unit,
+        weight=weight,
+        n=row.n,
+        fail=row.failures,
+        perf=None if perf is None else scale * perf,
+        std_pct=100 * measured.std / measured.mean if measured and measured.mean else None,
+        perf_adj=adjusted,
+        classic_factor=(factor or 1.0) if units == "classic" else factor,
+        bound=row.bound,
+        between_devices_pct=between_devices(row),
+        run_to_run_pct=run_to_run(row),
+        repeats={repeat: scale * rate for repeat, rate in row.repeats.items()},
+        log_perf=log_perf,
+        interval=interval(estimate) if estimate else None,
+        estimated=_doubt(row),
+        why=why_none([(1.0, log_perf)]) if measured else "estimated" if row.estimate else "nothing was measured",
+    )
+
+
+def _doubt(row: TestSummary) -> tuple[float, float] | None:
+    found = row.estimate
+    return (found.low / found.value, found.high / found.value) if found and found.value else None
+
+
+def score(summary: Summary, weights: Weights, *, penalize_variance: bool = True) -> Score:
+    """The score of ``summary`` over the tests that have a weight."""
+    effective = spread_unplanned(weights, summary.devices)
+    rows = {row.test: row for row in scored_tests(summary, effective, penalize_variance=penalize_variance)}
+    omitted = tuple(label for label in effective if label in summary.omitted and label not in rows)
+    expected = [label for label in dict.fromkeys([*effective, *summary.tests]) if label not in omitted]
+    missing = tuple(label for label in expected if _is_missing(summary.tests.get(label)))
+    counted = [label for label in effective if label in rows and not rows[label].why_not]
+    unlike = [label for label in effective if label in rows and rows[label].of_unknown_items]
+    reasons = _reasons(summary, missing, omitted, len(effective))
+    reasons += tuple(f"{label} has {rows[label].why_not}" for label in unlike)
+    status: Literal["complete", "partial", "invalid"] = "complete"
+    if missing or not counted:
+        status = "invalid"
+    elif omitted or reasons:
+        status = "partial"
+    value = mean_over(rows, counted, effective) if status != "invalid" else None
+    parts = log_parts(rows, counted, effective)
+    estimate = combine(parts) if value else None
+    return Score(
+        status=status,
+        per_device=value,
+        per_node=None if value is None else value * summary.devices,
+        devices=summary.devices,
+        tests=len(counted),
+        of=len(effective),
+        missing=missing,
+        expected=len(expected),
+        omitted=omitted,
+        reasons=reasons,
+        interval=interval(estimate, value) if estimate else None,
+        why="" if estimate else "there is no score above 0" if not value else why_none(parts),
+        repeats_needed=repeats_needed(parts) if estimate else None,
+    )
+
+
+def _is_missing(row: TestSummary | None) -> bool:
+    """Absent although it has a weight, or without some of the records that the plan promised."""
+    return row is None or row.missing > 0 or row.pending > 0 or (row.n == 0 and row.estimate is None)
+
+
+def _reasons(summary: Summary, missing: tuple[str, ...], omitted: tuple[str, ...], of: int) -> tuple[str, ...]:
+    reasons = []
+    if missing:
+        reasons.append(f"{len(missing)} tests without all their records")
+    if omitted:
+        reasons.append(f"{len(omitted)} of {of} weighted tests were not selected")
+    if not summary.has_plan and summary.units == "true":
+        reasons.append("without run.json it is not known what was planned")
+    return tuple(reasons)
+
+
+def failure_rate(summary: Summary) -> FailureRate:
+    """Over all rows; a file that could not be placed counts as a failed launch."""
+    n, fail = summary.launches, summary.failures
+    rate = fail / n if n else None
+    return FailureRate(n=n, fail=fail, rate=rate, passed=rate is not None and rate <= FAILURE_LIMIT)
+
+
+def mean_over(rows: Mapping[str, ScoredTest], labels: Sequence[str], weights: Weights) -> float:
+    """The weighted geometric mean in classic units over ``labels``; NaN of none."""
+    return weighted_geometric_mean([rows[label].classic for label in labels], [weights[label] for label in labels])
+
+
+def log_parts(rows: Mapping[str, ScoredTest], labels: Sequence[str], weights: Weights) -> list[Part]:
+    """What the logarithm of the weighted geometric mean of the repeats is the sum of, in classic units.
+
+    Where all tests have the same repeats that is one part: every repeat has a weighted geometric mean of its own, and
+    what a repeat's tests have in common (the node's temperature, a neighbour) is in its spread. Else it is a part for
+    each test, taken as independent.
+    """
+    total = math.fsum(weights[label] for label in labels)
+    parts: list[Part] = [(weights[label] / total, rows[label].classic_log) for label in labels]
+    repeats = {tuple(sorted(rows[label].repeats)) for label in labels}
+    if len(repeats) != 1 or any(stat is None for _, stat in parts):
+        return parts
+    whole = log_stat(
+        [
+            weighted_geometric_mean(
+                [rows[label].repeats[repeat] * (rows[label].classic_factor or 0.0) for label in labels],
+                [weights[label] for label in labels],
+            )
+            for repeat in repeats.pop()
+        ]
+    )
+    return parts if whole is None else [(1.0, whole)]

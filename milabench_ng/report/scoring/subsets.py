@@ -1,0 +1,73 @@
+"""What decided the score: without the charge for spread, without scaling, and by what the tests are bound by. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import get_args
+
+import msgspec
+
+from milabench_ng.catalogue import Bound
+from milabench_ng.plain import plain
+from milabench_ng.report.scoring.score import Score, ScoredTest, log_parts, mean_over, scored_tests
+from milabench_ng.report.scoring.weights import Weights
+from milabench_ng.report.statistics.intervals import Interval, combine, interval, why_none
+from milabench_ng.report.summary.summary import Summary, progression_steps
+
+WITHOUT_PENALTY = "without the charge for spread"
+WITHOUT_SCALING = "without scaling"
+
+
+class SubScore(msgspec.Struct, frozen=True, kw_only=True):
+    """The score made in another way, or over some of the tests. Classic items per second and device."""
+
+    name: str
+    labels: tuple[str, ...]
+    weight_pct: float
+    """The share of the tests in the weights."""
+    per_device: float | None
+    """None where a test that it is over is missing."""
+    interval: Interval | None
+    why: str = ""
+
+
+def subsets(rows: Mapping[str, ScoredTest], labels: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The tests without those over several devices, and those of each bound that there is."""
+    steps = progression_steps(list(labels))
+    chosen = {WITHOUT_SCALING: tuple(label for label in labels if label not in steps)} if steps else {}
+    for bound in dict.fromkeys([*get_args(Bound), *(rows[label].bound or "" for label in labels if label in rows)]):
+        members = tuple(label for label in labels if label in rows and rows[label].bound == bound)
+        if bound and members:
+            chosen[f"bound by {plain(bound)}"] = members
+    return {name: members for name, members in chosen.items() if members}
+
+
+def sub_scores(
+    summary: Summary, weights: Weights, score: Score, *, penalize_variance: bool = True
+) -> tuple[SubScore, ...]:
+    """Each with its interval; ``weights`` are the effective ones."""
+    rows = {row.test: row for row in scored_tests(summary, weights, penalize_variance=penalize_variance)}
+    unpunished = {row.test: row for row in scored_tests(summary, weights, penalize_variance=False)}
+    unknown = {label for label, row in rows.items() if row.of_unknown_items}
+    labels = [label for label in weights if label not in score.omitted and label not in unknown]
+    made = [_sub_score(name, members, rows, weights, score) for name, members in subsets(rows, labels).items()]
+    if penalize_variance and weights:  # all may be of steps that this node has no devices for
+        made.insert(0, _sub_score(WITHOUT_PENALTY, labels, unpunished, weights, score))
+    return tuple(made)
+
+
+def _sub_score(
+    name: str, labels: Sequence[str], rows: Mapping[str, ScoredTest], weights: Weights, score: Score
+) -> SubScore:
+    lacking = [label for label in labels if label in score.missing or label not in rows]
+    value = None if lacking or not labels else mean_over(rows, labels, weights)
+    parts = log_parts(rows, labels, weights) if value else []
+    estimate = combine(parts)
+    return SubScore(
+        name=name,
+        labels=tuple(labels),
+        weight_pct=100 * sum(weights[label] for label in labels) / sum(weights.values()),
+        per_device=value,
+        interval=interval(estimate, value) if estimate else None,
+        why=f"{', '.join(lacking)} missing" if lacking else "" if estimate else why_none(parts),
+    )

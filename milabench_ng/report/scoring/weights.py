@@ -1,0 +1,58 @@
+"""Weights: how much each test counts in the score. A JSON file ``{"suite.test": {"weight": 8}}``, as in 2020."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from milabench_ng.errors import InputError
+from milabench_ng.files import convert_json, read_json
+from milabench_ng.plain import plain, short
+from milabench_ng.report.summary.summary import progression_steps
+from milabench_ng.shipped import find
+
+Weights = Mapping[str, float]
+
+
+class _Weight(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    weight: Annotated[float, msgspec.Meta(ge=0, le=1e6)]
+
+
+def weights_file(path: Path | None, suite: str) -> Path | None:
+    """The file ``path``, else the shipped one of ``suite``; None where there is none."""
+    return path or find("weights", suite)
+
+
+def load_weights(path: Path | None, suite: str) -> Weights | None:
+    """The weights above 0 in the file ``path``, else in the shipped one of ``suite``; None where there is none."""
+    chosen = weights_file(path, suite)
+    if chosen is None:
+        return None
+    where = f"weights {plain(chosen)}"
+    advice = f'the form is {{"{short(suite)}.vae": {{"weight": 8}}}}'
+    raw = convert_json(read_json(chosen), dict[str, Any], where, advice)
+    entries = {label: convert_json(raw[label], _Weight, f"{where}: {short(label)}", advice) for label in raw}
+    weights = {label: entry.weight for label, entry in entries.items() if entry.weight > 0}
+    if not weights:
+        raise InputError(f"{where}: no test has a weight above 0")
+    return weights
+
+
+def spread_unplanned(weights: Weights, devices: int) -> dict[str, float]:
+    """The weights as they count on a node of ``devices`` devices.
+
+    A step K of a progression beyond the node's devices is not planned: its weight goes to the steps of the same
+    progression that are, in equal parts.
+    """
+    steps = progression_steps(list(weights))
+    effective = {label: weight for label, weight in weights.items() if steps.get(label, 0) <= devices}
+    for label, step in steps.items():
+        if step > devices:
+            base = label.rpartition(".")[0]
+            planned = [other for other in effective if other in steps and other.rpartition(".")[0] == base]
+            for other in planned:
+                effective[other] += weights[label] / len(planned)
+    return effective

@@ -1,0 +1,1 @@
+"""How well numbers are known, and what a difference says. Pure."""

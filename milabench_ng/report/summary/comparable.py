@@ -1,0 +1,197 @@
+"""What two results do not have in common, and which of it makes a ratio meaningless. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
+
+import msgspec
+
+from milabench_ng.records.marks import Mark, typed
+from milabench_ng.report.launch.host_paces import PACE_UNIT, Paces, differ
+from milabench_ng.report.summary.launches import weakest_tier
+from milabench_ng.report.summary.summary import Summary, TestSummary
+
+Ratio = Literal["counted", "not counted", "suppressed"]
+"""What becomes of the ratio of a row: it counts; it is shown, but is one of different or unknown work; it says nothing
+and is not shown."""
+
+FREE_OPTIONS = frozenset({"max_count", "max_seconds", "seed", "sample_duration", "precision"})
+"""How long a launch works and from which numbers it starts: neither changes what an item is. The precision that ran is
+compared by itself."""
+_PACE = ("torch", "cuda", "cudnn")
+"""What a change of the first number of makes another computation of the same test."""
+_FEEDING = ("workers",)
+"""Options that change how a batch is made, not what is computed: they decide where that sets the pace."""
+_FED = ("cpu", "io")
+"""What bounds a test whose pace its data set."""
+_UNKNOWN = "not recorded"
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that differs."""
+
+    what: str
+    run: str
+    baseline: str
+    tests: tuple[str, ...] = ()
+    """The rows that it holds for; empty for the whole run."""
+    ratio: Ratio = "counted"
+    """Of these rows."""
+
+    @property
+    def text(self) -> str:
+        """In one line."""
+        if self.what == WORK:
+            return f"different work: {self.baseline if self.run == AS_TODAY else self.run}"
+        if self.what == KIND and self.ratio == "not counted":
+            return f"its data set, which set the pace, was of another kind: {self.run} against {self.baseline}"
+        return f"{self.what} {self.run} against {self.baseline}"
+
+
+WORK, AS_TODAY, KIND = "work", "as the test is today", "data kind"
+
+
+def differences(run: Summary, baseline: Summary) -> tuple[Difference, ...]:
+    """Of the whole runs, then of the tests that both have.
+
+    What the whole of a run does not record is no difference. What one row records and the other does not is one: it is
+    not known whether the work was the same, and the ratio does not count.
+    """
+    return (*_of_runs(run, baseline), *_merged(_of_tests(run, baseline)))
+
+
+def _of_runs(run: Summary, baseline: Summary) -> Iterator[Difference]:
+    ours, theirs = run.provenance.software, baseline.provenance.software
+    for name in sorted(ours.keys() & theirs.keys()):
+        if ours[name] != theirs[name]:
+            yield Difference(what=name, run=ours[name], baseline=theirs[name])
+    if run.devices != baseline.devices:
+        yield Difference(what="devices", run=str(run.devices), baseline=str(baseline.devices))
+    mine, other = _tier(run), _tier(baseline)
+    if mine and other and mine != other:
+        yield Difference(what="isolation", run=mine, baseline=other)
+    yield from _of_hosts(run.host_pace, baseline.host_pace)
+    if run.profile_sha256 and baseline.profile_sha256 and set(run.profile_sha256) != set(baseline.profile_sha256):
+        short = [", ".join(sha[:12] for sha in side) for side in (run.profile_sha256, baseline.profile_sha256)]
+        yield Difference(what="profile", run=short[0], baseline=short[1])
+
+
+def _of_hosts(run: Paces | None, baseline: Paces | None) -> Iterator[Difference]:
+    """The pace of their cores: GPUs of one model in hosts of one kind are fed at it."""
+    if run is None or baseline is None:
+        return
+    if run.library != baseline.library:
+        yield Difference(what="computation of the host pace", run=run.library, baseline=baseline.library)
+    elif differ(run.run.median, baseline.run.median):
+        ours, theirs = (f"{at.run.median:.1f} {PACE_UNIT}" for at in (run, baseline))
+        yield Difference(what="host pace", run=ours, baseline=theirs)
+
+
+def other_generation(run: Mapping[str, str], baseline: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """The packages that set the pace and differ in their first number, with both versions."""
+    known = [name for name in _PACE if name in run and name in baseline]
+    return [
+        (name, run[name], baseline[name])
+        for name in known
+        if run[name].partition(".")[0] != baseline[name].partition(".")[0]
+    ]
+
+
+def _tier(summary: Summary) -> str | None:
+    tiers = [tier for row in summary.tests.values() for tier in row.tiers]
+    return weakest_tier(tiers) if tiers else None
+
+
+def _of_tests(run: Summary, baseline: Summary) -> Iterator[Difference]:
+    for label, row in run.tests.items():
+        other = baseline.tests.get(label)
+        if other is None:
+            continue
+        for what, ours, theirs, ratio in _aspects(row, other):
+            if ours != theirs:
+                yield Difference(what=what, run=ours, baseline=theirs, tests=(label,), ratio=ratio)
+
+
+def _aspects(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, str, Ratio]]:
+    """What is compared, its value on both sides, and what a difference makes of the ratio."""
+    if run.classic_factor is not None and base.classic_factor is not None:
+        yield "unit", run.unit, base.unit, "suppressed"
+    if run.scheme == base.scheme == "per-gpu":
+        yield "tenants", str(run.devices), str(base.devices), "counted"
+    yield from _of_what_went_wrong(run, base)
+    if bool(run.precision) != bool(base.precision):  # every record of ours has a precision, none of 2020 has one
+        recorded = [_joined(row.precision) or _UNKNOWN for row in (run, base)]
+        yield "precision, data and options", recorded[0], recorded[1], "not counted"
+        return
+    yield "precision", _joined(run.precision), _joined(base.precision), "suppressed"
+    yield from _of_data(run, base)
+    yield from _of_options(run, base)
+    ours, theirs = ({each.what: each.decides for each in row.departures} for row in (run, base))
+    for what in sorted(ours.keys() ^ theirs.keys()):
+        sides = (what, AS_TODAY) if what in ours else (AS_TODAY, what)
+        yield WORK, *sides, "not counted" if (ours | theirs)[what] else "counted"
+
+
+def _of_what_went_wrong(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, str, Ratio]]:
+    """In the baseline, and what of it in the run too: a bad baseline makes all look good. The run's own stands in its
+    report."""
+    if base.marks:
+        marks = [_joined(_short(mark) for mark in typed(row.marks)) or "none" for row in (run, base)]
+        yield "marks", marks[0], marks[1], "counted"
+    if base.flags:
+        flags = [_joined(flag.kind for flag in row.flags) or "none" for row in (run, base)]
+        yield "flags", flags[0], flags[1], "counted"
+    if base.failures:
+        failures = [f"{row.failures} of {row.n}" for row in (run, base)]
+        yield "failures", failures[0], failures[1], "counted"
+
+
+def _short(mark: Mark) -> str:
+    """What it is and what it is about: how much of it is another matter."""
+    return mark.what if mark.kind == "noted" else f"{mark.kind} ({mark.what})" if mark.what else mark.kind
+
+
+def _of_data(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, str, Ratio]]:
+    fed = run.bound in _FED or base.bound in _FED
+    names = [_joined(at.name.removesuffix(f"-{at.kind}") for at in row.data) or "none" for row in (run, base)]
+    yield "data set", names[0], names[1], "suppressed"
+    scales = [_joined(f"{at.scale:g}" for at in row.data) for row in (run, base)]
+    yield "data scale", scales[0], scales[1], "suppressed"
+    caches = [_joined(at.cache for at in row.data) for row in (run, base)]
+    yield "data cache", caches[0], caches[1], "suppressed" if run.bound == "io" else "counted"
+    kinds = [_joined(at.kind for at in row.data) for row in (run, base)]
+    yield KIND, kinds[0], kinds[1], "not counted" if fed and NOISE in kinds else "counted"
+
+
+def _of_options(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, str, Ratio]]:
+    if bool(run.options) != bool(base.options):
+        recorded = ["recorded" if row.options else _UNKNOWN for row in (run, base)]
+        yield "options", recorded[0], recorded[1], "not counted"
+        return
+    fed = run.bound in _FED or base.bound in _FED
+    for name in sorted((run.options.keys() | base.options.keys()) - FREE_OPTIONS):
+        ours, theirs = (str(row.options.get(name, _UNKNOWN)) for row in (run, base))
+        if name in _FEEDING:
+            if _UNKNOWN not in (ours, theirs):
+                yield f"option {name}", ours, theirs, "not counted" if fed else "counted"
+        else:
+            yield f"option {name}", ours, theirs, "not counted" if _UNKNOWN in (ours, theirs) else "suppressed"
+
+
+NOISE = "classic"
+"""The kind of the pictures of 2020: noise costs about half as much again to decode as photographs do."""
+
+
+def _joined(values: Iterable[str]) -> str:
+    return ", ".join(sorted(set(values)))
+
+
+def _merged(found: Iterable[Difference]) -> list[Difference]:
+    """The same difference of several tests as one."""
+    merged: dict[tuple[str, str, str, str], Difference] = {}
+    for one in found:
+        key = (one.what, one.run, one.baseline, one.ratio)
+        known = merged.get(key)
+        merged[key] = msgspec.structs.replace(known, tests=known.tests + one.tests) if known else one
+    return list(merged.values())

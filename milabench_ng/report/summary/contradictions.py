@@ -1,0 +1,60 @@
+"""Where a stored summary says two things at once: `mnb` writes no such file, and nothing in it can be trusted. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from milabench_ng.records.window import SMALLEST
+from milabench_ng.report.statistics.intervals import LogStat, log_stat
+from milabench_ng.report.summary.summary import OriginKind, Summary, TestSummary
+
+_ALIKE = 1e-6
+"""Between logarithms that are of the same numbers."""
+
+
+def contradictions(summary: Summary) -> Iterator[str]:
+    """In words, by row."""
+    for label, row in summary.tests.items():
+        for why in (_as_if_measured(summary.origin(label), row), _of_other_repeats(row), _too_small(row)):
+            if why:
+                yield f"{label}: {why}"
+
+
+def _as_if_measured(origin: OriginKind, row: TestSummary) -> str:
+    """An estimate has a value with a band."""
+    if origin != "estimated" or (row.train is None and row.log_perf is None):
+        return ""
+    return "its origin is estimated, and it has rates as if it had been measured (train, log_perf), and no estimate"
+
+
+def _of_other_repeats(row: TestSummary) -> str:
+    """What the intervals are made of follows from the repeats that are shown."""
+    if row.log_perf is None or not row.repeats:
+        return ""
+    expected = log_stat(list(row.repeats.values()))
+    if expected is not None and _alike(row.log_perf, expected):
+        return ""
+    return f"its log_perf is {_text(row.log_perf)}, and its repeats make it {_text(expected)}"
+
+
+def _alike(one: LogStat, other: LogStat) -> bool:
+    return (
+        one.n == other.n
+        and abs(one.mean - other.mean) <= _ALIKE
+        and abs((one.std or 0.0) - (other.std or 0.0)) <= _ALIKE
+    )
+
+
+def _text(stat: LogStat | None) -> str:
+    if stat is None:
+        return "nothing"
+    return f"{stat.mean:.6f} of {stat.n}" + ("" if stat.std is None else f" +- {stat.std:.6f}")
+
+
+def _too_small(row: TestSummary) -> str:
+    """Logarithms and ratios of such rates leave the range of numbers."""
+    rates = [*row.launches.values(), *row.repeats.values(), *row.ranks.values()]
+    rates += [row.train.mean] if row.train else []
+    rates += [row.estimate.value] if row.estimate else []
+    small = [rate for rate in rates if 0 < rate < SMALLEST]
+    return f"a rate of {small[0]:.3g} items/s was not measured" if small else ""

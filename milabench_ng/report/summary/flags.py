@@ -1,0 +1,84 @@
+"""What is odd about single launches. They are named, with what is known of the reason, and they count. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from milabench_ng.records.host_pace import moved
+from milabench_ng.report.launch.host_paces import PACE_UNIT
+from milabench_ng.report.summary.launches import LaunchResult
+from milabench_ng.report.summary.summary import Flag
+from milabench_ng.stats import median, robust_std
+
+OUTLIER_Z = 3.5
+"""Of Iglewicz and Hoaglin ("How to detect and handle outliers", 1993)."""
+MIN_EFFECT = 0.01
+"""A launch nearer than this to its device's others is no outlier, however quiet they are."""
+_MIN_LAUNCHES = 5
+"""Of a device: below this nothing is known of its usual rate."""
+
+
+def flags(good: Mapping[str, LaunchResult]) -> tuple[Flag, ...]:
+    """Of the launches of a test by job id."""
+    shapes = [
+        Flag(job_id=job, kind=shape.kind, detail=shape.detail)
+        for job, result in good.items()
+        for shape in result.shapes
+    ]
+    return (*shapes, *_moved_paces(good), *_outliers(good))
+
+
+def _moved_paces(good: Mapping[str, LaunchResult]) -> Iterator[Flag]:
+    """Launches whose cores were faster or slower after their batch than before it."""
+    for job, result in good.items():
+        for each in result.paces:
+            change = moved(each.before, each.after)
+            if change is not None:
+                edges = f"{each.before.mb_per_s:.1f} {PACE_UNIT} before, {each.after.mb_per_s:.1f} after the batch"
+                yield Flag(job_id=job, kind="host pace", detail=f"device {each.device}: {change:+.1%}, {edges}")
+
+
+def _outliers(good: Mapping[str, LaunchResult]) -> list[Flag]:
+    """Launches far from the median of their device's, by the spread of all about those medians."""
+    perfs: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    for result in good.values():
+        if result.perf > 0:
+            perfs[result.devices].append(math.log(result.perf))
+    usual = {devices: median(logs) for devices, logs in perfs.items() if len(logs) >= _MIN_LAUNCHES}
+    away = {
+        job: math.log(result.perf) - usual[result.devices]
+        for job, result in good.items()
+        if result.perf > 0 and result.devices in usual
+    }
+    if not away:
+        return []
+    limit = max(MIN_EFFECT, OUTLIER_Z * small_sample(len(away), len(usual)) * robust_std(list(away.values())))
+    typical_wait = median([result.wait_share or 0.0 for result in good.values()])
+    return [
+        Flag(
+            job_id=job,
+            kind="outlier",
+            detail=f"{math.expm1(distance):+.1%} against its device's median; {_reason(good[job], typical_wait)}",
+        )
+        for job, distance in away.items()
+        if abs(distance) > limit
+    ]
+
+
+def small_sample(launches: int, devices: int) -> float:
+    """How much too small a robust standard deviation is when each device's own median was taken off before.
+
+    Found by simulation (``scripts/simulate-intervals``): with it 0.1 to 0.6 % of normal launches are called outliers.
+    """
+    return 1 + 1.2 * devices / launches + 4 / launches
+
+
+def _reason(result: LaunchResult, typical_wait: float) -> str:
+    """What the record says that may explain it."""
+    known = [mark.text for mark in result.marks]
+    if result.wait_share is not None and result.wait_share > typical_wait + 0.05:
+        known.append(f"waited for data {result.wait_share:.0%} of the time, usually {typical_wait:.0%}")
+    known += [shape.detail for shape in result.shapes]
+    return "; ".join(known) or "its record shows no reason"

@@ -1,0 +1,177 @@
+"""Where a summary comes from: a result folder, a stored summary, a flat summary of 2020, a shipped baseline."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from milabench_ng.errors import InputError
+from milabench_ng.files import LARGE, parse_json, read_content
+from milabench_ng.plain import plain, printed_json, short
+from milabench_ng.records.reading import Problem, ReadRecord, is_going_on, read_folder, read_ledger, read_record
+from milabench_ng.records.views import ManifestView
+from milabench_ng.records.window import Amount
+from milabench_ng.report.launch.traces import Trace, compare, load_traces
+from milabench_ng.report.summary.contradictions import contradictions
+from milabench_ng.report.summary.launches import LaunchResult, reduce_record
+from milabench_ng.report.summary.summarise import Folder, summarise
+from milabench_ng.report.summary.summary import (
+    SUMMARY_SCHEMA,
+    Count,
+    Provenance,
+    Stat,
+    Summary,
+    TestSummary,
+    check_counts,
+    progression_steps,
+)
+from milabench_ng.shipped import find
+
+
+def load(source: Path) -> Summary:
+    """The summary of a result folder or of a single record, or a stored one (a flat one of 2020 too)."""
+    name = plain(source)
+    if os.path.isdir(source):
+        return summarise(collect(source))
+    content = read_content(source, LARGE)
+    found = read_record(content, name)
+    if isinstance(found, ReadRecord):
+        return summarise(Folder(source=name, results=(reduce_record(found),)))
+    return decode_summary(content, name)
+
+
+def load_baseline(name: str) -> Summary:
+    """The summary in the file or folder ``name``, or the shipped baseline of that name (``"v100"``)."""
+    path = Path(name)
+    if os.path.exists(path):
+        return load(path)
+    shipped = find("baselines", path.name.removesuffix(".json"))
+    if shipped is None or path.name != name.removeprefix("baselines/"):
+        raise InputError(f"--compare {plain(name)}: no such file or folder, and no baseline of that name is shipped")
+    return load(shipped)
+
+
+def collect(folder: Path) -> Folder:
+    """Read ``folder``; every record is reduced at once, so that memory stays small."""
+    going_on = is_going_on(folder)  # asked first: what ends while we read is then merely pending
+    results: list[LaunchResult] = []
+    manifests: list[ManifestView] = []
+    problems: list[Problem] = []
+    for found in read_folder(folder):
+        if isinstance(found, ReadRecord):
+            results.append(reduce_record(found))
+        elif isinstance(found, ManifestView):
+            manifests.append(found)
+        else:
+            problems.append(found)
+    return Folder(
+        source=plain(folder),
+        events=read_ledger(folder).events,
+        results=against_traces(results, manifests),
+        manifests=tuple(manifests),
+        problems=tuple(problems),
+        going_on=going_on,
+    )
+
+
+def against_traces(results: list[LaunchResult], manifests: list[ManifestView]) -> tuple[LaunchResult, ...]:
+    """The results, with a mark on each that left the shipped traces of its suite, and whether it was compared."""
+    suites = {result.test.rpartition(".")[0] for result in results}
+    known = {label: trace for suite in suites for label, trace in load_traces(suite).items()}
+    keys = {manifest.run_id: manifest.software_key for manifest in manifests}
+    return tuple(_against(result, known.get(result.label), keys.get(result.run_id or "", "")) for result in results)
+
+
+def _against(result: LaunchResult, trace: Trace | None, software_key: str) -> LaunchResult:
+    if result.traced is None:
+        return result
+    found = compare(result.traced, trace, software_key)
+    return msgspec.structs.replace(
+        result,
+        marks=(*result.marks, *found.deviations),
+        reference=found.sentence,
+    )
+
+
+def encode_summary(summary: Summary) -> str:
+    """Indented JSON."""
+    return printed_json(summary)
+
+
+def decode_summary(content: bytes, source: str) -> Summary:
+    """A stored summary, or a flat one of 2020; ``source`` is for errors."""
+    raw = parse_json(content, source)
+    if not isinstance(raw, dict):
+        raise InputError(f"{source}: not a summary; give a result folder or what `mnb summary -o` wrote")
+    if "schema" not in raw:
+        return _from_2020(raw, source)
+    schema = raw["schema"]
+    if type(schema) is not int or not 1 <= schema <= SUMMARY_SCHEMA:
+        raise InputError(
+            f"{source}: summary schema {short(repr(schema))}; this version of mnb reads up to {SUMMARY_SCHEMA}"
+        )
+    try:
+        stored = msgspec.convert(raw, Summary)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{source}: not a summary: {short(error)}") from None
+    upgraded = {label: row.upgraded for label, row in stored.tests.items()}
+    return _consistent(msgspec.structs.replace(stored, tests=upgraded), source)
+
+
+def _consistent(summary: Summary, source: str) -> Summary:
+    """The same. Raises InputError where it contradicts itself."""
+    why = next(contradictions(summary), "")
+    if why:
+        raise InputError(f"{source}: not a summary that mnb wrote: {short(why)}; make it again with `mnb summary -o`")
+    return summary
+
+
+class _Row2020(msgspec.Struct, frozen=True):
+    n: Count
+    failures: Count
+    train: Stat
+    total: Stat | None = None
+    pergpu: dict[str, Stat] | None = None
+    peak_memory: Amount | None = None
+
+    def __post_init__(self) -> None:
+        check_counts(self.n, self.failures, self.train)
+
+
+def _from_2020(raw: dict[str, Any], source: str) -> Summary:
+    """A flat summary of 2020: a row by name, rates in the items of 2020."""
+    try:
+        rows = msgspec.convert(raw, dict[str, _Row2020])
+    except msgspec.ValidationError as error:
+        raise InputError(
+            f"{source}: neither a summary of mnb nor one of 2020 ({short(error)}); "
+            "give a result folder or a summary file"
+        ) from None
+    if not rows:
+        raise InputError(f"{source}: the summary is empty")
+    steps = progression_steps(list(rows))
+    devices = max(len({device for row in rows.values() for device in row.pergpu or {}}), 1, *steps.values())
+    made = Summary(
+        suite=next(iter(rows)).partition(".")[0],
+        units="classic",
+        devices=devices,
+        provenance=Provenance(kind="measured", source=source, hardware="not recorded"),
+        has_plan=False,
+        tests={
+            label: TestSummary(
+                n=row.n,
+                failures=row.failures,
+                total=row.total,
+                train=row.train,
+                pergpu=row.pergpu or None,
+                peak_memory=row.peak_memory or 0.0,
+                scheme="gpu-progression" if label in steps else "per-gpu",
+                devices=steps.get(label, devices),
+            )
+            for label, row in rows.items()
+        },
+    )
+    return _consistent(made, source)

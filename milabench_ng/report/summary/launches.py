@@ -1,0 +1,271 @@
+"""A record becomes what the summary needs of it. Pure: the rates are computed from the slices, never taken from a
+number that the record states."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from milabench_ng.catalogue import Scalar
+from milabench_ng.plan import Device
+from milabench_ng.records.marks import Mark, typed
+from milabench_ng.records.reading import ReadRecord
+from milabench_ng.records.views import DataView, MnbView, RecordView
+from milabench_ng.records.window import (
+    LARGEST,
+    SMALLEST,
+    SliceRow,
+    Window,
+    WindowRule,
+    rate,
+    recorded_window,
+    settled_since,
+    wait_share,
+)
+from milabench_ng.report.launch.host_paces import PaceSeen, launch_paces
+from milabench_ng.report.launch.odd_slices import far_slice, stock
+from milabench_ng.report.launch.steadiness import Shape, odd_shape
+from milabench_ng.report.launch.traces import Traced, traced
+from milabench_ng.report.summary.power import Power, launch_power
+from milabench_ng.report.summary.summary import UNIT_2020
+from milabench_ng.stats import mean
+
+_TAIL = slice(-20, -2)
+
+
+class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One launch, measured or failed."""
+
+    file: str
+    test: str
+    label: str
+    job_id: str
+    run_id: str | None
+    """None for a record of 2020."""
+    scheme: str
+    devices: tuple[str, ...]
+    """Their indices; empty where a record of 2020 does not say."""
+    hardware: tuple[Device, ...] = ()
+    """The same, as the record names them; empty in a record of 2020."""
+    hostname: str = ""
+    unit: str = UNIT_2020
+    classic_factor: float | None = None
+    """Items of 2020 per item; None where the items are those of 2020."""
+    bound: str | None = None
+    cause: str | None
+    """Why it failed; None for a success."""
+    detail: str = ""
+    perf: float
+    """Items per second: mean over the ranks; NaN of a failed launch."""
+    samples: tuple[float, ...]
+    """What enters the test's statistics: ``perf``, or every rank's rate as in 2020."""
+    rank_rates: tuple[float, ...] = ()
+    """Items per second of every rank, in the order of ``devices``."""
+    options: dict[str, Scalar | None] = {}
+    shapes: tuple[Shape, ...] = ()
+    """What was odd about the course of the rate, rank by rank."""
+    program_s: float | None = None
+    peak_memory_mib: float
+    wait_share: float | None = None
+    power: Power | None = None
+    """None where it is not known or the device shares its GPU."""
+    dropped: int = 0
+    """Samples of telemetry that were lost."""
+    tier: str | None = None
+    data: DataView | None = None
+    precision: str | None = None
+    marks: tuple[Mark, ...] = ()
+    paces: tuple[PaceSeen, ...] = ()
+    """The host pace of each of its shares."""
+    traced: Traced | None = None
+    reference: str = ""
+    """Whether it was compared with reference traces, in words; empty where that is not known (2020)."""
+
+
+def reduce_record(read: ReadRecord) -> LaunchResult:
+    """The result of one record."""
+    return _ours(read, read.view.mnb) if read.view.mnb is not None else _of_2020(read)
+
+
+def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
+    view = read.view
+    measured = _measured(mnb)
+    perf = measured.perf
+    cause, detail = _failure(view, mnb, perf)
+    return LaunchResult(
+        file=read.file,
+        test=mnb.launch.test,
+        label=mnb.label,
+        job_id=view.job_id,
+        run_id=mnb.run_id,
+        scheme=mnb.launch.scheme,
+        devices=tuple(str(device) for device in mnb.launch.devices),
+        hardware=mnb.devices,
+        hostname=view.hostname or "",
+        unit=mnb.unit,
+        classic_factor=mnb.classic_factor,
+        bound=mnb.bound,
+        cause=cause,
+        detail=detail,
+        perf=perf if cause is None else math.nan,
+        samples=(perf,) if cause is None else (),
+        rank_rates=measured.rank_rates,
+        options=mnb.launch.arguments,
+        shapes=measured.shapes,
+        program_s=_program_s(view),
+        peak_memory_mib=_peak_memory(view, _visible(view)),
+        wait_share=measured.wait_share if cause is None else None,
+        power=launch_power(mnb) if cause is None else None,
+        dropped=mnb.sampled.dropped if mnb.sampled else 0,
+        tier=_tier(mnb, cause),
+        data=mnb.data,
+        precision=mnb.precision.ran_before if mnb.precision else None,
+        marks=typed(mnb.marks),
+        paces=launch_paces(mnb),
+        traced=traced(mnb),
+    )
+
+
+class _Measured(msgspec.Struct, frozen=True):
+    """What the slices say; NaN and nothing without a full window."""
+
+    perf: float = math.nan
+    wait_share: float = math.nan
+    rank_rates: tuple[float, ...] = ()
+    shapes: tuple[Shape, ...] = ()
+
+
+def _measured(mnb: MnbView) -> _Measured:
+    slices = [rank.slices for rank in mnb.ranks]
+    if mnb.start_s is None or mnb.stop_s is None:
+        return _Measured()
+    window = recorded_window(slices, mnb.stop_s, mnb.window_rule, mnb.start_s)
+    if window is None:
+        return _Measured()
+    rates = tuple(rate(rows, window) for rows in slices)
+    shapes = [
+        shape if len(slices) == 1 else Shape(shape.kind, f"rank {rank}: {shape.detail}")
+        for rank, rows in enumerate(slices)
+        for shape in _shapes(rows, window, mnb.window_rule, mnb.start_s)
+    ]
+    return _Measured(
+        perf=mean(rates),
+        wait_share=mean([wait_share(rows, window) for rows in slices]),
+        rank_rates=rates,
+        shapes=tuple(shapes),
+    )
+
+
+def _shapes(rows: Sequence[SliceRow], window: Window, rule: WindowRule, start_s: float) -> Iterator[Shape]:
+    """What was odd about one rank."""
+    inside = [row for row in rows if window.holds(row)]
+    begin = min(window.start_s, settled_since(rows, start_s, rule))
+    for found in (odd_shape(rows, begin, window.end_s), far_slice(rows, window, start_s), stock(inside)):
+        if found is not None:
+            yield found
+
+
+def _failure(view: RecordView, mnb: MnbView, perf: float) -> tuple[str | None, str]:
+    if mnb.failure is not None:
+        return mnb.failure.cause, mnb.failure.detail
+    if not view.success:
+        return "exit", "the record says that it failed, and not why"
+    bad = [name for name, value in view.metrics.items() if value is None or _is_nan(value)]
+    if bad:
+        return "nan", f"metric {bad[0]} is not a number"
+    if not math.isfinite(perf):
+        return "short", "too few slices for the averaging window"
+    if not _measurable(perf):
+        return "nan", f"a rate of {perf:.3g} items/s was not measured"
+    return None, ""
+
+
+def _of_2020(read: ReadRecord) -> LaunchResult:
+    view = read.view
+    progression = _scheme(view.job) == "gpu-progression"
+    samples = tuple(_tail_rate(timing.rates or ()) for name, timing in view.timings.items() if name.startswith("train"))
+    cause, detail = _failure_2020(view, samples)
+    visible = _visible(view)
+    return LaunchResult(
+        file=read.file,
+        test=view.name,
+        label=f"{view.name}.{view.device_count}" if progression else view.name,
+        job_id=view.job_id,
+        run_id=None,
+        scheme="gpu-progression" if progression else "per-gpu",
+        devices=tuple(visible),
+        hostname=view.hostname or "",
+        cause=cause,
+        detail=detail,
+        perf=mean(samples) if cause is None else math.nan,
+        samples=samples if cause is None else (),
+        rank_rates=samples if cause is None else (),
+        program_s=_program_s(view),
+        peak_memory_mib=_peak_memory(view, visible),
+    )
+
+
+def _failure_2020(view: RecordView, samples: Sequence[float]) -> tuple[str | None, str]:
+    """As in 2020, except that a launch without a rate is a failure: it was a success that spoiled the mean."""
+    if not view.success:
+        return "exception", (view.error or "").strip().rpartition("\n")[2]
+    bad = [name for name, value in view.metrics.items() if _is_nan(value)]
+    if bad:
+        return "nan", f"metric {bad[0]} is not a number"
+    if not samples or not all(math.isfinite(sample) for sample in samples):
+        return "short", "too few slices to average"
+    return None, ""
+
+
+def _tail_rate(rates: Sequence[float | None]) -> float:
+    """Mean of ``rates[-20:-2]``: at most 18 slices, without the last two; NaN without any, or with one that is none."""
+    return mean([value if value is not None and _measurable(value) else math.nan for value in rates[_TAIL]])
+
+
+def _measurable(rate: float) -> bool:
+    return rate == 0 or SMALLEST <= rate <= LARGEST
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _scheme(job: Mapping[str, Any] | None) -> str | None:
+    scheme = (job or {}).get("partition_scheme")
+    return scheme.get("type") if isinstance(scheme, dict) else None
+
+
+def _program_s(view: RecordView) -> float | None:
+    program = view.timings.get("program")
+    return program.time if program else None
+
+
+def _visible(view: RecordView) -> list[str]:
+    """The devices in ``CUDA_VISIBLE_DEVICES``."""
+    text = view.environ.get("CUDA_VISIBLE_DEVICES")
+    return [part.strip() for part in text.split(",") if part.strip()] if isinstance(text, str) else []
+
+
+def _peak_memory(view: RecordView, visible: Sequence[str]) -> float:
+    """MiB: of the launch's device, over several devices that of all the node's (as in 2020); 0 without a sample."""
+    monitor = view.gpu_monitor or {}
+    chosen = [monitor[visible[0]]] if len(visible) == 1 and visible[0] in monitor else list(monitor.values())
+    return max([0.0, *(entry.memory.max for entry in chosen if entry.memory and entry.memory.max is not None)])
+
+
+_STRENGTH = ("none", "affinity", "partial", "full")
+
+
+def weakest_tier(tiers: Sequence[str]) -> str:
+    """The weakest of several tiers; one that is not known is weaker than all."""
+    return min(tiers, key=lambda tier: _STRENGTH.index(tier) if tier in _STRENGTH else -1)
+
+
+def _tier(mnb: MnbView, cause: str | None) -> str | None:
+    """The weakest of the launch's shares; nothing is known of a launch that died before they were read back."""
+    if mnb.isolation:
+        return weakest_tier([share.tier for share in mnb.isolation.values()])
+    return None if cause is not None else "none"

@@ -1,0 +1,56 @@
+"""The marks of a run, counted: one line for each kind of mark and what it is about. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from milabench_ng.records.marks import Mark, MarkKind, typed, worst
+from milabench_ng.report.summary.summary import TestSummary
+
+
+class Marked(msgspec.Struct, frozen=True, kw_only=True):
+    """Marks of one kind about one thing, over all tests and devices."""
+
+    kind: MarkKind
+    what: str
+    tests: tuple[str, ...]
+    devices: tuple[str, ...]
+    """Indices of those that it was seen on; empty for marks of whole launches."""
+    worst: float | None
+    """The value farthest beyond the limit, in the unit of the kind."""
+    limit: float | None
+    text: str
+    """The worst of them in words."""
+
+    def counted(self, of: int) -> str:
+        """In words, with how many of the ``of`` tests of the report have it, and on which devices."""
+        named = f"; device{'' if len(self.devices) == 1 else 's'} {', '.join(self.devices)}" if self.devices else ""
+        return f"{self.text} ({'' if self.worst is None else 'at worst; '}{len(self.tests)} of {of} tests{named})"
+
+
+def count_marks(rows: Mapping[str, TestSummary]) -> tuple[Marked, ...]:
+    """The marks of ``rows``, by test, in the order in which they are met."""
+    same: dict[tuple[MarkKind, str], list[tuple[str, Mark]]] = defaultdict(list)
+    for test, row in rows.items():
+        for mark in typed(row.marks):
+            same[mark.kind, mark.what].append((test, mark))
+    return tuple(
+        _counted(dict.fromkeys(test for test, _ in each), [mark for _, mark in each]) for each in same.values()
+    )
+
+
+def _counted(tests: Iterable[str], marks: list[Mark]) -> Marked:
+    top = worst(marks)
+    devices = {mark.device for mark in marks if mark.device is not None}
+    return Marked(
+        kind=top.kind,
+        what=top.what,
+        tests=tuple(tests),
+        devices=tuple(sorted(devices, key=lambda index: (len(index), index))),
+        worst=top.value,
+        limit=top.limit,
+        text=top.sentence,
+    )

@@ -1,0 +1,207 @@
+"""Whether all runs of a folder were made on one node with one software: only then are they repeats. Pure.
+
+GPUs are known by their UUIDs, which stay what they are in containers and virtual machines, after reboots and under
+another hostname: runs that share a GPU share a node, and runs without a GPU in common do not. A node without GPUs is
+known by its hostname or, where a container was given another, its boot id. Either has the same processors and memory in
+all runs. All runs worked on the same devices, so that a row of each is one of the same node with the same tenants, and
+runs of one suite had the same profile. What is not recorded says nothing. The sessions of one run that ``--resume``
+went on with are one run with one manifest: it refuses what differs, or the ledger says that the user accepted it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+
+import msgspec
+
+from milabench_ng.errors import InputError
+from milabench_ng.plain import plain, short
+from milabench_ng.plan import Device
+from milabench_ng.records.views import ManifestView
+from milabench_ng.report.summary.launches import LaunchResult
+from milabench_ng.units import format_bytes
+
+_NAMED = 2
+"""How many GPUs of a run a message names."""
+_SAME_MEMORY = 0.01
+"""What a kernel leaves of the same memory varies by less from boot to boot; a module that is gone is more."""
+
+
+class Made(msgspec.Struct, frozen=True, kw_only=True):
+    """Where and with what launches were made, as far as a manifest or records tell; what they do not is empty."""
+
+    place: str
+    """What to call them: their folder, else their run."""
+    hosts: frozenset[str] = frozenset()
+    boots: frozenset[str] = frozenset()
+    boards: frozenset[str] = frozenset()
+    """UUIDs of the GPUs that the node showed, of whole ones."""
+    machine: str = ""
+    processors: str = ""
+    memory: int = 0
+    """In bytes."""
+    worked: frozenset[int] = frozenset()
+    """Indices of the devices that launches were planned for or, without a plan, made on."""
+    profiles: dict[str, str] = {}
+    """SHA-256 by suite."""
+    devices: dict[int, str] = {}
+    """UUIDs of the GPUs that were worked on, by index."""
+    models: frozenset[str] = frozenset()
+    versions: dict[str, str] = {}
+    """Of packages, driver and kernel."""
+
+    def joined_with(self, other: Made) -> Made:
+        """What both together tell."""
+        return Made(
+            place=self.place,
+            hosts=self.hosts | other.hosts,
+            boots=self.boots | other.boots,
+            boards=self.boards | other.boards,
+            machine=self.machine or other.machine,
+            processors=self.processors or other.processors,
+            memory=self.memory or other.memory,
+            worked=self.worked or other.worked,
+            profiles=self.profiles | other.profiles,
+            devices=self.devices | other.devices,
+            models=self.models or other.models,
+            versions=self.versions | other.versions,
+        )
+
+
+def check_one_node(source: str, manifests: Sequence[ManifestView], results: Sequence[LaunchResult]) -> None:
+    """Raise InputError where what was read of the folder ``source`` are no repeats of one node with one software."""
+
+    def joined(known: Made, other: Made) -> Made:
+        differing = "; ".join(_unlike(known, other))
+        if differing:
+            raise InputError(
+                f"{source}: {plain(known.place)} and {plain(other.place)} are not repeats of one node: "
+                f"{short(differing)}. Report each folder by itself, and compare them: mnb report FOLDER --compare OTHER"
+            )
+        return known.joined_with(other)
+
+    made = list(_made(manifests, results))
+    if made:
+        reduce(joined, made)
+
+
+def _made(manifests: Sequence[ManifestView], results: Sequence[LaunchResult]) -> Iterator[Made]:
+    """By run, what its manifest tells, and for a run without one what its records tell."""
+    groups: dict[tuple[str | None, str], list[LaunchResult]] = defaultdict(list)
+    places: dict[str | None, str] = {}
+    for result in results:
+        groups[result.run_id, result.hostname].append(result)
+        places.setdefault(result.run_id, os.path.dirname(result.file))
+    promised = {manifest.run_id for manifest in manifests}
+    for manifest in manifests:
+        yield _by_manifest(manifest, places.get(manifest.run_id) or f"run {manifest.run_id}")
+    for (run_id, host), group in groups.items():
+        if run_id not in promised:
+            yield _by_records(host, group, places[run_id] or (f"run {run_id}" if run_id else f"records of {host}"))
+
+
+def _by_manifest(manifest: ManifestView, place: str) -> Made:
+    node, devices = manifest.inventory, manifest.plan.devices
+    made = Made(
+        place=place,
+        worked=frozenset(device.index for device in devices),
+        profiles={manifest.plan.suite: manifest.profile.sha256} if manifest.profile else {},
+        devices=_uuids(devices),
+        models=frozenset(device.name for device in devices if device.name),
+        versions={"mnb": manifest.version, **manifest.software},
+    )
+    if node is None:
+        return made
+    own = {"driver": node.nvidia_driver, "kernel": node.kernel}
+    return msgspec.structs.replace(
+        made,
+        hosts=_known(node.hostname),
+        boots=_known(node.boot_id),
+        boards=frozenset(gpu.parent or gpu.uuid for gpu in node.gpus),
+        machine=node.machine or "",
+        processors=node.cpus.text,
+        memory=node.memory_bytes,
+        versions=made.versions | {name: version for name, version in own.items() if version},
+    )
+
+
+def _by_records(host: str, results: Sequence[LaunchResult], place: str) -> Made:
+    devices = [device for result in results for device in result.hardware]
+    return Made(
+        place=place,
+        hosts=_known(host),
+        boards=frozenset(_uuids(devices).values()),
+        worked=frozenset(device.index for device in devices),
+        devices=_uuids(devices),
+        models=frozenset(device.name for device in devices if device.name),
+    )
+
+
+def _known(text: str | None) -> frozenset[str]:
+    return frozenset((text,)) if text else frozenset()
+
+
+def _uuids(devices: Iterable[Device]) -> dict[int, str]:
+    """Of whole GPUs: a MIG instance gets another UUID when it is made anew."""
+    return {device.index: device.uuid for device in devices if device.kind == "gpu" and device.uuid}
+
+
+def _unlike(known: Made, other: Made) -> Iterator[str]:
+    """In what two differ that have to be alike, in words."""
+    if _same_node(known, other):
+        yield from _changed(known, other)
+    else:
+        yield f"they are of two nodes, {_node(known)} and {_node(other)}"
+    if known.models and other.models and known.models != other.models:
+        yield f"they ran on {_listed(known.models)} and on {_listed(other.models)}"
+    if known.worked and other.worked and known.worked != other.worked:
+        yield f"they worked on {_indices(known.worked)} and on {_indices(other.worked)}"
+    for suite in sorted(known.profiles.keys() & other.profiles.keys()):
+        if known.profiles[suite] != other.profiles[suite]:
+            yield f"profile {suite} was {known.profiles[suite][:12]} and {other.profiles[suite][:12]}"
+    for name in sorted(known.versions.keys() & other.versions.keys()):
+        if known.versions[name] != other.versions[name]:
+            yield f"{name} was {known.versions[name]} and {other.versions[name]}"
+
+
+def _changed(known: Made, other: Made) -> Iterator[str]:
+    """What a node had and has no more: its GPUs may have moved to another host."""
+    named = {"machine": (known.machine, other.machine), "processors": (known.processors, other.processors)}
+    for what, (ours, theirs) in named.items():
+        if ours and theirs and ours != theirs:
+            yield f"{what}: {ours} and {theirs}"
+    least, most = sorted((known.memory, other.memory))
+    if least and most - least > _SAME_MEMORY * most:
+        yield f"memory: {format_bytes(known.memory)} and {format_bytes(other.memory)}"
+    for index in sorted(known.devices.keys() & other.devices.keys()):
+        if known.devices[index] != other.devices[index]:
+            yield f"device {index} was {known.devices[index]} and {other.devices[index]}"
+
+
+def _same_node(known: Made, other: Made) -> bool:
+    """Unless what both tell says otherwise."""
+    if known.boards and other.boards:
+        return not known.boards.isdisjoint(other.boards)
+    named = bool(known.hosts and other.hosts)
+    return not (named and known.hosts.isdisjoint(other.hosts) and known.boots.isdisjoint(other.boots))
+
+
+def _indices(worked: frozenset[int]) -> str:
+    """Devices in words, with their number."""
+    shown = ", ".join(map(str, sorted(worked)))
+    return f"device {shown}" if len(worked) == 1 else f"{len(worked)} devices ({shown})"
+
+
+def _node(made: Made) -> str:
+    """Its name, and its GPUs or processors."""
+    gpus = sorted(made.boards)
+    more = f" and {len(gpus) - _NAMED} more" if len(gpus) > _NAMED else ""
+    what = ", ".join(gpus[:_NAMED]) + more or made.processors
+    return f"{_listed(made.hosts) or 'one without a name'}{f' ({what})' if what else ''}"
+
+
+def _listed(names: frozenset[str]) -> str:
+    return ", ".join(sorted(names))

@@ -1,0 +1,82 @@
+"""Whether all records of a row count the same items and did the same for each: only then has the row a rate. Pure.
+
+Within a run the launches of a test are planned alike, so a record that says otherwise than most of its row cannot be:
+it is a failed launch, like one that cannot be read. Where there is no majority, or where two runs below one folder
+differ, nobody can say which is right, and the folder is refused.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+from milabench_ng.catalogue import Scalar
+from milabench_ng.errors import InputError
+from milabench_ng.plain import plain, short
+from milabench_ng.records.reading import Problem
+from milabench_ng.report.summary.comparable import FREE_OPTIONS
+from milabench_ng.report.summary.launches import LaunchResult
+
+Work = Mapping[str, Scalar | None]
+
+
+def of_one_work(source: str, results: Sequence[LaunchResult]) -> tuple[tuple[LaunchResult, ...], tuple[Problem, ...]]:
+    """The results of ``source`` that are as the others of their row, and the rest as files that are no records.
+
+    Raises InputError where it cannot be said which are right.
+    """
+    groups: dict[tuple[str, str | None], list[LaunchResult]] = defaultdict(list)
+    for result in results:
+        groups[result.label, result.run_id].append(result)
+    usual: dict[str, LaunchResult] = {}
+    odd: dict[str, Problem] = {}
+    for (label, _), group in groups.items():
+        one = _usual(source, group)
+        _check(source, usual.setdefault(label, one), one)
+        odd |= {each.file: _problem(each, one) for each in group if _differing(each, one)}
+    return tuple(result for result in results if result.file not in odd), tuple(odd.values())
+
+
+def _work(result: LaunchResult) -> Work:
+    """What all records of a row have in common."""
+    options = {f"option {name}": value for name, value in result.options.items() if name not in FREE_OPTIONS}
+    return {"unit": result.unit, "classic_factor": result.classic_factor, "bound": result.bound, **options}
+
+
+def _usual(source: str, group: Sequence[LaunchResult]) -> LaunchResult:
+    """One of those that most of ``group`` are like."""
+    kinds = Counter(tuple(sorted(_work(result).items())) for result in group)
+    kind, count = kinds.most_common(1)[0]
+    usual = next(result for result in group if tuple(sorted(_work(result).items())) == kind)
+    if 2 * count <= len(group):
+        for other in group:
+            _check(source, usual, other)
+    return usual
+
+
+def _check(source: str, one: LaunchResult, other: LaunchResult) -> None:
+    """Raise InputError where two are not of one work."""
+    differing = _differing(one, other)
+    if differing:
+        found = "; ".join(f"{what} is {ours} and {theirs}" for what, (ours, theirs) in differing.items())
+        raise InputError(
+            f"{source}: {plain(one.file)} and {plain(other.file)} are not of one work, both of {plain(one.label)}: "
+            f"{short(found)}. Report runs of other work by themselves; of one run, take a record that was changed out"
+        )
+
+
+def _differing(result: LaunchResult, usual: LaunchResult) -> dict[str, tuple[Scalar | None, Scalar | None]]:
+    """The values of both, where they differ."""
+    ours, theirs = _work(result), _work(usual)
+    pairs = {what: (ours.get(what), theirs.get(what)) for what in dict.fromkeys([*ours, *theirs])}
+    return {what: pair for what, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _problem(result: LaunchResult, usual: LaunchResult) -> Problem:
+    found = [f"{what} {ours} instead of {theirs}" for what, (ours, theirs) in _differing(result, usual).items()]
+    return Problem(
+        file=plain(result.file),
+        reason=short(f"not of the work of its test: {', '.join(found)}"),
+        test=result.test,
+        job_id=result.job_id,
+    )

@@ -1,0 +1,107 @@
+"""What the devices of a launch took, and what that rests on. Pure.
+
+Where a GPU counts its energy, its mean power is what the counter gained between the first and the last sample inside
+the averaging window, over the time between them. Where it does not, or where the samples of its power deny that, it is
+the mean of these samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal, get_args
+
+import msgspec
+
+from milabench_ng.records.views import GaugeView, MnbView, SampledView, TelemetryView
+from milabench_ng.report.summary.summary import TestSummary
+from milabench_ng.stats import mean
+from milabench_ng.telemetry.messages import telemetry_key
+
+Basis = Literal[
+    "energy counter", "samples", "counter and samples disagree", "few samples", "samples from start to stop"
+]
+"""What a power rests on, the best first; the last is that of older records, whose ramp is in it."""
+
+_BEST_FIRST: tuple[Basis, ...] = get_args(Basis)
+_DOUBTS: dict[Basis, str] = {
+    "counter and samples disagree": "rests on the samples, as counter and samples disagree",
+    "few samples": "rests on few samples",
+    "samples from start to stop": "is that from start to stop, the ramp included",
+}
+ENOUGH = 0.5
+"""Part of the window that must be between the edges of the counter, and of its samples that must be there."""
+_LEAST_S = 1.0
+"""The counter moves every 100 ms: over less it is too coarse."""
+
+_LONGEST_S = 60.0
+"""Between two samples; more is no interval that anybody samples at."""
+_AGREEMENT = 0.2
+"""Part of the samples' mean that the counter's power may be away from it."""
+
+
+class Power(msgspec.Struct, frozen=True):
+    """Mean power of one device of a launch."""
+
+    watts: float
+    basis: Basis
+
+
+def launch_power(mnb: MnbView) -> Power | None:
+    """The mean over the devices of a launch; None where one is not known, or shares its GPU."""
+    uuids = [device.uuid or "" for device in mnb.devices if device.kind == "gpu"]  # a MIG device shares its board's
+    seen = (mnb.telemetry.get(telemetry_key("gpu", uuid)) for uuid in uuids)
+    known = [power for one in seen if one is not None and (power := _power(one, mnb.sampled)) is not None]
+    if not known or len(known) < len(mnb.devices):
+        return None
+    return Power(mean([power.watts for power in known]), max((one.basis for one in known), key=_BEST_FIRST.index))
+
+
+def _power(seen: TelemetryView, sampled: SampledView | None) -> Power | None:
+    gauge = seen.power_w
+    if sampled is None:
+        return None if gauge is None else Power(gauge.mean, "samples from start to stop")
+    watts = _counted(seen.energy_j, sampled)
+    if gauge is None:
+        return None if watts is None else Power(watts, "energy counter")
+    if watts is not None and abs(watts - gauge.mean) <= _AGREEMENT * gauge.mean:
+        return Power(watts, "energy counter")
+    if watts is not None:
+        return Power(gauge.mean, "counter and samples disagree")
+    enough = _is_sane(sampled) and gauge.n * sampled.interval_s >= ENOUGH * (sampled.end_s - sampled.start_s)
+    return Power(gauge.mean, "samples" if enough else "few samples")
+
+
+def _counted(counter: GaugeView | None, sampled: SampledView) -> float | None:
+    """Watts by an energy counter; None where it did not run on through enough of what was sampled, and no more."""
+    if counter is None or counter.max <= counter.min or not _is_sane(sampled):
+        return None
+    length_s = sampled.end_s - sampled.start_s
+    if not max(_LEAST_S, ENOUGH * length_s) <= counter.span_s <= length_s + sampled.interval_s:
+        return None
+    return (counter.max - counter.min) / counter.span_s
+
+
+def _is_sane(sampled: SampledView) -> bool:
+    return sampled.end_s > sampled.start_s and 0 < sampled.interval_s <= _LONGEST_S
+
+
+def power_doubts(rows: Mapping[str, TestSummary]) -> Iterator[str]:
+    """Why the power of some tests says less than it should, in words."""
+    known = [test for test, row in rows.items() if row.power_basis]
+    counts = {test: (row.power_launches, row.n - row.failures) for test, row in rows.items()}
+    told = {test: (count, good) for test, (count, good) in counts.items() if count is not None}
+    count, good = (sum(each) for each in zip(*told.values(), strict=True)) if told else (0, 0)
+    if 0 < count < good:
+        lacking = ", ".join(test for test, (some, all_) in told.items() if some < all_)
+        yield f"is known of {count} of {good} launches; launches without: {lacking}"
+    for basis, words in _DOUBTS.items():
+        tests = [test for test in known if basis in rows[test].power_basis]
+        if tests:
+            yield f"{words}: {', '.join(tests) if len(tests) < len(known) else 'all tests'}"
+
+
+def lost_samples(rows: Mapping[str, TestSummary]) -> Iterator[str]:
+    """How much telemetry was lost, in words."""
+    lost = [row.telemetry_dropped for row in rows.values() if row.telemetry_dropped]
+    if lost:
+        yield f"samples were lost in {len(lost)} of {len(rows)} tests, up to {max(lost)} in a launch"

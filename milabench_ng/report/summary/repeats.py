@@ -1,0 +1,94 @@
+"""From launches to repeats: one number for each time that a test was run on all its devices. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from milabench_ng.report.summary.launches import LaunchResult
+from milabench_ng.report.summary.summary import Stat, TestSummary
+from milabench_ng.stats import mean, sample_std
+
+
+def repeats(good: Sequence[LaunchResult]) -> dict[str, float]:
+    """Mean ``perf`` over the devices by repeat; ``"0#2"`` is repeat 0 of the folder's second run of ``mnb``.
+
+    A repeat that lacks a device that others have (its launch failed) is left out: devices differ, so the mean of the
+    others would be of something else.
+    """
+    runs = list(dict.fromkeys(result.run_id for result in good))
+    cells: dict[tuple[int, str], dict[tuple[str, ...], list[float]]] = defaultdict(lambda: defaultdict(list))
+    for result in good:
+        repeat = result.job_id.partition(".")[0]
+        cells[runs.index(result.run_id), repeat][result.devices].append(result.perf)
+    everywhere = {devices for cell in cells.values() for devices in cell}
+    return {
+        f"{repeat}#{run + 1}" if run else repeat: mean([mean(perfs) for perfs in cell.values()])
+        for (run, repeat), cell in sorted(cells.items(), key=_in_order)
+        if cell.keys() == everywhere
+    }
+
+
+def _in_order(cell: tuple[tuple[int, str], object]) -> tuple[int, int, str]:
+    """Runs one after the other, ``10`` after ``9``."""
+    (run, repeat), _ = cell
+    return run, len(repeat), repeat
+
+
+def by_job(good: Sequence[LaunchResult]) -> dict[str, LaunchResult]:
+    """Results by job id; a job id that comes twice (several runs in a folder) is numbered."""
+    times: Counter[str] = Counter()
+    named: dict[str, LaunchResult] = {}
+    for result in good:
+        times[result.job_id] += 1
+        again = times[result.job_id]
+        named[result.job_id if again == 1 else f"{result.job_id}#{again}"] = result
+    return named
+
+
+def between_devices(row: TestSummary) -> float | None:
+    """Sample standard deviation of the devices' means over their mean, in percent; None of one device."""
+    return _relative([stat.mean for stat in (row.pergpu or {}).values()])
+
+
+def run_to_run(row: TestSummary) -> float | None:
+    """Sample standard deviation of the repeats' means over their mean, in percent; None of one repeat."""
+    if row.repeats:
+        return _relative(list(row.repeats.values()))
+    known = row.log_perf.std if row.log_perf else None
+    return None if known is None else 100 * known
+
+
+def _relative(values: Sequence[float]) -> float | None:
+    centre = mean(values)
+    return 100 * sample_std(values) / centre if len(values) > 1 and centre > 0 else None
+
+
+def device_stats(good: Sequence[LaunchResult]) -> dict[str, Stat] | None:
+    """``train`` by device, of launches over one device."""
+    samples: dict[str, list[float]] = defaultdict(list)
+    for result in good:
+        if len(result.devices) == 1:
+            samples[result.devices[0]] += result.samples
+    stats = {device: stat_of(samples[device]) for device in sorted(samples, key=_numerically)}
+    return {device: stat for device, stat in stats.items() if stat is not None} or None
+
+
+def rank_means(good: Sequence[LaunchResult]) -> dict[str, float]:
+    """Mean rate of each rank of the launches over several devices, by device."""
+    rates: dict[str, list[float]] = defaultdict(list)
+    for result in good:
+        if len(result.rank_rates) == len(result.devices) > 1:
+            for device, rate in zip(result.devices, result.rank_rates, strict=True):
+                rates[device].append(rate)
+    return {device: mean(rates[device]) for device in sorted(rates, key=_numerically)}
+
+
+def stat_of(values: Sequence[float]) -> Stat | None:
+    """None of nothing."""
+    return Stat.of(values) if values else None
+
+
+def _numerically(device: str) -> tuple[float, str]:
+    return (int(device) if device.isdigit() else math.inf, device)

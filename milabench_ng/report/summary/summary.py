@@ -1,0 +1,271 @@
+"""The summary as a type: what is known of every test of a folder, and what a stored baseline holds.
+
+The keys of a test are those of 2020 (``n``, ``failures``, ``total``, ``train``, ``pergpu``, ``peak_memory``), with ours
+beside them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import msgspec
+
+from milabench_ng.catalogue import Scalar
+from milabench_ng.records.marks import Mark
+from milabench_ng.records.reading import Problem
+from milabench_ng.records.views import DataView, Factor
+from milabench_ng.records.window import Amount
+from milabench_ng.report.launch.host_paces import Paces
+from milabench_ng.report.statistics.intervals import LogStat
+from milabench_ng.stats import mean, population_std
+
+SUMMARY_SCHEMA = 2
+
+_STEP = re.compile(r"[1-9][0-9]{0,3}")
+Count = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
+Devices = Annotated[int, msgspec.Meta(ge=1, le=10**4)]
+OriginKind = Literal["measured", "published", "estimated"]
+
+_WIDEST = 1e6
+"""How far an estimate's band may lie from its value: a wider one says nothing, and leaves the range of numbers."""
+
+UNIT_2020 = "classic items"
+"""What a rate of 2020 counts, where nothing says more."""
+
+
+class Stat(msgspec.Struct, frozen=True):
+    """Of several numbers; ``std`` is the population standard deviation, as in 2020."""
+
+    n: Count
+    min: Amount
+    max: Amount
+    mean: Amount
+    std: Amount
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Stat:
+        """Of at least one number."""
+        return cls(len(values), min(values), max(values), mean(values), population_std(values))
+
+
+class Flag(msgspec.Struct, frozen=True, kw_only=True):
+    """Something odd about a launch that counts all the same."""
+
+    job_id: str
+    kind: Literal["drift", "sawtooth", "no steady state", "stall", "burst", "backlog", "host pace", "outlier"]
+    detail: str
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one row's numbers come from, if not from where the summary's do."""
+
+    kind: OriginKind
+    source: str
+    software: str = ""
+    """With which the figure was made, as far as its source says."""
+    caveat: str = ""
+    band: tuple[float, float] | None = None
+    """Of estimates that were stored as if measured, see `TestSummary.upgraded`; today's are in `Estimated`."""
+
+
+class Estimated(msgspec.Struct, frozen=True, kw_only=True):
+    """A rate that nobody measured. Items per second."""
+
+    value: Amount
+    low: Amount
+    high: Amount
+    """``low`` to ``high`` is a 95 % prediction band, as far as the rule behind it was checked."""
+    held: Count = 0
+    """How many of the ``known`` pairs the rule held in its band when it had not seen them."""
+    known: Count = 0
+    """0 where the rule was not checked."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.value / _WIDEST <= self.low <= self.value <= self.high <= self.value * _WIDEST:
+            raise ValueError(f"an estimate of {self.value:g} with a band of {self.low:g} to {self.high:g}")
+
+
+class Departure(msgspec.Struct, frozen=True, kw_only=True):
+    """How what a row measured departs from what its test is today."""
+
+    what: str
+    decides: bool
+    """Whether it changes the work behind an item, so that a ratio is one of different work."""
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True):
+    """A launch that failed, by name."""
+
+    job_id: str
+    cause: str
+    detail: str = ""
+    file: str | None = None
+
+
+def check_counts(n: int, failures: int, train: Stat | None) -> None:
+    """Raise ValueError, which a reader makes a refusal of, for a row whose launches cannot have been counted."""
+    if failures > n:
+        raise ValueError(f"{failures} of {n} launches failed")
+    if train is not None and not n:
+        raise ValueError("a rate of no launch")
+
+
+class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One row: a test, or one step of a progression. Rates in items per second, times in seconds, memory in MiB."""
+
+    __test__ = False  # not a pytest class
+
+    n: Count
+    failures: Count
+    total: Stat | None = None
+    """Seconds of the whole program."""
+    train: Stat | None = None
+    """Items per second of a launch; None where every launch failed."""
+    pergpu: dict[str, Stat] | None = None
+    """``train`` by device index, of launches over one device."""
+    peak_memory: Amount = 0.0
+    unit: str = UNIT_2020
+    classic_factor: Factor | None = None
+    """Items of 2020 per item of this unit; None where it is not known."""
+    bound: str | None = None
+    """What sets the test's pace, as its workload declares."""
+    scheme: str = "per-gpu"
+    devices: Devices = 1
+    """How many devices work on this test at the same time."""
+    planned: Count | None = None
+    """How many launches the plan promised; None where there is no plan."""
+    missing: Count = 0
+    """Promised, the run is over, and there is no record: they are counted in ``n`` and ``failures``."""
+    pending: Count = 0
+    """Promised, and the run is still going on."""
+    failed: tuple[Failed, ...] = ()
+    launches: dict[str, Amount] = {}
+    """``perf`` by job id."""
+    repeats: dict[str, Amount] = {}
+    """Mean ``perf`` over the devices by repeat; those that lack a device are left out."""
+    log_perf: LogStat | None = None
+    """Of the logarithms of ``repeats``: what the intervals are made of. None where repeats are not recorded (2020)."""
+    ranks: dict[str, Amount] = {}
+    """Mean rate by device, of launches over several devices."""
+    flags: tuple[Flag, ...] = ()
+    power_w: Amount | None = None
+    """Mean of one device while it worked, in watts; None where it is not known."""
+    power_basis: tuple[str, ...] = ()
+    """What that rests on, in words; empty where it is not known."""
+    power_launches: Count | None = None
+    """Of how many launches it is known; None in summaries of before."""
+    telemetry_dropped: Count = 0
+    """Samples of telemetry that were lost in the launch that lost most."""
+    wait_share: Amount | None = None
+    """Share of the window's time that was spent waiting for data, 0 to 1."""
+    tiers: tuple[str, ...] = ()
+    data: tuple[DataView, ...] = ()
+    precision: tuple[str, ...] = ()
+    options: dict[str, Scalar | None] = {}
+    """The workload's options; empty where they are not recorded."""
+    marks: tuple[Mark | str, ...] = ()
+    """The worst of each kind on each device; in older files sentences."""
+    reference: tuple[str, ...] = ()
+    """Whether its launches were compared with reference traces, in words; empty where that is not known."""
+    origin: Origin | None = None
+    """None where it is that of the summary."""
+    estimate: Estimated | None = None
+    """In the place of ``train``, of a row that nobody measured."""
+    departures: tuple[Departure, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_counts(self.n, self.failures, self.train)
+        if self.estimate is not None and (self.n or self.train):
+            raise ValueError("a row is measured or estimated, not both")
+
+    @property
+    def other_work(self) -> tuple[str, ...]:
+        """The departures that decide."""
+        return tuple(each.what for each in self.departures if each.decides)
+
+    @property
+    def upgraded(self) -> TestSummary:
+        """An estimate that was stored with counts and spread of launches on another device, without them."""
+        origin, train = self.origin, self.train
+        if origin is None or origin.kind != "estimated" or origin.band is None or train is None:
+            return self
+        low, high = (edge * train.mean for edge in origin.band)
+        if not 0 < train.mean / _WIDEST <= low <= train.mean <= high <= train.mean * _WIDEST:
+            return self
+        return msgspec.structs.replace(
+            self,
+            n=0,
+            failures=0,
+            train=None,
+            log_perf=None,
+            repeats={},
+            estimate=Estimated(value=train.mean, low=low, high=high),
+            origin=msgspec.structs.replace(origin, band=None),
+        )
+
+
+class Provenance(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the numbers come from."""
+
+    kind: OriginKind
+    source: str
+    hardware: str
+    software: dict[str, str] = {}
+    node: dict[str, str] = {}
+    """Machine, processors, memory, kernel and driver, in words."""
+    notes: tuple[str, ...] = ()
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """A result folder in numbers; stored, it is a baseline."""
+
+    schema: int = SUMMARY_SCHEMA
+    job_id: None = None
+    """Null, so that a reader of a result folder passes this file by."""
+    suite: str
+    units: Literal["true", "classic"]
+    """``classic``: rates count the items of 2020; ``true``: those that ``unit`` names."""
+    devices: Devices
+    models: dict[str, str] = {}
+    """What the devices are, by index; empty where it is not recorded."""
+    node_devices: Devices | None = None
+    """How many such devices the node has; None where that is not recorded, and for parts of its processors."""
+    provenance: Provenance
+    has_plan: bool
+    sessions: int = 1
+    """How often ``mnb`` was started for the records: sessions of the ledger; without one, runs."""
+    profile_sha256: tuple[str, ...] = ()
+    orders: tuple[str, ...] = ()
+    """Of the runs whose batches came in another than the usual order, in words."""
+    going_on: bool = False
+    omitted: tuple[str, ...] = ()
+    """Rows of tests that the profile has and the user did not select."""
+    notes: tuple[str, ...] = ()
+    host_pace: Paces | None = None
+    """None where it was not measured."""
+    tests: dict[str, TestSummary]
+    problems: tuple[Problem, ...] = ()
+    """Files that should have been records and could not be placed: each counts as a failed launch."""
+
+    def origin(self, label: str) -> OriginKind:
+        """Whether a row was measured by us, published by others or estimated."""
+        own = self.tests[label].origin
+        return own.kind if own else self.provenance.kind
+
+    @property
+    def launches(self) -> int:
+        """All that ended, those that left nothing readable included."""
+        return sum(row.n for row in self.tests.values()) + len(self.problems)
+
+    @property
+    def failures(self) -> int:
+        """The failed ones of them."""
+        return sum(row.failures for row in self.tests.values()) + len(self.problems)
+
+
+def progression_steps(labels: list[str]) -> dict[str, int]:
+    """The labels that are steps of a progression (``suite.test.K``), with their K."""
+    parts = {label: label.rpartition(".") for label in labels}
+    return {label: int(step) for label, (base, _, step) in parts.items() if _STEP.fullmatch(step) and "." in base}

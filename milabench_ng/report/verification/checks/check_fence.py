@@ -1,0 +1,160 @@
+"""Rules on the fence and on who worked beside whom: what the kernel said at the start and at the end of each launch."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import pairwise
+
+from milabench_ng.records.isolation import Effective, Isolation
+from milabench_ng.records.ledger import Attempt, Company
+from milabench_ng.records.record import Record
+from milabench_ng.report.summary.launches import weakest_tier
+from milabench_ng.report.verification.evidence import Evidence
+from milabench_ng.report.verification.findings import Finding, judged
+
+_SAME_S = 1e-6
+_CLOCK_S = 1.0
+"""How far the date may be set back between two batches."""
+_LIMITS = ("cpus", "mems", "memory_bytes", "swap_bytes", "pids", "io")
+
+
+def isolation(evidence: Evidence) -> Finding:
+    """In every launch the kernel held the tenant to its share, from its entry to the stop, apart from all others."""
+    return judged([*_shares(evidence), *_overlaps(evidence)])
+
+
+def _shares(evidence: Evidence) -> Iterator[str]:
+    demanded = evidence.rules.isolation
+    for name, record in evidence.named():
+        if not record.success and not record.mnb.isolation:
+            continue  # it died before its share was read back, and counts as a failure
+        for device in record.mnb.launch.devices:
+            share = record.mnb.isolation.get(str(device))
+            if share is None:
+                yield f"{name}: nothing is recorded of the fence around device {device}"
+                continue
+            if demanded is not None and weakest_tier([share.tier, demanded]) != demanded:
+                yield f"{name}: isolation was {share.tier!r}, {demanded!r} is demanded"
+            if share.tier == "full":
+                yield from (f"{name}: device {device}: {reason}" for reason in _not_held(share, record.success))
+
+
+def _not_held(share: Isolation, succeeded: bool) -> Iterator[str]:
+    """Where the evidence of full isolation does not bear it out. Of a launch that failed, the end may be unknown."""
+    entry, end = share.effective, share.effective_end
+    if entry is None or share.proc is None:
+        yield "no limits are recorded at its entry"
+        return
+    asked = share.requested
+    for what, wanted, held in (
+        ("CPUs", asked.cpus, entry.cpus),
+        ("RAM", asked.memory_bytes, entry.memory_bytes),
+        ("CPUs of its process", asked.cpus, share.proc.cpus_allowed),
+    ):
+        if wanted != held:
+            yield f"{what}: {_shown(wanted)} asked, {_shown(held)} held"
+    if entry.swap_bytes:
+        yield f"it could swap {entry.swap_bytes} bytes"
+    if end is None:
+        if succeeded:
+            yield "no limits are recorded at its end"
+    else:
+        yield from _changes(entry, end)
+    if share.disjoint is False:
+        yield "its CPUs were not its own"
+
+
+def _changes(entry: Effective, end: Effective) -> Iterator[str]:
+    for name in _LIMITS:
+        first, last = getattr(entry, name), getattr(end, name)
+        if first != last:
+            yield f"{name} was {_shown(first)} at entry and {_shown(last)} at the end"
+
+
+def _shown(value: object) -> str:
+    return "nothing" if value is None else str(value)
+
+
+def _overlaps(evidence: Evidence) -> Iterator[str]:
+    """CPUs that the kernel gave to two tenants of a batch, and tenants with fewer than others, in full isolation."""
+    for (number, _), kept in evidence.batches().items():
+        shares = [
+            (one.name, share.effective.cpus)
+            for one in kept
+            for share in one.record.mnb.isolation.values()
+            if share.tier == "full" and share.effective is not None and share.effective.cpus is not None
+        ]
+        taken: dict[int, str] = {}
+        for name, cpus in shares:
+            for cpu in cpus:
+                if cpu in taken:
+                    yield f"batch {number}: {name} and {taken[cpu]} had CPU {cpu}"
+                taken[cpu] = name
+        if len({len(cpus) for _, cpus in shares}) > 1:
+            yield f"batch {number}: its tenants had different numbers of CPUs"
+
+
+def together(evidence: Evidence) -> Finding:
+    """The launches of a batch worked at the same time, all until the stop, and one batch after the other."""
+    return judged([*_lonely(evidence), *_apart(evidence), *_overtaking(evidence)])
+
+
+def _lonely(evidence: Evidence) -> Iterator[str]:
+    planned = {batch.number: len(batch.launches) for batch in evidence.manifest.plan.batches}
+    for name, record in evidence.named():
+        found, expected = record.mnb.neighbours, planned.get(record.mnb.batch, 1) - 1
+        if found.planned != expected:
+            yield f"{name}: it had {found.planned} neighbours, the plan has {expected}"
+        if record.success and (found.lost or found.alive_at_stop < found.planned):
+            yield f"{name}: {found.alive_at_stop} of {found.planned} neighbours were there at the stop"
+
+
+def _apart(evidence: Evidence) -> Iterator[str]:
+    """A batch is begun once, unless some of its launches were tried again, with the others as their company."""
+    events = evidence.ledger.events if evidence.ledger else ()
+    again = {event.batch for event in events if isinstance(event, Company)}
+    again |= {event.batch for event in events if isinstance(event, Attempt) and event.number > 1}
+    begun = Counter(number for number, _ in evidence.batches())
+    for number, times in sorted(begun.items()):
+        if times > 1 and number not in again:
+            yield f"batch {number}: its launches were begun at {times} different times"
+    for (number, _), kept in evidence.batches().items():
+        if not _at_once([one.record for one in kept]):
+            yield f"batch {number}: its launches did not start and stop together"
+
+
+def _at_once(records: Sequence[Record]) -> bool:
+    """Whether those that worked to the end have the same start line and the same stop."""
+    good = [record.mnb for record in records if record.success]
+    spans = [(mnb.start_s or math.nan, mnb.stop_s or math.nan) for mnb in good]
+    return all(abs(start - spans[0][0]) <= _SAME_S and abs(stop - spans[0][1]) <= _SAME_S for start, stop in spans)
+
+
+def _overtaking(evidence: Evidence) -> Iterator[str]:
+    """Batches that were begun before the one before them can have ended: two runs at once, or a record from elsewhere.
+
+    By the date, since the monotonic clock begins anew with a boot.
+    """
+    spans: dict[tuple[str, int], float] = {}
+    for _, record in evidence.named():
+        mnb = record.mnb
+        worked = (mnb.stop_s or 0.0) - (mnb.start_s or 0.0) if record.success else 0.0
+        spans[mnb.started_utc, mnb.batch] = max(worked, spans.get((mnb.started_utc, mnb.batch), 0.0))
+    begun = sorted((moment, number, worked) for (utc, number), worked in spans.items() if (moment := _moment(utc)))
+    if len(begun) < len(spans):
+        yield "some records have no date in UTC"
+    for (moment, number, worked), (then, following, _) in pairwise(begun):
+        passed = (then - moment).total_seconds()
+        if passed < worked - _CLOCK_S:
+            yield f"batch {following} began {passed:.1f} s after batch {number}, which worked for {worked:.1f} s"
+
+
+def _moment(utc: str) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(utc)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None

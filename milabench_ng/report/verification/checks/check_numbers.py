@@ -1,0 +1,234 @@
+"""Rules on numbers: each is computed again from the raw slices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from milabench_ng.records.record import Mnb, Rank, Record, Timing
+from milabench_ng.records.window import (
+    MIN_STEPS,
+    WORKED_OFF_LIMIT,
+    SliceRow,
+    Window,
+    backlog_edges,
+    recorded_window,
+    worked_off,
+)
+from milabench_ng.report.baselines.peaks import arithmetic_of, peak
+from milabench_ng.report.verification.bundle import Claim
+from milabench_ng.report.verification.evidence import Evidence
+from milabench_ng.report.verification.findings import OFF, Finding, judged
+from milabench_ng.report.verification.rules import Ceiling
+
+_EXACT = 1e-9
+"""Relative: JSON keeps every digit, so only the order of a summation may differ."""
+_GAP_S = 1e-3
+"""A slice begins in the moment in which the one before it ends."""
+_EARLY_S = 5.0
+"""How long after the start line the first slice may begin: workers read the command when they come to it."""
+
+_TOO_MANY_WORKED_OFF = 0.02
+"""Of a window's items. What a batch more or less makes of a short window is told; this is no chance."""
+
+
+def numbers(evidence: Evidence) -> Finding:
+    """Windows, rates and counts of the records, and the table and scores that were printed, follow from the slices."""
+    return judged([*_in_records(evidence), *_in_claim(evidence)])
+
+
+def _in_records(evidence: Evidence) -> Iterator[str]:
+    for name, record in evidence.named():
+        mnb = record.mnb
+        if record.success != (mnb.failure is None):
+            yield f"{name}: it says success {record.success} and failure {mnb.failure is not None}"
+        window = recomputed_window(mnb) if record.success else None
+        if record.success and not _same_window(window, mnb.window):
+            yield f"{name}: the window that it states is not the one that its slices make"
+        for rank in mnb.ranks:
+            counted = sum(row.count for row in rank.slices)
+            if counted != rank.count:
+                yield f"{name}: rank {rank.rank} states {rank.count} items, its slices hold {counted}"
+            timing = _timing(record, rank.rank)
+            if timing is not None and not _same_rates(timing, rank.slices, mnb.window):
+                yield f"{name}: the rates that rank {rank.rank} states are not those of its slices"
+
+
+def recomputed_window(mnb: Mnb) -> Window | None:
+    """The averaging window from the slices; None where they make none."""
+    if mnb.start_s is None or mnb.stop_s is None:
+        return None
+    return recorded_window([rank.slices for rank in mnb.ranks], mnb.stop_s, mnb.window_rule, mnb.start_s)
+
+
+def _same_window(one: Window | None, other: Window | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return math.isclose(one.start_s, other.start_s, abs_tol=1e-6) and math.isclose(one.end_s, other.end_s, abs_tol=1e-6)
+
+
+def _timing(record: Record, rank: int) -> Timing | None:
+    return record.timings.get("train" if record.mnb.launch.scheme == "per-gpu" else f"train_{rank}")
+
+
+def _same_rates(timing: Timing, rows: Sequence[SliceRow], window: Window | None) -> bool:
+    """As a record lists them: from the window's first slice on, or all where there is no window."""
+    if any(row.length_s <= 0 for row in rows):
+        return False
+    expected = [row.count / row.length_s for row in rows if window is None or row.start_s >= window.start_s]
+    stated = timing.rates or []
+    return len(stated) == len(expected) and all(
+        math.isclose(one, other, rel_tol=_EXACT) for one, other in zip(stated, expected, strict=True)
+    )
+
+
+def _in_claim(evidence: Evidence) -> Iterator[str]:
+    """Where the bundle's numbers differ from those that its slices make."""
+    if evidence.packing is None:
+        return
+    stated, found = evidence.packing.claim, evidence.claim
+    for key in ("suite", "devices", "hardware", "status", "per_device", "per_node", "low", "high"):
+        yield from _difference(key, getattr(stated, key), getattr(found, key))
+    for test in dict.fromkeys([*stated.tests, *found.tests]):
+        yield from _test_difference(test, stated, found)
+
+
+def _test_difference(test: str, stated: Claim, found: Claim) -> Iterator[str]:
+    if test not in stated.tests or test not in found.tests:
+        yield f"{test}: {'claimed, and without a record' if test in stated.tests else 'not claimed'}"
+        return
+    was, now = (msgspec.structs.asdict(claim.tests[test]) for claim in (stated, found))
+    for key, value in was.items():
+        yield from _difference(f"{test}: {key}", value, now[key])
+
+
+def _difference(what: str, stated: object, found: object) -> Iterator[str]:
+    close = isinstance(stated, float) and isinstance(found, float) and math.isclose(stated, found, rel_tol=_EXACT)
+    if stated != found and not close:
+        yield f"{what} was claimed as {stated}, and is {found}"
+
+
+def slices(evidence: Evidence) -> Finding:
+    """The slices are without gaps between start and stop, and each window is long enough and full."""
+    found = judged([*_rules_of_windows(evidence), *_bad_slices(evidence), *_bad_backlogs(evidence)])
+    return found if found.reasons else Finding("pass", tuple(_worked_off(evidence, WORKED_OFF_LIMIT)))
+
+
+def _rules_of_windows(evidence: Evidence) -> Iterator[str]:
+    for name, record in evidence.named():
+        mnb, window = record.mnb, record.mnb.window
+        if mnb.window_rule != evidence.manifest.window_rule:
+            yield f"{name}: its window rule is not that of run.json"
+        if mnb.window_rule.length_s < evidence.rules.window_s:
+            yield f"{name}: averaged over {mnb.window_rule.length_s:g} s, {evidence.rules.window_s:g} s are demanded"
+        if not record.success:
+            continue
+        if window is None:
+            yield f"{name}: it has no averaging window"
+            continue
+        for rank in mnb.ranks:
+            inside = [row for row in rank.slices if window.holds(row)]
+            steps = sum(row.steps for row in inside)
+            if steps < MIN_STEPS:
+                yield f"{name}: rank {rank.rank} has {steps} steps in its window, at least {MIN_STEPS} are needed"
+
+
+def _bad_slices(evidence: Evidence) -> Iterator[str]:
+    for name, record in evidence.named():
+        for rank in record.mnb.ranks:
+            reason = _bad_row(rank.slices, record.mnb.start_s)
+            if reason:
+                yield f"{name}: rank {rank.rank}: {reason}"
+
+
+def _bad_row(rows: Sequence[SliceRow], start_s: float | None) -> str | None:
+    """The first thing in a rank's slices that no meter writes."""
+    end = start_s
+    for number, row in enumerate(rows):
+        if row.length_s <= 0 or row.count < 0 or row.steps < 1 or not 0 <= row.wait_s <= row.length_s + _GAP_S:
+            return f"slice {number} is impossible: {row.length_s} s, {row.count} items, {row.steps} steps"
+        gap = 0.0 if end is None else row.start_s - end
+        if not -_GAP_S <= gap <= (_GAP_S if number else _EARLY_S):
+            return f"slice {number} begins {gap:.3f} s after {'the one before it' if number else 'the start line'}"
+        end = row.end_s
+    return None
+
+
+def _bad_backlogs(evidence: Evidence) -> Iterator[str]:
+    """What slices and record say of the items that were made ahead does not fit, or too many of a window were."""
+    have = {record.mnb.label for _, record in evidence.named() if False in _lacks_backlog(record)}
+    for name, record in evidence.named():
+        lacks = _lacks_backlog(record)
+        if len(lacks) > 1:
+            yield f"{name}: some of its slices have a backlog and some have none"
+        elif True in lacks and record.mnb.label in have:
+            yield f"{name}: its slices have no backlog, as those of other launches of its test do"
+        for rank, inside in _windows(record):
+            known = [row.backlog for row in inside if row.backlog is not None]
+            older = (known[0], known[-1]) if known else None  # of the first and the last slice alone
+            if rank.backlog not in (backlog_edges(inside), older):
+                yield f"{name}: rank {rank.rank}: the backlog that it states is not that of its slices"
+    yield from _worked_off(evidence, _TOO_MANY_WORKED_OFF)
+
+
+def _lacks_backlog(record: Record) -> set[bool]:
+    """Whether slices tell no backlog; both where some do."""
+    return {row.backlog is None for rank in record.mnb.ranks for row in rank.slices}
+
+
+def _worked_off(evidence: Evidence, limit: float) -> Iterator[str]:
+    """Windows of which more than ``limit`` was made before them."""
+    for name, record in evidence.named():
+        for rank, inside in _windows(record):
+            items, count = worked_off(inside), sum(row.count for row in inside)
+            if items > limit * count:
+                yield (
+                    f"{name}: rank {rank.rank}: {items:.0f} of the {count} items of its window were made before it "
+                    f"(above {limit:.1%})"
+                )
+
+
+def _windows(record: Record) -> Iterator[tuple[Rank, list[SliceRow]]]:
+    """The ranks of a launch that did not fail, with the slices of its window."""
+    window = recomputed_window(record.mnb) if record.success else None
+    if window is not None:
+        yield from ((rank, [row for row in rank.slices if window.holds(row)]) for rank in record.mnb.ranks)
+
+
+def ceiling(evidence: Evidence) -> Finding:
+    """No rate is above what the device's peak arithmetic allows."""
+    limits = evidence.rules.ceiling
+    if limits is None:
+        return OFF
+    reasons, known, total = [], 0, 0
+    for name, record in evidence.named():
+        total += 1
+        flops = limits.flops_per_item.get(record.mnb.launch.test)
+        mode = record.mnb.precision.ran_before if record.mnb.precision else None
+        device_peak = None if mode is None else _peak_flops(limits, record.mnb.devices[0].name, mode)
+        if flops is None or device_peak is None:
+            continue
+        known += 1
+        for rank in record.mnb.ranks:
+            fastest = max((row.count / row.length_s for row in rank.slices if row.length_s > 0), default=0.0)
+            times = fastest * flops / device_peak
+            if times > limits.slack:
+                reasons.append(
+                    f"{name}: {fastest:.6g} items/s x {flops:.3g} FLOP are {times:.2f} x the peak of "
+                    f"{record.mnb.devices[0].name} in {mode}"
+                )
+    if not known:
+        return Finding("unknown", ("the rules know no peak or no FLOP count of what ran",))
+    if not reasons:
+        return Finding("pass", (f"looked at in {known} of {total} launches, whose FLOP and peak are known",))
+    return judged(reasons)
+
+
+def _peak_flops(limits: Ceiling, device: str, mode: str) -> float | None:
+    """Of the buyer's rules, else of the data sheet; None where neither knows."""
+    stated = limits.peak_flops.get(device, {}).get(mode)
+    known = peak(device)
+    rate = known.arithmetic(arithmetic_of(mode)) if known else None
+    return stated if stated is not None else rate and rate * 1e12

@@ -1,0 +1,73 @@
+"""All rules, in the order and under the ids of docs/run-rules.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from milabench_ng.report.verification.checks import (
+    check_books,
+    check_fence,
+    check_files,
+    check_node,
+    check_numbers,
+    check_plan,
+    check_score,
+    check_work,
+)
+from milabench_ng.report.verification.checks.check_witness import witnessed
+from milabench_ng.report.verification.evidence import Evidence
+from milabench_ng.report.verification.findings import Basis, Finding, Ruling
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """What is demanded, on what the answer rests, and the function that gives it."""
+
+    id: str
+    basis: Basis
+    title: str
+    check: Callable[[Evidence], Finding]
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("R1", "proven", "files as they were packed", check_files.files),
+    Rule("R2", "proven", "signed by an allowed signer", check_files.signature),
+    Rule("R3", "proven", "numbers follow from the slices", check_numbers.numbers),
+    Rule("R4", "proven", "slices without gaps, full windows", check_numbers.slices),
+    Rule("R5", "self-reported", "rates below the device's ceiling", check_numbers.ceiling),
+    Rule("R6", "proven", "profile as demanded", check_plan.profile),
+    Rule("R7", "proven", "weights as demanded", check_plan.weights),
+    Rule("R8", "proven", "plan as the profile makes it", check_plan.plan),
+    Rule("R9", "proven", "order as the nonce makes it", check_plan.order),
+    Rule("R10", "proven", "arguments as the profile states them", check_plan.arguments),
+    Rule("R11", "proven", "repeats as demanded", check_plan.repeats),
+    Rule("R12", "proven", "a record of every planned launch", check_books.complete),
+    Rule("R13", "proven", "ledger unbroken, every attempt recorded", check_books.ledger),
+    Rule("R14", "proven", "failures, retries, resumes, sessions within caps", check_books.caps),
+    Rule("R15", "proven", "score complete, interval within the margin", check_score.margin),
+    Rule("R16", "self-reported", "isolation in force in every launch", check_fence.isolation),
+    Rule("R17", "self-reported", "tenants together, batches one by one", check_fence.together),
+    Rule("R18", "self-reported", "precision that was asked for ran", check_work.precision),
+    Rule("R19", "self-reported", "data as demanded", check_work.data),
+    Rule("R20", "self-reported", "storage as demanded", check_work.storage),
+    Rule("R21", "self-reported", "workloads unchanged", check_work.code),
+    Rule("R22", "self-reported", "no marks", check_work.marks),
+    Rule("R23", "self-reported", "every GPU worked", check_node.every_gpu),
+    Rule("R24", "self-reported", "ECC on, no uncorrected errors", check_node.ecc),
+    Rule("R25", "self-reported", "default power limits, no throttling", check_node.clocks),
+    Rule("R26", "self-reported", "no processes of others on the GPUs", check_node.foreign),
+    Rule("R27", "self-reported", "one node, one version", check_node.one_node),
+    Rule("R28", "witness", "the node is the one that is offered", witnessed("R28")),
+    Rule("R29", "witness", "the run was seen, from nonce to bundle", witnessed("R29")),
+    Rule("R30", "witness", "firmware, power and cooling as offered", witnessed("R30")),
+)
+
+
+def judge(evidence: Evidence) -> tuple[Ruling, ...]:
+    """What every rule finds."""
+    return tuple(_ruling(rule, rule.check(evidence)) for rule in RULES)
+
+
+def _ruling(rule: Rule, finding: Finding) -> Ruling:
+    return Ruling(id=rule.id, title=rule.title, basis=rule.basis, result=finding.result, reasons=finding.reasons)

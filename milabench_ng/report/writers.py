@@ -1,0 +1,81 @@
+"""The forms of what is printed, by name: modules with ``write`` (a report) and ``write_tender``, imported when used."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Literal, TextIO
+
+from milabench_ng.errors import InputError
+from milabench_ng.report.procurement.tender import Tender
+from milabench_ng.report.report import Report
+
+Form = Literal["table", "json", "csv", "markdown"]
+
+
+def write_report(report: Report, form: Form, stream: TextIO) -> None:
+    """Write ``report`` to ``stream`` in the named form."""
+    import_module(f"milabench_ng.report.render.as_{form}").write(report, stream)
+
+
+def write_tables(report: Report, folder: Path) -> None:
+    """Write every table of ``report`` as a CSV file into ``folder``."""
+    from milabench_ng.report.render.as_csv import write_all
+
+    try:
+        write_all(report, folder)
+    except OSError as error:
+        raise InputError(f"--tables {folder}: {error.strerror}") from None
+
+
+def write_tender(tender: Tender, form: Form, stream: TextIO) -> None:
+    """Write ``tender`` to ``stream`` in the named form."""
+    import_module(f"milabench_ng.report.render.as_{form}").write_tender(tender, stream)
+
+
+def write_page(report: Report, source: Path, file: Path) -> None:
+    """Write ``report`` on ``source`` as one HTML file, with what else a result folder tells."""
+    html = _html()
+    from milabench_ng.report.html.folder_details import read_evidence
+
+    evidence = read_evidence(source) if os.path.isdir(source) else None
+    with open_file(file, "--html") as stream:
+        html.write(report, stream, evidence)
+
+
+def write_tender_page(tender: Tender, file: Path) -> None:
+    """Write ``tender`` as one HTML file."""
+    html = _html()
+    with open_file(file, "--html") as stream:
+        html.write_tender(tender, stream)
+
+
+def _html() -> ModuleType:
+    try:
+        return import_module("milabench_ng.report.html.as_html")
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f'--html: the package {error.name} is not installed; pip install "milabench_ng[html]"'
+        ) from None
+
+
+@contextmanager
+def open_output(path: Path | None, standard: TextIO) -> Iterator[TextIO]:
+    """The file ``path`` for writing, or ``standard`` where there is none."""
+    if path is None:
+        yield standard
+        return
+    with open_file(path, "--output") as stream:
+        yield stream
+
+
+def open_file(path: Path, option: str) -> TextIO:
+    """``path`` for writing; ``option`` is for the error."""
+    try:
+        return path.open("w", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{option} {path}: {error.strerror}") from None

@@ -1,0 +1,1 @@
+"""The suite of 2020, one workload a file."""
