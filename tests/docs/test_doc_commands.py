@@ -19,7 +19,7 @@ import pytest
 from pages import PAGES, ROOT, commands
 
 from milabench_ng.cli import app, call
-from milabench_ng.orchestrator.starting import WorkerServer
+from milabench_ng.orchestrator.execution.starting import WorkerServer
 
 
 class Check(msgspec.Struct, frozen=True):
