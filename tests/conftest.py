@@ -2,6 +2,7 @@
 
 No list says which tests these are. A test that tries to do either is skipped at that moment, and a test module that
 imports torch is skipped before torch is there. What computes for seconds has the marker ``slow`` and is left out too.
+Since a test may end anywhere, none may need a process to clean up what it did without one.
 """
 
 from __future__ import annotations
