@@ -288,10 +288,6 @@ class Directory(Node):  # type: ignore[misc]  # cgroupspy has no types
         node.directory.mkdir()
         return node
 
-    def delete_cgroup(self, name: str) -> None:
-        """Remove the empty group below this one. Raises OSError (EBUSY) while a process is in it."""
-        self.child(name).directory.rmdir()
-
 
 class Group2(Directory):
     """A group of the v2 hierarchy with all its controllers (those that are not enabled have no files)."""

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Literal
-
 import msgspec
-from cyclopts import Parameter
 
+from milabench_ng.cli.options import TableOrJson, Weights
 from milabench_ng.cli.tables import facts, standard_output, table
 from milabench_ng.plain import printed_json
 from milabench_ng.report.procurement.acceptance import Acceptance, Kept
@@ -24,8 +21,8 @@ def accept(
     /,
     *,
     guarantee: float = 0.97,
-    weights: Path | None = None,
-    form: Annotated[Literal["table", "json"], Parameter(name="--format")] = "table",
+    weights: Weights = None,
+    form: TableOrJson = "table",
 ) -> int:
     """Does a delivered node keep what the bid promised, in every test and in the score, the errors taken into account?
 
@@ -43,10 +40,6 @@ def accept(
         What was measured on the delivered node.
     guarantee
         The share of the bid's throughput that must be reached, such as 0.97.
-    weights
-        A JSON file of weights by test; without it the shipped one of the suite is taken.
-    form
-        How to print: table or json.
     """
     promised, found = load_source(bid), load_source(delivered)
     made = decide(promised, found, load_weights(weights, promised.suite), guarantee)

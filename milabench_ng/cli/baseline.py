@@ -12,6 +12,7 @@ import cyclopts
 from cyclopts import Parameter
 
 from milabench_ng.catalogue import Bound
+from milabench_ng.cli.options import Output, Several
 from milabench_ng.cli.tables import facts, heading, standard_output, table
 from milabench_ng.errors import InputError
 from milabench_ng.report.baselines.baseline import as_baseline, measured_again, rebound, shortfalls
@@ -27,9 +28,6 @@ from milabench_ng.report.summary.folder import encode_summary, load, load_baseli
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.writers import open_output
 from milabench_ng.shipped import names
-
-Output = Annotated[Path | None, Parameter(name=["--output", "-o"])]
-Several = Annotated[tuple[str, ...], Parameter(negative=())]
 
 baseline = cyclopts.App(name="baseline", help="Show, build, estimate and check baselines.")
 
@@ -111,8 +109,6 @@ def build(
         TEST=CLASS: what measurements show to bound a test, where its records say otherwise; noted. May be repeated.
     accept_shortfalls
         Make it of an unfit folder all the same; what it falls short of is kept with it.
-    output
-        Write to this file instead of the terminal.
     """
     whole = functools.reduce(measured_again, map(load, again), load(folder))
     made = rebound(whole, _bounds(bound))
@@ -152,8 +148,6 @@ def estimate(source: str, *, device: str, measured_on: str | None = None, output
         The device to estimate.
     measured_on
         The device that the source was measured on; without it, what the source says.
-    output
-        Write to this file instead of the terminal.
     """
     made = load_baseline(source)
     if made.provenance.kind != "measured":

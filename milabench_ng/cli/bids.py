@@ -8,6 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from milabench_ng.cli.options import Html, Output
 from milabench_ng.report.procurement.offers import compare_bids
 from milabench_ng.report.writers import Form, open_output, write_tender, write_tender_page
 
@@ -16,8 +17,8 @@ def bids(
     file: Path,
     *,
     form: Annotated[Form, Parameter(name="--format")] = "table",
-    html: Path | None = None,
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    html: Html = None,
+    output: Output = None,
 ) -> int:
     """Rank several bids by what a reference node's worth of throughput costs with each, with intervals.
 
@@ -31,10 +32,6 @@ def bids(
         A JSON file: the reference, the bids (results and price of a node), assumptions. Paths are relative to it.
     form
         How to print: table, json, csv or markdown.
-    html
-        Write one HTML file with charts as well, which opens offline anywhere.
-    output
-        Write to this file instead of the terminal.
     """
     made = compare_bids(file)
     if html is not None:

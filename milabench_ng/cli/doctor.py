@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Annotated, Literal
 
-from cyclopts import Parameter
 from rich.console import Console
 
 from milabench_ng.cli.node_options import NodeOptions
+from milabench_ng.cli.options import CgroupParent, DataRoot, Gpus, RamTotal, TableOrJson
 from milabench_ng.cli.shares import share_table
 from milabench_ng.cli.tables import facts, heading, standard_output, table
 from milabench_ng.fence.choosing import enter_scope
@@ -25,11 +23,11 @@ Pairs = Iterator[tuple[str, str]]
 def doctor(
     *,
     tenants: int | None = None,
-    gpus: str = "",
-    ram_total: str | None = None,
-    cgroup_parent: str | None = None,
-    dataroot: Annotated[Path | None, Parameter(name=["--dataroot", "-d"])] = None,
-    form: Annotated[Literal["table", "json"], Parameter(name="--format")] = "table",
+    gpus: Gpus = "",
+    ram_total: RamTotal = None,
+    cgroup_parent: CgroupParent = None,
+    dataroot: DataRoot = None,
+    form: TableOrJson = "table",
 ) -> int:
     """Say what this node is, what of it can be fenced and why not, and whether it is ready. Changes nothing.
 
@@ -42,17 +40,6 @@ def doctor(
     ----------
     tenants
         The shares for this many tenants: CPU partitions on a node without GPUs (default 2), else the first GPUs.
-    gpus
-        GPUs to use, by index or UUID, separated by commas (default: those of CUDA_VISIBLE_DEVICES, of which an empty
-        one means none; all where it is not set).
-    ram_total
-        RAM to divide among the tenants, such as 512GiB: for virtual machines whose MemTotal grows with use.
-    cgroup_parent
-        Make the groups below this cgroup instead of the hierarchy's root.
-    dataroot
-        Folder of the data sets (default: $MNB_DATAROOT, else ~/.cache/milabench_ng).
-    form
-        How to print: table or json.
     """
     node = NodeOptions(tenants=tenants, gpus=gpus, ram_total=ram_total, cgroup_parent=cgroup_parent, dataroot=dataroot)
     enter_scope("auto", cgroup_parent)

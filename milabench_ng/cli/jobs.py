@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from milabench_ng.cli.executing import execute
 from milabench_ng.cli.node_options import NodeOptions
+from milabench_ng.cli.options import Several, Switch
 from milabench_ng.cli.planned import show_plan
 from milabench_ng.errors import InputError
 from milabench_ng.files import read_text
@@ -29,13 +30,13 @@ def jobs(
     profile: Path | None = None,
     /,
     *flags: str,
-    name: Annotated[tuple[str, ...], Parameter(negative=())] = (),
+    name: Several = (),
     repeat: int = 1,
     order: Order | None = None,
     nonce: str | None = None,
     retry: int = 0,
     weights: Path | None = None,
-    dry_run: Annotated[bool, Parameter(negative=())] = False,
+    dry_run: Switch = False,
     resume: Path | None = None,
     accept_difference: Annotated[tuple[Kind, ...], Parameter(negative=())] = (),
     node: NodeOptions = NodeOptions(),  # noqa: B008  # frozen

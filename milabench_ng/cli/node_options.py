@@ -11,6 +11,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from milabench_ng.cli.options import CgroupParent, DataRoot, Gpus, RamTotal, Switch
 from milabench_ng.errors import InputError
 from milabench_ng.fence.choosing import Wish
 from milabench_ng.files import read_text
@@ -32,25 +33,16 @@ class NodeOptions:
     ----------
     tenants
         Work with this many tenants: CPU partitions on a node without GPUs (default 2), else the first GPUs.
-    gpus
-        GPUs to use, by index or UUID, separated by commas (default: those of CUDA_VISIBLE_DEVICES, of which an empty
-        one means none; all where it is not set).
     isolation
         What the fence must be: auto takes the best there is, full refuses anything less (exit code 3).
     io_read
         Most bytes that a tenant may read from the disk of the data root, such as 1000MiB/s, instead of the profile's.
     io_write
         The same for writes.
-    ram_total
-        RAM to divide among the tenants, such as 512GiB: for virtual machines whose MemTotal grows with use.
-    cgroup_parent
-        Make the groups below this cgroup instead of the hierarchy's root.
     cold_start
         Start every worker as a new interpreter instead of a fork of the worker server.
     cache
         Page cache of the data set's files before each batch: evicted or read, for all tenants alike.
-    dataroot
-        Folder of the data sets (default: $MNB_DATAROOT, else ~/.cache/milabench_ng).
     data_scale
         Size of the data set twins relative to the real ones, instead of the profile's.
     classic_data
@@ -72,17 +64,17 @@ class NodeOptions:
     """
 
     tenants: int | None = None
-    gpus: str = ""
+    gpus: Gpus = ""
     isolation: Wish = "auto"
     io_read: str | None = None
     io_write: str | None = None
-    ram_total: str | None = None
-    cgroup_parent: str | None = None
+    ram_total: RamTotal = None
+    cgroup_parent: CgroupParent = None
     cold_start: bool = False
     cache: Cache = "cold"
-    dataroot: Annotated[Path | None, Parameter(name=["--dataroot", "-d"])] = None
+    dataroot: DataRoot = None
     data_scale: float | None = None
-    classic_data: Annotated[bool, Parameter(negative=())] = False
+    classic_data: Switch = False
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None
     window: float | None = None
     allow_concurrent: bool = False

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
 from rich.console import Console
 
 from milabench_ng.cli.node_options import NodeOptions
+from milabench_ng.cli.options import DataRoot, Several, Switch
 from milabench_ng.cli.tables import standard_output, table
 from milabench_ng.orchestrator.display.live import Display
 from milabench_ng.orchestrator.planning.catalogue_queries import have_ready
@@ -21,10 +20,10 @@ def prepare(
     profile: Path,
     /,
     *,
-    name: Annotated[tuple[str, ...], Parameter(negative=())] = (),
-    dataroot: Annotated[Path | None, Parameter(name=["--dataroot", "-d"])] = None,
+    name: Several = (),
+    dataroot: DataRoot = None,
     data_scale: float | None = None,
-    classic_data: Annotated[bool, Parameter(negative=())] = False,
+    classic_data: Switch = False,
 ) -> int:
     """Have the data sets of a profile ready: generate the twins that are not there yet, and say where each set lies.
 
@@ -38,8 +37,6 @@ def prepare(
         A JSON file of tests (those of 2020 are converted).
     name
         Only what this test reads; may be given several times.
-    dataroot
-        Folder of the data sets (default: $MNB_DATAROOT, else ~/.cache/milabench_ng).
     data_scale
         Size of the twins relative to the real sets, above 0 and at most 1, instead of the profile's.
     classic_data

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from milabench_ng.cli.options import Html, Output, Switch, Weights
 from milabench_ng.report.report import make_report
 from milabench_ng.report.scoring.cost import PricePer
 from milabench_ng.report.writers import Form, open_output, write_page, write_report, write_tables
@@ -17,18 +18,18 @@ from milabench_ng.units import parse_share
 def report(
     folder: Path,
     *,
-    weights: Path | None = None,
+    weights: Weights = None,
     compare: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative=())] = (),
     margin: str = "2%",
-    compare_gpus: Annotated[bool, Parameter(negative=())] = False,
+    compare_gpus: Switch = False,
     rules: str | None = None,
     price: float | None = None,
     price_per: PricePer = "node",
     penalize_variance: bool = True,
     form: Annotated[Form, Parameter(name="--format")] = "table",
     tables: Path | None = None,
-    html: Path | None = None,
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    html: Html = None,
+    output: Output = None,
 ) -> int:
     """Print the table, the score and what it is worth, of a result folder (also while the run goes on) or a summary.
 
@@ -40,8 +41,6 @@ def report(
     ----------
     folder
         A result folder, or a summary file (of the 2020 tool as well).
-    weights
-        A JSON file of weights by test; without it the shipped one of the suite is taken.
     compare
         Baselines, one or several: summary files, result folders, or names of shipped ones (v100, rtx8000).
     margin
@@ -61,10 +60,6 @@ def report(
         How to print: table, json, csv or markdown.
     tables
         Write every table as a CSV file into this folder as well.
-    html
-        Write one HTML file with charts as well, which opens offline anywhere.
-    output
-        Write to this file instead of the terminal.
     """
     made = make_report(
         folder,

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from milabench_ng.cli.options import Output
 from milabench_ng.report.render.as_2020 import encode_2020
 from milabench_ng.report.summary.folder import encode_summary, load
 from milabench_ng.report.writers import open_output
@@ -17,7 +18,7 @@ def summary(
     folder: Path,
     *,
     form: Annotated[Literal["mnb", "2020"], Parameter(name="--format")] = "mnb",
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    output: Output = None,
 ) -> int:
     """Print the statistics of a result folder as JSON; stored in a file they are a baseline for `mnb report --compare`.
 
@@ -31,8 +32,6 @@ def summary(
         A result folder; records of the 2020 tool are read as well.
     form
         mnb, or 2020 for the fields and the items of the 2020 tool.
-    output
-        Write to this file instead of the terminal.
     """
     made = load(folder)
     with open_output(output, sys.stdout) as stream:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from cyclopts import Parameter
-
-from milabench_ng.report.verification.forms import Form, write_verification
+from milabench_ng.cli.options import Output, TableOrJson
+from milabench_ng.report.verification.forms import write_verification
 from milabench_ng.report.verification.rules import load_rules, with_options
 from milabench_ng.report.verification.verify import verify as find_out
 from milabench_ng.report.writers import open_output
@@ -25,8 +24,8 @@ def verify(
     repeat: int | None = None,
     nonce: str | None = None,
     allowed_signers: Path | None = None,
-    form: Annotated[Form, Parameter(name="--format")] = "table",
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    form: TableOrJson = "table",
+    output: Output = None,
 ) -> int:
     """Verify a bundle or a result folder: compute every number again, and check it against rules.
 
@@ -55,10 +54,6 @@ def verify(
         What the buyer gave when the run began, instead of what the rules say.
     allowed_signers
         Who may sign: a file as in ssh-keygen(1), ALLOWED SIGNERS.
-    form
-        How to print: table or json.
-    output
-        Write to this file instead of the terminal.
     """
     asked = with_options(load_rules(rules), isolation=require, repeat=repeat, nonce=nonce)
     found = find_out(source, asked, profile=profile, weights=weights, allowed_signers=allowed_signers)

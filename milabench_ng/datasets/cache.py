@@ -27,13 +27,13 @@ def warm(files: Sequence[Path]) -> None:
     _each(_read, files)
 
 
-def resident_fraction(files: Sequence[Path], sample: int = SAMPLE) -> float | None:
-    """The part of the bytes of `files` that the page cache holds, 0 to 1, from `sample` files spread evenly over them.
+def resident_fraction(files: Sequence[Path]) -> float | None:
+    """The part of the bytes of `files` that the page cache holds, 0 to 1, from `SAMPLE` files spread evenly over them.
 
     None when it cannot be measured: mincore(2) tells the truth only about files that the caller owns or may write
     (since Linux 5.2), and empty files have no pages.
     """
-    taken = min(sample, len(files))
+    taken = min(SAMPLE, len(files))
     spread = (files[place * len(files) // taken] for place in range(taken))
     counts = [_pages(path) for path in spread if os.access(path, os.W_OK)]
     total = sum(pages for _, pages in counts)

@@ -72,11 +72,6 @@ def verdict(
     return Verdict("exit", f"exit status {returncode}")
 
 
-def out_of_memory(name: str, device: str, limit_bytes: int, usage: Usage) -> str:
-    """The report's sentence about a tenant that ran out of its share."""
-    return f"{name} ({device}): OUT OF MEMORY in its share: {_memory_figures(limit_bytes, usage)}"
-
-
 def with_maxima(before: Usage | None, now: Usage) -> Usage:
     """The reading `now` with the maxima over it and all readings up to `before`, where the kernel keeps none.
 

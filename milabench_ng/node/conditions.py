@@ -15,8 +15,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+import psutil
 
-from milabench_ng.node.gpus import Gpu, GpuReader, Nvml, kernel_text
+from milabench_ng.node.gpus import Gpu, GpuReader, Nvml
+from milabench_ng.node.pci_gpus import kernel_text
+from milabench_ng.node.topology import meminfo
 from milabench_ng.units import utc_iso, utc_now
 
 Edge = Literal["before", "after"]
@@ -203,21 +206,12 @@ def kernel_table(path: Path) -> dict[str, int]:
     return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdecimal()}
 
 
-def memory_bytes(root: Path = Path("/")) -> dict[str, int]:
-    """``/proc/meminfo`` in bytes."""
-    return {name: value * 1024 for name, value in kernel_table(root / "proc/meminfo").items()}
-
-
-def cpu_seconds(root: Path = Path("/")) -> tuple[float, float, float] | None:
-    """Busy, steal and total seconds since boot, summed over CPUs, from ``/proc/stat`` (proc(5))."""
-    first = (kernel_text(root / "proc/stat") or "").partition("\n")[0].split()
-    if len(first) < 9 or first[0] != "cpu":
-        return None
-    ticks = os.sysconf("SC_CLK_TCK")
-    # Guest time is contained in user time already, so the columns after steal do not count.
-    user, nice, system, idle, iowait, irq, softirq, steal = (int(text) / ticks for text in first[1:9])
-    busy = user + nice + system + irq + softirq
-    return busy, steal, busy + steal + idle + iowait
+def cpu_seconds() -> tuple[float, float, float]:
+    """Busy, steal and total seconds since boot, summed over CPUs."""
+    spent = psutil.cpu_times()
+    # Guest time is contained in user time already.
+    busy = spent.user + spent.nice + spent.system + spent.irq + spent.softirq
+    return busy, spent.steal, busy + spent.steal + spent.idle + spent.iowait
 
 
 def _gpu_settings(gpu: Gpu, reader: GpuReader) -> GpuSettings:
@@ -274,18 +268,19 @@ def _host_settings(root: Path) -> HostSettings:
         smt=kernel_text(cpus / "smt/control"),
         transparent_hugepages=_chosen(kernel_text(root / "sys/kernel/mm/transparent_hugepage/enabled")),
         numa_balancing=None if balancing is None else balancing != "0",
-        swap_total_bytes=memory_bytes(root).get("SwapTotal"),
+        swap_total_bytes=meminfo(root / "proc").get("SwapTotal"),
     )
 
 
 def _host_state(root: Path) -> HostState:
-    memory, counters, cpus = memory_bytes(root), kernel_table(root / "proc/vmstat"), cpu_seconds(root)
+    memory, counters = meminfo(root / "proc"), kernel_table(root / "proc/vmstat")
+    busy_s, steal_s, _ = cpu_seconds()
     swap = (memory.get("SwapTotal"), memory.get("SwapFree"))
     throttles = (root / "sys/devices/system/cpu").glob("cpu*/thermal_throttle/*_throttle_count")
     return HostState(
-        load=tuple(float(text) for text in (kernel_text(root / "proc/loadavg") or "").split()[:3]),
-        cpu_busy_s=cpus and round(cpus[0], 2),
-        cpu_steal_s=cpus and round(cpus[1], 2),
+        load=tuple(round(load, 2) for load in os.getloadavg()),
+        cpu_busy_s=round(busy_s, 2),
+        cpu_steal_s=round(steal_s, 2),
         thermal_throttles=_sum(kernel_text(path) for path in throttles),
         memory_total_bytes=memory.get("MemTotal"),
         memory_available_bytes=memory.get("MemAvailable"),

@@ -14,9 +14,7 @@ from typing import Any, Self
 import msgspec
 
 from milabench_ng.errors import InputError
-
-_VENDORS = {0x10DE: "NVIDIA", 0x1002: "AMD", 0x8086: "Intel"}
-_DISPLAY_CLASS, _ACCELERATOR_CLASS = 0x03, 0x12
+from milabench_ng.node.pci_gpus import numa_node
 
 # nvml.h: invalid argument, not supported, no permission, not found, function not found, version of argument, deprecated
 _UNSUPPORTED = frozenset({2, 3, 4, 6, 13, 25, 26})
@@ -58,16 +56,6 @@ class Gpus(msgspec.Struct, frozen=True, kw_only=True):
     """Why there is no NVML, if there is none."""
     notes: tuple[str, ...] = ()
     """GPUs that are there and cannot be used, and why."""
-
-
-class PciGpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A display controller or accelerator on the PCI bus, whether or not its driver shows it as a device."""
-
-    pci_bus_id: str
-    vendor: str
-    device_id: str
-    driver: str | None
-    numa_node: int | None
 
 
 class GpuReader:
@@ -178,14 +166,6 @@ def open_nvml(module: Any = None) -> Nvml:
     return Nvml(module)
 
 
-def kernel_text(path: Path) -> str | None:
-    """A file of procfs or sysfs without surrounding blanks; None where the kernel, or permission, does not give it."""
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return None
-
-
 def read_gpus(nvml: Nvml | None = None, sysfs: Path = Path("/sys")) -> Gpus:
     """All devices that NVML shows, in PCI order. Without a session, one is opened and closed again.
 
@@ -211,28 +191,6 @@ def read_gpus(nvml: Nvml | None = None, sysfs: Path = Path("/sys")) -> Gpus:
         cuda=_cuda_version(nvml.ask("SystemGetCudaDriverVersion")),
         notes=tuple(notes),
     )
-
-
-def pci_gpus(sysfs: Path = Path("/sys")) -> tuple[PciGpu, ...]:
-    """The display controllers and accelerators of NVIDIA, AMD and Intel on the PCI bus, with the driver bound to them.
-
-    Class 0x03 is a display or 3D controller, 0x12 a processing accelerator (newer AMD boards), see the PCI code and ID
-    assignment specification.
-    """
-    found = []
-    for device in sorted(sysfs.glob("bus/pci/devices/*")):
-        vendor, kind = _hexadecimal(device / "vendor"), _hexadecimal(device / "class") >> 16
-        if vendor in _VENDORS and kind in (_DISPLAY_CLASS, _ACCELERATOR_CLASS):
-            driver = device / "driver"
-            gpu = PciGpu(
-                pci_bus_id=device.name,
-                vendor=_VENDORS[vendor],
-                device_id=f"{vendor:04x}:{_hexadecimal(device / 'device'):04x}",
-                driver=driver.resolve().name if driver.exists() else None,
-                numa_node=_numa_node(sysfs, device.name),
-            )
-            found.append(gpu)
-    return tuple(found)
 
 
 def select(devices: Sequence[Gpu], wanted: Sequence[str], where: str = "--gpus") -> tuple[Gpu, ...]:
@@ -287,7 +245,7 @@ def _device(reader: GpuReader, uuid: str, bus_id: str, sysfs: Path) -> Gpu:
         uuid=uuid,
         name=reader.ask("name", "Name") or "unknown",
         pci_bus_id=bus_id,
-        numa_node=_numa_node(sysfs, bus_id),
+        numa_node=numa_node(sysfs, bus_id),
         memory_bytes=None if memory is None else memory.total,
     )
 
@@ -301,12 +259,3 @@ def _sysfs_bus_id(bus_id: str) -> str:
 
 def _cuda_version(number: int | None) -> str | None:
     return None if number is None else f"{number // 1000}.{number % 1000 // 10}"
-
-
-def _hexadecimal(path: Path) -> int:
-    return int(kernel_text(path) or "0", 16)
-
-
-def _numa_node(sysfs: Path, bus_id: str) -> int | None:
-    node = int(kernel_text(sysfs / "bus/pci/devices" / bus_id / "numa_node") or "-1")
-    return node if node >= 0 else None

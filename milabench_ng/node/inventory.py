@@ -12,7 +12,8 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng import __version__
-from milabench_ng.node.gpus import Gpu, Nvml, PciGpu, kernel_text, open_nvml, pci_gpus, read_gpus
+from milabench_ng.node.gpus import Gpu, Nvml, open_nvml, read_gpus
+from milabench_ng.node.pci_gpus import PciGpu, kernel_text, pci_gpus
 from milabench_ng.node.topology import Topology, read_topology
 
 _PACKAGES = (

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from milabench_ng.node.gpus import kernel_text
+from milabench_ng.node.pci_gpus import kernel_text
 
 Kind = Literal["disk", "memory", "network", "overlay", "other"]
 

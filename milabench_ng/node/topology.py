@@ -23,12 +23,11 @@ class Cpu(msgspec.Struct, frozen=True):
 
 
 class NumaNode(msgspec.Struct, frozen=True):
-    """One NUMA node; `cpus` are its online CPUs (none on a node of device memory), distances are the firmware's."""
+    """One NUMA node; `cpus` are its online CPUs (none on a node of device memory)."""
 
     id: int
     cpus: tuple[int, ...]
     memory_bytes: int
-    distances: tuple[int, ...] = ()
 
 
 class Topology(msgspec.Struct, frozen=True):
@@ -52,14 +51,14 @@ def read_topology(sysfs: Path = Path("/sys"), procfs: Path = Path("/proc")) -> T
     online = parse_ids(_text(system / "cpu/online"))
     nodes = _nodes(system / "node", online)
     home = {cpu: node.id for node in nodes for cpu in node.cpus}
-    meminfo = _meminfo(procfs / "meminfo")
+    memory = meminfo(procfs)
     return Topology(
         cpus=tuple(_cpu(system / f"cpu/cpu{cpu}", cpu, home.get(cpu, 0)) for cpu in online),
         isolated=parse_ids(_text(system / "cpu/isolated", "")),
-        nodes=nodes or (NumaNode(0, online, meminfo["MemTotal"]),),
-        memory_bytes=meminfo["MemTotal"],
-        hugepages_bytes=meminfo.get("HugePages_Total", 0) * meminfo.get("Hugepagesize", 0),
-        swap_bytes=meminfo.get("SwapTotal", 0),
+        nodes=nodes or (NumaNode(0, online, memory["MemTotal"]),),
+        memory_bytes=memory["MemTotal"],
+        hugepages_bytes=memory.get("HugePages_Total", 0) * memory.get("Hugepagesize", 0),
+        swap_bytes=memory.get("SwapTotal", 0),
     )
 
 
@@ -89,7 +88,6 @@ def _node(directory: Path, node: int, online: frozenset[int]) -> NumaNode:
         id=node,
         cpus=tuple(cpu for cpu in parse_ids(_text(directory / "cpulist", "")) if cpu in online),
         memory_bytes=_node_memory_bytes(_text(directory / "meminfo", "")),
-        distances=tuple(int(distance) for distance in _text(directory / "distance", "").split()),
     )
 
 
@@ -102,10 +100,10 @@ def _node_memory_bytes(text: str) -> int:
     return 0
 
 
-def _meminfo(path: Path) -> dict[str, int]:
+def meminfo(procfs: Path = Path("/proc")) -> dict[str, int]:
     """The fields of /proc/meminfo; those with a unit (kB) in bytes, the counts as they are."""
     fields = {}
-    for line in _text(path).splitlines():
+    for line in _text(procfs / "meminfo").splitlines():
         name, number, *unit = line.replace(":", " ").split()
         fields[name] = int(number) * (1024 if unit else 1)
     return fields

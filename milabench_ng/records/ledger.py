@@ -18,6 +18,7 @@ from typing import Annotated
 import msgspec
 
 from milabench_ng.plain import short
+from milabench_ng.records.upgrades.chain import newer
 
 LEDGER_SCHEMA = 1
 FIRST = "0" * 64
@@ -205,7 +206,10 @@ def check_chain(content: bytes) -> Chain:
                 problems.append(f"line {place + 1}: the line before it is not the one that it was written after")
         head = digest(line)
         expected += 1
-    if entries and not isinstance(entries[0].what, Started):
+    first = entries[0].what if entries else None
+    if isinstance(first, Started) and first.schema > LEDGER_SCHEMA:
+        problems.insert(0, newer("ledger", first.schema, LEDGER_SCHEMA))
+    elif entries and not isinstance(first, Started):
         problems.append("line 1: the ledger does not begin with the start of a run")
     return Chain(entries=tuple(entries), problems=tuple(problems), torn=torn, head=head)
 

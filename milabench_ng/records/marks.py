@@ -30,7 +30,7 @@ MarkKind = Literal[
     "nothing learned",
     "noted",
 ]
-"""``noted`` is a sentence in ``what``: all that a mark was before it had a type."""
+"""``noted`` is a sentence in ``what``: all that a mark was in schema 1."""
 Unit = Literal["", "s", "%"]
 
 _FORMS: dict[MarkKind, tuple[str, Unit]] = {
@@ -91,11 +91,6 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
             return "not finite"
         unit = _FORMS[self.kind][1]
         return f"{100 * number:.3g} %" if unit == "%" else f"{number:g} {unit}".strip()
-
-
-def typed(stored: Iterable[Mark | str]) -> tuple[Mark, ...]:
-    """Marks as files hold them: the sentences of older ones become notes."""
-    return tuple(Mark(kind="noted", what=mark) if isinstance(mark, str) else mark for mark in stored)
 
 
 def worst(marks: Iterable[Mark]) -> Mark:

@@ -19,10 +19,9 @@ from milabench_ng.files import LARGE, parse_json, read_content
 from milabench_ng.plain import plain, short
 from milabench_ng.records.ledger import Chain, check_chain
 from milabench_ng.records.names import LEDGER, RECORD_NAME
+from milabench_ng.records.upgrades.manifest import MANIFEST_UPGRADES
+from milabench_ng.records.upgrades.record import RECORD_UPGRADES, upgrade_record
 from milabench_ng.records.views import ManifestView, RecordView
-
-READABLE_SCHEMA = 2
-"""The newest schema of records and manifests that this version reads."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +40,12 @@ class ReadRecord(msgspec.Struct, frozen=True):
     view: RecordView
 
 
+class _Ours(msgspec.Struct, frozen=True):
+    """Our part of a record, as far as its schema."""
+
+    schema: Any = None
+
+
 class _Kind(msgspec.Struct, frozen=True):
     """What tells a record from the other JSON files of a folder."""
 
@@ -48,11 +53,16 @@ class _Kind(msgspec.Struct, frozen=True):
     sub_job: Any = None
     run_id: Any = None
     plan: msgspec.Raw = msgspec.Raw(b"")
+    mnb: _Ours | list[Any] | str | float | bool | None = None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether there is nothing to upgrade in a record, as in those of 2020."""
+        return self.mnb is None or (isinstance(self.mnb, _Ours) and self.mnb.schema == RECORD_UPGRADES.current)
 
 
 _kind = msgspec.json.Decoder(_Kind)
 _record = msgspec.json.Decoder(RecordView)
-_manifest = msgspec.json.Decoder(ManifestView)
 
 Found = ReadRecord | ManifestView | Problem
 
@@ -170,22 +180,14 @@ def _decode(content: bytes, name: str) -> Found | None:
         kind = msgspec.convert(raw, _Kind) if isinstance(raw, dict) else _Kind()
     if kind.job_id is None:
         if kind.run_id is not None and kind.plan:
-            return _checked(_manifest.decode(content), name)
+            return msgspec.convert(MANIFEST_UPGRADES.upgrade(msgspec.json.decode(content), name), ManifestView)
         return problem(name, "it holds no job_id") if RECORD_NAME.fullmatch(os.path.basename(name)) else None
     if kind.sub_job:
         return None
-    record = _record.decode(content) if raw is None else msgspec.convert(raw, RecordView)
-    if record.mnb is not None and record.mnb.schema > READABLE_SCHEMA:
-        return _newer(name, record.mnb.schema)
-    return ReadRecord(name, record)
-
-
-def _checked(manifest: ManifestView, name: str) -> Found:
-    return manifest if manifest.schema <= READABLE_SCHEMA else _newer(name, manifest.schema)
-
-
-def _newer(name: str, schema: int) -> Problem:
-    return problem(name, f"its schema is {schema}, this version of mnb reads up to {READABLE_SCHEMA}; update mnb")
+    if raw is None and kind.is_current:
+        return ReadRecord(name, _record.decode(content))  # straight from the bytes, which is faster
+    made = upgrade_record(msgspec.json.decode(content) if raw is None else raw, name)
+    return ReadRecord(name, msgspec.convert(made, RecordView))
 
 
 def problem(name: str, reason: str) -> Problem:

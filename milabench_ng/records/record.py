@@ -106,7 +106,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     package: str
     sha256: str
     """Of the files of ``modules``, one after the other."""
-    modules: tuple[str, ...] = ()
+    modules: tuple[str, ...]
     """Its module and those of the same package that it imports."""
 
 
@@ -141,13 +141,13 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     full_s: float | None
     slices: list[SliceRow]
-    backlog: tuple[float, float] | None = None
+    backlog: tuple[float, float] | None
     """Items that had been made and not yet asked for, at the edges of the window; null where nothing is made ahead."""
     losses: dict[str, float | None] = {}
     """By step: 1, 2, 5, 10, 100; null where it was not finite."""
-    gradient_norms: dict[str, float | None] = {}
+    gradient_norms: dict[str, float | None]
     """By the same steps: the 2-norm of all gradients, unscaled and not clipped; null where it was not finite."""
-    skipped: Skipped | None = None
+    skipped: Skipped | None
     """Null in modes that skip none."""
     digests: dict[str, str] = {}
     """Of all parameters, by step."""
@@ -174,9 +174,9 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     run_id: str
     started_utc: str
-    session: int = 1
+    session: int
     """Which start of the orchestrator made it: 1, more after `--resume`."""
-    attempt: int = 1
+    attempt: int
     """Which try of the launch it is."""
     batch: int
     launch: Launch
@@ -206,16 +206,16 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     isolation: dict[str, Isolation]
     """By device index: a launch over K devices has K shares."""
     conditions: dict[Edge, Conditions]
-    host_pace: dict[str, dict[Edge, HostPace]] = {}
-    """Of the CPUs of each share, by device index."""
+    host_pace: dict[str, dict[Edge, HostPace]]
+    """Of the CPUs of each share, by device index; empty where it was not measured."""
     telemetry: dict[str, dict[str, dict[str, float]]]
-    sampled: Sampled | None = None
-    """None in older records, whose telemetry is from start to stop."""
+    sampled: Sampled | None
+    """None where the telemetry is from start to stop."""
     failure: Failure | None
     exit_status: int | None
     """0 to 255, or the negative number of the signal."""
-    marks: tuple[Mark | str, ...]
-    """Everything that makes this result not comparable; in older records sentences."""
+    marks: tuple[Mark, ...]
+    """Everything that makes this result not comparable."""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):

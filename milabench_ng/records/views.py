@@ -44,11 +44,11 @@ class RankView(msgspec.Struct, frozen=True):
     """The slices of one process, and what it computed: losses, gradient norms and digests by step."""
 
     slices: list[SliceRow]
+    gradient_norms: dict[str, float | None]
+    skipped: SkippedView | None
+    """None in modes that skip none."""
     losses: dict[str, float | None] = {}
-    gradient_norms: dict[str, float | None] = {}
     digests: dict[str, str] = {}
-    skipped: SkippedView | None = None
-    """None in modes that skip none, and in older records."""
 
 
 class DataView(msgspec.Struct, frozen=True):
@@ -91,11 +91,11 @@ class GaugeView(msgspec.Struct, frozen=True):
     """What was sampled of one quantity."""
 
     mean: Amount
+    span_s: Amount
+    """From the first sample to the last; 0 where it is not known."""
     n: Amount = 0.0
     min: Amount = 0.0
     max: Amount = 0.0
-    span_s: Amount = 0.0
-    """From the first sample to the last; 0 in older records."""
 
 
 class TelemetryView(msgspec.Struct, frozen=True):
@@ -144,12 +144,12 @@ class MnbView(msgspec.Struct, frozen=True, kw_only=True):
     isolation: dict[str, TierView] = {}
     telemetry: dict[str, TelemetryView] = {}
     """By source and key: ``gpu:`` and the UUID, ``tenant:`` and the device's index, ``host:node``."""
-    sampled: SampledView | None = None
-    """None in older records, whose telemetry is from start to stop."""
-    host_pace: dict[str, PaceView] = {}
-    """By device; empty in records of before it was measured."""
+    sampled: SampledView | None
+    """None where the telemetry is from start to stop."""
+    host_pace: dict[str, PaceView]
+    """By device; empty where it was not measured."""
     failure: FailureView | None = None
-    marks: tuple[Mark | str, ...] = ()
+    marks: tuple[Mark, ...] = ()
 
 
 class RecordView(msgspec.Struct, frozen=True, kw_only=True):

@@ -68,7 +68,7 @@ class SliceRow(msgspec.Struct, frozen=True, array_like=True):
     wait_s: Amount
     backlog: Number | None = None
     """Items that had been made and not yet asked for, the mean over the slice's steps; None where nothing is made
-    ahead, and in old records."""
+    ahead."""
 
     @classmethod
     def of(cls, event: Slice) -> SliceRow:

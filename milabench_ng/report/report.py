@@ -11,7 +11,8 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.report.scoring.choices import Choices, choices
-from milabench_ng.report.scoring.compare import ComparedTest, Comparison, compare
+from milabench_ng.report.scoring.compare import compare
+from milabench_ng.report.scoring.comparison import ComparedTest, Comparison
 from milabench_ng.report.scoring.cost import Price, PricePer, cost
 from milabench_ng.report.scoring.scaling import ScalingCurve, scaling_curves
 from milabench_ng.report.scoring.score import FailureRate, Score, ScoredTest, failure_rate, score, scored_tests

@@ -1,26 +1,25 @@
-"""The host: how busy CPUs, memory and disks are, from procfs."""
+"""The host: how busy CPUs, memory and disks are, through psutil."""
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import msgspec
+import psutil
 
-from milabench_ng.node.conditions import cpu_seconds, memory_bytes
-from milabench_ng.node.gpus import kernel_text
+from milabench_ng.node.conditions import cpu_seconds
 from milabench_ng.telemetry.messages import HOST_KEY, SourceName
 from milabench_ng.units import MIB
-
-_SECTOR_BYTES = 512
 
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True):
     """What has been counted since boot. Rates are differences of two of these."""
 
     time_s: float
-    cpu_s: tuple[float, float, float] | None
+    cpu_s: tuple[float, float, float]
     """Busy, steal and total, summed over CPUs."""
     disk_bytes: tuple[int, int]
     """Read and written, over all whole disks."""
@@ -38,19 +37,19 @@ class HostSource:
     unsupported: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def __init__(self, root: Path = Path("/")) -> None:
-        self._root = root
-        self._before = read_counters(root)
+    def __init__(self) -> None:
+        self._disks = whole_disks()
+        self._before = read_counters(self._disks)
 
     def read(self) -> Iterator[tuple[str, dict[str, float]]]:
         """One set of values; rates are left out where no time has passed."""
-        now = read_counters(self._root)
+        now = read_counters(self._disks)
         values = rates(self._before, now)
         self._before = now
-        load = (kernel_text(self._root / "proc/loadavg") or "").split()
-        available = memory_bytes(self._root).get("MemAvailable")
-        values |= {"load_1min": float(load[0])} if load else {}
-        values |= {"memory_available_mib": available / MIB} if available is not None else {}
+        values |= {
+            "load_1min": round(os.getloadavg()[0], 2),
+            "memory_available_mib": psutil.virtual_memory().available / MIB,
+        }
         yield HOST_KEY, values
 
 
@@ -58,28 +57,31 @@ def rates(before: Counters, now: Counters) -> dict[str, float]:
     """Percentages of all CPUs and disk rates between two readings."""
     seconds = now.time_s - before.time_s
     values: dict[str, float] = {}
-    if before.cpu_s and now.cpu_s:
-        busy, steal, total = (late - early for early, late in zip(before.cpu_s, now.cpu_s, strict=True))
-        # The kernel counts ticks of 10 ms: two reads within one tick have no time between them.
-        values |= {"cpu_busy_pct": 100 * busy / total, "cpu_steal_pct": 100 * steal / total} if total > 0 else {}
+    busy, steal, total = (late - early for early, late in zip(before.cpu_s, now.cpu_s, strict=True))
+    # The kernel counts ticks of 10 ms: two reads within one tick have no time between them.
+    values |= {"cpu_busy_pct": 100 * busy / total, "cpu_steal_pct": 100 * steal / total} if total > 0 else {}
     if seconds > 0:
         read, written = (late - early for early, late in zip(before.disk_bytes, now.disk_bytes, strict=True))
         values |= {"disk_read_mib_per_s": read / seconds / MIB, "disk_write_mib_per_s": written / seconds / MIB}
     return values
 
 
-def read_counters(root: Path) -> Counters:
-    """The counters now."""
-    return Counters(time_s=time.monotonic(), cpu_s=cpu_seconds(root), disk_bytes=_disk_bytes(root))
+def read_counters(disks: Collection[str]) -> Counters:
+    """The counters now, of these disks."""
+    return Counters(time_s=time.monotonic(), cpu_s=cpu_seconds(), disk_bytes=_disk_bytes(disks))
 
 
-def _disk_bytes(root: Path) -> tuple[int, int]:
-    """Bytes read and written, from ``/proc/diskstats`` (Documentation/admin-guide/iostats.rst).
+def whole_disks(sysfs: Path = Path("/sys")) -> frozenset[str]:
+    """Names of the disks that have hardware behind them: those have a ``device`` link in sysfs.
 
-    Partitions, and devices that are made of others or of memory, would count the same bytes twice or are no disks: what
-    has hardware behind it has a ``device`` link in sysfs.
+    Partitions, and devices that are made of others or of memory, would count the same bytes twice or are no disks.
     """
-    disks = {path.parent.name for path in (root / "sys/block").glob("*/device")}
-    rows = (line.split() for line in (kernel_text(root / "proc/diskstats") or "").splitlines())
-    counts = [(int(row[5]), int(row[9])) for row in rows if len(row) > 9 and row[2] in disks]
-    return _SECTOR_BYTES * sum(read for read, _ in counts), _SECTOR_BYTES * sum(written for _, written in counts)
+    return frozenset(path.parent.name for path in sysfs.glob("block/*/device"))
+
+
+def _disk_bytes(disks: Collection[str]) -> tuple[int, int]:
+    """Bytes read and written. Without disks psutil is not asked: some sandboxes have no such counters at all."""
+    # nowrap off: its watch for counters that overflow costs more than the reading, and 64 bits do not.
+    counters = psutil.disk_io_counters(perdisk=True, nowrap=False) if disks else {}
+    counted = [counters[name] for name in disks if name in counters]
+    return sum(disk.read_bytes for disk in counted), sum(disk.write_bytes for disk in counted)

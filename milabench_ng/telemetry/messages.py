@@ -6,7 +6,6 @@ a value ends in its unit, if it has one; what cannot be read is absent.
 
 from __future__ import annotations
 
-import sys
 from typing import Literal
 
 import msgspec
@@ -22,11 +21,7 @@ def telemetry_key(source: SourceName, key: str) -> str:
     return f"{source}:{key}"
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="order"):
-    """Base of what the sampler is told."""
-
-
-class Watch(Order, frozen=True, kw_only=True):
+class Watch(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="order"):
     """Sample a tenant's cgroup from now on, under ``key``. Files of cgroup v1 and v2 are told apart by their content.
 
     An order for a key that is watched already replaces it. A file that is not given, or not there, is left out.
@@ -39,12 +34,6 @@ class Watch(Order, frozen=True, kw_only=True):
     """Path of ``memory.current`` (v2) or ``memory.usage_in_bytes`` (v1)."""
     cpu_usage: str | None = None
     """Path of ``cpu.stat`` (v2) or ``cpuacct.usage`` (v1)."""
-
-
-class Unwatch(Order, frozen=True, kw_only=True):
-    """Sample a tenant's cgroup no longer."""
-
-    key: str
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="report"):
@@ -83,26 +72,8 @@ class Dropped(Report, frozen=True, kw_only=True):
 
 
 AnyReport = Supported | Sample | Dropped
-AnyOrder = Watch | Unwatch
 
 
-def sampler_command(interval_s: float = 0.5) -> list[str]:
-    """How to start the sampler. Start it from a thread that lives on: it dies with the thread that started it."""
-    return [sys.executable, "-m", "milabench_ng.telemetry.sampler", "--interval", str(interval_s)]
-
-
-def encode(message: Order | Report) -> bytes:
+def encode(message: Watch | Report) -> bytes:
     """One line, its end included."""
     return msgspec.json.encode(message) + b"\n"
-
-
-def decode_report(line: bytes) -> AnyReport:
-    """A line from the sampler. Raises ``msgspec.DecodeError`` for anything else."""
-    report: AnyReport = msgspec.json.decode(line, type=AnyReport)
-    return report
-
-
-def decode_order(line: bytes) -> AnyOrder:
-    """A line to the sampler. Raises ``msgspec.DecodeError`` for anything else."""
-    order: AnyOrder = msgspec.json.decode(line, type=AnyOrder)
-    return order

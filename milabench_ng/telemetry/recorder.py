@@ -79,10 +79,6 @@ class Recorder:
         elif isinstance(report, Dropped):
             self._dropped.append(report)
 
-    def forget(self, source: SourceName, key: str) -> None:
-        """Let go of the samples of a key that will not be asked for again, such as a tenant's after its launch."""
-        self._series.pop((source, key), None)
-
     def spreads(self, source: SourceName, key: str, start_s: float, end_s: float) -> dict[str, Spread]:
         """Spread of each value of one key over the samples in [start_s, end_s]; a value without any is left out.
 

@@ -17,10 +17,12 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from milabench_ng.node.gpus import open_nvml, read_gpus
 from milabench_ng.telemetry.gpu import GpuSource
 from milabench_ng.telemetry.host import HostSource
-from milabench_ng.telemetry.messages import Dropped, Report, Sample, Supported, Watch, decode_order, encode
+from milabench_ng.telemetry.messages import Dropped, Report, Sample, Supported, Watch, encode
 from milabench_ng.telemetry.source import Source
 from milabench_ng.telemetry.tenant import TenantSource
 
@@ -109,11 +111,7 @@ def serve(sources: Sequence[Source], tenants: TenantSource, orders: OrderReader,
     due = time.monotonic() + interval_s
     while not orders.ended:
         for line in orders.wait(due - time.monotonic()):
-            order = decode_order(line)
-            if isinstance(order, Watch):
-                tenants.watch(order)
-            else:
-                tenants.unwatch(order.key)
+            tenants.watch(msgspec.json.decode(line, type=Watch))
         if time.monotonic() >= due:
             yield from sample(sources)
             due = next_tick(due, time.monotonic(), interval_s)

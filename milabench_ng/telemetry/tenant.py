@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from milabench_ng.node.conditions import kernel_table
-from milabench_ng.node.gpus import kernel_text
+from milabench_ng.node.pci_gpus import kernel_text
 from milabench_ng.telemetry.messages import SourceName, Watch
 from milabench_ng.units import MIB
 
@@ -42,10 +42,6 @@ class TenantSource:
     def watch(self, order: Watch) -> None:
         """Read this tenant from now on."""
         self._watched[order.key] = order
-
-    def unwatch(self, key: str) -> None:
-        """Read this tenant no longer; one that is not watched is no error."""
-        self._watched.pop(key, None)
 
     def read(self) -> Iterator[tuple[str, dict[str, float]]]:
         """The values of every tenant whose group is there."""

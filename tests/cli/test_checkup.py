@@ -9,8 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from milabench_ng.node.gpus import Gpu, PciGpu
+from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.inventory import Inventory, read_inventory
+from milabench_ng.node.pci_gpus import PciGpu
 from milabench_ng.orchestrator.planning.leftovers import Remains, find_remains
 from milabench_ng.orchestrator.planning.readiness import gpu_reasons
 

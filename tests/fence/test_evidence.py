@@ -77,16 +77,22 @@ def test_v1_tells_own_from_host_out_of_memory_by_the_peak() -> None:
     assert cause(killed, -9, Usage(memory_peak_bytes=GIB // 2)) == "host_oom"
 
 
+def detail(usage: Usage, limit_bytes: int) -> str:
+    found = isolation_check.verdict(NOTHING, GroupEvents(oom_kill=1, oom=1), usage, limit_bytes, -9)
+    assert found is not None
+    return found.detail
+
+
 def test_sentence_of_an_out_of_memory_death() -> None:
     usage = Usage(anon_bytes=int(180.1 * GIB), shmem_bytes=int(60.9 * GIB), page_cache_bytes=int(2.1 * GIB))
-    assert isolation_check.out_of_memory("t3", "GPU-1", int(243.2 * GIB), usage) == (
-        "t3 (GPU-1): OUT OF MEMORY in its share: limit 243.2 GiB, anon 180.1, shmem+pinned 60.9, "
+    assert detail(usage, int(243.2 * GIB)) == (
+        "out of memory in its share: limit 243.2 GiB, anon 180.1, shmem+pinned 60.9, "
         "page cache 2.1 GiB at death. Pinned buffers and /dev/shm count."
     )
 
 
 def test_a_death_between_two_samples_shows_no_made_up_figures() -> None:
-    text = isolation_check.out_of_memory("t3", "GPU-1", 2 * GIB, Usage(memory_peak_bytes=2 * GIB, anon_bytes=0))
+    text = detail(Usage(memory_peak_bytes=2 * GIB, anon_bytes=0), 2 * GIB)
     assert "limit 2.0 GiB, peak 2.0 GiB; it grew too fast to see of what." in text
 
 

@@ -55,13 +55,6 @@ def test_three_and_five_gpus_local_first() -> None:
     assert result.notes == ("t7: only 0% of its CPUs are on NUMA node 1, where its device is",)
 
 
-def test_three_and_five_gpus_strictly_local() -> None:
-    result = allocate(machine(2, 28, threads=2), tenants(0, 0, 0, 1, 1, 1, 1, 1), policy=Policy(strict_local=True))
-    assert {len(share.cpus) for share in result.shares.values()} == {10}
-    assert all(share.local == 1 for share in result.shares.values())
-    assert len(result.leftover_cpus) == 112 - 80
-
-
 def test_two_cores_two_tenants() -> None:
     result = allocate(machine(1, 2, node_gib=24), tenants(None, None))
     assert [share.cpus for share in result.shares.values()] == [(0,), (1,)]
@@ -114,13 +107,6 @@ def test_one_thread_of_each_core_allowed() -> None:
     assert all(share.smt_shared for share in result.shares.values())
 
 
-def test_reserved_cores() -> None:
-    result = allocate(machine(1, 16), tenants(None, None), policy=Policy(reserve_cores=2))
-    assert {len(share.cpus) for share in result.shares.values()} == {7}
-    with pytest.raises(IsolationError, match="16 usable cores for 2 tenants and 15 reserved"):
-        allocate(machine(1, 16), tenants(None, None), policy=Policy(reserve_cores=15))
-
-
 def test_too_little_memory_names_the_group_that_limits() -> None:
     with pytest.raises(IsolationError) as caught:
         allocate(machine(1, 8, node_gib=24), tenants(0, 0), Bounds(memory_bytes=4 * GIB, memory_group="/x/memory.max"))
@@ -171,15 +157,15 @@ def topologies(draw: st.DrawFn) -> Topology:
     return Topology(cpus, tuple(sorted(isolated)), numa, node.memory_bytes)
 
 
-@given(topologies(), st.lists(st.sampled_from([None, *range(8)]), min_size=1, max_size=16), st.booleans())
+@given(topologies(), st.lists(st.sampled_from([None, *range(8)]), min_size=1, max_size=16))
 @settings(max_examples=150, deadline=None)
-def test_any_division_is_equal_and_disjoint(node: Topology, nodes: list[int | None], strict: bool) -> None:
+def test_any_division_is_equal_and_disjoint(node: Topology, nodes: list[int | None]) -> None:
     usable = set(node.online) - set(node.isolated)
     try:
-        shares = allocate(node, tenants(*nodes), policy=Policy(strict_local=strict)).shares.values()
+        shares = allocate(node, tenants(*nodes)).shares.values()
     except IsolationError:
         per_tenant = node.memory_bytes * 0.95 / len(nodes)
-        assert len(usable) < len(nodes) or strict or per_tenant < 4 * GIB
+        assert len(usable) < len(nodes) or per_tenant < 4 * GIB
         return
     assert len({len(share.cpus) for share in shares}) == 1
     assert len({share.memory_bytes for share in shares}) == 1

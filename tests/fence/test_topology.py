@@ -20,7 +20,6 @@ def test_two_nodes_with_threads(tmp_path: Path) -> None:
         "cpu/isolated": "3",
         "node/online": "0-1",
         "node/node0/cpulist": "0-1,4-5",
-        "node/node0/distance": "10 21",
         "node/node0/meminfo": "Node 0 MemTotal:       1000 kB\nNode 0 MemFree: 5 kB",
         "node/node1/cpulist": "2-3,6-7",
         "node/node1/meminfo": "Node 1 MemTotal:       2000 kB",
@@ -46,7 +45,6 @@ def test_two_nodes_with_threads(tmp_path: Path) -> None:
     assert found.cpus[6] == Cpu(id=6, core=2, package=1, node=1, cache=2)
     assert found.isolated == (3,)
     assert [(node.cpus, node.memory_bytes) for node in found.nodes] == [((0, 1, 4, 5), 1024000), ((2, 3, 6), 2048000)]
-    assert found.nodes[0].distances == (10, 21)
     assert (found.memory_bytes, found.swap_bytes, found.hugepages_bytes) == (3072000, 7168, 4 << 20)
 
 

@@ -14,11 +14,11 @@ from milabench_ng.node.conditions import (
     cpu_seconds,
     edges,
     kernel_table,
-    memory_bytes,
     read_conditions,
     throttled_fraction,
 )
 from milabench_ng.node.gpus import open_nvml, read_gpus
+from milabench_ng.node.topology import meminfo
 
 UUID = "GPU-aa11"
 
@@ -28,8 +28,7 @@ def node(root: Path) -> Path:
     files = {
         "proc/sys/kernel/osrelease": "6.1.0",
         "proc/cmdline": "quiet isolcpus=3",
-        "proc/loadavg": "1.50 0.75 0.25 2/345 678",
-        "proc/stat": "cpu  100 0 50 800 10 5 5 30 0 0\ncpu0 100 0 50 800 10 5 5 30 0 0",
+        "proc/stat": "cpu  100 0 50 800 10 5 5 30 40 0\ncpu0 100 0 50 800 10 5 5 30 40 0",
         "proc/meminfo": "MemTotal: 1000 kB\nMemAvailable: 600 kB\nCached: 100 kB\nSwapTotal: 50 kB\nSwapFree: 20 kB",
         "proc/vmstat": "pswpin 7\npswpout 8\noom_kill 1",
         "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
@@ -90,7 +89,8 @@ def test_this_machine_fits_into_4_kib_a_record_and_survives_it() -> None:
     assert both["after"].time_s > both["before"].time_s
 
 
-def test_host(tmp_path: Path) -> None:
+def test_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getloadavg", lambda: (1.5, 0.75390625, 0.25))
     conditions = read(h200(), tmp_path)
     assert conditions.settings is not None
     host = conditions.settings.host
@@ -105,9 +105,9 @@ def test_host(tmp_path: Path) -> None:
     assert state.thermal_throttles == 7
 
 
-def test_cpu_seconds_count_ticks_of_ten_milliseconds(tmp_path: Path) -> None:
-    seconds = cpu_seconds(node(tmp_path))
-    assert seconds == pytest.approx((1.6, 0.3, 10.0))
+def test_cpu_seconds_leave_guest_time_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("psutil.PROCFS_PATH", str(node(tmp_path) / "proc"))
+    assert cpu_seconds() == pytest.approx((1.6, 0.3, 10.0))
 
 
 def test_gpu(tmp_path: Path) -> None:
@@ -167,4 +167,4 @@ def test_kernel_tables(tmp_path: Path) -> None:
     (tmp_path / "table").write_text("anon 12\nusage: 3 kB\nnot a number\nlonely\n")
     assert kernel_table(tmp_path / "table") == {"anon": 12, "usage": 3}
     assert kernel_table(tmp_path / "absent") == {}
-    assert memory_bytes()["MemTotal"] > 0
+    assert meminfo()["MemTotal"] > 0

@@ -8,7 +8,8 @@ import pytest
 from fake_nvml import LOST, NOT_FOUND, FakeGpu, FakeNvml
 
 from milabench_ng.errors import InputError
-from milabench_ng.node.gpus import Gpus, open_nvml, pci_gpus, read_gpus, select
+from milabench_ng.node.gpus import Gpus, open_nvml, read_gpus, select
+from milabench_ng.node.pci_gpus import pci_gpus
 
 
 def pci_device(sysfs: Path, address: str, vendor: str, kind: str, node: str, driver: str | None = None) -> None:

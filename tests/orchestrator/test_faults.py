@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.orchestrator.execution.tenant import Tenant
-from milabench_ng.records.marks import typed
 from milabench_ng.report.report import make_report
 
 HERE = "tests.orchestrator.broken"
@@ -61,7 +60,7 @@ def test_a_killed_worker_leaves_its_slices_and_its_neighbour_says_so(run_profile
     assert lost.job_id == "0.0"
     assert lost.cause == "signal"
     assert lost.seconds_before_stop > 0
-    assert any(mark.kind == "neighbours lost" for mark in typed(alive.mnb.marks))
+    assert any(mark.kind == "neighbours lost" for mark in alive.mnb.marks)
     assert make_report(finished.folder).exit_code == 1
 
 

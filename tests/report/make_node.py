@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from milabench_ng.node.conditions import Conditions, GpuSettings, GpuState, HostSettings, HostState, Settings
-from milabench_ng.node.gpus import Gpu, PciGpu
+from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.inventory import Cpus, Inventory
+from milabench_ng.node.pci_gpus import PciGpu
 from milabench_ng.node.storage import Storage
 from milabench_ng.plan import Device
 from milabench_ng.records.isolation import Effective, Isolation, ProcView, Share

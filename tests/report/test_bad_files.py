@@ -17,10 +17,7 @@ from milabench_ng.cli import call
 from milabench_ng.errors import InputError
 from milabench_ng.files import DEEPEST, SMALL, parse_json, read_content, read_json
 from milabench_ng.plain import plain, plain_json, plain_lines, printed_json, short
-from milabench_ng.records.manifest import RUN_SCHEMA
 from milabench_ng.records.names import write_atomically
-from milabench_ng.records.reading import READABLE_SCHEMA
-from milabench_ng.records.record import RECORD_SCHEMA
 from milabench_ng.report.report import make_report
 from milabench_ng.shipped import find, names
 
@@ -196,7 +193,3 @@ def test_new_files_have_the_mode_that_the_umask_leaves(tmp_path: Path) -> None:
         finally:
             os.umask(before)
         assert (tmp_path / f"{mask}.json").stat().st_mode & 0o777 == 0o666 & ~mask
-
-
-def test_what_this_version_writes_it_reads() -> None:
-    assert max(RECORD_SCHEMA, RUN_SCHEMA) <= READABLE_SCHEMA

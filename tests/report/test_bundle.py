@@ -135,7 +135,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "no packing list": (without_packing_list, "there is no bundle.json in it"),
     "cut short": (truncated, "not a bundle that `mnb bundle` made"),
     "not an archive": (lambda path: path.write_text("hello"), "not a bundle that `mnb bundle` made"),
-    "newer": (later_schema, "bundle schema 99; this version of mnb reads up to 1"),
+    "newer": (later_schema, "bundle schema 99: this is mnb"),
 }
 
 

@@ -13,7 +13,7 @@ from milabench_ng.records.views import DataView
 from milabench_ng.report.render.statements import header
 from milabench_ng.report.render.tables import before_tests
 from milabench_ng.report.report import build_report
-from milabench_ng.report.scoring.compare import Comparison
+from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.weights import load_weights, spread_unplanned
 from milabench_ng.report.summary.comparable import differences
 from milabench_ng.report.summary.folder import load_baseline
@@ -120,7 +120,8 @@ def test_marks_of_the_baseline_are_told() -> None:
 
 
 def test_a_mark_that_both_have_leaves_the_ratio_an_indication() -> None:
-    found = against(changed(marks=("fence partial",)), marks=("fence partial",))
+    partial = (Mark(kind="noted", what="fence partial"),)
+    found = against(changed(marks=partial), marks=partial)
     assert found.differences == ()
     assert found.indicative == ("mark of the baseline: fence partial (1 of 2 tests)",)
 

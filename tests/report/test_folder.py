@@ -13,8 +13,9 @@ from make_records import PER_GPU, PROGRESSION
 
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Plan
-from milabench_ng.records.marks import typed
+from milabench_ng.records.marks import Mark
 from milabench_ng.records.record import RECORD_SCHEMA
+from milabench_ng.records.upgrades.record import upgrade_record
 from milabench_ng.report.report import make_report
 from milabench_ng.report.summary.folder import decode_summary, encode_summary, load
 from milabench_ng.report.summary.summary import Stat
@@ -159,12 +160,19 @@ def test_every_way_to_fail_has_its_cause(tmp_path: Path) -> None:
     row = load(tmp_path).tests["standard.vae"]
     causes = {failed.job_id: failed.cause for failed in row.failed}
     assert causes == {"0.0": "oom", "0.1": "short", "0.2": "nan", "0.4": "short"}
-    assert (row.n, row.failures, row.marks, list(row.launches)) == (5, 4, typed(["throttled"]), ["0.3"])
+    assert (row.n, row.failures, list(row.launches)) == (5, 4, ["0.3"])
+    assert row.marks == (Mark(kind="noted", what="throttled"),)
 
 
-def test_a_record_as_it_is_written_today_is_read(tmp_path: Path, whole: Plan) -> None:
-    make_records.write(tmp_path, make_records.record(whole.launches[0], make_records.steady, schema=RECORD_SCHEMA))
-    assert load(tmp_path).tests["standard.vae"].failures == 0
+def test_a_record_of_today_is_read_as_the_one_that_it_was_upgraded_from(tmp_path: Path, whole: Plan) -> None:
+    old = make_records.record(whole.launches[0], make_records.steady, schema=1)
+    make_records.write(tmp_path, old)
+    before = load(tmp_path)
+    assert before.tests["standard.vae"].failures == 0
+    today = upgrade_record(old, "a record")
+    assert today["mnb"]["schema"] == RECORD_SCHEMA
+    make_records.write(tmp_path, today)
+    assert load(tmp_path) == before
 
 
 def test_a_newer_schema_is_said_to_be_newer(tmp_path: Path, whole: Plan) -> None:

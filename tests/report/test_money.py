@@ -19,14 +19,15 @@ from milabench_ng.records.views import DataView
 from milabench_ng.report.procurement.bids import read_bids
 from milabench_ng.report.procurement.offers import compare_bids
 from milabench_ng.report.procurement.ownership import Power, Terms, ownership
+from milabench_ng.report.procurement.ranking import pareto_set
 from milabench_ng.report.procurement.stability import Worth, per_reference, stability
-from milabench_ng.report.procurement.tender import Tender, pareto_set
+from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.statements import header
 from milabench_ng.report.report import build_report
 from milabench_ng.report.scoring.score import score, scored_tests
 from milabench_ng.report.scoring.weights import load_weights
 from milabench_ng.report.statistics.intervals import log_stat, t_quantile
-from milabench_ng.report.summary.folder import decode_summary, encode_summary, load_baseline
+from milabench_ng.report.summary.folder import encode_summary, load_baseline
 from milabench_ng.report.summary.summary import Estimated, Origin, Provenance, Stat, Summary, TestSummary
 from milabench_ng.report.writers import write_report, write_tender
 
@@ -158,17 +159,6 @@ def test_an_estimated_row_has_no_launches_and_is_not_charged_for_their_spread() 
     for band in ((0.0, 2.0), (1.1, 2.0), (0.5, 0.9), (5e-324, 2.0), (0.5, 1e300)):
         with pytest.raises(ValueError, match="an estimate of 1 with a band of"):
             Estimated(value=1.0, low=band[0], high=band[1])
-
-
-def test_an_estimate_that_was_stored_as_if_measured_is_read_without_its_launches() -> None:
-    """As ``mnb baseline estimate`` wrote it before: with n and deviation of another device."""
-    old = row(100.0, origin=Origin(kind="estimated", source="a rule", band=(0.8, 1.25)))
-    stored = msgspec.structs.replace(node(1.0, 1.0), tests={"standard.vae": old})
-    read = decode_summary(encode_summary(stored).encode(), "old").tests["standard.vae"]
-    assert (read.n, read.train, read.log_perf, read.repeats) == (0, None, None, {})
-    assert read.estimate == Estimated(value=100.0, low=80.0, high=125.0)
-    odd = msgspec.structs.replace(old, origin=Origin(kind="estimated", source="a rule", band=(2.0, 3.0)))
-    assert odd.upgraded is odd  # a band that does not hold its own value is no estimate of ours
 
 
 def test_the_figures_of_2020_are_indicative() -> None:

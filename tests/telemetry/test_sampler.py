@@ -10,26 +10,20 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from milabench_ng.telemetry.messages import (
-    Dropped,
-    Sample,
-    Supported,
-    Unwatch,
-    Watch,
-    decode_report,
-    encode,
-    sampler_command,
-)
+from milabench_ng.requests import python_command
+from milabench_ng.telemetry.messages import AnyReport, Dropped, Sample, Supported, Watch, encode
 from milabench_ng.telemetry.sampler import ReportWriter, next_tick
 
 F_SETPIPE_SZ = 1031
 END_S = 10
+COMMAND = python_command("milabench_ng.telemetry.sampler", "--interval", "0.02")
 
 
 def start(stdin: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(sampler_command(0.02), stdin=stdin, stdout=subprocess.PIPE)
+    return subprocess.Popen(COMMAND, stdin=stdin, stdout=subprocess.PIPE)
 
 
 @pytest.fixture
@@ -43,7 +37,12 @@ def sampler() -> Iterator[subprocess.Popen[bytes]]:
             pipe.close()
 
 
-def next_report(process: subprocess.Popen[bytes]) -> Supported | Sample | Dropped:
+def decode_report(line: bytes) -> AnyReport:
+    report: AnyReport = msgspec.json.decode(line, type=AnyReport)
+    return report
+
+
+def next_report(process: subprocess.Popen[bytes]) -> AnyReport:
     assert process.stdout is not None
     return decode_report(process.stdout.readline())
 
@@ -56,7 +55,7 @@ def next_sample(process: subprocess.Popen[bytes], source: str) -> Sample:
             return report
 
 
-def tell(process: subprocess.Popen[bytes], *orders: Watch | Unwatch) -> None:
+def tell(process: subprocess.Popen[bytes], *orders: Watch) -> None:
     assert process.stdin is not None
     process.stdin.write(b"".join(encode(order) for order in orders))
     process.stdin.flush()
@@ -79,10 +78,10 @@ def test_a_session(sampler: subprocess.Popen[bytes], tmp_path: Path) -> None:
     assert host[0].time_s < host[1].time_s < host[2].time_s
     assert {"memory_available_mib", "load_1min"} <= host[2].values.keys()
 
-    tell(sampler, Unwatch(key="0.1"), Watch(key="0.2", memory_stat=str(stat)))
+    tell(sampler, Watch(key="0.2", memory_stat=str(stat)))
     while next_sample(sampler, "tenant").key != "0.2":
         pass
-    assert {next_sample(sampler, "tenant").key for _ in range(3)} == {"0.2"}
+    assert {next_sample(sampler, "tenant").key for _ in range(2)} == {"0.1", "0.2"}
 
     assert sampler.stdin is not None
     sampler.stdin.close()
@@ -121,10 +120,7 @@ def test_it_ends_when_nobody_reads_any_more(sampler: subprocess.Popen[bytes]) ->
 def test_it_dies_with_its_parent_even_while_its_stdin_stays_open() -> None:
     """The parent is killed; the test holds both ends of stdin, so that only the death of the parent can end it."""
     orders, told = os.pipe()
-    script = (
-        "import subprocess, time; from milabench_ng.telemetry.messages import sampler_command;"
-        "subprocess.Popen(sampler_command(0.02), stdin=0); time.sleep(60)"
-    )
+    script = f"import subprocess, time; subprocess.Popen({COMMAND!r}, stdin=0); time.sleep(60)"
     parent = subprocess.Popen([sys.executable, "-c", script], stdin=orders, stdout=subprocess.PIPE)
     assert parent.stdout is not None
     assert isinstance(decode_report(parent.stdout.readline()), Supported)

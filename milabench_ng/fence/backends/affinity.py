@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
+
+import msgspec
 
 from milabench_ng.errors import IsolationError
-from milabench_ng.fence import isolation_check
-from milabench_ng.fence.backends import cgroup2
+from milabench_ng.fence.backends import cgroup2, none
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.interface import CounterFiles, Entry
-from milabench_ng.fence.kernel import counters1, counters2
-from milabench_ng.fence.kernel.procview import host_oom_kills, read_process
-from milabench_ng.fence.kernel.readings import host_text
-from milabench_ng.fence.process_tracking import Followed, Owners
+from milabench_ng.fence.interface import Entry
+from milabench_ng.fence.process_tracking import Owners
 from milabench_ng.fence.runs import Guardian
-from milabench_ng.fence.sharing.shares import Bounds
-from milabench_ng.records.isolation import Effective, GroupEvents, ProcView, Share, Tier, Usage
+from milabench_ng.records.isolation import GroupEvents, Share, Tier, Usage
 
 NAME = "affinity"
 WARM_WORKERS = True
 MARK = "NOT ISOLATED: CPUs by affinity only, RAM by a watchdog; tenants can disturb each other."
 WATCH_S = 0.5
+
+bounds = none.bounds
 
 
 def tier(capabilities: Capabilities) -> Tier | None:  # noqa: ARG001  (same shape as its siblings)
@@ -34,21 +32,11 @@ def tier(capabilities: Capabilities) -> Tier | None:  # noqa: ARG001  (same shap
     return "affinity"
 
 
-def bounds(capabilities: Capabilities) -> Bounds:
-    """This process's own affinity, and the limits of the group that it and the tenants stay in."""
-    own = Path(capabilities.own) if capabilities.own else None
-    read = counters2.memory_limits if capabilities.mode == "v2" else counters1.memory_limits
-    return cgroup2.least_memory(tuple(sorted(os.sched_getaffinity(0))), None, read(own) if own else ())
-
-
-class AffinityGroup:
-    """One tenant's processes: those of the session that its first one made when it entered, and descendants."""
+class AffinityGroup(none.NoneGroup):
+    """One tenant's processes, on the CPUs of its share, and stopped above its RAM."""
 
     def __init__(self, name: str, share: Share, guardian: Guardian, owners: Owners) -> None:
-        self.name = name
-        self.share = share
-        self._followed = Followed(name, guardian, owners)
-        self._last: Usage | None = None
+        super().__init__(name, share, guardian, owners)
         self._watched_s = -WATCH_S
         self._stopped = 0
 
@@ -56,28 +44,8 @@ class AffinityGroup:
     def entry(self) -> Entry:
         return Entry(cpus=self.share.cpus, oom_score_adj=cgroup2.OOM_SCORE_ADJ)
 
-    @property
-    def files(self) -> CounterFiles:
-        """There is no group."""
-        return CounterFiles()
-
-    def verify(self, pid: int) -> tuple[Effective, ProcView]:
-        """As its siblings'; from then on the process and what descends from it are this tenant's."""
-        self._followed.adopt(pid)
-        effective, proc = self.effective(), read_process(pid)
-        isolation_check.check(self.name, self.share, effective, proc, {})
-        return effective, proc
-
-    def effective(self) -> Effective:
-        """The kernel enforces nothing."""
-        return Effective()
-
     def events(self) -> GroupEvents:
-        return GroupEvents(oom_kill=self._stopped, host_oom_kill=host_oom_kills(host_text("vmstat")))
-
-    def usage(self) -> Usage:
-        self._last = isolation_check.with_maxima(self._last, self._followed.usage())
-        return self._last
+        return msgspec.structs.replace(super().events(), oom_kill=self._stopped)
 
     def watch(self) -> Usage:
         """At most every half second: adding up memory maps takes milliseconds a process."""
@@ -91,43 +59,25 @@ class AffinityGroup:
             self.kill()
         return usage
 
-    def pids(self) -> tuple[int, ...]:
-        return self._followed.pids()
 
-    def kill(self) -> None:
-        self._followed.kill()
-
-    def remove(self, patience_s: float = 2.0) -> bool:
-        return self._followed.end(patience_s)
-
-
-class AffinityFence:
-    """Makes no groups; its guardian knows the sessions."""
+class AffinityFence(none.NoneFence):
+    """Makes no groups either."""
 
     backend = NAME
     tier: Tier = "affinity"
-    parent = ""
 
     def __init__(self, capabilities: Capabilities) -> None:
-        self.mode = capabilities.mode
-        self.kernel = capabilities.kernel
+        super().__init__(capabilities)
         self.notes = (*capabilities.messages, MARK)
-        self._guardian = Guardian()
-        self._owners: Owners = {}
-        self._groups: list[AffinityGroup] = []
 
     def create(self, name: str, share: Share) -> AffinityGroup:
         if any(cpu not in os.sched_getaffinity(0) for cpu in share.cpus):
             raise IsolationError(
                 f"isolation: {name} asked for CPUs {share.cpus}, this process may not use all of them."
             )
-        self._groups.append(AffinityGroup(name, share, self._guardian, self._owners))
-        return self._groups[-1]
-
-    def close(self) -> None:
-        for group in self._groups:
-            group.remove()
-        self._guardian.dismiss()
+        group = AffinityGroup(name, share, self._guardian, self._owners)
+        self._groups.append(group)
+        return group
 
 
 def open_fence(capabilities: Capabilities, run_id: str, holds: str, shm: bool) -> AffinityFence:  # noqa: ARG001

@@ -1,11 +1,18 @@
-"""Back end `none`: no fence at all, to measure what the fence itself does to a result. NOT ISOLATED."""
+"""Back end `none`: no fence at all, to measure what the fence itself does to a result. NOT ISOLATED.
+
+Tenants are followed, and not held; `affinity` adds to this what a process can do about its own kind.
+"""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from milabench_ng.fence import isolation_check
-from milabench_ng.fence.backends import affinity, cgroup2
+from milabench_ng.fence.backends import cgroup2
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import CounterFiles, Entry
+from milabench_ng.fence.kernel import counters1, counters2
 from milabench_ng.fence.kernel.procview import host_oom_kills, read_process
 from milabench_ng.fence.kernel.readings import host_text
 from milabench_ng.fence.process_tracking import Followed, Owners
@@ -24,12 +31,17 @@ def tier(capabilities: Capabilities) -> Tier | None:  # noqa: ARG001  (same shap
 
 
 def bounds(capabilities: Capabilities) -> Bounds:
-    """Shares are still worked out, so that thread pools get the same sizes as inside a fence."""
-    return affinity.bounds(capabilities)
+    """This process's own affinity, and the limits of the group that it and the tenants stay in.
+
+    Shares are worked out without a fence too, so that thread pools get the same sizes as inside one.
+    """
+    own = Path(capabilities.own) if capabilities.own else None
+    read = counters2.memory_limits if capabilities.mode == "v2" else counters1.memory_limits
+    return cgroup2.least_memory(tuple(sorted(os.sched_getaffinity(0))), None, read(own) if own else ())
 
 
 class NoneGroup:
-    """One tenant's processes, followed but not held."""
+    """One tenant's processes: those of the session that its first one made when it entered, and descendants."""
 
     def __init__(self, name: str, share: Share, guardian: Guardian, owners: Owners) -> None:
         self.name = name
@@ -47,13 +59,14 @@ class NoneGroup:
         return CounterFiles()
 
     def verify(self, pid: int) -> tuple[Effective, ProcView]:
-        """Nothing can differ; from then on the process and what descends from it are this tenant's."""
+        """As its siblings'; from then on the process and what descends from it are this tenant's."""
         self._followed.adopt(pid)
         effective, proc = self.effective(), read_process(pid)
-        isolation_check.check(self.name, self.share, effective, proc, {}, pin=False)
+        isolation_check.check(self.name, self.share, effective, proc, {}, pin=bool(self.entry.cpus))
         return effective, proc
 
     def effective(self) -> Effective:
+        """The kernel enforces nothing."""
         return Effective()
 
     def events(self) -> GroupEvents:

@@ -43,7 +43,6 @@ class CgroupMount(msgspec.Struct, frozen=True):
     version: Literal[1, 2]
     controllers: tuple[str, ...] = ()
     read_only: bool = False
-    nsdelegate: bool = False
 
     def directory(self, group: str) -> Path | None:
         """Directory of a group as /proc/PID/cgroup names it; None if it lies outside of what is mounted."""
@@ -64,7 +63,6 @@ def parse_mountinfo(text: str) -> tuple[CgroupMount, ...]:
             version=2 if mount.filesystem == "cgroup2" else 1,
             controllers=tuple(word for word in mount.options if word in _V1_CONTROLLERS),
             read_only="ro" in mount.options,
-            nsdelegate="nsdelegate" in mount.options,
         )
         for mount in storage.parse_mountinfo(text)
         if mount.filesystem in ("cgroup", "cgroup2")

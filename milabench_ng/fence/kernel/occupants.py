@@ -7,7 +7,8 @@ either processes or children with controllers.
 from __future__ import annotations
 
 import os
-from pathlib import Path
+
+import psutil
 
 from milabench_ng.cgroupfs import Group2
 
@@ -30,11 +31,8 @@ def evacuate(group: Group2) -> Group2:
 
 
 def _ours(pid: int) -> bool:
-    """Whether the process is this one or descends from it."""
-    while pid > 1 and pid != os.getpid():
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text()
-        except (FileNotFoundError, ProcessLookupError):
-            return True  # it has ended, so it is in nobody's way
-        pid = int(stat.rpartition(")")[2].split()[1])
-    return pid == os.getpid()
+    """Whether the process is this one or descends from it; one that has ended is in nobody's way."""
+    try:
+        return os.getpid() in (pid, *(above.pid for above in psutil.Process(pid).parents()))
+    except psutil.NoSuchProcess:
+        return pid != 0

@@ -96,9 +96,9 @@ def end(processes: Sequence[subprocess.Popen[str]]) -> None:
         process.communicate()
 
 
-def working_s(group: Group, steps: int = STEPS) -> float:
+def working_s(group: Group) -> float:
     """Seconds for fixed work on every CPU of the group's share at once, mean of the processes."""
-    workers = [spawn(group, python(_WORK.format(steps=steps))) for _ in group.share.cpus]
+    workers = [spawn(group, python(_WORK.format(steps=STEPS))) for _ in group.share.cpus]
     return statistics.mean(float(worker.communicate()[0]) for worker in workers)
 
 

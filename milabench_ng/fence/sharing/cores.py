@@ -59,25 +59,16 @@ def _enough(cores: Sequence[Core], tenants: int) -> bool:
     return any(count >= tenants for count in Counter(len(core.cpus) for core in cores).values())
 
 
-def deal(cores: Sequence[Core], nodes: Sequence[int | None], reserve: int, strict_local: bool) -> list[list[Core]]:
+def deal(cores: Sequence[Core], nodes: Sequence[int | None]) -> list[list[Core]]:
     """As many cores to each tenant as all can get, `nodes` being the NUMA node that each wants (None: any).
 
     Cores of different width (hybrid processors) are dealt by width, so that all tenants get the same of each.
-    With `strict_local` all get as few as the most crowded node can give to each of its tenants.
     """
     hands: list[list[Core]] = [[] for _ in nodes]
     homes = _homes(cores, nodes)
-    kept = reserve
     for width in sorted({len(core.cpus) for core in cores}):
         pool = [core for core in cores if len(core.cpus) == width]
-        each = max(0, len(pool) - kept) // len(nodes)
-        kept = max(0, kept - len(pool))
-        if strict_local:
-            each = min([each, *_fair(pool, homes)])
-        _deal_width(pool, homes, each, hands)
-    if not all(hands):
-        asked = f" and {reserve} reserved" * bool(reserve) + ", each on its device's NUMA node" * strict_local
-        raise IsolationError(f"isolation: {len(cores)} usable cores for {len(nodes)} tenants{asked}: not one for each.")
+        _deal_width(pool, homes, len(pool) // len(nodes), hands)
     return hands
 
 
@@ -92,11 +83,6 @@ def _homes(cores: Sequence[Core], wanted: Sequence[int | None]) -> list[int]:
             taken[node] += 1
         homes.append(node)
     return homes
-
-
-def _fair(pool: Sequence[Core], homes: Sequence[int]) -> list[int]:
-    size = Counter(core.node for core in pool)
-    return [size[node] // count for node, count in Counter(homes).items()]
 
 
 def _deal_width(pool: Sequence[Core], homes: Sequence[int], each: int, hands: list[list[Core]]) -> None:

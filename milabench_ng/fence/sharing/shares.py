@@ -42,17 +42,10 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """Choices of the user. None takes the rule of the fence design, section 3.
-
-    `strict_local`: rather fewer cores for all than cores on another node than the device's for one.
-    """
+    """Choices of the user: RAM to divide (None: the node's), and the least that a tenant must get."""
 
     ram_total_bytes: int | None = None
-    memory_reserve_bytes: int | None = None
     memory_minimum_bytes: int = 4 * GIB
-    reserve_cores: int = 0
-    strict_local: bool = False
-    pids: int | None = None
 
 
 class Allocation(msgspec.Struct, frozen=True):
@@ -84,7 +77,7 @@ def allocate(
         raise IsolationError("isolation: no tenants to divide the node among. Ask for at least one.")
     usable = _usable_cpus(topology, bounds)
     cores, notes = usable_cores(topology, usable, len(tenants))
-    hands = deal(cores, [tenant.node for tenant in tenants], policy.reserve_cores, policy.strict_local)
+    hands = deal(cores, [tenant.node for tenant in tenants])
     memory = _memory(topology, bounds, policy)
     homes = [tuple(sorted({core.node for core in hand})) for hand in hands]
     memory_bytes, bound = _memory_share(topology, memory, homes, bounds, policy)
@@ -96,7 +89,7 @@ def allocate(
             mems=home if bound else mems,
             memory_bytes=memory_bytes,
             memory_nominal_bytes=memory.total_bytes // len(tenants),
-            pids=policy.pids or max(4096, 256 * len(_cpus(hand))),
+            pids=max(4096, 256 * len(_cpus(hand))),
             cores=len(hand),
             nodes=home,
             local=_local(hand, tenant.node),
@@ -177,8 +170,7 @@ def _memory(topology: Topology, bounds: Bounds, policy: Policy) -> _Memory:
     total, bound = node - topology.hugepages_bytes, ""
     if bounds.memory_bytes is not None and bounds.memory_bytes < total:
         total, bound = bounds.memory_bytes, f" limited to {format_bytes(bounds.memory_bytes)} by {bounds.memory_group}"
-    reserve = policy.memory_reserve_bytes
-    return _Memory(node, total, max(2 * GIB, total // 20) if reserve is None else reserve, bound)
+    return _Memory(node, total, max(2 * GIB, total // 20), bound)
 
 
 def _memory_share(

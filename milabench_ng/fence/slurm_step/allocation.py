@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+import psutil
 
 from milabench_ng.cgroupfs import Group2, format_ids
 from milabench_ng.errors import IsolationError
@@ -173,8 +174,7 @@ def step_groups(proc: ProcView) -> StepGroups:
 
 def _step_id(pid: int) -> str:
     """The step that Slurm started this process in, as its commands name it."""
-    words = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
-    environ = dict(word.split("=", 1) for word in words if "=" in word)
+    environ = psutil.Process(pid).environ()
     return f"{environ['SLURM_JOB_ID']}.{environ['SLURM_STEP_ID']}"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from milabench_ng.events import Lines
 from milabench_ng.requests import python_command
-from milabench_ng.telemetry.messages import AnyOrder, AnyReport, encode
+from milabench_ng.telemetry.messages import AnyReport, Watch, encode
 from milabench_ng.telemetry.recorder import Recorder
 
 INTERVAL_S = 0.5
@@ -41,7 +41,7 @@ class Sampler:
         """The process."""
         return self._process.pid
 
-    def tell(self, order: AnyOrder) -> None:
+    def tell(self, order: Watch) -> None:
         """Give it an order; one that has died does not hear it, and its samples are missing from the records."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):

@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from milabench_ng import __version__
 from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, convert_json, parse_json, read_content
 from milabench_ng.orchestrator.persistence.result_writer import Keeper
@@ -28,6 +29,7 @@ from milabench_ng.records.names import (
     write_atomically,
 )
 from milabench_ng.records.origin import written_by
+from milabench_ng.records.upgrades.manifest import MANIFEST_UPGRADES
 
 Kind = Literal["node", "software", "isolation"]
 """What may differ between two sessions if the user says so. The plan may not."""
@@ -53,15 +55,26 @@ def read_manifest(folder: Path) -> Manifest:
     except InputError as error:
         raise InputError(f"--resume: {error}; name the folder of a run") from None
     unfit = f"--resume {folder}: {path.name} is no manifest that can be gone on with"
-    manifest = convert_json(raw, Manifest, unfit, written_by(raw, RUN_SCHEMA))
+    today = MANIFEST_UPGRADES.upgrade(raw, f"--resume {path}")
+    manifest = convert_json(today, Manifest, unfit, written_by(raw, RUN_SCHEMA))
     if not manifest.request:
         raise InputError(f"--resume {folder}: made by mnb {manifest.version}: it cannot be resumed; start a new run")
     return manifest
 
 
-def resumed_request(folder: Path, profile_text: str | None, **given: object) -> RunRequest:
-    """The request of the first session, with what is ``given`` now. ``profile_text``: must be the same if not None."""
+def resumed_request(
+    folder: Path, profile_text: str | None, accept: Collection[Kind] = (), **given: object
+) -> RunRequest:
+    """The request of the first session, with what is ``given`` now. ``profile_text``: must be the same if not None.
+
+    Raises InputError for a folder of another version, unless ``accept`` has the software: nothing was touched yet.
+    """
     manifest = read_manifest(folder)
+    if manifest.version != __version__ and "software" not in accept:
+        raise InputError(
+            f"--resume {folder}: made by mnb {manifest.version}, and this is mnb {__version__}; go on with that "
+            "version, start a new run, or accept the difference, and it will be recorded: --accept-difference software"
+        )
     if profile_text is not None and profile_text != manifest.profile.text:
         raise InputError(
             f"--resume {folder}: the profile differs from {manifest.profile.file} as it was; leave the profile out, "
@@ -72,7 +85,7 @@ def resumed_request(folder: Path, profile_text: str | None, **given: object) -> 
         request = msgspec.convert(asked, RunRequest, dec_hook=_decode_path)
     except msgspec.ValidationError as error:
         raise InputError(f"--resume {folder}: run.json: request: {short(error)}; was it changed?") from None
-    return msgspec.structs.replace(request, resume=True, **given)
+    return msgspec.structs.replace(request, resume=True, accept=tuple(accept), **given)
 
 
 def _decode_path(kind: type, value: object) -> object:

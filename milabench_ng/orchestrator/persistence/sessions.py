@@ -17,7 +17,7 @@ import msgspec
 
 from milabench_ng.errors import InputError, MnbError
 from milabench_ng.files import LARGE, read_content
-from milabench_ng.node.gpus import kernel_text
+from milabench_ng.node.pci_gpus import kernel_text
 from milabench_ng.orchestrator.execution.interruption import Interruption
 from milabench_ng.orchestrator.persistence.result_writer import Keeper
 from milabench_ng.orchestrator.persistence.resuming import Difference, check_same, open_keeper, read_manifest

@@ -8,7 +8,7 @@ from typing import Any
 
 from milabench_ng.report.html.folder_details import Evidence, FenceEvidence, Sampled
 from milabench_ng.report.render.cells import Cell, number, whole
-from milabench_ng.report.render.tables import Heading, Section
+from milabench_ng.report.render.sections import Heading, Section
 from milabench_ng.telemetry.messages import telemetry_key
 from milabench_ng.units import format_bytes
 

@@ -10,7 +10,7 @@ from milabench_ng.plain import plain
 from milabench_ng.report.html.figures import NEUTRAL, Trace, View, label, layout, style, whiskers
 from milabench_ng.report.render.columns import span
 from milabench_ng.report.report import Line, Report
-from milabench_ng.report.scoring.compare import ComparedTest, Comparison
+from milabench_ng.report.scoring.comparison import ComparedTest, Comparison
 
 _ROW = 30
 """Pixels of a row."""

@@ -8,7 +8,7 @@ import msgspec
 
 from milabench_ng.report.render.cells import Cell, Tone, ratio_tone
 from milabench_ng.report.render.columns import Column, column_groups
-from milabench_ng.report.render.tables import Heading, Section
+from milabench_ng.report.render.sections import Heading, Section
 from milabench_ng.report.report import Line, Report
 
 _LIGHT = 1.0

@@ -10,27 +10,22 @@ tests: those that are the same work in all bids, see `same_work`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from itertools import combinations
+from collections.abc import Mapping
 
 import msgspec
 
 from milabench_ng.report.procurement.bids import Bid, Bids
 from milabench_ng.report.procurement.ownership import Ownership, Power, Terms, ownership
+from milabench_ng.report.procurement.ranking import pareto_set, rank, ratio_of, reference_of, weights_of
 from milabench_ng.report.procurement.same_work import OtherWork
 from milabench_ng.report.procurement.stability import Stability, Worth, stability
 from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.bands import Band
-from milabench_ng.report.scoring.compare import Comparison
 from milabench_ng.report.scoring.cost import PerReference, cost
-from milabench_ng.report.scoring.score import log_parts
 from milabench_ng.report.scoring.weights import Weights, spread_unplanned
-from milabench_ng.report.statistics.effects import RANKED_FROM, holm, p_value
-from milabench_ng.report.statistics.intervals import Estimate, Interval, Part, combine
+from milabench_ng.report.statistics.intervals import Interval
 from milabench_ng.report.summary.marked import Marked
 from milabench_ng.report.summary.power import power_doubts
-
-_DOUBT = 0.05
 
 
 class BidRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +110,7 @@ def evaluate(bids: Bids, reports: Mapping[str, Report], weights: Weights, apart:
     unlike = {one.test for one in apart}
     tests = tuple(label for label in _common(reports) if label not in unlike)
     ranks, why = rank(reports, costs, tests)
-    pareto = pareto_set({name: (costs[name], _ratio(reports[name])) for name in bids.bids}) if tests else set()
+    pareto = pareto_set({name: (costs[name], ratio_of(reports[name])) for name in bids.bids}) if tests else set()
     rows = [
         _row(name, bid, reports[name], owned.get(name), bids, ranks.get(name), name in pareto)
         for name, bid in bids.bids.items()
@@ -123,7 +118,7 @@ def evaluate(bids: Bids, reports: Mapping[str, Report], weights: Weights, apart:
     worths = [
         worth(name, bid, reports[name], powers[name] if by_ownership else None)
         for name, bid in bids.bids.items()
-        if _ratio(reports[name]) is not None
+        if ratio_of(reports[name]) is not None
     ]
     planned = dict.fromkeys(label for at in reports.values() for label in spread_unplanned(weights, at.summary.devices))
     return Tender(
@@ -155,51 +150,10 @@ def power_of(bid: Bid, report: Report, terms: Terms | None) -> Power | None:
     return Power(load_w=mean * report.summary.devices, idle_w=0.0, boundary="GPUs only, measured")
 
 
-def rank(reports: Mapping[str, Report], costs: Mapping[str, float], tests: Sequence[str]) -> tuple[dict[str, int], str]:
-    """The rank by ``tests`` of every bid with a ratio, and why there are none."""
-    known = {name: report for name, report in reports.items() if _ratio(report) is not None}
-    if len(known) < 2:
-        return {}, "fewer than two bids have a ratio to the reference"
-    if not tests:
-        return {}, "no weighted test is the same work in all bids"
-    pairs = list(combinations(known, 2))
-    estimates = [cheaper_by(known[a], costs[a], known[b], costs[b], tests) for a, b in pairs]
-    if any(estimate is None or estimate.n < RANKED_FROM for estimate in estimates):
-        return {}, f"under {RANKED_FROM} repeats"
-    firm = [estimate for estimate in estimates if estimate is not None]
-    ranks = dict.fromkeys(known, 1)
-    for (a, b), estimate, p in zip(pairs, firm, holm([p_value(estimate) for estimate in firm]), strict=True):
-        if p < _DOUBT:
-            ranks[b if estimate.mean > 0 else a] += 1
-    return ranks, ""
-
-
-def cheaper_by(a: Report, cost_a: float, b: Report, cost_b: float, tests: Sequence[str]) -> Estimate | None:
-    """The logarithm of throughput for money of ``a`` over that of ``b``, over ``tests``, which both have."""
-    ours, theirs = ({line.scored.test: line.scored for line in report.lines} for report in (a, b))
-    weights = _weights(a)
-    minus: list[Part] = [(-c, stat) for c, stat in log_parts(theirs, tests, weights)]
-    estimate = combine([*log_parts(ours, tests, weights), *minus])
-    if estimate is None:
-        return None
-    nodes = math.log(a.summary.devices / cost_a) - math.log(b.summary.devices / cost_b)
-    return msgspec.structs.replace(estimate, mean=estimate.mean + nodes)
-
-
-def pareto_set(points: Mapping[str, tuple[float, float | None]]) -> set[str]:
-    """The bids that no other beats: cost and ratio by name."""
-    known = {name: (cost, ratio) for name, (cost, ratio) in points.items() if ratio is not None}
-    return {
-        name
-        for name, (cost, ratio) in known.items()
-        if not any((other[0] <= cost and other[1] >= ratio) and other != (cost, ratio) for other in known.values())
-    }
-
-
 def worth(name: str, bid: Bid, report: Report, power: Power | None) -> Worth:
     """What the order of the bids rests on, of one of them."""
     other = report.comparisons[0]
-    weights = _weights(report)
+    weights = weights_of(report)
     logs = {
         line.scored.test: math.log(compared.perf_ratio_adj)
         for line in report.lines
@@ -217,32 +171,16 @@ def worth(name: str, bid: Bid, report: Report, power: Power | None) -> Worth:
     )
 
 
-def _weights(report: Report) -> dict[str, float]:
-    """The effective ones."""
-    return {line.scored.test: line.scored.weight for line in report.lines if line.scored.weight}
-
-
 def _common(reports: Mapping[str, Report]) -> list[str]:
     """The weighted tests that every bid with a ratio has."""
-    weights = [_weights(report) for report in reports.values() if _ratio(report) is not None]
+    weights = [weights_of(report) for report in reports.values() if ratio_of(report) is not None]
     return [label for label in (weights[0] if weights else {}) if all(label in each for each in weights)]
-
-
-def _comparison(report: Report) -> Comparison | None:
-    return report.comparisons[0] if report.comparisons else None
-
-
-def _ratio(report: Report) -> float | None:
-    """None where the score is no score: an invalid one must not win."""
-    other = _comparison(report)
-    usable = other is not None and report.score is not None and report.score.status == "complete"
-    return other.ratio_per_node if other is not None and usable else None
 
 
 def _row(
     name: str, bid: Bid, report: Report, owned: Ownership | None, bids: Bids, rank: int | None, pareto: bool
 ) -> BidRow:
-    ratio, other, score = _ratio(report), _comparison(report), report.score
+    ratio, other, score = ratio_of(report), reference_of(report), report.score
     price = cost(bid.price, "node", score, report.summary.devices, report.comparisons)
     nodes = bids.nodes if bids.budget is None else int(bids.budget // bid.price)
     per_node = owned.total if owned else bid.price
@@ -271,7 +209,7 @@ def _row(
 
 
 def _why(report: Report) -> str:
-    score, other = report.score, _comparison(report)
+    score, other = report.score, reference_of(report)
     if score is None or score.status != "complete":
         return f"the score is {score.status}" if score else "there are no weights for the suite"
     if other is None or other.ratio is None:

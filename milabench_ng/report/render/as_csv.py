@@ -11,7 +11,8 @@ from milabench_ng.plain import plain
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.cells import Cell
 from milabench_ng.report.render.columns import file_columns
-from milabench_ng.report.render.tables import Section, after_tests, before_tests
+from milabench_ng.report.render.sections import Section
+from milabench_ng.report.render.tables import after_tests, before_tests
 from milabench_ng.report.render.tender_tables import tender_sections
 from milabench_ng.report.report import Report
 

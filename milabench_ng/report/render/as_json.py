@@ -7,11 +7,10 @@ from typing import Any, TextIO
 import msgspec
 
 from milabench_ng.plain import printed_json
-from milabench_ng.records.marks import typed
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.tables import SCORE_UNIT
 from milabench_ng.report.report import Line, Report
-from milabench_ng.report.scoring.compare import ComparedTest, Comparison
+from milabench_ng.report.scoring.comparison import ComparedTest, Comparison
 
 REPORT_SCHEMA = 2
 
@@ -120,5 +119,5 @@ def _test(line: Line) -> dict[str, Any]:
         "data": row.data,
         "precision": row.precision,
         "isolation": row.tiers,
-        "marks": typed(row.marks),
+        "marks": row.marks,
     }

@@ -20,7 +20,7 @@ from milabench_ng.report.render.cells import (
 )
 from milabench_ng.report.report import Line, Report
 from milabench_ng.report.scoring.bands import Band
-from milabench_ng.report.scoring.compare import ComparedTest
+from milabench_ng.report.scoring.comparison import ComparedTest
 from milabench_ng.report.statistics.effects import unusual
 from milabench_ng.report.statistics.intervals import Interval
 

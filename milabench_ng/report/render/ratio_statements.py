@@ -7,7 +7,7 @@ from milabench_ng.report.render.columns import span
 from milabench_ng.report.render.tables import SCORE_UNIT
 from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.bands import Band
-from milabench_ng.report.scoring.compare import Comparison, SubRatio
+from milabench_ng.report.scoring.comparison import Comparison, SubRatio
 from milabench_ng.report.scoring.cost import PerReference
 from milabench_ng.report.statistics.effects import Effect, unusual
 from milabench_ng.report.statistics.intervals import Interval

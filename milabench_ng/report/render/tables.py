@@ -2,47 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-import msgspec
-
-from milabench_ng.report.launch.host_paces import PACE_UNIT, Paces
-from milabench_ng.report.render.cells import Cell, Tone, number, one_decimal, ratio_text, text, tone_of_verdict, whole
+from milabench_ng.report.render.cells import Cell, Tone, number, one_decimal, ratio_text, tone_of_verdict, whole
 from milabench_ng.report.render.columns import half_width_pct, span
+from milabench_ng.report.render.device_tables import host_pace_section, matrix, stragglers
+from milabench_ng.report.render.sections import Heading, Section
 from milabench_ng.report.report import Report
-from milabench_ng.report.scoring.compare import Comparison
+from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.scaling import ScalingCurve
-from milabench_ng.report.scoring.slow_devices import MEASURES, GpuComparison, Measure
+from milabench_ng.report.scoring.slow_devices import MEASURES
 from milabench_ng.report.statistics.effects import unusual
 
 SCORE_UNIT = "classic items/s"
 _BAR = 40
-
-
-class Heading(msgspec.Struct, frozen=True):
-    """Of a column of a section."""
-
-    title: str
-    unit: str = ""
-    show: Callable[[Cell], str] = text
-    number: bool = False
-    tone: Callable[[Cell], Tone] = lambda _: "plain"
-
-    @property
-    def header(self) -> str:
-        """The title with its unit."""
-        return f"{self.title} ({self.unit})" if self.unit else self.title
-
-
-class Section(msgspec.Struct, frozen=True, kw_only=True):
-    """One table."""
-
-    key: str
-    """Names its file where every table gets one."""
-    title: str
-    headings: tuple[Heading, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    notes: tuple[str, ...] = ()
 
 
 def before_tests(report: Report) -> tuple[Section, ...]:
@@ -73,11 +46,11 @@ def _after(report: Report) -> Iterator[Section]:
         yield _scaling(curve)
     if report.gpus is not None:
         if report.gpus.stragglers or report.gpus.overall:
-            yield _stragglers(report.gpus)
+            yield stragglers(report.gpus)
         if report.show_gpus:
-            yield from (_matrix(report.gpus, measure) for measure in MEASURES)
+            yield from (matrix(report.gpus, measure) for measure in MEASURES)
     if report.summary.host_pace is not None:
-        yield _host_pace(report.summary.host_pace)
+        yield host_pace_section(report.summary.host_pace)
     if report.flags:
         yield _flags(report)
     if report.failed or report.summary.problems:
@@ -217,80 +190,6 @@ def _scaling(curve: ScalingCurve) -> Section:
             for step in curve.steps
         ),
         notes=(knee,),
-    )
-
-
-def _stragglers(gpus: GpuComparison) -> Section:
-    return Section(
-        key="stragglers",
-        title="slow devices",
-        headings=(
-            Heading("device", "", text, False, lambda _: "bad"),
-            Heading("test"),
-            Heading("against the others", "%", one_decimal, True),
-            Heading("z", "", one_decimal, True),
-        ),
-        rows=tuple(
-            (slow.device, slow.test or "all", slow.effect_pct, slow.z) for slow in (*gpus.overall, *gpus.stragglers)
-        ),
-        notes=(
-            f"run them once more before they are judged{'; each is held against its model' if gpus.models else ''}",
-        ),
-    )
-
-
-def _matrix(gpus: GpuComparison, measure: Measure) -> Section:
-    return Section(
-        key=f"gpus-{measure}",
-        title=f"devices, {measure} over the launches, relative to the best",
-        headings=(
-            Heading("test"),
-            *(Heading(f"device {name}", "%", one_decimal, True, _gpu_tone) for name in _named(gpus)),
-        ),
-        rows=tuple(
-            (row.test, *(None if share is None else 100 * share for share in row.relative))
-            for row in gpus.rows(measure)
-        ),
-    )
-
-
-def _named(gpus: GpuComparison) -> list[str]:
-    """The devices, with their models where these differ."""
-    if not gpus.models:
-        return list(gpus.devices)
-    return [f"{device}, {model}" for device, model in zip(gpus.devices, gpus.models, strict=True)]
-
-
-def _gpu_tone(cell: Cell) -> Tone:
-    """The colours of 2020."""
-    if not isinstance(cell, int | float):
-        return "plain"
-    steps: tuple[tuple[float, Tone], ...] = ((90, "good"), (80, "fair"), (70, "poor"))
-    return next((tone for bound, tone in steps if cell >= bound), "bad")
-
-
-def _host_pace(found: Paces) -> Section:
-    rows = [("all", found.run)]
-    if len(found.sessions) > 1:
-        rows += [(f"session {name}", stat) for name, stat in found.sessions.items()]
-    if len(found.devices) > 1:
-        rows += [(f"device {name}", stat) for name, stat in found.devices.items()]
-    return Section(
-        key="host-pace",
-        title="host pace",
-        headings=(
-            Heading("cores of"),
-            Heading("batches", "", whole, True),
-            Heading("median", PACE_UNIT, one_decimal, True),
-            Heading("least", PACE_UNIT, one_decimal, True),
-            Heading("greatest", PACE_UNIT, one_decimal, True),
-            Heading("against all", "%", one_decimal, True),
-        ),
-        rows=tuple(
-            (name, stat.n, stat.median, stat.min, stat.max, 100 * (stat.median / found.run.median - 1))
-            for name, stat in rows
-        ),
-        notes=(f"computed by {found.library}",),
     )
 
 

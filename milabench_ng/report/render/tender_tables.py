@@ -9,7 +9,8 @@ from milabench_ng.report.procurement.tender import BidRow, Tender
 from milabench_ng.report.render.cells import Cell, Fact, Tone, number, one_decimal, text, whole
 from milabench_ng.report.render.columns import span
 from milabench_ng.report.render.ratio_statements import span_of_money
-from milabench_ng.report.render.tables import SCORE_UNIT, Heading, Section
+from milabench_ng.report.render.sections import Heading, Section
+from milabench_ng.report.render.tables import SCORE_UNIT
 from milabench_ng.report.scoring.bands import Band
 from milabench_ng.report.statistics.intervals import Interval
 from milabench_ng.report.summary.marked import Marked

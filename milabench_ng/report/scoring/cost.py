@@ -9,7 +9,7 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.report.scoring.bands import Band
-from milabench_ng.report.scoring.compare import Comparison
+from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.score import Score
 from milabench_ng.report.statistics.intervals import Interval
 

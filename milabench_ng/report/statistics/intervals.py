@@ -120,15 +120,15 @@ def why_none(parts: Sequence[Part]) -> str:
     return "one repeat" if any(stat is not None and stat.n < 2 for _, stat in parts) else ""
 
 
-def interval(estimate: Estimate, value: float | None = None, level: float = LEVEL) -> Interval:
+def interval(estimate: Estimate, value: float | None = None) -> Interval:
     """Back from logarithms; around ``value`` where the number that is shown is another one than ``exp(mean)``."""
     centre = math.exp(estimate.mean) if value is None else value
-    factor = math.exp(estimate.half_width(level))
-    return Interval(value=centre, low=centre / factor, high=centre * factor, n=estimate.n, df=estimate.df, level=level)
+    factor = math.exp(estimate.half_width())
+    return Interval(value=centre, low=centre / factor, high=centre * factor, n=estimate.n, df=estimate.df)
 
 
-def repeats_needed(parts: Sequence[Part], target: float = _TARGET) -> int | None:
-    """How many repeats (of each part) an interval of +- ``target`` takes at the spread that was seen; None above 1000.
+def repeats_needed(parts: Sequence[Part]) -> int | None:
+    """How many repeats (of each part) an interval of +- 1 % takes at the spread that was seen; None above 1000.
 
     With n repeats each the variance is ``V / n`` and the degrees of freedom ``d (n - 1)``, with V and d from the parts.
     """
@@ -140,7 +140,7 @@ def repeats_needed(parts: Sequence[Part], target: float = _TARGET) -> int | None
     if squares == 0:  # of spreads next to nothing, too
         return 2
     effective = total * total / squares
-    wanted = math.log1p(target)
+    wanted = math.log1p(_TARGET)
 
     def enough(n: int) -> bool:
         return t_quantile((1 + LEVEL) / 2, effective * (n - 1)) * math.sqrt(total / n) <= wanted

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from milabench_ng.records.marks import Mark, typed
+from milabench_ng.records.marks import Mark
 from milabench_ng.report.launch.host_paces import PACE_UNIT, Paces, differ
 from milabench_ng.report.summary.launches import weakest_tier
 from milabench_ng.report.summary.summary import Summary, TestSummary
@@ -137,7 +137,7 @@ def _of_what_went_wrong(run: TestSummary, base: TestSummary) -> Iterator[tuple[s
     """In the baseline, and what of it in the run too: a bad baseline makes all look good. The run's own stands in its
     report."""
     if base.marks:
-        marks = [_joined(_short(mark) for mark in typed(row.marks)) or "none" for row in (run, base)]
+        marks = [_joined(_short(mark) for mark in row.marks) or "none" for row in (run, base)]
         yield "marks", marks[0], marks[1], "counted"
     if base.flags:
         flags = [_joined(flag.kind for flag in row.flags) or "none" for row in (run, base)]

@@ -12,14 +12,15 @@ from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, parse_json, read_content
 from milabench_ng.plain import plain, printed_json, short
 from milabench_ng.records.reading import Problem, ReadRecord, is_going_on, read_folder, read_ledger, read_record
+from milabench_ng.records.upgrades.summary import SUMMARY_UPGRADES
 from milabench_ng.records.views import ManifestView
 from milabench_ng.records.window import Amount
 from milabench_ng.report.launch.traces import Trace, compare, load_traces
 from milabench_ng.report.summary.contradictions import contradictions
 from milabench_ng.report.summary.launches import LaunchResult, reduce_record
-from milabench_ng.report.summary.summarise import Folder, summarise
+from milabench_ng.report.summary.provenance import Folder
+from milabench_ng.report.summary.summarise import summarise
 from milabench_ng.report.summary.summary import (
-    SUMMARY_SCHEMA,
     Count,
     Provenance,
     Stat,
@@ -108,17 +109,11 @@ def decode_summary(content: bytes, source: str) -> Summary:
         raise InputError(f"{source}: not a summary; give a result folder or what `mnb summary -o` wrote")
     if "schema" not in raw:
         return _from_2020(raw, source)
-    schema = raw["schema"]
-    if type(schema) is not int or not 1 <= schema <= SUMMARY_SCHEMA:
-        raise InputError(
-            f"{source}: summary schema {short(repr(schema))}; this version of mnb reads up to {SUMMARY_SCHEMA}"
-        )
+    today = SUMMARY_UPGRADES.upgrade(raw, source)
     try:
-        stored = msgspec.convert(raw, Summary)
+        return _consistent(msgspec.convert(today, Summary), source)
     except msgspec.ValidationError as error:
         raise InputError(f"{source}: not a summary: {short(error)}") from None
-    upgraded = {label: row.upgraded for label, row in stored.tests.items()}
-    return _consistent(msgspec.structs.replace(stored, tests=upgraded), source)
 
 
 def _consistent(summary: Summary, source: str) -> Summary:

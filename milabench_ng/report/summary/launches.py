@@ -11,7 +11,7 @@ import msgspec
 
 from milabench_ng.catalogue import Scalar
 from milabench_ng.plan import Device
-from milabench_ng.records.marks import Mark, typed
+from milabench_ng.records.marks import Mark
 from milabench_ng.records.reading import ReadRecord
 from milabench_ng.records.views import DataView, MnbView, RecordView
 from milabench_ng.records.window import (
@@ -123,7 +123,7 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         tier=_tier(mnb, cause),
         data=mnb.data,
         precision=mnb.precision.ran_before if mnb.precision else None,
-        marks=typed(mnb.marks),
+        marks=mnb.marks,
         paces=launch_paces(mnb),
         traced=traced(mnb),
     )

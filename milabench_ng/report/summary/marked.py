@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from milabench_ng.records.marks import Mark, MarkKind, typed, worst
+from milabench_ng.records.marks import Mark, MarkKind, worst
 from milabench_ng.report.summary.summary import TestSummary
 
 
@@ -35,7 +35,7 @@ def count_marks(rows: Mapping[str, TestSummary]) -> tuple[Marked, ...]:
     """The marks of ``rows``, by test, in the order in which they are met."""
     same: dict[tuple[MarkKind, str], list[tuple[str, Mark]]] = defaultdict(list)
     for test, row in rows.items():
-        for mark in typed(row.marks):
+        for mark in row.marks:
             same[mark.kind, mark.what].append((test, mark))
     return tuple(
         _counted(dict.fromkeys(test for test, _ in each), [mark for _, mark in each]) for each in same.values()

@@ -3,42 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.plan import Launch, Plan
-from milabench_ng.records.ledger import AnyEvent, Resumed, Session, attempts
+from milabench_ng.plan import Launch
+from milabench_ng.records.ledger import Session, attempts
 from milabench_ng.records.marks import merged
 from milabench_ng.records.names import LEDGER
 from milabench_ng.records.reading import Problem
-from milabench_ng.records.views import InventoryView, ManifestView
-from milabench_ng.report.launch.host_paces import PaceSeen, paces, without_pace
+from milabench_ng.report.launch.host_paces import paces
 from milabench_ng.report.statistics.intervals import log_stat
 from milabench_ng.report.summary.flags import flags
 from milabench_ng.report.summary.launches import LaunchResult
 from milabench_ng.report.summary.one_node import check_one_node
 from milabench_ng.report.summary.one_work import of_one_work
+from milabench_ng.report.summary.provenance import (
+    Folder,
+    device_count,
+    distinct,
+    models_of,
+    node_devices,
+    notes_of,
+    order_of,
+    paces_seen,
+    provenance_of,
+    sessions_of,
+    suite_of,
+)
 from milabench_ng.report.summary.repeats import by_job, device_stats, rank_means, repeats, stat_of
-from milabench_ng.report.summary.summary import Failed, Provenance, Summary, TestSummary, progression_steps
+from milabench_ng.report.summary.summary import Failed, Summary, TestSummary, progression_steps
 from milabench_ng.stats import mean
-from milabench_ng.units import format_bytes
-
-T = TypeVar("T")
-
-
-class Folder(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read of a result folder."""
-
-    source: str
-    results: tuple[LaunchResult, ...]
-    manifests: tuple[ManifestView, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    events: tuple[AnyEvent, ...] = ()
-    """Of the ledger."""
-    going_on: bool = False
 
 
 def summarise(folder: Folder) -> Summary:
@@ -56,26 +52,26 @@ def summarise(folder: Folder) -> Summary:
         raise InputError(f"{folder.source}: no record in it; give the folder that `mnb jobs` wrote")
     absent = _absent(planned, results)
     results += _lost(folder, results, absent)
-    devices, models = _device_count(folder.manifests, results), _models(folder)
+    devices, models = device_count(folder.manifests, results), models_of(folder)
     rows: dict[str, list[LaunchResult]] = defaultdict(list)
     for result in results:
         rows[result.label].append(result)
     promised = Counter(launch.label for launch in planned.values())
     return Summary(
-        suite=_suite(folder),
+        suite=suite_of(folder),
         units="true" if ours else "classic",
         devices=devices,
-        provenance=_provenance(folder, models),
+        provenance=provenance_of(folder, models),
         models=models,
-        node_devices=max((_node_devices(manifest) for manifest in folder.manifests), default=0) or None,
+        node_devices=max((node_devices(manifest) for manifest in folder.manifests), default=0) or None,
         has_plan=bool(folder.manifests),
-        sessions=_sessions(folder, results),
-        profile_sha256=_distinct(at.profile.sha256 if at.profile else None for at in folder.manifests),
-        orders=_distinct(_order(manifest.plan) for manifest in folder.manifests),
+        sessions=sessions_of(folder, results),
+        profile_sha256=distinct(at.profile.sha256 if at.profile else None for at in folder.manifests),
+        orders=distinct(order_of(manifest.plan) for manifest in folder.manifests),
         going_on=folder.going_on,
         omitted=tuple(dict.fromkeys(label for manifest in folder.manifests for label in manifest.plan.omitted)),
-        notes=_notes(folder, ours, models),
-        host_pace=paces(_paces(folder)),
+        notes=notes_of(folder, ours, models),
+        host_pace=paces(paces_seen(folder)),
         tests={
             label: _test(
                 rows[label],
@@ -217,15 +213,15 @@ def _test(
         flags=flags(named),
         options=first.options if first else {},
         power_w=mean([power.watts for power in powers]) if powers else None,
-        power_basis=_distinct(power.basis for power in powers),
+        power_basis=distinct(power.basis for power in powers),
         power_launches=len(powers),
         telemetry_dropped=max((result.dropped for result in readable), default=0),
         wait_share=mean(waits) if waits else None,
-        tiers=_distinct(result.tier for result in readable),
-        data=_distinct(result.data for result in readable),
-        precision=_distinct(result.precision for result in readable),
+        tiers=distinct(result.tier for result in readable),
+        data=distinct(result.data for result in readable),
+        precision=distinct(result.precision for result in readable),
         marks=merged(mark for result in readable for mark in result.marks),
-        reference=_distinct(result.reference for result in good if result.reference),
+        reference=distinct(result.reference for result in good if result.reference),
     )
 
 
@@ -234,107 +230,3 @@ def _width(results: Sequence[LaunchResult], absent: Sequence[Launch]) -> int:
     widths = [len(launch.devices) for launch in absent] + [len(result.devices) for result in results]
     label = results[0].label if results else absent[0].label
     return max(widths) or progression_steps([label]).get(label, 1)
-
-
-def _distinct(values: Iterable[T | None]) -> tuple[T, ...]:
-    return tuple(dict.fromkeys(value for value in values if value is not None))
-
-
-def _device_count(manifests: Sequence[ManifestView], results: Sequence[LaunchResult]) -> int:
-    """The plan's; without one, as many as the launches name."""
-    if manifests:
-        return max(len(manifest.plan.devices) for manifest in manifests)
-    return max(1, len({device for result in results for device in result.devices}))
-
-
-def _node_devices(manifest: ManifestView) -> int:
-    """GPUs and MIG instances of the node; 0 where they are not known, or where processors did the work."""
-    on_gpus = all(device.kind != "cpu" for device in manifest.plan.devices)
-    return len(manifest.inventory.gpus) if manifest.inventory and on_gpus else 0
-
-
-def _order(plan: Plan) -> str | None:
-    """None for the usual one."""
-    if plan.order == "interleaved" and plan.nonce is None:
-        return None
-    return plan.order if plan.nonce is None else f"{plan.order}, nonce {plan.nonce}"
-
-
-def _suite(folder: Folder) -> str:
-    suites = dict.fromkeys(
-        [manifest.plan.suite for manifest in folder.manifests]
-        or [result.test.rpartition(".")[0] or result.test for result in folder.results]
-    )
-    return "+".join(suites) or "unknown"
-
-
-def _models(folder: Folder) -> dict[str, str]:
-    """The devices' models by index: the plan's; without one, those that the launches name."""
-    devices = (
-        [device for manifest in folder.manifests for device in manifest.plan.devices]
-        if folder.manifests
-        else [device for result in folder.results for device in result.hardware]
-    )
-    return {str(device.index): device.name for device in devices}
-
-
-def _counted(models: Iterable[str]) -> str:
-    return ", ".join(f"{count} x {name}" for name, count in Counter(models).items())
-
-
-def _provenance(folder: Folder, models: Mapping[str, str]) -> Provenance:
-    first = folder.manifests[0] if folder.manifests else None
-    return Provenance(
-        kind="measured",
-        source=folder.source,
-        hardware=_counted(models.values()) or "not recorded",
-        software=first.software if first else {},
-        node=_node(first.inventory) if first else {},
-    )
-
-
-def _node(inventory: InventoryView | None) -> dict[str, str]:
-    """The node in words."""
-    if inventory is None:
-        return {}
-    return {
-        "machine": inventory.virtualization or "bare metal",
-        "processors": inventory.cpus.text,
-        "memory": format_bytes(inventory.memory_bytes),
-        "kernel": inventory.kernel,
-        "driver": inventory.nvidia_driver or "none",
-    }
-
-
-def _starts(folder: Folder) -> int:
-    """How often an orchestrator began to work on the folder, as its ledger has it; 0 without one."""
-    return sum(isinstance(event, Session) for event in folder.events)
-
-
-def _sessions(folder: Folder, results: Sequence[LaunchResult]) -> int:
-    """Sessions of the ledger; a run without one counts as one."""
-    return max(1, _starts(folder), len(folder.manifests) or len({result.run_id for result in results}))
-
-
-def _accepted(events: Iterable[AnyEvent]) -> list[str]:
-    """The differences between sessions that the user accepted, each once."""
-    return list(dict.fromkeys(text for event in events if isinstance(event, Resumed) for text in event.accepted))
-
-
-def _paces(folder: Folder) -> list[PaceSeen]:
-    return [each for result in folder.results for each in result.paces]
-
-
-def _notes(folder: Folder, ours: bool, models: Mapping[str, str]) -> tuple[str, ...]:
-    notes = list(without_pace(_paces(folder)))
-    if len(set(models.values())) > 1:
-        notes.append(f"devices of several models ({_counted(models.values())}): rates are means over unlike devices")
-    if not folder.manifests and ours:
-        notes.append("there is no run.json: what was planned is not known")
-    if len(folder.manifests) > 1:
-        notes.append(f"{len(folder.manifests)} runs in one folder")
-    sessions = _starts(folder)
-    if sessions > 1:
-        notes.append(f"{sessions} sessions: the run was stopped and went on")
-    notes += [f"resumed with another {text}" for text in _accepted(folder.events)]
-    return tuple(notes)

@@ -66,8 +66,6 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     software: str = ""
     """With which the figure was made, as far as its source says."""
     caveat: str = ""
-    band: tuple[float, float] | None = None
-    """Of estimates that were stored as if measured, see `TestSummary.upgraded`; today's are in `Estimated`."""
 
 
 class Estimated(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,7 +153,7 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     power_basis: tuple[str, ...] = ()
     """What that rests on, in words; empty where it is not known."""
     power_launches: Count | None = None
-    """Of how many launches it is known; None in summaries of before."""
+    """Of how many launches it is known; None where it was not counted."""
     telemetry_dropped: Count = 0
     """Samples of telemetry that were lost in the launch that lost most."""
     wait_share: Amount | None = None
@@ -165,8 +163,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     precision: tuple[str, ...] = ()
     options: dict[str, Scalar | None] = {}
     """The workload's options; empty where they are not recorded."""
-    marks: tuple[Mark | str, ...] = ()
-    """The worst of each kind on each device; in older files sentences."""
+    marks: tuple[Mark, ...] = ()
+    """The worst of each kind on each device."""
     reference: tuple[str, ...] = ()
     """Whether its launches were compared with reference traces, in words; empty where that is not known."""
     origin: Origin | None = None
@@ -184,26 +182,6 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     def other_work(self) -> tuple[str, ...]:
         """The departures that decide."""
         return tuple(each.what for each in self.departures if each.decides)
-
-    @property
-    def upgraded(self) -> TestSummary:
-        """An estimate that was stored with counts and spread of launches on another device, without them."""
-        origin, train = self.origin, self.train
-        if origin is None or origin.kind != "estimated" or origin.band is None or train is None:
-            return self
-        low, high = (edge * train.mean for edge in origin.band)
-        if not 0 < train.mean / _WIDEST <= low <= train.mean <= high <= train.mean * _WIDEST:
-            return self
-        return msgspec.structs.replace(
-            self,
-            n=0,
-            failures=0,
-            train=None,
-            log_perf=None,
-            repeats={},
-            estimate=Estimated(value=train.mean, low=low, high=high),
-            origin=msgspec.structs.replace(origin, band=None),
-        )
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):

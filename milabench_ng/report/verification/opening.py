@@ -21,6 +21,7 @@ import msgspec
 from milabench_ng.errors import InputError
 from milabench_ng.files import parse_json
 from milabench_ng.plain import short
+from milabench_ng.records.upgrades.chain import newer
 from milabench_ng.report.summary.folder import load, load_baseline
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.bundle import (
@@ -56,8 +57,6 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     signature: bytes | None = None
     weights: Path | None = None
     """Those that came with the bundle."""
-    extracted: Path | None = None
-    """Where the bundle's files lie."""
 
 
 @contextmanager
@@ -101,7 +100,7 @@ def _opened(source: Path, root: Path) -> Opened:
     except msgspec.ValidationError as error:
         raise InputError(f"{source}: {PACKING_LIST}: {short(error)}") from None
     if packing.schema > BUNDLE_SCHEMA:
-        raise InputError(f"{source}: bundle schema {packing.schema}; this version of mnb reads up to {BUNDLE_SCHEMA}")
+        raise InputError(f"{source}: {newer('bundle', packing.schema, BUNDLE_SCHEMA)}")
     (root / RESULTS).mkdir(exist_ok=True)
     return Opened(
         source=str(source),
@@ -110,7 +109,6 @@ def _opened(source: Path, root: Path) -> Opened:
         packing_bytes=content,
         signature=signature.read_bytes() if signature.is_file() else None,
         weights=weights if weights.is_file() else None,
-        extracted=root,
     )
 
 

@@ -18,6 +18,8 @@ from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME
 from milabench_ng.records.origin import written_by
 from milabench_ng.records.reading import Problem, is_going_on, problem, read_ledger
 from milabench_ng.records.record import RECORD_SCHEMA, Record
+from milabench_ng.records.upgrades.manifest import MANIFEST_UPGRADES
+from milabench_ng.records.upgrades.record import upgrade_record
 from milabench_ng.report.scoring.weights import load_weights, weights_file
 from milabench_ng.report.summary.folder import load
 from milabench_ng.report.verification.bundle import RESULTS, WEIGHTS, FileSum, make_claim
@@ -99,7 +101,7 @@ def _manifest(path: Path) -> Manifest:
     except InputError as error:
         raise InputError(f"{error}; only a whole result folder can be verified") from None
     unfit = f"{path}: not the manifest of a run that can be verified"
-    manifest = convert_json(raw, Manifest, unfit, written_by(raw, RUN_SCHEMA))
+    manifest = convert_json(MANIFEST_UPGRADES.upgrade(raw, str(path)), Manifest, unfit, written_by(raw, RUN_SCHEMA))
     if not manifest.plan.devices or not all(launch.devices for launch in manifest.plan.launches):
         raise InputError(f"{path}: its plan has a launch without a device")
     return manifest
@@ -126,10 +128,10 @@ def _records(folder: Path, names: Iterable[str]) -> tuple[tuple[Kept, ...], tupl
 
 def _whole(content: bytes, name: str) -> Record:
     """The record with all that rules look at. Raises what msgspec raises, with the version that made it."""
+    raw = msgspec.json.decode(content)
     try:
-        return msgspec.json.decode(content, type=Record)
-    except msgspec.ValidationError as error:
-        raw = parse_json(content, name, numbers="any")
+        return msgspec.convert(upgrade_record(raw, name), Record)
+    except (InputError, msgspec.ValidationError) as error:
         made = written_by(raw.get("mnb") if isinstance(raw, dict) else None, RECORD_SCHEMA)
         raise msgspec.ValidationError(f"{error}; {made}") from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from milabench_ng.records.marks import Mark, typed
+from milabench_ng.records.marks import Mark
 from milabench_ng.records.record import FP32_ERROR, SKIPPED_LIMIT, Data, Precision, Record
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
@@ -129,20 +129,20 @@ def marks(evidence: Evidence) -> Finding:
 
 def _recorded_marks(evidence: Evidence) -> Iterator[str]:
     for name, record in evidence.named():
-        yield from (f"{name}: {mark.text}" for mark in typed(record.mnb.marks))
+        yield from (f"{name}: {mark.text}" for mark in record.mnb.marks)
 
 
 def _marks_of_traces(evidence: Evidence) -> Iterator[str]:
     """What the report marks and no record does."""
-    recorded = {(record.mnb.label, mark) for _, record in evidence.named() for mark in typed(record.mnb.marks)}
+    recorded = {(record.mnb.label, mark) for _, record in evidence.named() for mark in record.mnb.marks}
     for label, row in evidence.summary.tests.items():
-        yield from (f"{label}: {mark.text}" for mark in typed(row.marks) if (label, mark) not in recorded)
+        yield from (f"{label}: {mark.text}" for mark in row.marks if (label, mark) not in recorded)
 
 
 def _untold_skips(evidence: Evidence) -> Iterator[str]:
     """Steps that a loss scale skipped, too many, without the mark that says so."""
     for name, record in evidence.named():
-        told = {mark.device for mark in typed(record.mnb.marks) if mark.kind == "steps skipped"}
+        told = {mark.device for mark in record.mnb.marks if mark.kind == "steps skipped"}
         for rank in record.mnb.ranks:
             share = rank.skipped.too_many if rank.skipped else None
             if share is not None and str(rank.device) not in told:

@@ -1,0 +1,136 @@
+"""Where, with what and in how many sessions a folder was made. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from milabench_ng.plan import Plan
+from milabench_ng.records.ledger import AnyEvent, Resumed, Session
+from milabench_ng.records.reading import Problem
+from milabench_ng.records.views import InventoryView, ManifestView
+from milabench_ng.report.launch.host_paces import PaceSeen, without_pace
+from milabench_ng.report.summary.launches import LaunchResult
+from milabench_ng.report.summary.summary import Provenance
+from milabench_ng.units import format_bytes
+
+T = TypeVar("T")
+
+
+class Folder(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read of a result folder."""
+
+    source: str
+    results: tuple[LaunchResult, ...]
+    manifests: tuple[ManifestView, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    events: tuple[AnyEvent, ...] = ()
+    """Of the ledger."""
+    going_on: bool = False
+
+
+def distinct(values: Iterable[T | None]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(value for value in values if value is not None))
+
+
+def device_count(manifests: Sequence[ManifestView], results: Sequence[LaunchResult]) -> int:
+    """The plan's; without one, as many as the launches name."""
+    if manifests:
+        return max(len(manifest.plan.devices) for manifest in manifests)
+    return max(1, len({device for result in results for device in result.devices}))
+
+
+def node_devices(manifest: ManifestView) -> int:
+    """GPUs and MIG instances of the node; 0 where they are not known, or where processors did the work."""
+    on_gpus = all(device.kind != "cpu" for device in manifest.plan.devices)
+    return len(manifest.inventory.gpus) if manifest.inventory and on_gpus else 0
+
+
+def order_of(plan: Plan) -> str | None:
+    """None for the usual one."""
+    if plan.order == "interleaved" and plan.nonce is None:
+        return None
+    return plan.order if plan.nonce is None else f"{plan.order}, nonce {plan.nonce}"
+
+
+def suite_of(folder: Folder) -> str:
+    suites = dict.fromkeys(
+        [manifest.plan.suite for manifest in folder.manifests]
+        or [result.test.rpartition(".")[0] or result.test for result in folder.results]
+    )
+    return "+".join(suites) or "unknown"
+
+
+def models_of(folder: Folder) -> dict[str, str]:
+    """The devices' models by index: the plan's; without one, those that the launches name."""
+    devices = (
+        [device for manifest in folder.manifests for device in manifest.plan.devices]
+        if folder.manifests
+        else [device for result in folder.results for device in result.hardware]
+    )
+    return {str(device.index): device.name for device in devices}
+
+
+def _counted(models: Iterable[str]) -> str:
+    return ", ".join(f"{count} x {name}" for name, count in Counter(models).items())
+
+
+def provenance_of(folder: Folder, models: Mapping[str, str]) -> Provenance:
+    first = folder.manifests[0] if folder.manifests else None
+    return Provenance(
+        kind="measured",
+        source=folder.source,
+        hardware=_counted(models.values()) or "not recorded",
+        software=first.software if first else {},
+        node=_node(first.inventory) if first else {},
+    )
+
+
+def _node(inventory: InventoryView | None) -> dict[str, str]:
+    """The node in words."""
+    if inventory is None:
+        return {}
+    return {
+        "machine": inventory.virtualization or "bare metal",
+        "processors": inventory.cpus.text,
+        "memory": format_bytes(inventory.memory_bytes),
+        "kernel": inventory.kernel,
+        "driver": inventory.nvidia_driver or "none",
+    }
+
+
+def starts_of(folder: Folder) -> int:
+    """How often an orchestrator began to work on the folder, as its ledger has it; 0 without one."""
+    return sum(isinstance(event, Session) for event in folder.events)
+
+
+def sessions_of(folder: Folder, results: Sequence[LaunchResult]) -> int:
+    """Sessions of the ledger; a run without one counts as one."""
+    return max(1, starts_of(folder), len(folder.manifests) or len({result.run_id for result in results}))
+
+
+def _accepted(events: Iterable[AnyEvent]) -> list[str]:
+    """The differences between sessions that the user accepted, each once."""
+    return list(dict.fromkeys(text for event in events if isinstance(event, Resumed) for text in event.accepted))
+
+
+def paces_seen(folder: Folder) -> list[PaceSeen]:
+    return [each for result in folder.results for each in result.paces]
+
+
+def notes_of(folder: Folder, ours: bool, models: Mapping[str, str]) -> tuple[str, ...]:
+    notes = list(without_pace(paces_seen(folder)))
+    if len(set(models.values())) > 1:
+        notes.append(f"devices of several models ({_counted(models.values())}): rates are means over unlike devices")
+    if not folder.manifests and ours:
+        notes.append("there is no run.json: what was planned is not known")
+    if len(folder.manifests) > 1:
+        notes.append(f"{len(folder.manifests)} runs in one folder")
+    sessions = starts_of(folder)
+    if sessions > 1:
+        notes.append(f"{sessions} sessions: the run was stopped and went on")
+    notes += [f"resumed with another {text}" for text in _accepted(folder.events)]
+    return tuple(notes)

@@ -1,0 +1,74 @@
+"""``--resume`` of a folder that another version wrote: refused in one message, before anything is touched."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from milabench_ng import __version__
+from milabench_ng.errors import InputError
+from milabench_ng.orchestrator.persistence.resuming import read_manifest, resumed_request
+
+STORED = Path(__file__).parents[1] / "data" / "stored"
+
+
+@pytest.fixture(params=["0.1.0-early", "0.1.0", "0.2.0"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A result folder of an earlier version, with a line of the ledger and a record that a crash cut short."""
+    bundle = STORED / request.param / "run.bundle.tar.gz"
+    with tarfile.open(fileobj=io.BytesIO(bundle.read_bytes())) as archive:
+        archive.extractall(tmp_path, filter="data")
+    made = tmp_path / "results"
+    with (made / "ledger.jsonl").open("ab") as ledger:
+        ledger.write(b'{"number":')
+    (made / ".a record.json.tmp").write_bytes(b"{")
+    return made
+
+
+def everything(folder: Path) -> dict[str, tuple[bytes, int]]:
+    return {str(at): (at.read_bytes(), at.stat().st_mtime_ns) for at in sorted(folder.rglob("*")) if at.is_file()}
+
+
+def test_another_version_is_refused_and_nothing_is_written(folder: Path) -> None:
+    then, before = read_manifest(folder).version, everything(folder)
+    assert then != __version__
+    done = subprocess.run(
+        [sys.executable, "-m", "milabench_ng", "jobs", "--resume", str(folder)],
+        cwd=Path(__file__).parents[2],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    said = " ".join(done.stderr.split())
+    assert f"made by mnb {then}, and this is mnb {__version__}; " in said
+    assert said.endswith("--accept-difference software")
+    assert everything(folder) == before
+
+
+def test_the_request_of_another_version_is_understood_once_the_difference_is_accepted(folder: Path) -> None:
+    request = resumed_request(folder, None, accept=("software",), retry=2)
+    assert (request.resume, request.outdir, request.accept, request.retry) == (True, folder, ("software",), 2)
+    assert (request.names, request.repeat, request.tenants) == (("toy_reg", "vae"), 2, 2)
+    assert request.rule.length_s == 2.0
+
+
+@pytest.mark.parametrize("accepted", [("node",), ("isolation",), ("node", "isolation")])
+def test_accepting_something_else_is_not_enough(folder: Path, accepted: tuple[str, ...]) -> None:
+    with pytest.raises(InputError, match=r"--accept-difference software$"):
+        resumed_request(folder, None, accept=accepted)  # type: ignore[arg-type]
+
+
+def test_a_manifest_of_a_newer_schema_is_refused_whatever_is_accepted(folder: Path) -> None:
+    path = folder / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | {"schema": 99, "version": "9.0.0"}))
+    with pytest.raises(InputError, match=r"^--resume .*run\.json: manifest schema 99: this is mnb .*; update mnb$"):
+        resumed_request(folder, None, accept=("node", "software", "isolation"))

@@ -1,0 +1,207 @@
+"""Results that earlier versions wrote, with what those versions printed of them: today's code says the same.
+
+Each folder below ``tests/data/stored`` was made by the real ``mnb`` of its version and is never edited: a bundle of two
+tests, twice, on two CPU tenants, and the output of ``report``, ``summary``, ``verify`` and ``baseline build``.
+``0.1.0-early`` is of a day before 0.1.0 ended, when marks still were sentences and no host pace was measured.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from milabench_ng.errors import InputError
+from milabench_ng.records.ledger import LEDGER_SCHEMA
+from milabench_ng.records.reading import Problem
+from milabench_ng.records.record import RECORD_SCHEMA
+from milabench_ng.report.report import make_report
+from milabench_ng.report.summary.folder import collect, encode_summary, load, load_baseline
+from milabench_ng.report.summary.summary import SUMMARY_SCHEMA
+from milabench_ng.report.verification.forms import write_verification
+from milabench_ng.report.verification.opening import load_source
+from milabench_ng.report.verification.rules import Rules
+from milabench_ng.report.verification.verify import verify
+from milabench_ng.report.writers import write_report
+
+STORED = Path(__file__).parents[1] / "data" / "stored"
+VERSIONS = ("0.1.0-early", "0.1.0", "0.2.0")
+RESULTS = Path("results")
+BUNDLE = Path("run.bundle.tar.gz")
+
+At = tuple[str | int, ...]
+"""The place of a value in JSON: keys and indices."""
+
+RENEWED = {
+    ("schema",): "records and summaries are schema 2; the JSON of `mnb report` is schema 2",
+    ("marks",): "in records and summaries marks are objects; equal ones are counted together",
+    ("tests", "*", "marks"): "the same",
+    ("tests", "*", "reference"): "a trace holds from one version on; launches made before are not compared",
+}
+"""What 0.2.0 defined anew of what 0.1.0 printed, with the reason from the changelog."""
+
+
+@pytest.fixture(params=VERSIONS)
+def version(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A stored version, with its bundle, and its result folder as it was, in the current folder."""
+    name = str(request.param)
+    unpack(name, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return name
+
+
+def unpack(name: str, place: Path) -> None:
+    content = (STORED / name / BUNDLE).read_bytes()
+    (place / BUNDLE).write_bytes(content)
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        archive.extractall(place, filter="data")
+
+
+def leaves(value: Any, at: At = ()) -> Iterator[tuple[At, Any]]:
+    """Every number, text, null and empty list or object in ``value``, with its place."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    found = [leaf for key, each in inside for leaf in leaves(each, (*at, key))]
+    yield from found or [(at, value)]
+
+
+def is_below(at: At, pattern: tuple[str, ...]) -> bool:
+    return len(at) >= len(pattern) and all(want in ("*", have) for want, have in zip(pattern, at, strict=False))
+
+
+def said_otherwise(version: str, printed: str, today: str) -> set[At]:
+    """Where what a version printed has another value today, or none. What it did not print is new and no matter."""
+    now = dict(leaves(json.loads(today)))
+    before = leaves(json.loads((STORED / version / printed).read_bytes()))
+    return {at for at, value in before if at not in now or now[at] != value}
+
+
+def reported(source: Path) -> str:
+    stream = io.StringIO()
+    write_report(make_report(source), "json", stream)
+    return stream.getvalue()
+
+
+def verified(source: Path) -> str:
+    stream = io.StringIO()
+    write_verification(verify(source, Rules()), "json", stream)
+    return stream.getvalue()
+
+
+def renewed(version: str, found: set[At]) -> bool:
+    """Whether all of it is what was defined anew since."""
+    return version != "0.2.0" and all(any(is_below(at, each) for each in RENEWED) for at in found)
+
+
+def test_report_prints_the_same(version: str) -> None:
+    found = said_otherwise(version, "report.json", reported(RESULTS))
+    assert not found or renewed(version, found), found
+
+
+def test_summary_holds_the_same(version: str) -> None:
+    found = said_otherwise(version, "summary.json", encode_summary(load(RESULTS)))
+    assert not found or renewed(version, found), found
+
+
+def test_verify_finds_the_same_in_the_folder_and_in_the_bundle(version: str) -> None:
+    assert said_otherwise(version, "verify-folder.json", verified(RESULTS)) == set()
+    assert said_otherwise(version, "verify.json", verified(BUNDLE)) == set()
+
+
+@pytest.mark.parametrize("stored", ["summary.json", "baseline.json"])
+def test_a_stored_summary_is_read_with_all_its_numbers(version: str, stored: str) -> None:
+    read = load_baseline(str(STORED / version / stored))
+    found = said_otherwise(version, stored, encode_summary(read))
+    assert not found or renewed(version, found), found
+    assert make_report(STORED / version / stored).score == make_report(RESULTS).score
+
+
+@pytest.mark.usefixtures("version")
+def test_a_bundle_has_the_summary_of_its_folder() -> None:
+    assert load_source(str(BUNDLE)).tests == load(RESULTS).tests
+
+
+def test_sentences_of_marks_stay_what_they_were(version: str) -> None:
+    before = json.loads((STORED / version / "report.json").read_bytes())["marks"]
+    now = json.loads(reported(RESULTS))["marks"]
+    texts = list(before) if isinstance(before, dict) else [mark["text"] for mark in before]
+    assert [mark["text"] for mark in now] == texts != []
+
+
+@pytest.mark.parametrize("pattern", RENEWED, ids=str)
+def test_what_is_listed_as_renewed_really_is(pattern: tuple[str, ...], tmp_path: Path, monkeypatch: Any) -> None:
+    unpack("0.1.0-early", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    found = said_otherwise("0.1.0-early", "report.json", reported(RESULTS))
+    found |= said_otherwise("0.1.0-early", "summary.json", encode_summary(load(RESULTS)))
+    assert any(is_below(at, pattern) for at in found)
+
+
+def test_an_estimated_baseline_of_before_keeps_its_estimates_and_no_launches() -> None:
+    """It was stored with number, spread and repeats of launches on the device that it was estimated from."""
+    path = STORED / "0.1.0-early" / "a100.json"
+    stored = json.loads(path.read_bytes())["tests"]
+    read = load_baseline(str(path)).tests
+    assert stored.keys() == read.keys()
+    for label, row in read.items():
+        mean, (low, high) = stored[label]["train"]["mean"], stored[label]["origin"]["band"]
+        assert (row.n, row.failures, row.train, row.log_perf, row.repeats) == (0, 0, None, None, {})
+        assert row.estimate is not None
+        assert (row.estimate.value, row.estimate.low, row.estimate.high) == (mean, low * mean, high * mean)
+        assert row.origin is not None
+        assert row.origin.source == stored[label]["origin"]["source"]
+
+
+def rewrite(path: Path, schema: int, *keys: str) -> None:
+    """Make the JSON file one of another schema."""
+    whole = json.loads(path.read_bytes())
+    inner = whole
+    for key in keys:
+        inner = inner[key]
+    inner["schema"] = schema
+    path.write_text(json.dumps(whole))
+
+
+@pytest.mark.usefixtures("version")
+def test_a_newer_record_is_refused_and_counts_as_failed() -> None:
+    path = next(RESULTS.glob("quick.vae.J0.0.*"))
+    rewrite(path, RECORD_SCHEMA + 1, "mnb")
+    (failed,) = load(RESULTS).tests["quick.vae"].failed
+    assert f"record schema {RECORD_SCHEMA + 1}: this is mnb" in failed.detail
+    assert "update mnb" in failed.detail
+    reasons = [reason for ruling in verify(RESULTS, Rules()).rulings if ruling.id == "R12" for reason in ruling.reasons]
+    assert any("update mnb" in reason and path.name in reason for reason in reasons)
+
+
+@pytest.mark.usefixtures("version")
+def test_a_newer_manifest_is_refused() -> None:
+    rewrite(RESULTS / "run.json", 99)
+    (found,) = collect(RESULTS).problems
+    assert isinstance(found, Problem)
+    assert (found.file, "manifest schema 99: " in found.reason) == ("run.json", True)
+    with pytest.raises(InputError, match=r"run\.json: manifest schema 99: this is mnb .*; update mnb"):
+        verify(RESULTS, Rules())
+
+
+def test_a_newer_summary_is_refused(version: str) -> None:
+    path = Path("summary.json")
+    path.write_bytes((STORED / version / path).read_bytes())
+    rewrite(path, SUMMARY_SCHEMA + 1)
+    with pytest.raises(InputError, match=rf"^summary\.json: summary schema {SUMMARY_SCHEMA + 1}: .*; update mnb$"):
+        load_baseline(str(path))
+
+
+@pytest.mark.usefixtures("version")
+def test_a_newer_ledger_is_named() -> None:
+    path = RESULTS / "ledger.jsonl"
+    old, new = (f'"event":"Started","schema":{number}'.encode() for number in (LEDGER_SCHEMA, LEDGER_SCHEMA + 1))
+    content = path.read_bytes()
+    assert old in content
+    path.write_bytes(content.replace(old, new))
+    (ruling,) = [ruling for ruling in verify(RESULTS, Rules()).rulings if ruling.id == "R13"]
+    assert f"ledger schema {LEDGER_SCHEMA + 1}: " in ruling.reasons[0]
+    assert ruling.reasons[0].endswith("; update mnb")
