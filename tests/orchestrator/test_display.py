@@ -115,7 +115,7 @@ def test_one_launch_is_said_to_have_devices() -> None:
         of=1,
         label="s.scaling.4",
         run=0,
-        launches=(Placed(label="s.scaling.4", job_id="0.3", devices=(0, 1, 2, 3)),),
+        launches=(Placed(label="s.scaling.4", job_id="0.3", slots=("0", "1", "2", "3")),),
         left_s=1.0,
     )
     told = said(alone, None)

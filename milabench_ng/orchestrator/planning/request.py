@@ -109,9 +109,9 @@ def resolve_request(request: RunRequest, catalogue: Catalogue) -> ResolvedReques
     tests = profile.select(request.names).tests
     for name, test in tests.items():
         workload = catalogue.workload(test.workload, _where(request, name))
-        if test.partition_scheme.type != "per-gpu" and not workload.distributed:
+        if test.partition_scheme.type.spreads and not workload.distributed:
             raise InputError(
-                f"{_where(request, name)}: partition scheme {test.partition_scheme.type!r} runs over "
+                f"{_where(request, name)}: partition scheme {test.partition_scheme.type.value!r} runs over "
                 f"several devices, and workload {test.workload!r} runs in one process; use per-gpu"
             )
     return ResolvedRequest(
