@@ -1,4 +1,4 @@
-"""The real ``mnb``, in processes of its own."""
+"""The real ``mnb``: in processes of its own, or in this one where only what it prints and its exit code count."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from milabench_ng.cli import call
 from milabench_ng.cli.unread import until_unread
 
 REPOSITORY = Path(__file__).parents[2]
@@ -33,6 +35,21 @@ def mnb(*arguments: str) -> subprocess.CompletedProcess[str]:
         check=False,
         timeout=120,
     )
+
+
+Here = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Here:
+    """Run ``mnb`` in this process: its exit code, and what it printed. An exception that it does not catch fails."""
+    monkeypatch.chdir(REPOSITORY)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = call(arguments)
+        return (code, *capfd.readouterr())
+
+    return run
 
 
 def column(text: str, header: str, at: int = 0) -> list[str]:
@@ -59,11 +76,11 @@ def planned() -> str:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_has_a_summary_and_an_example(command: str) -> None:
-    done = mnb(command, "--help")
-    assert done.returncode == 0
-    assert f"Usage: mnb {command}" in done.stdout
-    assert f"Example: mnb {command}" in done.stdout
+def test_help_has_a_summary_and_an_example(here: Here, command: str) -> None:
+    code, stdout, _ = here(command, "--help")
+    assert code == 0
+    assert f"Usage: mnb {command}" in stdout
+    assert f"Example: mnb {command}" in stdout
 
 
 @pytest.mark.parametrize(
@@ -91,11 +108,11 @@ def test_help_has_a_summary_and_an_example(command: str) -> None:
     ],
     ids=lambda given: " ".join(given)[:40] if isinstance(given, list) else given,
 )
-def test_bad_input_is_exit_2_and_no_traceback(arguments: list[str], named: str) -> None:
-    done = mnb(*arguments)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stdout + done.stderr
-    assert named in done.stdout + done.stderr
+def test_bad_input_is_exit_2_and_no_traceback(here: Here, arguments: list[str], named: str) -> None:
+    code, stdout, stderr = here(*arguments)
+    assert code == 2
+    assert "Traceback" not in stdout + stderr
+    assert named in stdout + stderr
 
 
 @pytest.mark.parametrize("lost", [("stdout",), ("stderr",), ("stdout", "stderr")], ids="+".join)
@@ -139,10 +156,10 @@ def test_a_pipe_of_another_kind_that_breaks_is_a_bug() -> None:
 
 
 @pytest.mark.parametrize("kind", ["profile", "record", "event", "summary", "run"])
-def test_schema_prints_json(kind: str) -> None:
-    done = mnb("schema", kind)
-    assert done.returncode == 0
-    assert json.loads(done.stdout)["title"] == f"mnb {kind}"
+def test_schema_prints_json(here: Here, kind: str) -> None:
+    code, stdout, _ = here("schema", kind)
+    assert code == 0
+    assert json.loads(stdout)["title"] == f"mnb {kind}"
 
 
 def test_doctor_says_why_a_node_is_not_ready() -> None:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 FOUND = sorted(path for path in (Path(__file__).parent / "found").glob("*/*") if path.is_file())
-quick = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -32,8 +32,9 @@ def test_the_seeds_are_good(name: str) -> None:
     assert any(fuzz_targets.check(name, content) for content in fuzz_targets.seeds()[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", fuzz_targets.TARGETS)
-@quick
+@few
 @given(content=st.binary(max_size=300) | st.text(max_size=100).map(str.encode))
 @example(content=b"")
 @example(content=b"\xff\xfe{\x00}\x00")
@@ -53,15 +54,17 @@ _json = st.recursive(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", fuzz_targets.TARGETS)
-@quick
+@few
 @given(value=_json)
 def test_any_json(name: str, value: object) -> None:
     fuzz_targets.check(name, json.dumps(value).encode())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", fuzz_targets.TARGETS)
-@quick
+@few
 @given(seed=st.integers(0, 2**32))
 def test_good_files_with_other_values(name: str, seed: int) -> None:
     chance = random.Random(seed)

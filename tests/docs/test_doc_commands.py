@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 import pytest
 from pages import PAGES, ROOT, commands
 
-from milabench_ng.cli import app
+from milabench_ng.cli import app, call
+from milabench_ng.orchestrator.execution.starting import WorkerServer
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -34,6 +38,7 @@ WHEELS = Check("elsewhere", "needs the wheels that scripts/wheelhouse collects")
 DRY = Check("dry run", "takes minutes, or generates data")
 PARSE = Check("parse", "takes minutes, or needs a record")
 ADMIN = Check("elsewhere", "changes the node")
+SLOW = Check("script", "takes seconds, and needs the network or Chromium")
 BY_PACKAGE = Check("elsewhere", "test_third_party")
 
 TABLE: dict[str, Check] = {
@@ -43,6 +48,8 @@ TABLE: dict[str, Check] = {
     "mnb baseline check rtx8000": Check("run", codes=(1,)),
     "mnb baseline estimate mine.json --device A100-SXM4-80GB -o a100.json": PARSE,
     "mnb baseline estimate h200 --device A100-SXM4-80GB -o baselines/a100.json": PARSE,
+    "mnb baseline build results -o baselines/mine.json": PARSE,
+    "mnb baseline estimate results --device A100-SXM4-80GB -o a100.json": PARSE,
     "mnb baseline show a100": RUN,
     "mnb baseline show v100": RUN,
     "mnb bids bids.json": PARSE,
@@ -52,6 +59,12 @@ TABLE: dict[str, Check] = {
         "elsewhere", "test_r2_who_signed signs, with a key of its own"
     ),
     "mnb doctor": Check("run", codes=(0, 1)),
+    "mnb doctor --ram-total 512GiB": Check("run", codes=(0, 1)),
+    "mnb jobs profiles/standard.json --repeat 10": DRY,
+    "mnb list profiles/standard.json": RUN,
+    "mnb report results --compare baselines/v100.json --price 15000": RUN,
+    "mnb schema profile": RUN,
+    "mnb schema profile > profile.schema.json": Check("elsewhere", "the same without a file is run here"),
     "mnb jobs --resume results": Check("parse", "test_resume_runs_what_has_no_valid_record_and_no_more runs it"),
     "mnb jobs profiles/quick.json --name vae --name convnet -- --batch-size 64": DRY,
     "mnb jobs profiles/standard.json --dry-run": RUN,
@@ -88,6 +101,19 @@ TABLE: dict[str, Check] = {
     "mnb schema record": RUN,
     "mnb schema rules": RUN,
     "mnb summary results -o base.json": RUN,
+    "mnb report results --compare base.json --price 15000": RUN,
+    "mnb report results --compare-gpus": RUN,
+    "mnb jobs profiles/quick.json --repeat 3 --nonce tender-2026-17 -o results": PARSE,
+    "mnb jobs standard --repeat 10": DRY,
+    "mnb jobs standard --repeat 10 --nonce tender-2026-17 -o results": PARSE,
+    "mnb bundle results": RUN,
+    "mnb verify results.bundle.tar.gz --profile profiles/quick.json --repeat 3 --nonce tender-2026-17": Check(
+        "run", "the folder here is of another run", codes=(1,)
+    ),
+    "mnb verify results.bundle.tar.gz --profile profiles/quick.json --repeat 10 --nonce another": Check(
+        "run", codes=(1,)
+    ),
+    "scripts/docs": SLOW,
     "mnb verify results --profile profiles/standard.json --require full --repeat 10": Check("run", codes=(1,)),
     "mnb verify results --rules procurement": Check("run", codes=(1,)),
     "mnb verify results.bundle.tar.gz --profile profiles/standard.json --require full --repeat 10": Check(
@@ -102,7 +128,7 @@ TABLE: dict[str, Check] = {
     "PYTHONPATH=site mnb run probe --data-scale 0.1 -o probe.json": BY_PACKAGE,
     "PYTHONPATH=site python3 -m milabench_ng jobs profiles/quick.json": DRY,
     r"printf '[Service]\nDelegate=yes\n' > /etc/systemd/system/user@.service.d/mnb.conf": ADMIN,
-    "python -m milabench_ng": Check("run", "prints the help"),
+    "python -m milabench_ng": Check("elsewhere", "test_the_package_runs_as_a_module"),
     "python3 -m pip install --no-index --no-deps --target site wheelhouse/*.whl": Check(
         "elsewhere", "needs the wheels"
     ),
@@ -128,10 +154,15 @@ TABLE: dict[str, Check] = {
     "scripts/known-rates": Check("script", "needs the tables that it reads"),
     "scripts/mnb": Check("script", "needs the network"),
     "scripts/mnb jobs profiles/quick.json": DRY,
+    "scripts/release": Check("script", "builds and installs a wheel, with torch"),
+    "scripts/release --rehearse": Check("script", "builds and installs a wheel, with torch"),
+    "scripts/screenshots --docs": SLOW,
     "scripts/screenshots FOLDER OUT": Check("script", "needs Chromium and a result folder"),
     "scripts/simulate-intervals": Check("script", "takes a minute"),
     "scripts/soak": Check("script", "takes half an hour"),
     "scripts/test": Check("script", "it is what runs this test"),
+    "scripts/test --quick": Check("script", "it runs most of these tests"),
+    "scripts/test --quick -k score": Check("script", "it runs some of these tests"),
     "scripts/test --slurm": Check("script", "starts a Slurm cluster"),
     "scripts/test --vm": Check("script", "boots virtual machines"),
     "scripts/traces": Check("script", "test_traces runs it"),
@@ -140,11 +171,13 @@ TABLE: dict[str, Check] = {
     "systemctl restart user@1000": ADMIN,
     "systemd-run --user --scope -p Delegate=yes -- true": Check("elsewhere", "needs a systemd user session"),
     "uv pip install --no-deps --target site tests/docs/third_party": BY_PACKAGE,
+    "uv lock": Check("elsewhere", "needs the network"),
     "uv run scripts/baselines-2020": Check("script", "writes the shipped baselines"),
     "uv run scripts/bench-launch": Check("script", "takes minutes"),
     "uv run scripts/bench-meter": Check("script", "takes minutes"),
     "uv run scripts/fuzz --runs 11000": Check("script", "takes minutes"),
     "uv run mnb": Check("elsewhere", "scripts/mnb does it"),
+    "uv tool run pre-commit install": Check("elsewhere", "needs the network, and changes the checkout"),
 }
 
 FOUND = sorted({line for page in PAGES for line in commands(page)})
@@ -158,26 +191,80 @@ def tokens(line: str) -> list[str]:
     return words[3:] if words[0].startswith("python") else words[1:]
 
 
+class Done(NamedTuple):
+    """What a command left: its exit code and what it printed."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+class Ended:
+    """A process that nobody has to wait for."""
+
+    def poll(self) -> int:
+        return 0
+
+
+Mnb = Callable[[Sequence[str]], Done]
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder as the documents assume it: the project's files, a result folder and a baseline."""
     folder = tmp_path_factory.mktemp("docs")
     for name in ("profiles", "baselines", "weights", "rules", "tests"):
         (folder / name).symlink_to(ROOT / name)
-    maker = ROOT / "tests" / "report" / "make_records.py"
-    options = [str(folder / "results"), "--records", "40", "--slices", "40"]
-    subprocess.run([sys.executable, str(maker), *options], check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    call(folder, ["summary", "results", "-o", "base.json"])
-    call(folder, ["bundle", "results"])
+    with pytest.MonkeyPatch.context() as patch:
+        maker = ROOT / "tests" / "report" / "make_records.py"
+        patch.syspath_prepend(maker.parent)
+        patch.setattr(sys, "argv", [str(maker), str(folder / "results"), "--records", "40", "--slices", "40"])
+        runpy.run_path(str(maker), run_name="__main__")
+        patch.chdir(folder)
+        assert call(["summary", "results", "-o", "base.json"]) == 0
+        assert call(["bundle", "results"]) == 0
     (folder / "bid.bundle.tar.gz").symlink_to("results.bundle.tar.gz")
     return folder
 
 
-def call(folder: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run ``mnb`` in ``folder``."""
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "MNB_DATAROOT": str(folder / "data")}
-    command = [sys.executable, "-m", "milabench_ng", *arguments]
-    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=120, check=False)
+@pytest.fixture(scope="module")
+def one_server() -> Iterator[None]:
+    """All commands ask the worker server that the first of them started: another would import torch to say the same."""
+    begun: list[WorkerServer] = []
+    hundreds = itertools.count(100, 100)  # an answer may come after the command that asked is over
+    start = WorkerServer.launch
+
+    async def launch(environ: Mapping[str, str]) -> WorkerServer:
+        loop = asyncio.get_running_loop()
+        if not begun:
+            begun.append(await start(environ))
+            loop.remove_reader(begun[0]._connection)
+        ours = begun[0]._connection.dup()
+        server = WorkerServer(ours, Ended())  # type: ignore[arg-type]
+        server.threads = begun[0].threads
+        server._number = next(hundreds)
+        loop.add_reader(ours, server._receive)
+        return server
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WorkerServer, "launch", launch)
+        yield
+    for server in begun:
+        server._connection.close()
+        server._process.wait(30)
+
+
+@pytest.fixture
+def mnb(place: Path, one_server: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Mnb:  # noqa: ARG001
+    """Run ``mnb`` there, in this process: starting one for each command takes longer than most commands."""
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("MNB_DATAROOT", str(place / "data"))
+
+    def run(arguments: Sequence[str]) -> Done:
+        capfd.readouterr()
+        return Done(call(arguments), *capfd.readouterr())
+
+    return run
 
 
 def test_the_table_has_every_command_and_no_other() -> None:
@@ -193,19 +280,24 @@ def test_subcommands_that_are_named_exist(line: str) -> None:
 
 
 @pytest.mark.parametrize("line", [line for line, check in TABLE.items() if check.way == "run"])
-def test_runs(line: str, place: Path) -> None:
-    result = call(place, tokens(line))
-    assert result.returncode in TABLE[line].codes, result.stderr
-    assert "Traceback" not in result.stderr
-    assert result.stdout or "-o" in tokens(line)
+def test_runs(line: str, mnb: Mnb) -> None:
+    done = mnb(tokens(line))
+    assert done.code in TABLE[line].codes, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout or "-o" in tokens(line)
 
 
 @pytest.mark.parametrize("line", [line for line, check in TABLE.items() if check.way == "dry run"])
-def test_would_run(line: str, place: Path) -> None:
+def test_would_run(line: str, mnb: Mnb) -> None:
     own, dashes, others = " ".join(tokens(line)).partition(" -- ")
-    result = call(place, [*own.split(), "--dry-run", *f"{dashes}{others}".split()])
-    assert result.returncode == 0, result.stderr
-    assert "batches, in this order" in result.stdout
+    done = mnb([*own.split(), "--dry-run", *f"{dashes}{others}".split()])
+    assert done.code == 0, done.stderr
+    assert "batches, in this order" in done.stdout
+
+
+def test_the_package_runs_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "milabench_ng"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "Usage: mnb" in done.stdout
 
 
 @pytest.mark.parametrize("line", [line for line, check in TABLE.items() if check.way == "parse"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import unicodedata
 from collections.abc import Callable
@@ -104,8 +103,11 @@ def test_a_thousand_folders_in_each_other(tmp_path: Path) -> None:
     os.close(descriptor)
     try:
         assert make_report(tmp_path).summary.tests["standard.vae"].n == 1
-    finally:
-        subprocess.run(["rm", "-rf", tmp_path / "d"], check=True)  # pytest's own cleaning would recurse too deep
+    finally:  # pytest's own cleaning would recurse too deep
+        for _ in range(1499):
+            (tmp_path / "d" / "d").rename(tmp_path / "inner")
+            (tmp_path / "d").rmdir()
+            (tmp_path / "inner").rename(tmp_path / "d")
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> None:
+    import torch  # here, not above: a conftest cannot be skipped
+
     torch.set_num_threads(1)

@@ -1,0 +1,53 @@
+"""``pytest --quick``: only what neither imports torch nor starts a process.
+
+No list says which tests these are. A test that tries to do either is skipped at that moment, and a test module that
+imports torch is skipped before torch is there. What computes for seconds has the marker ``slow`` and is left out too.
+Since a test may end anywhere, none may need a process to clean up what it did without one.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Generator
+
+import pytest
+
+HEAVY = frozenset({"torch", "torchvision"})
+PROCESSES = frozenset(
+    {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen"}
+)
+"""What Python's audit hooks call the ways to start a process."""
+LIMIT_S = 3.0
+"""Of processor time: a quick test that takes longer fails, so that the quick tests stay quick."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="skip tests that import torch, start a process or are slow")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--quick"):
+        sys.addaudithook(skip_what_is_not_quick)
+
+
+def skip_what_is_not_quick(event: str, arguments: tuple[object, ...]) -> None:
+    """An audit hook: Python calls it before the import or the process, and what it raises ends the test."""
+    if event in PROCESSES:
+        pytest.skip("not quick: starts a process", allow_module_level=True)
+    if event == "import" and str(arguments[0]).partition(".")[0] in HEAVY:
+        pytest.skip("not quick: imports torch", allow_module_level=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    if not item.config.getoption("--quick"):
+        return (yield)
+    if item.get_closest_marker("slow"):
+        pytest.skip("not quick: slow")
+    began = time.process_time()
+    result = yield
+    took = time.process_time() - began
+    if took > LIMIT_S:
+        pytest.fail(f"{took:.1f} s of processor time are not quick: speed the test up, or mark it slow", pytrace=False)
+    return result
