@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -13,9 +12,7 @@ import pytest
 
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
-from milabench_ng.orchestrator.jobs import jobs
-from milabench_ng.orchestrator.persistence.resuming import resumed_request
-from milabench_ng.orchestrator.planning import prospect
+from milabench_ng.orchestrator.planning import planned_run
 from milabench_ng.orchestrator.planning.rerun import profile_of
 from milabench_ng.plan import Batch, Device, Launch, Plan, Role
 from milabench_ng.records.isolation import Share
@@ -28,7 +25,7 @@ from milabench_ng.report.verification.checks import check_books, check_fence
 from milabench_ng.report.verification.opening import opened
 from milabench_ng.report.verification.rules import load_rules
 from milabench_ng.report.verification.verify import gather
-from tests.orchestrator.conftest import Finished, Runner, Witness
+from tests.orchestrator.conftest import Finished, Runner
 
 HERE = "tests.orchestrator.broken"
 QUICK = {"workload": f"{HERE}:steady"}
@@ -43,15 +40,15 @@ def plan_by_hand(monkeypatch: pytest.MonkeyPatch) -> IN_PLACE:
     """Have runs use these slots (by id, None: one per device) and the batches made of the profile's plan."""
 
     def use(slots: Mapping[str, Device] | None, batches: Callable[[Plan], tuple[Batch, ...]]) -> None:
-        made = prospect.checked_plan
+        made = planned_run.plan_for
 
         def by_hand(*given: object) -> Plan:
             plan = made(*given)  # type: ignore[arg-type]
             return msgspec.structs.replace(plan, batches=batches(plan))
 
-        monkeypatch.setattr(prospect, "checked_plan", by_hand)
+        monkeypatch.setattr(planned_run, "plan_for", by_hand)
         if slots is not None:
-            monkeypatch.setattr(prospect, "one_per_device", lambda _: slots)
+            monkeypatch.setattr(planned_run, "one_per_device", lambda _: slots)
 
     return use
 
@@ -191,7 +188,7 @@ def test_two_tests_change_places(
 
 
 @needs_two_cpus
-def test_company_that_is_lost_fails_nothing(run_profile: Runner, plan_by_hand: IN_PLACE) -> None:
+def test_company_that_is_lost_fails_nothing(run_profile: Runner, resume_run: Runner, plan_by_hand: IN_PLACE) -> None:
     """Its loss stands in its neighbour's record; a resumed run has nothing to do."""
     plan_by_hand(None, lambda plan: batches([on(plan, "one", "0"), on(plan, "dies", "1", "company")]))
     done = run_profile({"one": QUICK, "dies": {"workload": f"{HERE}:raises", "arguments": {"after": 5}}}, tenants=2)
@@ -204,7 +201,6 @@ def test_company_that_is_lost_fails_nothing(run_profile: Runner, plan_by_hand: I
     summary = load(done.folder)
     assert list(summary.tests) == ["trial.one"]
     assert (summary.launches, summary.failures) == (1, 0)
-    again = asyncio.run(jobs(resumed_request(done.folder, None), Witness(), ("mnb", "jobs")))
-    assert again.failed == 0
+    assert resume_run(done.folder).outcome.failed == 0
     assert len(list(done.folder.glob("trial.*.json"))) == 2
     assert json.loads((done.folder / "run.json").read_text())["plan"]["batches"][0]["launches"][1]["role"] == "company"
