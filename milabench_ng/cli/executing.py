@@ -10,12 +10,11 @@ import tempfile
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
 
 from milabench_ng.cli import INTERRUPTED
+from milabench_ng.cli.showing import shown
 from milabench_ng.errors import InputError
 from milabench_ng.fence.choosing import enter_scope
-from milabench_ng.orchestrator.display.live import Display
 from milabench_ng.orchestrator.jobs import Outcome, jobs
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plain import plain
@@ -70,11 +69,8 @@ def execute_into_file(request: RunRequest) -> int:
 
 
 def _run(request: RunRequest) -> Outcome:
-    display = Display(Console(stderr=True))
-    try:
-        return asyncio.run(jobs(request, display, tuple(sys.argv)))
-    finally:
-        display.close()
+    with shown() as bus:
+        return asyncio.run(jobs(request, bus, tuple(sys.argv)))
 
 
 def _exit_code(outcome: Outcome) -> int:

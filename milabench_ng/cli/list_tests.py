@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 
 from milabench_ng.catalogue import Bound, Catalogue, Workload
 from milabench_ng.cli.node_options import NodeOptions
+from milabench_ng.cli.showing import shown
 from milabench_ng.cli.tables import facts, heading, standard_output, table
-from milabench_ng.orchestrator.display.live import Display
 from milabench_ng.orchestrator.planning.catalogue_queries import ask_catalogue, ask_profile
 from milabench_ng.plain import plain_lines
 from milabench_ng.profile import Test
@@ -45,16 +44,13 @@ def list_tests(
     verbose
         Print of each workload the whole description, what it counts, stresses, reads and needs, and all its options.
     """
-    display = Display(Console(stderr=True))
-    try:
+    with shown() as bus:
         if profile is None:
-            catalogue, tests = asyncio.run(ask_catalogue(display)), None
+            catalogue, tests = asyncio.run(ask_catalogue(bus)), None
         else:
             request = NodeOptions().profile_request(profile)
-            known = asyncio.run(ask_profile(request, display))
+            known = asyncio.run(ask_profile(request, bus))
             catalogue, tests = known.catalogue, known.profile.tests
-    finally:
-        display.close()
     if tests is None:
         _print_workloads(catalogue)
         _print_data_sets(catalogue)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from rich.console import Console
-
 from milabench_ng.cgroupfs import format_ids
 from milabench_ng.cli.shares import share_table
+from milabench_ng.cli.showing import shown
 from milabench_ng.cli.tables import facts, heading, standard_output, table
 from milabench_ng.fence.choosing import enter_scope
-from milabench_ng.orchestrator.display.live import Display
-from milabench_ng.orchestrator.planning.dry_run import Foresight, changed_options, foresee
+from milabench_ng.orchestrator.planning.dry_run import DryRun, changed_options, dry_run
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plain import plain_lines
 from milabench_ng.plan import Batch
@@ -22,56 +20,53 @@ from milabench_ng.units import format_bytes, format_seconds
 def show_plan(request: RunRequest) -> int:
     """Print devices, shares, isolation, batches and estimated duration of a run; the exit code."""
     enter_scope(request.isolation, request.cgroup_parent)
-    display = Display(Console(stderr=True))
-    try:
-        foresight = asyncio.run(foresee(request, display))
-    finally:
-        display.close()
-    _print_shares(foresight)
-    _print_batches(foresight)
-    _print_facts(foresight, request)
+    with shown() as bus:
+        dry = asyncio.run(dry_run(request, bus))
+    _print_shares(dry)
+    _print_batches(dry)
+    _print_facts(dry, request)
     return 0
 
 
-def _print_shares(foresight: Foresight) -> None:
-    made = share_table(foresight.prospect.layout)
+def _print_shares(dry: DryRun) -> None:
+    made = share_table(dry.planned.layout)
     standard_output().print(heading("shares"), made, sep="\n")
 
 
-def _print_batches(foresight: Foresight) -> None:
-    rows = [(batch.number + 1, *_batch_row(batch, foresight)) for batch in foresight.prospect.plan.batches]
+def _print_batches(dry: DryRun) -> None:
+    rows = [(batch.number + 1, *_batch_row(batch, dry)) for batch in dry.planned.plan.batches]
     headers = ("batch", "test", "run", "devices", "launches", "options that differ from the defaults")
     made = table(headers, rows, right=("batch", "run", "launches"))
     standard_output().print("", heading("batches, in this order"), made, sep="\n")
 
 
-def _batch_row(batch: Batch, foresight: Foresight) -> tuple[object, ...]:
+def _batch_row(batch: Batch, dry: DryRun) -> tuple[object, ...]:
     """The launches of a batch are the same test with the same options."""
     first = batch.launches[0]
     devices = ", ".join("+".join(map(str, launch.devices)) for launch in batch.launches)
-    options = changed_options(first, foresight.prospect.catalogue.workloads[first.workload])
+    options = changed_options(first, dry.planned.catalogue.workloads[first.workload])
     shown = " ".join(f"{name}={value}" for name, value in options.items())
     return first.label, first.run, devices, len(batch.launches), shown or "-"
 
 
-def _print_facts(foresight: Foresight, request: RunRequest) -> None:
-    plan, duration = foresight.prospect.plan, foresight.duration
-    data = ", ".join(f"{name} (scale {scale:g})" for name, scale in foresight.data)
-    mark = "" if foresight.tier == "full" else ", NOT ISOLATED: mnb doctor says why and what to do"
-    left = foresight.prospect.allocation.leftover_cpus
+def _print_facts(dry: DryRun, request: RunRequest) -> None:
+    plan, duration = dry.planned.plan, dry.duration
+    data = ", ".join(f"{name} (scale {scale:g})" for name, scale in dry.data)
+    mark = "" if dry.tier == "full" else ", NOT ISOLATED: mnb doctor says why and what to do"
+    left = dry.planned.allocation.leftover_cpus
     estimate = (
         f"at least {format_seconds(duration.total_s)}: {format_seconds(duration.work_s)} of work, "
         f"{format_seconds(duration.start_s)} allowed for starting; generating data comes on top"
     )
     pairs = [
-        ("isolation", f"{foresight.tier} (through {foresight.backend}){mark}"),
+        ("isolation", f"{dry.tier} (through {dry.backend}){mark}"),
         ("CPUs left over", format_ids(left) or "none"),
         ("data sets", f"{data} below {request.dataroot}" if data else "none"),
-        ("launches", f"{len(plan.launches)} in {len(plan.batches)} batches, started {foresight.prospect.start}"),
+        ("launches", f"{len(plan.launches)} in {len(plan.batches)} batches, started {dry.planned.start}"),
         ("estimated time", estimate),
     ]
-    shares = [(f"I/O share of {test}", io_text(io)) for test, io in foresight.prospect.io.items()]
-    standard_output().print("", facts([*pairs, *shares]), *map(plain_lines, foresight.prospect.notes), sep="\n")
+    shares = [(f"I/O share of {test}", io_text(io)) for test, io in dry.planned.io.items()]
+    standard_output().print("", facts([*pairs, *shares]), *map(plain_lines, dry.planned.notes), sep="\n")
 
 
 def io_text(io: IoEvidence) -> str:

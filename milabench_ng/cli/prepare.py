@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from rich.console import Console
-
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.options import DataRoot, Several, Switch
+from milabench_ng.cli.showing import shown
 from milabench_ng.cli.tables import standard_output, table
-from milabench_ng.orchestrator.display.live import Display
 from milabench_ng.orchestrator.planning.catalogue_queries import have_ready
 from milabench_ng.requests import Place
 from milabench_ng.units import format_bytes
@@ -44,11 +42,8 @@ def prepare(
     """
     options = NodeOptions(dataroot=dataroot, data_scale=data_scale, classic_data=classic_data)
     request = options.profile_request(profile, names=name)
-    display = Display(Console(stderr=True))
-    try:
-        places = asyncio.run(have_ready(request, display))
-    finally:
-        display.close()
+    with shown() as bus:
+        places = asyncio.run(have_ready(request, bus))
     _print(places)
     return 0
 

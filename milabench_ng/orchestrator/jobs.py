@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
+from milabench_ng import __version__
 from milabench_ng.fence.choosing import open_fence, reap
 from milabench_ng.fence.interface import Fence
 from milabench_ng.node.faults import XidEvents
 from milabench_ng.node.gpus import Gpu, open_nvml, read_gpus
-from milabench_ng.orchestrator.display.reporter import Reporter
+from milabench_ng.orchestrator.display.json_lines import JsonLines
+from milabench_ng.orchestrator.events.bus import Bus
+from milabench_ng.orchestrator.events.run_events import RunBegins, RunEnds
 from milabench_ng.orchestrator.execution.environment import site_hooks, worker_environment
 from milabench_ng.orchestrator.execution.interruption import interruptions
 from milabench_ng.orchestrator.execution.preparing import needed, prepare_all
@@ -22,12 +25,21 @@ from milabench_ng.orchestrator.execution.sampling import Sampler
 from milabench_ng.orchestrator.execution.scratch import scratch_folder
 from milabench_ng.orchestrator.execution.serving import serving
 from milabench_ng.orchestrator.execution.starting import ColdStarter, check_threads
-from milabench_ng.orchestrator.outcome.run_context import Equipment
-from milabench_ng.orchestrator.outcome.seen import Setting
-from milabench_ng.orchestrator.persistence.run_progress import Books
-from milabench_ng.orchestrator.persistence.sessions import Begun, begin, going_on, name_session, opened, settle
-from milabench_ng.orchestrator.planning.prospect import Prospect, make_manifest, plan_run
-from milabench_ng.orchestrator.planning.request import RunRequest, time_limits
+from milabench_ng.orchestrator.outcome.observation import SessionFacts
+from milabench_ng.orchestrator.outcome.run_context import RunContext
+from milabench_ng.orchestrator.persistence.run_progress import RunProgress
+from milabench_ng.orchestrator.persistence.sessions import (
+    Begun,
+    SessionName,
+    begin,
+    going_on,
+    name_session,
+    opened,
+    settle,
+)
+from milabench_ng.orchestrator.planning.duration import least_duration
+from milabench_ng.orchestrator.planning.planned_run import PlannedRun, make_manifest, plan_run
+from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.orchestrator.run import run
 from milabench_ng.records.isolation import Isolation, Share
 
@@ -42,62 +54,92 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     tier: str
 
 
-async def jobs(request: RunRequest, reporter: Reporter, command_line: tuple[str, ...]) -> Outcome:
+async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> Outcome:
     """Run a request to its end. Bad input and missing isolation are raised before anything has run."""
     name = name_session(request)
-    with open_nvml() as nvml, scratch_folder(name.group) as scratch:
+    async with AsyncExitStack() as stack:  # what is opened last is closed first
+        nvml = stack.enter_context(open_nvml())
+        scratch = stack.enter_context(scratch_folder(name.group))
         gpus = read_gpus(nvml).devices
-        async with serving(reporter.stage) as server:
-            prospect = await plan_run(request, server, gpus)
-            limits = time_limits(prospect.plan, prospect.profile, request, prospect.start)
-            if prospect.start == "warm":
-                check_threads(server.threads)
-            for text in prospect.notes:
-                reporter.note(text)
-            with opened(request) as keeper:
-                keeper.tell = reporter.note
-                wanted = needed(prospect.plan, prospect.catalogue)
-                data = await prepare_all(wanted, server, request.dataroot, reporter.preparing)
-                environment, dropped = worker_environment(
-                    os.environ, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TMPDIR": str(scratch)}
-                )
-                dropped = (*dropped, *site_hooks())
-                if dropped:
-                    reporter.note(f"not passed to the workers, where it could change what runs: {', '.join(dropped)}")
-                async with sampling() as sampler:
-                    with (
-                        fenced(request, prospect, name.group, reporter) as fence,
-                        interruptions(reporter.note) as interrupted,
-                    ):
-                        manifest = make_manifest(request, prospect, name.run_id, fence, command_line)
-                        begun = begin(request, keeper, manifest, name, command_line)
-                        equipment = Equipment(
-                            environment=environment,
-                            setting=make_setting(request, prospect, begun, fence, gpus, dropped),
-                            fence=fence,
-                            starter=server if prospect.start == "warm" else ColdStarter(),
-                            sampler=sampler,
-                            nvml=nvml,
-                            gpus=gpus,
-                            data=data,
-                            folder=keeper.folder,
-                            cache=request.cache,
-                            limits=limits,
-                            xids=XidEvents(nvml, gpus),
-                            books=Books(prospect.plan, keeper, request.retry, name.session),
-                            own_pids=(os.getpid(), server.pid, sampler.pid),
-                            interrupted=interrupted,
-                        )
-                        with going_on(keeper.folder), spared():
-                            await run(equipment, reporter)
-                        await settle(keeper, name, interrupted)
-                        return Outcome(
-                            folder=keeper.folder.path,
-                            planned=sum(launch.measured for launch in prospect.plan.launches),
-                            failed=equipment.books.failed,
-                            interrupted=interrupted.is_set(),
-                            tier=fence.tier,
-                        )
+        server = await stack.enter_async_context(serving(bus.stage))
+        planned = await plan_run(request, server, gpus)
+        if planned.start == "warm":
+            check_threads(server.threads)
+        for text in planned.notes:
+            bus.note(text)
+        writer = stack.enter_context(opened(request))
+        writer.tell = bus.note
+        wanted = needed(planned.plan, planned.catalogue)
+        data = await prepare_all(wanted, server, request.dataroot, bus.preparing)
+        environment, dropped = passed_on(scratch, bus)
+        sampler = await stack.enter_async_context(sampling())
+        fence = stack.enter_context(fenced(planned, name.group, bus))
+        interrupted = stack.enter_context(interruptions(bus.note))
+        manifest = make_manifest(planned, name.run_id, fence, command_line)
+        begun = begin(request, writer, manifest, name, command_line)
+        context = RunContext(
+            environment=environment,
+            facts=session_facts(planned, begun, fence, gpus, dropped),
+            fence=fence,
+            starter=server if planned.start == "warm" else ColdStarter(),
+            sampler=sampler,
+            nvml=nvml,
+            gpus=gpus,
+            data=data,
+            folder=writer.folder,
+            xids=XidEvents(nvml, gpus),
+            progress=RunProgress(planned.plan, writer, request.retry, name.session),
+            own_pids=(os.getpid(), server.pid, sampler.pid),
+            interrupted=interrupted,
+        )
+        await run_session(context, bus)
+        await settle(writer, name, interrupted)
+        return outcome(context)
+
+
+async def run_session(context: RunContext, bus: Bus) -> None:
+    """Run what is to do, with the folder marked as going on and its events in a file."""
+    bus.add(JsonLines(context.folder.events))
+    bus.publish(run_begins(context.facts.planned, context.facts.begun.name))
+    with going_on(context.folder), spared():
+        await run(context, bus)
+    progress, interrupted = context.progress, context.interrupted
+    bus.publish(RunEnds(missing=progress.missing, failed=progress.failed, interrupted=interrupted.is_set()))
+
+
+def outcome(context: RunContext) -> Outcome:
+    """How the run that worked with ``context`` ended."""
+    return Outcome(
+        folder=context.folder.path,
+        planned=sum(launch.measured for launch in context.facts.planned.plan.launches),
+        failed=context.progress.failed,
+        interrupted=context.interrupted.is_set(),
+        tier=context.fence.tier,
+    )
+
+
+def passed_on(scratch: Path, bus: Bus) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The environment that all workers have, and the names of what is kept from them, which a user is told."""
+    own = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TMPDIR": str(scratch)}
+    environment, names = worker_environment(os.environ, own)
+    dropped = (*names, *site_hooks())
+    if dropped:
+        bus.note(f"not passed to the workers, where it could change what runs: {', '.join(dropped)}")
+    return environment, dropped
+
+
+def run_begins(planned: PlannedRun, name: SessionName) -> RunBegins:
+    """What is told of a session that is in the ledger. Pure."""
+    plan = planned.plan
+    return RunBegins(
+        version=__version__,
+        run_id=name.run_id,
+        session=name.session,
+        suite=plan.suite,
+        batches=len(plan.batches),
+        launches=len(plan.launches),
+        least_s=least_duration(plan, planned.request.rule, planned.start).total_s,
+    )
 
 
 @asynccontextmanager
@@ -112,15 +154,15 @@ async def sampling() -> AsyncIterator[Sampler]:
 
 
 @contextmanager
-def fenced(request: RunRequest, prospect: Prospect, run_id: str, reporter: Reporter) -> Iterator[Fence]:
+def fenced(planned: PlannedRun, run_id: str, bus: Bus) -> Iterator[Fence]:
     """The fence of the run, removed with everything in it afterwards."""
-    holds = ", ".join(device.uuid or f"CPU partition {device.index}" for device in prospect.plan.devices)
-    for text in reap(prospect.capabilities, request.allow_concurrent):
-        reporter.note(text)
-    fence = open_fence(prospect.capabilities, prospect.isolation, run_id, holds)
+    holds = ", ".join(device.uuid or f"CPU partition {device.index}" for device in planned.plan.devices)
+    for text in reap(planned.capabilities, planned.request.allow_concurrent):
+        bus.note(text)
+    fence = open_fence(planned.capabilities, planned.isolation, run_id, holds)
     try:
         for text in fence.notes:
-            reporter.note(text)
+            bus.note(text)
         yield fence
     finally:
         fence.close()
@@ -141,32 +183,17 @@ def spared() -> Iterator[None]:
             score.write_text(before)
 
 
-def make_setting(
-    request: RunRequest,
-    prospect: Prospect,
-    begun: Begun,
-    fence: Fence,
-    gpus: Sequence[Gpu],
-    dropped: tuple[str, ...],
-) -> Setting:
+def session_facts(
+    planned: PlannedRun, begun: Begun, fence: Fence, gpus: Sequence[Gpu], dropped: tuple[str, ...]
+) -> SessionFacts:
     """What all records of the session share."""
     boards = {gpu.uuid: gpu.board for gpu in gpus}
-    return Setting(
-        run_id=begun.name.run_id,
-        session=begun.name.session,
-        group=begun.name.group,
-        differences=begun.differences,
+    return SessionFacts(
+        planned=planned,
+        begun=begun,
         hostname=socket.gethostname(),
-        dataroot=str(request.dataroot),
-        outdir=str(request.outdir),
-        devices={slot.id: slot.device for slot in prospect.layout},
-        boards={slot.id: boards[slot.device.uuid] for slot in prospect.layout if slot.device.uuid},
-        workloads=prospect.catalogue.workloads,
-        shares={slot.id: slot.share for slot in prospect.layout},
-        io=prospect.io,
-        fence=fence_part(fence, prospect.layout[0].share),
-        start=prospect.start,
-        rule=request.rule,
+        boards={slot.id: boards[slot.device.uuid] for slot in planned.layout if slot.device.uuid},
+        fence=fence_part(fence, planned.layout[0].share),
         dropped_environment=dropped,
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -12,7 +11,9 @@ from milabench_ng.fence.interface import Group
 from milabench_ng.fence.io import excess, reader_budget
 from milabench_ng.fence.sharing.shares import environment
 from milabench_ng.node.conditions import Conditions, read_conditions
-from milabench_ng.orchestrator.display.reporter import Observer
+from milabench_ng.orchestrator.events.bus import Bus
+from milabench_ng.orchestrator.events.run_events import BatchBegins, LaunchEnds, Placed
+from milabench_ng.orchestrator.execution.announcing import Announcer
 from milabench_ng.orchestrator.execution.bandwidth import probe_all
 from milabench_ng.orchestrator.execution.batch import BatchRunner, gone
 from milabench_ng.orchestrator.execution.caching import make_ready
@@ -20,55 +21,100 @@ from milabench_ng.orchestrator.execution.logs import Log
 from milabench_ng.orchestrator.execution.pacing import read_host_pace, work_at_once
 from milabench_ng.orchestrator.execution.sampling import Sampler
 from milabench_ng.orchestrator.execution.tenant import Tenant
-from milabench_ng.orchestrator.outcome.observations import Ran, see
+from milabench_ng.orchestrator.outcome.observations import BatchObservation, observe
 from milabench_ng.orchestrator.outcome.recording import make_record
-from milabench_ng.orchestrator.outcome.run_context import Equipment
+from milabench_ng.orchestrator.outcome.run_context import RunContext
 from milabench_ng.orchestrator.persistence.result_writer import Kept
 from milabench_ng.orchestrator.persistence.run_progress import Work
-from milabench_ng.plan import Launch
+from milabench_ng.orchestrator.planning.duration import least_batch_s, time_left_s
+from milabench_ng.plan import Batch, Launch
 from milabench_ng.records.record import Record
+from milabench_ng.records.window import launch_perf
 from milabench_ng.requests import Seat, Task
 from milabench_ng.telemetry.messages import Watch
 from milabench_ng.units import utc_now
 
 
-async def run(equipment: Equipment, observer: Observer) -> None:
+async def run(context: RunContext, bus: Bus) -> None:
     """Run what is to do in order until nothing is, or until an interruption."""
-    books, interrupted = equipment.books, equipment.interrupted
-    while not interrupted.is_set() and (works := books.to_do()):
-        for work in works:
+    progress, interrupted = context.progress, context.interrupted
+    rule, start = context.facts.rule, context.facts.planned.start
+    beyond_s: list[float] = []
+    while not interrupted.is_set() and (works := progress.to_do()):
+        least_s = [least_batch_s(work.batch, rule) for work in works]
+        for place, work in enumerate(works):
             if interrupted.is_set():
                 break
-            observer.batch_begins(work.batch, len(books.plan.batches))
-            observer.batch_ends(await run_batch(work, equipment, observer))
+            left_s = time_left_s(least_s[place:], beyond_s, start)
+            bus.publish(batch_begins(work.batch, len(progress.plan.batches), left_s))
+            began_s = time.monotonic()
+            for name, record in (await run_batch(work, context, bus)).items():
+                bus.publish(launch_ends(name, record))
+            beyond_s.append(time.monotonic() - began_s - least_s[place])
     if interrupted.is_set():
-        books.interrupted(interrupted.by)
-    books.finish()
+        progress.interrupted(interrupted.by)
+    progress.finish()
 
 
-async def run_batch(work: Work, equipment: Equipment, observer: Observer) -> list[Record]:
-    """Run one batch; its records, which are written."""
+def batch_begins(batch: Batch, of: int, left_s: float) -> BatchBegins:
+    """What is told of a batch that is about to start. Pure."""
+    first = batch.launches[0]
+    return BatchBegins(
+        number=batch.number,
+        of=of,
+        label=first.label,
+        run=first.run,
+        launches=tuple(Placed(label=one.label, job_id=one.job_id, slots=one.slot_ids) for one in batch.launches),
+        left_s=left_s,
+    )
+
+
+def launch_ends(name: str, record: Record) -> LaunchEnds:
+    """What is told of a launch whose record is called ``name``. Pure."""
+    ours = record.mnb
+    perf = None
+    if ours.failure is None:
+        assert ours.window is not None
+        perf = launch_perf([rank.slices for rank in ours.ranks], ours.window)
+    return LaunchEnds(
+        batch=ours.batch,
+        job_id=record.job_id,
+        label=ours.label,
+        attempt=ours.attempt,
+        file=name,
+        unit=ours.unit,
+        perf=perf,
+        cause=ours.failure.cause if ours.failure else None,
+        detail=ours.failure.detail if ours.failure else "",
+    )
+
+
+async def run_batch(work: Work, context: RunContext, bus: Bus) -> dict[str, Record]:
+    """Run one batch; its records by file name, which are written."""
     batch = work.batch
-    equipment.books.begin(work)
-    files = {launch.test: equipment.files(launch) for launch in batch.launches}
-    data = {test: make_ready(found, equipment.cache) for test, found in files.items() if found is not None}
-    shares = {slot: equipment.setting.shares[slot].cpus for one in batch.launches for slot in one.slot_ids}
+    context.progress.begin(work)
+    files = {launch.test: context.files(launch) for launch in batch.launches}
+    cache = context.facts.planned.request.cache
+    data = {test: make_ready(found, cache) for test, found in files.items() if found is not None}
+    shares = {slot: context.facts.shares[slot].cpus for one in batch.launches for slot in one.slot_ids}
     pace_before = await read_host_pace(shares, work_at_once)
-    before = _conditions(equipment)
-    equipment.xids.drain()
+    before = _conditions(context)
+    context.xids.drain()
     requested_s, started = time.monotonic(), utc_now()
-    tenants = [_tenant(launch, work, equipment, requested_s) for launch in batch.launches]
-    _watch(tenants, equipment.sampler)
-    runner = BatchRunner(tenants, equipment.starter, equipment.limits, equipment.interrupted, observer.tick)
+    tenants = [_tenant(launch, work, context, requested_s) for launch in batch.launches]
+    _watch(tenants, context.sampler)
+    announcer = Announcer(batch.number, tenants, bus.publish)
+    limits = context.facts.planned.limits
+    runner = BatchRunner(tenants, context.starter, limits, context.interrupted, announcer)
     try:
-        await _probe_io(runner, equipment)
+        await _probe_io(runner, context)
         timeline = await runner.run()
-        after = _conditions(equipment)
+        after = _conditions(context)
     finally:
         busy = await gone(tenants)
-        logs = _close_logs(tenants, equipment)
+        logs = _close_logs(tenants, context)
     pace_after = await read_host_pace(shares, work_at_once)
-    ran = Ran(
+    observed = BatchObservation(
         work=work,
         runner=runner,
         timeline=timeline,
@@ -77,13 +123,14 @@ async def run_batch(work: Work, equipment: Equipment, observer: Observer) -> lis
         conditions=(before, after),
         host_pace=(pace_before, pace_after),
         data=data,
-        xids=equipment.xids.drain(),
+        xids=context.xids.drain(),
         busy=busy,
     )
-    records = [make_record(equipment.setting, seen) for seen in see(ran, equipment)]
-    names = [equipment.folder.record(one.name, one.job_id, started, one.success).name for one in records]
-    equipment.books.end(dict(zip(names, records, strict=True)), logs)
-    return records
+    records = [make_record(context.facts, seen) for seen in observe(observed, context)]
+    names = [context.folder.record(one.name, one.job_id, started, one.success).name for one in records]
+    named = dict(zip(names, records, strict=True))
+    context.progress.end(named, logs)
+    return named
 
 
 def _watch(tenants: Sequence[Tenant], sampler: Sampler) -> None:
@@ -93,61 +140,61 @@ def _watch(tenants: Sequence[Tenant], sampler: Sampler) -> None:
             sampler.tell(Watch(key=slot, **msgspec.structs.asdict(group.files)))
 
 
-def _close_logs(tenants: Sequence[Tenant], equipment: Equipment) -> list[Kept]:
+def _close_logs(tenants: Sequence[Tenant], context: RunContext) -> list[Kept]:
     """No more is written to the logs; those that are kept in memory, to be written with the records."""
     contents = [(tenant.log, tenant.log.close()) for tenant in tenants]
-    return [(str(log.path.relative_to(equipment.folder.path)), content) for log, content in contents if log.in_memory]
+    return [(str(log.path.relative_to(context.folder.path)), content) for log, content in contents if log.in_memory]
 
 
-def _conditions(equipment: Equipment) -> Conditions:
-    return read_conditions(equipment.nvml, equipment.gpus, equipment.own_pids)
+def _conditions(context: RunContext) -> Conditions:
+    return read_conditions(context.nvml, context.gpus, context.own_pids)
 
 
-async def _probe_io(runner: BatchRunner, equipment: Equipment) -> None:
+async def _probe_io(runner: BatchRunner, context: RunContext) -> None:
     """Show in every group of the batch that its I/O share holds, in all at the same time, before anything works."""
-    shares = equipment.setting.io
+    shares = context.facts.io
     limited = [tenant for tenant in runner.tenants if tenant.launch.test in shares]
     groups = {(one.launch.job_id, slot): group for one in limited for slot, group in one.groups.items()}
     asked = {(one.launch.job_id, slot): shares[one.launch.test] for one in limited for slot in one.groups}
-    found = await probe_all(groups, asked, Path(equipment.setting.dataroot))
+    found = await probe_all(groups, asked, context.facts.planned.request.dataroot)
     for (job_id, slot), seen in found.items():
         evidence = runner.evidence[job_id]
         evidence[slot] = msgspec.structs.replace(evidence[slot], io=seen, mismatch=excess(seen))
 
 
-def _tenant(launch: Launch, work: Work, equipment: Equipment, requested_s: float) -> Tenant:
+def _tenant(launch: Launch, work: Work, context: RunContext, requested_s: float) -> Tenant:
     """A launch with its fence made and its worker not yet started."""
-    setting = equipment.setting
+    facts = context.facts
     groups: dict[str, Group] = {
-        slot: equipment.fence.create(f"b{work.batch.number}-d{slot}", setting.share(launch.test, slot))
+        slot: context.fence.create(f"b{work.batch.number}-d{slot}", facts.share(launch.test, slot))
         for slot in launch.slot_ids
     }
     seats = tuple(
         Seat(
             slot=slot,
-            device=setting.devices[slot],
+            device=facts.devices[slot],
             entry=msgspec.to_builtins(groups[slot].entry),
-            threads=setting.shares[slot].cores,
+            threads=facts.shares[slot].cores,
         )
         for slot in launch.slot_ids
     )
-    own = {**equipment.environment, **environment(groups[launch.slot_ids[0]].share)}
-    files = equipment.files(launch)
-    uuids = [setting.devices[slot].uuid for slot in launch.slot_ids]
+    own = {**context.environment, **environment(groups[launch.slot_ids[0]].share)}
+    files = context.files(launch)
+    uuids = [facts.devices[slot].uuid for slot in launch.slot_ids]
     own["CUDA_VISIBLE_DEVICES"] = ",".join(uuid for uuid in uuids if uuid)
     task = Task(
         workload=launch.workload,
         arguments=launch.arguments,
         seats=seats,
         processes=sum(len(other.devices) for other in work.batch.launches),
-        rule=setting.rule,
+        rule=facts.rule,
         data=files.place if files else None,
-        read_bytes_per_s=reader_budget(setting.io.get(launch.test)),
+        read_bytes_per_s=reader_budget(facts.io.get(launch.test)),
         environment=own,
         requested_s=requested_s,
     )
-    attempt = equipment.books.attempt(launch) if launch in work.wanted else 0
+    attempt = context.progress.attempt(launch) if launch in work.wanted else 0
     # The same company may be in many batches.
     name = launch.label if launch.measured else f"{launch.label}.b{work.batch.number}"
-    log = Log(equipment.folder.log(name, launch.job_id, attempt))
+    log = Log(context.folder.log(name, launch.job_id, attempt))
     return Tenant(launch, task, groups, log)

@@ -16,6 +16,7 @@ from milabench_ng.units import utc_stamp
 
 MANIFEST = "run.json"
 LEDGER = "ledger.jsonl"
+EVENTS = "events.jsonl"
 RECORD_NAME = re.compile(r"(?P<test>[^/\n]+)\.J(?P<job_id>\d+\.\d+[a-z]?)\.(FAIL\.)?\d{8}-\d{6}-\d{6}\.json")
 _LOG_NAME = re.compile(r"logs/[^/]+\.log")
 
@@ -34,6 +35,11 @@ class ResultFolder(msgspec.Struct, frozen=True):
     def ledger(self) -> Path:
         """What was done to the folder."""
         return self.path / LEDGER
+
+    @property
+    def events(self) -> Path:
+        """How the run went on, for programs that follow it."""
+        return self.path / EVENTS
 
     @property
     def logs(self) -> Path:

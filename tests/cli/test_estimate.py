@@ -6,7 +6,7 @@ import pytest
 
 from milabench_ng.orchestrator.execution.pacing import EDGE_S
 from milabench_ng.orchestrator.execution.watchdog import START_S, least_work_s
-from milabench_ng.orchestrator.planning.dry_run import SERVER_S, least_duration
+from milabench_ng.orchestrator.planning.duration import SERVER_S, least_duration
 from milabench_ng.plan import Batch, Device, Launch, Plan
 from milabench_ng.records.window import WindowRule
 

@@ -14,7 +14,7 @@ from milabench_ng.datasets.images.mnist import Mnist
 from milabench_ng.datasets.prepare import prepare
 from milabench_ng.errors import InputError
 from milabench_ng.orchestrator.execution.logs import Log
-from milabench_ng.orchestrator.persistence.resuming import open_keeper
+from milabench_ng.orchestrator.persistence.resuming import open_writer
 from milabench_ng.orchestrator.persistence.sessions import make_folder
 from milabench_ng.orchestrator.planning.devices import choose_devices
 from milabench_ng.orchestrator.planning.request import RunRequest
@@ -66,7 +66,7 @@ def test_no_link_in_a_result_folder_is_written_through(tmp_path: Path) -> None:
         folder = make_folder(tmp_path / f"out{number}")
         folder.ledger.symlink_to(target)
         with pytest.raises(InputError, match=r"ledger\.jsonl"):
-            open_keeper(folder, None)
+            open_writer(folder, None)
         with pytest.raises(InputError, match=r"holds 'ledger\.jsonl' already"):
             make_folder(folder.path)
         path = folder.log("s.a", "0.0")

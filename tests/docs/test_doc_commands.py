@@ -34,6 +34,7 @@ WHEELS = Check("elsewhere", "needs the wheels that scripts/wheelhouse collects")
 DRY = Check("dry run", "takes minutes, or generates data")
 PARSE = Check("parse", "takes minutes, or needs a record")
 ADMIN = Check("elsewhere", "changes the node")
+SLOW = Check("script", "takes seconds, and needs the network or Chromium")
 BY_PACKAGE = Check("elsewhere", "test_third_party")
 
 TABLE: dict[str, Check] = {
@@ -43,6 +44,8 @@ TABLE: dict[str, Check] = {
     "mnb baseline check rtx8000": Check("run", codes=(1,)),
     "mnb baseline estimate mine.json --device A100-SXM4-80GB -o a100.json": PARSE,
     "mnb baseline estimate h200 --device A100-SXM4-80GB -o baselines/a100.json": PARSE,
+    "mnb baseline build results -o baselines/mine.json": PARSE,
+    "mnb baseline estimate results --device A100-SXM4-80GB -o a100.json": PARSE,
     "mnb baseline show a100": RUN,
     "mnb baseline show v100": RUN,
     "mnb bids bids.json": PARSE,
@@ -52,6 +55,12 @@ TABLE: dict[str, Check] = {
         "elsewhere", "test_r2_who_signed signs, with a key of its own"
     ),
     "mnb doctor": Check("run", codes=(0, 1)),
+    "mnb doctor --ram-total 512GiB": Check("run", codes=(0, 1)),
+    "mnb jobs profiles/standard.json --repeat 10": DRY,
+    "mnb list profiles/standard.json": RUN,
+    "mnb report results --compare baselines/v100.json --price 15000": RUN,
+    "mnb schema profile": RUN,
+    "mnb schema profile > profile.schema.json": Check("elsewhere", "the same without a file is run here"),
     "mnb jobs --resume results": Check("parse", "test_resume_runs_what_has_no_valid_record_and_no_more runs it"),
     "mnb jobs profiles/quick.json --name vae --name convnet -- --batch-size 64": DRY,
     "mnb jobs profiles/standard.json --dry-run": RUN,
@@ -88,6 +97,19 @@ TABLE: dict[str, Check] = {
     "mnb schema record": RUN,
     "mnb schema rules": RUN,
     "mnb summary results -o base.json": RUN,
+    "mnb report results --compare base.json --price 15000": RUN,
+    "mnb report results --compare-gpus": RUN,
+    "mnb jobs profiles/quick.json --repeat 3 --nonce tender-2026-17 -o results": PARSE,
+    "mnb jobs standard --repeat 10": DRY,
+    "mnb jobs standard --repeat 10 --nonce tender-2026-17 -o results": PARSE,
+    "mnb bundle results": RUN,
+    "mnb verify results.bundle.tar.gz --profile profiles/quick.json --repeat 3 --nonce tender-2026-17": Check(
+        "run", "the folder here is of another run", codes=(1,)
+    ),
+    "mnb verify results.bundle.tar.gz --profile profiles/quick.json --repeat 10 --nonce another": Check(
+        "run", codes=(1,)
+    ),
+    "scripts/docs": SLOW,
     "mnb verify results --profile profiles/standard.json --require full --repeat 10": Check("run", codes=(1,)),
     "mnb verify results --rules procurement": Check("run", codes=(1,)),
     "mnb verify results.bundle.tar.gz --profile profiles/standard.json --require full --repeat 10": Check(
@@ -128,6 +150,7 @@ TABLE: dict[str, Check] = {
     "scripts/known-rates": Check("script", "needs the tables that it reads"),
     "scripts/mnb": Check("script", "needs the network"),
     "scripts/mnb jobs profiles/quick.json": DRY,
+    "scripts/screenshots --docs": SLOW,
     "scripts/screenshots FOLDER OUT": Check("script", "needs Chromium and a result folder"),
     "scripts/simulate-intervals": Check("script", "takes a minute"),
     "scripts/soak": Check("script", "takes half an hour"),

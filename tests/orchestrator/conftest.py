@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from milabench_ng.orchestrator.events.bus import Bus
+from milabench_ng.orchestrator.events.run_events import AnyRunEvent, Note, Stamped
 from milabench_ng.orchestrator.execution import pacing
-from milabench_ng.orchestrator.execution.tenant import Tenant
 from milabench_ng.orchestrator.jobs import Outcome, jobs
 from milabench_ng.orchestrator.persistence.resuming import resumed_request
 from milabench_ng.orchestrator.planning.request import RunRequest
-from milabench_ng.plan import Batch
 from milabench_ng.records.ledger import AnyEvent, check_chain
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.names import LEDGER, MANIFEST
 from milabench_ng.records.record import Record
 from milabench_ng.records.window import WindowRule
-from milabench_ng.requests import Estimated, Prepared, Progress
 
 SHORT = WindowRule(settle_s=0.4, length_s=1.5, margin_s=0.3)
 
@@ -35,33 +35,26 @@ def without_pauses() -> Iterator[None]:
         yield
 
 
-class Witness:
-    """A reporter that remembers, and can act in the middle of a run."""
+Act = Callable[[AnyRunEvent], None]
 
-    def __init__(self, act: Callable[[Sequence[Tenant], float | None], None] | None = None) -> None:
-        self.notes: list[str] = []
+
+class Witness:
+    """A sink that remembers, and can act in the middle of a run."""
+
+    name = "the witness"
+
+    def __init__(self, act: Act | None = None) -> None:
+        self.told: list[Stamped] = []
         self.act = act
 
-    def note(self, text: str) -> None:
-        """Remember it."""
-        self.notes.append(text)
-
-    def stage(self, text: str) -> None:
-        """Nothing to show."""
-
-    def preparing(self, answer: Estimated | Progress | Prepared) -> None:
-        """Nothing to show."""
-
-    def batch_begins(self, batch: Batch, of: int) -> None:
-        """Nothing to show."""
-
-    def tick(self, tenants: Sequence[Tenant], start_s: float | None) -> None:
-        """Act, if there is something to do."""
+    def receive(self, stamped: Stamped) -> None:
+        """Remember it, and act if there is something to do."""
+        self.told.append(stamped)
         if self.act:
-            self.act(tenants, start_s)
+            self.act(stamped.event)
 
-    def batch_ends(self, records: Sequence[Record]) -> None:
-        """Nothing to show."""
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -69,11 +62,16 @@ class Finished(msgspec.Struct, frozen=True):
 
     outcome: Outcome
     folder: Path
-    notes: list[str]
+    told: list[Stamped]
     manifest: Manifest
     records: list[Record]
     events: tuple[AnyEvent, ...]
     """Of the ledger, whose chain is sound."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What the user was told."""
+        return [one.event.text for one in self.told if isinstance(one.event, Note)]
 
     def log(self, test: str) -> str:
         """What the first launch of a test wrote, and what was written of it."""
@@ -97,7 +95,7 @@ def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_profile(tmp_path_factory: pytest.TempPathFactory, data_root: Path) -> Runner:
     """Run a profile for real and read back what it wrote."""
 
-    def run(tests: dict[str, object], act: Callable[..., None] | None = None, **options: object) -> Finished:
+    def run(tests: dict[str, object], act: Act | None = None, **options: object) -> Finished:
         defaults: dict[str, object] = {
             "tenants": min(2, os.cpu_count() or 1),
             "rule": SHORT,
@@ -119,16 +117,17 @@ def run_profile(tmp_path_factory: pytest.TempPathFactory, data_root: Path) -> Ru
 def resume_run() -> Runner:
     """Go on with the run in a folder."""
 
-    def resume(folder: Path, act: Callable[..., None] | None = None, **given: object) -> Finished:
+    def resume(folder: Path, act: Act | None = None, **given: object) -> Finished:
         return finish(resumed_request(folder, None, **given), act)
 
     return resume
 
 
-def finish(request: RunRequest, act: Callable[..., None] | None) -> Finished:
+def finish(request: RunRequest, act: Act | None) -> Finished:
     """Run a request, and read what is in its folder."""
     witness = Witness(act)
-    outcome = asyncio.run(jobs(request, witness, ("mnb", "jobs", "trial.json")))
+    with contextlib.closing(Bus(witness)) as bus:
+        outcome = asyncio.run(jobs(request, bus, ("mnb", "jobs", "trial.json")))
     folder = request.outdir
     chain = check_chain((folder / LEDGER).read_bytes())
     assert (chain.problems, chain.torn) == ((), b"")
@@ -136,7 +135,7 @@ def finish(request: RunRequest, act: Callable[..., None] | None) -> Finished:
     return Finished(
         outcome=outcome,
         folder=folder,
-        notes=witness.notes,
+        told=witness.told,
         manifest=msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest),
         records=[msgspec.json.decode(path.read_bytes(), type=Record) for path in files],
         events=chain.events,

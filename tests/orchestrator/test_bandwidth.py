@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from milabench_ng.catalogue import Catalogue
 from milabench_ng.errors import InputError
 from milabench_ng.fence import io
 from milabench_ng.fence.capabilities import Capabilities, Controller
 from milabench_ng.fence.choosing import choose
 from milabench_ng.fence.probing.probe import probe
-from milabench_ng.orchestrator.planning.request import RunRequest, io_shares
+from milabench_ng.orchestrator.planning.request import ResolvedRequest, RunRequest, io_shares
 from milabench_ng.orchestrator.planning.rerun import profile_of
 from milabench_ng.profile import IoShare, build_profile
 from milabench_ng.records.marks import Mark
@@ -33,7 +34,15 @@ def shares(given: IoShare, names: tuple[str, ...] = (), backend: str = "none") -
         dataroot=Path("/proc"),
         outdir=Path(),
     )
-    found = io_shares(build_profile("s", tests, "", "s.json"), request, V1, backend)
+    profile = build_profile("s", tests, "", "s.json")
+    resolved = ResolvedRequest(
+        request=request,
+        catalogue=Catalogue(workloads={}, data_sets={}),
+        profile=profile,
+        tests=profile.select(names).tests,
+        arguments={},
+    )
+    found = io_shares(resolved, V1, backend)
     return {name: (one.read_bytes_per_s, one.write_bytes_per_s, one.override) for name, one in found.items()}
 
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from milabench_ng.events import Ready
-from milabench_ng.orchestrator.execution.tenant import RankLog, Tenant
+from milabench_ng.orchestrator.events.run_events import AnyRunEvent, LaunchState, Slices
+from milabench_ng.orchestrator.execution.tenant import RankLog
 from milabench_ng.orchestrator.outcome.failure_cause import Outcome, judge
 from milabench_ng.records.record import Failure
 from milabench_ng.records.window import SliceRow, Window
 from milabench_ng.units import GIB
+from tests.orchestrator.processes import process_tree
 
 HERE = "tests.orchestrator.broken"
 GOOD = Outcome(
@@ -56,8 +57,8 @@ def test_memory_above_the_share(run_profile) -> None:  # type: ignore[no-untyped
 
 
 def test_a_limit_that_is_changed_during_the_run_is_noticed(run_profile) -> None:  # type: ignore[no-untyped-def]
-    def act(_: Sequence[Tenant], start_s: float | None) -> None:
-        if start_s is None:
+    def act(event: AnyRunEvent) -> None:
+        if not isinstance(event, LaunchState) or event.state != "working":
             return
         for limit in ("memory.limit_in_bytes", "memory.max"):
             for file in Path("/sys/fs/cgroup").glob(f"**/mnb/*/*/{limit}"):
@@ -77,9 +78,11 @@ class Spoil:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def __call__(self, tenants: Sequence[Tenant], _: float | None) -> None:
+    def __call__(self, event: AnyRunEvent) -> None:
+        if not isinstance(event, LaunchState) or event.state != "starting":
+            return
         for path in self.root.rglob("train/*/*.*"):
-            if tenants[0].launch.test == "trial.missing":
+            if event.label == "trial.missing":
                 path.unlink()
             else:
                 path.write_bytes(os.urandom(path.stat().st_size))
@@ -99,13 +102,15 @@ def test_files_that_cannot_be_read(run_profile, tmp_path: Path, test: str) -> No
 class KillLoader:
     """Kills a loader process of the first tenant."""
 
+    pid = 0
     done = False
 
-    def __call__(self, tenants: Sequence[Tenant], start_s: float | None) -> None:
-        rank = tenants[0].ranks[0]
-        if start_s is not None and len(rank.slices) >= 2 and not self.done:
+    def __call__(self, event: AnyRunEvent) -> None:
+        if isinstance(event, LaunchState) and event.pid:
+            self.pid = event.pid
+        if isinstance(event, Slices) and event.slices[0] >= 2 and not self.done:
             self.done = True
-            (loader,) = set(tenants[0].pids()) - {tenants[0].pid}
+            _, loader = process_tree(self.pid)
             os.kill(loader, signal.SIGKILL)
 
 
@@ -122,15 +127,16 @@ def test_a_failure_before_the_interruption_keeps_its_own_cause(run_profile) -> N
     if (os.cpu_count() or 1) < 2:
         pytest.skip("needs two CPUs for two tenants")
 
-    def act(tenants: Sequence[Tenant], _: float | None) -> None:
-        rank = tenants[0].ranks[0]
-        if len(rank.slices) >= 1 and rank.entered and tenants[0].alive:
-            os.kill(rank.entered.pid, signal.SIGKILL)
-        elif not tenants[0].alive and not sent:
-            sent.append(signal.SIGTERM)
+    pids: dict[str, int] = {}
+
+    def act(event: AnyRunEvent) -> None:
+        if isinstance(event, LaunchState) and event.state == "working":
+            pids[event.job_id] = event.rank_pids[0]
+        elif isinstance(event, Slices) and event.job_id == "0.0" and "0.0" in pids:
+            os.kill(pids.pop("0.0"), signal.SIGKILL)
+        elif isinstance(event, LaunchState) and (event.job_id, event.state) == ("0.0", "ended"):
             os.kill(os.getpid(), signal.SIGTERM)
 
-    sent: list[int] = []
     finished = run_profile({"steady": {"workload": f"{HERE}:steady"}}, act)
     assert [record.mnb.failure.cause for record in finished.records] == ["signal", "interrupted"]
 

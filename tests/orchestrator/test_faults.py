@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from milabench_ng.orchestrator.execution.tenant import Tenant
+from milabench_ng.orchestrator.events.run_events import AnyRunEvent, LaunchState, Slices
 from milabench_ng.report.report import make_report
 
 HERE = "tests.orchestrator.broken"
@@ -23,16 +22,17 @@ class KillOne:
     def __init__(self, label: str, rank: int) -> None:
         self.label = label
         self.rank = rank
+        self.pids: dict[tuple[int, str], tuple[int, ...]] = {}
         self.done = False
 
-    def __call__(self, tenants: Sequence[Tenant], start_s: float | None) -> None:
-        tenant = tenants[0]
-        if self.done or start_s is None or tenant.launch.label != self.label:
-            return
-        rank = tenant.ranks[self.rank]
-        if len(rank.slices) >= 2 and rank.entered:
-            os.kill(rank.entered.pid, signal.SIGKILL)
-            self.done = True
+    def __call__(self, event: AnyRunEvent) -> None:
+        if isinstance(event, LaunchState) and (event.label, event.state) == (self.label, "working"):
+            self.pids.setdefault((event.batch, event.job_id), event.rank_pids)
+        if isinstance(event, Slices) and event.slices[-1] >= 2 and not self.done:
+            launch = (event.batch, event.job_id)
+            if launch == next(iter(self.pids), None):
+                self.done = True
+                os.kill(self.pids[launch][self.rank], signal.SIGKILL)
 
 
 @needs_two_cpus
@@ -114,8 +114,8 @@ def test_causes_of_failures_are_told_apart(run_profile) -> None:  # type: ignore
 def test_an_interrupted_run_keeps_what_it_has(run_profile) -> None:  # type: ignore[no-untyped-def]
     sent: list[int] = []
 
-    def interrupt(tenants: Sequence[Tenant], start_s: float | None) -> None:
-        if start_s is not None and not sent and tenants[0].launch.run == 1 and tenants[0].ranks[0].slices:
+    def interrupt(event: AnyRunEvent) -> None:
+        if isinstance(event, Slices) and not sent and event.job_id == "1.0":
             sent.append(signal.SIGINT)  # once: a second one ends the run at once
             os.kill(os.getpid(), signal.SIGINT)
 

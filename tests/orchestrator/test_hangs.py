@@ -6,13 +6,13 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from milabench_ng.orchestrator.events.run_events import AnyRunEvent, LaunchState, Slices
 from milabench_ng.orchestrator.execution import batch
-from milabench_ng.orchestrator.execution.tenant import Tenant
 
 HERE = "tests.orchestrator.broken"
 SILENCE_S = 5.0
@@ -25,11 +25,13 @@ class StopOne:
 
     def __init__(self) -> None:
         self.pid = 0
+        self.done = False
 
-    def __call__(self, tenants: Sequence[Tenant], start_s: float | None) -> None:
-        rank = tenants[0].ranks[0]
-        if not self.pid and start_s is not None and len(rank.slices) >= 2 and rank.entered:
-            self.pid = rank.entered.pid
+    def __call__(self, event: AnyRunEvent) -> None:
+        if isinstance(event, LaunchState) and event.state == "working" and event.job_id == "0.0":
+            self.pid = event.rank_pids[0]
+        if isinstance(event, Slices) and event.job_id == "0.0" and event.slices[0] >= 2 and not self.done:
+            self.done = True
             self.act()
 
     def act(self) -> None:

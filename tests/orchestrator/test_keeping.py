@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.errors import InputError
-from milabench_ng.orchestrator.persistence.result_writer import Keeper
-from milabench_ng.orchestrator.persistence.resuming import open_keeper
+from milabench_ng.orchestrator.persistence.result_writer import ResultWriter
+from milabench_ng.orchestrator.persistence.resuming import open_writer
 from milabench_ng.records.ledger import AnyEvent, Attempt, Recorded, Started, Torn, check_chain
 from milabench_ng.records.names import LEDGER, MANIFEST, ResultFolder, file_digest, temporary_name
 
@@ -27,15 +27,15 @@ def recorded(name: str, content: bytes) -> Recorded:
     return Recorded(label="s.a", job_id="0.0", number=1, file=name, sha256=file_digest(content), cause=None)
 
 
-def open_new(path: Path, spool: Path | None = None) -> tuple[Keeper, list[str]]:
+def open_new(path: Path, spool: Path | None = None) -> tuple[ResultWriter, list[str]]:
     """A folder with a manifest and the first line; and what its writer says."""
     folder = ResultFolder(path)
     folder.logs.mkdir(parents=True)
-    keeper = open_keeper(folder, spool)
+    writer = open_writer(folder, spool)
     said: list[str] = []
-    keeper.tell = said.append
-    keeper.promise(b"{}", STARTED)
-    return keeper, said
+    writer.tell = said.append
+    writer.promise(b"{}", STARTED)
+    return writer, said
 
 
 def events(path: Path) -> tuple[AnyEvent, ...]:
@@ -88,17 +88,17 @@ def freeze(mount: Callable[..., Path]) -> Iterator[Callable[[str], Path]]:
 @pytest.mark.root
 def test_a_full_disk_keeps_results_in_memory_until_there_is_room(mount: Callable[..., Path]) -> None:
     place = mount("size=256k") / "results"
-    keeper, said = open_new(place)
-    assert keeper.keep([("one.json", BIG)], recorded("one.json", BIG))
-    assert not keeper.keep([("two.json", BIG), ("three.json", BIG)], recorded("two.json", BIG))
-    assert not keeper.keep([("four.json", b"4")], ATTEMPT), "in order: what fits must not overtake"
+    writer, said = open_new(place)
+    assert writer.keep([("one.json", BIG)], recorded("one.json", BIG))
+    assert not writer.keep([("two.json", BIG), ("three.json", BIG)], recorded("two.json", BIG))
+    assert not writer.keep([("four.json", b"4")], ATTEMPT), "in order: what fits must not overtake"
     assert [line for line in said if "No space left" in line] == said
     assert len(said) == 1
     assert sorted(path.name for path in place.glob("*.json")) == ["one.json", MANIFEST]
     assert hidden(place) == []
     assert events(place) == (STARTED, recorded("one.json", BIG))
     mount("size=1m")
-    assert keeper.flush()
+    assert writer.flush()
     assert (place / "two.json").read_bytes() == (place / "three.json").read_bytes() == BIG
     assert (place / "four.json").read_bytes() == b"4"
     assert events(place) == (STARTED, recorded("one.json", BIG), recorded("two.json", BIG), ATTEMPT)
@@ -110,16 +110,16 @@ def test_a_read_only_disk_sends_results_to_the_spool_folder_and_gets_them_back(
     mount: Callable[..., Path], freeze: Callable[[str], Path], tmp_path: Path
 ) -> None:
     place, spool = mount("rw") / "results", tmp_path / "spool"
-    keeper, said = open_new(place, spool)
+    writer, said = open_new(place, spool)
     freeze("+i")
-    assert not keeper.keep([("one.json", b"1")], recorded("one.json", b"1"))
+    assert not writer.keep([("one.json", b"1")], recorded("one.json", b"1"))
     assert "Operation not permitted" in said[0]
     assert (spool / "one.json").read_bytes() == b"1"
-    keeper.rescue(spool)
-    keeper.close()
+    writer.rescue(spool)
+    writer.close()
     freeze("-i")
     assert events(place) == (STARTED,)
-    again = open_keeper(ResultFolder(place), spool)
+    again = open_writer(ResultFolder(place), spool)
     assert events(place) == again.chain.events == (STARTED, recorded("one.json", b"1"))
     assert (place / "one.json").read_bytes() == b"1"
     assert list(spool.glob("*.json*")) == []
@@ -130,68 +130,68 @@ def test_a_disk_that_recovers_leaves_nothing_in_the_spool_folder(
     mount: Callable[..., Path], freeze: Callable[[str], Path], tmp_path: Path
 ) -> None:
     place, spool = mount("rw") / "results", tmp_path / "spool"
-    keeper, _ = open_new(place, spool)
+    writer, _ = open_new(place, spool)
     freeze("+i")
-    keeper.keep([("one.json", b"1")], recorded("one.json", b"1"))
+    writer.keep([("one.json", b"1")], recorded("one.json", b"1"))
     freeze("-i")
-    assert keeper.keep([("two.json", b"2")], recorded("two.json", b"2"))
+    assert writer.keep([("two.json", b"2")], recorded("two.json", b"2"))
     assert list(spool.iterdir()) == []
     assert events(place) == (STARTED, recorded("one.json", b"1"), recorded("two.json", b"2"))
 
 
 def test_a_folder_that_is_removed_is_made_anew_with_its_ledger(tmp_path: Path) -> None:
     place = tmp_path / "results"
-    keeper, said = open_new(place)
-    keeper.keep([("one.json", b"1")], recorded("one.json", b"1"))
+    writer, said = open_new(place)
+    writer.keep([("one.json", b"1")], recorded("one.json", b"1"))
     shutil.rmtree(place)
-    assert keeper.keep([("two.json", b"2")], recorded("two.json", b"2"))
+    assert writer.keep([("two.json", b"2")], recorded("two.json", b"2"))
     assert "was removed" in said[0]
     assert sorted(path.name for path in place.glob("*.json*")) == [LEDGER, MANIFEST, "two.json"]
     assert events(place) == (STARTED, recorded("one.json", b"1"), recorded("two.json", b"2"))
     with pytest.raises(InputError, match="another mnb writes into it"):
-        open_keeper(ResultFolder(place), None)
+        open_writer(ResultFolder(place), None)
 
 
 def test_two_writers_of_one_folder_are_kept_apart(tmp_path: Path) -> None:
-    keeper, _ = open_new(tmp_path / "results")
+    writer, _ = open_new(tmp_path / "results")
     with pytest.raises(InputError, match="another mnb writes into it"):
-        open_keeper(ResultFolder(tmp_path / "results"), None)
-    keeper.close()
-    open_keeper(ResultFolder(tmp_path / "results"), None).close()
+        open_writer(ResultFolder(tmp_path / "results"), None)
+    writer.close()
+    open_writer(ResultFolder(tmp_path / "results"), None).close()
 
 
 def test_a_crash_between_ledger_and_final_names_is_finished(tmp_path: Path) -> None:
     place = tmp_path / "results"
-    keeper, _ = open_new(place)
-    keeper.keep([("one.json", b"1")], recorded("one.json", b"1"))
-    keeper.close()
+    writer, _ = open_new(place)
+    writer.keep([("one.json", b"1")], recorded("one.json", b"1"))
+    writer.close()
     os.replace(place / "one.json", temporary_name(place / "one.json"))  # as before the last step
     temporary_name(place / "two.json").write_bytes(b"half of")  # as before the ledger's line
-    open_keeper(ResultFolder(place), None)
+    open_writer(ResultFolder(place), None)
     assert (place / "one.json").read_bytes() == b"1"
     assert hidden(place) == []
 
 
 def test_a_line_cut_short_by_a_crash_is_taken_off_and_kept_in_words(tmp_path: Path) -> None:
     place = tmp_path / "results"
-    keeper, _ = open_new(place)
-    keeper.close()
+    writer, _ = open_new(place)
+    writer.close()
     with open(place / LEDGER, "ab") as ledger:
         ledger.write(b'{"number":1,"prev')
-    open_keeper(ResultFolder(place), None)
+    open_writer(ResultFolder(place), None)
     assert events(place) == (STARTED, Torn(text='{"number":1,"prev'))
 
 
 def test_a_ledger_that_was_edited_is_refused(tmp_path: Path) -> None:
     place = tmp_path / "results"
-    keeper, _ = open_new(place)
-    keeper.keep((), ATTEMPT)
-    keeper.keep((), ATTEMPT)
-    keeper.close()
+    writer, _ = open_new(place)
+    writer.keep((), ATTEMPT)
+    writer.keep((), ATTEMPT)
+    writer.close()
     lines = (place / LEDGER).read_bytes().splitlines(keepends=True)
     (place / LEDGER).write_bytes(lines[0] + lines[2])
     with pytest.raises(InputError, match="the folder was changed"):
-        open_keeper(ResultFolder(place), None)
+        open_writer(ResultFolder(place), None)
 
 
 @pytest.mark.root
@@ -200,11 +200,11 @@ def test_a_spool_folder_that_fails_too_is_told_once(
 ) -> None:
     (tmp_path / "file").touch()
     place, spool = mount("rw") / "results", tmp_path / "file" / "spool"
-    keeper, said = open_new(place, spool)
+    writer, said = open_new(place, spool)
     freeze("+i")
     for name in ("one.json", "two.json"):
-        assert not keeper.keep([(name, b"1")], recorded(name, b"1"))
+        assert not writer.keep([(name, b"1")], recorded(name, b"1"))
     assert [line.partition(" ")[0] for line in said] == [f"{place}:", "--spool"]
-    assert keeper.waiting == 2
-    keeper.rescue(tmp_path / "elsewhere")
+    assert writer.waiting == 2
+    writer.rescue(tmp_path / "elsewhere")
     assert {path.name for path in (tmp_path / "elsewhere").iterdir()} == {"one.json", "two.json", LEDGER}

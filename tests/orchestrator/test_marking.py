@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from milabench_ng.catalogue import Catalogue
 from milabench_ng.events import Ready
+from milabench_ng.fence.capabilities import Capabilities
+from milabench_ng.fence.sharing.layout import lay_out
+from milabench_ng.fence.sharing.shares import Allocation
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.orchestrator.execution.batch import Timeline
 from milabench_ng.orchestrator.execution.tenant import RankLog
 from milabench_ng.orchestrator.outcome.marking import marks
-from milabench_ng.orchestrator.outcome.seen import Seen, Setting
-from milabench_ng.plan import Device, Launch
+from milabench_ng.orchestrator.outcome.observation import Observation, SessionFacts
+from milabench_ng.orchestrator.persistence.sessions import Begun, SessionName
+from milabench_ng.orchestrator.planning.planned_run import PlannedRun
+from milabench_ng.orchestrator.planning.request import ResolvedRequest, RunRequest
+from milabench_ng.plan import Device, Launch, Plan
+from milabench_ng.profile import Profile
 from milabench_ng.records.host_pace import HostPace
-from milabench_ng.records.isolation import Isolation
+from milabench_ng.records.isolation import Share
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.record import Data, Neighbour, Neighbours, Sampled
 from milabench_ng.records.window import WindowRule
@@ -26,34 +35,52 @@ BOARDS = {"0": "GPU-0", "1": "GPU-1", "2": "GPU-1"}
 """Device 2 is a MIG instance of GPU 1."""
 
 
-def setting(**changes: object) -> Setting:
+def facts(
+    differences: tuple[str, ...] = (),
+    rule: WindowRule = WindowRule(),  # noqa: B008  # frozen
+    shares: Mapping[str, Share] = {},
+    **changes: object,
+) -> SessionFacts:
     """A run on two GPUs and an instance of the second, with nothing to mark."""
-    isolation: Isolation = fence(0, "run")
-    made = Setting(
-        run_id="run",
-        session=1,
-        group="mnb",
-        differences=(),
-        hostname="node",
-        dataroot="/data",
-        outdir="/results",
-        devices={slot: Device(index=int(slot), kind="gpu", uuid=f"GPU-{slot}") for slot in BOARDS},
-        boards=BOARDS,
-        workloads={},
-        shares={slot: fence(int(slot), "run").requested for slot in BOARDS},
-        io={},
-        fence=isolation,
+    request = RunRequest(
+        suite="s",
+        profile_text="",
+        profile_source="s.json",
+        dataroot=Path("/data"),
+        outdir=Path("/results"),
+        rule=rule,
+    )
+    profile = Profile("s", {}, "")
+    catalogue = Catalogue(workloads={}, data_sets={})
+    devices = {slot: Device(index=int(slot), kind="gpu", uuid=f"GPU-{slot}") for slot in BOARDS}
+    own = {slot: fence(int(slot), "run").requested for slot in BOARDS} | dict(shares)
+    planned = PlannedRun(
+        resolved=ResolvedRequest(request=request, catalogue=catalogue, profile=profile, tests={}, arguments={}),
+        plan=Plan(suite="s", devices=tuple(devices.values()), repeat=1, batches=()),
+        allocation=Allocation(own, (), 0, 0),
+        layout=lay_out(devices, own),
+        isolation="auto",
+        capabilities=Capabilities("v1", "6.1", True, {}),
         start="warm",
-        rule=WindowRule(),
+        io={},
+        limits={},
+        device_notes=(),
+    )
+    made = SessionFacts(
+        planned=planned,
+        begun=Begun(SessionName("run", 1), differences),
+        hostname="node",
+        boards=BOARDS,
+        fence=fence(0, "run"),
         dropped_environment=(),
     )
     return msgspec.structs.replace(made, **changes)
 
 
-def seen(*devices: int, held: Mapping[str, float] = {}, ran: str = "fp32", **changes: object) -> Seen:
+def seen(*devices: int, held: Mapping[str, float] = {}, ran: str = "fp32", **changes: object) -> Observation:
     """A launch on these devices in a batch of 100 s; ``held``: by GPU, seconds in which heat held its clocks down."""
     before, after = conditions(0.0, (0, 1)), conditions(100.0, (0, 1))
-    made = Seen(
+    made = Observation(
         launch=Launch(
             test="s.t",
             scheme="per-gpu",
@@ -106,29 +133,29 @@ def _throttled(after: Conditions, held: Mapping[str, float]) -> Conditions:
 
 def test_clocks_that_were_held_down_mark_the_launches_on_that_gpu_only() -> None:
     held = {"GPU-1": 3.1}
-    assert marks(setting(), seen(0, held=held)) == ()
+    assert marks(facts(), seen(0, held=held)) == ()
     mark = Mark(kind="throttled", device="1", what="hw_thermal", value=0.031, limit=0.005)
-    assert marks(setting(), seen(1, held=held)) == (mark,)
-    assert marks(setting(), seen(0, 1, held=held)) == (mark,)
+    assert marks(facts(), seen(1, held=held)) == (mark,)
+    assert marks(facts(), seen(0, 1, held=held)) == (mark,)
     assert mark.text == "device 1: clocks held down by hw_thermal 3.1 % of the time, limit 0.5 %"
 
 
 def test_a_mig_instance_has_the_clocks_of_its_board() -> None:
-    (mark,) = marks(setting(), seen(2, held={"GPU-1": 50.0}))
+    (mark,) = marks(facts(), seen(2, held={"GPU-1": 50.0}))
     assert (mark.device, mark.value) == ("2", 0.5)
 
 
 @pytest.mark.parametrize("held", [0.0, 0.5], ids=["never", "as long as the limit allows"])
 def test_a_sound_launch_has_no_mark(held: float) -> None:
-    assert marks(setting(), seen(0, 1, held={"GPU-0": held})) == ()
+    assert marks(facts(), seen(0, 1, held={"GPU-0": held})) == ()
 
 
 def test_a_launch_without_a_gpu_has_no_mark_of_one() -> None:
-    assert marks(setting(boards={}), seen(0, held={"GPU-0": 50.0})) == ()
+    assert marks(facts(boards={}), seen(0, held={"GPU-0": 50.0})) == ()
 
 
 def test_every_kind_has_its_words() -> None:
-    weak = setting(
+    weak = facts(
         differences=("driver: 1, was 2",),
         fence=msgspec.structs.replace(fence(0, "run"), tier="affinity"),
         rule=WindowRule(length_s=2.0),
@@ -152,4 +179,4 @@ def test_every_kind_has_its_words() -> None:
 
 def test_a_partial_fence_is_a_mark_of_its_own() -> None:
     partial = msgspec.structs.replace(fence(0, "run"), tier="partial")
-    assert [mark.text for mark in marks(setting(fence=partial), seen(0))] == ["fence partial"]
+    assert [mark.text for mark in marks(facts(fence=partial), seen(0))] == ["fence partial"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.errors import InputError
-from milabench_ng.orchestrator.display.live import estimate_text
+from milabench_ng.orchestrator.display.wording import estimate_text
 from milabench_ng.orchestrator.execution.preparing import require_space
 from milabench_ng.requests import Effort, Estimated
 from milabench_ng.units import GIB

@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from milabench_ng.errors import InputError
+from milabench_ng.orchestrator.events.run_events import AnyRunEvent, LaunchState, Slices
 from milabench_ng.orchestrator.execution.interruption import SAME_S
-from milabench_ng.orchestrator.execution.tenant import Tenant
 from milabench_ng.orchestrator.persistence.resuming import Difference, check_same, differences
 from milabench_ng.records.ledger import (
     Attempt,
@@ -50,9 +50,8 @@ class Interrupt:
         self.run = run
         self.sent = False
 
-    def __call__(self, tenants: Sequence[Tenant], start_s: float | None) -> None:
-        first = tenants[0]
-        if start_s is not None and not self.sent and first.launch.run == self.run and first.ranks[0].slices:
+    def __call__(self, event: AnyRunEvent) -> None:
+        if isinstance(event, Slices) and not self.sent and event.job_id == f"{self.run}.0":
             self.sent = True
             os.kill(os.getpid(), self.number)
 
@@ -201,11 +200,14 @@ def test_a_signal_to_all_processes_of_a_job_is_an_interruption(run_profile) -> N
     """As `scancel` and the end of a job's time send it: the workers die of it a moment before they could be told."""
     sent: list[int] = []
 
-    def act(tenants: Sequence[Tenant], start_s: float | None) -> None:
-        rank = tenants[0].ranks[0]
-        if start_s is not None and rank.slices and rank.entered and not sent:
-            server = int(Path(f"/proc/{rank.entered.pid}/stat").read_text().rpartition(")")[2].split()[1])
-            sent.extend((rank.entered.pid, server, os.getpid()))
+    workers: list[int] = []
+
+    def act(event: AnyRunEvent) -> None:
+        if isinstance(event, LaunchState):
+            workers.extend(event.rank_pids)
+        if isinstance(event, Slices) and not sent:
+            server = int(Path(f"/proc/{workers[-1]}/stat").read_text().rpartition(")")[2].split()[1])
+            sent.extend((workers[-1], server, os.getpid()))
             for pid in sent:
                 os.kill(pid, signal.SIGTERM)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from milabench_ng.cgroupfs import parse_ids
+from milabench_ng.orchestrator.events.run_events import AnyRunEvent, BatchBegins, LaunchState
 from milabench_ng.orchestrator.execution.pacing import BURSTS
-from milabench_ng.orchestrator.execution.tenant import Tenant
 from milabench_ng.report.summary.folder import load
+from tests.orchestrator.processes import process_tree
 from tests.report.milarun_reader import summarize
 
 TESTS: dict[str, object] = {
@@ -32,12 +32,11 @@ class ProcessReader:
     def __init__(self) -> None:
         self.seen: dict[tuple[str, int], list[dict[str, object]]] = {}
 
-    def __call__(self, tenants: Sequence[Tenant], start_s: float | None) -> None:
-        for tenant in tenants:
-            key = (tenant.launch.label, tenant.launch.devices[-1])
-            if start_s is not None and key not in self.seen:
-                pids = [pid for group in tenant.groups.values() for pid in group.pids()]
-                self.seen[key] = [self.read(pid) for pid in pids]
+    def __call__(self, event: AnyRunEvent) -> None:
+        if isinstance(event, BatchBegins):
+            self.devices = {launch.job_id: launch.devices[-1] for launch in event.launches}
+        if isinstance(event, LaunchState) and event.state == "working" and event.pid:
+            self.seen[event.label, self.devices[event.job_id]] = [self.read(pid) for pid in process_tree(event.pid)]
 
     def read(self, pid: int) -> dict[str, object]:
         """Group, CPUs, threads and descriptors of one process."""

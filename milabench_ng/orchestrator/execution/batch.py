@@ -11,6 +11,7 @@ import msgspec
 
 from milabench_ng.events import Entered, Start, Stop
 from milabench_ng.fence.interface import IsolationMismatch
+from milabench_ng.orchestrator.execution.announcing import Announcer
 from milabench_ng.orchestrator.execution.interruption import Interruption
 from milabench_ng.orchestrator.execution.stacks import dump_stacks, kernel_view
 from milabench_ng.orchestrator.execution.starting import Starter
@@ -52,17 +53,14 @@ class BatchRunner:
         starter: Starter,
         limits: Mapping[str, Limits],
         interrupted: Interruption,
-        on_tick: Callable[[Sequence[Tenant], float | None], None],
+        announcer: Announcer,
     ) -> None:
-        """``interrupted`` ends the batch early; ``on_tick`` is called with the start, some times a second.
-
-        ``limits``: by test (`suite.test`).
-        """
+        """``interrupted`` ends the batch early; ``limits``: by test (`suite.test`)."""
         self.tenants = tenants
         self.starter = starter
         self.limits = limits
         self.interrupted = interrupted
-        self.on_tick = on_tick
+        self.announcer = announcer
         self.evidence: dict[str, dict[str, GroupEvidence]] = {
             tenant.launch.job_id: {slot: GroupEvidence(before=group.events()) for slot, group in tenant.groups.items()}
             for tenant in tenants
@@ -79,7 +77,7 @@ class BatchRunner:
         """All of it; returns when no process of the batch is left."""
         watching = asyncio.create_task(self._watch())
         try:
-            await asyncio.gather(*(tenant.start(self.starter, self._verify) for tenant in self.tenants))
+            await asyncio.gather(*(self._start_worker(tenant) for tenant in self.tenants))
             await self._until(lambda tenant: tenant.ready.done())
             self._start()
             if self.start_s is not None:
@@ -92,6 +90,10 @@ class BatchRunner:
                 ending.cancel()
             self._collect()
         return Timeline(start_s=self.start_s, stop_s=self.stop_s)
+
+    async def _start_worker(self, tenant: Tenant) -> None:
+        await tenant.start(self.starter, self._verify)
+        self.announcer.reached(tenant, "starting")
 
     async def _until(self, reached: Callable[[Tenant], bool], deadline_s: float | None = None) -> None:
         """Return when every living tenant has reached something, at the deadline, or on an interruption."""
@@ -125,12 +127,13 @@ class BatchRunner:
             for tenant in ready:
                 tenant.heard_s = self.start_s
                 tenant.tell(Start())
+                self.announcer.reached(tenant, "working")
 
     def _stop(self) -> None:
         self.stop_s = time.monotonic()
         for tenant in self.tenants:
             if tenant.alive:
-                self._take(tenant, end=True)
+                self._read_counters(tenant, end=True)
             tenant.tell(Stop())
             if not tenant.ready.done():
                 self._kill(tenant)
@@ -144,8 +147,8 @@ class BatchRunner:
             for tenant in self.tenants:
                 if tenant.alive:
                     self._look(tenant)
-                    self._bite(tenant, now, asked)
-            self.on_tick(self.tenants, self.start_s)
+                    self._end_if_late(tenant, now, asked)
+            self.announcer.look(now, self.start_s)
 
     def _look(self, tenant: Tenant) -> None:
         """Watch its groups; one that cannot be read any more holds nobody."""
@@ -158,7 +161,7 @@ class BatchRunner:
                 evidence[slot] = msgspec.structs.replace(evidence[slot], mismatch=lost)
                 self._kill(tenant)
 
-    def _bite(self, tenant: Tenant, now: float, asked: float) -> None:
+    def _end_if_late(self, tenant: Tenant, now: float, asked: float) -> None:
         """End a tenant that took too long."""
         progress = Progress(
             asked_s=asked,
@@ -179,7 +182,7 @@ class BatchRunner:
         await dump_stacks(tenant.pids(), tenant.log.descriptor)
         self._kill(tenant)
 
-    async def _bury(self, tenant: Tenant) -> None:
+    async def _wait_for_death(self, tenant: Tenant) -> None:
         """Wait for a killed tenant to be gone, and not for ever."""
         await asyncio.wait({tenant.ended}, timeout=KILL_PATIENCE_S)
         if tenant.alive:
@@ -210,17 +213,17 @@ class BatchRunner:
     def _kill(self, tenant: Tenant) -> None:
         """Kill it, and keep its counters as they were: the kill itself makes them rise (forks are refused)."""
         if tenant.alive and tenant.launch.job_id not in self._killed:
-            self._take(tenant, end=False)
+            self._read_counters(tenant, end=False)
             self._killed.add(tenant.launch.job_id)
             tenant.kill()
-            self._begin(self._bury(tenant))
+            self._begin(self._wait_for_death(tenant))
 
     def _collect(self) -> None:
         for tenant in self.tenants:
             if tenant.launch.job_id not in self._killed:
-                self._take(tenant, end=False)
+                self._read_counters(tenant, end=False)
 
-    def _take(self, tenant: Tenant, *, end: bool) -> None:
+    def _read_counters(self, tenant: Tenant, *, end: bool) -> None:
         """Read usage and events; at the ``end`` of the measurement also the limits, while the tenant still works."""
         evidence = self.evidence[tenant.launch.job_id]
         for slot, group in tenant.groups.items():

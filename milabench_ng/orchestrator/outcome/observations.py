@@ -18,8 +18,8 @@ from milabench_ng.orchestrator.execution.interruption import SAME_S, Interruptio
 from milabench_ng.orchestrator.execution.sampling import INTERVAL_S
 from milabench_ng.orchestrator.execution.tenant import Tenant
 from milabench_ng.orchestrator.outcome.failure_cause import Outcome, judge
-from milabench_ng.orchestrator.outcome.run_context import Equipment
-from milabench_ng.orchestrator.outcome.seen import Seen
+from milabench_ng.orchestrator.outcome.observation import Observation
+from milabench_ng.orchestrator.outcome.run_context import RunContext
 from milabench_ng.orchestrator.persistence.run_progress import Work
 from milabench_ng.plan import Launch
 from milabench_ng.records.host_pace import HostPace
@@ -28,7 +28,7 @@ from milabench_ng.records.window import Window, settled_window
 from milabench_ng.telemetry.messages import HOST_KEY, SourceName
 
 
-class Ran(msgspec.Struct, frozen=True, kw_only=True):
+class BatchObservation(msgspec.Struct, frozen=True, kw_only=True):
     """A batch that has run."""
 
     work: Work
@@ -48,13 +48,13 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """Groups that could not be removed."""
 
 
-def see(ran: Ran, equipment: Equipment) -> list[Seen]:
+def observe(observed: BatchObservation, context: RunContext) -> list[Observation]:
     """What was seen of each tenant of the batch that leaves a record."""
-    tenants = ran.runner.tenants
+    tenants = observed.runner.tenants
     for tenant in tenants:
-        _note_readers(tenant, ran.runner)
-    failures = {tenant.launch.job_id: _failure(tenant, ran, equipment) for tenant in tenants}
-    return [_seen(tenant, ran, failures, equipment) for tenant in tenants if tenant.launch in ran.work.wanted]
+        _note_readers(tenant, observed.runner)
+    failures = {tenant.launch.job_id: _failure(tenant, observed, context) for tenant in tenants}
+    return [_seen(tenant, observed, failures, context) for tenant in tenants if tenant.launch in observed.work.wanted]
 
 
 def _note_readers(tenant: Tenant, runner: BatchRunner) -> None:
@@ -68,27 +68,27 @@ def _note_readers(tenant: Tenant, runner: BatchRunner) -> None:
             evidence[slot] = msgspec.structs.replace(evidence[slot], io=seen, mismatch=mismatch)
 
 
-def _window(tenant: Tenant, ran: Ran, equipment: Equipment) -> Window | None:
-    start_s, stop_s = ran.timeline.start_s, ran.timeline.stop_s
+def _window(tenant: Tenant, observed: BatchObservation, context: RunContext) -> Window | None:
+    start_s, stop_s = observed.timeline.start_s, observed.timeline.stop_s
     if start_s is None or stop_s is None:
         return None
-    return settled_window([rank.slices for rank in tenant.ranks], stop_s, equipment.setting.rule, start_s)
+    return settled_window([rank.slices for rank in tenant.ranks], stop_s, context.facts.rule, start_s)
 
 
-def _failure(tenant: Tenant, ran: Ran, equipment: Equipment) -> Failure | None:
+def _failure(tenant: Tenant, observed: BatchObservation, context: RunContext) -> Failure | None:
     outcome = Outcome(
         exit_status=tenant.ended.result(),
         full=tenant.full.done(),
-        window=_window(tenant, ran, equipment),
-        timed_out=ran.runner.timed_out.get(tenant.launch.job_id),
-        interrupted=_was_interrupted(tenant, equipment.interrupted),
-        device=_device(tenant, ran, equipment),
+        window=_window(tenant, observed, context),
+        timed_out=observed.runner.timed_out.get(tenant.launch.job_id),
+        interrupted=_was_interrupted(tenant, context.interrupted),
+        device=_device(tenant, observed, context),
         broken_protocol=tenant.broken_protocol,
         failures=tenant.failures,
     )
-    limits = {slot: equipment.setting.shares[slot].memory_bytes for slot in tenant.launch.slot_ids}
-    found = judge(outcome, tenant.ranks, ran.runner.evidence[tenant.launch.job_id], limits)
-    if found is None and any(group.name in ran.busy for group in tenant.groups.values()):
+    limits = {slot: context.facts.shares[slot].memory_bytes for slot in tenant.launch.slot_ids}
+    found = judge(outcome, tenant.ranks, observed.runner.evidence[tenant.launch.job_id], limits)
+    if found is None and any(group.name in observed.busy for group in tenant.groups.values()):
         return Failure(cause="timeout", detail="processes of it could not be removed after the stop")
     return found
 
@@ -104,43 +104,45 @@ def _was_interrupted(tenant: Tenant, interrupted: Interruption) -> bool:
     return (tenant.failed_s or 0.0) >= interrupted.at_s - (SAME_S if same else 0.0)
 
 
-def _device(tenant: Tenant, ran: Ran, equipment: Equipment) -> Failure | None:
+def _device(tenant: Tenant, observed: BatchObservation, context: RunContext) -> Failure | None:
     """What became of the launch's GPUs, if anything."""
     for slot in tenant.launch.slot_ids:
-        board = equipment.setting.boards.get(slot)
-        fault = device_fault(board, *ran.conditions, ran.xids) if board else None
+        board = context.facts.boards.get(slot)
+        fault = device_fault(board, *observed.conditions, observed.xids) if board else None
         if fault is not None:
             return Failure(cause=fault.cause, detail=fault.detail)
     return None
 
 
-def _seen(tenant: Tenant, ran: Ran, failures: Mapping[str, Failure | None], equipment: Equipment) -> Seen:
+def _seen(
+    tenant: Tenant, observed: BatchObservation, failures: Mapping[str, Failure | None], context: RunContext
+) -> Observation:
     launch = tenant.launch
     failure = failures[launch.job_id]
     ended_s = tenant.ended_s if tenant.ended_s is not None else time.monotonic()
-    stop_s = ran.timeline.stop_s if ran.timeline.stop_s is not None else ended_s
-    start_s = ran.timeline.start_s if ran.timeline.start_s is not None else stop_s
-    devices = [equipment.setting.devices[slot] for slot in launch.slot_ids]
+    stop_s = observed.timeline.stop_s if observed.timeline.stop_s is not None else ended_s
+    start_s = observed.timeline.start_s if observed.timeline.start_s is not None else stop_s
+    devices = [context.facts.devices[slot] for slot in launch.slot_ids]
     uuids = {str(device.index): device.uuid for device in devices}
     keys: list[tuple[SourceName, str]] = [
         ("host", HOST_KEY),
         *(("gpu", uuid) for uuid in uuids.values() if uuid),
         *(("tenant", slot) for slot in launch.slot_ids),
     ]
-    window = _window(tenant, ran, equipment) if failure is None else None
+    window = _window(tenant, observed, context) if failure is None else None
     over = window or Window(start_s=start_s, end_s=stop_s)
-    recorder = equipment.sampler.recorder
-    evidence = ran.runner.evidence
+    recorder = context.sampler.recorder
+    evidence = observed.runner.evidence
     cpus = [one.effective.cpus for groups in evidence.values() for one in groups.values() if one.effective]
-    return Seen(
+    return Observation(
         launch=launch,
-        attempt=equipment.books.attempt(launch),
-        batch=ran.work.batch.number,
-        started=ran.started,
-        requested_s=ran.requested_s,
+        attempt=context.progress.attempt(launch),
+        batch=observed.work.batch.number,
+        started=observed.started,
+        requested_s=observed.requested_s,
         ready_s=tenant.ready_s,
         ended_s=ended_s,
-        timeline=ran.timeline,
+        timeline=observed.timeline,
         window=window,
         ranks=tenant.ranks,
         exit_status=tenant.ended.result(),
@@ -149,11 +151,11 @@ def _seen(tenant: Tenant, ran: Ran, failures: Mapping[str, Failure | None], equi
         shares={slot: group.share for slot, group in tenant.groups.items()},
         evidence=evidence[launch.job_id],
         disjoint=disjoint(one for one in cpus if one is not None) if cpus else None,
-        neighbours=_neighbours(tenant, ran.runner.tenants, failures, stop_s),
-        data=ran.data.get(launch.test),
+        neighbours=_neighbours(tenant, observed.runner.tenants, failures, stop_s),
+        data=observed.data.get(launch.test),
         environment=tenant.task.environment,
-        conditions=ran.conditions,
-        host_pace={slot: (ran.host_pace[0][slot], ran.host_pace[1][slot]) for slot in launch.slot_ids},
+        conditions=observed.conditions,
+        host_pace={slot: (observed.host_pace[0][slot], observed.host_pace[1][slot]) for slot in launch.slot_ids},
         gpu_monitor=recorder.gpu_monitor(uuids, start_s, stop_s),
         telemetry=recorder.telemetry(keys, over.start_s, over.end_s),
         sampled=Sampled(

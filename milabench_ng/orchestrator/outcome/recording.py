@@ -12,7 +12,7 @@ from milabench_ng.catalogue import Workload
 from milabench_ng.node.conditions import edges
 from milabench_ng.orchestrator.execution.tenant import RankLog
 from milabench_ng.orchestrator.outcome.marking import marks
-from milabench_ng.orchestrator.outcome.seen import Seen, Setting
+from milabench_ng.orchestrator.outcome.observation import Observation, SessionFacts
 from milabench_ng.orchestrator.outcome.skipped import skipped
 from milabench_ng.plan import Launch
 from milabench_ng.records.isolation import Isolation
@@ -30,16 +30,16 @@ from milabench_ng.records.window import SliceRow, Window, backlog_edges
 from milabench_ng.units import utc_iso
 
 
-def make_record(setting: Setting, seen: Seen) -> Record:
+def make_record(facts: SessionFacts, seen: Observation) -> Record:
     """The record of one launch."""
     launch = seen.launch
-    workload = setting.workloads[launch.workload]
-    first = setting.devices[launch.slot_ids[0]]
+    workload = facts.workload(launch)
+    first = facts.devices[launch.slot_ids[0]]
     return Record(
         name=launch.test,
         job_id=launch.job_id,
-        dataroot=setting.dataroot,
-        outdir=setting.outdir,
+        dataroot=str(facts.planned.request.dataroot),
+        outdir=str(facts.planned.request.outdir),
         job={
             "workload": launch.workload,
             "arguments": launch.arguments,
@@ -50,17 +50,17 @@ def make_record(setting: Setting, seen: Seen) -> Record:
         call=Call(function=workload.origin, argv=argv(launch), arguments=launch.arguments),
         success=seen.failure is None,
         error=None if seen.failure is None else seen.failure.traceback or seen.failure.detail,
-        hostname=setting.hostname,
+        hostname=facts.hostname,
         gpu=None if first.kind == "cpu" else first.name,
         device_count=len(launch.devices),
         environ={
             "CUDA_VISIBLE_DEVICES": ",".join(str(device) for device in launch.devices),
-            "MILARUN_DATAROOT": setting.dataroot,
+            "MILARUN_DATAROOT": str(facts.planned.request.dataroot),
         },
         metrics=metrics(seen.ranks),
         timings=timings(seen),
         gpu_monitor=seen.gpu_monitor,
-        mnb=_ours(setting, seen, workload),
+        mnb=_ours(facts, seen, workload),
     )
 
 
@@ -76,7 +76,7 @@ def metrics(ranks: Sequence[RankLog]) -> dict[str, float]:
     return {"loss": losses[-1]} if losses and losses[-1] is not None else {}
 
 
-def timings(seen: Seen) -> dict[str, Timing]:
+def timings(seen: Observation) -> dict[str, Timing]:
     """The timings of 2020: the program, and each rank's slices as rates in true items per second."""
     start = seen.started.timestamp()
     wall = seen.ended_s - seen.requested_s
@@ -109,13 +109,13 @@ def rates(rows: Sequence[SliceRow], window: Window | None) -> list[float]:
     return [row.count / row.length_s for row in rows if window is None or row.start_s >= window.start_s]
 
 
-def _ours(setting: Setting, seen: Seen, workload: Workload) -> Mnb:
+def _ours(facts: SessionFacts, seen: Observation, workload: Workload) -> Mnb:
     launch = seen.launch
     return Mnb(
         version=__version__,
-        run_id=setting.run_id,
+        run_id=facts.begun.name.run_id,
         started_utc=utc_iso(seen.started),
-        session=setting.session,
+        session=facts.begun.name.session,
         attempt=seen.attempt,
         batch=seen.batch,
         launch=launch,
@@ -130,28 +130,28 @@ def _ours(setting: Setting, seen: Seen, workload: Workload) -> Mnb:
             sha256=workload.source_sha256,
             modules=workload.source_modules,
         ),
-        devices=tuple(setting.devices[slot] for slot in launch.slot_ids),
+        devices=tuple(facts.devices[slot] for slot in launch.slot_ids),
         environment=seen.environment,
-        dropped_environment=setting.dropped_environment,
-        start="warm" if setting.start == "warm" else "cold",
+        dropped_environment=facts.dropped_environment,
+        start=facts.planned.start,
         phases_s=_phases(seen.ranks),
         start_to_ready_s=None if seen.ready_s is None else seen.ready_s - seen.requested_s,
         start_s=seen.timeline.start_s,
         stop_s=seen.timeline.stop_s,
-        window_rule=setting.rule,
+        window_rule=facts.rule,
         window=seen.window,
-        ranks=[_rank(setting, seen, number, rank) for number, rank in enumerate(seen.ranks)],
+        ranks=[_rank(facts, seen, number, rank) for number, rank in enumerate(seen.ranks)],
         precision=_precision(launch, seen.ranks[0]),
         data=seen.data,
         neighbours=seen.neighbours,
-        isolation=_isolation(setting, seen),
+        isolation=_isolation(facts, seen),
         conditions=edges(*seen.conditions),
         host_pace={at: {"before": first, "after": last} for at, (first, last) in seen.host_pace.items()},
         telemetry=seen.telemetry,
         sampled=seen.sampled,
         failure=seen.failure,
         exit_status=seen.exit_status,
-        marks=marks(setting, seen),
+        marks=marks(facts, seen),
     )
 
 
@@ -161,7 +161,7 @@ def _phases(ranks: Sequence[RankLog]) -> dict[str, float]:
     return {name: max(rank.phases.get(name, 0.0) for rank in ranks) for name in names}
 
 
-def _rank(setting: Setting, seen: Seen, number: int, rank: RankLog) -> Rank:
+def _rank(facts: SessionFacts, seen: Observation, number: int, rank: RankLog) -> Rank:
     return Rank(
         rank=number,
         device=seen.launch.devices[number],
@@ -172,7 +172,7 @@ def _rank(setting: Setting, seen: Seen, number: int, rank: RankLog) -> Rank:
         backlog=_backlog(rank, seen.window),
         losses=rank.losses,
         gradient_norms=rank.gradient_norms,
-        skipped=skipped(rank, seen.timeline.start_s, setting.rule),
+        skipped=skipped(rank, seen.timeline.start_s, facts.rule),
         digests=rank.digests,
         torch_threads=rank.entered.torch_threads if rank.entered else None,
         peak_device_bytes=rank.done.peak_device_bytes if rank.done else None,
@@ -196,11 +196,11 @@ def _precision(launch: Launch, rank: RankLog) -> Precision | None:
     )
 
 
-def _isolation(setting: Setting, seen: Seen) -> dict[str, Isolation]:
+def _isolation(facts: SessionFacts, seen: Observation) -> dict[str, Isolation]:
     return {
         slot: msgspec.structs.replace(
-            setting.fence,
-            group=f"{setting.group}/{seen.groups[slot]}",
+            facts.fence,
+            group=f"{facts.begun.name.group}/{seen.groups[slot]}",
             requested=seen.shares[slot],
             effective=evidence.effective,
             effective_end=evidence.effective_end,

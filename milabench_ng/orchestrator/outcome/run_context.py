@@ -9,21 +9,20 @@ import msgspec
 from milabench_ng.fence.interface import Fence
 from milabench_ng.node.faults import XidEvents
 from milabench_ng.node.gpus import Gpu, Nvml
-from milabench_ng.orchestrator.execution.caching import Cache, Files
+from milabench_ng.orchestrator.execution.caching import Files
 from milabench_ng.orchestrator.execution.interruption import Interruption
 from milabench_ng.orchestrator.execution.sampling import Sampler
 from milabench_ng.orchestrator.execution.starting import Starter
-from milabench_ng.orchestrator.execution.watchdog import Limits
-from milabench_ng.orchestrator.outcome.seen import Setting
-from milabench_ng.orchestrator.persistence.run_progress import Books
+from milabench_ng.orchestrator.outcome.observation import SessionFacts
+from milabench_ng.orchestrator.persistence.run_progress import RunProgress
 from milabench_ng.plan import Launch
 from milabench_ng.records.names import ResultFolder
 
 
-class Equipment(msgspec.Struct, frozen=True, kw_only=True):
+class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a run works with."""
 
-    setting: Setting
+    facts: SessionFacts
     environment: Mapping[str, str]
     """Of every worker, before its tenant's own part."""
     fence: Fence
@@ -34,15 +33,12 @@ class Equipment(msgspec.Struct, frozen=True, kw_only=True):
     data: Mapping[tuple[str, float], Files]
     """Data sets that are ready, by name and scale."""
     folder: ResultFolder
-    cache: Cache
-    limits: Mapping[str, Limits]
-    """By test (`suite.test`)."""
     xids: XidEvents
-    books: Books
+    progress: RunProgress
     own_pids: tuple[int, ...]
     interrupted: Interruption
 
     def files(self, launch: Launch) -> Files | None:
         """The data set that ``launch`` reads."""
-        name = self.setting.workloads[launch.workload].data
+        name = self.facts.workload(launch).data
         return None if name is None else self.data[name, launch.data_scale]

@@ -39,7 +39,7 @@ class _Unit:
     spooled: bool = False
 
 
-class Keeper:
+class ResultWriter:
     """The one writer of a result folder. Holds a lock on its ledger."""
 
     def __init__(self, folder: ResultFolder, ledger: bytes, chain: Chain, spool: Path | None) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from milabench_ng import __version__
 from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, convert_json, parse_json, read_content
-from milabench_ng.orchestrator.persistence.result_writer import Keeper
+from milabench_ng.orchestrator.persistence.result_writer import ResultWriter
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plain import short
 from milabench_ng.records.isolation import Share
@@ -94,7 +94,7 @@ def _decode_path(kind: type, value: object) -> object:
     raise TypeError(f"{value!r} is no {kind.__name__}")
 
 
-def open_keeper(folder: ResultFolder, spool: Path | None) -> Keeper:
+def open_writer(folder: ResultFolder, spool: Path | None) -> ResultWriter:
     """The writer of a folder that exists: its ledger checked, a cut line taken off, records given their names.
 
     Raises InputError where another one writes or the chain is broken.
@@ -103,30 +103,30 @@ def open_keeper(folder: ResultFolder, spool: Path | None) -> Keeper:
     chain = check_chain(content)
     if chain.problems:
         raise InputError(f"{folder.ledger}: {chain.problems[0]}; the folder was changed, start a new run")
-    keeper = Keeper(folder, content.removesuffix(chain.torn), chain, spool)
+    writer = ResultWriter(folder, content.removesuffix(chain.torn), chain, spool)
     if chain.torn:
         os.truncate(folder.ledger, len(content) - len(chain.torn))
-        keeper.keep((), Torn(text=chain.torn.decode(errors="replace")))
+        writer.keep((), Torn(text=chain.torn.decode(errors="replace")))
     if spool is not None and (spool / LEDGER).exists():
-        _fetch(keeper, spool)
-    give_names(folder, keeper.chain.events)
-    return keeper
+        _fetch(writer, spool)
+    give_names(folder, writer.chain.events)
+    return writer
 
 
-def _fetch(keeper: Keeper, spool: Path) -> None:
+def _fetch(writer: ResultWriter, spool: Path) -> None:
     """Bring what an earlier session wrote into its spool folder, if it belongs to this run's ledger."""
-    content = keeper.folder.ledger.read_bytes()
+    content = writer.folder.ledger.read_bytes()
     there = set(content.splitlines())
     lines = b"".join(line + b"\n" for line in (spool / LEDGER).read_bytes().splitlines() if line not in there)
     chain = check_chain(content + lines)
     if chain.problems or chain.torn:
-        raise InputError(f"--spool {spool}: its {LEDGER} does not go on where that of {keeper.folder.path} ends")
-    names = [event.file for event in chain.events[len(keeper.chain.entries) :] if isinstance(event, Recorded)]
-    logs = [f"{keeper.folder.logs.name}/{path.name}" for path in (spool / keeper.folder.logs.name).glob("*")]
+        raise InputError(f"--spool {spool}: its {LEDGER} does not go on where that of {writer.folder.path} ends")
+    names = [event.file for event in chain.events[len(writer.chain.entries) :] if isinstance(event, Recorded)]
+    logs = [f"{writer.folder.logs.name}/{path.name}" for path in (spool / writer.folder.logs.name).glob("*")]
     names = [name for name in names if (spool / name).exists()]
     for name in (*names, *logs):
-        write_atomically(keeper.folder.path / name, (spool / name).read_bytes())
-    keeper.adopt(lines, chain)
+        write_atomically(writer.folder.path / name, (spool / name).read_bytes())
+    writer.adopt(lines, chain)
     for name in (*names, *logs, LEDGER):
         (spool / name).unlink()
 

@@ -10,7 +10,7 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, read_content
-from milabench_ng.orchestrator.persistence.result_writer import Keeper, Kept
+from milabench_ng.orchestrator.persistence.result_writer import Kept, ResultWriter
 from milabench_ng.plan import Batch, Launch, Plan
 from milabench_ng.records.ledger import (
     AnyEvent,
@@ -38,18 +38,18 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     """Those of them that leave a record."""
 
 
-class Books:
+class RunProgress:
     """Keeps account of the launches of a plan."""
 
-    def __init__(self, plan: Plan, keeper: Keeper, retry: int, session: int) -> None:
+    def __init__(self, plan: Plan, writer: ResultWriter, retry: int, session: int) -> None:
         """``retry``: how often a launch that fails is tried again."""
         self.plan = plan
-        self.keeper = keeper
+        self.writer = writer
         self.retry = retry
         self.session = session
-        events = keeper.chain.events
+        events = writer.chain.events
         self._tried = attempts(events)
-        self._standing = standing(events, keeper)
+        self._standing = standing(events, writer)
         self._failures = Counter(_key(event) for event in recorded(events) if event.cause not in (None, NOT_TRIED))
 
     @property
@@ -61,7 +61,7 @@ class Books:
     def failed(self) -> int:
         """Attempts that failed or left nothing, and launches that were never tried."""
         untried = sum(self._tried[_key(launch)] == 0 for launch in self.plan.launches if launch.measured)
-        good = sum(event.cause is None for event in recorded(self.keeper.chain.events))
+        good = sum(event.cause is None for event in recorded(self.writer.chain.events))
         return self._tried.total() - good + untried
 
     def to_do(self) -> tuple[Work, ...]:
@@ -84,7 +84,7 @@ class Books:
                 events.append(Attempt(**place, number=number, batch=work.batch.number))
             else:
                 events.append(Company(**place, batch=work.batch.number))
-        self.keeper.keep((), *events)
+        self.writer.keep((), *events)
 
     def end(self, records: Mapping[str, Record], logs: Iterable[Kept]) -> None:
         """The records of a batch, by file name, and logs that could not be written as they came."""
@@ -109,16 +109,16 @@ class Books:
                 self._standing[key] = cause
             if cause not in (None, NOT_TRIED):
                 self._failures[key] += 1
-        self.keeper.keep([*files, *logs], *events)
+        self.writer.keep([*files, *logs], *events)
 
     def interrupted(self, by: str) -> None:
         """The session was told to stop."""
-        self.keeper.keep((), Interrupted(by=by))
+        self.writer.keep((), Interrupted(by=by))
 
     def finish(self) -> None:
         """The session ends."""
         failed = sum(cause is not None for cause in self._standing.values())
-        self.keeper.keep((), Finished(missing=self.missing, failed=failed))
+        self.writer.keep((), Finished(missing=self.missing, failed=failed))
 
     def _may_be_retried(self, launch: Launch) -> bool:
         key = _key(launch)
@@ -134,13 +134,13 @@ def works(plan: Plan, wanted: Callable[[Launch], bool]) -> tuple[Work, ...]:
     )
 
 
-def standing(events: Sequence[AnyEvent], keeper: Keeper) -> dict[Key, str | None]:
+def standing(events: Sequence[AnyEvent], writer: ResultWriter) -> dict[Key, str | None]:
     """The cause (None: a success) of every launch's last valid record: the file is there, whole, as it was written."""
     found: dict[Key, str | None] = {}
     for event in recorded(events):
         if event.cause != NOT_TRIED:
             try:
-                content = read_content(keeper.folder.path / event.file, LARGE, os.O_NOFOLLOW)
+                content = read_content(writer.folder.path / event.file, LARGE, os.O_NOFOLLOW)
             except InputError:
                 continue
             if file_digest(content) == event.sha256:

@@ -19,8 +19,8 @@ from milabench_ng.errors import InputError, MnbError
 from milabench_ng.files import LARGE, read_content
 from milabench_ng.node.pci_gpus import kernel_text
 from milabench_ng.orchestrator.execution.interruption import Interruption
-from milabench_ng.orchestrator.persistence.result_writer import Keeper
-from milabench_ng.orchestrator.persistence.resuming import Difference, check_same, open_keeper, read_manifest
+from milabench_ng.orchestrator.persistence.result_writer import ResultWriter
+from milabench_ng.orchestrator.persistence.resuming import Difference, check_same, open_writer, read_manifest
 from milabench_ng.orchestrator.persistence.run_progress import standing
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.records.ledger import AnyEvent, Rebooted, Resumed, Session, Started, check_chain
@@ -65,15 +65,15 @@ def name_session(request: RunRequest) -> SessionName:
 
 
 @contextmanager
-def opened(request: RunRequest) -> Iterator[Keeper]:
+def opened(request: RunRequest) -> Iterator[ResultWriter]:
     """The writer of the request's folder: a new one, or with ``--resume`` the one that is there."""
     # The user's own links on the way are followed here; from here on none is.
     folder = ResultFolder(request.outdir.resolve()) if request.resume else make_folder(request.outdir)
-    keeper = open_keeper(folder, request.spool)
+    writer = open_writer(folder, request.spool)
     try:
-        yield keeper
+        yield writer
     finally:
-        keeper.close()
+        writer.close()
 
 
 def make_folder(path: Path) -> ResultFolder:
@@ -99,7 +99,7 @@ def _is_empty_part(entry: Path, folder: ResultFolder) -> bool:
 
 
 def begin(
-    request: RunRequest, keeper: Keeper, manifest: Manifest, name: SessionName, command_line: tuple[str, ...]
+    request: RunRequest, writer: ResultWriter, manifest: Manifest, name: SessionName, command_line: tuple[str, ...]
 ) -> Begun:
     """Note the session in the ledger. Raises InputError where a resumed run would differ, or nothing can be written."""
     session = Session(
@@ -110,19 +110,19 @@ def begin(
         command_line=command_line,
     )
     if not request.resume:
-        keeper.promise(encode_manifest(manifest), *first_events(manifest, session))
+        writer.promise(encode_manifest(manifest), *first_events(manifest, session))
         return Begun(name, ())
     first = read_manifest(request.outdir)
     found = check_same(first, manifest, request.accept)
-    events = keeper.chain.events
+    events = writer.chain.events
     if not events:  # killed when it had promised everything and done nothing
-        keeper.promise(encode_manifest(first), *first_events(first, session))
+        writer.promise(encode_manifest(first), *first_events(first, session))
         return Begun(name, ())
-    done = standing(events, keeper)
+    done = standing(events, writer)
     missing = sum((launch.label, launch.job_id) not in done for launch in first.plan.launches if launch.measured)
-    before = keeper.chain.sessions[-1]
-    keeper.promise(encode_manifest(first), *later_events(before, session, missing, found))
-    accepted = [text for event in keeper.chain.events if isinstance(event, Resumed) for text in event.accepted]
+    before = writer.chain.sessions[-1]
+    writer.promise(encode_manifest(first), *later_events(before, session, missing, found))
+    accepted = [text for event in writer.chain.events if isinstance(event, Resumed) for text in event.accepted]
     return Begun(name, tuple(dict.fromkeys(accepted)) if found else ())
 
 
@@ -134,17 +134,17 @@ def going_on(folder: ResultFolder) -> Iterator[None]:
         yield
 
 
-async def settle(keeper: Keeper, name: SessionName, interrupted: Interruption) -> None:
+async def settle(writer: ResultWriter, name: SessionName, interrupted: Interruption) -> None:
     """Have everything written. Raises MnbError where that is not possible, and says where it is instead."""
     end_s = time.monotonic() + SETTLE_S
-    while not keeper.flush() and time.monotonic() < end_s and not interrupted.is_set():
+    while not writer.flush() and time.monotonic() < end_s and not interrupted.is_set():
         await asyncio.sleep(0.5)
-    if keeper.flush():
+    if writer.flush():
         return
-    place = keeper.spool or Path(tempfile.gettempdir(), f"mnb-spool-{name.group}")
-    waiting = keeper.waiting
-    keeper.rescue(place)
-    folder = keeper.folder.path
+    place = writer.spool or Path(tempfile.gettempdir(), f"mnb-spool-{name.group}")
+    waiting = writer.waiting
+    writer.rescue(place)
+    folder = writer.folder.path
     raise MnbError(
         f"{folder}: cannot be written; {waiting} files of this run are in {place}. Make it writable, then bring them "
         f"back: mnb jobs --resume {folder} --spool {place}"

@@ -16,7 +16,7 @@ from milabench_ng.fence.io import ask
 from milabench_ng.orchestrator.execution.caching import Cache
 from milabench_ng.orchestrator.execution.watchdog import Limits, limits_for
 from milabench_ng.plan import Device, Order, Plan, Resolved, make_plan
-from milabench_ng.profile import IoShare, Profile, TimeLimits, build_profile, parse_profile
+from milabench_ng.profile import IoShare, Profile, Test, TimeLimits, build_profile, parse_profile
 from milabench_ng.profile_2020 import convert_2020
 from milabench_ng.records.isolation import IoEvidence
 from milabench_ng.records.window import WindowRule
@@ -81,9 +81,46 @@ def foreign_workloads(tests: Mapping[str, Mapping[str, object]]) -> tuple[str, .
     return tuple(dict.fromkeys(name for name in named if isinstance(name, str) and ":" in name))
 
 
-def chosen_data(request: RunRequest, catalogue: Catalogue) -> Catalogue:
-    """The catalogue as the request wants it read: with ``--classic-data``, workloads read the classic data sets."""
-    return catalogue.classic() if request.classic_data else catalogue
+class ResolvedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request read against the catalogue. Tests are selected and options resolved here, and nowhere again."""
+
+    request: RunRequest
+    catalogue: Catalogue
+    """As the request wants it read: with ``--classic-data``, workloads read the classic data sets."""
+    profile: Profile
+    """All its tests, in today's words."""
+    tests: Mapping[str, Test]
+    """The selected ones by name, in file order."""
+    arguments: Resolved
+
+    def where(self, name: str) -> str:
+        """A test's place, for errors."""
+        return _where(self.request, name)
+
+
+def resolve_request(request: RunRequest, catalogue: Catalogue) -> ResolvedRequest:
+    """The tests and options of a request. Pure.
+
+    Raises InputError for what is wrong with them, and for a workload of one process that is spread over devices.
+    """
+    if request.classic_data:
+        catalogue = catalogue.classic()
+    profile = typed_profile(request, catalogue)
+    tests = profile.select(request.names).tests
+    for name, test in tests.items():
+        workload = catalogue.workload(test.workload, _where(request, name))
+        if test.partition_scheme.type != "per-gpu" and not workload.distributed:
+            raise InputError(
+                f"{_where(request, name)}: partition scheme {test.partition_scheme.type!r} runs over "
+                f"several devices, and workload {test.workload!r} runs in one process; use per-gpu"
+            )
+    return ResolvedRequest(
+        request=request,
+        catalogue=catalogue,
+        profile=profile,
+        tests=tests,
+        arguments={name: _arguments(request, name, test, catalogue) for name, test in tests.items()},
+    )
 
 
 def typed_profile(request: RunRequest, catalogue: Catalogue) -> Profile:
@@ -95,7 +132,6 @@ def typed_profile(request: RunRequest, catalogue: Catalogue) -> Profile:
         # Only what is asked for must be known: a 2020 profile may hold tests that no workload here stands for.
         tests, warnings = convert_2020(chosen or tests, catalogue, request.profile_source)
     profile = build_profile(request.suite, tests, request.profile_text, request.profile_source, warnings)
-    profile.select(request.names)
     if request.data_scale is None:
         return profile
     if not 0 < request.data_scale <= 1:
@@ -106,53 +142,51 @@ def typed_profile(request: RunRequest, catalogue: Catalogue) -> Profile:
     return msgspec.structs.replace(profile, tests=scaled)
 
 
-def io_shares(profile: Profile, request: RunRequest, capabilities: Capabilities, backend: str) -> dict[str, IoEvidence]:
+def _where(request: RunRequest, name: str) -> str:
+    return f"{request.profile_source}: test {name!r}"
+
+
+def _arguments(
+    request: RunRequest, name: str, test: Test, catalogue: Catalogue
+) -> tuple[dict[str, Scalar | None], tuple[str, ...]]:
+    """Every option of a test: workload's default, profile, command line, in this order; and what the last changed."""
+    where = _where(request, name)
+    options = catalogue.workload(test.workload, where).options
+    stated = resolve(options, test.arguments, where)
+    given = parse_flags(options, request.flags, f"{where}: after --")
+    changed = tuple(option for option, value in given.items() if stated[option] != value)
+    return {**stated, **given}, changed
+
+
+def plan_for(resolved: ResolvedRequest, devices: tuple[Device, ...]) -> Plan:
+    """The plan of a request for these devices. Pure."""
+    request = resolved.request
+    return make_plan(
+        resolved.profile, request.names, resolved.arguments, devices, request.repeat, request.order, request.nonce
+    )
+
+
+def io_shares(resolved: ResolvedRequest, capabilities: Capabilities, backend: str) -> dict[str, IoEvidence]:
     """The I/O share of every selected test that has one, by its id. Raises InputError where it cannot be enforced."""
     found: dict[str, IoEvidence] = {}
-    for name, test in profile.select(request.names).tests.items():
+    request = resolved.request
+    for name, test in resolved.tests.items():
         stated = test.io or IoShare()
         wanted = IoShare(read=request.io.read or stated.read, write=request.io.write or stated.write)
         if wanted != IoShare():
-            where = f"{request.profile_source}: test {name!r}"
-            asked = ask(wanted, where, request.dataroot, capabilities, backend)
-            found[f"{profile.suite}.{name}"] = msgspec.structs.replace(asked, override=wanted != stated)
+            asked = ask(wanted, resolved.where(name), request.dataroot, capabilities, backend)
+            found[f"{resolved.profile.suite}.{name}"] = msgspec.structs.replace(asked, override=wanted != stated)
     return found
 
 
-def resolve_arguments(profile: Profile, request: RunRequest, catalogue: Catalogue) -> Resolved:
-    """Every option of every selected test: workload's default, profile, command line, in this order."""
-    resolved: dict[str, tuple[dict[str, Scalar | None], tuple[str, ...]]] = {}
-    for name, test in profile.select(request.names).tests.items():
-        where = f"{request.profile_source}: test {name!r}"
-        options = catalogue.workload(test.workload, where).options
-        stated = resolve(options, test.arguments, where)
-        given = parse_flags(options, request.flags, f"{where}: after --")
-        changed = tuple(option for option, value in given.items() if stated[option] != value)
-        resolved[name] = ({**stated, **given}, changed)
-    return resolved
-
-
-def checked_plan(profile: Profile, request: RunRequest, catalogue: Catalogue, devices: tuple[Device, ...]) -> Plan:
-    """The plan; a workload of one process cannot be spread over several devices."""
-    for name, test in profile.select(request.names).tests.items():
-        workload = catalogue.workload(test.workload, f"{request.profile_source}: test {name!r}")
-        scheme = test.partition_scheme.type
-        if scheme.spreads and not workload.distributed:
-            raise InputError(
-                f"{request.profile_source}: test {name!r}: partition scheme {scheme.value!r} runs over "
-                f"several devices, and workload {test.workload!r} runs in one process; use per-gpu"
-            )
-    arguments = resolve_arguments(profile, request, catalogue)
-    return make_plan(profile, request.names, arguments, devices, request.repeat, request.order, request.nonce)
-
-
-def time_limits(plan: Plan, profile: Profile, request: RunRequest, start: Literal["warm", "cold"]) -> dict[str, Limits]:
+def time_limits(resolved: ResolvedRequest, plan: Plan, start: Literal["warm", "cold"]) -> dict[str, Limits]:
     """What the watchdog tolerates, by test (`suite.test`). Raises InputError for limits that no launch can meet."""
     found: dict[str, Limits] = {}
+    request = resolved.request
+    given = {name: value for name, value in msgspec.structs.asdict(request.limits).items() if value}
     for launch in plan.launches:
         if launch.test not in found:
-            stated = profile.tests[launch.test.partition(".")[2]].limits or TimeLimits()
-            given = {name: value for name, value in msgspec.structs.asdict(request.limits).items() if value}
+            stated = resolved.tests[launch.test.partition(".")[2]].limits or TimeLimits()
             asked = msgspec.structs.replace(stated, **given)
             found[launch.test] = limits_for(launch, request.rule, start, asked)
     return found
@@ -169,20 +203,21 @@ def refuse_several_steps(plan: Plan) -> None:
         )
 
 
-def refuse_missing_packages(profile: Profile, request: RunRequest, catalogue: Catalogue) -> None:
+def refuse_missing_packages(resolved: ResolvedRequest) -> None:
     """Raises InputError where a selected test needs a package that is not installed, before anything is started."""
-    for name, test in profile.select(request.names).tests.items():
-        workload = catalogue.workloads[test.workload]
+    for name, test in resolved.tests.items():
+        workload = resolved.catalogue.workloads[test.workload]
         if workload.missing:
             raise InputError(
-                f"{request.profile_source}: test {name!r}: workload {test.workload!r} needs "
+                f"{resolved.where(name)}: workload {test.workload!r} needs "
                 f"{', '.join(workload.missing)}, not installed here: {workload.remedy}, or choose tests with --name"
             )
 
 
-def required_isolation(profile: Profile, request: RunRequest) -> Wish:
+def required_isolation(resolved: ResolvedRequest) -> Wish:
     """``full`` where a selected test requires it, else what was asked for."""
-    required = [name for name, test in profile.select(request.names).tests.items() if test.require == "full"]
+    request = resolved.request
+    required = [name for name, test in resolved.tests.items() if test.require == "full"]
     if not required:
         return request.isolation
     if request.isolation not in ("auto", "full"):

@@ -8,19 +8,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from milabench_ng.errors import InputError
-from milabench_ng.records.names import is_result_file
+from milabench_ng.records.names import EVENTS, is_result_file
 
 
 def result_files(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The names of the files that belong to a result folder, sorted, and those of the others in it.
 
-    Names are relative, with ``/``. A link belongs to nothing, nor does a file that is no regular one.
+    Names are relative, with ``/``. A link belongs to nothing, nor does a file that is no regular one. The events of the
+    run are neither: nothing rests on them, so they are not packed, and nobody put them there.
     """
     if not os.path.isdir(folder):
         raise InputError(f"{folder}: {'not a folder' if os.path.exists(folder) else 'no such folder'}")
     own: list[str] = []
     foreign: list[str] = []
     for name, regular in _walk(folder):
+        if name == EVENTS and regular:
+            continue
         (own if regular and is_result_file(name) else foreign).append(name)
     return tuple(sorted(own)), tuple(sorted(foreign))
 

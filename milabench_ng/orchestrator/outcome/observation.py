@@ -1,4 +1,4 @@
-"""What a record is made from: what all launches of a run share, and what was seen of one."""
+"""What a record is made from: what all launches of a session share, and what was seen of one."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from milabench_ng.fence.io import limits
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.orchestrator.execution.batch import GroupEvidence, Timeline
 from milabench_ng.orchestrator.execution.tenant import RankLog
+from milabench_ng.orchestrator.persistence.sessions import Begun
+from milabench_ng.orchestrator.planning.planned_run import PlannedRun
 from milabench_ng.plan import Device, Launch
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import IoEvidence, Isolation, Share
@@ -20,39 +22,48 @@ from milabench_ng.records.record import Data, Failure, Neighbours, Sampled
 from milabench_ng.records.window import Window, WindowRule
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """What all records of a run share."""
+class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What all records of a session share."""
 
-    run_id: str
-    session: int
-    group: str
-    """The run's name below which its groups are."""
-    differences: tuple[str, ...]
-    """From the first session, as the user accepted them."""
+    planned: PlannedRun
+    begun: Begun
     hostname: str
-    dataroot: str
-    outdir: str
-    devices: Mapping[str, Device]
-    """By slot."""
     boards: Mapping[str, str]
     """The UUID of the physical GPU behind each slot, which is what clocks, power and faults are known of."""
-    workloads: Mapping[str, Workload]
-    shares: Mapping[str, Share]
-    """By slot; `share` adds what differs between tests."""
-    io: Mapping[str, IoEvidence]
-    """The I/O shares that were asked for, by test (`suite.test`)."""
     fence: Isolation
     """The fence of the run, without a tenant's part."""
-    start: str
-    rule: WindowRule
     dropped_environment: tuple[str, ...]
+
+    @property
+    def rule(self) -> WindowRule:
+        """How long a launch is averaged."""
+        return self.planned.request.rule
+
+    @property
+    def io(self) -> Mapping[str, IoEvidence]:
+        """The I/O shares that were asked for, by test (`suite.test`)."""
+        return self.planned.io
+
+    @property
+    def devices(self) -> Mapping[str, Device]:
+        """By slot."""
+        return self.planned.devices
+
+    @property
+    def shares(self) -> Mapping[str, Share]:
+        """By slot; `share` adds what differs between tests."""
+        return self.planned.shares
 
     def share(self, test: str, slot: str) -> Share:
         """What the tenant of a slot gets while it runs a test."""
         return msgspec.structs.replace(self.shares[slot], io=limits(self.io.get(test)))
 
+    def workload(self, launch: Launch) -> Workload:
+        """What ``launch`` runs."""
+        return self.planned.catalogue.workloads[launch.workload]
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """What was seen of one launch."""
 
     launch: Launch

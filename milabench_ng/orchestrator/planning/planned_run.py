@@ -24,33 +24,34 @@ from milabench_ng.node.inventory import read_inventory
 from milabench_ng.node.storage import read_storage
 from milabench_ng.node.topology import read_topology
 from milabench_ng.orchestrator.execution.starting import WorkerServer
+from milabench_ng.orchestrator.execution.watchdog import Limits
 from milabench_ng.orchestrator.planning.devices import choose_devices
 from milabench_ng.orchestrator.planning.request import (
+    ResolvedRequest,
     RunRequest,
-    checked_plan,
-    chosen_data,
     encode_request,
     foreign_workloads,
     io_shares,
+    plan_for,
     read_profile,
     refuse_missing_packages,
     refuse_several_steps,
     required_isolation,
-    typed_profile,
+    resolve_request,
+    time_limits,
 )
-from milabench_ng.plan import Plan
+from milabench_ng.plan import Device, Plan
 from milabench_ng.profile import Profile
-from milabench_ng.records.isolation import IoEvidence
+from milabench_ng.records.isolation import IoEvidence, Share
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText, software_key
 from milabench_ng.units import utc_iso, utc_now
 
 
-class Prospect(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that has been planned and not yet begun."""
+class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that has been planned: made once of the request, and handed on to all that follows."""
 
-    profile: Profile
+    resolved: ResolvedRequest
     plan: Plan
-    catalogue: Catalogue
     allocation: Allocation
     layout: Layout
     isolation: Wish
@@ -60,8 +61,35 @@ class Prospect(msgspec.Struct, frozen=True, kw_only=True):
     """As it was asked for, or cold where no warm worker can enter the fence."""
     io: Mapping[str, IoEvidence]
     """The I/O shares that were asked for, by test (`suite.test`)."""
+    limits: Mapping[str, Limits]
+    """What the watchdog tolerates, by test."""
     device_notes: tuple[str, ...]
     """On the choice of the devices."""
+
+    @property
+    def request(self) -> RunRequest:
+        """What was asked for."""
+        return self.resolved.request
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """As the request wants it read."""
+        return self.resolved.catalogue
+
+    @property
+    def profile(self) -> Profile:
+        """All its tests."""
+        return self.resolved.profile
+
+    @property
+    def devices(self) -> Mapping[str, Device]:
+        """By slot."""
+        return {slot.id: slot.device for slot in self.layout}
+
+    @property
+    def shares(self) -> Mapping[str, Share]:
+        """By slot."""
+        return {slot.id: slot.share for slot in self.layout}
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -71,21 +99,20 @@ class Prospect(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.profile.warnings, *self.device_notes, *self.allocation.notes, *said)
 
 
-async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, ...]) -> Prospect:
+async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, ...]) -> PlannedRun:
     """Everything that can be said before anything is started. Raises InputError and IsolationError."""
     raw, _ = read_profile(request)
-    catalogue = chosen_data(request, await server.describe(foreign_workloads(raw)))
-    profile = typed_profile(request, catalogue)
+    resolved = resolve_request(request, await server.describe(foreign_workloads(raw)))
     topology = read_topology()
     chosen = choose_devices(gpus, request, len(topology.online), os.environ)
-    plan = checked_plan(profile, request, catalogue, chosen.devices)
-    refuse_missing_packages(profile, request, catalogue)
-    wish = required_isolation(profile, request)
+    plan = plan_for(resolved, chosen.devices)
+    refuse_missing_packages(resolved)
+    wish = required_isolation(resolved)
     capabilities = probe(request.cgroup_parent)
     backend = choose(capabilities, wish)
     if backend.NAME == slurm.NAME:
         refuse_several_steps(plan)
-    io = io_shares(profile, request, capabilities, backend.NAME)
+    io = io_shares(resolved, capabilities, backend.NAME)
     slots = one_per_device(chosen.devices)
     allocation = allocate(
         topology,
@@ -93,45 +120,45 @@ async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, .
         bounds(capabilities, wish),
         Policy(ram_total_bytes=request.ram_total_bytes),
     )
-    return Prospect(
-        profile=profile,
+    start = request.start if backend.WARM_WORKERS else "cold"
+    return PlannedRun(
+        resolved=resolved,
         plan=plan,
-        catalogue=catalogue,
         allocation=allocation,
         layout=lay_out(slots, allocation.shares),
         isolation=wish,
         capabilities=capabilities,
-        start=request.start if backend.WARM_WORKERS else "cold",
+        start=start,
         io=io,
+        limits=time_limits(resolved, plan, start),
         device_notes=chosen.notes,
     )
 
 
-def make_manifest(
-    request: RunRequest, prospect: Prospect, run_id: str, fence: Fence, command_line: tuple[str, ...]
-) -> Manifest:
+def make_manifest(planned: PlannedRun, run_id: str, fence: Fence, command_line: tuple[str, ...]) -> Manifest:
     """What the result folder promises."""
+    request = planned.request
     inventory = read_inventory()
     return Manifest(
         run_id=run_id,
         version=__version__,
         started_utc=utc_iso(utc_now()),
         command_line=command_line,
-        profile=ProfileText(file=request.profile_source, sha256=prospect.profile.sha256, text=prospect.profile.text),
-        plan=prospect.plan,
+        profile=ProfileText(file=request.profile_source, sha256=planned.profile.sha256, text=planned.profile.text),
+        plan=planned.plan,
         window_rule=request.rule,
-        start=prospect.start,
+        start=planned.start,
         dataroot=str(request.dataroot),
         inventory=inventory,
         storage={"dataroot": read_storage(request.dataroot), "outdir": read_storage(request.outdir)},
         fence=FenceSummary(
-            requested=prospect.isolation,
+            requested=planned.isolation,
             backend=fence.backend,
             tier=fence.tier,
             notes=fence.notes,
             ram_total_bytes=request.ram_total_bytes,
         ),
-        shares=dict(prospect.allocation.shares),
+        shares=dict(planned.allocation.shares),
         request=encode_request(request),
         software=inventory.versions,
         software_key=software_key(inventory),

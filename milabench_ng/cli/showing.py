@@ -1,0 +1,20 @@
+"""Shows on standard error what goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from rich.console import Console
+
+from milabench_ng.orchestrator.display.lines import Lines
+from milabench_ng.orchestrator.display.terminal import Terminal
+from milabench_ng.orchestrator.events.bus import Bus
+
+
+@contextmanager
+def shown() -> Iterator[Bus]:
+    """A bus whose events a user sees: a live line in a terminal, lines elsewhere."""
+    console = Console(stderr=True)
+    with closing(Bus(Terminal(console) if console.is_terminal else Lines(console))) as bus:
+        yield bus

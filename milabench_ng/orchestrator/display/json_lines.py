@@ -1,0 +1,74 @@
+"""``events.jsonl`` in the result folder: every event as one line of JSON, for programs that follow a run.
+
+The first line of a session is its `RunBegins`, with the number of the schema; what was told before it (the start of the
+worker server, the data sets) is not in the file. A session that goes on with a folder appends; ``number`` begins anew
+with it, and a line that the end of an earlier one cut short is taken off. Nothing is read back from the file: records
+and ledger stand without it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from milabench_ng.files import open_to_write, opened_folder
+from milabench_ng.orchestrator.events.run_events import RunBegins, Stamped
+
+
+class JsonLines:
+    """Appends the events of a session to a file."""
+
+    def __init__(self, path: Path) -> None:
+        """Touches nothing yet: the disk may fail, and that is the sink's matter and not the run's."""
+        self.name = path.name
+        self._path = path
+        self._descriptor: int | None = None
+        self._encoder = msgspec.json.Encoder()
+
+    def receive(self, stamped: Stamped) -> None:
+        """One line, from the session's `RunBegins` on."""
+        if self._descriptor is None:
+            if not isinstance(stamped.event, RunBegins):
+                return
+            self._descriptor = open_whole(self._path)
+        write_all(self._descriptor, self._encoder.encode(stamped) + b"\n")
+
+    def close(self) -> None:
+        """Let the file go."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def open_whole(path: Path) -> int:
+    """A descriptor to append whole lines to ``path``; what stands after its last newline is taken off."""
+    with opened_folder(path.parent) as folder:
+        descriptor = open_to_write(path.name, folder, os.O_APPEND)
+        size = os.fstat(descriptor).st_size
+        if size:
+            reader = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            try:
+                os.ftruncate(descriptor, _end_of_lines(reader, size))
+            finally:
+                os.close(reader)
+    return descriptor
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write all of ``content``; a disk that takes a part of it raises why at the rest."""
+    while content:
+        content = content[os.write(descriptor, content) :]
+
+
+def _end_of_lines(reader: int, size: int) -> int:
+    """Where the last whole line of a file of ``size`` bytes ends."""
+    block = 1 << 16
+    while size:
+        start = max(0, size - block)
+        newline = os.pread(reader, size - start, start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        size = start
+    return 0

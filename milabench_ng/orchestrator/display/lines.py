@@ -1,0 +1,41 @@
+"""A file or a pipe: lines only, those of progress now and then."""
+
+from __future__ import annotations
+
+import math
+
+from rich.console import Console
+
+from milabench_ng.orchestrator.display.wording import said
+from milabench_ng.orchestrator.events.run_events import BatchBegins, Stamped
+from milabench_ng.plain import plain, plain_lines
+
+INTERVAL_S = 10.0
+"""Progress is told where nothing else was for so long."""
+
+
+class Lines:
+    """Writes a run line by line."""
+
+    name = "the display"
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._batch: BatchBegins | None = None
+        self._last_s = -math.inf
+
+    def receive(self, stamped: Stamped) -> None:
+        """One line, or none."""
+        event = stamped.event
+        if isinstance(event, BatchBegins):
+            self._batch = event
+        told = said(event, self._batch)
+        if told is None or (told.kind == "progress" and stamped.time_s - self._last_s < INTERVAL_S):
+            return
+        text = plain_lines(told.text) if told.kind in ("note", "line") else plain(told.text)
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        if told.kind != "note":
+            self._last_s = stamped.time_s
+
+    def close(self) -> None:
+        """All was written as it came."""

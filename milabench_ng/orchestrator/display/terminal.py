@@ -1,0 +1,47 @@
+"""A terminal: lines that stay, and below them one that changes."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.status import Status
+
+from milabench_ng.orchestrator.display.wording import said
+from milabench_ng.orchestrator.events.run_events import BatchBegins, Stamped
+from milabench_ng.plain import plain, plain_lines
+
+
+class Terminal:
+    """Shows a run on a terminal."""
+
+    name = "the live display"
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._status: Status | None = None
+        self._batch: BatchBegins | None = None
+
+    def receive(self, stamped: Stamped) -> None:
+        """A note or a line above, or a new text in the live line."""
+        event = stamped.event
+        if isinstance(event, BatchBegins):
+            self._batch = event
+        told = said(event, self._batch)
+        if told is None:
+            return
+        if told.kind in ("note", "line"):
+            style = "yellow" if told.kind == "note" else None
+            self._console.print(plain_lines(told.text), style=style, markup=False, highlight=False, soft_wrap=True)
+        else:
+            self._change(plain(told.text))
+
+    def close(self) -> None:
+        """Take the live line away."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def _change(self, text: str) -> None:
+        if self._status is None:
+            self._status = self._console.status(text)
+            self._status.start()
+        self._status.update(text.replace("[", "\\["))

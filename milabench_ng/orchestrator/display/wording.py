@@ -1,0 +1,97 @@
+"""Run events in words, for people. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from milabench_ng.orchestrator.events.run_events import (
+    AnyRunEvent,
+    BatchBegins,
+    BatchProgress,
+    LaunchEnds,
+    Note,
+    Preparing,
+    Stage,
+)
+from milabench_ng.requests import Estimated, Prepared, Progress
+from milabench_ng.units import format_bytes, format_seconds
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What a user is told."""
+
+    kind: Literal["note", "line", "stage", "progress"]
+    """A note stands out, a line stays; a stage stays where nothing can be overwritten, and so does progress, now and
+    then."""
+    text: str
+
+
+def said(event: AnyRunEvent, batch: BatchBegins | None) -> Said | None:
+    """What is said of ``event`` in the course of ``batch``; None: nothing."""
+    where = "" if batch is None else heading(batch)
+    match event:
+        case Note():
+            return Said("note", event.text)
+        case Stage():
+            return Said("stage", f"{event.text} ...")
+        case Preparing():
+            return preparing(event.answer)
+        case BatchBegins():
+            return Said("stage", f"{heading(event)}: starting")
+        case BatchProgress():
+            return Said("progress", f"{where}: {progress(event)}")
+        case LaunchEnds():
+            return Said("line", f"{where}: J{event.job_id} {result(event)}")
+    return None
+
+
+def preparing(answer: Estimated | Progress | Prepared) -> Said | None:
+    """How a data set is made ready; None for one that was there."""
+    match answer:
+        case Estimated():
+            return Said("line", estimate_text(answer))
+        case Progress():
+            return Said("progress", f"generating data set {answer.name}: {answer.done:,} of {answer.total:,} items")
+        case Prepared() if answer.generated:
+            return Said("line", f"data set {answer.place.name} is ready: {answer.place.path}")
+    return None
+
+
+def heading(batch: BatchBegins) -> str:
+    """``"[3/20] standard.vae, run 0, 8 tenants"``."""
+    count = len(batch.launches)
+    who = f"{count} tenants" if count > 1 else f"{len(batch.launches[0].slots)} device(s)"
+    return f"[{batch.number + 1}/{batch.of}] {batch.label}, run {batch.run}, {who}"
+
+
+def progress(event: BatchProgress) -> str:
+    """Who is ready, or how fast each tenant is."""
+    if event.working_s is None:
+        return f"{event.ready} of {event.launches} ready"
+    rates = ", ".join(f"{rate:,.1f}" for rate in event.items_per_s)
+    return f"{event.working_s:.0f} s, {rates} items/s"
+
+
+def result(event: LaunchEnds) -> str:
+    """The rate of a launch, or why it failed."""
+    if event.perf is None:
+        return f"FAILED ({event.cause}): {event.detail}"
+    return f"{event.perf:,.2f} {event.unit}/s"
+
+
+def estimate_text(estimated: Estimated) -> str:
+    """What generating will take: of all data sets together, then of each."""
+    efforts = estimated.efforts
+    each = "".join(
+        f"\n  {effort.name} (scale {effort.scale:g}): {effort.files:,} files, {format_bytes(effort.bytes)}, "
+        f"{format_seconds(effort.seconds)}"
+        for effort in efforts
+    )
+    return (
+        f"to generate: {len(efforts)} data set(s), {format_bytes(sum(effort.bytes for effort in efforts))} "
+        f"({format_bytes(estimated.free_bytes)} are free), about "
+        f"{format_seconds(sum(effort.seconds for effort in efforts))} on {estimated.processes} cores (an estimate, at "
+        f"the pace that they just showed together), and what the disk takes to write them{each}"
+    )

@@ -1,0 +1,141 @@
+"""One ordered stream of run events for many sinks, none of which can delay or end the run.
+
+Each sink has a thread and a bounded queue. One that raises, or that lets its queue run full, is told nothing more, and
+the others are told so.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from milabench_ng.orchestrator.events.run_events import AnyRunEvent, Note, Preparing, Stage, Stamped
+from milabench_ng.requests import Estimated, Prepared, Progress
+from milabench_ng.units import utc_iso, utc_now
+
+QUEUED = 4096
+"""Events that a sink may be behind: minutes of a large node."""
+CLOSE_S = 2.0
+"""How long the end of a run waits for sinks that are behind, and then for those that close."""
+
+
+class Sink(Protocol):
+    """Somebody who is told. Both methods are called in a thread of the sink's own, one call at a time."""
+
+    name: str
+    """For the note about one that failed."""
+
+    def receive(self, stamped: Stamped) -> None:
+        """One event, in the order of publication."""
+
+    def close(self) -> None:
+        """Nothing follows."""
+
+
+class Bus:
+    """Carries events to sinks; may be used from any thread."""
+
+    def __init__(self, *sinks: Sink) -> None:
+        self._lock = threading.Lock()
+        self._number = 0
+        self._outlets: list[_Outlet] = []
+        for sink in sinks:
+            self.add(sink)
+
+    def add(self, sink: Sink) -> None:
+        """From now on ``sink`` is told too."""
+        with self._lock:
+            self._outlets.append(_Outlet(sink, self._failed))
+
+    def publish(self, event: AnyRunEvent) -> None:
+        """Tell all sinks. Neither waits nor raises, whatever they do."""
+        with self._lock:
+            self._hand_on(event)
+
+    def note(self, text: str) -> None:
+        """Publish a `Note`."""
+        self.publish(Note(text=text))
+
+    def stage(self, text: str) -> None:
+        """Publish a `Stage`."""
+        self.publish(Stage(text=text))
+
+    def preparing(self, answer: Estimated | Progress | Prepared) -> None:
+        """Publish a `Preparing`."""
+        self.publish(Preparing(answer=answer))
+
+    def close(self) -> None:
+        """Let the sinks hear the rest and close, within twice `CLOSE_S`. What is published later reaches nobody."""
+        marks = [(outlet, outlet.mark()) for outlet in self._outlets]
+        end_s = time.monotonic() + CLOSE_S
+        late = [outlet for outlet, mark in marks if not mark.wait(max(0.0, end_s - time.monotonic()))]
+        with self._lock:
+            for outlet in late:
+                self._drop(outlet, f"was still behind {CLOSE_S:.0f} s after the end")
+            closing, self._outlets = self._outlets, []
+        end_s = time.monotonic() + CLOSE_S
+        for outlet in closing:
+            outlet.end(max(0.0, end_s - time.monotonic()))
+
+    def _hand_on(self, event: AnyRunEvent) -> None:
+        stamped = Stamped(number=self._number, utc=utc_iso(utc_now()), time_s=time.monotonic(), event=event)
+        self._number += 1
+        full = [outlet for outlet in self._outlets if not outlet.offer(stamped)]
+        for outlet in full:
+            self._drop(outlet, f"is {QUEUED} events behind")
+
+    def _failed(self, outlet: _Outlet, why: str) -> None:
+        with self._lock:
+            self._drop(outlet, why)
+
+    def _drop(self, outlet: _Outlet, why: str) -> None:
+        if outlet in self._outlets:
+            self._outlets.remove(outlet)
+            outlet.dropped = True
+            self._hand_on(Note(text=f"{outlet.sink.name} {why}: it is told nothing more, and the run goes on"))
+
+
+class _Outlet:
+    """A sink behind its queue."""
+
+    def __init__(self, sink: Sink, failed: Callable[[_Outlet, str], None]) -> None:
+        self.sink = sink
+        self.dropped = False
+        self._failed = failed
+        self._waiting: queue.Queue[Stamped | threading.Event | None] = queue.Queue(QUEUED)
+        # A daemon: one that hangs must not keep the process.
+        self._thread = threading.Thread(target=self._work, name=f"mnb: {sink.name}", daemon=True)
+        self._thread.start()
+
+    def offer(self, item: Stamped | threading.Event | None) -> bool:
+        """Whether there was room for it."""
+        try:
+            self._waiting.put_nowait(item)
+        except queue.Full:
+            return False
+        return True
+
+    def mark(self) -> threading.Event:
+        """Set when the sink has heard all that was offered before."""
+        mark = threading.Event()
+        self.offer(mark)
+        return mark
+
+    def end(self, patience_s: float) -> None:
+        """Have the sink close, and wait that long for it."""
+        self.offer(None)
+        self._thread.join(patience_s)
+
+    def _work(self) -> None:
+        try:
+            while not self.dropped and (item := self._waiting.get()) is not None:
+                if isinstance(item, threading.Event):
+                    item.set()
+                else:
+                    self.sink.receive(item)
+            self.sink.close()
+        except Exception as error:  # noqa: BLE001  # whatever a sink raises costs the sink, and not the run
+            self._failed(self, f"failed ({type(error).__name__}: {error})")

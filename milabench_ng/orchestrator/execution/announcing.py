@@ -1,0 +1,89 @@
+"""Publishes where the launches of a batch are: their states as they change, their slices, and a sign of life."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from milabench_ng.orchestrator.events.run_events import AnyRunEvent, BatchProgress, LaunchState, Slices, State
+from milabench_ng.orchestrator.execution.tenant import Tenant
+
+SLICES_S = 0.5
+"""The least time between two `Slices` of a launch."""
+PROGRESS_S = 1.0
+"""Between two `BatchProgress`."""
+RATE_S = 2.0
+"""The rates in `BatchProgress` are those of the slices that began in so many seconds."""
+
+
+class Announcer:
+    """Tells of the tenants of one batch; ``publish`` must not wait."""
+
+    def __init__(self, batch: int, tenants: Sequence[Tenant], publish: Callable[[AnyRunEvent], None]) -> None:
+        self.batch = batch
+        self.tenants = tenants
+        self.publish = publish
+        self._told = {tenant.launch.job_id: [0 for _ in tenant.ranks] for tenant in tenants}
+        """By job id and rank: slices that were told."""
+        self._slices_s = dict.fromkeys(self._told, 0.0)
+        self._progress_s = time.monotonic()
+        for tenant in tenants:
+            tenant.ready.add_done_callback(lambda _, tenant=tenant: self.reached(tenant, "ready"))  # type: ignore[misc]
+            tenant.full.add_done_callback(lambda _, tenant=tenant: self.reached(tenant, "full"))  # type: ignore[misc]
+            tenant.ended.add_done_callback(lambda _, tenant=tenant: self._ended(tenant))  # type: ignore[misc]
+
+    def reached(self, tenant: Tenant, state: State) -> None:
+        """A tenant has got so far."""
+        self.publish(
+            LaunchState(
+                batch=self.batch,
+                job_id=tenant.launch.job_id,
+                label=tenant.launch.label,
+                state=state,
+                pid=tenant.pid,
+                rank_pids=tuple(rank.entered.pid for rank in tenant.ranks if rank.entered),
+            )
+        )
+
+    def look(self, now: float, start_s: float | None) -> None:
+        """Tell what is new at ``now``, if it is time to. ``start_s``: the common start, None before it."""
+        for tenant in self.tenants:
+            if now - self._slices_s[tenant.launch.job_id] >= SLICES_S and tenant.alive:
+                self._tell_slices(tenant, now)
+        if now - self._progress_s >= PROGRESS_S:
+            self._progress_s = now
+            self._tell_progress(now, start_s)
+
+    def _ended(self, tenant: Tenant) -> None:
+        self._tell_slices(tenant, time.monotonic())
+        self.reached(tenant, "ended")
+
+    def _tell_slices(self, tenant: Tenant, now: float) -> None:
+        told = self._told[tenant.launch.job_id]
+        new = [row for rank, known in zip(tenant.ranks, told, strict=True) for row in rank.slices[known:]]
+        if not new:
+            return
+        told[:] = [len(rank.slices) for rank in tenant.ranks]
+        self._slices_s[tenant.launch.job_id] = now
+        self.publish(
+            Slices(
+                batch=self.batch,
+                job_id=tenant.launch.job_id,
+                count=sum(row.count for row in new),
+                steps=sum(row.steps for row in new),
+                length_s=sum(row.length_s for row in new),
+                wait_s=sum(row.wait_s for row in new),
+                slices=tuple(told),
+            )
+        )
+
+    def _tell_progress(self, now: float, start_s: float | None) -> None:
+        self.publish(
+            BatchProgress(
+                number=self.batch,
+                launches=len(self.tenants),
+                ready=sum(tenant.ready.done() for tenant in self.tenants),
+                working_s=None if start_s is None else now - start_s,
+                items_per_s=tuple(tenant.rate(now - RATE_S) for tenant in self.tenants),
+            )
+        )

@@ -1,0 +1,58 @@
+"""How long a run takes: at least, before it begins, and what is left of it, from its own pace. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from milabench_ng.orchestrator.execution.pacing import EDGE_S
+from milabench_ng.orchestrator.execution.watchdog import START_S, least_work_s
+from milabench_ng.plan import Batch, Plan
+from milabench_ng.records.window import WindowRule
+from milabench_ng.stats import mean
+
+SERVER_S = 5.0
+"""Allowance for importing torch and the workloads, once a run."""
+
+
+class Duration(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a run takes at least, in seconds. Work counts, slow steps and data generation come on top."""
+
+    work_s: float
+    """From the common start to the common stop, over all batches."""
+    start_s: float
+    """The allowances for what lies between."""
+
+    @property
+    def total_s(self) -> float:
+        """Both."""
+        return self.work_s + self.start_s
+
+
+def least_duration(plan: Plan, rule: WindowRule, start: Literal["warm", "cold"]) -> Duration:
+    """The least time that ``plan`` takes: a full window for every batch, and the allowances."""
+    return Duration(
+        work_s=sum(least_batch_s(batch, rule) for batch in plan.batches),
+        start_s=SERVER_S + allowance_s(start) * len(plan.batches),
+    )
+
+
+def least_batch_s(batch: Batch, rule: WindowRule) -> float:
+    """The least time from the common start of a batch to its stop."""
+    return max(least_work_s(launch.arguments, rule) for launch in batch.launches)
+
+
+def allowance_s(start: Literal["warm", "cold"]) -> float:
+    """What a batch is allowed to take beyond its work."""
+    return START_S[start] + 2 * EDGE_S
+
+
+def time_left_s(least_s: Sequence[float], beyond_s: Sequence[float], start: Literal["warm", "cold"]) -> float:
+    """An estimate for the batches that are left, of which each takes at least its ``least_s``.
+
+    ``beyond_s``: how much longer each batch took that is over; before the first is, the allowance stands for them.
+    """
+    each = mean(beyond_s) if beyond_s else allowance_s(start)
+    return sum(least_s) + each * len(least_s)

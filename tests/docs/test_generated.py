@@ -1,0 +1,34 @@
+"""What is generated, the command reference and the pictures, is what the commands give today."""
+
+from __future__ import annotations
+
+import command_reference
+import pictures
+from pages import GENERATED, ROOT, headings, links
+
+from milabench_ng.cli import FUNCTIONS
+
+
+def test_the_command_reference_is_that_of_the_commands() -> None:
+    assert GENERATED.read_text() == command_reference.reference(), "run scripts/docs --reference"
+
+
+def test_the_command_reference_has_every_command() -> None:
+    found = headings(GENERATED.read_text())
+    assert [function for function in FUNCTIONS if f"mnb {function.partition('_')[0]}" not in found] == []
+
+
+def test_the_terminal_shows_what_is_printed() -> None:
+    shown = (pictures.IMAGES / "terminal.svg").read_text()
+    assert shown == pictures.terminal(), "run scripts/screenshots --docs"
+    assert "http" not in shown.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_the_readme_shows_both_pictures() -> None:
+    shown = {(ROOT / target).resolve() for target in links(ROOT / "README.md") if "images/" in target}
+    assert shown == {path.resolve() for path in pictures.IMAGES.iterdir()}
+    head = (pictures.IMAGES / "report.png").read_bytes()[:24]
+    width, height = (int.from_bytes(head[at : at + 4], "big") for at in (16, 20))
+    assert head.startswith(b"\x89PNG")
+    assert width >= 1000
+    assert height >= 1000

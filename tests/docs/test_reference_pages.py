@@ -1,0 +1,62 @@
+"""The reference pages list what the code has."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pages import ROOT, blocks
+
+from milabench_ng import cli
+from milabench_ng.cli.unread import UNREAD
+from milabench_ng.errors import MnbError
+from milabench_ng.schemas import schema
+
+REFERENCE = ROOT / "docs" / "reference"
+
+
+def first_column(page: Path, section: str = "") -> set[str]:
+    """The inline code, or else the number, in the first cell of every row of the tables below a heading."""
+    text = page.read_text().partition(f"## {section}\n")[2].partition("\n## ")[0] if section else page.read_text()
+    rows = re.findall(r"^\|([^|]+)\|", text, re.MULTILINE)
+    return {word for row in rows for word in re.findall(r"`([^`]+)`|(\d+)", row) for word in word if word}
+
+
+def kinds(file: Any, name: str, field: str) -> set[str]:
+    """The values that a field of a type in a JSON Schema may have."""
+    return set(schema(file)["$defs"][name]["properties"][field]["enum"])
+
+
+@pytest.mark.parametrize(
+    ("section", "file", "name", "field"),
+    [
+        ("Marks", "record", "Mark", "kind"),
+        ("Flags", "summary", "Flag", "kind"),
+        ("Causes", "record", "Failure", "cause"),
+    ],
+)
+def test_every_kind_has_a_row_and_no_other(section: str, file: str, name: str, field: str) -> None:
+    assert first_column(REFERENCE / "marks.md", section) == kinds(file, name, field)
+
+
+def test_every_shipped_profile_has_a_row_and_no_other() -> None:
+    text = (REFERENCE / "profiles.md").read_text().partition("## Packages")[0]
+    rows = set(re.findall(r"`([\w-]+)`", " ".join(re.findall(r"^\|([^|]+)\|", text, re.MULTILINE))))
+    assert rows == {path.stem for path in (ROOT / "profiles").glob("*.json")}
+
+
+def test_the_example_of_a_profile_has_the_keys_of_the_schema() -> None:
+    defined = schema("profile")["$defs"]["Test"]["properties"]
+    page = REFERENCE / "profiles.md"
+    assert first_column(page, "Entries") == set(defined)
+    (example,) = [json.loads(text) for language, text in blocks(page) if language == "json"]
+    assert {key for entry in example.values() for key in entry} <= set(defined)
+
+
+def test_every_exit_code_has_a_row() -> None:
+    codes = {0, 1, 4, cli.INTERRUPTED, UNREAD, MnbError.exit_code}
+    codes |= {error.exit_code for error in MnbError.__subclasses__()}
+    assert {int(code) for code in first_column(REFERENCE / "exit-codes.md") if code.isdigit()} == codes

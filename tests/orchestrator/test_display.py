@@ -1,0 +1,123 @@
+"""What a user reads of a run: on a terminal, and in a file or a pipe."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from milabench_ng.orchestrator.display.lines import Lines
+from milabench_ng.orchestrator.display.terminal import Terminal
+from milabench_ng.orchestrator.display.wording import said
+from milabench_ng.orchestrator.events.bus import Sink
+from milabench_ng.orchestrator.events.run_events import (
+    AnyRunEvent,
+    BatchBegins,
+    BatchProgress,
+    LaunchEnds,
+    Note,
+    Placed,
+    Preparing,
+    Stage,
+    Stamped,
+)
+from milabench_ng.requests import Place, Prepared, Progress
+
+PLACE = Place(name="imagenet", kind="twin", scale=1.0, path="/data/ImageNet", checksum=None, files=1, bytes=1)
+BATCH = BatchBegins(
+    number=2,
+    of=20,
+    label="standard.vae",
+    run=1,
+    launches=(
+        Placed(label="standard.vae", job_id="1.0", slots=("0",)),
+        Placed(label="standard.vae", job_id="1.1", slots=("1",)),
+    ),
+    left_s=60.0,
+)
+WAITING = BatchProgress(number=2, launches=2, ready=1, working_s=None, items_per_s=(0.0, 0.0))
+WORKING = BatchProgress(number=2, launches=2, ready=2, working_s=3.4, items_per_s=(1234.56, 7.0))
+GOOD = LaunchEnds(
+    batch=2,
+    job_id="1.0",
+    label="standard.vae",
+    attempt=1,
+    file="f.json",
+    unit="images",
+    perf=1234.567,
+    cause=None,
+    detail="",
+)
+BAD = LaunchEnds(
+    batch=2,
+    job_id="1.1",
+    label="standard.vae",
+    attempt=1,
+    file="g.json",
+    unit="images",
+    perf=None,
+    cause="oom",
+    detail="too much",
+)
+HEAD = "[3/20] standard.vae, run 1, 2 tenants"
+
+
+def show(sink: Sink, *events: tuple[float, AnyRunEvent]) -> None:
+    """Let it receive events at these seconds."""
+    for number, (time_s, event) in enumerate(events):
+        sink.receive(Stamped(number=number, utc="", time_s=time_s, event=event))
+    sink.close()
+
+
+def test_lines_tell_progress_where_nothing_was_told_for_ten_seconds() -> None:
+    file = io.StringIO()
+    show(
+        Lines(Console(file=file)),
+        (0.0, Stage(text="importing torch and the workloads")),
+        (1.0, Note(text="a \x1b[31mnote")),
+        (2.0, Preparing(answer=Progress(id=1, name="imagenet", done=1000, total=2000))),
+        (9.0, Preparing(answer=Prepared(id=1, place=PLACE, generated=True))),
+        (9.5, Preparing(answer=Prepared(id=1, place=PLACE, generated=False))),
+        (10.0, BATCH),
+        (19.9, WAITING),
+        (20.0, WAITING),
+        (29.9, WORKING),
+        (30.0, WORKING),
+        (31.0, GOOD),
+        (31.0, BAD),
+    )
+    assert file.getvalue().splitlines() == [
+        "importing torch and the workloads ...",
+        "a \\x1b[31mnote",
+        "data set imagenet is ready: /data/ImageNet",
+        f"{HEAD}: starting",
+        f"{HEAD}: 1 of 2 ready",
+        f"{HEAD}: 3 s, 1,234.6, 7.0 items/s",
+        f"{HEAD}: J1.0 1,234.57 images/s",
+        f"{HEAD}: J1.1 FAILED (oom): too much",
+    ]
+
+
+def test_a_terminal_keeps_notes_and_results_and_overwrites_the_rest() -> None:
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, width=100, color_system=None)
+    show(Terminal(console), (0.0, Stage(text="importing")), (1.0, Note(text="a note")), (2.0, BATCH), (3.0, WORKING))
+    shown = file.getvalue()
+    assert "a note\n" in shown
+    assert f"{HEAD}: 3 s, 1,234.6, 7.0 items/s" in shown
+    assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l"), "the cursor is shown again"
+    assert shown.rindex("\x1b[2K") > shown.rindex(HEAD), "the live line is taken away"
+
+
+def test_one_launch_is_said_to_have_devices() -> None:
+    alone = BatchBegins(
+        number=0,
+        of=1,
+        label="s.scaling.4",
+        run=0,
+        launches=(Placed(label="s.scaling.4", job_id="0.3", devices=(0, 1, 2, 3)),),
+        left_s=1.0,
+    )
+    told = said(alone, None)
+    assert told is not None
+    assert told.text == "[1/1] s.scaling.4, run 0, 4 device(s): starting"

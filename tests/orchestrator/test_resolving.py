@@ -1,0 +1,98 @@
+"""A request read against the catalogue: once, and then for all that follows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from milabench_ng.catalogue import Catalogue
+from milabench_ng.errors import InputError
+from milabench_ng.orchestrator.planning.request import (
+    ResolvedRequest,
+    RunRequest,
+    plan_for,
+    required_isolation,
+    resolve_request,
+    time_limits,
+)
+from milabench_ng.plan import Device
+from milabench_ng.profile import TimeLimits
+from milabench_ng.worker.discovery import describe
+
+CPUS = (Device(index=0, kind="cpu"), Device(index=1, kind="cpu"))
+TESTS: dict[str, object] = {
+    "one": {"workload": "toy_reg", "arguments": {"batch_size": 32}, "limits": {"silence": 7}},
+    "two": {"workload": "vae", "require": "full"},
+    "three": {"workload": "scaling", "partition_scheme": {"type": "gpu-progression"}},
+}
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return describe(())
+
+
+def request_for(tests: dict[str, object] = TESTS, **options: object) -> RunRequest:
+    made = RunRequest(
+        suite="s", profile_text=json.dumps(tests), profile_source="s.json", dataroot=Path("/"), outdir=Path("/")
+    )
+    return msgspec.structs.replace(made, **options)
+
+
+def resolved(catalogue: Catalogue, **options: object) -> ResolvedRequest:
+    return resolve_request(request_for(**options), catalogue)
+
+
+def test_what_is_selected_is_resolved_and_the_rest_is_known_by_name(catalogue: Catalogue) -> None:
+    found = resolved(catalogue, names=("one",), flags=("--batch-size", "64"))
+    assert list(found.tests) == list(found.arguments) == ["one"]
+    assert list(found.profile.tests) == ["one", "two", "three"]
+    arguments, changed = found.arguments["one"]
+    assert (arguments["batch_size"], changed) == (64, ("batch_size",))
+    assert arguments.keys() == {option.name for option in catalogue.workloads["toy_reg"].options}
+    plan = plan_for(found, CPUS)
+    assert [launch.label for launch in plan.launches] == ["s.one", "s.one"]
+    assert plan.omitted == ("s.two", "s.three.1", "s.three.2")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"names": ("four",)}, "profile s: no test 'four'; it has one, two, three"),
+        ({"data_scale": 2.0}, "--data-scale 2"),
+        ({"flags": ("--nothing", "1"), "names": ("one",)}, "s.json: test 'one': after --"),
+        (
+            {"tests": {"a": {"workload": "vae", "partition_scheme": {"type": "normal"}}}},
+            "s.json: test 'a': partition scheme 'normal' runs over several devices, and workload 'vae' runs in one",
+        ),
+        ({"tests": {"a": {"workload": "none"}}}, "s.json: test 'a'"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(catalogue: Catalogue, options: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError) as raised:
+        resolved(catalogue, **options)
+    assert str(raised.value).startswith(words)
+
+
+def test_what_only_an_unselected_test_asks_for_is_not_asked_for(catalogue: Catalogue) -> None:
+    assert required_isolation(resolved(catalogue, names=("one",))) == "auto"
+    assert required_isolation(resolved(catalogue)) == "full"
+    with pytest.raises(InputError, match=r"test 'two' of s\.json requires full isolation"):
+        required_isolation(resolved(catalogue, isolation="affinity"))
+
+
+def test_limits_of_the_command_line_come_before_the_profiles(catalogue: Catalogue) -> None:
+    def limits(**options: object) -> tuple[float, float]:
+        found = resolved(catalogue, names=("one",), **options)
+        made = time_limits(found, plan_for(found, CPUS), "warm")["s.one"]
+        return made.silence_s, made.end_s
+
+    own = limits()
+    assert own[0] == 7
+    assert limits(limits=TimeLimits(end=3.0)) == (7, 3)
+    assert limits(limits=TimeLimits(silence=9.0)) == (9, own[1])
+    with pytest.raises(InputError, match="its time limit of 1 s in all is shorter than its work"):
+        limits(limits=TimeLimits(total=1.0))
