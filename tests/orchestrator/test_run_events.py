@@ -22,7 +22,7 @@ from milabench_ng.orchestrator.events.run_events import (
     Slices,
     Stamped,
 )
-from milabench_ng.orchestrator.planning.duration import allowance_s, time_left_s
+from milabench_ng.orchestrator.planning.duration import allowance_s, least_batch_s, time_left_s
 from milabench_ng.records.names import EVENTS
 from milabench_ng.records.window import launch_perf
 from milabench_ng.report.report import make_report
@@ -107,7 +107,10 @@ def test_batches_are_told_with_progress_and_the_time_left(finished) -> None:  # 
     lines = read(finished.folder)
     begins = of(lines, BatchBegins)
     assert [one.number for one in begins] == [batch.number for batch in finished.manifest.plan.batches]
-    assert begins[0].left_s > begins[1].left_s > 0
+    plan, rule = finished.manifest.plan, finished.manifest.window_rule
+    least_s = [least_batch_s(batch, rule) for batch in plan.batches]
+    assert begins[0].left_s == time_left_s(least_s, [], finished.manifest.start)
+    assert begins[1].left_s > least_s[1]
     for batch, begun in zip(finished.manifest.plan.batches, begins, strict=True):
         assert [one.job_id for one in begun.launches] == [launch.job_id for launch in batch.launches]
     working = [one for one in of(lines, BatchProgress) if one.working_s is not None]
