@@ -41,7 +41,7 @@ Act = Callable[[AnyRunEvent], None]
 class Witness:
     """A sink that remembers, and can act in the middle of a run."""
 
-    name = "the witness"
+    name = "witness"
 
     def __init__(self, act: Act | None = None) -> None:
         self.told: list[Stamped] = []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.cgroupfs import parse_ids
-from milabench_ng.orchestrator.events.run_events import AnyRunEvent, BatchBegins, LaunchState
+from milabench_ng.orchestrator.events.run_events import AnyRunEvent, BatchBegins, LaunchState, Slices
 from milabench_ng.orchestrator.execution.pacing import BURSTS
 from milabench_ng.report.summary.folder import load
 from tests.orchestrator.processes import process_tree
@@ -27,7 +27,7 @@ TESTS: dict[str, object] = {
 
 
 class ProcessReader:
-    """Reads every process of every tenant from /proc once all are ready: what is, not what was asked for."""
+    """Reads every process of every tenant from /proc once it has worked: what is, not what was asked for."""
 
     def __init__(self) -> None:
         self.seen: dict[tuple[str, int], list[dict[str, object]]] = {}
@@ -35,8 +35,12 @@ class ProcessReader:
     def __call__(self, event: AnyRunEvent) -> None:
         if isinstance(event, BatchBegins):
             self.devices = {launch.job_id: launch.devices[-1] for launch in event.launches}
+            self.pids = {}
         if isinstance(event, LaunchState) and event.state == "working" and event.pid:
-            self.seen[event.label, self.devices[event.job_id]] = [self.read(pid) for pid in process_tree(event.pid)]
+            self.pids[event.job_id] = (event.label, event.pid)
+        if isinstance(event, Slices) and event.job_id in self.pids:
+            label, pid = self.pids.pop(event.job_id)
+            self.seen[label, self.devices[event.job_id]] = [self.read(one) for one in process_tree(pid)]
 
     def read(self, pid: int) -> dict[str, object]:
         """Group, CPUs, threads and descriptors of one process."""

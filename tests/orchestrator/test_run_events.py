@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import msgspec
@@ -13,16 +14,18 @@ import pytest
 from milabench_ng.orchestrator.display.json_lines import JsonLines
 from milabench_ng.orchestrator.events.bus import Bus
 from milabench_ng.orchestrator.events.run_events import (
+    AnyRunEvent,
     BatchBegins,
     BatchProgress,
     LaunchEnds,
     LaunchState,
+    Note,
     RunBegins,
     RunEnds,
     Slices,
     Stamped,
 )
-from milabench_ng.orchestrator.planning.duration import allowance_s, time_left_s
+from milabench_ng.orchestrator.planning.duration import allowance_s, least_batch_s, time_left_s
 from milabench_ng.records.names import EVENTS
 from milabench_ng.records.window import launch_perf
 from milabench_ng.report.report import make_report
@@ -107,7 +110,10 @@ def test_batches_are_told_with_progress_and_the_time_left(finished) -> None:  # 
     lines = read(finished.folder)
     begins = of(lines, BatchBegins)
     assert [one.number for one in begins] == [batch.number for batch in finished.manifest.plan.batches]
-    assert begins[0].left_s > begins[1].left_s > 0
+    plan, rule = finished.manifest.plan, finished.manifest.window_rule
+    least_s = [least_batch_s(batch, rule) for batch in plan.batches]
+    assert begins[0].left_s == time_left_s(least_s, [], finished.manifest.start)
+    assert begins[1].left_s > least_s[1]
     for batch, begun in zip(finished.manifest.plan.batches, begins, strict=True):
         assert [one.job_id for one in begun.launches] == [launch.job_id for launch in batch.launches]
     working = [one for one in of(lines, BatchProgress) if one.working_s is not None]
@@ -143,6 +149,27 @@ def test_a_resumed_session_appends(finished, resume_run) -> None:  # type: ignor
     assert [type(one.event) for one in later] == [RunBegins, RunEnds], "there was nothing left to do"
     assert later[0].event.session == 2  # type: ignore[union-attr]
     assert again.outcome.failed == finished.outcome.failed
+
+
+def hang(_: AnyRunEvent) -> None:
+    """Never comes back; its thread does not keep the process."""
+    threading.Event().wait()
+
+
+def fail(event: AnyRunEvent) -> None:
+    """Raises when the first batch begins."""
+    if isinstance(event, BatchBegins):
+        raise ZeroDivisionError("the planned accident")
+
+
+@pytest.mark.parametrize("act", [hang, fail])
+def test_a_run_goes_on_and_ends_whatever_a_sink_does(run_profile, act) -> None:  # type: ignore[no-untyped-def]
+    trial = run_profile({"steady": {"workload": f"{HERE}:steady"}}, act, tenants=1)
+    assert [record.success for record in trial.records] == [True]
+    lines = read(trial.folder)
+    assert [line.number for line in lines] == list(range(lines[0].number, lines[0].number + len(lines)))
+    assert len(of(lines, RunEnds)) == len(of(lines, LaunchEnds)) == 1
+    assert [note.text.partition(" ")[0] for note in of(lines, Note)] == ["witness"]
 
 
 def test_the_command_leaves_the_file_and_a_record_in_a_file_has_none(tmp_path: Path) -> None:
