@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from milabench_ng.records.reading import ReadRecord, read_record
+from milabench_ng.records.record import Record, encode_record
 from milabench_ng.records.views import MnbView
 from milabench_ng.report.html.details_tables import telemetry_section
 from milabench_ng.report.html.folder_details import FenceEvidence, read_evidence
