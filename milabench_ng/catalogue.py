@@ -150,7 +150,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         return self.description.strip().partition("\n")[0]
 
 
-class DataSet(msgspec.Struct, frozen=True, kw_only=True):
+class DataSetInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a data set without importing it."""
 
     name: str
@@ -169,7 +169,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
     """All workloads and data sets of this installation."""
 
     workloads: dict[str, Workload]
-    data_sets: dict[str, DataSet]
+    data_sets: dict[str, DataSetInfo]
 
     def workload(self, name: str, where: str) -> Workload:
         """The workload called ``name``; an error that lists the valid ones otherwise."""

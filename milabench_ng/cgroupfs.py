@@ -21,7 +21,7 @@ from cgroupspy.interfaces import BaseFileInterface, CommaDashSetFile
 from cgroupspy.nodes import Node
 
 T = TypeVar("T")
-C = TypeVar("C", bound="Files")
+C = TypeVar("C", bound="GroupFiles")
 Ids = tuple[int, ...]
 Keyed = dict[str, int]
 Nested = dict[str, dict[str, str]]
@@ -56,14 +56,14 @@ class File(BaseFileInterface, Generic[T]):  # type: ignore[misc]  # cgroupspy ha
         super().__set__(instance, value)
 
 
-class Number(File[int]):
+class NumberFile(File[int]):
     """A plain number."""
 
     def sanitize_get(self, value: str) -> int:
         return int(value)
 
 
-class Flag(File[bool]):
+class FlagFile(File[bool]):
     """0 or 1."""
 
     def sanitize_get(self, value: str) -> bool:
@@ -103,7 +103,7 @@ class IdList(File[Ids]):
         return format_ids(value) or " "
 
 
-class Words(File[tuple[str, ...]]):
+class WordsFile(File[tuple[str, ...]]):
     """Words on one line, such as the controllers of a group; written with `+` and `-` before each."""
 
     def sanitize_get(self, value: str) -> tuple[str, ...]:
@@ -155,7 +155,7 @@ class Pids(File[Ids]):
         return str(pid)
 
 
-class Files(Controller):  # type: ignore[misc]  # cgroupspy has no types
+class GroupFiles(Controller):  # type: ignore[misc]  # cgroupspy has no types
     """The files of one controller in one group."""
 
     procs = Pids("cgroup.procs")
@@ -165,16 +165,16 @@ class Files(Controller):  # type: ignore[misc]  # cgroupspy has no types
         return os.path.exists(self.filepath(filename.encode()))
 
 
-class Core2(Files):
+class Core2(GroupFiles):
     """`cgroup.*` of v2."""
 
-    controllers = Words("cgroup.controllers", readonly=True)
-    subtree_control = Words("cgroup.subtree_control")
+    controllers = WordsFile("cgroup.controllers", readonly=True)
+    subtree_control = WordsFile("cgroup.subtree_control")
     events = FlatKeyed("cgroup.events")
-    kill = Flag("cgroup.kill", writeonly=True)
+    kill = FlagFile("cgroup.kill", writeonly=True)
 
 
-class Cpuset2(Files):
+class Cpuset2(GroupFiles):
     """`cpuset.*` of v2."""
 
     cpus = IdList("cpuset.cpus")
@@ -183,41 +183,41 @@ class Cpuset2(Files):
     mems_effective = IdList("cpuset.mems.effective", readonly=True)
 
 
-class Memory2(Files):
+class Memory2(GroupFiles):
     """`memory.*` of v2."""
 
     max = Limit("memory.max")
     swap_max = Limit("memory.swap.max")
-    oom_group = Flag("memory.oom.group")
-    current = Number("memory.current", readonly=True)
-    peak = Number("memory.peak", readonly=True)
+    oom_group = FlagFile("memory.oom.group")
+    current = NumberFile("memory.current", readonly=True)
+    peak = NumberFile("memory.peak", readonly=True)
     events = FlatKeyed("memory.events")
     stat = FlatKeyed("memory.stat")
 
 
-class Pids2(Files):
+class Pids2(GroupFiles):
     """`pids.*`, the same on v1 and v2."""
 
     max = Limit("pids.max")
-    current = Number("pids.current", readonly=True)
-    peak = Number("pids.peak", readonly=True)
+    current = NumberFile("pids.current", readonly=True)
+    peak = NumberFile("pids.peak", readonly=True)
     events = FlatKeyed("pids.events")
 
 
-class Cpu2(Files):
+class Cpu2(GroupFiles):
     """`cpu.stat` of v2: there even where the cpu controller is not enabled."""
 
     stat = FlatKeyed("cpu.stat")
 
 
-class Io2(Files):
+class Io2(GroupFiles):
     """`io.*` of v2."""
 
     max = NestedKeyed("io.max")
     stat = NestedKeyed("io.stat", readonly=True)
 
 
-class Pressure2(Files):
+class Pressure2(GroupFiles):
     """Pressure stall information of a v2 group (Documentation/accounting/psi.rst)."""
 
     cpu = NestedKeyed("cpu.pressure", readonly=True)
@@ -225,7 +225,7 @@ class Pressure2(Files):
     io = NestedKeyed("io.pressure", readonly=True)
 
 
-class Cpuset1(Files):
+class Cpuset1(GroupFiles):
     """`cpuset.*` of v1."""
 
     cpus = IdList("cpuset.cpus")
@@ -234,25 +234,25 @@ class Cpuset1(Files):
     effective_mems = IdList("cpuset.effective_mems", readonly=True)
 
 
-class Memory1(Files):
+class Memory1(GroupFiles):
     """`memory.*` of v1."""
 
     limit = Limit1("memory.limit_in_bytes")
     memsw_limit = Limit1("memory.memsw.limit_in_bytes")
-    swappiness = Number("memory.swappiness")
-    usage = Number("memory.usage_in_bytes", readonly=True)
-    max_usage = Number("memory.max_usage_in_bytes", readonly=True)
+    swappiness = NumberFile("memory.swappiness")
+    usage = NumberFile("memory.usage_in_bytes", readonly=True)
+    max_usage = NumberFile("memory.max_usage_in_bytes", readonly=True)
     oom_control = FlatKeyed("memory.oom_control")
     stat = FlatKeyed("memory.stat")
 
 
-class Cpuacct1(Files):
+class Cpuacct1(GroupFiles):
     """`cpuacct.*` of v1."""
 
-    usage = Number("cpuacct.usage", readonly=True)
+    usage = NumberFile("cpuacct.usage", readonly=True)
 
 
-class Blkio1(Files):
+class Blkio1(GroupFiles):
     """`blkio.throttle.*` of v1."""
 
     io_service_bytes = Table("blkio.throttle.io_service_bytes", readonly=True)

@@ -12,7 +12,7 @@ from milabench_ng.catalogue import Catalogue, Scalar
 from milabench_ng.plan import Device
 from milabench_ng.records.window import WindowRule
 
-Entry = dict[str, Any]
+EntryFields = dict[str, Any]
 """What a process has to do to enter a fence: the JSON form of ``fence.interface.Entry``."""
 
 
@@ -21,7 +21,7 @@ class Seat(msgspec.Struct, frozen=True, kw_only=True):
 
     slot: str
     device: Device
-    entry: Entry
+    entry: EntryFields
     threads: int
     """Size of its thread pools: the physical cores of the share."""
 
@@ -69,7 +69,7 @@ class Describe(Request, frozen=True, kw_only=True):
     foreign: tuple[str, ...] = ()
 
 
-class Estimate(Request, frozen=True, kw_only=True):
+class EstimateData(Request, frozen=True, kw_only=True):
     """What it would take to have data sets, named with their scales, ready below ``dataroot``."""
 
     sets: tuple[tuple[str, float], ...]
@@ -123,7 +123,7 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True):
     """On all processes, at the pace of this machine's cores."""
 
 
-class Estimated(Answer, frozen=True, kw_only=True):
+class DataEstimate(Answer, frozen=True, kw_only=True):
     """The data sets that have to be generated, and the room for them."""
 
     efforts: tuple[Effort, ...]
@@ -164,8 +164,8 @@ class Exited(Answer, frozen=True, kw_only=True):
     status: int
 
 
-AnyRequest = Describe | Estimate | Prepare | Spawn
-AnyAnswer = Serving | Described | Estimated | Progress | Prepared | Refused | Spawned | Exited
+AnyRequest = Describe | EstimateData | Prepare | Spawn
+AnyAnswer = Serving | Described | DataEstimate | Progress | Prepared | Refused | Spawned | Exited
 
 MESSAGE_BYTES = 1 << 20
 """Largest message; the socket's buffer is asked to hold at least this."""

@@ -8,20 +8,20 @@ import msgspec
 
 from milabench_ng.events import EVENT_SCHEMA, AnyCommand, AnyEvent
 from milabench_ng.profile import PROFILE_SCHEMA, TEST_NAME, Test
-from milabench_ng.records.ledger import LEDGER_SCHEMA, Entry
+from milabench_ng.records.ledger import LEDGER_SCHEMA, LedgerLine
 from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
 from milabench_ng.records.record import RECORD_SCHEMA, Record
 from milabench_ng.report.summary.summary import SUMMARY_SCHEMA, Summary
 from milabench_ng.report.verification.rules import RULES_SCHEMA, Rules
 
-Kind = Literal["profile", "record", "event", "summary", "run", "ledger", "rules"]
+SchemaKind = Literal["profile", "record", "event", "summary", "run", "ledger", "rules"]
 Schema = dict[str, Any]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _NAME = f"^{TEST_NAME.pattern}$"
 
 
-def schema(kind: Kind) -> Schema:
+def schema(kind: SchemaKind) -> Schema:
     """The schema of ``kind``: a profile file, the record of a launch, one line of the protocol, a summary, run.json,
     one line of ledger.jsonl, a buyer's rules.
     """
@@ -40,7 +40,9 @@ def schema(kind: Kind) -> Schema:
         case "run":
             return _of("run", RUN_SCHEMA, "run.json, the manifest of a result folder.", Manifest)
         case "ledger":
-            return _of("ledger", LEDGER_SCHEMA, "One line of ledger.jsonl, what was done to a result folder.", Entry)
+            return _of(
+                "ledger", LEDGER_SCHEMA, "One line of ledger.jsonl, what was done to a result folder.", LedgerLine
+            )
 
 
 def _of(title: str, version: int, description: str, *types: Any) -> Schema:

@@ -7,13 +7,13 @@ import os
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["profiles", "weights", "baselines", "baselines/rates", "baselines/traces", "rules"]
+ShippedKind = Literal["profiles", "weights", "baselines", "baselines/rates", "baselines/traces", "rules"]
 
 _PACKAGE = Path(__file__).parent
 _PLACES = (_PACKAGE.parent, _PACKAGE / "share")
 
 
-def find(kind: Kind, name: str) -> Path | None:
+def find(kind: ShippedKind, name: str) -> Path | None:
     """The shipped file of that kind called ``name`` (without ``.json``), the checkout's first; None without one."""
     if name not in names(kind):  # a suite's name may come from a file, and is no path
         return None
@@ -21,7 +21,7 @@ def find(kind: Kind, name: str) -> Path | None:
     return next(path for path in found if path.is_file())
 
 
-def names(kind: Kind) -> tuple[str, ...]:
+def names(kind: ShippedKind) -> tuple[str, ...]:
     """The names of the shipped files of that kind."""
     return tuple(sorted({path.stem for place in _places() for path in (place / kind).glob("*.json")}))
 

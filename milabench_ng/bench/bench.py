@@ -19,11 +19,11 @@ from torch.utils.data import DataLoader, Dataset
 from milabench_ng.bench import shared_memory
 from milabench_ng.bench.ahead import INTERVAL_S, Ahead
 from milabench_ng.bench.channel import Channel
-from milabench_ng.bench.feeding import Endless, Feed, Gate, Gated, Order, in_order, length, shuffled
+from milabench_ng.bench.feeding import Endless, Feed, Gate, Gated, SampleOrder, in_order, length, shuffled
 from milabench_ng.bench.meter import Meter
 from milabench_ng.bench.options import CommonOptions
 from milabench_ng.bench.precision import MODES, probe, ran
-from milabench_ng.bench.trace import Trace
+from milabench_ng.bench.trace import TraceRecorder
 from milabench_ng.datasets.base import DataSet
 from milabench_ng.datasets.budget import Budget, Budgeted
 from milabench_ng.errors import DataError, InputError
@@ -31,7 +31,7 @@ from milabench_ng.events import Done, Phase, Ready
 from milabench_ng.records.window import WindowRule
 
 Module = TypeVar("Module", bound=nn.Module)
-Batch = TypeVar("Batch")
+BatchT = TypeVar("BatchT")
 
 OWN = 1 << 30
 """Added to the seed for what a tenant draws after its first step: what all draw alike begins at the seed."""
@@ -87,7 +87,7 @@ class Bench:
         self._budget = Budget(read_bytes_per_s) if read_bytes_per_s else None
         self._precision = MODES[options.precision](device)
         self._order = torch.Generator().manual_seed(options.seed + tenant)
-        self._trace = Trace(channel, rank, self._precision.scale)
+        self._trace = TraceRecorder(channel, rank, self._precision.scale)
         self._feeds: list[Feed] = []
         self._built_since = time.monotonic()
         self._pid = os.getpid()
@@ -145,7 +145,7 @@ class Bench:
         batch_size: int | None,
         *,
         samples: Dataset[Any] | None = None,
-        order: Order | None = None,
+        order: SampleOrder | None = None,
         collate: Callable[[list[Any]], Any] | None = None,
         workers: int | None = None,
         transform: Callable[..., Any] | None = None,
@@ -190,8 +190,8 @@ class Bench:
         return self._feeds[-1]
 
     def measure(
-        self, batches: Iterable[Batch], *, count: int | Callable[[Batch], int] | None = None
-    ) -> Iterator[Batch]:
+        self, batches: Iterable[BatchT], *, count: int | Callable[[BatchT], int] | None = None
+    ) -> Iterator[BatchT]:
         """The batches, on the device, over and over until the orchestrator says stop.
 
         The body of the loop runs inside the precision mode's context. ``count``: items of a batch, a number or a
@@ -247,7 +247,7 @@ class Bench:
         samples = sum(feed.taken for feed in self._feeds)
         return sum(feed.ahead for feed in self._feeds) * meter.count / samples if samples else 0.0
 
-    def _fetch(self, batches: Iterator[Batch]) -> Batch:
+    def _fetch(self, batches: Iterator[BatchT]) -> BatchT:
         with self._reading():
             return next(batches)
 
@@ -308,7 +308,7 @@ class Bench:
         )
 
 
-def repeat(batches: Iterable[Batch]) -> Iterator[Batch]:
+def repeat(batches: Iterable[BatchT]) -> Iterator[BatchT]:
     """Epoch after epoch. Raises InputError where an epoch has no batch."""
     while True:
         empty = True

@@ -26,8 +26,8 @@ APART = 1 << 31
 LOOK_S = 1.0
 """How often a process that waits at the gate looks whether its launch is still there."""
 
-Made = TypeVar("Made")
-Order = Callable[[torch.Generator], Iterable[Any]]
+MadeT = TypeVar("MadeT")
+SampleOrder = Callable[[torch.Generator], Iterable[Any]]
 """One epoch: what is asked of the samples, in an order that the generator decides."""
 
 
@@ -92,7 +92,7 @@ class Gated(Dataset[Any]):
             sample = self._inner[index]
             return self._counted(sample, length(sample))
 
-    def _counted(self, made: Made, samples: int) -> Made:
+    def _counted(self, made: MadeT, samples: int) -> MadeT:
         self._gate.count(samples)
         return made
 
@@ -118,7 +118,7 @@ class Endless(Sampler[Any]):
     window, and the end of an epoch would let all loader processes run dry.
     """
 
-    def __init__(self, epoch: Order, generator: torch.Generator, seed: int, first: int) -> None:
+    def __init__(self, epoch: SampleOrder, generator: torch.Generator, seed: int, first: int) -> None:
         """``first``: how many to begin with are in an order that ``seed`` decides alone, not ``generator``."""
         self._epoch = epoch
         self._generator = generator
@@ -160,12 +160,12 @@ class Feed:
         return self._gate.made - self.taken
 
 
-def shuffled(count: int) -> Order:
+def shuffled(count: int) -> SampleOrder:
     """Permutations of the first ``count`` numbers."""
     return lambda generator: torch.randperm(count, generator=generator).tolist()
 
 
-def in_order(count: int) -> Order:
+def in_order(count: int) -> SampleOrder:
     """The first ``count`` numbers as they are."""
     return lambda _: range(count)
 

@@ -23,7 +23,7 @@ STEPS = (1, 2, 5, 10, 100)
 DIGEST_STEP = 100
 
 
-class Trace:
+class TraceRecorder:
     """Watches the modules and losses of one process."""
 
     def __init__(self, channel: Channel, rank: int, scale: Unscaled | None = None) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from milabench_ng.cli.options import TableOrJson, Weights
+from milabench_ng.cli.options import TableOrJson, WeightsOption
 from milabench_ng.cli.tables import facts, standard_output, table
 from milabench_ng.plain import printed_json
-from milabench_ng.report.procurement.acceptance import Acceptance, Kept
+from milabench_ng.report.procurement.acceptance import Acceptance, GuaranteeRatio
 from milabench_ng.report.procurement.acceptance import accept as decide
 from milabench_ng.report.scoring.weights import load_weights
 from milabench_ng.report.verification.opening import load_source
@@ -21,7 +21,7 @@ def accept(
     /,
     *,
     guarantee: float = 0.97,
-    weights: Weights = None,
+    weights: WeightsOption = None,
     form: TableOrJson = "table",
 ) -> int:
     """Does a delivered node keep what the bid promised, in every test and in the score, the errors taken into account?
@@ -73,6 +73,6 @@ def _print(made: Acceptance, bid: str, delivered: str) -> None:
 _VERDICTS = {"keeps": "keeps", "breaks": "breaks", "inconclusive": "may or may not keep"}
 
 
-def _row(one: Kept) -> tuple[str, ...]:
+def _row(one: GuaranteeRatio) -> tuple[str, ...]:
     numbers = ("-" if value is None else f"{value:.4f}" for value in (one.ratio, one.low, one.high))
     return (one.name, *numbers, one.verdict, one.why)

@@ -16,7 +16,7 @@ from milabench_ng.cli.options import Output, Several
 from milabench_ng.cli.tables import facts, heading, standard_output, table
 from milabench_ng.errors import InputError
 from milabench_ng.report.baselines.baseline import as_baseline, measured_again, rebound, shortfalls
-from milabench_ng.report.baselines.estimated_baseline import Basis
+from milabench_ng.report.baselines.estimated_baseline import RuleBasis
 from milabench_ng.report.baselines.estimated_baseline import estimate as carry_over
 from milabench_ng.report.baselines.known_rates import device_of, known_pairs
 from milabench_ng.report.baselines.peaks import known_peak
@@ -154,7 +154,7 @@ def estimate(source: str, *, device: str, measured_on: str | None = None, output
         raise InputError(f"{source} is {made.provenance.kind}; an estimate starts from what was measured")
     own = measured_on or device_of(made)
     ours, theirs = known_peak(own, f"{source}: measured on"), known_peak(device, "--device")
-    _write(carry_over(made, ours, theirs, source, Basis.of(known_pairs())), output)
+    _write(carry_over(made, ours, theirs, source, RuleBasis.of(known_pairs())), output)
     return 0
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.console import Console
 
 from milabench_ng.cli.node_options import NodeOptions
-from milabench_ng.cli.options import CgroupParent, DataRoot, Gpus, RamTotal, TableOrJson
+from milabench_ng.cli.options import CgroupParent, DataRoot, GpusOption, RamTotal, TableOrJson
 from milabench_ng.cli.shares import share_table
 from milabench_ng.cli.tables import facts, heading, standard_output, table
 from milabench_ng.fence.choosing import enter_scope
@@ -17,13 +17,13 @@ from milabench_ng.orchestrator.planning.readiness import Checkup, examine
 from milabench_ng.plain import printed_json
 from milabench_ng.units import format_bytes
 
-Pairs = Iterator[tuple[str, str]]
+Statements = Iterator[tuple[str, str]]
 
 
 def doctor(
     *,
     tenants: int | None = None,
-    gpus: Gpus = "",
+    gpus: GpusOption = "",
     ram_total: RamTotal = None,
     cgroup_parent: CgroupParent = None,
     dataroot: DataRoot = None,
@@ -75,7 +75,7 @@ def _print(checkup: Checkup, console: Console) -> None:
         console.print("ready: full isolation, shares, GPUs and software are all there", style="green")
 
 
-def _node(inventory: Inventory) -> Pairs:
+def _node(inventory: Inventory) -> Statements:
     around = " in ".join(part for part in (inventory.container, inventory.virtualization) if part)
     cpus = inventory.cpus
     yield "host", inventory.hostname
@@ -87,7 +87,7 @@ def _node(inventory: Inventory) -> Pairs:
     yield "swap", format_bytes(inventory.swap_bytes) if inventory.swap_bytes else "none"
 
 
-def _gpu_facts(inventory: Inventory) -> Pairs:
+def _gpu_facts(inventory: Inventory) -> Statements:
     yield "PCI bus", _on_pci(inventory)
     yield "NVML", f"{len(inventory.gpus)} devices" if inventory.gpus else "; ".join(inventory.gpu_notes) or "no device"
     if inventory.nvidia_driver:
@@ -119,7 +119,7 @@ def _gpu_table(checkup: Checkup) -> object:
     return table(("device", "name", "UUID", "PCI", "NUMA node", "memory", "chosen"), rows, right=("device", "memory"))
 
 
-def _fence(checkup: Checkup) -> Pairs:
+def _fence(checkup: Checkup) -> Statements:
     capabilities = checkup.capabilities
     yield "isolation", f"{checkup.tier} (through {checkup.backend})"
     yield "cgroups", f"{capabilities.mode}{', as root' if capabilities.root else ', not as root'}"
@@ -134,7 +134,7 @@ def _controllers(checkup: Checkup) -> object:
     return table(("controller", "can be held", "through", "below", "why not", "what to do"), rows)
 
 
-def _folders(checkup: Checkup) -> Pairs:
+def _folders(checkup: Checkup) -> Statements:
     root = checkup.dataroot
     disk = ", ".join(part for part in (root.filesystem, root.device or root.source) if part)
     yield "data root", f"{root.path} on {root.mount_point} ({disk}, {root.kind})"

@@ -15,7 +15,7 @@ from milabench_ng.cli import INTERRUPTED
 from milabench_ng.cli.showing import shown
 from milabench_ng.errors import InputError
 from milabench_ng.fence.choosing import enter_scope
-from milabench_ng.orchestrator.jobs import Outcome, jobs
+from milabench_ng.orchestrator.jobs import RunOutcome, jobs
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plain import plain
 from milabench_ng.records.names import MANIFEST, write_atomically
@@ -38,7 +38,7 @@ def execute(request: RunRequest, weights: Path | None = None) -> int:
     return _exit_code(outcome)
 
 
-def _next_command(suite: str, outcome: Outcome) -> str:
+def _next_command(suite: str, outcome: RunOutcome) -> str:
     """What a user may want to do now."""
     folder = shlex.quote(str(outcome.folder))
     if outcome.interrupted:
@@ -68,10 +68,10 @@ def execute_into_file(request: RunRequest) -> int:
     return _exit_code(outcome)
 
 
-def _run(request: RunRequest) -> Outcome:
+def _run(request: RunRequest) -> RunOutcome:
     with shown() as bus:
         return asyncio.run(jobs(request, bus, tuple(sys.argv)))
 
 
-def _exit_code(outcome: Outcome) -> int:
+def _exit_code(outcome: RunOutcome) -> int:
     return INTERRUPTED if outcome.interrupted else int(outcome.failed > 0)

@@ -15,7 +15,7 @@ from milabench_ng.cli.options import Several, Switch
 from milabench_ng.cli.planned import show_plan
 from milabench_ng.errors import InputError
 from milabench_ng.files import read_text
-from milabench_ng.orchestrator.persistence.resuming import Kind, resumed_request
+from milabench_ng.orchestrator.persistence.resuming import DifferenceKind, resumed_request
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plan import Order
 from milabench_ng.shipped import profile_file
@@ -38,7 +38,7 @@ def jobs(
     weights: Path | None = None,
     dry_run: Switch = False,
     resume: Path | None = None,
-    accept_difference: Annotated[tuple[Kind, ...], Parameter(negative=())] = (),
+    accept_difference: Annotated[tuple[DifferenceKind, ...], Parameter(negative=())] = (),
     node: NodeOptions = NodeOptions(),  # noqa: B008  # frozen
 ) -> int:
     """Run a profile: the main job. Ends with the report and the folder that it wrote.
@@ -92,7 +92,9 @@ def jobs(
     return show_plan(request) if dry_run else execute(request, weights)
 
 
-def _resumed(profile: Path | None, folder: Path, node: NodeOptions, retry: int, accept: tuple[Kind, ...]) -> RunRequest:
+def _resumed(
+    profile: Path | None, folder: Path, node: NodeOptions, retry: int, accept: tuple[DifferenceKind, ...]
+) -> RunRequest:
     """The request of the first session, with what may be said anew."""
     if node != NodeOptions(spool=node.spool):
         raise InputError(NOT_AGAIN)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from milabench_ng.cli.options import CgroupParent, DataRoot, Gpus, RamTotal, Switch
+from milabench_ng.cli.options import CgroupParent, DataRoot, GpusOption, RamTotal, Switch
 from milabench_ng.errors import InputError
 from milabench_ng.fence.choosing import Wish
 from milabench_ng.files import read_text
@@ -64,7 +64,7 @@ class NodeOptions:
     """
 
     tenants: int | None = None
-    gpus: Gpus = ""
+    gpus: GpusOption = ""
     isolation: Wish = "auto"
     io_read: str | None = None
     io_write: str | None = None

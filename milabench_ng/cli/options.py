@@ -15,12 +15,12 @@ Several = Annotated[tuple[str, ...], Parameter(negative=())]
 Output = Annotated[Path | None, Parameter(name=["--output", "-o"], help="Write to this file instead of the terminal.")]
 Html = Annotated[Path | None, Parameter(help="Write one HTML file with charts as well, which opens offline anywhere.")]
 TableOrJson = Annotated[Literal["table", "json"], Parameter(name="--format", help="How to print: table or json.")]
-Weights = Annotated[
+WeightsOption = Annotated[
     Path | None,
     Parameter(help="A JSON file of weights by test; without it the shipped one of the suite is taken."),
 ]
 
-Gpus = Annotated[
+GpusOption = Annotated[
     str,
     Parameter(
         help="GPUs to use, by index or UUID, separated by commas (default: those of CUDA_VISIBLE_DEVICES, of which an "

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from milabench_ng.cli.options import Html, Output, Switch, Weights
+from milabench_ng.cli.options import Html, Output, Switch, WeightsOption
 from milabench_ng.report.report import make_report
 from milabench_ng.report.scoring.cost import PricePer
 from milabench_ng.report.writers import Form, open_output, write_page, write_report, write_tables
@@ -18,7 +18,7 @@ from milabench_ng.units import parse_share
 def report(
     folder: Path,
     *,
-    weights: Weights = None,
+    weights: WeightsOption = None,
     compare: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative=())] = (),
     margin: str = "2%",
     compare_gpus: Switch = False,

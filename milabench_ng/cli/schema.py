@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from milabench_ng.schemas import Kind
+from milabench_ng.schemas import SchemaKind
 from milabench_ng.schemas import schema as make_schema
 
 
-def schema(kind: Kind, /) -> int:
+def schema(kind: SchemaKind, /) -> int:
     """Print the JSON Schema of a file or stream, for editors and for programs that read our results.
 
     Example: mnb schema profile > profile.schema.json

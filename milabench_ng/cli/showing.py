@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 
 from rich.console import Console
 
-from milabench_ng.orchestrator.display.lines import Lines
+from milabench_ng.orchestrator.display.lines import PlainLines
 from milabench_ng.orchestrator.display.terminal import Terminal
 from milabench_ng.orchestrator.events.bus import Bus
 
@@ -16,5 +16,5 @@ from milabench_ng.orchestrator.events.bus import Bus
 def shown() -> Iterator[Bus]:
     """A bus whose events a user sees: a live line in a terminal, lines elsewhere."""
     console = Console(stderr=True)
-    with closing(Bus(Terminal(console) if console.is_terminal else Lines(console))) as bus:
+    with closing(Bus(Terminal(console) if console.is_terminal else PlainLines(console))) as bus:
         yield bus

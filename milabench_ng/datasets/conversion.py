@@ -8,12 +8,12 @@ from pathlib import Path
 
 import msgspec
 
-from milabench_ng.datasets.base import BINARY, DataSet, Progress
+from milabench_ng.datasets.base import BINARY, DataSet, OnProgress
 
 STAMP = "source.json"
 
 
-class Source(msgspec.Struct, frozen=True):
+class SourceFile(msgspec.Struct, frozen=True):
     """What binary files were made from: the set's version; name, bytes and modification time (ns) of each text."""
 
     version: int
@@ -25,19 +25,19 @@ def current(data_set: DataSet, place: Path) -> bool:
     if not data_set.texts:
         return True
     try:
-        return msgspec.json.decode((place / BINARY / STAMP).read_bytes(), type=Source) == _source(data_set, place)
+        return msgspec.json.decode((place / BINARY / STAMP).read_bytes(), type=SourceFile) == _source(data_set, place)
     except (FileNotFoundError, msgspec.MsgspecError):
         return False
 
 
-def convert_twin(data_set: DataSet, place: Path, progress: Progress, processes: int) -> None:
+def convert_twin(data_set: DataSet, place: Path, progress: OnProgress, processes: int) -> None:
     """Convert the twin being made in `place`: its binary files are part of it and of its checksum."""
     if data_set.texts:
         (place / BINARY).mkdir()
         data_set.convert(place, place / BINARY, progress, processes)
 
 
-def convert_real(data_set: DataSet, place: Path, progress: Progress, processes: int) -> None:
+def convert_real(data_set: DataSet, place: Path, progress: OnProgress, processes: int) -> None:
     """Convert the real set in `place`, all or nothing; the caller holds the set's lock."""
     for old in (*place.glob(f".{BINARY}-*"), place / BINARY):
         shutil.rmtree(old, ignore_errors=True)
@@ -52,6 +52,6 @@ def convert_real(data_set: DataSet, place: Path, progress: Progress, processes: 
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _source(data_set: DataSet, place: Path) -> Source:
+def _source(data_set: DataSet, place: Path) -> SourceFile:
     stats = [(name, (place / name).stat()) for name in data_set.texts]
-    return Source(data_set.version, tuple((name, found.st_size, found.st_mtime_ns) for name, found in stats))
+    return SourceFile(data_set.version, tuple((name, found.st_size, found.st_mtime_ns) for name, found in stats))

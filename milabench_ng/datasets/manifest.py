@@ -21,7 +21,7 @@ MANIFEST = "mnb-manifest.json"
 LISTING = "mnb-files.json"
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True, order=True):
+class TwinFile(msgspec.Struct, frozen=True, array_like=True, order=True):
     """One file: its path below the set's folder, its size in bytes, the SHA-256 of its bytes in hexadecimal."""
 
     path: str
@@ -29,7 +29,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, order=True):
     sha256: str
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+class TwinManifest(msgspec.Struct, frozen=True, kw_only=True):
     """How a twin was made and what it holds. A folder without one is not a twin."""
 
     schema: int = SCHEMA
@@ -49,13 +49,13 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """UTC, ISO 8601."""
 
 
-def read(place: Path) -> Manifest | None:
+def read(place: Path) -> TwinManifest | None:
     """The manifest in `place`; None when there is none. Raises InputError for one that this version cannot read."""
     path = place / MANIFEST
     if not os.path.lexists(path):
         return None
     try:
-        manifest = msgspec.convert(read_json(path), Manifest)
+        manifest = msgspec.convert(read_json(path), TwinManifest)
     except (InputError, msgspec.ValidationError) as error:
         raise InputError(
             f"{path} is no manifest of a data set: {short(error)}. Delete {place}; it is generated anew"
@@ -68,7 +68,7 @@ def read(place: Path) -> Manifest | None:
     return manifest
 
 
-def write(place: Path, manifest: Manifest) -> None:
+def write(place: Path, manifest: TwinManifest) -> None:
     """Write the manifest into `place`."""
     (place / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest)) + b"\n")
 
@@ -85,39 +85,39 @@ def files(place: Path) -> Iterator[os.DirEntry[str]]:
                     yield entry
 
 
-def digest(place: Path, threads: int) -> list[Entry]:
+def digest(place: Path, threads: int) -> list[TwinFile]:
     """Read all files below `place` and list them, sorted."""
     paths = sorted(os.path.relpath(entry.path, place) for entry in files(place))
     with ThreadPoolExecutor(max(1, threads)) as pool:  # hashlib and read release the GIL
         return sorted(pool.map(functools.partial(_entry, place), paths))
 
 
-def _entry(place: Path, path: str) -> Entry:
+def _entry(place: Path, path: str) -> TwinFile:
     with open(place / path, "rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-        return Entry(path, os.fstat(file.fileno()).st_size, sha256)
+        return TwinFile(path, os.fstat(file.fileno()).st_size, sha256)
 
 
-def write_listing(place: Path, entries: list[Entry]) -> None:
+def write_listing(place: Path, entries: list[TwinFile]) -> None:
     """Write the listing into `place`."""
     (place / LISTING).write_bytes(_encode(entries))
 
 
-def checksum(entries: list[Entry]) -> str:
+def checksum(entries: list[TwinFile]) -> str:
     """The checksum of a set: SHA-256 of its listing."""
     return hashlib.sha256(_encode(entries)).hexdigest()
 
 
-def _encode(entries: list[Entry]) -> bytes:
+def _encode(entries: list[TwinFile]) -> bytes:
     """The one byte form of a listing: a line for each file."""
     return b"[\n" + b",\n".join(map(msgspec.json.encode, entries)) + b"\n]\n"
 
 
-def read_listing(place: Path) -> list[Entry]:
+def read_listing(place: Path) -> list[TwinFile]:
     """The files of a twin, sorted by path, without a walk through its folders (0.1 s for 100,000)."""
     path = place / LISTING
     try:
-        return msgspec.convert(read_json(path, LARGE), list[Entry])
+        return msgspec.convert(read_json(path, LARGE), list[TwinFile])
     except msgspec.ValidationError as error:
         raise InputError(
             f"{path} is no listing of a data set: {short(error)}. Delete {place}; it is generated anew"

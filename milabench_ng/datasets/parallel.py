@@ -12,15 +12,15 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import TypeVar
 
-from milabench_ng.datasets.base import Progress
+from milabench_ng.datasets.base import OnProgress
 from milabench_ng.errors import InputError
 
-Result = TypeVar("Result")
+ResultT = TypeVar("ResultT")
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
-def for_each(make: Callable[[int], None], items: int, processes: int, progress: Progress) -> None:
+def for_each(make: Callable[[int], None], items: int, processes: int, progress: OnProgress) -> None:
     """Call `make(i)` once for each i below `items`, spread over `processes`, and report progress from this thread.
 
     `make` must be picklable and must not depend on the order of the calls. Processes are forked: they inherit what
@@ -39,7 +39,7 @@ def for_each(make: Callable[[int], None], items: int, processes: int, progress: 
             progress(done, items)
 
 
-def at_once(measure: Callable[[], Result], processes: int) -> list[Result]:
+def at_once(measure: Callable[[], ResultT], processes: int) -> list[ResultT]:
     """What `measure()` returns in each of `processes` processes, all at the same time. For forking see `for_each`."""
     with _pool(processes) as pool:
         return [each.result() for each in [pool.submit(measure) for _ in range(processes)]]

@@ -10,7 +10,7 @@ from milabench_ng.errors import IsolationError
 from milabench_ng.fence import runs
 from milabench_ng.fence.backends import affinity, cgroup1, cgroup2, none, scope, slurm
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.interface import Entry, Fence
+from milabench_ng.fence.interface import Fence, FenceEntry
 from milabench_ng.fence.probing.probe import probe
 from milabench_ng.fence.sharing.shares import Bounds
 from milabench_ng.records.isolation import Tier
@@ -92,5 +92,5 @@ def own_shm_works() -> bool:
     """Whether a process can give itself a /dev/shm of its own here; found out by letting one do it."""
     if os.geteuid() != 0:
         return False
-    command = Entry(shm_bytes=1 << 20).command(["true"])
+    command = FenceEntry(shm_bytes=1 << 20).command(["true"])
     return subprocess.run(command, capture_output=True, check=False).returncode == 0

@@ -29,7 +29,7 @@ class Door(msgspec.Struct, frozen=True):
     pid: int
 
 
-class Entry(msgspec.Struct, frozen=True):
+class FenceEntry(msgspec.Struct, frozen=True):
     """What a process has to do to be inside the fence (`fence.entry` does it): plain JSON, no paths to look up.
 
     `procs` are files to write "0" to, in this order; `cpus` the affinity to set, empty to leave it alone;
@@ -86,7 +86,7 @@ class Group(Protocol):
     """As it was asked for; in a Slurm step with the CPUs and memory nodes that Slurm chose."""
 
     @property
-    def entry(self) -> Entry: ...
+    def entry(self) -> FenceEntry: ...
 
     @property
     def files(self) -> CounterFiles: ...

@@ -10,7 +10,7 @@ import msgspec
 from milabench_ng.cgroupfs import format_ids
 from milabench_ng.fence.interface import IsolationMismatch
 from milabench_ng.fence.kernel.mounts import parse_own_groups
-from milabench_ng.records.isolation import Effective, GroupEvents, IoLimit, ProcView, Share, Usage, Verdict
+from milabench_ng.records.isolation import Death, Effective, GroupEvents, IoLimit, ProcView, Share, Usage
 from milabench_ng.units import GIB, format_bytes
 
 # On v1 nothing tells a group's own out-of-memory kill from one of the whole node, except that the group was full.
@@ -49,27 +49,27 @@ def verdict(
     returncode: int | None,
     timed_out: bool = False,
     lost: tuple[str, ...] = (),
-) -> Verdict | None:
+) -> Death | None:
     """Why a tenant failed, the first that applies; None if it did not.
 
     `returncode` is negative for a signal, None for a tenant that had to be stopped; `lost` comes from `changes`.
     An out-of-memory kill or a lost limit makes a launch fail even if its process exits with 0.
     """
     if lost:
-        return Verdict("isolation_lost", "its limits changed during the run: " + "; ".join(lost))
+        return Death("isolation_lost", "its limits changed during the run: " + "; ".join(lost))
     if after.oom_kill > before.oom_kill:
         return _killed_for_memory(before, after, usage, limit_bytes)
     if returncode == 0 and not timed_out:
         return None
     if _rose(before.host_oom_kill, after.host_oom_kill) and returncode == -signal.SIGKILL:
-        return Verdict("host_oom", "the whole node ran out of memory and the kernel killed it")
+        return Death("host_oom", "the whole node ran out of memory and the kernel killed it")
     if _rose(before.pids_max, after.pids_max):
-        return Verdict("pids_limit", "it reached its number of processes and threads, and a fork failed")
+        return Death("pids_limit", "it reached its number of processes and threads, and a fork failed")
     if timed_out or returncode is None:
-        return Verdict("timeout", "it did not end in its time")
+        return Death("timeout", "it did not end in its time")
     if returncode < 0:
-        return Verdict("signal", f"killed by {_signal_name(-returncode)}")
-    return Verdict("exit", f"exit status {returncode}")
+        return Death("signal", f"killed by {_signal_name(-returncode)}")
+    return Death("exit", f"exit status {returncode}")
 
 
 def with_maxima(before: Usage | None, now: Usage) -> Usage:
@@ -132,14 +132,14 @@ def _proc_differences(
         yield f"asked for memory nodes {format_ids(share.mems)}, its process has {format_ids(proc.mems_allowed)}"
 
 
-def _killed_for_memory(before: GroupEvents, after: GroupEvents, usage: Usage, limit_bytes: int | None) -> Verdict:
+def _killed_for_memory(before: GroupEvents, after: GroupEvents, usage: Usage, limit_bytes: int | None) -> Death:
     if limit_bytes is None:
-        return Verdict("oom", "it used more than its share of RAM and was stopped")
+        return Death("oom", "it used more than its share of RAM and was stopped")
     full = (usage.memory_peak_bytes or 0) >= _NEARLY_FULL * limit_bytes
     own = full if after.oom is None else after.oom > (before.oom or 0)
     if not own:
-        return Verdict("host_oom", f"killed for memory that it did not use: {_memory_figures(limit_bytes, usage)}")
-    return Verdict("oom", f"out of memory in its share: {_memory_figures(limit_bytes, usage)}")
+        return Death("host_oom", f"killed for memory that it did not use: {_memory_figures(limit_bytes, usage)}")
+    return Death("oom", f"out of memory in its share: {_memory_figures(limit_bytes, usage)}")
 
 
 def _memory_figures(limit_bytes: int, usage: Usage) -> str:

@@ -10,7 +10,7 @@ import msgspec
 
 from milabench_ng.node.pci_gpus import kernel_text
 
-Kind = Literal["disk", "memory", "network", "overlay", "other"]
+StorageKind = Literal["disk", "memory", "network", "overlay", "other"]
 
 _MEMORY = frozenset({"tmpfs", "ramfs", "hugetlbfs"})
 _NETWORK = frozenset(
@@ -24,7 +24,7 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     mount_point: str
     filesystem: str
-    kind: Kind
+    kind: StorageKind
     """``network`` and FUSE file systems depend on more than this node; ``memory`` is charged to whoever writes it."""
     source: str
     device: str | None
@@ -109,7 +109,7 @@ def _unescape(text: str) -> str:
     return text
 
 
-def _kind(mount: Mount) -> Kind:
+def _kind(mount: Mount) -> StorageKind:
     name = mount.filesystem
     if name in _MEMORY:
         return "memory"

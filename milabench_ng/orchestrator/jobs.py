@@ -44,7 +44,7 @@ from milabench_ng.orchestrator.run import run
 from milabench_ng.records.isolation import Isolation, Share
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended."""
 
     folder: Path
@@ -54,7 +54,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     tier: str
 
 
-async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> Outcome:
+async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> RunOutcome:
     """Run a request to its end. Bad input and missing isolation are raised before anything has run."""
     name = name_session(request)
     async with AsyncExitStack() as stack:  # what is opened last is closed first
@@ -107,9 +107,9 @@ async def run_session(context: RunContext, bus: Bus) -> None:
     bus.publish(RunEnds(missing=progress.missing, failed=progress.failed, interrupted=interrupted.is_set()))
 
 
-def outcome(context: RunContext) -> Outcome:
+def outcome(context: RunContext) -> RunOutcome:
     """How the run that worked with ``context`` ended."""
-    return Outcome(
+    return RunOutcome(
         folder=context.folder.path,
         planned=sum(launch.measured for launch in context.facts.planned.plan.launches),
         failed=context.progress.failed,

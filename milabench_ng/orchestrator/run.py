@@ -24,8 +24,8 @@ from milabench_ng.orchestrator.execution.tenant import Tenant
 from milabench_ng.orchestrator.outcome.observations import BatchObservation, observe
 from milabench_ng.orchestrator.outcome.recording import make_record
 from milabench_ng.orchestrator.outcome.run_context import RunContext
-from milabench_ng.orchestrator.persistence.result_writer import Kept
-from milabench_ng.orchestrator.persistence.run_progress import Work
+from milabench_ng.orchestrator.persistence.result_writer import FileContent
+from milabench_ng.orchestrator.persistence.run_progress import BatchWork
 from milabench_ng.orchestrator.planning.duration import least_batch_s, time_left_s
 from milabench_ng.plan import Batch, Launch
 from milabench_ng.records.record import Record
@@ -89,7 +89,7 @@ def launch_ends(name: str, record: Record) -> LaunchEnds:
     )
 
 
-async def run_batch(work: Work, context: RunContext, bus: Bus) -> dict[str, Record]:
+async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str, Record]:
     """Run one batch; its records by file name, which are written."""
     batch = work.batch
     context.progress.begin(work)
@@ -140,7 +140,7 @@ def _watch(tenants: Sequence[Tenant], sampler: Sampler) -> None:
             sampler.tell(Watch(key=slot, **msgspec.structs.asdict(group.files)))
 
 
-def _close_logs(tenants: Sequence[Tenant], context: RunContext) -> list[Kept]:
+def _close_logs(tenants: Sequence[Tenant], context: RunContext) -> list[FileContent]:
     """No more is written to the logs; those that are kept in memory, to be written with the records."""
     contents = [(tenant.log, tenant.log.close()) for tenant in tenants]
     return [(str(log.path.relative_to(context.folder.path)), content) for log, content in contents if log.in_memory]
@@ -162,7 +162,7 @@ async def _probe_io(runner: BatchRunner, context: RunContext) -> None:
         evidence[slot] = msgspec.structs.replace(evidence[slot], io=seen, mismatch=excess(seen))
 
 
-def _tenant(launch: Launch, work: Work, context: RunContext, requested_s: float) -> Tenant:
+def _tenant(launch: Launch, work: BatchWork, context: RunContext, requested_s: float) -> Tenant:
     """A launch with its fence made and its worker not yet started."""
     facts = context.facts
     groups: dict[str, Group] = {

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from milabench_ng.records.window import Amount, Number
+from milabench_ng.records.window import Amount, WholeNumber
 from milabench_ng.stats import median
 
 PACE_LIMIT = 0.05
@@ -41,7 +41,7 @@ class HostPace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cpu_min: Amount | None = None
     """Of the slowest CPU, median of its bursts; `slowest_cpu` names it."""
     cpu_max: Amount | None = None
-    slowest_cpu: Number | None = None
+    slowest_cpu: WholeNumber | None = None
     on_cpu: Amount | None = None
     """Share of the time in which the threads had a core, 0 to 1: others worked there where it is low."""
     problem: str | None = None

@@ -16,7 +16,7 @@ IoMethod = Literal["io.max", "blkio.throttle", "readers", "none"]
 """What limits I/O bandwidth: a file of cgroup v2, files of v1, a token bucket in the readers of the data set, or
 nothing because no fence was asked for."""
 
-Cause = Literal["isolation_lost", "oom", "host_oom", "pids_limit", "timeout", "signal", "exit"]
+DeathCause = Literal["isolation_lost", "oom", "host_oom", "pids_limit", "timeout", "signal", "exit"]
 """What ended a tenant, the first that applies in this order."""
 
 
@@ -153,10 +153,10 @@ class IoEvidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     problem: str | None = None
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class Death(msgspec.Struct, frozen=True):
     """What ended a tenant, and the sentence that explains it to the reader of the report."""
 
-    cause: Cause
+    cause: DeathCause
     detail: str
 
 

@@ -25,11 +25,11 @@ FIRST = "0" * 64
 """What the first line names as the hash of the line before it."""
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="event"):
+class LedgerEvent(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="event"):
     """Base of all events."""
 
 
-class Started(Event, frozen=True, kw_only=True):
+class Started(LedgerEvent, frozen=True, kw_only=True):
     """The run: what was promised."""
 
     schema: int = LEDGER_SCHEMA
@@ -42,7 +42,7 @@ class Started(Event, frozen=True, kw_only=True):
     nonce: str | None
 
 
-class Session(Event, frozen=True, kw_only=True):
+class Session(LedgerEvent, frozen=True, kw_only=True):
     """An orchestrator begins to work on the folder: the first one, and one for every resume."""
 
     number: int
@@ -52,14 +52,14 @@ class Session(Event, frozen=True, kw_only=True):
     command_line: tuple[str, ...]
 
 
-class Rebooted(Event, frozen=True, kw_only=True):
+class Rebooted(LedgerEvent, frozen=True, kw_only=True):
     """The node was started anew since the session before."""
 
     before: str
     after: str
 
 
-class Resumed(Event, frozen=True, kw_only=True):
+class Resumed(LedgerEvent, frozen=True, kw_only=True):
     """What a later session found, and which differences from the first one the user accepted."""
 
     missing: int
@@ -68,13 +68,13 @@ class Resumed(Event, frozen=True, kw_only=True):
     """In words, each beginning with its kind: ``software: torch was 2.14 and is 2.15``."""
 
 
-class Torn(Event, frozen=True, kw_only=True):
+class Torn(LedgerEvent, frozen=True, kw_only=True):
     """The last line was cut short by a crash and taken off; nothing had been done on its word."""
 
     text: str
 
 
-class Attempt(Event, frozen=True, kw_only=True):
+class Attempt(LedgerEvent, frozen=True, kw_only=True):
     """A launch is about to be tried."""
 
     label: str
@@ -84,7 +84,7 @@ class Attempt(Event, frozen=True, kw_only=True):
     batch: int
 
 
-class Company(Event, frozen=True, kw_only=True):
+class Company(LedgerEvent, frozen=True, kw_only=True):
     """A launch works so that its neighbours are not alone: it is no attempt.
 
     It is there as company in the plan, or has its record already while a neighbour is tried again.
@@ -95,7 +95,7 @@ class Company(Event, frozen=True, kw_only=True):
     batch: int
 
 
-class Recorded(Event, frozen=True, kw_only=True):
+class Recorded(LedgerEvent, frozen=True, kw_only=True):
     """An attempt has its record, or company that the plan asks for."""
 
     label: str
@@ -109,14 +109,14 @@ class Recorded(Event, frozen=True, kw_only=True):
     """Why it failed; None for a success."""
 
 
-class Interrupted(Event, frozen=True, kw_only=True):
+class Interrupted(LedgerEvent, frozen=True, kw_only=True):
     """The session was told to stop."""
 
     by: str
     """The signal's name."""
 
 
-class Finished(Event, frozen=True, kw_only=True):
+class Finished(LedgerEvent, frozen=True, kw_only=True):
     """The session has done all that it could; ``missing`` launches have no valid record."""
 
     missing: int
@@ -124,10 +124,10 @@ class Finished(Event, frozen=True, kw_only=True):
     """Launches whose last attempt failed."""
 
 
-AnyEvent = Started | Session | Rebooted | Resumed | Torn | Attempt | Company | Recorded | Interrupted | Finished
+AnyLedgerEvent = Started | Session | Rebooted | Resumed | Torn | Attempt | Company | Recorded | Interrupted | Finished
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class LedgerLine(msgspec.Struct, frozen=True, kw_only=True):
     """One line."""
 
     number: int
@@ -135,13 +135,13 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     previous: str
     """SHA-256 of the line before, in hexadecimal; `FIRST` for the first."""
     utc: str
-    what: AnyEvent
+    what: AnyLedgerEvent
 
 
 class Chain(msgspec.Struct, frozen=True, kw_only=True):
     """A ledger as read."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[LedgerLine, ...] = ()
     """All lines that could be read, in order."""
     problems: tuple[str, ...] = ()
     """What breaks the chain, with the line's number from 1; empty for a sound ledger."""
@@ -151,7 +151,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
     """The hash that the next line must name."""
 
     @property
-    def events(self) -> tuple[AnyEvent, ...]:
+    def events(self) -> tuple[AnyLedgerEvent, ...]:
         """What happened, in order."""
         return tuple(entry.what for entry in self.entries)
 
@@ -161,22 +161,22 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(event for event in self.events if isinstance(event, Session))
 
 
-Key = tuple[str, str]
+LaunchKey = tuple[str, str]
 """A launch: label and job id."""
 
-_decoder = msgspec.json.Decoder(Entry)
+_decoder = msgspec.json.Decoder(LedgerLine)
 
 
-def encode_entry(entry: Entry) -> bytes:
+def encode_entry(entry: LedgerLine) -> bytes:
     """One line, newline included."""
     return msgspec.json.encode(entry) + b"\n"
 
 
-def extend(chain: Chain, utc: str, events: Iterable[AnyEvent]) -> tuple[Chain, bytes]:
+def extend(chain: Chain, utc: str, events: Iterable[AnyLedgerEvent]) -> tuple[Chain, bytes]:
     """The chain with some more events at the moment ``utc``, and the lines to append for them. Pure."""
     entries, head, lines = list(chain.entries), chain.head, b""
     for event in events:
-        entries.append(Entry(number=len(entries), previous=head, utc=utc, what=event))
+        entries.append(LedgerLine(number=len(entries), previous=head, utc=utc, what=event))
         line = encode_entry(entries[-1])
         head = digest(line)
         lines += line
@@ -191,7 +191,7 @@ def digest(line: bytes) -> str:
 def check_chain(content: bytes) -> Chain:
     """Read a ledger and check its chain: numbers, hashes, types. Pure; what is wrong is in ``problems``."""
     *lines, torn = content.split(b"\n")
-    entries: list[Entry] = []
+    entries: list[LedgerLine] = []
     problems: list[str] = []
     head = FIRST
     expected = 0
@@ -217,17 +217,17 @@ def check_chain(content: bytes) -> Chain:
     return Chain(entries=tuple(entries), problems=tuple(problems), torn=torn, head=head)
 
 
-def attempts(events: Iterable[AnyEvent]) -> Counter[Key]:
+def attempts(events: Iterable[AnyLedgerEvent]) -> Counter[LaunchKey]:
     """How often each launch was tried."""
     return Counter((event.label, event.job_id) for event in events if isinstance(event, Attempt))
 
 
-def recorded(events: Iterable[AnyEvent]) -> tuple[Recorded, ...]:
+def recorded(events: Iterable[AnyLedgerEvent]) -> tuple[Recorded, ...]:
     """The attempts that left a record."""
     return tuple(event for event in events if isinstance(event, Recorded) and event.number > 0)
 
 
-def lost_attempts(events: Sequence[AnyEvent]) -> tuple[Attempt, ...]:
+def lost_attempts(events: Sequence[AnyLedgerEvent]) -> tuple[Attempt, ...]:
     """The attempts that left no record: the orchestrator was killed, or the node went down."""
     known = {(event.label, event.job_id, event.number) for event in recorded(events)}
     return tuple(

@@ -97,7 +97,7 @@ FP32_ERROR = 1e-5
 """Relative error of a matrix product from which on it was not made in fp32."""
 
 
-class Precision(msgspec.Struct, frozen=True, kw_only=True):
+class PrecisionSeen(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for, and what really ran."""
 
     requested: str
@@ -112,7 +112,7 @@ class Precision(msgspec.Struct, frozen=True, kw_only=True):
     matmul_error_after: float | None
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class CodeSource(msgspec.Struct, frozen=True, kw_only=True):
     """Where the workload's code came from."""
 
     workload: str
@@ -169,7 +169,7 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
     peak_device_bytes: int | None = None
 
 
-class Sampled(msgspec.Struct, frozen=True, kw_only=True):
+class SamplingSpan(msgspec.Struct, frozen=True, kw_only=True):
     """What the telemetry of a launch is of."""
 
     start_s: float
@@ -199,7 +199,7 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     bound: Bound | None
     """What sets the workload's pace, as its author declares."""
     classic_factor: float
-    source: Source
+    source: CodeSource
     devices: tuple[Device, ...]
     environment: dict[str, str]
     dropped_environment: tuple[str, ...]
@@ -214,7 +214,7 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     window_rule: WindowRule
     window: Window | None
     ranks: list[Rank]
-    precision: Precision | None
+    precision: PrecisionSeen | None
     data: Data | None
     neighbours: Neighbours
     isolation: dict[str, Isolation]
@@ -223,7 +223,7 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     host_pace: dict[str, dict[Edge, HostPace]]
     """Of the CPUs of each share, by slot; empty where it was not measured."""
     telemetry: dict[str, dict[str, dict[str, float]]]
-    sampled: Sampled | None
+    sampled: SamplingSpan | None
     """None where the telemetry is from start to stop."""
     failure: Failure | None
     exit_status: int | None

@@ -9,7 +9,7 @@ import msgspec
 from milabench_ng.plan import Device, Launch, Plan
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.marks import Mark
-from milabench_ng.records.window import LARGEST, Amount, Moment, Number, SliceRow, WindowRule
+from milabench_ng.records.window import LARGEST, Amount, Moment, SliceRow, WholeNumber, WindowRule
 
 Factor = Annotated[float, msgspec.Meta(ge=1e-6, le=1e6)]
 """Items of 2020 per item."""
@@ -37,7 +37,7 @@ class TimingView(msgspec.Struct, frozen=True):
 class SkippedView(msgspec.Struct, frozen=True):
     """Optimizer steps that a dynamic loss scale skipped."""
 
-    skipped: Number
+    skipped: WholeNumber
 
 
 class RankView(msgspec.Struct, frozen=True):
@@ -111,7 +111,7 @@ class SampledView(msgspec.Struct, frozen=True):
     start_s: Moment
     end_s: Moment
     interval_s: Amount
-    dropped: Number
+    dropped: WholeNumber
 
 
 class PaceView(msgspec.Struct, frozen=True):
@@ -127,8 +127,8 @@ class MnbView(msgspec.Struct, frozen=True, kw_only=True):
     schema: int
     version: str = ""
     run_id: str
-    session: Number = 1
-    batch: Number = 0
+    session: WholeNumber = 1
+    batch: WholeNumber = 0
     launch: Launch
     label: str
     unit: str
@@ -211,7 +211,7 @@ class InventoryView(msgspec.Struct, frozen=True, kw_only=True):
     virtualization: str | None = None
     kernel: str = ""
     cpus: CpusView
-    memory_bytes: Number
+    memory_bytes: WholeNumber
     nvidia_driver: str | None = None
 
 

@@ -34,7 +34,7 @@ Amount = Annotated[float, Meta(ge=0, le=LARGEST)]
 Length = Annotated[float, Meta(gt=0, le=LARGEST)]
 """Of a slice: everything divides by it."""
 Moment = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
-Number = Annotated[int, Meta(ge=0, le=10**15)]
+WholeNumber = Annotated[int, Meta(ge=0, le=10**15)]
 
 
 class WindowRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,10 +63,10 @@ class SliceRow(msgspec.Struct, frozen=True, array_like=True):
 
     start_s: Moment
     length_s: Length
-    count: Number
-    steps: Number
+    count: WholeNumber
+    steps: WholeNumber
     wait_s: Amount
-    backlog: Number | None = None
+    backlog: WholeNumber | None = None
     """Items that had been made and not yet asked for, the mean over the slice's steps; None where nothing is made
     ahead."""
 

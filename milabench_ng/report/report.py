@@ -23,7 +23,7 @@ from milabench_ng.report.statistics.effects import MARGIN
 from milabench_ng.report.summary.folder import load, load_baseline
 from milabench_ng.report.summary.launches import weakest_tier
 from milabench_ng.report.summary.marked import Marked, count_marks
-from milabench_ng.report.summary.summary import Failed, Flag, Summary, TestSummary
+from milabench_ng.report.summary.summary import FailedLaunch, LaunchFlag, Summary, TestSummary
 from milabench_ng.report.verification.findings import Verification
 
 NOT_RECORDED = "not recorded"
@@ -83,12 +83,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(line.scored.test for line in self.lines if self.score and line.row.n and not line.scored.weight)
 
     @property
-    def failed(self) -> tuple[tuple[str, Failed], ...]:
+    def failed(self) -> tuple[tuple[str, FailedLaunch], ...]:
         """Every failed launch with its test."""
         return tuple((line.scored.test, failed) for line in self.lines for failed in line.row.failed)
 
     @property
-    def flags(self) -> tuple[tuple[str, Flag], ...]:
+    def flags(self) -> tuple[tuple[str, LaunchFlag], ...]:
         """Every odd launch with its test."""
         return tuple((line.scored.test, flag) for line in self.lines for flag in line.row.flags)
 

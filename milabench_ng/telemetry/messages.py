@@ -36,13 +36,13 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="orde
     """Path of ``cpu.stat`` (v2) or ``cpuacct.usage`` (v1)."""
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="report"):
+class SamplerReport(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="report"):
     """Base of what the sampler says."""
 
     time_s: float
 
 
-class Supported(Report, frozen=True, kw_only=True):
+class Supported(SamplerReport, frozen=True, kw_only=True):
     """What this node gives: the first report, once."""
 
     interval_s: float
@@ -54,7 +54,7 @@ class Supported(Report, frozen=True, kw_only=True):
     """Why a source gives nothing."""
 
 
-class Sample(Report, frozen=True, kw_only=True):
+class Sample(SamplerReport, frozen=True, kw_only=True):
     """What one source read of one key."""
 
     source: SourceName
@@ -62,7 +62,7 @@ class Sample(Report, frozen=True, kw_only=True):
     values: dict[str, float]
 
 
-class Dropped(Report, frozen=True, kw_only=True):
+class Dropped(SamplerReport, frozen=True, kw_only=True):
     """Samples were thrown away because nobody read them in time, from ``since_s`` on."""
 
     since_s: float
@@ -74,6 +74,6 @@ class Dropped(Report, frozen=True, kw_only=True):
 AnyReport = Supported | Sample | Dropped
 
 
-def encode(message: Watch | Report) -> bytes:
+def encode(message: Watch | SamplerReport) -> bytes:
     """One line, its end included."""
     return msgspec.json.encode(message) + b"\n"

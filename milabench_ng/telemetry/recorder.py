@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from milabench_ng.telemetry.messages import Dropped, Report, Sample, SourceName, Supported, telemetry_key
+from milabench_ng.telemetry.messages import Dropped, Sample, SamplerReport, SourceName, Supported, telemetry_key
 
 Spread = dict[str, float]
 """``n``, ``min``, ``mean`` and ``max`` of one value, and ``span_s``, the seconds from its first sample to its last."""
@@ -68,7 +68,7 @@ class Recorder:
         """What the sampler said that this node gives."""
         self._dropped: list[Dropped] = []
 
-    def feed(self, report: Report) -> None:
+    def feed(self, report: SamplerReport) -> None:
         """Take in what the sampler said; the oldest samples of a key go when its room is full."""
         if isinstance(report, Sample):
             key = (report.source, report.key)

@@ -22,7 +22,7 @@ import msgspec
 from milabench_ng.node.gpus import open_nvml, read_gpus
 from milabench_ng.telemetry.gpu import GpuSource
 from milabench_ng.telemetry.host import HostSource
-from milabench_ng.telemetry.messages import Dropped, Report, Sample, Supported, Watch, encode
+from milabench_ng.telemetry.messages import Dropped, Sample, SamplerReport, Supported, Watch, encode
 from milabench_ng.telemetry.source import Source
 from milabench_ng.telemetry.tenant import TenantSource
 
@@ -41,7 +41,7 @@ class ReportWriter:
         """Since this was said last."""
         self._since_s = 0.0
 
-    def write(self, report: Report) -> None:
+    def write(self, report: SamplerReport) -> None:
         """Write the report, or drop and count it. Says how many were dropped as soon as there is room again."""
         if self._dropped and self._put(Dropped(time_s=report.time_s, since_s=self._since_s, count=self._dropped)):
             self._dropped = 0
@@ -49,7 +49,7 @@ class ReportWriter:
             self._since_s = self._since_s if self._dropped else report.time_s
             self._dropped += 1
 
-    def _put(self, report: Report) -> bool:
+    def _put(self, report: SamplerReport) -> bool:
         """A pipe that polls writable has room for PIPE_BUF bytes, and a line up to that goes in whole (pipe(7)).
 
         Only the first report can be longer, on a node with very many devices, and it finds the pipe empty.
@@ -105,7 +105,9 @@ def next_tick(due_s: float, now_s: float, interval_s: float) -> float:
     return due_s + (missed + 1) * interval_s
 
 
-def serve(sources: Sequence[Source], tenants: TenantSource, orders: OrderReader, interval_s: float) -> Iterator[Report]:
+def serve(
+    sources: Sequence[Source], tenants: TenantSource, orders: OrderReader, interval_s: float
+) -> Iterator[SamplerReport]:
     """All reports until the orders end; ``tenants`` is the one of the sources that the orders are about."""
     yield supported(sources, interval_s)
     due = time.monotonic() + interval_s

@@ -17,11 +17,11 @@ from milabench_ng.errors import MnbError
 from milabench_ng.requests import (
     Answer,
     AnyRequest,
+    DataEstimate,
     Describe,
     Described,
     Effort,
-    Estimate,
-    Estimated,
+    EstimateData,
     Place,
     Prepare,
     Prepared,
@@ -67,7 +67,7 @@ def _reply(request: AnyRequest, connection: socket.socket) -> Answer:
     match request:
         case Describe():
             return Described(id=request.id, catalogue=describe(request.foreign))
-        case Estimate():
+        case EstimateData():
             return _estimate(request)
         case Prepare():
             return _prepare(request, connection)
@@ -75,7 +75,7 @@ def _reply(request: AnyRequest, connection: socket.socket) -> Answer:
             raise TypeError(f"{type(request).__name__} is answered by a worker")
 
 
-def _estimate(request: Estimate) -> Answer:
+def _estimate(request: EstimateData) -> Answer:
     root = Path(request.dataroot)
     found = [(registry.find(name), scale) for name, scale in request.sets]
     sizes = [(data_set, scale, to_generate(data_set, root, scale)) for data_set, scale in found]
@@ -91,7 +91,7 @@ def _estimate(request: Estimate) -> Answer:
         )
         for data_set, scale, size in absent
     ]
-    return Estimated(id=request.id, efforts=tuple(efforts), free_bytes=free_bytes(root), processes=request.processes)
+    return DataEstimate(id=request.id, efforts=tuple(efforts), free_bytes=free_bytes(root), processes=request.processes)
 
 
 def _prepare(request: Prepare, connection: socket.socket) -> Answer:

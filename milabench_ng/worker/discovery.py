@@ -53,7 +53,7 @@ def describe(foreign: Iterable[str]) -> catalogue.Catalogue:
         workloads[name] = definition.describe(name, package)
     found = {name: registry.find(name) for name in registry.names()}
     sets = {
-        name: catalogue.DataSet(
+        name: catalogue.DataSetInfo(
             name=name,
             folder=data_set.folder,
             scalable=data_set.scalable,

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from milabench_ng.bench.loss_scale import Dynamic
 from milabench_ng.bench.precision import MODES
-from milabench_ng.bench.trace import Trace, gradient_norm
+from milabench_ng.bench.trace import TraceRecorder, gradient_norm
 from milabench_ng.events import Digest, GradientNorm, Loss
 
 
@@ -23,7 +23,7 @@ def trained(seed: int, flip: bool = False, module: nn.Module | None = None) -> s
         weight = next(module.parameters()).detach()
         weight.view(torch.int16 if weight.dtype is torch.float16 else torch.int32).view(-1)[11] ^= 1
     channel = Recording()
-    trace = Trace(channel, rank=1)
+    trace = TraceRecorder(channel, rank=1)
     trace.watch(module)
     for _ in range(100):
         trace.step(torch.tensor(1.0))
@@ -35,7 +35,7 @@ def trained(seed: int, flip: bool = False, module: nn.Module | None = None) -> s
 
 def test_losses_of_a_few_steps_are_told_when_the_device_is_idle() -> None:
     channel = Recording()
-    trace = Trace(channel, rank=1)
+    trace = TraceRecorder(channel, rank=1)
     loss = torch.zeros(())
     for step in range(1, 121):
         loss.fill_(step / 4)  # in place: what was taken must not follow
@@ -57,7 +57,7 @@ def test_losses_of_a_few_steps_are_told_when_the_device_is_idle() -> None:
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_loss_that_is_not_finite_is_told_at_any_step(value: float) -> None:
     channel = Recording()
-    trace = Trace(channel, rank=0)
+    trace = TraceRecorder(channel, rank=0)
     for loss in (1.0, 1.0, value):
         trace.step(torch.tensor(loss))
     trace.report()
@@ -66,7 +66,7 @@ def test_a_loss_that_is_not_finite_is_told_at_any_step(value: float) -> None:
 
 def test_nothing_is_told_of_nothing() -> None:
     channel = Recording()
-    trace = Trace(channel, rank=0)
+    trace = TraceRecorder(channel, rank=0)
     trace.report()
     assert channel.log == []
     assert trace.dtypes() == {}
@@ -85,7 +85,7 @@ def test_digests_of_fp16_and_mixed_parameters() -> None:
 
     assert trained(3, module=mixed()) == trained(3, module=mixed())
     assert trained(3, module=mixed()) != trained(3, module=mixed(), flip=True)
-    trace = Trace(Recording(), rank=0)
+    trace = TraceRecorder(Recording(), rank=0)
     trace.watch(mixed())
     assert trace.dtypes() == {"float16": 40, "float32": 10}
 
@@ -94,7 +94,7 @@ def test_a_digest_is_of_its_step_and_not_of_when_it_is_told() -> None:
     torch.manual_seed(1)
     module = nn.Sequential(nn.Linear(7, 5), nn.Linear(5, 3))
     channel = Recording()
-    trace = Trace(channel, rank=0)
+    trace = TraceRecorder(channel, rank=0)
     trace.watch(module)
     for step in range(1, 131):
         if step == 101:
@@ -145,7 +145,7 @@ def test_a_norm_of_fp16_gradients_is_taken_in_fp32() -> None:
 
 def test_a_norm_that_is_not_finite_is_none_and_frozen_parameters_have_none() -> None:
     channel = Recording()
-    trace = Trace(channel, rank=2)
+    trace = TraceRecorder(channel, rank=2)
     module = nn.Linear(1, 1)
     module.bias.requires_grad_(False)
     optimizer = torch.optim.SGD(module.parameters())

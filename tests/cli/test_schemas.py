@@ -17,13 +17,13 @@ REPOSITORY = Path(__file__).parents[2]
 TEST = {"workload": "vae"}
 
 
-def problems(kind: schemas.Kind, value: Any) -> list[str]:
+def problems(kind: schemas.SchemaKind, value: Any) -> list[str]:
     schema = schemas.schema(kind)
     return json_schema.errors(value, schema, schema)
 
 
-@pytest.mark.parametrize("kind", get_args(schemas.Kind))
-def test_every_schema_has_its_head_and_resolves(kind: schemas.Kind) -> None:
+@pytest.mark.parametrize("kind", get_args(schemas.SchemaKind))
+def test_every_schema_has_its_head_and_resolves(kind: schemas.SchemaKind) -> None:
     schema = schemas.schema(kind)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert schema["title"] == f"mnb {kind}"

@@ -38,16 +38,16 @@ from milabench_ng.report.report import Report, build_report, make_report
 from milabench_ng.report.scoring.weights import load_weights
 from milabench_ng.report.summary.folder import decode_summary, encode_summary, load
 from milabench_ng.report.summary.summary import Summary
-from milabench_ng.report.verification.forms import Form as VerificationForm
+from milabench_ng.report.verification.forms import RulingForm as VerificationForm
 from milabench_ng.report.verification.forms import write_verification
 from milabench_ng.report.verification.rules import Rules, decode_rules
 from milabench_ng.report.verification.verify import verify
-from milabench_ng.report.writers import Form, write_report, write_tender
+from milabench_ng.report.writers import RulingForm, write_report, write_tender
 from milabench_ng.units import parse_bytes, parse_bytes_per_second
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-FORMS: tuple[Form, ...] = ("table", "json", "csv", "markdown")
+FORMS: tuple[RulingForm, ...] = ("table", "json", "csv", "markdown")
 VERIFICATION_FORMS: tuple[VerificationForm, ...] = ("table", "json")
 PRINTED = "".join(map(chr, [*range(9), *range(11, 32), *range(127, 160)]))
 """What a terminal would obey."""
@@ -372,7 +372,7 @@ def seeds() -> dict[str, list[bytes]]:
         "again": records,
         "data_manifest": [
             msgspec.json.encode(
-                manifests.Manifest(
+                manifests.TwinManifest(
                     name="mnist",
                     seed=1,
                     generator=1,

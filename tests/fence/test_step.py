@@ -14,7 +14,7 @@ from fence_waiting import wait_for
 from milabench_ng.fence import guardian
 from milabench_ng.fence.backends.scope import worthwhile
 from milabench_ng.fence.capabilities import Capabilities, SlurmJob
-from milabench_ng.fence.interface import Door, Entry
+from milabench_ng.fence.interface import Door, FenceEntry
 from milabench_ng.fence.probing.trial import python
 from milabench_ng.fence.slurm_step import allocation, step
 
@@ -37,7 +37,7 @@ class Held:
     def start(self, source: str) -> subprocess.Popen[str]:
         """As a tenant's process: through the entry, in the holder's stead."""
         pipe = subprocess.PIPE
-        argv = Entry(door=Door(self.name, self.process.pid)).command(python(source))
+        argv = FenceEntry(door=Door(self.name, self.process.pid)).command(python(source))
         return subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 

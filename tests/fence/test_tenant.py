@@ -13,7 +13,7 @@ from fence_waiting import wait_for
 
 from milabench_ng.fence import isolation_check
 from milabench_ng.fence.interface import Fence, Group, IsolationMismatch
-from milabench_ng.records.isolation import Share, Verdict
+from milabench_ng.records.isolation import Death, Share
 from milabench_ng.units import MIB
 
 pytestmark = pytest.mark.root
@@ -22,7 +22,7 @@ MakeShare = Callable[..., Share]
 HOLD = "import sys; print('in', flush=True); sys.stdin.read()"
 
 
-def judge(group: Group, returncode: int | None) -> Verdict | None:
+def judge(group: Group, returncode: int | None) -> Death | None:
     """The verdict as an orchestrator forms it; groups are new, so all counters were 0 before."""
     before = msgspec.structs.replace(group.events(), oom_kill=0, oom=0, pids_max=0)
     return isolation_check.verdict(before, group.events(), group.usage(), group.share.memory_bytes, returncode)

@@ -15,10 +15,10 @@ import pytest
 from milabench_ng.orchestrator.events.bus import Bus
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, Note, Stamped
 from milabench_ng.orchestrator.execution import pacing
-from milabench_ng.orchestrator.jobs import Outcome, jobs
+from milabench_ng.orchestrator.jobs import RunOutcome, jobs
 from milabench_ng.orchestrator.persistence.resuming import resumed_request
 from milabench_ng.orchestrator.planning.request import RunRequest
-from milabench_ng.records.ledger import AnyEvent, check_chain
+from milabench_ng.records.ledger import AnyLedgerEvent, check_chain
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.names import LEDGER, MANIFEST
 from milabench_ng.records.record import Record
@@ -60,12 +60,12 @@ class Witness:
 class Finished(msgspec.Struct, frozen=True):
     """A run that is over."""
 
-    outcome: Outcome
+    outcome: RunOutcome
     folder: Path
     told: list[Stamped]
     manifest: Manifest
     records: list[Record]
-    events: tuple[AnyEvent, ...]
+    events: tuple[AnyLedgerEvent, ...]
     """Of the ledger, whose chain is sound."""
 
     @property

@@ -12,14 +12,14 @@ import pytest
 from milabench_ng.events import Ready
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, LaunchState, Slices
 from milabench_ng.orchestrator.execution.tenant import RankLog
-from milabench_ng.orchestrator.outcome.failure_cause import Outcome, judge
+from milabench_ng.orchestrator.outcome.failure_cause import LaunchOutcome, judge
 from milabench_ng.records.record import Failure
 from milabench_ng.records.window import SliceRow, Window
 from milabench_ng.units import GIB
 from tests.orchestrator.processes import process_tree
 
 HERE = "tests.orchestrator.broken"
-GOOD = Outcome(
+GOOD = LaunchOutcome(
     exit_status=0,
     full=True,
     window=Window(start_s=0, end_s=1),

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from milabench_ng.orchestrator.display.lines import Lines
+from milabench_ng.orchestrator.display.lines import PlainLines
 from milabench_ng.orchestrator.display.terminal import Terminal
 from milabench_ng.orchestrator.display.wording import said
 from milabench_ng.orchestrator.events.bus import Sink
@@ -72,7 +72,7 @@ def show(sink: Sink, *events: tuple[float, AnyRunEvent]) -> None:
 def test_lines_tell_progress_where_nothing_was_told_for_ten_seconds() -> None:
     file = io.StringIO()
     show(
-        Lines(Console(file=file)),
+        PlainLines(Console(file=file)),
         (0.0, Stage(text="importing torch and the workloads")),
         (1.0, Note(text="a \x1b[31mnote")),
         (2.0, Preparing(answer=Progress(id=1, name="imagenet", done=1000, total=2000))),

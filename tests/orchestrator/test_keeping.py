@@ -13,7 +13,7 @@ import pytest
 from milabench_ng.errors import InputError
 from milabench_ng.orchestrator.persistence.result_writer import ResultWriter
 from milabench_ng.orchestrator.persistence.resuming import open_writer
-from milabench_ng.records.ledger import AnyEvent, Attempt, Recorded, Started, Torn, check_chain
+from milabench_ng.records.ledger import AnyLedgerEvent, Attempt, Recorded, Started, Torn, check_chain
 from milabench_ng.records.names import LEDGER, MANIFEST, ResultFolder, file_digest, temporary_name
 
 STARTED = Started(
@@ -38,7 +38,7 @@ def open_new(path: Path, spool: Path | None = None) -> tuple[ResultWriter, list[
     return writer, said
 
 
-def events(path: Path) -> tuple[AnyEvent, ...]:
+def events(path: Path) -> tuple[AnyLedgerEvent, ...]:
     """What a ledger on the disk says; its chain is sound."""
     chain = check_chain((path / LEDGER).read_bytes())
     assert (chain.problems, chain.torn) == ((), b"")

@@ -27,7 +27,7 @@ from milabench_ng.profile import Profile
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import Share
 from milabench_ng.records.marks import Mark
-from milabench_ng.records.record import Data, Neighbour, Neighbours, Sampled
+from milabench_ng.records.record import Data, Neighbour, Neighbours, SamplingSpan
 from milabench_ng.records.window import WindowRule
 from tests.report.make_node import conditions, fence
 
@@ -113,7 +113,7 @@ def seen(*devices: int, held: Mapping[str, float] = {}, ran: str = "fp32", **cha
         host_pace=dict.fromkeys(map(str, devices), (pace(80.0), pace(80.0))),
         gpu_monitor={},
         telemetry={},
-        sampled=Sampled(start_s=89.0, end_s=98.0, interval_s=0.5, dropped=0),
+        sampled=SamplingSpan(start_s=89.0, end_s=98.0, interval_s=0.5, dropped=0),
     )
     return msgspec.structs.replace(made, **changes)
 

@@ -9,16 +9,16 @@ import pytest
 from milabench_ng.errors import InputError
 from milabench_ng.orchestrator.display.wording import estimate_text
 from milabench_ng.orchestrator.execution.preparing import require_space
-from milabench_ng.requests import Effort, Estimated
+from milabench_ng.requests import DataEstimate, Effort
 from milabench_ng.units import GIB
 
 
-def estimated(free_gib: float) -> Estimated:
+def estimated(free_gib: float) -> DataEstimate:
     efforts = (
         Effort(name="imagenet", scale=1.0, files=110_000, bytes=12 * GIB, seconds=540.0),
         Effort(name="coco", scale=0.5, files=60_000, bytes=10 * GIB, seconds=60.0),
     )
-    return Estimated(id=1, efforts=efforts, free_bytes=int(free_gib * GIB), processes=16)
+    return DataEstimate(id=1, efforts=efforts, free_bytes=int(free_gib * GIB), processes=16)
 
 
 def test_all_sets_together_must_fit() -> None:

@@ -17,7 +17,7 @@ import pytest
 from milabench_ng.errors import InputError
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, LaunchState, Slices
 from milabench_ng.orchestrator.execution.interruption import SAME_S
-from milabench_ng.orchestrator.persistence.resuming import Difference, check_same, differences
+from milabench_ng.orchestrator.persistence.resuming import SessionDifference, check_same, differences
 from milabench_ng.records.ledger import (
     Attempt,
     Company,
@@ -175,7 +175,7 @@ def test_what_differs_is_refused_by_kind_unless_it_is_accepted(interrupted) -> N
             check_same(then, now, [other for other in changes if other != kind])
         assert check_same(then, now, [kind]) == (found,)
     assert [one.kind for one in differences(then, replace(then, shares=shares))] == ["isolation"]
-    software = Difference("software", f"torch was {then.software['torch']} and is 9.9")
+    software = SessionDifference("software", f"torch was {then.software['torch']} and is 9.9")
     assert tuple(differences(then, changes["software"])) == (software,)
 
 

@@ -6,14 +6,14 @@ import msgspec
 import pytest
 
 from milabench_ng.errors import InputError
-from milabench_ng.orchestrator.execution.watchdog import Limits, Progress, limits_for, overdue
+from milabench_ng.orchestrator.execution.watchdog import LaunchProgress, Limits, limits_for, overdue
 from milabench_ng.plan import Launch
 from milabench_ng.profile import TimeLimits
 from milabench_ng.records.window import WindowRule
 
 RULE = WindowRule(settle_s=2.0, length_s=9.0, margin_s=1.0)
 LIMITS = Limits(ready_s=30, silence_s=20, end_s=10, total_s=200)
-ASKED = Progress(asked_s=1000, ready=False, start_s=None, stop_s=None, heard_s=1000, longest_slice_s=0)
+ASKED = LaunchProgress(asked_s=1000, ready=False, start_s=None, stop_s=None, heard_s=1000, longest_slice_s=0)
 WORKING = msgspec.structs.replace(ASKED, ready=True, start_s=1010, heard_s=1005)
 STOPPED = msgspec.structs.replace(WORKING, stop_s=1100, heard_s=1100, longest_slice_s=0.5)
 
@@ -32,7 +32,7 @@ def launch(**arguments: float) -> Launch:
         (msgspec.structs.replace(WORKING, heard_s=1199), 1200, 1200.1, "not over 200 s after it was asked for"),
     ],
 )
-def test_each_limit_bites_when_it_is_over(progress: Progress, in_time: float, late: float, words: str) -> None:
+def test_each_limit_bites_when_it_is_over(progress: LaunchProgress, in_time: float, late: float, words: str) -> None:
     assert overdue(progress, LIMITS, in_time) is None
     assert overdue(progress, LIMITS, late) == words
 

@@ -284,7 +284,7 @@ def write_run(folder: Path, whole: Plan, rate: Rate = steady, slices: int = 120)
 def write_ledger(folder: Path, whole: Plan) -> None:
     """The ledger of a run in one session in which each record of the folder took one attempt."""
     promised = promise(whole)
-    events: list[ledger.AnyEvent] = [
+    events: list[ledger.AnyLedgerEvent] = [
         ledger.Started(
             run_id=promised.run_id,
             version=__version__,

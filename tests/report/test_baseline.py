@@ -14,8 +14,8 @@ from test_money import node, row
 
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
-from milabench_ng.report.baselines.carrying import Held, Rule
-from milabench_ng.report.baselines.estimated_baseline import Basis, estimate
+from milabench_ng.report.baselines.carrying import Held, TransferRule
+from milabench_ng.report.baselines.estimated_baseline import RuleBasis, estimate
 from milabench_ng.report.baselines.known_rates import device_of, known_pairs
 from milabench_ng.report.baselines.peaks import Arithmetic, known_peak, peak
 from milabench_ng.report.baselines.plausible import doubts
@@ -102,10 +102,10 @@ def test_an_unfit_folder_is_refused_or_marked(quick: Path, tmp_path: Path, capsy
     assert any(note.startswith("not as a baseline should be: the score is") for note in load(file).provenance.notes)
 
 
-def basis(kinds: tuple[Arithmetic, ...] = ("fp32",)) -> Basis:
+def basis(kinds: tuple[Arithmetic, ...] = ("fp32",)) -> RuleBasis:
     """Rates go as the square root of the peaks, give or take a tenth in the logarithm."""
-    rule = Rule(slope=0.5, spread=0.1, df=4, moment=1e9)
-    return Basis(rule=rule, checks=(Held(left_out="workload", held=19, known=20),), kinds=frozenset(kinds))
+    rule = TransferRule(slope=0.5, spread=0.1, df=4, moment=1e9)
+    return RuleBasis(rule=rule, checks=(Held(left_out="workload", held=19, known=20),), kinds=frozenset(kinds))
 
 
 def test_an_estimate_by_hand() -> None:
@@ -130,7 +130,7 @@ def test_the_shipped_a100_is_the_estimate_from_the_shipped_h200() -> None:
     h200 = load_baseline("h200")
     assert h200.provenance.kind == "measured"
     ours, theirs = known_peak(device_of(h200), "test"), known_peak("A100-SXM4-80GB", "test")
-    made = estimate(h200, ours, theirs, "h200", Basis.of(known_pairs()))
+    made = estimate(h200, ours, theirs, "h200", RuleBasis.of(known_pairs()))
     shipped = load_baseline("a100")
     assert shipped.tests.keys() == made.tests.keys()
     for label, row_made in made.tests.items():

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from milabench_ng.report.baselines.carrying import Pair, learn, validate
+from milabench_ng.report.baselines.carrying import KnownPair, learn, validate
 from milabench_ng.report.baselines.known_rates import (
     GPU_BOUND,
     OWN,
@@ -24,8 +24,8 @@ from milabench_ng.report.summary.summary import Summary
 OLD = ("v100", "rtx8000")
 
 
-def pair(workload: str, peaks: float, rates: float, devices: tuple[str, str] = ("a", "b")) -> Pair:
-    return Pair(
+def pair(workload: str, peaks: float, rates: float, devices: tuple[str, str] = ("a", "b")) -> KnownPair:
+    return KnownPair(
         study="s",
         workload=workload,
         computation=workload,
@@ -60,14 +60,14 @@ def test_a_pair_is_judged_by_a_rule_that_has_not_seen_it() -> None:
     pairs = [pair(f"w{at}", 1.0, rate, (f"a{at}", f"b{at}")) for at, rate in enumerate(rates)]
     assert all(learn(pairs).holds(each) for each in pairs)
     by_workload, by_devices, _ = validate(
-        pairs[:3] + pairs[3:] + [Pair(**{**as_dict(each), "study": "t"}) for each in pairs[:3]]
+        pairs[:3] + pairs[3:] + [KnownPair(**{**as_dict(each), "study": "t"}) for each in pairs[:3]]
     )
     assert (by_workload.known, by_workload.held) == (7, 6)
     assert by_devices.held == 6
 
 
-def as_dict(each: Pair) -> dict[str, object]:
-    return {name: getattr(each, name) for name in Pair.__struct_fields__}
+def as_dict(each: KnownPair) -> dict[str, object]:
+    return {name: getattr(each, name) for name in KnownPair.__struct_fields__}
 
 
 def test_the_band_holds_the_known_pairs_as_often_as_it_says() -> None:

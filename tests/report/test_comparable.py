@@ -17,7 +17,7 @@ from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.weights import load_weights, spread_unplanned
 from milabench_ng.report.summary.comparable import differences
 from milabench_ng.report.summary.folder import load_baseline
-from milabench_ng.report.summary.summary import Departure, Flag, Summary
+from milabench_ng.report.summary.summary import Departure, LaunchFlag, Summary
 
 OPTIONS = {"batch_size": 64, "workers": 8, "max_seconds": 600.0}
 
@@ -132,7 +132,7 @@ def test_marks_of_the_run_stand_in_its_own_report() -> None:
 
 
 def test_flags_and_failures_of_the_baseline_are_told() -> None:
-    flag = Flag(job_id="0.0", kind="stall", detail="1 s")
+    flag = LaunchFlag(job_id="0.0", kind="stall", detail="1 s")
     found = against(changed(flags=(flag,), failures=1))
     assert [(one.what, one.run, one.baseline) for one in found.differences] == [
         ("flags", "none", "stall"),

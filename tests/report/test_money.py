@@ -18,7 +18,7 @@ from milabench_ng.records.marks import Mark
 from milabench_ng.records.views import DataView
 from milabench_ng.report.procurement.bids import read_bids
 from milabench_ng.report.procurement.offers import compare_bids
-from milabench_ng.report.procurement.ownership import Power, Terms, ownership
+from milabench_ng.report.procurement.ownership import NodePower, Terms, ownership
 from milabench_ng.report.procurement.ranking import pareto_set
 from milabench_ng.report.procurement.stability import Worth, per_reference, stability
 from milabench_ng.report.procurement.tender import Tender
@@ -28,7 +28,7 @@ from milabench_ng.report.scoring.score import score, scored_tests
 from milabench_ng.report.scoring.weights import load_weights
 from milabench_ng.report.statistics.intervals import log_stat, t_quantile
 from milabench_ng.report.summary.folder import encode_summary, load_baseline
-from milabench_ng.report.summary.summary import Estimated, Origin, Provenance, Stat, Summary, TestSummary
+from milabench_ng.report.summary.summary import EstimatedRate, Origin, Provenance, Stat, Summary, TestSummary
 from milabench_ng.report.writers import write_report, write_tender
 
 WEIGHTS = {"standard.vae": 1.0, "standard.convnet": 3.0}
@@ -88,7 +88,7 @@ def estimated(value: float, low: float, high: float) -> TestSummary:
     return TestSummary(
         n=0,
         failures=0,
-        estimate=Estimated(value=value, low=low, high=high, held=19, known=20),
+        estimate=EstimatedRate(value=value, low=low, high=high, held=19, known=20),
         origin=Origin(kind="estimated", source="a rule"),
         unit="images",
         classic_factor=1.0,
@@ -155,10 +155,10 @@ def test_an_estimated_row_has_no_launches_and_is_not_charged_for_their_spread() 
     assert (vae.std_pct, vae.interval, vae.estimated) == (None, None, (0.8, 1.6))
     assert score(mixed, WEIGHTS).status == "complete"
     with pytest.raises(ValueError, match="measured or estimated, not both"):
-        msgspec.structs.replace(row(100.0), estimate=Estimated(value=1.0, low=0.5, high=2.0))
+        msgspec.structs.replace(row(100.0), estimate=EstimatedRate(value=1.0, low=0.5, high=2.0))
     for band in ((0.0, 2.0), (1.1, 2.0), (0.5, 0.9), (5e-324, 2.0), (0.5, 1e300)):
         with pytest.raises(ValueError, match="an estimate of 1 with a band of"):
-            Estimated(value=1.0, low=band[0], high=band[1])
+            EstimatedRate(value=1.0, low=band[0], high=band[1])
 
 
 def test_the_figures_of_2020_are_indicative() -> None:
@@ -171,7 +171,7 @@ def test_the_figures_of_2020_are_indicative() -> None:
 
 def test_ownership() -> None:
     terms = Terms(years=5, tariff_per_kwh=0.12, pue=1.3, utilization=0.7)
-    made = ownership(300_000, Power(load_w=9000, idle_w=2000, boundary="given"), 1000, terms)
+    made = ownership(300_000, NodePower(load_w=9000, idle_w=2000, boundary="given"), 1000, terms)
     kwh = (9 * 0.7 + 2 * 0.3) * 8766 * 5 * 1.3
     assert made.energy_kwh == pytest.approx(kwh, rel=1e-12)
     assert made.total == pytest.approx(300_000 + kwh * 0.12 + 5000, rel=1e-12)

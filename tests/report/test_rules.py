@@ -20,7 +20,7 @@ from tampering import NONCE, WHOLE, Change, Tamper, everywhere, fence, gpu, gpu_
 
 from milabench_ng import __version__
 from milabench_ng.records.record import RECORD_SCHEMA
-from milabench_ng.report.launch.traces import Band, Bands, Trace
+from milabench_ng.report.launch.traces import Bands, ReferenceTrace, TraceBand
 from milabench_ng.report.verification.bundle import pack
 from milabench_ng.report.verification.checks.registry import RULES
 from milabench_ng.report.verification.findings import Ruling, Verification
@@ -383,9 +383,9 @@ def test_r3_numbers_that_were_claimed(folder: Path) -> None:
 
 def test_r22_a_launch_outside_its_reference_traces(folder: Path, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The report makes these marks; no record has them."""
-    bands: Bands = {"gpu": {"fp32": {"1": Band(2.0, 0.004)}}}
+    bands: Bands = {"gpu": {"fp32": {"1": TraceBand(2.0, 0.004)}}}
     arguments = {"batch_size": 64, "precision": "fp32"}
-    trace = Trace(arguments=arguments, data=("imagenet", "twin", 1.0), losses=bands)
+    trace = ReferenceTrace(arguments=arguments, data=("imagenet", "twin", 1.0), losses=bands)
     monkeypatch.setattr("milabench_ng.report.summary.folder.load_traces", lambda _suite: {"standard.vae": trace})
 
     def computed(loss: float) -> Tamper:

@@ -19,10 +19,10 @@ from milabench_ng.records.marks import Mark
 from milabench_ng.report.launch import traces
 from milabench_ng.report.launch.trace_bands import FIRST, build, merge
 from milabench_ng.report.launch.traces import (
-    Band,
     Compared,
-    Seen,
+    TraceBand,
     Traced,
+    TracedNumbers,
     compare,
     decode_traces,
     encode_traces,
@@ -51,7 +51,7 @@ def seen(loss: float | None, digest: str = "a", precision: str = "fp32", *, tena
 
 def test_a_band_is_as_wide_as_the_launches_differ_and_no_narrower_than_the_precision_allows() -> None:
     made = build("try", [(seen(2.0), "k"), (seen(2.0), "k")], ())
-    assert made.tests["try.net"].losses == {"gpu": {"fp32": {"10": Band(2.0, pytest.approx(2 * 0.02 * 2))}}}
+    assert made.tests["try.net"].losses == {"gpu": {"fp32": {"10": TraceBand(2.0, pytest.approx(2 * 0.02 * 2))}}}
     half = [(seen(10.0, precision="bf16"), "k")] * 2
     tenants = [(seen(loss, tenant=tenant), "k") for tenant, loss in enumerate((2.01, 1.99, 2.01, 1.99))]
     losses = build("try", [*tenants, *half], ()).tests["try.net"].losses["gpu"]
@@ -82,7 +82,7 @@ def test_a_band_that_says_nothing_is_none(losses: tuple[float, ...]) -> None:
 
 
 def first_step(loss: float, norm: float | None, tenant: int = 0, **changes: Any) -> Traced:
-    def at(number: float | None) -> Seen:
+    def at(number: float | None) -> TracedNumbers:
         return ((f"{tenant}/0", "1", number),)
 
     return msgspec.structs.replace(seen(None, **changes), losses=at(loss), gradient_norms=at(norm))
@@ -97,8 +97,8 @@ def of_tenants(*numbers: tuple[float, float | None], **changes: Any) -> Any:
 def test_tenants_that_agree_on_the_first_step_make_bands_as_narrow_as_arithmetic_allows() -> None:
     """Two tenants have one degree of freedom: by Student's t a millionth between them would become 1 %."""
     trace = of_tenants((2.0, 10.0), (2.000002, 10.00001))
-    assert trace.losses["gpu"]["fp32"]["1"] == Band(pytest.approx(2.000001), pytest.approx(2 * 0.002))
-    assert trace.gradient_norms["gpu"]["fp32"]["1"] == Band(pytest.approx(10.000005), pytest.approx(10 * 0.03))
+    assert trace.losses["gpu"]["fp32"]["1"] == TraceBand(pytest.approx(2.000001), pytest.approx(2 * 0.002))
+    assert trace.gradient_norms["gpu"]["fp32"]["1"] == TraceBand(pytest.approx(10.000005), pytest.approx(10 * 0.03))
     apart = of_tenants((2.0, 10.0), (2.0012, 10.00001))  # 0.0006 from the middle; a quarter of the floor is 0.001
     assert apart.losses["gpu"]["fp32"]["1"].tolerance == pytest.approx(2.0006 * 0.002)
     too_far = of_tenants((2.0, 10.0), (2.0022, 10.0), (2.0011, 10.0), (2.0011, 10.0))
@@ -135,8 +135,8 @@ def test_a_fixed_first_batch_makes_a_strong_trace_in_every_precision(precision: 
 
 
 def test_strength_is_of_the_bands_of_the_first_step() -> None:
-    def known(share: float, step: str = "1") -> dict[str, Band]:
-        return {step: Band(-4.0, 4.0 * share)}
+    def known(share: float, step: str = "1") -> dict[str, TraceBand]:
+        return {step: TraceBand(-4.0, 4.0 * share)}
 
     assert strength(known(0.01), known(0.05)) == "strong"
     for losses, norms in [
@@ -145,7 +145,7 @@ def test_strength_is_of_the_bands_of_the_first_step() -> None:
         (known(0.01), {}),
         ({}, known(0.05)),
         (known(0.01, "2"), known(0.01, "2")),
-        ({"1": Band(0.0, 0.1)}, known(0.01)),
+        ({"1": TraceBand(0.0, 0.1)}, known(0.01)),
     ]:
         assert strength(losses, norms) == "weak"
     assert strength({}, {}) == "digest only"

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from milabench_ng.catalogue import Catalogue, DataSet, Option, Workload, describe, parse_flags, resolve
+from milabench_ng.catalogue import Catalogue, DataSetInfo, Option, Workload, describe, parse_flags, resolve
 from milabench_ng.errors import InputError
 
 OPTIONS = (
@@ -160,8 +160,8 @@ def test_with_classic_data_a_workload_reads_the_classic_form_of_its_set_where_th
             source_sha256="",
         )
 
-    def data_set(name: str, classic: str | None = None) -> DataSet:
-        return DataSet(
+    def data_set(name: str, classic: str | None = None) -> DataSetInfo:
+        return DataSetInfo(
             name=name, folder=name, scalable=True, classic=classic, files=1, bytes=1, description="", origin="a:B"
         )
 

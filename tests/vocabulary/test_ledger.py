@@ -9,7 +9,7 @@ import pytest
 
 from milabench_ng.records.ledger import (
     FIRST,
-    AnyEvent,
+    AnyLedgerEvent,
     Attempt,
     Chain,
     Recorded,
@@ -35,7 +35,7 @@ def recorded(job_id: str, number: int) -> Recorded:
     return Recorded(label="s.a", job_id=job_id, number=number, file=f"{job_id}.json", sha256="0", cause=None)
 
 
-EVENTS: tuple[AnyEvent, ...] = (
+EVENTS: tuple[AnyLedgerEvent, ...] = (
     *(STARTED, SESSION, attempt("0.0", 1), attempt("0.1", 1), recorded("0.0", 1)),
     *(attempt("0.1", 2), recorded("0.1", 2)),
 )

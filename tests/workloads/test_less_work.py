@@ -17,7 +17,7 @@ from milabench_ng.datasets import registry
 from milabench_ng.datasets.prepare import prepare
 from milabench_ng.events import GradientNorm, Loss
 from milabench_ng.report.launch.trace_bands import build
-from milabench_ng.report.launch.traces import Trace, Traced, compare
+from milabench_ng.report.launch.traces import ReferenceTrace, Traced, compare
 from milabench_ng.worker.discovery import builtin_workloads
 
 WORKLOADS = builtin_workloads()
@@ -67,11 +67,11 @@ def launch(name: str, places: dict[str, Path], *, tenant: int = 0, change: Chang
 
 
 @pytest.fixture(scope="module")
-def reference(places: dict[str, Path]) -> Callable[[str], Trace]:
+def reference(places: dict[str, Path]) -> Callable[[str], ReferenceTrace]:
     """The trace of a test, made of two tenants; each is made once."""
-    made: dict[str, Trace] = {}
+    made: dict[str, ReferenceTrace] = {}
 
-    def find(name: str) -> Trace:
+    def find(name: str) -> ReferenceTrace:
         if name not in made:
             tenants = [(launch(name, places, tenant=tenant), "") for tenant in (0, 1)]
             made[name] = build("try", tenants, ()).tests[f"try.{name}"]
@@ -82,7 +82,7 @@ def reference(places: dict[str, Path]) -> Callable[[str], Trace]:
 
 @pytest.mark.parametrize("name", SIZES)
 def test_an_honest_launch_of_another_tenant_with_other_kernels_is_inside_a_strong_trace(
-    name: str, places: dict[str, Path], reference: Callable[[str], Trace]
+    name: str, places: dict[str, Path], reference: Callable[[str], ReferenceTrace]
 ) -> None:
     trace = reference(name)
     for kernels in (nullcontext(), torch.backends.mkldnn.flags(enabled=False)):
@@ -135,16 +135,16 @@ def half_trained(bench: Bench) -> None:
     ],
 )
 def test_less_work_leaves_a_strong_trace(
-    name: str, less: dict[str, Any], places: dict[str, Path], reference: Callable[[str], Trace]
+    name: str, less: dict[str, Any], places: dict[str, Path], reference: Callable[[str], ReferenceTrace]
 ) -> None:
     assert compare(launch(name, places, **less), reference(name), "").deviations
 
 
 def test_without_gradient_norms_half_of_the_backward_pass_is_not_seen_and_the_trace_is_weak(
-    places: dict[str, Path], reference: Callable[[str], Trace]
+    places: dict[str, Path], reference: Callable[[str], ReferenceTrace]
 ) -> None:
     trace = reference("convnet")
-    old = Trace(
+    old = ReferenceTrace(
         arguments=trace.arguments,
         data=None,
         losses={"cpu": {"fp32": {"1": trace.losses["cpu"]["fp32"]["1"]}}},
@@ -154,7 +154,7 @@ def test_without_gradient_norms_half_of_the_backward_pass_is_not_seen_and_the_tr
 
 
 def test_half_of_the_batch_is_not_seen_in_fast_style(
-    places: dict[str, Path], reference: Callable[[str], Trace]
+    places: dict[str, Path], reference: Callable[[str], ReferenceTrace]
 ) -> None:
     """As docs/methodology.md says: its pictures are alike to a network that has not learned."""
     assert not compare(launch("fast_style", places, batch_size=2), reference("fast_style"), "").deviations

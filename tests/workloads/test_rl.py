@@ -28,7 +28,7 @@ from milabench_ng.workloads.standard import atari, cart, minigrid, ppo
 
 missing = [name for name in ("gymnasium", "minigrid", "ale_py") if importlib.util.find_spec(name) is None]
 installed = pytest.mark.skipif(bool(missing), reason=f"the extra rl is not installed: {', '.join(missing)}")
-RULES = ppo.Rules(
+RULES = ppo.PpoOptions(
     epochs=4,
     minibatches=4,
     recurrence=1,
@@ -44,10 +44,10 @@ def parameters(module: nn.Module) -> int:
 
 
 def test_parameter_counts() -> None:
-    assert parameters(cart.Policy()) == 898
-    assert parameters(atari.Network(6)) == 866_439
+    assert parameters(cart.CartPolicy()) == 898
+    assert parameters(atari.AtariNetwork(6)) == 866_439
     # by hand: eyes 149,760, words 6,656, reader 99,072, films 2 x 328,704, memory 132,096, heads 8,711 + 8,321
-    assert parameters(minigrid.Network(words=52, actions=7)) == 1_062_024
+    assert parameters(minigrid.MinigridNetwork(words=52, actions=7)) == 1_062_024
 
 
 def test_returns_end_with_their_episode() -> None:
@@ -187,7 +187,7 @@ class Rememberer(nn.Module):
         super().__init__()
         self.cell, self.actor, self.critic = nn.GRUCell(2, 16), nn.Linear(16, 2), nn.Linear(16, 1)
 
-    def forward(self, observation: ppo.Observation, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, observation: ppo.AgentView, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         memory = self.cell(observation["sign"], memory)
         return self.actor(memory), self.critic(memory).squeeze(1), memory
 
@@ -198,7 +198,7 @@ def test_an_agent_learns_to_remember() -> None:
     agent = bench.place(Rememberer())
     optimizer = torch.optim.Adam(agent.parameters(), lr=1e-2)
     players = ppo.Players(bench, agent, Echo(), memory_size=16)
-    rules = ppo.Rules(4, 2, 4, 0.2, 0.5, 0.01, 0.5)
+    rules = ppo.PpoOptions(4, 2, 4, 0.2, 0.5, 0.01, 0.5)
     rates = []
     for _ in range(40):
         played = players.play(8)

@@ -11,7 +11,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-Integers = npt.NDArray[np.int64]
+PixelIntegers = npt.NDArray[np.int64]
 Stroke = list[tuple[float, float]]
 
 SIDE = 28  # pixels
@@ -26,12 +26,12 @@ THINNEST, THICKEST, CUT = (
 )  # pen and paper: they give MNIST's mean 0.131, deviation 0.308 and 19 % of pixels with ink
 
 
-def draw(rng: np.random.Generator, labels: Integers) -> npt.NDArray[np.uint8]:
+def draw(rng: np.random.Generator, labels: PixelIntegers) -> npt.NDArray[np.uint8]:
     """Images of the given digits, shape (len(labels), SIDE, SIDE), 0 background to 255 ink."""
     return _ink(_paths(rng, labels), rng.integers(THINNEST, THICKEST, len(labels)))
 
 
-def _paths(rng: np.random.Generator, labels: Integers) -> Integers:
+def _paths(rng: np.random.Generator, labels: PixelIntegers) -> PixelIntegers:
     """Pen positions (digit, point, x or y) in parts of a pixel."""
     count = len(labels)
     bends = rng.integers(-80, 81, (count, KNOTS, 2))
@@ -45,7 +45,7 @@ def _paths(rng: np.random.Generator, labels: Integers) -> Integers:
     return np.clip(np.stack((across, down), axis=2) + shift, 0, (SIDE - 2) * UNIT)
 
 
-def _ink(paths: Integers, width: Integers) -> npt.NDArray[np.uint8]:
+def _ink(paths: PixelIntegers, width: PixelIntegers) -> npt.NDArray[np.uint8]:
     """Leave ink around each pen position: spread over its four pixels, then over their neighbours (1 2 1)."""
     count = len(paths)
     cell, part = paths // UNIT, paths % UNIT
@@ -88,7 +88,7 @@ _STROKES: tuple[list[Stroke], ...] = (
 )
 
 
-def _skeleton(strokes: list[Stroke]) -> Integers:
+def _skeleton(strokes: list[Stroke]) -> PixelIntegers:
     """POINTS pen positions at equal distances along the strokes, in parts of a pixel."""
     starts = [point for stroke in strokes for point in stroke[:-1]]
     ends = [point for stroke in strokes for point in stroke[1:]]
@@ -98,15 +98,15 @@ def _skeleton(strokes: list[Stroke]) -> Integers:
     piece = np.searchsorted(along, at, side="right") - 1
     part = ((at - along[piece]) / lengths[piece])[:, None]
     points = np.asarray(starts)[piece] * (1 - part) + np.asarray(ends)[piece] * part
-    skeleton: Integers = np.rint(points * UNIT).astype(np.int64)
+    skeleton: PixelIntegers = np.rint(points * UNIT).astype(np.int64)
     return skeleton
 
 
-def _bend() -> Integers:
+def _bend() -> PixelIntegers:
     """Weights in 1/256 that carry displacements of the knots to the points between them, linearly."""
     at = np.arange(POINTS) * (KNOTS - 1) / (POINTS - 1)
     return np.rint(256 * np.clip(1 - abs(at[:, None] - np.arange(KNOTS)), 0, 1)).astype(np.int64)
 
 
-SKELETONS: Integers = np.stack([_skeleton(strokes) for strokes in _STROKES])
-BEND: Integers = _bend()
+SKELETONS: PixelIntegers = np.stack([_skeleton(strokes) for strokes in _STROKES])
+BEND: PixelIntegers = _bend()

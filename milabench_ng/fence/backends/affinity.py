@@ -14,7 +14,7 @@ import msgspec
 from milabench_ng.errors import IsolationError
 from milabench_ng.fence.backends import cgroup2, none
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.interface import Entry
+from milabench_ng.fence.interface import FenceEntry
 from milabench_ng.fence.process_tracking import Owners
 from milabench_ng.fence.runs import Guardian
 from milabench_ng.records.isolation import GroupEvents, Share, Tier, Usage
@@ -41,8 +41,8 @@ class AffinityGroup(none.NoneGroup):
         self._stopped = 0
 
     @property
-    def entry(self) -> Entry:
-        return Entry(cpus=self.share.cpus, oom_score_adj=cgroup2.OOM_SCORE_ADJ)
+    def entry(self) -> FenceEntry:
+        return FenceEntry(cpus=self.share.cpus, oom_score_adj=cgroup2.OOM_SCORE_ADJ)
 
     def events(self) -> GroupEvents:
         return msgspec.structs.replace(super().events(), oom_kill=self._stopped)

@@ -14,7 +14,7 @@ from milabench_ng.cgroupfs import Cpuset1, Group1
 from milabench_ng.fence import guardian, isolation_check
 from milabench_ng.fence.backends.cgroup2 import OOM_SCORE_ADJ, least_memory
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.interface import CounterFiles, Entry
+from milabench_ng.fence.interface import CounterFiles, FenceEntry
 from milabench_ng.fence.kernel.counters1 import Counters1, memory_limits
 from milabench_ng.fence.kernel.mounts import find, parse_mountinfo
 from milabench_ng.fence.kernel.procview import read_process
@@ -61,9 +61,9 @@ class Cgroup1Group:
             self._limit()
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> FenceEntry:
         procs = tuple(f"{directory}/cgroup.procs" for directory in self._unique())
-        return Entry(procs, self.share.cpus, OOM_SCORE_ADJ, self.share.memory_bytes if self._shm else None)
+        return FenceEntry(procs, self.share.cpus, OOM_SCORE_ADJ, self.share.memory_bytes if self._shm else None)
 
     @property
     def files(self) -> CounterFiles:

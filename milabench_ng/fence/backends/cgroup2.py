@@ -11,7 +11,7 @@ from pathlib import Path
 from milabench_ng.cgroupfs import Group2, Ids
 from milabench_ng.fence import guardian, isolation_check
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.interface import CounterFiles, Entry
+from milabench_ng.fence.interface import CounterFiles, FenceEntry
 from milabench_ng.fence.kernel.counters2 import Counters2, memory_limits
 from milabench_ng.fence.kernel.mounts import find, parse_mountinfo
 from milabench_ng.fence.kernel.occupants import LEAF, evacuate
@@ -59,9 +59,9 @@ class Cgroup2Group:
             self._limit()
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> FenceEntry:
         procs = (str(self._node.directory / "cgroup.procs"),)
-        return Entry(procs, self.share.cpus, OOM_SCORE_ADJ, self.share.memory_bytes if self._shm else None)
+        return FenceEntry(procs, self.share.cpus, OOM_SCORE_ADJ, self.share.memory_bytes if self._shm else None)
 
     @property
     def files(self) -> CounterFiles:

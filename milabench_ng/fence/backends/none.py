@@ -11,7 +11,7 @@ from pathlib import Path
 from milabench_ng.fence import isolation_check
 from milabench_ng.fence.backends import cgroup2
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.interface import CounterFiles, Entry
+from milabench_ng.fence.interface import CounterFiles, FenceEntry
 from milabench_ng.fence.kernel import counters1, counters2
 from milabench_ng.fence.kernel.procview import host_oom_kills, read_process
 from milabench_ng.fence.kernel.readings import host_text
@@ -50,8 +50,8 @@ class NoneGroup:
         self._last: Usage | None = None
 
     @property
-    def entry(self) -> Entry:
-        return Entry(oom_score_adj=cgroup2.OOM_SCORE_ADJ)
+    def entry(self) -> FenceEntry:
+        return FenceEntry(oom_score_adj=cgroup2.OOM_SCORE_ADJ)
 
     @property
     def files(self) -> CounterFiles:

@@ -29,7 +29,7 @@ STEPS = 25_000_000
 """Of the work whose time is taken: about half a second on a CPU of its own."""
 
 
-class Pair(msgspec.Struct, frozen=True):
+class TrialPair(msgspec.Struct, frozen=True):
     """Two neighbours behind the same fence."""
 
     victim: Group
@@ -115,7 +115,7 @@ def hogs(group: Group, count: int) -> Iterator[None]:
         end(started)
 
 
-def slowdowns(pairs: Mapping[str, Pair], count: int, rounds: int) -> dict[str, Slowdown]:
+def slowdowns(pairs: Mapping[str, TrialPair], count: int, rounds: int) -> dict[str, Slowdown]:
     """What `count` hogs of the aggressor do to the victim, for each of the pairs, which take turns."""
     found: dict[str, list[Round]] = {name: [] for name in pairs}
     for _ in range(rounds):
@@ -124,7 +124,7 @@ def slowdowns(pairs: Mapping[str, Pair], count: int, rounds: int) -> dict[str, S
     return {name: Slowdown(tuple(rounds_of)) for name, rounds_of in found.items()}
 
 
-def _round(pair: Pair, count: int) -> Round:
+def _round(pair: TrialPair, count: int) -> Round:
     before_s = working_s(pair.victim)
     with hogs(pair.aggressor, count):
         beside_s = working_s(pair.victim)

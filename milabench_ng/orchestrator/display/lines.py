@@ -14,7 +14,7 @@ INTERVAL_S = 10.0
 """Progress is told where nothing else was for so long."""
 
 
-class Lines:
+class PlainLines:
     """Writes a run line by line."""
 
     name = "the display"

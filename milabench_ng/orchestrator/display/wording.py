@@ -15,7 +15,7 @@ from milabench_ng.orchestrator.events.run_events import (
     Preparing,
     Stage,
 )
-from milabench_ng.requests import Estimated, Prepared, Progress
+from milabench_ng.requests import DataEstimate, Prepared, Progress
 from milabench_ng.units import format_bytes, format_seconds
 
 
@@ -47,10 +47,10 @@ def said(event: AnyRunEvent, batch: BatchBegins | None) -> Said | None:
     return None
 
 
-def preparing(answer: Estimated | Progress | Prepared) -> Said | None:
+def preparing(answer: DataEstimate | Progress | Prepared) -> Said | None:
     """How a data set is made ready; None for one that was there."""
     match answer:
-        case Estimated():
+        case DataEstimate():
             return Said("line", estimate_text(answer))
         case Progress():
             return Said("progress", f"generating data set {answer.name}: {answer.done:,} of {answer.total:,} items")
@@ -81,7 +81,7 @@ def result(event: LaunchEnds) -> str:
     return f"{event.perf:,.2f} {event.unit}/s"
 
 
-def estimate_text(estimated: Estimated) -> str:
+def estimate_text(estimated: DataEstimate) -> str:
     """What generating will take: of all data sets together, then of each."""
     efforts = estimated.efforts
     each = "".join(

@@ -12,13 +12,13 @@ from milabench_ng.fence.interface import Group
 from milabench_ng.fence.io import Transfer, finish_probe, nearest, probe_file, start_probe
 from milabench_ng.records.isolation import IoEvidence
 
-Key = tuple[str, str]
+GroupKey = tuple[str, str]
 """Job id and slot."""
 
 
 async def probe_all(
-    groups: Mapping[Key, Group], asked: Mapping[Key, IoEvidence], dataroot: Path
-) -> dict[Key, IoEvidence]:
+    groups: Mapping[GroupKey, Group], asked: Mapping[GroupKey, IoEvidence], dataroot: Path
+) -> dict[GroupKey, IoEvidence]:
     """Read from the disk of the data root in all groups at the same time, then write to it; what each got.
 
     ``asked``: the I/O share of each group. Only what the kernel limits is probed.
@@ -40,11 +40,11 @@ async def probe_all(
 
 async def _probe(
     what: Transfer,
-    rates: Mapping[Key, int | None],
-    groups: Mapping[Key, Group],
-    seen: Mapping[Key, IoEvidence],
+    rates: Mapping[GroupKey, int | None],
+    groups: Mapping[GroupKey, Group],
+    seen: Mapping[GroupKey, IoEvidence],
     descriptor: int,
-) -> dict[Key, IoEvidence]:
+) -> dict[GroupKey, IoEvidence]:
     started = {
         key: start_probe(groups[key], what, bytes_per_s, descriptor)
         for key, bytes_per_s in rates.items()

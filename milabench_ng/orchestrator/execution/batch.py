@@ -16,7 +16,7 @@ from milabench_ng.orchestrator.execution.interruption import Interruption
 from milabench_ng.orchestrator.execution.stacks import dump_stacks, kernel_view
 from milabench_ng.orchestrator.execution.starting import Starter
 from milabench_ng.orchestrator.execution.tenant import Tenant
-from milabench_ng.orchestrator.execution.watchdog import Limits, Progress, overdue
+from milabench_ng.orchestrator.execution.watchdog import LaunchProgress, Limits, overdue
 from milabench_ng.records.isolation import Effective, GroupEvents, IoEvidence, ProcView, Usage
 
 WATCH_INTERVAL_S = 0.2
@@ -163,7 +163,7 @@ class BatchRunner:
 
     def _end_if_late(self, tenant: Tenant, now: float, asked: float) -> None:
         """End a tenant that took too long."""
-        progress = Progress(
+        progress = LaunchProgress(
             asked_s=asked,
             ready=tenant.ready.done(),
             start_s=self.start_s,

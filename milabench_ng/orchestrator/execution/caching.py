@@ -13,23 +13,23 @@ from milabench_ng.records.record import Data
 from milabench_ng.requests import Place
 
 Cache = Literal["cold", "warm"]
-State = Literal["cold", "warm", "mixed", "uncontrolled"]
+CacheState = Literal["cold", "warm", "mixed", "uncontrolled"]
 
 
-class Files(msgspec.Struct, frozen=True):
+class PreparedFiles(msgspec.Struct, frozen=True):
     """A data set on disk and all its files."""
 
     place: Place
     files: tuple[Path, ...]
 
 
-def list_files(place: Place) -> Files:
+def list_files(place: Place) -> PreparedFiles:
     """The files of ``place``; listed once a run, outside every clock."""
     walked = os.walk(place.path)
-    return Files(place, tuple(Path(folder, name) for folder, _, names in walked for name in sorted(names)))
+    return PreparedFiles(place, tuple(Path(folder, name) for folder, _, names in walked for name in sorted(names)))
 
 
-def make_ready(data: Files, cache: Cache) -> Data:
+def make_ready(data: PreparedFiles, cache: Cache) -> Data:
     """Evict the files of a data set from the page cache, or read them all; and what the kernel says came of it."""
     if cache == "cold":
         evict(data.files)
@@ -48,7 +48,7 @@ def make_ready(data: Files, cache: Cache) -> Data:
     )
 
 
-def _state(fraction: float | None) -> State:
+def _state(fraction: float | None) -> CacheState:
     if fraction is None:
         return "uncontrolled"
     return "cold" if fraction < 0.05 else "warm" if fraction > 0.95 else "mixed"

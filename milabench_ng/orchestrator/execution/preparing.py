@@ -8,10 +8,10 @@ from pathlib import Path
 
 from milabench_ng.catalogue import Catalogue
 from milabench_ng.errors import InputError, MnbError
-from milabench_ng.orchestrator.execution.caching import Files, list_files
+from milabench_ng.orchestrator.execution.caching import PreparedFiles, list_files
 from milabench_ng.orchestrator.execution.starting import WorkerServer
 from milabench_ng.plan import Plan
-from milabench_ng.requests import Estimated, Place, Prepared, Progress
+from milabench_ng.requests import DataEstimate, Place, Prepared, Progress
 from milabench_ng.units import format_bytes
 
 Needed = tuple[str, float]
@@ -24,7 +24,7 @@ def needed(plan: Plan, catalogue: Catalogue) -> tuple[Needed, ...]:
     return tuple(dict.fromkeys((name, scale) for name, scale in pairs if name is not None))
 
 
-def require_space(estimated: Estimated, dataroot: Path) -> None:
+def require_space(estimated: DataEstimate, dataroot: Path) -> None:
     """Raise InputError where what has to be generated does not fit. Pure."""
     needed_bytes = sum(effort.bytes for effort in estimated.efforts)
     if needed_bytes > estimated.free_bytes:
@@ -42,8 +42,8 @@ async def prepare_all(
     wanted: Iterable[Needed],
     server: WorkerServer,
     dataroot: Path,
-    tell: Callable[[Estimated | Progress | Prepared], None],
-) -> Mapping[Needed, Files]:
+    tell: Callable[[DataEstimate | Progress | Prepared], None],
+) -> Mapping[Needed, PreparedFiles]:
     """Have every data set of ``wanted`` on disk, on all cores that this process may use; ``tell`` hears how it goes.
 
     First of all ``tell`` hears what all of them together take. Raises InputError, before anything is generated, where
@@ -55,7 +55,7 @@ async def prepare_all(
     require_space(estimated, dataroot)
     if estimated.efforts:
         tell(estimated)
-    ready: dict[Needed, Files] = {}
+    ready: dict[Needed, PreparedFiles] = {}
     for name, scale in wanted:
         place: Place | None = None
         async for answer in server.prepare(name, dataroot, scale, processes):

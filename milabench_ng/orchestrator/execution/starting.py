@@ -17,15 +17,15 @@ import msgspec
 
 from milabench_ng.catalogue import Catalogue
 from milabench_ng.errors import InputError, MnbError
-from milabench_ng.fence.interface import Entry
+from milabench_ng.fence.interface import FenceEntry
 from milabench_ng.requests import (
     MESSAGE_BYTES,
     AnyAnswer,
     AnyRequest,
+    DataEstimate,
     Describe,
     Described,
-    Estimate,
-    Estimated,
+    EstimateData,
     Exited,
     Prepare,
     Prepared,
@@ -39,7 +39,7 @@ from milabench_ng.requests import (
 )
 
 
-class Started:
+class StartedWorker:
     """A worker process: its pid, and its exit status when there is one."""
 
     def __init__(self, pid: int, ended: asyncio.Future[int]) -> None:
@@ -53,7 +53,7 @@ class Starter(Protocol):
 
     name: str
 
-    async def start(self, task: Task, commands: int, events: int, log: int) -> Started:
+    async def start(self, task: Task, commands: int, events: int, log: int) -> StartedWorker:
         """Start ``task`` with the descriptors for commands (read), events (write) and log (write)."""
 
 
@@ -109,11 +109,11 @@ class WorkerServer:
                 return answer.catalogue
         raise MnbError("the worker server ended")
 
-    async def estimate(self, sets: tuple[tuple[str, float], ...], dataroot: Path, processes: int) -> Estimated:
+    async def estimate(self, sets: tuple[tuple[str, float], ...], dataroot: Path, processes: int) -> DataEstimate:
         """What it would take to have data sets ready, named with their scales."""
-        request = Estimate(id=self._next(), sets=sets, dataroot=str(dataroot), processes=processes)
+        request = EstimateData(id=self._next(), sets=sets, dataroot=str(dataroot), processes=processes)
         async for answer in self._ask(request):
-            if isinstance(answer, Estimated):
+            if isinstance(answer, DataEstimate):
                 return answer
         raise MnbError("the worker server ended")
 
@@ -126,14 +126,14 @@ class WorkerServer:
             if isinstance(answer, Progress | Prepared):
                 yield answer
 
-    async def start(self, task: Task, commands: int, events: int, log: int) -> Started:
+    async def start(self, task: Task, commands: int, events: int, log: int) -> StartedWorker:
         """Fork a warm worker."""
         request = Spawn(id=self._next(), task=task)
         ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._ended[request.id] = ended
         async for answer in self._ask(request, commands, events, log):
             if isinstance(answer, Spawned):
-                return Started(answer.pid, ended)
+                return StartedWorker(answer.pid, ended)
         raise MnbError("the worker server ended")
 
     async def close(self) -> None:
@@ -159,7 +159,7 @@ class WorkerServer:
                 if isinstance(answer, Exited):
                     raise MnbError(f"the worker server's helper ended with status {answer.status}")
                 yield answer
-                if isinstance(answer, Described | Estimated | Prepared | Spawned):
+                if isinstance(answer, Described | DataEstimate | Prepared | Spawned):
                     return
         finally:
             del self._answers[request.id]
@@ -209,10 +209,10 @@ class ColdStarter:
 
     name = "cold"
 
-    async def start(self, task: Task, commands: int, events: int, log: int) -> Started:
+    async def start(self, task: Task, commands: int, events: int, log: int) -> StartedWorker:
         """Spawn the shim, which enters the fence and becomes the worker."""
         worker = python_command("milabench_ng.worker.cold", repr(task.requested_s))
-        argv = msgspec.convert(task.seats[0].entry, Entry).command(worker, descriptors=5)
+        argv = msgspec.convert(task.seats[0].entry, FenceEntry).command(worker, descriptors=5)
         standard_input = os.memfd_create("mnb-task")
         os.write(standard_input, msgspec.json.encode(task))
         os.lseek(standard_input, 0, os.SEEK_SET)
@@ -227,7 +227,7 @@ class ColdStarter:
         )
         for end in (standard_input, *high):
             os.close(end)
-        return Started(pid, when_ended(pid))
+        return StartedWorker(pid, when_ended(pid))
 
 
 def when_ended(pid: int) -> asyncio.Future[int]:

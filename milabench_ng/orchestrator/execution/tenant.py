@@ -29,7 +29,7 @@ from milabench_ng.events import (
 )
 from milabench_ng.fence.interface import Group
 from milabench_ng.orchestrator.execution.logs import Log
-from milabench_ng.orchestrator.execution.starting import Started, Starter
+from milabench_ng.orchestrator.execution.starting import StartedWorker, Starter
 from milabench_ng.plan import Launch
 from milabench_ng.records.window import SliceRow
 from milabench_ng.requests import Task
@@ -182,7 +182,7 @@ class Tenant:
                 self.failures.append(event)
                 self.failed_s = self.failed_s or self.heard_s
 
-    def _end(self, started: Started) -> None:
+    def _end(self, started: StartedWorker) -> None:
         if self.alive:  # it was not abandoned
             self._receive()
             self._close()

@@ -32,7 +32,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """From the request to the end of the process."""
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
+class LaunchProgress(msgspec.Struct, frozen=True, kw_only=True):
     """Where a launch stands (monotonic); None where it did not get there."""
 
     asked_s: float
@@ -71,7 +71,7 @@ def limits_for(launch: Launch, rule: WindowRule, start: Literal["warm", "cold"],
     return Limits(ready_s=ready_s, silence_s=silence_s, end_s=end_s, total_s=total_s)
 
 
-def overdue(progress: Progress, limits: Limits, now_s: float) -> str | None:
+def overdue(progress: LaunchProgress, limits: Limits, now_s: float) -> str | None:
     """What a launch is late with; None if it is in time."""
     if now_s - progress.asked_s > limits.total_s:
         return f"not over {limits.total_s:.0f} s after it was asked for"

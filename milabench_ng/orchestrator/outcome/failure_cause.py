@@ -15,7 +15,7 @@ from milabench_ng.records.record import Cause, Failure
 from milabench_ng.records.window import MIN_STEPS, Window
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class LaunchOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a launch that has ended."""
 
     exit_status: int | None
@@ -34,7 +34,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge(
-    outcome: Outcome, ranks: Sequence[RankLog], evidence: Mapping[str, GroupEvidence], limits: Mapping[str, int]
+    outcome: LaunchOutcome, ranks: Sequence[RankLog], evidence: Mapping[str, GroupEvidence], limits: Mapping[str, int]
 ) -> Failure | None:
     """The first cause that applies, from the outside in: fence, watchdog, worker, numbers. None: all is well.
 
@@ -48,7 +48,7 @@ def judge(
     return outcome.device or _by_orchestrator(outcome) or _by_worker(outcome) or by_fence or _by_numbers(outcome, ranks)
 
 
-def _by_fence(seen: GroupEvidence, limit_bytes: int, outcome: Outcome) -> Failure | None:
+def _by_fence(seen: GroupEvidence, limit_bytes: int, outcome: LaunchOutcome) -> Failure | None:
     if seen.mismatch:
         return Failure(cause="isolation_lost", detail=seen.mismatch)
     if seen.before is None or seen.after is None or seen.usage is None:
@@ -66,7 +66,7 @@ def _by_fence(seen: GroupEvidence, limit_bytes: int, outcome: Outcome) -> Failur
     return Failure(cause=verdict.cause, detail=verdict.detail) if verdict else None
 
 
-def _by_orchestrator(outcome: Outcome) -> Failure | None:
+def _by_orchestrator(outcome: LaunchOutcome) -> Failure | None:
     if outcome.timed_out is not None:
         return Failure(cause="timeout", detail=outcome.timed_out)
     if outcome.broken_protocol:
@@ -76,7 +76,7 @@ def _by_orchestrator(outcome: Outcome) -> Failure | None:
     return None
 
 
-def _by_worker(outcome: Outcome) -> Failure | None:
+def _by_worker(outcome: LaunchOutcome) -> Failure | None:
     """What the worker said before it ended: of several ranks, the one that was killed, else the first."""
     killed = [failed for failed in outcome.failures if failed.kind == "signal"]
     for failed in (*killed, *outcome.failures):
@@ -84,7 +84,7 @@ def _by_worker(outcome: Outcome) -> Failure | None:
     return None
 
 
-def _by_numbers(outcome: Outcome, ranks: Sequence[RankLog]) -> Failure | None:
+def _by_numbers(outcome: LaunchOutcome, ranks: Sequence[RankLog]) -> Failure | None:
     for rank in ranks:
         step = _not_finite(rank)
         if step is not None:

@@ -18,7 +18,7 @@ from milabench_ng.orchestrator.planning.planned_run import PlannedRun
 from milabench_ng.plan import Device, Launch
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import IoEvidence, Isolation, Share
-from milabench_ng.records.record import Data, Failure, Neighbours, Sampled
+from milabench_ng.records.record import Data, Failure, Neighbours, SamplingSpan
 from milabench_ng.records.window import Window, WindowRule
 
 
@@ -94,4 +94,4 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """Of its shares, by slot: before and after."""
     gpu_monitor: dict[str, Any]
     telemetry: dict[str, dict[str, dict[str, float]]]
-    sampled: Sampled
+    sampled: SamplingSpan

@@ -17,13 +17,13 @@ from milabench_ng.orchestrator.execution.batch import BatchRunner, Timeline
 from milabench_ng.orchestrator.execution.interruption import SAME_S, Interruption
 from milabench_ng.orchestrator.execution.sampling import INTERVAL_S
 from milabench_ng.orchestrator.execution.tenant import Tenant
-from milabench_ng.orchestrator.outcome.failure_cause import Outcome, judge
+from milabench_ng.orchestrator.outcome.failure_cause import LaunchOutcome, judge
 from milabench_ng.orchestrator.outcome.observation import Observation
 from milabench_ng.orchestrator.outcome.run_context import RunContext
-from milabench_ng.orchestrator.persistence.run_progress import Work
+from milabench_ng.orchestrator.persistence.run_progress import BatchWork
 from milabench_ng.plan import Launch
 from milabench_ng.records.host_pace import HostPace
-from milabench_ng.records.record import Beside, Data, Failure, Neighbour, Neighbours, Sampled
+from milabench_ng.records.record import Beside, Data, Failure, Neighbour, Neighbours, SamplingSpan
 from milabench_ng.records.window import Window, settled_window
 from milabench_ng.telemetry.messages import HOST_KEY, SourceName
 
@@ -31,7 +31,7 @@ from milabench_ng.telemetry.messages import HOST_KEY, SourceName
 class BatchObservation(msgspec.Struct, frozen=True, kw_only=True):
     """A batch that has run."""
 
-    work: Work
+    work: BatchWork
     runner: BatchRunner
     timeline: Timeline
     started: datetime
@@ -76,7 +76,7 @@ def _window(tenant: Tenant, observed: BatchObservation, context: RunContext) -> 
 
 
 def _failure(tenant: Tenant, observed: BatchObservation, context: RunContext) -> Failure | None:
-    outcome = Outcome(
+    outcome = LaunchOutcome(
         exit_status=tenant.ended.result(),
         full=tenant.full.done(),
         window=_window(tenant, observed, context),
@@ -158,7 +158,7 @@ def _seen(
         host_pace={slot: (observed.host_pace[0][slot], observed.host_pace[1][slot]) for slot in launch.slot_ids},
         gpu_monitor=recorder.gpu_monitor(uuids, start_s, stop_s),
         telemetry=recorder.telemetry(keys, over.start_s, over.end_s),
-        sampled=Sampled(
+        sampled=SamplingSpan(
             start_s=over.start_s,
             end_s=over.end_s,
             interval_s=INTERVAL_S,

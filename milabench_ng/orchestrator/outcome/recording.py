@@ -18,11 +18,11 @@ from milabench_ng.plan import Launch
 from milabench_ng.records.isolation import Isolation
 from milabench_ng.records.record import (
     Call,
+    CodeSource,
     Mnb,
-    Precision,
+    PrecisionSeen,
     Rank,
     Record,
-    Source,
     Timing,
     timing_name,
 )
@@ -123,7 +123,7 @@ def _ours(facts: SessionFacts, seen: Observation, workload: Workload) -> Mnb:
         unit=workload.unit,
         bound=workload.bound,
         classic_factor=workload.classic_factor,
-        source=Source(
+        source=CodeSource(
             workload=workload.name,
             origin=workload.origin,
             package=workload.package,
@@ -183,10 +183,10 @@ def _backlog(rank: RankLog, window: Window | None) -> tuple[float, float] | None
     return None if window is None else backlog_edges([row for row in rank.slices if window.holds(row)])
 
 
-def _precision(launch: Launch, rank: RankLog) -> Precision | None:
+def _precision(launch: Launch, rank: RankLog) -> PrecisionSeen | None:
     if rank.ready is None:
         return None
-    return Precision(
+    return PrecisionSeen(
         requested=str(launch.arguments["precision"]),
         dtypes=rank.ready.dtypes,
         ran_before=rank.ready.ran,

@@ -9,7 +9,7 @@ import msgspec
 from milabench_ng.fence.interface import Fence
 from milabench_ng.node.faults import XidEvents
 from milabench_ng.node.gpus import Gpu, Nvml
-from milabench_ng.orchestrator.execution.caching import Files
+from milabench_ng.orchestrator.execution.caching import PreparedFiles
 from milabench_ng.orchestrator.execution.interruption import Interruption
 from milabench_ng.orchestrator.execution.sampling import Sampler
 from milabench_ng.orchestrator.execution.starting import Starter
@@ -30,7 +30,7 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     sampler: Sampler
     nvml: Nvml
     gpus: tuple[Gpu, ...]
-    data: Mapping[tuple[str, float], Files]
+    data: Mapping[tuple[str, float], PreparedFiles]
     """Data sets that are ready, by name and scale."""
     folder: ResultFolder
     xids: XidEvents
@@ -38,7 +38,7 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     own_pids: tuple[int, ...]
     interrupted: Interruption
 
-    def files(self, launch: Launch) -> Files | None:
+    def files(self, launch: Launch) -> PreparedFiles | None:
         """The data set that ``launch`` reads."""
         name = self.facts.workload(launch).data
         return None if name is None else self.data[name, launch.data_scale]

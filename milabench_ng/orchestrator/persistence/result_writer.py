@@ -14,7 +14,7 @@ from pathlib import Path
 
 from milabench_ng.errors import InputError
 from milabench_ng.files import open_to_write, opened_folder
-from milabench_ng.records.ledger import AnyEvent, Chain, extend
+from milabench_ng.records.ledger import AnyLedgerEvent, Chain, extend
 from milabench_ng.records.names import (
     LEDGER,
     ResultFolder,
@@ -26,7 +26,7 @@ from milabench_ng.records.names import (
 )
 from milabench_ng.units import utc_iso, utc_now
 
-Kept = tuple[str, bytes]
+FileContent = tuple[str, bytes]
 """A file: its path below the result folder, and its content."""
 
 
@@ -34,7 +34,7 @@ Kept = tuple[str, bytes]
 class _Unit:
     """Files and ledger lines that belong together: all of them are written, or none."""
 
-    files: Sequence[Kept]
+    files: Sequence[FileContent]
     lines: bytes
     spooled: bool = False
 
@@ -56,7 +56,7 @@ class ResultWriter:
         self._spool_told = False
         self._open()
 
-    def promise(self, manifest: bytes, *events: AnyEvent) -> None:
+    def promise(self, manifest: bytes, *events: AnyLedgerEvent) -> None:
         """Write the manifest, which is written anew if somebody removes it. Raises InputError where it cannot be.
 
         It comes before the ledger's first line: a folder that has a line can be resumed.
@@ -75,7 +75,7 @@ class ResultWriter:
         """Files that could not be written yet."""
         return sum(len(unit.files) or 1 for unit in self._waiting)
 
-    def keep(self, files: Sequence[Kept], *events: AnyEvent) -> bool:
+    def keep(self, files: Sequence[FileContent], *events: AnyLedgerEvent) -> bool:
         """Write files and note events, all or nothing; whether the disk has them now."""
         self.chain, lines = extend(self.chain, utc_iso(utc_now()), events)
         unit = _Unit(files, lines)

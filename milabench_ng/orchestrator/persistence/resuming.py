@@ -17,7 +17,7 @@ from milabench_ng.orchestrator.persistence.result_writer import ResultWriter
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plain import short
 from milabench_ng.records.isolation import Share
-from milabench_ng.records.ledger import AnyEvent, Recorded, Torn, check_chain
+from milabench_ng.records.ledger import AnyLedgerEvent, Recorded, Torn, check_chain
 from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
 from milabench_ng.records.names import (
     LEDGER,
@@ -31,16 +31,16 @@ from milabench_ng.records.names import (
 from milabench_ng.records.origin import written_by
 from milabench_ng.records.upgrades.manifest import MANIFEST_UPGRADES
 
-Kind = Literal["node", "software", "isolation"]
+DifferenceKind = Literal["node", "software", "isolation"]
 """What may differ between two sessions if the user says so. The plan may not."""
 MEMORY_TOLERANCE = 0.01
 """A kernel reports a little more or less RAM after a reboot."""
 
 
-class Difference(msgspec.Struct, frozen=True):
+class SessionDifference(msgspec.Struct, frozen=True):
     """Something that is not as it was in the first session."""
 
-    kind: Kind
+    kind: DifferenceKind
     text: str
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def resumed_request(
-    folder: Path, profile_text: str | None, accept: Collection[Kind] = (), **given: object
+    folder: Path, profile_text: str | None, accept: Collection[DifferenceKind] = (), **given: object
 ) -> RunRequest:
     """The request of the first session, with what is ``given`` now. ``profile_text``: must be the same if not None.
 
@@ -131,7 +131,7 @@ def _fetch(writer: ResultWriter, spool: Path) -> None:
         (spool / name).unlink()
 
 
-def give_names(folder: ResultFolder, events: Collection[AnyEvent]) -> None:
+def give_names(folder: ResultFolder, events: Collection[AnyLedgerEvent]) -> None:
     """Finish what a crash interrupted: records that the ledger knows get their names, other temporary files go."""
     for event in events:
         if not isinstance(event, Recorded):
@@ -146,7 +146,7 @@ def give_names(folder: ResultFolder, events: Collection[AnyEvent]) -> None:
     sync_folder(folder.path)
 
 
-def check_same(then: Manifest, now: Manifest, accept: Collection[Kind]) -> tuple[Difference, ...]:
+def check_same(then: Manifest, now: Manifest, accept: Collection[DifferenceKind]) -> tuple[SessionDifference, ...]:
     """The differences between the first session and this one. Raises InputError for one that is not accepted."""
     if then.plan.sha256 != now.plan.sha256:
         raise InputError(
@@ -162,7 +162,7 @@ def check_same(then: Manifest, now: Manifest, accept: Collection[Kind]) -> tuple
     return found
 
 
-def differences(then: Manifest, now: Manifest) -> Iterator[Difference]:
+def differences(then: Manifest, now: Manifest) -> Iterator[SessionDifference]:
     """What is not as it was. Pure."""
     pairs = (
         ("hostname", then.inventory.hostname, now.inventory.hostname),
@@ -171,24 +171,24 @@ def differences(then: Manifest, now: Manifest) -> Iterator[Difference]:
     )
     for name, before, after in pairs:
         if before != after:
-            yield Difference("node", f"{name} was {before} and is {after}")
+            yield SessionDifference("node", f"{name} was {before} and is {after}")
     versions = {"mnb": then.version, **then.software}, {"mnb": now.version, **now.software}
     for name in sorted(versions[0].keys() | versions[1].keys()):
         before_version, after_version = versions[0].get(name, "absent"), versions[1].get(name, "absent")
         if before_version != after_version:
-            yield Difference("software", f"{name} was {before_version} and is {after_version}")
+            yield SessionDifference("software", f"{name} was {before_version} and is {after_version}")
     for name, old, new in (
         ("driver", then.inventory.nvidia_driver, now.inventory.nvidia_driver),
         ("kernel", then.inventory.kernel, now.inventory.kernel),
     ):
         if old != new:
-            yield Difference("software", f"{name} was {old} and is {new}")
+            yield SessionDifference("software", f"{name} was {old} and is {new}")
     fences = (then.fence.tier, then.fence.backend), (now.fence.tier, now.fence.backend)
     if fences[0] != fences[1]:
-        yield Difference("isolation", f"the fence was {' by '.join(fences[0])} and is {' by '.join(fences[1])}")
+        yield SessionDifference("isolation", f"the fence was {' by '.join(fences[0])} and is {' by '.join(fences[1])}")
     for slot in then.shares.keys() & now.shares.keys():
         if not _alike(then.shares[slot], now.shares[slot]):
-            yield Difference("isolation", f"the share of device {slot} differs")
+            yield SessionDifference("isolation", f"the share of device {slot} differs")
 
 
 def _alike(one: Share, other: Share) -> bool:

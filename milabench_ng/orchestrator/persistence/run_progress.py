@@ -10,15 +10,15 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, read_content
-from milabench_ng.orchestrator.persistence.result_writer import Kept, ResultWriter
+from milabench_ng.orchestrator.persistence.result_writer import FileContent, ResultWriter
 from milabench_ng.plan import Batch, Launch, Plan
 from milabench_ng.records.ledger import (
-    AnyEvent,
+    AnyLedgerEvent,
     Attempt,
     Company,
     Finished,
     Interrupted,
-    Key,
+    LaunchKey,
     Recorded,
     attempts,
     recorded,
@@ -30,7 +30,7 @@ NOT_TRIED = "interrupted"
 """The cause of an attempt that says nothing of the launch: it is tried again without being asked for."""
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True):
+class BatchWork(msgspec.Struct, frozen=True, kw_only=True):
     """A batch to run. All its launches work, since a tenant alone measures something else."""
 
     batch: Batch
@@ -64,7 +64,7 @@ class RunProgress:
         good = sum(event.cause is None for event in recorded(self.writer.chain.events))
         return self._tried.total() - good + untried
 
-    def to_do(self) -> tuple[Work, ...]:
+    def to_do(self) -> tuple[BatchWork, ...]:
         """What has no valid record, in the order of the plan; then what failed and may be tried again."""
         missing = works(self.plan, lambda launch: _key(launch) not in self._standing)
         return missing or works(self.plan, self._may_be_retried)
@@ -73,9 +73,9 @@ class RunProgress:
         """Which try of the launch is going on; 0 of company, which is not tried."""
         return self._tried[_key(launch)] if launch.measured else 0
 
-    def begin(self, work: Work) -> None:
+    def begin(self, work: BatchWork) -> None:
         """A batch is about to start: its attempts are on the disk before anything of it is."""
-        events: list[AnyEvent] = []
+        events: list[AnyLedgerEvent] = []
         for launch in work.batch.launches:
             place: dict[str, str] = {"label": launch.label, "job_id": launch.job_id}
             if launch.measured and launch in work.wanted:
@@ -86,7 +86,7 @@ class RunProgress:
                 events.append(Company(**place, batch=work.batch.number))
         self.writer.keep((), *events)
 
-    def end(self, records: Mapping[str, Record], logs: Iterable[Kept]) -> None:
+    def end(self, records: Mapping[str, Record], logs: Iterable[FileContent]) -> None:
         """The records of a batch, by file name, and logs that could not be written as they came."""
         files = [(name, encode_record(record)) for name, record in records.items()]
         events = []
@@ -125,18 +125,18 @@ class RunProgress:
         return self._standing.get(key) is not None and self._failures[key] <= self.retry
 
 
-def works(plan: Plan, wanted: Callable[[Launch], bool]) -> tuple[Work, ...]:
+def works(plan: Plan, wanted: Callable[[Launch], bool]) -> tuple[BatchWork, ...]:
     """The batches that have a measured launch which is wanted; company leaves a record whenever it works. Pure."""
     return tuple(
-        Work(batch=batch, wanted=tuple(one for one in batch.launches if not one.measured or wanted(one)))
+        BatchWork(batch=batch, wanted=tuple(one for one in batch.launches if not one.measured or wanted(one)))
         for batch in plan.batches
         if any(one.measured and wanted(one) for one in batch.launches)
     )
 
 
-def standing(events: Sequence[AnyEvent], writer: ResultWriter) -> dict[Key, str | None]:
+def standing(events: Sequence[AnyLedgerEvent], writer: ResultWriter) -> dict[LaunchKey, str | None]:
     """The cause (None: a success) of every launch's last valid record: the file is there, whole, as it was written."""
-    found: dict[Key, str | None] = {}
+    found: dict[LaunchKey, str | None] = {}
     for event in recorded(events):
         if event.cause != NOT_TRIED:
             try:
@@ -148,5 +148,5 @@ def standing(events: Sequence[AnyEvent], writer: ResultWriter) -> dict[Key, str 
     return found
 
 
-def _key(of: Launch | Recorded) -> Key:
+def _key(of: Launch | Recorded) -> LaunchKey:
     return of.label, of.job_id

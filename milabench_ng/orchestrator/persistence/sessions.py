@@ -20,10 +20,10 @@ from milabench_ng.files import LARGE, read_content
 from milabench_ng.node.pci_gpus import kernel_text
 from milabench_ng.orchestrator.execution.interruption import Interruption
 from milabench_ng.orchestrator.persistence.result_writer import ResultWriter
-from milabench_ng.orchestrator.persistence.resuming import Difference, check_same, open_writer, read_manifest
+from milabench_ng.orchestrator.persistence.resuming import SessionDifference, check_same, open_writer, read_manifest
 from milabench_ng.orchestrator.persistence.run_progress import standing
 from milabench_ng.orchestrator.planning.request import RunRequest
-from milabench_ng.records.ledger import AnyEvent, Rebooted, Resumed, Session, Started, check_chain
+from milabench_ng.records.ledger import AnyLedgerEvent, Rebooted, Resumed, Session, Started, check_chain
 from milabench_ng.records.manifest import Manifest, encode_manifest
 from milabench_ng.records.names import ResultFolder
 from milabench_ng.units import utc_now
@@ -151,7 +151,7 @@ async def settle(writer: ResultWriter, name: SessionName, interrupted: Interrupt
     )
 
 
-def first_events(manifest: Manifest, session: Session) -> tuple[AnyEvent, ...]:
+def first_events(manifest: Manifest, session: Session) -> tuple[AnyLedgerEvent, ...]:
     """How a ledger begins."""
     started = Started(
         run_id=manifest.run_id,
@@ -166,8 +166,8 @@ def first_events(manifest: Manifest, session: Session) -> tuple[AnyEvent, ...]:
 
 
 def later_events(
-    before: Session, session: Session, missing: int, accepted: Collection[Difference]
-) -> tuple[AnyEvent, ...]:
+    before: Session, session: Session, missing: int, accepted: Collection[SessionDifference]
+) -> tuple[AnyLedgerEvent, ...]:
     """How a later session begins."""
     rebooted = Rebooted(before=before.boot_id, after=session.boot_id)
     resumed = Resumed(missing=missing, accepted=tuple(map(str, accepted)))

@@ -19,7 +19,7 @@ from milabench_ng.plain import short
 
 Raw = dict[str, Any]
 """A JSON object."""
-Step = Callable[[Raw], Raw]
+UpgradeStep = Callable[[Raw], Raw]
 """From one schema to the next; the number itself is the chain's to change."""
 
 
@@ -27,7 +27,7 @@ class Upgrades(msgspec.Struct, frozen=True):
     """The steps of one kind of file."""
 
     kind: str
-    steps: tuple[Step, ...]
+    steps: tuple[UpgradeStep, ...]
     """The first one upgrades schema 1."""
 
     @property

@@ -20,10 +20,10 @@ import msgspec
 from milabench_ng.report.baselines.peaks import Arithmetic
 from milabench_ng.report.statistics.intervals import LEVEL, t_quantile
 
-Devices = tuple[str, str]
+DevicePair = tuple[str, str]
 
 
-class Pair(msgspec.Struct, frozen=True, kw_only=True):
+class KnownPair(msgspec.Struct, frozen=True, kw_only=True):
     """Two devices that ran the same computation."""
 
     study: str
@@ -32,14 +32,14 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     computation: str
     """The workload in one precision."""
     arithmetic: Arithmetic
-    devices: Devices
+    devices: DevicePair
     peaks: float
     """The logarithm of the step from the first to the second, see `distance`."""
     rates: float
     """The logarithm of the second's rate over the first's."""
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
+class TransferRule(msgspec.Struct, frozen=True, kw_only=True):
     """``rates = slope * peaks``, in logarithms, with an error of standard deviation ``spread``."""
 
     slope: float
@@ -53,7 +53,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         error = self.spread * math.sqrt(1 + peaks * peaks / self.moment)
         return t_quantile((1 + LEVEL) / 2, self.df) * error
 
-    def holds(self, pair: Pair) -> bool:
+    def holds(self, pair: KnownPair) -> bool:
         """Whether the band has the pair's ratio in it."""
         return abs(pair.rates - self.slope * pair.peaks) <= self.half_width(pair.peaks)
 
@@ -66,7 +66,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     known: int
 
 
-def learn(pairs: Sequence[Pair]) -> Rule:
+def learn(pairs: Sequence[KnownPair]) -> TransferRule:
     """The rule that fits ``pairs`` best; of at least two workloads. Raises ValueError of fewer."""
     sizes = Counter((pair.study, pair.computation) for pair in pairs)
     weights = [1 / sizes[pair.study, pair.computation] for pair in pairs]
@@ -77,7 +77,7 @@ def learn(pairs: Sequence[Pair]) -> Rule:
     slope = math.fsum(w * pair.peaks * pair.rates for w, pair in zip(weights, pairs, strict=True)) / squares
     errors = math.fsum(w * (pair.rates - slope * pair.peaks) ** 2 for w, pair in zip(weights, pairs, strict=True))
     total = math.fsum(weights)
-    return Rule(
+    return TransferRule(
         slope=slope,
         spread=math.sqrt(errors / total * workloads / (workloads - 1)),
         df=workloads - 1,
@@ -85,9 +85,9 @@ def learn(pairs: Sequence[Pair]) -> Rule:
     )
 
 
-def validate(pairs: Sequence[Pair]) -> tuple[Held, ...]:
+def validate(pairs: Sequence[KnownPair]) -> tuple[Held, ...]:
     """Each pair against the rule learnt without its workload, without its two devices, and without its study."""
-    ways: dict[str, Callable[[Pair], Hashable]] = {
+    ways: dict[str, Callable[[KnownPair], Hashable]] = {
         "workload": lambda pair: pair.workload,
         "pair of devices": lambda pair: frozenset(pair.devices),
         "study": lambda pair: pair.study,
@@ -95,7 +95,7 @@ def validate(pairs: Sequence[Pair]) -> tuple[Held, ...]:
     return tuple(_held(name, key, pairs) for name, key in ways.items())
 
 
-def _held(name: str, key: Callable[[Pair], Hashable], pairs: Sequence[Pair]) -> Held:
+def _held(name: str, key: Callable[[KnownPair], Hashable], pairs: Sequence[KnownPair]) -> Held:
     held = 0
     for group in {key(pair) for pair in pairs}:
         rule = learn([pair for pair in pairs if key(pair) != group])

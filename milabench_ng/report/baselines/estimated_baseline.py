@@ -12,22 +12,22 @@ from collections.abc import Sequence
 import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.report.baselines.carrying import Held, Pair, Rule, learn, least, validate
+from milabench_ng.report.baselines.carrying import Held, KnownPair, TransferRule, learn, least, validate
 from milabench_ng.report.baselines.known_rates import GPU_BOUND
 from milabench_ng.report.baselines.peaks import Arithmetic, Peak, arithmetic_of, distance
-from milabench_ng.report.summary.summary import Estimated, Origin, Provenance, Summary, TestSummary
+from milabench_ng.report.summary.summary import EstimatedRate, Origin, Provenance, Summary, TestSummary
 
 
-class Basis(msgspec.Struct, frozen=True, kw_only=True):
+class RuleBasis(msgspec.Struct, frozen=True, kw_only=True):
     """What an estimate rests on."""
 
-    rule: Rule
+    rule: TransferRule
     checks: tuple[Held, ...]
     kinds: frozenset[Arithmetic]
     """Of which pairs are known."""
 
     @classmethod
-    def of(cls, pairs: Sequence[Pair]) -> Basis:
+    def of(cls, pairs: Sequence[KnownPair]) -> RuleBasis:
         """Learnt from ``pairs`` and checked on them."""
         return cls(rule=learn(pairs), checks=validate(pairs), kinds=frozenset(pair.arithmetic for pair in pairs))
 
@@ -42,7 +42,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         return rule, f"of {self.checks[0].known} known pairs the 95 % band held: {found}"
 
 
-def estimate(measured: Summary, source: Peak, target: Peak, name: str, basis: Basis) -> Summary:
+def estimate(measured: Summary, source: Peak, target: Peak, name: str, basis: RuleBasis) -> Summary:
     """``measured`` (made on ``source``) carried over to ``target``; ``name`` says where it came from."""
     reasons = {label: _why_not(row, source, target, basis) for label, row in measured.tests.items()}
     rows = {
@@ -68,7 +68,7 @@ def estimate(measured: Summary, source: Peak, target: Peak, name: str, basis: Ba
     )
 
 
-def _why_not(row: TestSummary, source: Peak, target: Peak, basis: Basis) -> str:
+def _why_not(row: TestSummary, source: Peak, target: Peak, basis: RuleBasis) -> str:
     """Why a test cannot be carried over; empty where it can."""
     if row.scheme.spreads:
         return "it depends on the connection of the devices"
@@ -84,7 +84,7 @@ def _why_not(row: TestSummary, source: Peak, target: Peak, basis: Basis) -> str:
     return "" if kind in basis.kinds else f"no two devices are known that ran the same in {kind}"
 
 
-def _carried(row: TestSummary, source: Peak, target: Peak, name: str, basis: Basis) -> TestSummary:
+def _carried(row: TestSummary, source: Peak, target: Peak, name: str, basis: RuleBasis) -> TestSummary:
     peaks = distance(source, target, arithmetic_of(row.precision[0])) or 0.0
     factor, width = math.exp(basis.rule.slope * peaks), math.exp(basis.rule.half_width(peaks))
     check = least(basis.checks)
@@ -92,7 +92,7 @@ def _carried(row: TestSummary, source: Peak, target: Peak, name: str, basis: Bas
     return TestSummary(
         n=0,
         failures=0,
-        estimate=Estimated(value=value, low=value / width, high=value * width, held=check.held, known=check.known),
+        estimate=EstimatedRate(value=value, low=value / width, high=value * width, held=check.held, known=check.known),
         unit=row.unit,
         classic_factor=row.classic_factor,
         bound=row.bound,

@@ -11,7 +11,7 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.files import convert_json, parse_json, read_content
-from milabench_ng.report.baselines.carrying import Pair
+from milabench_ng.report.baselines.carrying import KnownPair
 from milabench_ng.report.baselines.peaks import Arithmetic, arithmetic_of, distance, known_peak
 from milabench_ng.report.summary.folder import load_baseline
 from milabench_ng.report.summary.summary import Summary, TestSummary
@@ -22,7 +22,7 @@ GPU_BOUND = ("gpu-compute", "gpu-memory")
 OWN = ("h200", "v100", "rtx8000")
 """The shipped baselines that are of devices with known peaks and were not estimated."""
 
-Rate = Annotated[float, msgspec.Meta(gt=0)]
+KnownRate = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class Computation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -32,7 +32,7 @@ class Computation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     name: str
     """The workload in one precision, as its study calls it."""
     arithmetic: Arithmetic
-    rates: dict[str, Rate]
+    rates: dict[str, KnownRate]
     """By device, in items per second of whatever the study counts."""
 
 
@@ -44,7 +44,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     computations: tuple[Computation, ...]
 
 
-def known_pairs() -> tuple[Pair, ...]:
+def known_pairs() -> tuple[KnownPair, ...]:
     """All that is shipped."""
     own = own_rates([load_baseline(name) for name in OWN])
     return tuple(pair for name, study in {**published(), "mnb": own}.items() for pair in pairs_of(name, study))
@@ -82,14 +82,14 @@ def device_of(baseline: Summary) -> str:
     return baseline.provenance.hardware.partition(" x ")[2]
 
 
-def pairs_of(name: str, study: Study) -> Iterator[Pair]:
+def pairs_of(name: str, study: Study) -> Iterator[KnownPair]:
     """All pairs of devices of different architectures: within one, devices are nearer to each other than the rule."""
     for one in study.computations:
         devices = {device: known_peak(device, f"{name}: {one.name}") for device in one.rates}
         for first, second in itertools.combinations(devices, 2):
             step = distance(devices[first], devices[second], one.arithmetic)
             if step is not None and devices[first].architecture != devices[second].architecture:
-                yield Pair(
+                yield KnownPair(
                     study=name,
                     workload=one.workload,
                     computation=one.name,

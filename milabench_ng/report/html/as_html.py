@@ -18,7 +18,7 @@ from milabench_ng.plain import plain_lines
 from milabench_ng.report.html.charts import summary_charts
 from milabench_ng.report.html.details_tables import fence_section, plan_section, run_sections, telemetry_section
 from milabench_ng.report.html.figures import Chart
-from milabench_ng.report.html.folder_details import Evidence
+from milabench_ng.report.html.folder_details import FolderDetails
 from milabench_ng.report.html.html_tables import HtmlTable, of_section, of_tests
 from milabench_ng.report.html.per_test_charts import charts_of_test
 from milabench_ng.report.html.price_chart import tender_chart
@@ -64,7 +64,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     version: str = __version__
 
 
-def write(report: Report, stream: TextIO, evidence: Evidence | None = None) -> None:
+def write(report: Report, stream: TextIO, evidence: FolderDetails | None = None) -> None:
     """Write ``report`` to ``stream``; without ``evidence`` (of a stored summary) the page says what it lacks."""
     _write(report_page(report, evidence), stream)
 
@@ -83,7 +83,7 @@ def write_tender(tender: Tender, stream: TextIO) -> None:
     )
 
 
-def report_page(report: Report, evidence: Evidence | None) -> Page:
+def report_page(report: Report, evidence: FolderDetails | None) -> Page:
     """What stands on the page. Pure."""
     courses = evidence.courses if evidence else ()
     hosts = (Fact("host", ", ".join(evidence.hosts)),) if evidence and evidence.hosts else ()
@@ -110,7 +110,7 @@ def _begun(manifest: dict[str, Any]) -> Fact:
     return Fact("run", f"{known['run_id']}, begun {known['started_utc']} (UTC), with mnb {known['version']}")
 
 
-def _notes(evidence: Evidence | None) -> tuple[str, ...]:
+def _notes(evidence: FolderDetails | None) -> tuple[str, ...]:
     if evidence is None:
         return (_FROM_SUMMARY,)
     notes = [f"its evidence could not be read: {each}" for each in evidence.unread]
@@ -119,7 +119,7 @@ def _notes(evidence: Evidence | None) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _test(report: Report, at: Line, evidence: Evidence | None) -> TestPart:
+def _test(report: Report, at: Line, evidence: FolderDetails | None) -> TestPart:
     rate = f"{figure(at.scored.perf)} {at.row.unit}/s" if at.scored.perf is not None else "no rate"
     telemetry = telemetry_section(evidence, at.scored.test) if evidence else None
     return TestPart(

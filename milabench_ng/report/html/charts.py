@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from milabench_ng.report.html.figures import NEUTRAL, Chart, Trace, View, label, layout, line
+from milabench_ng.report.html.figures import NEUTRAL, Chart, PlotTrace, View, label, layout, line
 from milabench_ng.report.html.forest_chart import forest_view
 from milabench_ng.report.html.per_test_charts import course_view
 from milabench_ng.report.html.price_chart import Point, price_chart
@@ -64,7 +64,7 @@ def _map(gpus: GpuComparison, prefix: str) -> Chart:
     rows = [[None if share is None else 100 * share for share in row.relative] for row in several]
     known = [share for row in rows for share in row if share is not None]
     slow = {(at.test, at.device) for at in gpus.stragglers}
-    heat: Trace = {
+    heat: PlotTrace = {
         "type": "heatmap",
         "x": [label(device) for device in gpus.devices],
         "y": [label(row.test.removeprefix(prefix)) for row in several],

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from milabench_ng.report.html.folder_details import Evidence, FenceEvidence, Sampled
+from milabench_ng.report.html.folder_details import FenceEvidence, FolderDetails, SampledQuantity
 from milabench_ng.report.render.cells import Cell, number, whole
 from milabench_ng.report.render.sections import Heading, Section
 from milabench_ng.telemetry.messages import telemetry_key
@@ -20,7 +20,7 @@ _APART = ("profile", "plan")
 """Parts of ``run.json`` that are shown in their own form."""
 
 
-def fence_section(evidence: Evidence) -> Section:
+def fence_section(evidence: FolderDetails) -> Section:
     """A line for each device and each fence that it had."""
     rows: list[tuple[Cell, ...]] = []
     for device, fences in evidence.fences.items():
@@ -74,7 +74,7 @@ def _used(group: Sequence[FenceEvidence]) -> tuple[Cell, ...]:
     return (format_bytes(max(peaks)) if peaks else None, sum(kills) if kills else None)
 
 
-def telemetry_section(evidence: Evidence, label: str) -> Section | None:
+def telemetry_section(evidence: FolderDetails, label: str) -> Section | None:
     """Of one test; None where nothing was sampled. The same quantity of all devices stands together."""
     sampled = [at for at in evidence.sampled if at.label == label]
     if not sampled:
@@ -105,14 +105,14 @@ def telemetry_section(evidence: Evidence, label: str) -> Section | None:
     )
 
 
-def _by_quantity(sampled: Sequence[Sampled]) -> dict[str, list[Sampled]]:
-    found: dict[str, list[Sampled]] = {}
+def _by_quantity(sampled: Sequence[SampledQuantity]) -> dict[str, list[SampledQuantity]]:
+    found: dict[str, list[SampledQuantity]] = {}
     for at in sorted(sampled, key=lambda at: (at.source.partition(":")[0], at.quantity)):
         found.setdefault(at.quantity, []).append(at)
     return found
 
 
-def _measured(at: Sampled) -> tuple[str, str]:
+def _measured(at: SampledQuantity) -> tuple[str, str]:
     """A quantity's name in words, and its unit, which stands at the end of the recorded name."""
     for end, unit in _UNITS.items():
         if at.quantity.endswith(end):

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from milabench_ng.plain import plain
-from milabench_ng.report.scoring.bands import Band
+from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.statistics.intervals import Interval
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
@@ -22,14 +22,14 @@ DASHES = ("solid", "dash", "dot", "dashdot")
 NEUTRAL = "#808080"
 """Seen on both grounds."""
 
-Trace = dict[str, Any]
+PlotTrace = dict[str, Any]
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """One picture; a chart with several lets the reader choose."""
 
     name: str
-    data: tuple[Trace, ...]
+    data: tuple[PlotTrace, ...]
     layout: dict[str, Any]
 
 
@@ -69,7 +69,7 @@ def layout(x_title: str, y_title: str, *, height: int = 360, **more: Any) -> dic
     return {**axes, "height": height, "margin": margin, "legend": legend, "hovermode": "closest", **more}
 
 
-def whiskers(known: Sequence[Interval | Band | None], colour: str) -> dict[str, Any]:
+def whiskers(known: Sequence[Interval | EstimateBand | None], colour: str) -> dict[str, Any]:
     """The intervals around the marks of a trace; a mark without one has none, not one of length 0."""
     if not any(known):
         return {"visible": False}
@@ -114,7 +114,7 @@ def band(begin: float, end: float, text: str) -> dict[str, Any]:
     }
 
 
-def line(x: Sequence[float], y: Sequence[float], name: str, index: int, **more: Any) -> Trace:
+def line(x: Sequence[float], y: Sequence[float], name: str, index: int, **more: Any) -> PlotTrace:
     """A line in the ``index``-th style."""
     colour, symbol, dash = style(index)
     return {

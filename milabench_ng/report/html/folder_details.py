@@ -56,7 +56,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
     mnb: _Mnb | None = None
 
 
-class Sampled(msgspec.Struct, frozen=True, kw_only=True):
+class SampledQuantity(msgspec.Struct, frozen=True, kw_only=True):
     """One quantity of one source over all launches of a test."""
 
     label: str
@@ -71,14 +71,14 @@ class Sampled(msgspec.Struct, frozen=True, kw_only=True):
     """The three are of what a launch added to a counter."""
 
 
-class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+class FolderDetails(msgspec.Struct, frozen=True, kw_only=True):
     """All of it, in the order of the files."""
 
     hosts: tuple[str, ...]
     courses: tuple[Course, ...]
     fences: dict[str, tuple[FenceEvidence, ...]]
     """By device."""
-    sampled: tuple[Sampled, ...]
+    sampled: tuple[SampledQuantity, ...]
     manifests: tuple[dict[str, Any], ...]
     """Every ``run.json`` as it is."""
     unread: tuple[str, ...]
@@ -88,7 +88,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 _decoder = msgspec.json.Decoder(_Record)
 
 
-def read_evidence(folder: Path) -> Evidence:
+def read_evidence(folder: Path) -> FolderDetails:
     """Of a result folder. Records that cannot be read at all are the summary's affair."""
     hosts: dict[str, None] = {}
     found: list[Course] = []
@@ -114,7 +114,7 @@ def read_evidence(folder: Path) -> Evidence:
         for source, quantities in record.mnb.telemetry.items() if measured else ():
             for quantity, reading in quantities.items():
                 readings[record.mnb.label, source, quantity].append(reading)
-    return Evidence(
+    return FolderDetails(
         hosts=tuple(hosts),
         courses=tuple(found),
         fences={device: tuple(fences[device]) for device in sorted(fences)},
@@ -129,10 +129,10 @@ def is_counter(quantity: str) -> bool:
     return quantity.endswith(("_j", "_s")) and not quantity.endswith("_per_s")
 
 
-def _sampled(label: str, source: str, quantity: str, readings: list[Reading]) -> Sampled:
+def _sampled(label: str, source: str, quantity: str, readings: list[Reading]) -> SampledQuantity:
     counter = is_counter(quantity)
     values = [Reading(*[at.max - at.min] * 3) for at in readings] if counter else readings
-    return Sampled(
+    return SampledQuantity(
         label=label,
         source=source,
         quantity=quantity,

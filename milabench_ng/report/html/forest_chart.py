@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from milabench_ng.plain import plain
-from milabench_ng.report.html.figures import NEUTRAL, Trace, View, label, layout, style, whiskers
+from milabench_ng.report.html.figures import NEUTRAL, PlotTrace, View, label, layout, style, whiskers
 from milabench_ng.report.render.columns import span
 from milabench_ng.report.report import Line, Report
 from milabench_ng.report.scoring.comparison import ComparedTest, Comparison
@@ -75,7 +75,7 @@ def _lack(line: Line, index: int) -> str:
     return "the baseline lacks it" if found is None else found.suppressed or "no rate above 0"
 
 
-def _without(lacking: dict[str, str]) -> list[Trace]:
+def _without(lacking: dict[str, str]) -> list[PlotTrace]:
     """Rows that say why they are empty."""
     if not lacking:
         return []
@@ -95,7 +95,7 @@ def _without(lacking: dict[str, str]) -> list[Trace]:
     ]
 
 
-def _bars(added: dict[str, float], names: dict[str, str]) -> Trace:
+def _bars(added: dict[str, float], names: dict[str, str]) -> PlotTrace:
     moved = math.fsum(map(abs, added.values())) or 1.0
     shares = {test: 100 * value / moved for test, value in added.items()}
     return {
@@ -113,7 +113,7 @@ def _bars(added: dict[str, float], names: dict[str, str]) -> Trace:
     }
 
 
-def _even() -> Trace:
+def _even() -> PlotTrace:
     """The line of the ratio 1."""
     return {
         "type": "line",
@@ -127,7 +127,7 @@ def _even() -> Trace:
     }
 
 
-def _marks(rows: Sequence[Row], names: dict[str, str]) -> list[Trace]:
+def _marks(rows: Sequence[Row], names: dict[str, str]) -> list[PlotTrace]:
     """A trace for each class of bound: colour and symbol."""
     heaviest = max(at.scored.weight or 0.0 for at, _ in rows) or 1.0
     bounds = dict.fromkeys(_bound(at) for at, _ in rows)
@@ -141,7 +141,7 @@ def _bound(line: Line) -> str:
     return line.scored.bound or "what is not declared"
 
 
-def _class(rows: Sequence[Row], names: dict[str, str], bound: str, index: int, heaviest: float) -> Trace:
+def _class(rows: Sequence[Row], names: dict[str, str], bound: str, index: int, heaviest: float) -> PlotTrace:
     colour, symbol, _ = style(index)
     known = [found.known for _, found in rows]
     return {

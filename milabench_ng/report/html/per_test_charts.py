@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from milabench_ng.report.html.figures import NEUTRAL, Chart, Trace, View, band, label, layout, line, style
+from milabench_ng.report.html.figures import NEUTRAL, Chart, PlotTrace, View, band, label, layout, line, style
 from milabench_ng.report.launch.timeline import Course
 from milabench_ng.report.report import Line
 from milabench_ng.report.scoring.scaling import ScalingCurve
@@ -93,9 +93,9 @@ def _distribution(test: str, unit: str, devices: dict[str, list[float]]) -> Char
     )
 
 
-def _box(index: int, device: str, rates: Sequence[float]) -> Trace:
+def _box(index: int, device: str, rates: Sequence[float]) -> PlotTrace:
     colour, symbol, _ = style(index)
-    shared: Trace = {
+    shared: PlotTrace = {
         "name": label(device),
         "x": [label(device)] * len(rates),
         "y": list(rates),

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from milabench_ng.report.html.figures import NEUTRAL, Chart, Trace, View, label, layout, style, whiskers
+from milabench_ng.report.html.figures import NEUTRAL, Chart, PlotTrace, View, label, layout, style, whiskers
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.cells import figure
 from milabench_ng.report.render.columns import span
-from milabench_ng.report.scoring.bands import Band
+from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.statistics.intervals import Interval
 
 _ALONG = (0.97, 0.9)
@@ -29,7 +29,7 @@ class Point(msgspec.Struct, frozen=True):
     name: str
     price: float
     ratio: float
-    interval: Interval | Band | None
+    interval: Interval | EstimateBand | None
     """Of ``ratio``."""
 
 
@@ -71,7 +71,7 @@ def price_chart(points: Sequence[Point], reference: str, currency: str) -> Chart
 def _known(points: Sequence[Point]) -> str:
     lacking = [point.name for point in points if point.interval is None]
     known = "the 95 % interval of its ratio"
-    if any(isinstance(point.interval, Band) for point in points):
+    if any(isinstance(point.interval, EstimateBand) for point in points):
         known = "the 95 % band of its ratio, which is estimated and was not measured"
     if not lacking:
         return known
@@ -92,7 +92,7 @@ def _end(cost: float, right: float, top: float) -> tuple[float, float]:
     return (right, right / cost) if right / cost <= top else (top * cost, top)
 
 
-def _line(cost: float, right: float, top: float) -> Trace:
+def _line(cost: float, right: float, top: float) -> PlotTrace:
     x, y = _end(cost, right, top)
     return {
         "type": "scatter",
@@ -105,7 +105,7 @@ def _line(cost: float, right: float, top: float) -> Trace:
     }
 
 
-def _label(index: int, cost: float, right: float, top: float, currency: str) -> Trace:
+def _label(index: int, cost: float, right: float, top: float, currency: str) -> PlotTrace:
     x, y = _end(cost, right, top)
     along = _ALONG[index % len(_ALONG)]
     return {
@@ -119,11 +119,11 @@ def _label(index: int, cost: float, right: float, top: float, currency: str) -> 
     }
 
 
-def _span(known: Interval | Band | None) -> str:
+def _span(known: Interval | EstimateBand | None) -> str:
     return f" {span(known)}" if known else ""
 
 
-def _mark(index: int, point: Point, currency: str) -> Trace:
+def _mark(index: int, point: Point, currency: str) -> PlotTrace:
     colour, symbol, _ = style(index)
     return {
         "type": "scatter",

@@ -15,7 +15,15 @@ from typing import NamedTuple
 import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.report.launch.traces import Band, Bands, Kind, Seen, Trace, Traced, Traces
+from milabench_ng.report.launch.traces import (
+    Bands,
+    ReferenceTrace,
+    TraceBand,
+    Traced,
+    TraceDevice,
+    TracedNumbers,
+    Traces,
+)
 from milabench_ng.report.statistics.intervals import t_quantile
 from milabench_ng.stats import mean, population_std, sample_std
 
@@ -84,7 +92,7 @@ def merge(made: Traces, kept: Traces) -> Traces:
     return Traces(suite=made.suite, made_from=sources, tests=tests)
 
 
-def _merged(made: Trace, kept: Trace | None) -> Trace:
+def _merged(made: ReferenceTrace, kept: ReferenceTrace | None) -> ReferenceTrace:
     if kept is None or (made.arguments, made.data) != (kept.arguments, kept.data):
         return made
     return msgspec.structs.replace(
@@ -100,7 +108,7 @@ def _joined(made: Bands, kept: Bands) -> Bands:
     return {kind: {**kept.get(kind, {}), **made.get(kind, {})} for kind in {**kept, **made}}
 
 
-def _trace(label: str, launches: Sequence[tuple[Traced, str]]) -> Trace:
+def _trace(label: str, launches: Sequence[tuple[Traced, str]]) -> ReferenceTrace:
     first = launches[0][0]
     if any((one.arguments, one.data) != (first.arguments, first.data) for one, _ in launches):
         raise InputError(f"{label}: the launches differ in options or data; make traces from runs of one profile")
@@ -108,7 +116,7 @@ def _trace(label: str, launches: Sequence[tuple[Traced, str]]) -> Trace:
     for one, software_key in launches:
         for key, digest in one.digests.items():
             digests[software_key][key].append(digest)
-    return Trace(
+    return ReferenceTrace(
         since=first.version,
         arguments=first.arguments,
         data=first.data,
@@ -122,8 +130,8 @@ def _trace(label: str, launches: Sequence[tuple[Traced, str]]) -> Trace:
     )
 
 
-def _bands(quantity: str, launches: Iterable[tuple[Traced, Seen]]) -> Bands:
-    rows: dict[tuple[Kind, str], dict[str, Draws]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+def _bands(quantity: str, launches: Iterable[tuple[Traced, TracedNumbers]]) -> Bands:
+    rows: dict[tuple[TraceDevice, str], dict[str, Draws]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for one, numbers in launches:
         for place, step, number in numbers:
             if number is not None:
@@ -145,7 +153,7 @@ def _floor(quantity: str, precision: str, step: str) -> float | None:
     return GROWTH[step] * float(getattr(LATER.get(precision, LATER["half"]), quantity))
 
 
-def _band(floor: float | None, step: str, steps: Mapping[str, Draws]) -> Band | None:
+def _band(floor: float | None, step: str, steps: Mapping[str, Draws]) -> TraceBand | None:
     """Where the number of another place is to be expected: a prediction interval by Student's t over the places.
 
     Hahn and Meeker, Statistical Intervals (1991), section 4.7; never narrower than ``floor``, and just that where all
@@ -162,8 +170,8 @@ def _band(floor: float | None, step: str, steps: Mapping[str, Draws]) -> Band | 
     )
     furthest = max(abs(number - mean(middles)) for each in values for number in each)
     if step == "1" and furthest <= AGREEMENT * floor * size:
-        return Band(mean(middles), floor * size)
+        return TraceBand(mean(middles), floor * size)
     spread = math.hypot(sample_std(middles), *(population_std(each) / math.sqrt(len(values)) for each in values))
     expected = t_quantile(1 - FALSE_MARKS / 2, len(values) - 1) * spread * math.sqrt(1 + 1 / len(values))
     tolerance = max(floor * size, expected)
-    return Band(mean(middles), tolerance) if tolerance < size else None
+    return TraceBand(mean(middles), tolerance) if tolerance < size else None

@@ -21,7 +21,7 @@ from milabench_ng.records.views import DataView, MnbView
 from milabench_ng.shipped import find
 
 TRACES_SCHEMA = 3
-Kind = Literal["cpu", "gpu"]
+TraceDevice = Literal["cpu", "gpu"]
 """Of the devices that a launch worked on; a MIG instance is a part of a GPU."""
 PACING = ("max_count", "max_seconds", "sample_duration", "workers")
 """Options that change how long a test goes on, not what it computes."""
@@ -37,7 +37,7 @@ STRONG_LOSS, STRONG_NORM = 0.01 * ROUNDING, 0.05 * ROUNDING
 OutsideKind = Literal["loss outside the reference", "gradient norm outside the reference"]
 
 
-class Band(msgspec.Struct, frozen=True):
+class TraceBand(msgspec.Struct, frozen=True):
     """A number is within ``tolerance`` of ``value``."""
 
     value: float
@@ -63,11 +63,11 @@ class Band(msgspec.Struct, frozen=True):
         )
 
 
-Bands = dict[Kind, dict[str, dict[str, Band]]]
+Bands = dict[TraceDevice, dict[str, dict[str, TraceBand]]]
 """By kind of device, by the precision that ran, by step."""
 
 
-class Trace(msgspec.Struct, frozen=True, kw_only=True):
+class ReferenceTrace(msgspec.Struct, frozen=True, kw_only=True):
     """What one test computes."""
 
     since: str = ""
@@ -92,10 +92,10 @@ class Traces(msgspec.Struct, frozen=True, kw_only=True):
     suite: str
     made_from: tuple[str, ...] = ()
     """Hardware and versions of the runs that these were made from."""
-    tests: dict[str, Trace]
+    tests: dict[str, ReferenceTrace]
 
 
-Seen = tuple[tuple[str, str, float | None], ...]
+TracedNumbers = tuple[tuple[str, str, float | None], ...]
 """Place (``device/rank``), step and number; None where it was not finite."""
 
 
@@ -105,10 +105,10 @@ class Traced(msgspec.Struct, frozen=True):
     label: str
     arguments: dict[str, Scalar | None]
     data: tuple[str, str, float] | None
-    kind: Kind
+    kind: TraceDevice
     precision: str
-    losses: Seen
-    gradient_norms: Seen
+    losses: TracedNumbers
+    gradient_norms: TracedNumbers
     digests: dict[str, str]
     steps: dict[str, int] = {}
     """By place: how many ran at least, as the slices say; empty where the launch failed."""
@@ -175,7 +175,7 @@ class Compared(msgspec.Struct, frozen=True):
         return f"no reference for {self.lacking}" if self.lacking else f"{COMPARED}: {self.strength}"
 
 
-def compare(seen: Traced, trace: Trace | None, software_key: str) -> Compared:
+def compare(seen: Traced, trace: ReferenceTrace | None, software_key: str) -> Compared:
     """A launch of a run with this software against the trace of its test, which may hold for something else. Pure."""
     if trace is None or (seen.arguments, seen.data) != (trace.arguments, trace.data):
         return Compared(lacking=_described(seen))
@@ -207,7 +207,7 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdecimal())
 
 
-def strength(losses: Mapping[str, Band], gradient_norms: Mapping[str, Band], blind: str = "") -> Strength:
+def strength(losses: Mapping[str, TraceBand], gradient_norms: Mapping[str, TraceBand], blind: str = "") -> Strength:
     """What a comparison with these bands, by step, is worth. ``blind``: that of the trace.
 
     It is strong where less work in the first step could hardly stay inside: there the loss is known within 1 % and the
@@ -222,21 +222,23 @@ def strength(losses: Mapping[str, Band], gradient_norms: Mapping[str, Band], bli
     return "strong" if known else "weak"
 
 
-def _within(seen: Traced, bands: Mapping[str, Band], numbers: Seen) -> dict[str, Band]:
+def _within(seen: Traced, bands: Mapping[str, TraceBand], numbers: TracedNumbers) -> dict[str, TraceBand]:
     """The bands that all of a launch was compared with, by step."""
     compared = {step for place, step, number in numbers if number is not None or (place, step) not in seen.overflown}
     skipped = {step for place, step, number in numbers if number is None and (place, step) in seen.overflown}
     return {step: band for step, band in bands.items() if step in compared - skipped}
 
 
-def _deviations(kind: OutsideKind, seen: Traced, bands: Mapping[str, Band], numbers: Seen) -> Iterator[Mark]:
+def _deviations(
+    kind: OutsideKind, seen: Traced, bands: Mapping[str, TraceBand], numbers: TracedNumbers
+) -> Iterator[Mark]:
     for place, step, number in numbers:
         skipped = number is None and (place, step) in seen.overflown
         if step in bands and not skipped and not bands[step].holds(number):
             yield bands[step].deviation(kind, step, number)
 
 
-def _left_out(what: str, seen: Traced, bands: Mapping[str, Band], numbers: Seen) -> Iterator[Mark]:
+def _left_out(what: str, seen: Traced, bands: Mapping[str, TraceBand], numbers: TracedNumbers) -> Iterator[Mark]:
     """Steps with a band that ran, and of which the record holds nothing: not even that they were skipped."""
     there = {(place, step) for place, step, _ in numbers}
     for place, steps in seen.steps.items():
@@ -245,7 +247,7 @@ def _left_out(what: str, seen: Traced, bands: Mapping[str, Band], numbers: Seen)
                 yield Mark(kind="not recorded", what=f"{what} at step {step}")
 
 
-def _unlearned(seen: Traced, losses: Mapping[str, Band], norms: Mapping[str, Band]) -> Iterator[Mark]:
+def _unlearned(seen: Traced, losses: Mapping[str, TraceBand], norms: Mapping[str, TraceBand]) -> Iterator[Mark]:
     """A gradient of nothing before the test has learned all, a loss that stays what it is where that of the test moves.
 
     Such numbers may lie inside wide bands, or at steps that have none.
@@ -268,7 +270,7 @@ def _described(seen: Traced) -> str:
     return f"{seen.kind}, {seen.precision}{data} and these options"
 
 
-def load_traces(suite: str) -> Mapping[str, Trace]:
+def load_traces(suite: str) -> Mapping[str, ReferenceTrace]:
     """The shipped traces of a suite, by label; none where there are none."""
     path = find("baselines/traces", suite)
     return {} if path is None else decode_traces(read_content(path), str(path)).tests

@@ -20,15 +20,15 @@ from milabench_ng.errors import InputError
 from milabench_ng.report.scoring.score import FAILURE_LIMIT, ScoredTest, failure_rate, log_parts, scored_tests
 from milabench_ng.report.scoring.weights import Weights, spread_unplanned
 from milabench_ng.report.statistics.effects import RANKED_FROM, holm
-from milabench_ng.report.statistics.intervals import LEVEL, Estimate, Part, combine, t_tail, why_none
-from milabench_ng.report.summary.comparable import Difference, differences
+from milabench_ng.report.statistics.intervals import LEVEL, Estimate, WeightedStat, combine, t_tail, why_none
+from milabench_ng.report.summary.comparable import WorkDifference, differences
 from milabench_ng.report.summary.marked import Marked, count_marks
 from milabench_ng.report.summary.summary import Summary
 
-Verdict = Literal["keeps", "breaks", "inconclusive"]
+GuaranteeVerdict = Literal["keeps", "breaks", "inconclusive"]
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class GuaranteeRatio(msgspec.Struct, frozen=True, kw_only=True):
     """One ratio against the guarantee: of a test, or of the score."""
 
     name: str
@@ -36,7 +36,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     low: float | None
     """One-sided 95 % bound; so is ``high``."""
     high: float | None
-    verdict: Verdict
+    verdict: GuaranteeVerdict
     why: str = ""
 
 
@@ -51,16 +51,16 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     """The whole answer."""
 
     guarantee: float
-    score: Kept
-    tests: tuple[Kept, ...]
+    score: GuaranteeRatio
+    tests: tuple[GuaranteeRatio, ...]
     reasons: tuple[str, ...]
     """What breaks it beside the ratios: failures, missing devices."""
     marks: tuple[SideMark, ...]
     """On the tests that were bid."""
-    differences: tuple[Difference, ...]
+    differences: tuple[WorkDifference, ...]
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> GuaranteeVerdict:
         """It breaks by any part of it, and keeps by all, without a mark."""
         verdicts = {self.score.verdict, *(test.verdict for test in self.tests)}
         if self.reasons or "breaks" in verdicts:
@@ -72,9 +72,9 @@ class _Item(msgspec.Struct, frozen=True, kw_only=True):
     """A ratio before it is judged; ``why`` says that it cannot be."""
 
     name: str
-    parts: Sequence[Part] = ()
+    parts: Sequence[WeightedStat] = ()
     why: str = ""
-    verdict: Verdict = "inconclusive"
+    verdict: GuaranteeVerdict = "inconclusive"
     """Where there is a ``why``."""
 
 
@@ -132,7 +132,7 @@ def _score(
     return _Item(name="score", parts=[*log_parts(found, labels, weights), *theirs])
 
 
-def _judged(items: Sequence[_Item], guarantee: float) -> tuple[Kept, ...]:
+def _judged(items: Sequence[_Item], guarantee: float) -> tuple[GuaranteeRatio, ...]:
     estimates = [None if item.why else combine(item.parts) for item in items]
     wanted = math.log(guarantee)
     adjusted = iter(holm([_p_broken(one, wanted) for one in estimates if one is not None]))
@@ -142,17 +142,17 @@ def _judged(items: Sequence[_Item], guarantee: float) -> tuple[Kept, ...]:
     )
 
 
-def _unjudged(item: _Item) -> Kept:
+def _unjudged(item: _Item) -> GuaranteeRatio:
     why = item.why or why_none(item.parts)
-    return Kept(name=item.name, ratio=None, low=None, high=None, verdict=item.verdict, why=why)
+    return GuaranteeRatio(name=item.name, ratio=None, low=None, high=None, verdict=item.verdict, why=why)
 
 
-def _kept(name: str, estimate: Estimate, wanted: float, p: float) -> Kept:
+def _kept(name: str, estimate: Estimate, wanted: float, p: float) -> GuaranteeRatio:
     half = estimate.half_width(2 * LEVEL - 1)
-    verdict: Verdict = "inconclusive"
+    verdict: GuaranteeVerdict = "inconclusive"
     if estimate.n >= RANKED_FROM:
         verdict = "keeps" if estimate.mean - half >= wanted else "breaks" if p < 1 - LEVEL else "inconclusive"
-    return Kept(
+    return GuaranteeRatio(
         name=name,
         ratio=math.exp(estimate.mean),
         low=math.exp(estimate.mean - half),

@@ -13,7 +13,7 @@ from milabench_ng.plain import short
 from milabench_ng.records.window import LARGEST, Amount
 from milabench_ng.report.procurement.ownership import Terms
 
-Price = Annotated[float, Meta(ge=1e-6, le=LARGEST)]
+BidPrice = Annotated[float, Meta(ge=1e-6, le=LARGEST)]
 """Above 0, and by so much that no quotient of two prices leaves the range of numbers."""
 
 
@@ -22,7 +22,7 @@ class Bid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     results: str
     """A result folder or a summary; relative to the file of bids."""
-    price: Price
+    price: BidPrice
     """Of one node."""
     watts_load: Annotated[float, Meta(gt=0, le=1e6)] | None = None
     """Of a whole node at work; None: what its GPUs were measured at, where they were."""
@@ -45,7 +45,7 @@ class Bids(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     utilization: Annotated[float, Meta(ge=0, le=1)] = 1.0
     nodes: Annotated[int, Meta(ge=1, le=10**6)] | None = None
     """How many nodes are bought; or give ``budget``."""
-    budget: Price | None = None
+    budget: BidPrice | None = None
     """What may be spent on the prices of nodes."""
     weights: str | None = None
     margin: Annotated[float, Meta(gt=0, le=0.5)] = 0.02

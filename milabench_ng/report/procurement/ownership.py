@@ -24,7 +24,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the time that the node works, 0 to 1."""
 
 
-class Power(msgspec.Struct, frozen=True, kw_only=True):
+class NodePower(msgspec.Struct, frozen=True, kw_only=True):
     """Of one node, in watts."""
 
     load_w: float
@@ -53,7 +53,7 @@ class Ownership(msgspec.Struct, frozen=True, kw_only=True):
         return self.price + self.energy + self.maintenance
 
 
-def ownership(price: float, power: Power, maintenance_per_year: float, terms: Terms) -> Ownership:
+def ownership(price: float, power: NodePower, maintenance_per_year: float, terms: Terms) -> Ownership:
     """Total cost of one node: ``price + years * (kW * 8766 h * PUE * tariff + maintenance)``."""
     kwh = power.average_w(terms.utilization) / 1000 * HOURS_PER_YEAR * terms.years * terms.pue
     return Ownership(

@@ -12,7 +12,7 @@ from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.score import log_parts
 from milabench_ng.report.statistics.effects import RANKED_FROM, holm, p_value
-from milabench_ng.report.statistics.intervals import Estimate, Part, combine
+from milabench_ng.report.statistics.intervals import Estimate, WeightedStat, combine
 
 _DOUBT = 0.05
 
@@ -40,7 +40,7 @@ def cheaper_by(a: Report, cost_a: float, b: Report, cost_b: float, tests: Sequen
     """The logarithm of throughput for money of ``a`` over that of ``b``, over ``tests``, which both have."""
     ours, theirs = ({line.scored.test: line.scored for line in report.lines} for report in (a, b))
     weights = weights_of(a)
-    minus: list[Part] = [(-c, stat) for c, stat in log_parts(theirs, tests, weights)]
+    minus: list[WeightedStat] = [(-c, stat) for c, stat in log_parts(theirs, tests, weights)]
     estimate = combine([*log_parts(ours, tests, weights), *minus])
     if estimate is None:
         return None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from milabench_ng.report.procurement.ownership import Power, Terms, ownership
+from milabench_ng.report.procurement.ownership import NodePower, Terms, ownership
 
 STEP = 0.2
 
@@ -25,7 +25,7 @@ class Worth(msgspec.Struct, frozen=True, kw_only=True):
     nodes: float
     """Devices of a node over those of a reference node."""
     price: float
-    power: Power | None
+    power: NodePower | None
     """None where energy is not counted."""
     maintenance_per_year: float
 

@@ -15,12 +15,12 @@ from collections.abc import Mapping
 import msgspec
 
 from milabench_ng.report.procurement.bids import Bid, Bids
-from milabench_ng.report.procurement.ownership import Ownership, Power, Terms, ownership
+from milabench_ng.report.procurement.ownership import NodePower, Ownership, Terms, ownership
 from milabench_ng.report.procurement.ranking import pareto_set, rank, ratio_of, reference_of, weights_of
 from milabench_ng.report.procurement.same_work import OtherWork
 from milabench_ng.report.procurement.stability import Stability, Worth, stability
 from milabench_ng.report.report import Report
-from milabench_ng.report.scoring.bands import Band
+from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.scoring.cost import PerReference, cost
 from milabench_ng.report.scoring.weights import Weights, spread_unplanned
 from milabench_ng.report.statistics.intervals import Interval
@@ -40,7 +40,7 @@ class BidRow(msgspec.Struct, frozen=True, kw_only=True):
     price: float
     ratio: float | None
     """One of its nodes over one of the reference, by scores."""
-    ratio_interval: Interval | Band | None
+    ratio_interval: Interval | EstimateBand | None
     why: str
     """Why there is no ratio or no interval; empty where there are both."""
     per_reference: PerReference | None
@@ -137,20 +137,20 @@ def evaluate(bids: Bids, reports: Mapping[str, Report], weights: Weights, apart:
     )
 
 
-def power_of(bid: Bid, report: Report, terms: Terms | None) -> Power | None:
+def power_of(bid: Bid, report: Report, terms: Terms | None) -> NodePower | None:
     """What was given for a node, else what its GPUs took in the launches of all devices together."""
     if bid.watts_load is not None:
-        return Power(load_w=bid.watts_load, idle_w=bid.watts_idle or 0.0, boundary="given")
+        return NodePower(load_w=bid.watts_load, idle_w=bid.watts_idle or 0.0, boundary="given")
     together = [line for line in report.lines if line.row.devices == report.summary.devices]
     known = [(line.row.power_w, line.scored.weight) for line in together if line.row.power_w is not None]
     weights = [weight or 0.0 for _, weight in known]
     if not known or not sum(weights) or (terms is not None and terms.utilization < 1):
         return None
     mean = sum((power or 0.0) * weight for (power, _), weight in zip(known, weights, strict=True)) / sum(weights)
-    return Power(load_w=mean * report.summary.devices, idle_w=0.0, boundary="GPUs only, measured")
+    return NodePower(load_w=mean * report.summary.devices, idle_w=0.0, boundary="GPUs only, measured")
 
 
-def worth(name: str, bid: Bid, report: Report, power: Power | None) -> Worth:
+def worth(name: str, bid: Bid, report: Report, power: NodePower | None) -> Worth:
     """What the order of the bids rests on, of one of them."""
     other = report.comparisons[0]
     weights = weights_of(report)

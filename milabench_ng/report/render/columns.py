@@ -19,7 +19,7 @@ from milabench_ng.report.render.cells import (
     whole,
 )
 from milabench_ng.report.report import Line, Report
-from milabench_ng.report.scoring.bands import Band
+from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.scoring.comparison import ComparedTest
 from milabench_ng.report.statistics.effects import unusual
 from milabench_ng.report.statistics.intervals import Interval
@@ -188,11 +188,11 @@ def _span_of(at: ComparedTest) -> str | None:
     return span(at.known)
 
 
-def span(interval: Interval | Band | None) -> str | None:
+def span(interval: Interval | EstimateBand | None) -> str | None:
     """Of a ratio; what is estimated says so."""
     if interval is None:
         return None
-    return f"[{interval.low:.3f}, {interval.high:.3f}]{' estimated' if isinstance(interval, Band) else ''}"
+    return f"[{interval.low:.3f}, {interval.high:.3f}]{' estimated' if isinstance(interval, EstimateBand) else ''}"
 
 
 def half_width_pct(interval: Interval | None) -> float | None:

@@ -6,7 +6,7 @@ from milabench_ng.report.render.cells import NOT_MEASURED, Fact, Tone, figure, t
 from milabench_ng.report.render.columns import span
 from milabench_ng.report.render.tables import SCORE_UNIT
 from milabench_ng.report.report import Report
-from milabench_ng.report.scoring.bands import Band
+from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.scoring.comparison import Comparison, SubRatio
 from milabench_ng.report.scoring.cost import PerReference
 from milabench_ng.report.statistics.effects import Effect, unusual
@@ -94,9 +94,11 @@ def _per_reference(price: PerReference) -> Fact:
     return Fact(f"$ per {price.name} node", f"{figure(price.value)} ${interval}, lower is better{doubt}", tone)
 
 
-def span_of_money(interval: Interval | Band) -> str:
+def span_of_money(interval: Interval | EstimateBand) -> str:
     """``[low, high]``; what is estimated says so."""
-    return f"[{figure(interval.low)}, {figure(interval.high)}]{' estimated' if isinstance(interval, Band) else ''}"
+    return (
+        f"[{figure(interval.low)}, {figure(interval.high)}]{' estimated' if isinstance(interval, EstimateBand) else ''}"
+    )
 
 
 def ratios_of_scores(report: Report) -> list[Fact]:

@@ -11,7 +11,7 @@ from milabench_ng.report.render.columns import span
 from milabench_ng.report.render.ratio_statements import span_of_money
 from milabench_ng.report.render.sections import Heading, Section
 from milabench_ng.report.render.tables import SCORE_UNIT
-from milabench_ng.report.scoring.bands import Band
+from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.statistics.intervals import Interval
 from milabench_ng.report.summary.marked import Marked
 
@@ -157,7 +157,7 @@ def _left_out(tender: Tender) -> Section:
     )
 
 
-def _money(interval: Interval | Band | None) -> str | None:
+def _money(interval: Interval | EstimateBand | None) -> str | None:
     return span_of_money(interval) if interval else None
 
 

@@ -11,32 +11,34 @@ from milabench_ng.report.scoring.score import ScoredTest
 from milabench_ng.report.scoring.weights import Weights
 from milabench_ng.report.summary.summary import Summary
 
-Rows = Mapping[str, ScoredTest]
+ScoredRows = Mapping[str, ScoredTest]
 
 
-class Band(msgspec.Struct, frozen=True, kw_only=True):
+class EstimateBand(msgspec.Struct, frozen=True, kw_only=True):
     """A value that rests on an estimate, and between what it lies if the estimate's band holds."""
 
     value: float
     low: float
     high: float
 
-    def scaled(self, factor: float) -> Band:
+    def scaled(self, factor: float) -> EstimateBand:
         """In a unit that is ``factor`` times as fine."""
-        return Band(value=self.value * factor, low=self.low * factor, high=self.high * factor)
+        return EstimateBand(value=self.value * factor, low=self.low * factor, high=self.high * factor)
 
     @property
-    def inverse(self) -> Band:
+    def inverse(self) -> EstimateBand:
         """Of one over the value."""
-        return Band(value=1 / self.value, low=1 / self.high, high=1 / self.low)
+        return EstimateBand(value=1 / self.value, low=1 / self.high, high=1 / self.low)
 
 
-def is_estimated(run: Rows, base: Rows, labels: Sequence[str]) -> bool:
+def is_estimated(run: ScoredRows, base: ScoredRows, labels: Sequence[str]) -> bool:
     """Whether any of these rows is, on either side."""
     return any(rows[label].estimated for rows in (run, base) for label in labels)
 
 
-def ratio_band(ratio: float | None, run: Rows, base: Rows, labels: Sequence[str], weights: Weights) -> Band | None:
+def ratio_band(
+    ratio: float | None, run: ScoredRows, base: ScoredRows, labels: Sequence[str], weights: Weights
+) -> EstimateBand | None:
     """Around ``ratio``, which is over ``labels``; None where none of them is estimated.
 
     One rule made all estimates, so that its error is common to them: the logarithms of the rows' edges are averaged
@@ -45,10 +47,10 @@ def ratio_band(ratio: float | None, run: Rows, base: Rows, labels: Sequence[str]
     if not ratio or not is_estimated(run, base, labels):
         return None
     low, high = (math.exp(_edge(side, run, base, labels, weights)) for side in (0, 1))
-    return Band(value=ratio, low=ratio * low, high=ratio * high)
+    return EstimateBand(value=ratio, low=ratio * low, high=ratio * high)
 
 
-def _edge(side: int, run: Rows, base: Rows, labels: Sequence[str], weights: Weights) -> float:
+def _edge(side: int, run: ScoredRows, base: ScoredRows, labels: Sequence[str], weights: Weights) -> float:
     """The logarithm of one edge over the ratio: what is high in the baseline makes the ratio low."""
     logs = [
         weights[label] * (math.log(_edges(run[label])[side]) - math.log(_edges(base[label])[1 - side]))

@@ -11,8 +11,8 @@ from milabench_ng.report.scoring.score import Score, ScoredTest, log_parts, mean
 from milabench_ng.report.scoring.subsets import subsets
 from milabench_ng.report.scoring.weights import Weights
 from milabench_ng.report.statistics.effects import MARGIN, Effect, effect, effects
-from milabench_ng.report.statistics.intervals import Part
-from milabench_ng.report.summary.comparable import Difference, Ratio, differences, other_generation
+from milabench_ng.report.statistics.intervals import WeightedStat
+from milabench_ng.report.summary.comparable import Ratio, WorkDifference, differences, other_generation
 from milabench_ng.report.summary.marked import count_marks
 from milabench_ng.report.summary.summary import OriginKind, Summary
 
@@ -133,7 +133,7 @@ def _measured_rows(run: Summary, baseline: Summary, labels: Sequence[str]) -> di
     return {MEASURED_ROWS: members} if members and len(members) < len(labels) else {}
 
 
-def _reasons(found: Sequence[Difference], ratio: Ratio) -> dict[str, str]:
+def _reasons(found: Sequence[WorkDifference], ratio: Ratio) -> dict[str, str]:
     """All reasons for each row whose ratio differences make such."""
     reasons: dict[str, list[str]] = {}
     for one in found:
@@ -145,7 +145,7 @@ def _reasons(found: Sequence[Difference], ratio: Ratio) -> dict[str, str]:
 
 def _parts(
     run: Mapping[str, ScoredTest], base: Mapping[str, ScoredTest], labels: Sequence[str], weights: Weights
-) -> list[Part]:
+) -> list[WeightedStat]:
     """What the logarithm of the ratio is the sum of."""
     theirs = [(-coefficient, stat) for coefficient, stat in log_parts(base, labels, weights)]
     return [*log_parts(run, labels, weights), *theirs]

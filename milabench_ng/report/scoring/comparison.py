@@ -6,10 +6,10 @@ from typing import Literal
 
 import msgspec
 
-from milabench_ng.report.scoring.bands import Band
+from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.statistics.effects import MARGIN, Effect
 from milabench_ng.report.statistics.intervals import Interval
-from milabench_ng.report.summary.comparable import Difference
+from milabench_ng.report.summary.comparable import WorkDifference
 from milabench_ng.report.summary.summary import OriginKind, Provenance
 
 
@@ -26,13 +26,13 @@ class ComparedTest(msgspec.Struct, frozen=True, kw_only=True):
     """Why the ratios are not shown; empty where they are."""
     set_aside: str = ""
     """Why the ratios are shown and do not count: of different or unknown work."""
-    band: Band | None = None
+    band: EstimateBand | None = None
     """Of ``perf_ratio``, where a side is estimated."""
     origin: OriginKind = "measured"
     """Of the baseline's row."""
 
     @property
-    def known(self) -> Band | Interval | None:
+    def known(self) -> EstimateBand | Interval | None:
         """Between what the ratio lies: the band of an estimate, else the interval over repeats."""
         return self.band or self.effect.ratio
 
@@ -44,12 +44,12 @@ class SubRatio(msgspec.Struct, frozen=True, kw_only=True):
     labels: tuple[str, ...]
     ratio: float | None
     """Of the scores over these tests."""
-    band: Band | None = None
+    band: EstimateBand | None = None
     """Of ``ratio``, where rows are estimated."""
     effect: Effect
 
     @property
-    def known(self) -> Band | Interval | None:
+    def known(self) -> EstimateBand | Interval | None:
         """Between what the ratio lies: the band of estimates, else the interval over repeats."""
         return self.band or self.effect.ratio
 
@@ -88,12 +88,12 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """The relative difference that does not matter."""
     effect: Effect
     """The ratio of throughputs over the weighted tests that count: no charge for spread or failures."""
-    band: Band | None = None
+    band: EstimateBand | None = None
     """Of ``ratio``, where rows are estimated: one rule made them all, so that they err together."""
     checked: str = ""
     """How well the rule behind the estimated rows did where the truth is known."""
     subsets: tuple[SubRatio, ...] = ()
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[WorkDifference, ...] = ()
 
     @property
     def node_interval(self) -> Interval | None:
@@ -102,11 +102,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return known.scaled(self.ratio_per_node / known.value) if known and self.ratio_per_node else None
 
     @property
-    def node_band(self) -> Band | None:
+    def node_band(self) -> EstimateBand | None:
         """Of ``ratio_per_node``, where rows are estimated."""
         return self.band.scaled(self.ratio_per_node / self.band.value) if self.band and self.ratio_per_node else None
 
     @property
-    def node_known(self) -> Band | Interval | None:
+    def node_known(self) -> EstimateBand | Interval | None:
         """Between what ``ratio_per_node`` lies."""
         return self.node_band or self.node_interval

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.report.scoring.bands import Band
+from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.score import Score
 from milabench_ng.report.statistics.intervals import Interval
@@ -24,7 +24,7 @@ class PerReference(msgspec.Struct, frozen=True, kw_only=True):
     value: float
     """Price of a node over ``ratio_per_node``."""
     interval: Interval | None
-    band: Band | None = None
+    band: EstimateBand | None = None
     """Where the ratio rests on estimates."""
     checked: str = ""
     """How well their rule did where the truth is known."""

@@ -16,7 +16,7 @@ from milabench_ng.report.scoring.weights import Weights, spread_unplanned
 from milabench_ng.report.statistics.intervals import (
     Interval,
     LogStat,
-    Part,
+    WeightedStat,
     combine,
     interval,
     log_stat,
@@ -243,7 +243,7 @@ def mean_over(rows: Mapping[str, ScoredTest], labels: Sequence[str], weights: We
     return weighted_geometric_mean([rows[label].classic for label in labels], [weights[label] for label in labels])
 
 
-def log_parts(rows: Mapping[str, ScoredTest], labels: Sequence[str], weights: Weights) -> list[Part]:
+def log_parts(rows: Mapping[str, ScoredTest], labels: Sequence[str], weights: Weights) -> list[WeightedStat]:
     """What the logarithm of the weighted geometric mean of the repeats is the sum of, in classic units.
 
     Where all tests have the same repeats that is one part: every repeat has a weighted geometric mean of its own, and
@@ -251,7 +251,7 @@ def log_parts(rows: Mapping[str, ScoredTest], labels: Sequence[str], weights: We
     each test, taken as independent.
     """
     total = math.fsum(weights[label] for label in labels)
-    parts: list[Part] = [(weights[label] / total, rows[label].classic_log) for label in labels]
+    parts: list[WeightedStat] = [(weights[label] / total, rows[label].classic_log) for label in labels]
     repeats = {tuple(sorted(rows[label].repeats)) for label in labels}
     if len(repeats) != 1 or any(stat is None for _, stat in parts):
         return parts

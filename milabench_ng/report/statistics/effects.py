@@ -24,7 +24,7 @@ from milabench_ng.report.statistics.intervals import (
     LEVEL,
     Estimate,
     Interval,
-    Part,
+    WeightedStat,
     combine,
     interval,
     repeats_needed,
@@ -65,7 +65,7 @@ def unusual(margin: float) -> str:
     return "" if margin == MARGIN else f"margin {100 * margin:.3g} %"
 
 
-def effects(all_parts: Sequence[Sequence[Part]], margin: float = MARGIN) -> tuple[Effect, ...]:
+def effects(all_parts: Sequence[Sequence[WeightedStat]], margin: float = MARGIN) -> tuple[Effect, ...]:
     """Of each of several tests, their p values adjusted for being several. The parts sum to a log ratio."""
     estimates = [combine(parts) for parts in all_parts]
     adjusted = iter(holm([p_value(estimate, margin) for estimate in estimates if estimate is not None]))
@@ -77,12 +77,12 @@ def effects(all_parts: Sequence[Sequence[Part]], margin: float = MARGIN) -> tupl
     )
 
 
-def effect(parts: Sequence[Part], margin: float = MARGIN) -> Effect:
+def effect(parts: Sequence[WeightedStat], margin: float = MARGIN) -> Effect:
     """Of one ratio."""
     return effects([parts], margin)[0]
 
 
-def _effect(parts: Sequence[Part], estimate: Estimate, p: float, margin: float) -> Effect:
+def _effect(parts: Sequence[WeightedStat], estimate: Estimate, p: float, margin: float) -> Effect:
     ranked = estimate.n >= RANKED_FROM
     return Effect(
         ratio=interval(estimate),

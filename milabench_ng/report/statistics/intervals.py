@@ -80,7 +80,7 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, value=1 / self.value, low=1 / self.high, high=1 / self.low)
 
 
-Part = tuple[float, LogStat | None]
+WeightedStat = tuple[float, LogStat | None]
 """A coefficient, and what it is the coefficient of."""
 
 
@@ -95,7 +95,7 @@ def log_stat(values: Sequence[float]) -> LogStat | None:
     return LogStat(len(logs), centre, math.sqrt(math.fsum((log - centre) ** 2 for log in logs) / (len(logs) - 1)))
 
 
-def combine(parts: Sequence[Part]) -> Estimate | None:
+def combine(parts: Sequence[WeightedStat]) -> Estimate | None:
     """``sum(c * mean)`` of independent parts; None where one of them was not repeated, see `why_none`."""
     known = [(c, stat.n, stat.mean, stat.std) for c, stat in parts if stat is not None and stat.std is not None]
     if not known or len(known) < len(parts):
@@ -111,7 +111,7 @@ def combine(parts: Sequence[Part]) -> Estimate | None:
     )
 
 
-def why_none(parts: Sequence[Part]) -> str:
+def why_none(parts: Sequence[WeightedStat]) -> str:
     """Why there is no interval of these parts; empty where there is one."""
     if not parts:
         return "nothing was measured"
@@ -127,7 +127,7 @@ def interval(estimate: Estimate, value: float | None = None) -> Interval:
     return Interval(value=centre, low=centre / factor, high=centre * factor, n=estimate.n, df=estimate.df)
 
 
-def repeats_needed(parts: Sequence[Part]) -> int | None:
+def repeats_needed(parts: Sequence[WeightedStat]) -> int | None:
     """How many repeats (of each part) an interval of +- 1 % takes at the spread that was seen; None above 1000.
 
     With n repeats each the variance is ``V / n`` and the degrees of freedom ``d (n - 1)``, with V and d from the parts.

@@ -28,7 +28,7 @@ _FED = ("cpu", "io")
 _UNKNOWN = "not recorded"
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
+class WorkDifference(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that differs."""
 
     what: str
@@ -52,7 +52,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 WORK, AS_TODAY, KIND = "work", "as the test is today", "data kind"
 
 
-def differences(run: Summary, baseline: Summary) -> tuple[Difference, ...]:
+def differences(run: Summary, baseline: Summary) -> tuple[WorkDifference, ...]:
     """Of the whole runs, then of the tests that both have.
 
     What the whole of a run does not record is no difference. What one row records and the other does not is one: it is
@@ -61,31 +61,31 @@ def differences(run: Summary, baseline: Summary) -> tuple[Difference, ...]:
     return (*_of_runs(run, baseline), *_merged(_of_tests(run, baseline)))
 
 
-def _of_runs(run: Summary, baseline: Summary) -> Iterator[Difference]:
+def _of_runs(run: Summary, baseline: Summary) -> Iterator[WorkDifference]:
     ours, theirs = run.provenance.software, baseline.provenance.software
     for name in sorted(ours.keys() & theirs.keys()):
         if ours[name] != theirs[name]:
-            yield Difference(what=name, run=ours[name], baseline=theirs[name])
+            yield WorkDifference(what=name, run=ours[name], baseline=theirs[name])
     if run.devices != baseline.devices:
-        yield Difference(what="devices", run=str(run.devices), baseline=str(baseline.devices))
+        yield WorkDifference(what="devices", run=str(run.devices), baseline=str(baseline.devices))
     mine, other = _tier(run), _tier(baseline)
     if mine and other and mine != other:
-        yield Difference(what="isolation", run=mine, baseline=other)
+        yield WorkDifference(what="isolation", run=mine, baseline=other)
     yield from _of_hosts(run.host_pace, baseline.host_pace)
     if run.profile_sha256 and baseline.profile_sha256 and set(run.profile_sha256) != set(baseline.profile_sha256):
         short = [", ".join(sha[:12] for sha in side) for side in (run.profile_sha256, baseline.profile_sha256)]
-        yield Difference(what="profile", run=short[0], baseline=short[1])
+        yield WorkDifference(what="profile", run=short[0], baseline=short[1])
 
 
-def _of_hosts(run: Paces | None, baseline: Paces | None) -> Iterator[Difference]:
+def _of_hosts(run: Paces | None, baseline: Paces | None) -> Iterator[WorkDifference]:
     """The pace of their cores: GPUs of one model in hosts of one kind are fed at it."""
     if run is None or baseline is None:
         return
     if run.library != baseline.library:
-        yield Difference(what="computation of the host pace", run=run.library, baseline=baseline.library)
+        yield WorkDifference(what="computation of the host pace", run=run.library, baseline=baseline.library)
     elif differ(run.run.median, baseline.run.median):
         ours, theirs = (f"{at.run.median:.1f} {PACE_UNIT}" for at in (run, baseline))
-        yield Difference(what="host pace", run=ours, baseline=theirs)
+        yield WorkDifference(what="host pace", run=ours, baseline=theirs)
 
 
 def other_generation(run: Mapping[str, str], baseline: Mapping[str, str]) -> list[tuple[str, str, str]]:
@@ -103,14 +103,14 @@ def _tier(summary: Summary) -> str | None:
     return weakest_tier(tiers) if tiers else None
 
 
-def _of_tests(run: Summary, baseline: Summary) -> Iterator[Difference]:
+def _of_tests(run: Summary, baseline: Summary) -> Iterator[WorkDifference]:
     for label, row in run.tests.items():
         other = baseline.tests.get(label)
         if other is None:
             continue
         for what, ours, theirs, ratio in _aspects(row, other):
             if ours != theirs:
-                yield Difference(what=what, run=ours, baseline=theirs, tests=(label,), ratio=ratio)
+                yield WorkDifference(what=what, run=ours, baseline=theirs, tests=(label,), ratio=ratio)
 
 
 def _aspects(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, str, Ratio]]:
@@ -187,9 +187,9 @@ def _joined(values: Iterable[str]) -> str:
     return ", ".join(sorted(set(values)))
 
 
-def _merged(found: Iterable[Difference]) -> list[Difference]:
+def _merged(found: Iterable[WorkDifference]) -> list[WorkDifference]:
     """The same difference of several tests as one."""
-    merged: dict[tuple[str, str, str, str], Difference] = {}
+    merged: dict[tuple[str, str, str, str], WorkDifference] = {}
     for one in found:
         key = (one.what, one.run, one.baseline, one.ratio)
         known = merged.get(key)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from milabench_ng.records.host_pace import moved
 from milabench_ng.report.launch.host_paces import PACE_UNIT
 from milabench_ng.report.summary.launches import LaunchResult
-from milabench_ng.report.summary.summary import Flag
+from milabench_ng.report.summary.summary import LaunchFlag
 from milabench_ng.stats import median, robust_std
 
 OUTLIER_Z = 3.5
@@ -20,27 +20,27 @@ _MIN_LAUNCHES = 5
 """Of a device: below this nothing is known of its usual rate."""
 
 
-def flags(good: Mapping[str, LaunchResult]) -> tuple[Flag, ...]:
+def flags(good: Mapping[str, LaunchResult]) -> tuple[LaunchFlag, ...]:
     """Of the launches of a test by job id."""
     shapes = [
-        Flag(job_id=job, kind=shape.kind, detail=shape.detail)
+        LaunchFlag(job_id=job, kind=shape.kind, detail=shape.detail)
         for job, result in good.items()
         for shape in result.shapes
     ]
     return (*shapes, *_moved_paces(good), *_outliers(good))
 
 
-def _moved_paces(good: Mapping[str, LaunchResult]) -> Iterator[Flag]:
+def _moved_paces(good: Mapping[str, LaunchResult]) -> Iterator[LaunchFlag]:
     """Launches whose cores were faster or slower after their batch than before it."""
     for job, result in good.items():
         for each in result.paces:
             change = moved(each.before, each.after)
             if change is not None:
                 edges = f"{each.before.mb_per_s:.1f} {PACE_UNIT} before, {each.after.mb_per_s:.1f} after the batch"
-                yield Flag(job_id=job, kind="host pace", detail=f"device {each.device}: {change:+.1%}, {edges}")
+                yield LaunchFlag(job_id=job, kind="host pace", detail=f"device {each.device}: {change:+.1%}, {edges}")
 
 
-def _outliers(good: Mapping[str, LaunchResult]) -> list[Flag]:
+def _outliers(good: Mapping[str, LaunchResult]) -> list[LaunchFlag]:
     """Launches far from the median of their device's, by the spread of all about those medians."""
     perfs: dict[tuple[str, ...], list[float]] = defaultdict(list)
     for result in good.values():
@@ -57,7 +57,7 @@ def _outliers(good: Mapping[str, LaunchResult]) -> list[Flag]:
     limit = max(MIN_EFFECT, OUTLIER_Z * small_sample(len(away), len(usual)) * robust_std(list(away.values())))
     typical_wait = median([result.wait_share or 0.0 for result in good.values()])
     return [
-        Flag(
+        LaunchFlag(
             job_id=job,
             kind="outlier",
             detail=f"{math.expm1(distance):+.1%} against its device's median; {_reason(good[job], typical_wait)}",

@@ -16,16 +16,16 @@ from milabench_ng.records.reading import Problem, ReadRecord, is_going_on, read_
 from milabench_ng.records.upgrades.summary import SUMMARY_UPGRADES
 from milabench_ng.records.views import ManifestView
 from milabench_ng.records.window import Amount
-from milabench_ng.report.launch.traces import Trace, compare, load_traces
+from milabench_ng.report.launch.traces import ReferenceTrace, compare, load_traces
 from milabench_ng.report.summary.contradictions import contradictions
 from milabench_ng.report.summary.launches import LaunchResult, reduce_record
 from milabench_ng.report.summary.provenance import Folder
 from milabench_ng.report.summary.summarise import summarise
 from milabench_ng.report.summary.summary import (
-    Count,
     Provenance,
     Stat,
     Summary,
+    Tally,
     TestSummary,
     check_counts,
     progression_steps,
@@ -87,7 +87,7 @@ def against_traces(results: list[LaunchResult], manifests: list[ManifestView]) -
     return tuple(_against(result, known.get(result.label), keys.get(result.run_id or "", "")) for result in results)
 
 
-def _against(result: LaunchResult, trace: Trace | None, software_key: str) -> LaunchResult:
+def _against(result: LaunchResult, trace: ReferenceTrace | None, software_key: str) -> LaunchResult:
     if result.traced is None:
         return result
     found = compare(result.traced, trace, software_key)
@@ -126,8 +126,8 @@ def _consistent(summary: Summary, source: str) -> Summary:
 
 
 class _Row2020(msgspec.Struct, frozen=True):
-    n: Count
-    failures: Count
+    n: Tally
+    failures: Tally
     train: Stat
     total: Stat | None = None
     pergpu: dict[str, Stat] | None = None

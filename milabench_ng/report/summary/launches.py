@@ -30,7 +30,7 @@ from milabench_ng.report.launch.host_paces import PaceSeen, launch_paces
 from milabench_ng.report.launch.odd_slices import far_slice, stock
 from milabench_ng.report.launch.steadiness import Shape, odd_shape
 from milabench_ng.report.launch.traces import Traced, traced
-from milabench_ng.report.summary.power import Power, launch_power
+from milabench_ng.report.summary.power import DevicePower, launch_power
 from milabench_ng.report.summary.summary import UNIT_2020
 from milabench_ng.stats import mean
 
@@ -73,7 +73,7 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     program_s: float | None = None
     peak_memory_mib: float
     wait_share: float | None = None
-    power: Power | None = None
+    power: DevicePower | None = None
     """None where it is not known or the device shares its GPU."""
     dropped: int = 0
     """Samples of telemetry that were lost."""

@@ -30,7 +30,7 @@ _SAME_MEMORY = 0.01
 """What a kernel leaves of the same memory varies by less from boot to boot; a module that is gone is more."""
 
 
-class Made(msgspec.Struct, frozen=True, kw_only=True):
+class MadeOn(msgspec.Struct, frozen=True, kw_only=True):
     """Where and with what launches were made, as far as a manifest or records tell; what they do not is empty."""
 
     place: str
@@ -53,9 +53,9 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str] = {}
     """Of packages, driver and kernel."""
 
-    def joined_with(self, other: Made) -> Made:
+    def joined_with(self, other: MadeOn) -> MadeOn:
         """What both together tell."""
-        return Made(
+        return MadeOn(
             place=self.place,
             hosts=self.hosts | other.hosts,
             boots=self.boots | other.boots,
@@ -74,7 +74,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
 def check_one_node(source: str, manifests: Sequence[ManifestView], results: Sequence[LaunchResult]) -> None:
     """Raise InputError where what was read of the folder ``source`` are no repeats of one node with one software."""
 
-    def joined(known: Made, other: Made) -> Made:
+    def joined(known: MadeOn, other: MadeOn) -> MadeOn:
         differing = "; ".join(_unlike(known, other))
         if differing:
             raise InputError(
@@ -88,7 +88,7 @@ def check_one_node(source: str, manifests: Sequence[ManifestView], results: Sequ
         reduce(joined, made)
 
 
-def _made(manifests: Sequence[ManifestView], results: Sequence[LaunchResult]) -> Iterator[Made]:
+def _made(manifests: Sequence[ManifestView], results: Sequence[LaunchResult]) -> Iterator[MadeOn]:
     """By run, what its manifest tells, and for a run without one what its records tell."""
     groups: dict[tuple[str | None, str], list[LaunchResult]] = defaultdict(list)
     places: dict[str | None, str] = {}
@@ -103,9 +103,9 @@ def _made(manifests: Sequence[ManifestView], results: Sequence[LaunchResult]) ->
             yield _by_records(host, group, places[run_id] or (f"run {run_id}" if run_id else f"records of {host}"))
 
 
-def _by_manifest(manifest: ManifestView, place: str) -> Made:
+def _by_manifest(manifest: ManifestView, place: str) -> MadeOn:
     node, devices = manifest.inventory, manifest.plan.devices
-    made = Made(
+    made = MadeOn(
         place=place,
         worked=frozenset(device.index for device in devices),
         profiles={manifest.plan.suite: manifest.profile.sha256} if manifest.profile else {},
@@ -128,9 +128,9 @@ def _by_manifest(manifest: ManifestView, place: str) -> Made:
     )
 
 
-def _by_records(host: str, results: Sequence[LaunchResult], place: str) -> Made:
+def _by_records(host: str, results: Sequence[LaunchResult], place: str) -> MadeOn:
     devices = [device for result in results for device in result.hardware]
-    return Made(
+    return MadeOn(
         place=place,
         hosts=_known(host),
         boards=frozenset(_uuids(devices).values()),
@@ -149,7 +149,7 @@ def _uuids(devices: Iterable[Device]) -> dict[int, str]:
     return {device.index: device.uuid for device in devices if device.kind == "gpu" and device.uuid}
 
 
-def _unlike(known: Made, other: Made) -> Iterator[str]:
+def _unlike(known: MadeOn, other: MadeOn) -> Iterator[str]:
     """In what two differ that have to be alike, in words."""
     if _same_node(known, other):
         yield from _changed(known, other)
@@ -167,7 +167,7 @@ def _unlike(known: Made, other: Made) -> Iterator[str]:
             yield f"{name} was {known.versions[name]} and {other.versions[name]}"
 
 
-def _changed(known: Made, other: Made) -> Iterator[str]:
+def _changed(known: MadeOn, other: MadeOn) -> Iterator[str]:
     """What a node had and has no more: its GPUs may have moved to another host."""
     named = {"machine": (known.machine, other.machine), "processors": (known.processors, other.processors)}
     for what, (ours, theirs) in named.items():
@@ -181,7 +181,7 @@ def _changed(known: Made, other: Made) -> Iterator[str]:
             yield f"device {index} was {known.devices[index]} and {other.devices[index]}"
 
 
-def _same_node(known: Made, other: Made) -> bool:
+def _same_node(known: MadeOn, other: MadeOn) -> bool:
     """Unless what both tell says otherwise."""
     if known.boards and other.boards:
         return not known.boards.isdisjoint(other.boards)
@@ -195,7 +195,7 @@ def _indices(worked: frozenset[int]) -> str:
     return f"device {shown}" if len(worked) == 1 else f"{len(worked)} devices ({shown})"
 
 
-def _node(made: Made) -> str:
+def _node(made: MadeOn) -> str:
     """Its name, and its GPUs or processors."""
     gpus = sorted(made.boards)
     more = f" and {len(gpus) - _NAMED} more" if len(gpus) > _NAMED else ""

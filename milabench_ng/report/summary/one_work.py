@@ -17,7 +17,7 @@ from milabench_ng.records.reading import Problem
 from milabench_ng.report.summary.comparable import FREE_OPTIONS
 from milabench_ng.report.summary.launches import LaunchResult
 
-Work = Mapping[str, Scalar | None]
+RowWork = Mapping[str, Scalar | None]
 
 
 def of_one_work(source: str, results: Sequence[LaunchResult]) -> tuple[tuple[LaunchResult, ...], tuple[Problem, ...]]:
@@ -37,7 +37,7 @@ def of_one_work(source: str, results: Sequence[LaunchResult]) -> tuple[tuple[Lau
     return tuple(result for result in results if result.file not in odd), tuple(odd.values())
 
 
-def _work(result: LaunchResult) -> Work:
+def _work(result: LaunchResult) -> RowWork:
     """What all records of a row have in common."""
     options = {f"option {name}": value for name, value in result.options.items() if name not in FREE_OPTIONS}
     return {"unit": result.unit, "classic_factor": result.classic_factor, "bound": result.bound, **options}

@@ -17,13 +17,13 @@ from milabench_ng.report.summary.summary import TestSummary
 from milabench_ng.stats import mean
 from milabench_ng.telemetry.messages import telemetry_key
 
-Basis = Literal[
+PowerBasis = Literal[
     "energy counter", "samples", "counter and samples disagree", "few samples", "samples from start to stop"
 ]
 """What a power rests on, the best first; the last is that of older records, whose ramp is in it."""
 
-_BEST_FIRST: tuple[Basis, ...] = get_args(Basis)
-_DOUBTS: dict[Basis, str] = {
+_BEST_FIRST: tuple[PowerBasis, ...] = get_args(PowerBasis)
+_DOUBTS: dict[PowerBasis, str] = {
     "counter and samples disagree": "rests on the samples, as counter and samples disagree",
     "few samples": "rests on few samples",
     "samples from start to stop": "is that from start to stop, the ramp included",
@@ -39,36 +39,36 @@ _AGREEMENT = 0.2
 """Part of the samples' mean that the counter's power may be away from it."""
 
 
-class Power(msgspec.Struct, frozen=True):
+class DevicePower(msgspec.Struct, frozen=True):
     """Mean power of one device of a launch."""
 
     watts: float
-    basis: Basis
+    basis: PowerBasis
 
 
-def launch_power(mnb: MnbView) -> Power | None:
+def launch_power(mnb: MnbView) -> DevicePower | None:
     """The mean over the devices of a launch; None where one is not known, or shares its GPU."""
     uuids = [device.uuid or "" for device in mnb.devices if device.kind == "gpu"]  # a MIG device shares its board's
     seen = (mnb.telemetry.get(telemetry_key("gpu", uuid)) for uuid in uuids)
     known = [power for one in seen if one is not None and (power := _power(one, mnb.sampled)) is not None]
     if not known or len(known) < len(mnb.devices):
         return None
-    return Power(mean([power.watts for power in known]), max((one.basis for one in known), key=_BEST_FIRST.index))
+    return DevicePower(mean([power.watts for power in known]), max((one.basis for one in known), key=_BEST_FIRST.index))
 
 
-def _power(seen: TelemetryView, sampled: SampledView | None) -> Power | None:
+def _power(seen: TelemetryView, sampled: SampledView | None) -> DevicePower | None:
     gauge = seen.power_w
     if sampled is None:
-        return None if gauge is None else Power(gauge.mean, "samples from start to stop")
+        return None if gauge is None else DevicePower(gauge.mean, "samples from start to stop")
     watts = _counted(seen.energy_j, sampled)
     if gauge is None:
-        return None if watts is None else Power(watts, "energy counter")
+        return None if watts is None else DevicePower(watts, "energy counter")
     if watts is not None and abs(watts - gauge.mean) <= _AGREEMENT * gauge.mean:
-        return Power(watts, "energy counter")
+        return DevicePower(watts, "energy counter")
     if watts is not None:
-        return Power(gauge.mean, "counter and samples disagree")
+        return DevicePower(gauge.mean, "counter and samples disagree")
     enough = _is_sane(sampled) and gauge.n * sampled.interval_s >= ENOUGH * (sampled.end_s - sampled.start_s)
-    return Power(gauge.mean, "samples" if enough else "few samples")
+    return DevicePower(gauge.mean, "samples" if enough else "few samples")
 
 
 def _counted(counter: GaugeView | None, sampled: SampledView) -> float | None:

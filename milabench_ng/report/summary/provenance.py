@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from milabench_ng.plan import Plan
-from milabench_ng.records.ledger import AnyEvent, Resumed, Session
+from milabench_ng.records.ledger import AnyLedgerEvent, Resumed, Session
 from milabench_ng.records.reading import Problem
 from milabench_ng.records.views import InventoryView, ManifestView
 from milabench_ng.report.launch.host_paces import PaceSeen, without_pace
@@ -27,7 +27,7 @@ class Folder(msgspec.Struct, frozen=True, kw_only=True):
     results: tuple[LaunchResult, ...]
     manifests: tuple[ManifestView, ...] = ()
     problems: tuple[Problem, ...] = ()
-    events: tuple[AnyEvent, ...] = ()
+    events: tuple[AnyLedgerEvent, ...] = ()
     """Of the ledger."""
     going_on: bool = False
 
@@ -121,7 +121,7 @@ def sessions_of(folder: Folder, results: Sequence[LaunchResult]) -> int:
     return max(1, starts_of(folder), len(folder.manifests) or len({result.run_id for result in results}))
 
 
-def _accepted(events: Iterable[AnyEvent]) -> list[str]:
+def _accepted(events: Iterable[AnyLedgerEvent]) -> list[str]:
     """The differences between sessions that the user accepted, each once."""
     return list(dict.fromkeys(text for event in events if isinstance(event, Resumed) for text in event.accepted))
 

@@ -36,7 +36,7 @@ from milabench_ng.report.summary.provenance import (
     suite_of,
 )
 from milabench_ng.report.summary.repeats import by_job, device_stats, rank_means, repeats, stat_of
-from milabench_ng.report.summary.summary import Failed, Summary, TestSummary, progression_steps
+from milabench_ng.report.summary.summary import FailedLaunch, Summary, TestSummary, progression_steps
 from milabench_ng.stats import mean
 
 
@@ -202,12 +202,12 @@ def _test(
     good = [result for result in results if result.cause is None]
     readable = [result for result in results if result.cause != "unreadable" and result.file != LEDGER]
     failed = [
-        Failed(job_id=result.job_id, cause=result.cause, detail=result.detail, file=result.file)
+        FailedLaunch(job_id=result.job_id, cause=result.cause, detail=result.detail, file=result.file)
         for result in results
         if result.cause is not None
     ]
     missing = () if going_on else absent
-    failed += [Failed(job_id=launch.job_id, cause="missing", detail="there is no record") for launch in missing]
+    failed += [FailedLaunch(job_id=launch.job_id, cause="missing", detail="there is no record") for launch in missing]
     scheme = absent[0].scheme if absent else results[0].scheme
     powers = [result.power for result in good if result.power is not None]
     waits = [result.wait_share for result in good if result.wait_share is not None]

@@ -25,8 +25,8 @@ from milabench_ng.stats import mean, population_std
 SUMMARY_SCHEMA = 2
 
 _STEP = re.compile(r"[1-9][0-9]{0,3}")
-Count = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
-Devices = Annotated[int, msgspec.Meta(ge=1, le=10**4)]
+Tally = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
+DeviceCount = Annotated[int, msgspec.Meta(ge=1, le=10**4)]
 OriginKind = Literal["measured", "published", "estimated"]
 
 _WIDEST = 1e6
@@ -39,7 +39,7 @@ UNIT_2020 = "classic items"
 class Stat(msgspec.Struct, frozen=True):
     """Of several numbers; ``std`` is the population standard deviation, as in 2020."""
 
-    n: Count
+    n: Tally
     min: Amount
     max: Amount
     mean: Amount
@@ -51,7 +51,7 @@ class Stat(msgspec.Struct, frozen=True):
         return cls(len(values), min(values), max(values), mean(values), population_std(values))
 
 
-class Flag(msgspec.Struct, frozen=True, kw_only=True):
+class LaunchFlag(msgspec.Struct, frozen=True, kw_only=True):
     """Something odd about a launch that counts all the same."""
 
     job_id: str
@@ -69,16 +69,16 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     caveat: str = ""
 
 
-class Estimated(msgspec.Struct, frozen=True, kw_only=True):
+class EstimatedRate(msgspec.Struct, frozen=True, kw_only=True):
     """A rate that nobody measured. Items per second."""
 
     value: Amount
     low: Amount
     high: Amount
     """``low`` to ``high`` is a 95 % prediction band, as far as the rule behind it was checked."""
-    held: Count = 0
+    held: Tally = 0
     """How many of the ``known`` pairs the rule held in its band when it had not seen them."""
-    known: Count = 0
+    known: Tally = 0
     """0 where the rule was not checked."""
 
     def __post_init__(self) -> None:
@@ -94,7 +94,7 @@ class Departure(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it changes the work behind an item, so that a ratio is one of different work."""
 
 
-class Failed(msgspec.Struct, frozen=True, kw_only=True):
+class FailedLaunch(msgspec.Struct, frozen=True, kw_only=True):
     """A launch that failed, by name."""
 
     job_id: str
@@ -116,8 +116,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     __test__ = False  # not a pytest class
 
-    n: Count
-    failures: Count
+    n: Tally
+    failures: Tally
     total: Stat | None = None
     """Seconds of the whole program."""
     train: Stat | None = None
@@ -131,15 +131,15 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     bound: str | None = None
     """What sets the test's pace, as its workload declares."""
     scheme: Scheme = Scheme.PER_GPU
-    devices: Devices = 1
+    devices: DeviceCount = 1
     """How many devices work on this test at the same time."""
-    planned: Count | None = None
+    planned: Tally | None = None
     """How many launches the plan promised; None where there is no plan."""
-    missing: Count = 0
+    missing: Tally = 0
     """Promised, the run is over, and there is no record: they are counted in ``n`` and ``failures``."""
-    pending: Count = 0
+    pending: Tally = 0
     """Promised, and the run is still going on."""
-    failed: tuple[Failed, ...] = ()
+    failed: tuple[FailedLaunch, ...] = ()
     launches: dict[str, Amount] = {}
     """``perf`` by job id."""
     repeats: dict[str, Amount] = {}
@@ -148,14 +148,14 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Of the logarithms of ``repeats``: what the intervals are made of. None where repeats are not recorded (2020)."""
     ranks: dict[str, Amount] = {}
     """Mean rate by device, of launches over several devices."""
-    flags: tuple[Flag, ...] = ()
+    flags: tuple[LaunchFlag, ...] = ()
     power_w: Amount | None = None
     """Mean of one device while it worked, in watts; None where it is not known."""
     power_basis: tuple[str, ...] = ()
     """What that rests on, in words; empty where it is not known."""
-    power_launches: Count | None = None
+    power_launches: Tally | None = None
     """Of how many launches it is known; None where it was not counted."""
-    telemetry_dropped: Count = 0
+    telemetry_dropped: Tally = 0
     """Samples of telemetry that were lost in the launch that lost most."""
     wait_share: Amount | None = None
     """Share of the window's time that was spent waiting for data, 0 to 1."""
@@ -170,7 +170,7 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Whether its launches were compared with reference traces, in words; empty where that is not known."""
     origin: Origin | None = None
     """None where it is that of the summary."""
-    estimate: Estimated | None = None
+    estimate: EstimatedRate | None = None
     """In the place of ``train``, of a row that nobody measured."""
     departures: tuple[Departure, ...] = ()
 
@@ -206,10 +206,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     suite: str
     units: Literal["true", "classic"]
     """``classic``: rates count the items of 2020; ``true``: those that ``unit`` names."""
-    devices: Devices
+    devices: DeviceCount
     models: dict[str, str] = {}
     """What the devices are, by index; empty where it is not recorded."""
-    node_devices: Devices | None = None
+    node_devices: DeviceCount | None = None
     """How many such devices the node has; None where that is not recorded, and for parts of its processors."""
     provenance: Provenance
     has_plan: bool

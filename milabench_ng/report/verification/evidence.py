@@ -17,7 +17,7 @@ from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.signing import Signer
 
 
-class Kept(msgspec.Struct, frozen=True):
+class StoredRecord(msgspec.Struct, frozen=True):
     """A record, and the name and SHA-256 of its file."""
 
     file: str
@@ -52,7 +52,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     manifest: Manifest
     profile: Pinned
     weights: Pinned
-    records: tuple[Kept, ...]
+    records: tuple[StoredRecord, ...]
     ledger: Chain | None
     """None where there is none."""
     unreadable: tuple[Problem, ...]
@@ -65,18 +65,18 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """Of this installation."""
 
     @property
-    def measured(self) -> tuple[Kept, ...]:
+    def measured(self) -> tuple[StoredRecord, ...]:
         """The records of launches that are there for their own result, and not as company."""
         return tuple(kept for kept in self.records if kept.record.mnb.launch.measured)
 
     @property
-    def good(self) -> tuple[Kept, ...]:
+    def good(self) -> tuple[StoredRecord, ...]:
         """The records of launches that did not fail."""
         return tuple(kept for kept in self.records if kept.record.success)
 
-    def batches(self) -> dict[tuple[int, str], list[Kept]]:
+    def batches(self) -> dict[tuple[int, str], list[StoredRecord]]:
         """The records by batch and the moment (UTC) at which it was begun: those that worked at the same time."""
-        found: dict[tuple[int, str], list[Kept]] = defaultdict(list)
+        found: dict[tuple[int, str], list[StoredRecord]] = defaultdict(list)
         for kept in self.records:
             found[kept.record.mnb.batch, kept.record.mnb.started_utc].append(kept)
         return found

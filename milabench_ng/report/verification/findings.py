@@ -13,14 +13,14 @@ Basis = Literal["proven", "self-reported", "witness"]
 """On what a rule rests. proven: recomputed or cryptographic, wherever it is done again; self-reported: what the node
 said of itself, which its owner could forge; witness: what no file can show, somebody must have seen it."""
 
-Result = Literal["pass", "fail", "unknown", "off"]
+RulingResult = Literal["pass", "fail", "unknown", "off"]
 """unknown: it cannot be checked with what there is; off: nobody demands it."""
 
 
 class Finding(msgspec.Struct, frozen=True):
     """What one rule found, and why."""
 
-    result: Result
+    result: RulingResult
     reasons: tuple[str, ...] = ()
 
 
@@ -44,7 +44,7 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     title: str
     basis: Basis
-    result: Result
+    result: RulingResult
     reasons: tuple[str, ...]
 
 
@@ -58,7 +58,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     facts: dict[str, str]
     """What the reader may want to compare with what was announced: hashes, scores, who signed."""
 
-    def having(self, result: Result) -> tuple[Ruling, ...]:
+    def having(self, result: RulingResult) -> tuple[Ruling, ...]:
         """The rulings with that result."""
         return tuple(ruling for ruling in self.rulings if ruling.result == result)
 

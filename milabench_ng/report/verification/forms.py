@@ -10,7 +10,7 @@ import msgspec
 from milabench_ng.plain import plain, printed_json
 from milabench_ng.report.verification.findings import Ruling, Verification
 
-Form = Literal["table", "json"]
+RulingForm = Literal["table", "json"]
 
 _SHOWN = 5
 """Reasons of one rule; JSON has all."""
@@ -23,7 +23,7 @@ _HEADINGS = {
 _WORDS = {"pass": "pass", "fail": "FAIL", "unknown": "open"}
 
 
-def write_verification(found: Verification, form: Form, stream: TextIO) -> None:
+def write_verification(found: Verification, form: RulingForm, stream: TextIO) -> None:
     """Write ``found`` to ``stream``."""
     stream.write(_json(found) if form == "json" else "\n".join(_lines(found)) + "\n")
 

@@ -11,15 +11,15 @@ import msgspec
 from milabench_ng.catalogue import Scalar
 from milabench_ng.errors import InputError
 from milabench_ng.files import convert_json, parse_json, read_content
-from milabench_ng.node.storage import Kind as StorageKind
+from milabench_ng.node.storage import StorageKind as StorageKind
 from milabench_ng.plain import plain
 from milabench_ng.records.isolation import Tier
-from milabench_ng.records.window import Amount, Number
+from milabench_ng.records.window import Amount, WholeNumber
 from milabench_ng.shipped import find, names
 
 RULES_SCHEMA = 1
 
-Part = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Proportion = Annotated[float, msgspec.Meta(ge=0, le=1)]
 """Of all, such as of the launches."""
 
 
@@ -72,17 +72,17 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """(R9) What the buyer gave when the run began; it seeds the order of the tests."""
     arguments: dict[str, dict[str, Scalar | None]] = {}
     """(R10) By test of the profile, ``*`` for all: options beyond those that the profile states."""
-    repeat: Number | None = None
+    repeat: WholeNumber | None = None
     """(R11) At least."""
     ledger: bool = False
     """(R13) There must be one."""
-    failure_rate: Part | None = None
+    failure_rate: Proportion | None = None
     """(R14) At most, 0 to 1."""
-    retries: Number | None = None
+    retries: WholeNumber | None = None
     """(R14) At most."""
-    resumes: Number | None = None
+    resumes: WholeNumber | None = None
     """(R14) At most."""
-    sessions: Number | None = None
+    sessions: WholeNumber | None = None
     """(R14) At most."""
     margin: Amount | None = None
     """(R15) Largest half width of the score's 95 % interval, relative to the score."""
@@ -98,13 +98,13 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """(R22)"""
     every_gpu: bool = False
     """(R23)"""
-    gpus: Number | None = None
+    gpus: WholeNumber | None = None
     """(R23) How many the node has."""
     ecc: bool = False
     """(R24)"""
     default_power: bool = False
     """(R25)"""
-    throttled: Part | None = None
+    throttled: Proportion | None = None
     """(R25) Largest share of a batch's time that heat or a power brake held the clocks down, 0 to 1."""
     foreign_refused: bool = False
     """(R26) Compute processes of others on the GPUs."""

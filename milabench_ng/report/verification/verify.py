@@ -26,12 +26,12 @@ from milabench_ng.report.verification.bundle import RESULTS, WEIGHTS, FileSum, m
 from milabench_ng.report.verification.checks.check_books import attempts_fact
 from milabench_ng.report.verification.checks.registry import judge
 from milabench_ng.report.verification.contents import result_files, sha256_of
-from milabench_ng.report.verification.evidence import Evidence, Kept, Pinned
+from milabench_ng.report.verification.evidence import Evidence, Pinned, StoredRecord
 from milabench_ng.report.verification.findings import Verification
 from milabench_ng.report.verification.opening import Opened, opened
 from milabench_ng.report.verification.rules import Pin, Rules
 from milabench_ng.report.verification.signing import check
-from milabench_ng.shipped import Kind as ShippedKind
+from milabench_ng.shipped import ShippedKind as ShippedKind
 from milabench_ng.shipped import find, profile_file
 from milabench_ng.shipped import names as shipped_names
 from milabench_ng.sources import digest, file_below, reachable
@@ -107,8 +107,8 @@ def _manifest(path: Path) -> Manifest:
     return manifest
 
 
-def _records(folder: Path, names: Iterable[str]) -> tuple[tuple[Kept, ...], tuple[Problem, ...]]:
-    kept: list[Kept] = []
+def _records(folder: Path, names: Iterable[str]) -> tuple[tuple[StoredRecord, ...], tuple[Problem, ...]]:
+    kept: list[StoredRecord] = []
     unreadable: list[Problem] = []
     for name in names:
         if not RECORD_NAME.fullmatch(name):
@@ -120,7 +120,7 @@ def _records(folder: Path, names: Iterable[str]) -> tuple[tuple[Kept, ...], tupl
             unreadable.append(problem(name, f"not a whole record: {error}"))
             continue
         if record.mnb.launch.devices and record.mnb.devices:
-            kept.append(Kept(file=name, sha256=hashlib.sha256(content).hexdigest(), record=record))
+            kept.append(StoredRecord(file=name, sha256=hashlib.sha256(content).hexdigest(), record=record))
         else:
             unreadable.append(problem(name, "its launch has no device"))
     return tuple(kept), tuple(unreadable)

@@ -19,7 +19,7 @@ DISCOUNT = 0.99
 Game = Literal["PongNoFrameskip-v4", "BreakoutNoFrameskip-v4", "SpaceInvadersNoFrameskip-v4"]
 
 
-class Network(nn.Module):
+class AtariNetwork(nn.Module):
     """The network of Mnih et al. (Nature 518, 2015) with 32 channels in its last convolution; 866,439 parameters."""
 
     def __init__(self, actions: int) -> None:
@@ -44,7 +44,7 @@ class Network(nn.Module):
                 )
                 nn.init.zeros_(layer.bias)  # type: ignore[arg-type]  # it has one
 
-    def forward(self, observation: ppo.Observation, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, observation: ppo.AgentView, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Frames [N, 4, 84, 84] of 8 bits to logits [N, A] and values [N]; the memory has no width."""
         features = self.body(observation["frames"].to(self.actor.weight.dtype) / 255)
         return self.actor(features), self.critic(features).squeeze(1), memory
@@ -158,7 +158,7 @@ def atari(
         entropy_coefficient: weight of the policy's entropy.
     """
     assert algorithm == "ppo"
-    rules = ppo.Rules(
+    rules = ppo.PpoOptions(
         epochs=4,
         minibatches=minibatches,
         recurrence=1,
@@ -168,7 +168,7 @@ def atari(
         gradient_norm=0.5,
     )
     with closing(Emulators(env, environments, bench.processes(environments), bench.seed)) as games:
-        agent = bench.place(Network(games.actions))
+        agent = bench.place(AtariNetwork(games.actions))
         optimizer = torch.optim.Adam(agent.parameters(), lr=learning_rate, eps=1e-5)
         schedule = torch.optim.lr_scheduler.LinearLR(
             optimizer, start_factor=1.0, end_factor=0.0 if linear_decay else 1.0, total_iters=UPDATES

@@ -16,7 +16,7 @@ EPISODE_STEPS = 200
 """An episode is cut there, as in CartPole-v0 of 2020."""
 
 
-class Policy(nn.Sequential):
+class CartPolicy(nn.Sequential):
     """4-128-2, ReLU, the probabilities of both actions; 898 parameters."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ def cart(bench: Bench, *, steps: int = 500, discount: float = 0.99, learning_rat
     import gymnasium
 
     with closing(gymnasium.make("CartPole-v1", max_episode_steps=EPISODE_STEPS, disable_env_checker=True)) as world:
-        policy = bench.place(Policy())
+        policy = bench.place(CartPolicy())
         optimizer = torch.optim.Adam(policy.parameters(), lr=learning_rate)
         world.reset(seed=bench.seed)
         for _ in bench.measure(repeat(None), count=steps):

@@ -41,7 +41,7 @@ class Film(nn.Module):
         return F.relu(self.normal(self.second(self.first(features)) * scale + shift))
 
 
-class Network(nn.Module):
+class MinigridNetwork(nn.Module):
     """BabyAI's ``expert_filmcnn``: convolutions, a GRU for words, two FiLM blocks, LSTM memory, actor and critic."""
 
     memory_size = 2 * WIDTH
@@ -65,7 +65,7 @@ class Network(nn.Module):
         self.actor = nn.Sequential(nn.Linear(WIDTH, 64), nn.Tanh(), nn.Linear(64, actions))
         self.critic = nn.Sequential(nn.Linear(WIDTH, 64), nn.Tanh(), nn.Linear(64, 1))
 
-    def forward(self, observation: ppo.Observation, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, observation: ppo.AgentView, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Image [N, 7, 7, 3], mission [N, words] and memory [N, 256] to logits [N, A], values [N] and memory."""
         instruction = self.reader(self.words(observation["mission"]))[1][-1]
         features = self.eyes(observation["image"].movedim(-1, 1).to(self.words.weight.dtype))
@@ -187,7 +187,7 @@ def minigrid(
             f"minigrid: {steps} steps of {environments} environments, a batch of {batch_size} frames, recurrence "
             f"{recurrence}: recurrence must divide the steps, and a batch hold 1 to {environments * steps} frames"
         )
-    rules = ppo.Rules(
+    rules = ppo.PpoOptions(
         epochs=4,
         minibatches=environments * steps // batch_size,
         recurrence=recurrence,
@@ -197,9 +197,9 @@ def minigrid(
         gradient_norm=0.5,
     )
     with closing(Worlds(bench, env, environments)) as worlds:
-        agent = bench.place(Network(worlds.words, worlds.actions))
+        agent = bench.place(MinigridNetwork(worlds.words, worlds.actions))
         optimizer = torch.optim.Adam(agent.parameters(), lr=learning_rate, eps=1e-5)
-        players = ppo.Players(bench, agent, worlds, Network.memory_size)
+        players = ppo.Players(bench, agent, worlds, MinigridNetwork.memory_size)
         for _ in bench.measure(repeat(None), count=environments * steps):
             rollout = players.play(steps)
             gains = ppo.advantages(rollout, DISCOUNT, DECAY)

@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 from milabench_ng.bench import Bench
 
-Observation = dict[str, Tensor]
+AgentView = dict[str, Tensor]
 
 
 class Environments(Protocol):
@@ -30,7 +30,7 @@ class Environments(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Rules:
+class PpoOptions:
     """How an agent learns from a rollout."""
 
     epochs: int
@@ -49,7 +49,7 @@ class Rules:
 class Rollout:
     """T steps of N environments, in tensors [T, N, ...]. ``values`` are those of T + 1 steps."""
 
-    observations: Observation
+    observations: AgentView
     memories: Tensor
     """Before each step; what is left of the episode before is not yet taken away."""
     going_on: Tensor
@@ -126,7 +126,7 @@ class Players:
         made: tuple[Tensor, Tensor, Tensor] = self._agent(self._observation, forget(self._memory, self._going_on))
         return made
 
-    def _on_device(self, observation: dict[str, np.ndarray]) -> Observation:
+    def _on_device(self, observation: dict[str, np.ndarray]) -> AgentView:
         return {name: self._bench.to_device(torch.from_numpy(value)) for name, value in observation.items()}
 
 
@@ -157,7 +157,7 @@ def update(
     rollout: Rollout,
     gains: Tensor,
     returns: Tensor,
-    rules: Rules,
+    rules: PpoOptions,
 ) -> None:
     """Let ``agent`` learn from ``rollout``: epochs of minibatches. ``gains``: the advantages of its actions [T, N]."""
     length = rules.recurrence
@@ -184,7 +184,7 @@ def in_sequences(value: Tensor, length: int) -> Tensor:
     return value.reshape(parts, length, count, *rest).transpose(0, 1).reshape(length, parts * count, *rest)
 
 
-def clipped_loss(logits: Tensor, values: Tensor, then: Targets, rules: Rules) -> Tensor:
+def clipped_loss(logits: Tensor, values: Tensor, then: Targets, rules: PpoOptions) -> Tensor:
     """The clipped surrogate objective (arXiv:1707.06347, eq. 7 and 9), the value's step clipped likewise."""
     log_probabilities = F.log_softmax(logits.float(), 1)
     ratio = (log_probabilities.gather(1, then.actions.unsqueeze(1)).squeeze(1) - then.log_probabilities).exp()

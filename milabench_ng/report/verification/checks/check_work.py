@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from milabench_ng.records.marks import Mark
-from milabench_ng.records.record import FP32_ERROR, SKIPPED_LIMIT, Data, Precision, Record
+from milabench_ng.records.record import FP32_ERROR, SKIPPED_LIMIT, Data, PrecisionSeen, Record
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
 
@@ -38,7 +38,7 @@ _IN_THE_WEIGHTS = ("half", "half_master", "half_master_static")
 """Modes that only the types of parameters show; the product of the probe shows the others."""
 
 
-def _shows_its_mode(record: Record, found: Precision) -> bool:
+def _shows_its_mode(record: Record, found: PrecisionSeen) -> bool:
     """Whether the mode that ran can be seen: in the probe, or in parameters, also where their types are left out."""
     trained = any(rank.digests or any(rank.gradient_norms.values()) for rank in record.mnb.ranks)
     return bool(found.dtypes) or trained or found.requested not in _IN_THE_WEIGHTS
