@@ -131,7 +131,7 @@ class DataEstimate(Answer, frozen=True, kw_only=True):
     processes: int
 
 
-class Progress(Answer, frozen=True, kw_only=True):
+class DataProgress(Answer, frozen=True, kw_only=True):
     """How far a preparation has come."""
 
     name: str
@@ -165,7 +165,7 @@ class Exited(Answer, frozen=True, kw_only=True):
 
 
 AnyRequest = Describe | EstimateData | Prepare | Spawn
-AnyAnswer = Serving | Described | DataEstimate | Progress | Prepared | Refused | Spawned | Exited
+AnyAnswer = Serving | Described | DataEstimate | DataProgress | Prepared | Refused | Spawned | Exited
 
 MESSAGE_BYTES = 1 << 20
 """Largest message; the socket's buffer is asked to hold at least this."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 BINARY = "mnb-binary"
 """The folder, below a set's own, of what `DataSet.convert` writes."""
-OnProgress = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 """Called with the number of items made and their total, in the caller's thread."""
 
 
@@ -53,10 +53,10 @@ class DataSet(ABC):
         """Estimate what the twin at `scale` needs."""
 
     @abstractmethod
-    def generate(self, place: Path, scale: float, seed: int, progress: OnProgress, processes: int) -> None:
+    def generate(self, place: Path, scale: float, seed: int, progress: Progress, processes: int) -> None:
         """Write the twin's files below the empty folder `place`, the same bytes for any number of processes."""
 
-    def convert(self, place: Path, target: Path, progress: OnProgress, processes: int) -> None:  # noqa: B027
+    def convert(self, place: Path, target: Path, progress: Progress, processes: int) -> None:  # noqa: B027
         """Write what launches map into memory into the empty folder `target`, from the `texts` in `place`.
 
         It is done for the twin as for the real set, and `open` finds it in `place / BINARY`. Raises InputError, naming

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from milabench_ng.datasets.base import BINARY, DataSet, OnProgress
+from milabench_ng.datasets.base import BINARY, DataSet, Progress
 
 STAMP = "source.json"
 
@@ -30,14 +30,14 @@ def current(data_set: DataSet, place: Path) -> bool:
         return False
 
 
-def convert_twin(data_set: DataSet, place: Path, progress: OnProgress, processes: int) -> None:
+def convert_twin(data_set: DataSet, place: Path, progress: Progress, processes: int) -> None:
     """Convert the twin being made in `place`: its binary files are part of it and of its checksum."""
     if data_set.texts:
         (place / BINARY).mkdir()
         data_set.convert(place, place / BINARY, progress, processes)
 
 
-def convert_real(data_set: DataSet, place: Path, progress: OnProgress, processes: int) -> None:
+def convert_real(data_set: DataSet, place: Path, progress: Progress, processes: int) -> None:
     """Convert the real set in `place`, all or nothing; the caller holds the set's lock."""
     for old in (*place.glob(f".{BINARY}-*"), place / BINARY):
         shutil.rmtree(old, ignore_errors=True)

@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import TypeVar
 
-from milabench_ng.datasets.base import OnProgress
+from milabench_ng.datasets.base import Progress
 from milabench_ng.errors import InputError
 
 ResultT = TypeVar("ResultT")
@@ -20,7 +20,7 @@ ResultT = TypeVar("ResultT")
 PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
-def for_each(make: Callable[[int], None], items: int, processes: int, progress: OnProgress) -> None:
+def for_each(make: Callable[[int], None], items: int, processes: int, progress: Progress) -> None:
     """Call `make(i)` once for each i below `items`, spread over `processes`, and report progress from this thread.
 
     `make` must be picklable and must not depend on the order of the calls. Processes are forked: they inherit what

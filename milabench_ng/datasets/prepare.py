@@ -19,7 +19,7 @@ import PIL
 import PIL.features
 
 from milabench_ng.datasets import manifest as manifests
-from milabench_ng.datasets.base import DataSet, OnProgress, Size
+from milabench_ng.datasets.base import DataSet, Progress, Size
 from milabench_ng.datasets.conversion import convert_real, convert_twin, current
 from milabench_ng.datasets.manifest import TwinManifest
 from milabench_ng.errors import InputError
@@ -55,7 +55,7 @@ def locate(data_set: DataSet, dataroot: Path, scale: float) -> Located:
     return Located(place, "real" if place.is_dir() and data_set.looks_real(place) else "absent")
 
 
-def prepare(data_set: DataSet, dataroot: Path, scale: float, progress: OnProgress, processes: int) -> Located:
+def prepare(data_set: DataSet, dataroot: Path, scale: float, progress: Progress, processes: int) -> Located:
     """Make sure that `data_set` is there: use what is, else generate the twin with `processes` processes.
 
     A real set's texts are converted once, beside them. A twin of another generator version is replaced. Several callers
@@ -141,7 +141,7 @@ def usable(data_set: DataSet, located: Located) -> bool:
     return manifest is not None and manifest.generator == data_set.version
 
 
-def _generate(data_set: DataSet, place: Path, scale: float, progress: OnProgress, processes: int) -> None:
+def _generate(data_set: DataSet, place: Path, scale: float, progress: Progress, processes: int) -> None:
     if place.exists() and manifests.read(place) is None and any(place.iterdir()):
         raise InputError(
             f"{place} is neither a twin (it has no {manifests.MANIFEST}) nor a complete real {data_set.name}: "

@@ -18,6 +18,7 @@ from milabench_ng.requests import (
     Answer,
     AnyRequest,
     DataEstimate,
+    DataProgress,
     Describe,
     Described,
     Effort,
@@ -25,7 +26,6 @@ from milabench_ng.requests import (
     Place,
     Prepare,
     Prepared,
-    Progress,
     Refused,
 )
 from milabench_ng.worker.discovery import builtin_workloads, describe
@@ -99,7 +99,7 @@ def _prepare(request: Prepare, connection: socket.socket) -> Answer:
     root = Path(request.dataroot)
 
     def progress(done: int, total: int) -> None:
-        connection.sendall(msgspec.json.encode(Progress(id=request.id, name=data_set.name, done=done, total=total)))
+        connection.sendall(msgspec.json.encode(DataProgress(id=request.id, name=data_set.name, done=done, total=total)))
 
     found = locate(data_set, root, request.scale)
     located = prepare(data_set, root, request.scale, progress, request.processes)

@@ -21,7 +21,7 @@ from recording import Recording, bench_on
 from torch.utils.data import Dataset, get_worker_info
 
 from milabench_ng.bench import Bench
-from milabench_ng.datasets.base import DataSet, OnProgress, Size
+from milabench_ng.datasets.base import DataSet, Progress, Size
 from milabench_ng.events import Event, Full, Slice
 from milabench_ng.records.window import SliceRow, WindowRule, averaging_window, backlog_edges, rate
 
@@ -79,7 +79,7 @@ class Paced(DataSet):
     def size(self, scale: float) -> Size:
         return Size(int(scale), 0, 0.0)
 
-    def generate(self, place: Path, scale: float, seed: int, progress: OnProgress, processes: int) -> None:
+    def generate(self, place: Path, scale: float, seed: int, progress: Progress, processes: int) -> None:
         """It is not on disk."""
 
     def open(  # it has neither files nor splits

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from milabench_ng.bench.feeding import length
-from milabench_ng.datasets.base import DataSet, OnProgress, Size
+from milabench_ng.datasets.base import DataSet, Progress, Size
 from milabench_ng.errors import DataError, InputError
 from milabench_ng.events import Digest, Done, GradientNorm, Loss, Phase, Ready, Slice
 
@@ -50,7 +50,7 @@ class Numbered(DataSet):
     def size(self, scale: float) -> Size:
         return Size(int(scale), 0, 0.0)
 
-    def generate(self, place: Path, scale: float, seed: int, progress: OnProgress, processes: int) -> None:
+    def generate(self, place: Path, scale: float, seed: int, progress: Progress, processes: int) -> None:
         """It is not on disk."""
 
     def open(self, place: Path, *, split: str = "train", transform: Callable[[Any], Any] | None = None) -> Dataset[Any]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from milabench_ng.datasets.base import DataSet, OnProgress, Size, random_stream
+from milabench_ng.datasets.base import DataSet, Progress, Size, random_stream
 from milabench_ng.datasets.parallel import for_each
 from milabench_ng.datasets.prepare import prepare
 
@@ -30,7 +30,7 @@ class Toy(DataSet):
     def size(self, scale: float) -> Size:
         return Size(ITEMS, ITEMS * 1000, 0.1)
 
-    def generate(self, place: Path, scale: float, seed: int, progress: OnProgress, processes: int) -> None:
+    def generate(self, place: Path, scale: float, seed: int, progress: Progress, processes: int) -> None:
         for_each(functools.partial(self.write, place, seed), ITEMS, processes, progress)
 
     @staticmethod

@@ -21,7 +21,7 @@ from milabench_ng.orchestrator.events.run_events import (
     Stage,
     Stamped,
 )
-from milabench_ng.requests import Place, Prepared, Progress
+from milabench_ng.requests import DataProgress, Place, Prepared
 
 PLACE = Place(name="imagenet", kind="twin", scale=1.0, path="/data/ImageNet", checksum=None, files=1, bytes=1)
 BATCH = BatchBegins(
@@ -75,7 +75,7 @@ def test_lines_tell_progress_where_nothing_was_told_for_ten_seconds() -> None:
         PlainLines(Console(file=file)),
         (0.0, Stage(text="importing torch and the workloads")),
         (1.0, Note(text="a \x1b[31mnote")),
-        (2.0, Preparing(answer=Progress(id=1, name="imagenet", done=1000, total=2000))),
+        (2.0, Preparing(answer=DataProgress(id=1, name="imagenet", done=1000, total=2000))),
         (9.0, Preparing(answer=Prepared(id=1, place=PLACE, generated=True))),
         (9.5, Preparing(answer=Prepared(id=1, place=PLACE, generated=False))),
         (10.0, BATCH),

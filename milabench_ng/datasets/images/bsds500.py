@@ -11,7 +11,7 @@ from PIL import Image
 from torch.utils.data import Dataset
 from torchvision.transforms.functional import to_tensor
 
-from milabench_ng.datasets.base import DataSet, OnProgress, Size, random_stream
+from milabench_ng.datasets.base import DataSet, Progress, Size, random_stream
 from milabench_ng.datasets.images import photographs
 from milabench_ng.datasets.parallel import for_each
 from milabench_ng.errors import InputError
@@ -39,7 +39,7 @@ class Bsds500(DataSet):
         place: Path,
         scale: float,  # noqa: ARG002
         seed: int,
-        progress: OnProgress,
+        progress: Progress,
         processes: int,
     ) -> None:
         for split in SPLITS:

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset
 
-from milabench_ng.datasets.base import BINARY, DataSet, OnProgress, Size, random_stream
+from milabench_ng.datasets.base import BINARY, DataSet, Progress, Size, random_stream
 from milabench_ng.datasets.images import coco_index, photographs
 from milabench_ng.datasets.images.coco_index import Array
 from milabench_ng.datasets.images.coco_scenes import annotation_file, file_name, scene
@@ -39,7 +39,7 @@ class Coco(DataSet):
         images = sum(_images(scale).values())
         return Size(images + 6, images * (BYTES_PER_IMAGE + BYTES_OF_BOXES), images * SECONDS_PER_IMAGE)
 
-    def generate(self, place: Path, scale: float, seed: int, progress: OnProgress, processes: int) -> None:
+    def generate(self, place: Path, scale: float, seed: int, progress: Progress, processes: int) -> None:
         counts = _images(scale)
         for split in SPLITS:
             (place / f"{split}2017").mkdir()
@@ -50,7 +50,7 @@ class Coco(DataSet):
             content = annotation_file(seed, first, counts[split])
             _annotations(place, split).write_bytes(msgspec.json.encode(content))
 
-    def convert(self, place: Path, target: Path, progress: OnProgress, processes: int) -> None:  # noqa: ARG002
+    def convert(self, place: Path, target: Path, progress: Progress, processes: int) -> None:  # noqa: ARG002
         for split in SPLITS:
             coco_index.write(_annotations(place, split), target)
 

@@ -14,7 +14,7 @@ from torchvision.datasets import ImageFolder
 from torchvision.transforms import Compose, Normalize, RandomHorizontalFlip, RandomResizedCrop, ToTensor
 
 from milabench_ng.datasets import manifest
-from milabench_ng.datasets.base import DataSet, OnProgress, Size, random_stream
+from milabench_ng.datasets.base import DataSet, Progress, Size, random_stream
 from milabench_ng.datasets.images import photographs
 from milabench_ng.datasets.parallel import for_each
 
@@ -38,7 +38,7 @@ class ImageNet(DataSet):
         images = sum(_images(scale).values())
         return Size(images, images * self.bytes_per_image, images * self.seconds_per_image)
 
-    def generate(self, place: Path, scale: float, seed: int, progress: OnProgress, processes: int) -> None:
+    def generate(self, place: Path, scale: float, seed: int, progress: Progress, processes: int) -> None:
         images = _images(scale)
         for split, count in images.items():
             for label in range(min(count, CLASSES)):

@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 from torchvision.datasets import MNIST
 from torchvision.transforms import ToTensor
 
-from milabench_ng.datasets.base import DataSet, OnProgress, Size, random_stream
+from milabench_ng.datasets.base import DataSet, Progress, Size, random_stream
 from milabench_ng.datasets.images import digits
 from milabench_ng.datasets.parallel import for_each
 from milabench_ng.errors import InputError
@@ -42,7 +42,7 @@ class Mnist(DataSet):
         place: Path,
         scale: float,  # noqa: ARG002
         seed: int,
-        progress: OnProgress,
+        progress: Progress,
         processes: int,
     ) -> None:
         (place / RAW).mkdir(parents=True)

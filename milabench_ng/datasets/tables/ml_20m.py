@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import Dataset
 
-from milabench_ng.datasets.base import BINARY, DataSet, OnProgress, Size, random_stream
+from milabench_ng.datasets.base import BINARY, DataSet, Progress, Size, random_stream
 from milabench_ng.datasets.parallel import for_each
 from milabench_ng.datasets.words import Integers, apportion, cut, draw, join, read_piece, zipf
 from milabench_ng.errors import InputError
@@ -45,12 +45,12 @@ class MovieLens(DataSet):
         rows = int(_per_user(scale, 0).sum())
         return Size(files=3, bytes=rows * 19, core_seconds=2 + rows * 4e-6)
 
-    def generate(self, place: Path, scale: float, seed: int, progress: OnProgress, processes: int) -> None:
+    def generate(self, place: Path, scale: float, seed: int, progress: Progress, processes: int) -> None:
         blocks = -(-USERS // BLOCK)
         for_each(functools.partial(_write, place, scale, seed), blocks, processes, progress)
         join([place / f"{RATINGS}.{block}" for block in range(blocks)], place / RATINGS)
 
-    def convert(self, place: Path, target: Path, progress: OnProgress, processes: int) -> None:
+    def convert(self, place: Path, target: Path, progress: Progress, processes: int) -> None:
         """One sorted array of numbers, user * items + item, which says what there is and lets it be searched."""
         pieces = cut(place / RATINGS, PIECE)
         for_each(functools.partial(_convert, place, target, pieces), len(pieces), processes, progress)

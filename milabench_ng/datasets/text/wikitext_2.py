@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from milabench_ng.datasets.base import BINARY, DataSet, OnProgress, Size, random_stream
+from milabench_ng.datasets.base import BINARY, DataSet, Progress, Size, random_stream
 from milabench_ng.datasets.words import Integers, apportion, invent, zipf
 from milabench_ng.errors import InputError
 
@@ -39,7 +39,7 @@ class WikiText2(DataSet):
         place: Path,
         scale: float,  # noqa: ARG002
         seed: int,
-        progress: OnProgress,
+        progress: Progress,
         processes: int,  # noqa: ARG002
     ) -> None:
         words = invent(random_stream(seed, 0), TYPES - 2, shortest=1)
@@ -51,7 +51,7 @@ class WikiText2(DataSet):
             (place / f"wiki.{split}.tokens").write_text(" " + " ".join(spelling[tokens]), "utf-8", newline="\n")
         progress(len(TOKENS), len(TOKENS))
 
-    def convert(self, place: Path, target: Path, progress: OnProgress, processes: int) -> None:  # noqa: ARG002 - 13 MB
+    def convert(self, place: Path, target: Path, progress: Progress, processes: int) -> None:  # noqa: ARG002 - 13 MB
         """Words become numbers in the order in which they first occur in train, valid, test."""
         numbers: dict[str, int] = {}
         for done, split in enumerate(TOKENS, start=1):

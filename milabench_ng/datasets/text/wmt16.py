@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from milabench_ng.datasets.base import BINARY, DataSet, OnProgress, Size, random_stream
+from milabench_ng.datasets.base import BINARY, DataSet, Progress, Size, random_stream
 from milabench_ng.datasets.parallel import for_each
 from milabench_ng.datasets.words import Integers, cut, draw, invent, join, read_piece, zipf
 from milabench_ng.errors import InputError
@@ -46,7 +46,7 @@ class Wmt16(DataSet):
         pairs = _blocks(scale) * BLOCK
         return Size(files=7, bytes=pairs * 505 + 300_000, core_seconds=pairs * 35e-6)
 
-    def generate(self, place: Path, scale: float, seed: int, progress: OnProgress, processes: int) -> None:
+    def generate(self, place: Path, scale: float, seed: int, progress: Progress, processes: int) -> None:
         words = invent(random_stream(seed, 0), SUB_WORDS // 2, shortest=1)
         pieces = [f"{word}@@" for word in words]  # a sub-word that another one follows
         spelling = [sub_word for pair in zip(words, pieces, strict=True) for sub_word in pair]
@@ -56,7 +56,7 @@ class Wmt16(DataSet):
         for name in self.texts[:2]:
             join([place / f"{name}.{block}" for block in range(blocks)], place / name)
 
-    def convert(self, place: Path, target: Path, progress: OnProgress, processes: int) -> None:
+    def convert(self, place: Path, target: Path, progress: Progress, processes: int) -> None:
         """Each language: its tokens as one array of uint16, and where each sentence begins in it."""
         spelling = (place / VOCABULARY).read_text("utf-8").split()
         numbers = {word.encode(): number for number, word in enumerate(spelling, start=SPECIAL)}

@@ -15,7 +15,7 @@ from milabench_ng.orchestrator.events.run_events import (
     Preparing,
     Stage,
 )
-from milabench_ng.requests import DataEstimate, Prepared, Progress
+from milabench_ng.requests import DataEstimate, DataProgress, Prepared
 from milabench_ng.units import format_bytes, format_seconds
 
 
@@ -47,12 +47,12 @@ def said(event: AnyRunEvent, batch: BatchBegins | None) -> Said | None:
     return None
 
 
-def preparing(answer: DataEstimate | Progress | Prepared) -> Said | None:
+def preparing(answer: DataEstimate | DataProgress | Prepared) -> Said | None:
     """How a data set is made ready; None for one that was there."""
     match answer:
         case DataEstimate():
             return Said("line", estimate_text(answer))
-        case Progress():
+        case DataProgress():
             return Said("progress", f"generating data set {answer.name}: {answer.done:,} of {answer.total:,} items")
         case Prepared() if answer.generated:
             return Said("line", f"data set {answer.place.name} is ready: {answer.place.path}")

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, Note, Preparing, Stage, Stamped
-from milabench_ng.requests import DataEstimate, Prepared, Progress
+from milabench_ng.requests import DataEstimate, DataProgress, Prepared
 from milabench_ng.units import utc_iso, utc_now
 
 QUEUED = 4096
@@ -63,7 +63,7 @@ class Bus:
         """Publish a `Stage`."""
         self.publish(Stage(text=text))
 
-    def preparing(self, answer: DataEstimate | Progress | Prepared) -> None:
+    def preparing(self, answer: DataEstimate | DataProgress | Prepared) -> None:
         """Publish a `Preparing`."""
         self.publish(Preparing(answer=answer))
 

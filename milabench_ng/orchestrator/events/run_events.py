@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.records.record import Cause
-from milabench_ng.requests import DataEstimate, Prepared, Progress
+from milabench_ng.requests import DataEstimate, DataProgress, Prepared
 
 RUN_EVENTS_SCHEMA = 1
 
@@ -38,7 +38,7 @@ class Stage(RunEvent, frozen=True, kw_only=True):
 class Preparing(RunEvent, frozen=True, kw_only=True):
     """How the data sets are made ready."""
 
-    answer: DataEstimate | Progress | Prepared
+    answer: DataEstimate | DataProgress | Prepared
 
 
 class RunBegins(RunEvent, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from milabench_ng.errors import InputError, MnbError
 from milabench_ng.orchestrator.execution.caching import PreparedFiles, list_files
 from milabench_ng.orchestrator.execution.starting import WorkerServer
 from milabench_ng.plan import Plan
-from milabench_ng.requests import DataEstimate, Place, Prepared, Progress
+from milabench_ng.requests import DataEstimate, DataProgress, Place, Prepared
 from milabench_ng.units import format_bytes
 
 Needed = tuple[str, float]
@@ -42,7 +42,7 @@ async def prepare_all(
     wanted: Iterable[Needed],
     server: WorkerServer,
     dataroot: Path,
-    tell: Callable[[DataEstimate | Progress | Prepared], None],
+    tell: Callable[[DataEstimate | DataProgress | Prepared], None],
 ) -> Mapping[Needed, PreparedFiles]:
     """Have every data set of ``wanted`` on disk, on all cores that this process may use; ``tell`` hears how it goes.
 

@@ -23,13 +23,13 @@ from milabench_ng.requests import (
     AnyAnswer,
     AnyRequest,
     DataEstimate,
+    DataProgress,
     Describe,
     Described,
     EstimateData,
     Exited,
     Prepare,
     Prepared,
-    Progress,
     Refused,
     Serving,
     Spawn,
@@ -119,11 +119,11 @@ class WorkerServer:
 
     async def prepare(
         self, name: str, dataroot: Path, scale: float, processes: int
-    ) -> AsyncIterator[Progress | Prepared]:
+    ) -> AsyncIterator[DataProgress | Prepared]:
         """Have a data set ready; says how far it is, and where it lies."""
         request = Prepare(id=self._next(), data_set=name, dataroot=str(dataroot), scale=scale, processes=processes)
         async for answer in self._ask(request):
-            if isinstance(answer, Progress | Prepared):
+            if isinstance(answer, DataProgress | Prepared):
                 yield answer
 
     async def start(self, task: Task, commands: int, events: int, log: int) -> StartedWorker:

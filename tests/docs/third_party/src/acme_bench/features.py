@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import ConcatDataset, Dataset
 
-from milabench_ng.datasets.base import DataSet, OnProgress, Size, random_stream
+from milabench_ng.datasets.base import DataSet, Progress, Size, random_stream
 from milabench_ng.datasets.parallel import for_each
 
 CLASSES = 10
@@ -31,7 +31,7 @@ class Features(DataSet):
         files = 2 * _blocks(scale)
         return Size(files=files, bytes=_blocks(scale) * BLOCK * (4 * WIDTH + 8), core_seconds=0.02 * files)
 
-    def generate(self, place: Path, scale: float, seed: int, progress: OnProgress, processes: int) -> None:
+    def generate(self, place: Path, scale: float, seed: int, progress: Progress, processes: int) -> None:
         for_each(functools.partial(_write, place, seed), _blocks(scale), processes, progress)
 
     def open(
