@@ -1,4 +1,4 @@
-"""What a workload sees: ``workload`` to declare itself, ``Bench`` to run on."""
+"""What a workload uses: ``workload`` to declare itself, ``Bench`` to run on."""
 
 from milabench_ng.bench.bench import Bench
 from milabench_ng.bench.definition import Definition, workload

@@ -8,20 +8,23 @@ import torch
 
 MARKS = 2
 INTERVAL_S = 0.01
-"""Between marks: with one after every step of 0.4 ms an H200's step under the meter took 15 to 20 % longer than bare,
-with one every 10 ms 2.6 % (docs/measurements.md)."""
+"""Time between marks.
+
+With one after every step of 0.4 ms, an H200's step under the meter took 15 to 20 % longer than bare; with one every
+10 ms, 2.6 % (docs/measurements.md).
+"""
 
 
 class Ahead:
-    """A device that works in step with the host: nothing to wait for."""
+    """A device that works in step with the host: there is nothing to wait for."""
 
     @staticmethod
     def on(device: torch.device, interval_s: float) -> Ahead:
-        """The right one for ``device``: the host is at most two marks ahead, a step or ``interval_s`` apart."""
+        """The instance for ``device``: the host is at most two marks ahead, a step or ``interval_s`` apart."""
         return CudaAhead(device, interval_s) if device.type == "cuda" else Ahead()
 
     def step(self) -> None:
-        """The host has finished a step."""
+        """Note that the host has finished a step."""
 
     def synchronize(self) -> None:
         """Return when the device has finished all its work."""
@@ -38,13 +41,13 @@ class CudaAhead(Ahead):
         self._marked_s = 0.0
 
     def step(self) -> None:
-        """Where a mark is due: wait for the device to pass the one before the last, and set it anew."""
+        """If a mark is due: wait for the device to pass the one before the last, and set it again."""
         now = time.monotonic()
         if now - self._marked_s < self._interval_s:
             return
         self._marked_s = now
         mark = self._marks[self._next]
-        mark.synchronize()  # returns at once while the mark was never set
+        mark.synchronize()  # returns at once if the mark was never set
         mark.record()
         self._next = (self._next + 1) % MARKS
 

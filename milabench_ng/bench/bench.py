@@ -34,17 +34,17 @@ Module = TypeVar("Module", bound=nn.Module)
 BatchT = TypeVar("BatchT")
 
 OWN = 1 << 30
-"""Added to the seed for what a tenant draws after its first step: what all draw alike begins at the seed."""
+"""Added to the seed for a tenant's random numbers after its first step; those common to all begin at the seed."""
 PREFETCH = 2
 """Batches that each loader process keeps ready."""
 
 
 UNREADABLE = (OSError, EOFError, SyntaxError)
-"""What reading a file that is missing, cut short or damaged raises."""
+"""Raised by reading a file that is missing, truncated or damaged."""
 UNOPENED = (*UNREADABLE, ValueError, RuntimeError, AssertionError)
-"""The same of a whole data set, as torchvision and numpy check it."""
+"""Raised by torchvision and numpy when they open such a data set."""
 OF_FILES = (None, errno.ENOENT, errno.EACCES, errno.EIO, errno.ENOTDIR, errno.EISDIR, errno.ESTALE, errno.ELOOP)
-"""Numbers of such an OSError; None of one that Pillow raises or that comes from a loader process."""
+"""The errno of such an OSError; None if Pillow raised it or it comes from a loader process."""
 
 
 class Bench:
@@ -66,12 +66,12 @@ class Bench:
         close_in_children: tuple[int, ...] = (),
         read_bytes_per_s: int | None = None,
     ) -> None:
-        """``tenant``: a number for each slot, which the data order depends on. ``data_path``: where the data set lies.
+        """``tenant``: the slot's number, which the data order depends on. ``data_path``: where the data set is.
         ``tenants``: processes like this one that work on the node at the same time.
 
-        ``mark_interval_s``: see `ahead`; 0 marks every step, as ranks in lockstep need it.
-        ``close_in_children``: file descriptors that loader processes and others that the workload starts must not keep.
-        ``read_bytes_per_s``: what all readers of the data set together keep to; None for no bound.
+        ``mark_interval_s``: see `ahead`; 0 marks every step, as ranks in lockstep need. ``close_in_children``: file
+        descriptors that loader processes, and others that the workload starts, must not keep.
+        ``read_bytes_per_s``: budget of all readers of the data set together; None for no limit.
         """
         self.device = device
         self.rank = rank
@@ -92,31 +92,35 @@ class Bench:
         self._built_since = time.monotonic()
         self._pid = os.getpid()
         self.seed = options.seed
-        """For what a workload draws on the host, such as its environments: the same for all tenants."""
+        """For random numbers on the host, such as those of environments; the same for all tenants."""
         self._own_seed = options.seed + tenant + OWN
         torch.manual_seed(options.seed)
 
     def processes(self, wanted: int) -> int:
-        """How many processes or threads a workload starts itself: ``wanted``, never more than the tenant has CPUs."""
+        """How many processes or threads a workload may start itself: ``wanted``, at most one per CPU of the tenant."""
         return min(wanted, len(os.sched_getaffinity(0)))
 
     def enter_process(self) -> None:
-        """Close what a process that the workload started must not keep; call it there first. Nothing in the workload's
-        own process."""
+        """Close what a process started by the workload must not keep; call this first in it.
+
+        Does nothing in the workload's own process.
+        """
         if os.getpid() != self._pid:
             for descriptor in self._close_in_children:
                 os.close(descriptor)
 
     def place(self, module: Module) -> Module:
-        """``module`` on the device, in the types of the precision mode."""
+        """Move ``module`` to the device, in the types of the precision mode."""
         module.to(self.device)
         self._precision.cast(module)
         self._trace.watch(module)
         return module
 
     def to_device(self, value: Any) -> Any:
-        """The tensors in ``value``, also within lists, tuples and dicts, on the device; floating-point ones in the
-        type that the precision mode's weights take. ``measure`` does this with what it yields."""
+        """Move the tensors in ``value``, also within lists, tuples and dicts, to the device.
+
+        Floating-point ones get the type of the precision mode's weights. ``measure`` does this for all that it yields.
+        """
         if isinstance(value, Tensor):
             dtype = self._precision.input_dtype if value.is_floating_point() else None
             return value.to(self.device, dtype=dtype, non_blocking=True)
@@ -127,7 +131,7 @@ class Bench:
         return value
 
     def data(self, *, split: str = "train", transform: Callable[..., Any] | None = None) -> Any:
-        """The workload's data set, opened: within its budget where it has one, since some are read whole then."""
+        """Open the workload's data set, within its budget if it has one, since opening reads some sets whole."""
         data_set, place = self._data_set, self._data_path
         if data_set is None or place is None:
             raise TypeError("this workload declares no data set: @workload(data=...)")
@@ -152,22 +156,22 @@ class Bench:
         shuffle: bool = True,
         pin_memory: bool = True,
     ) -> Feed:
-        """Batches of the workload's data set, without end, in an order that depends on seed and tenant.
+        """Endless batches of the workload's data set, in an order that depends on seed and tenant.
 
         All batches have one size: the remainder of an epoch begins the next. The first batch is the same for every
-        tenant, the order being shuffled or made by ``order``.
+        tenant, whether shuffled or made by ``order``.
 
-        ``batch_size``: None where a sample is a batch already. ``samples``: what to load instead of the data set as it
-        is opened. ``order``: makes, from the generator that seed and tenant decide, what is asked of the samples, epoch
-        by epoch, instead of shuffling. ``collate``: makes a batch of samples. ``workers``: loader processes, the common
-        option unless given; never more than the tenant has CPUs. They live as long as the launch, have one thread each,
-        begin with the clock, but for the first batch, and keep two batches, or samples that are batches, ready. Raises
-        InputError where the node's shared memory is too small for samples of the data set.
+        ``batch_size``: None if a sample is already a batch. ``samples``: what to load instead of the opened data set.
+        ``order``: makes the indices of each epoch, from the generator that seed and tenant decide, instead of
+        shuffling. ``collate``: makes a batch of samples. ``workers``: loader processes, the common option unless given;
+        at most one per CPU of the tenant. They live as long as the launch, have one thread each, begin with the clock,
+        except for the first batch, and keep two batches, or samples that are batches, ready. Raises InputError if the
+        node's shared memory is too small for samples of the data set.
         """
         wanted = self.max_workers if workers is None else workers
         processes = self.processes(wanted)
         data: Any = self.data(transform=transform) if samples is None else samples
-        if processes and batch_size is not None and samples is None:  # how own samples are asked for is not known
+        if processes and batch_size is not None and samples is None:  # the indices of custom samples are unknown
             with self._reading():
                 sample = shared_memory.sample_bytes(data)
             shared_memory.require(sample, batch_size, PREFETCH * processes, self._tenants)
@@ -192,11 +196,11 @@ class Bench:
     def measure(
         self, batches: Iterable[BatchT], *, count: int | Callable[[BatchT], int] | None = None
     ) -> Iterator[BatchT]:
-        """The batches, on the device, over and over until the orchestrator says stop.
+        """Yield the batches, on the device, over and over until the orchestrator says stop.
 
         The body of the loop runs inside the precision mode's context. ``count``: items of a batch, a number or a
-        function of the batch; the length of its first tensor unless given. Says ``ready`` when the first batch is asked
-        for, and waits for the common start.
+        function of the batch; by default the length of its first tensor. Says ``ready`` when the first batch is
+        requested, and waits for the common start.
         """
         items = count if callable(count) else (lambda _: count) if count is not None else length
         ahead = Ahead.on(self.device, self._mark_interval_s)
@@ -215,13 +219,13 @@ class Bench:
             batch = self._fetch(endless)  # the first batch is here
             self._say_ready()
             self._channel.wait_for_start()
-        finally:  # processes that wait at a gate would not end either
+        finally:  # processes waiting at a gate would not end otherwise
             for feed in self._feeds:
                 feed.open()
         meter.start()
         while not self._channel.ended(meter.steps):
             if meter.steps == 1:
-                torch.manual_seed(self._own_seed)  # reference traces know the first step; tenants part from here on
+                torch.manual_seed(self._own_seed)  # reference traces know the first step; from here on tenants differ
             asked, backlog = time.monotonic(), self._backlog(meter)
             batch = self.to_device(batch if meter.steps == 0 else self._fetch(endless))
             waited = time.monotonic() - asked
@@ -234,14 +238,14 @@ class Bench:
         self._say_done(meter)
 
     def step(self, loss: Tensor, optimizer: Optimizer, *, clip_norm: float | None = None) -> None:
-        """Backward and one optimizer step as the precision mode does it. ``clip_norm``: total gradient norm at most."""
+        """Backward and one optimizer step in the precision mode. ``clip_norm``: largest total gradient norm."""
         self._precision.backward(loss, optimizer)
         self._trace.gradients(optimizer)
         self._precision.apply(optimizer, clip_norm)
         self._trace.step(loss)
 
     def _backlog(self, meter: Meter) -> float | None:
-        """Items that loader processes have made and the launch has not yet asked for; None without a loader."""
+        """Items that loader processes have made and the launch has not yet requested; None without a loader."""
         if not self._feeds:
             return None
         samples = sum(feed.taken for feed in self._feeds)
@@ -253,7 +257,7 @@ class Bench:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """What a file can be the reason of is an error of the data, where there are data."""
+        """Turn exceptions that a file can cause into data errors, if the workload has data."""
         try:
             yield
         except UNREADABLE as error:
@@ -309,7 +313,7 @@ class Bench:
 
 
 def repeat(batches: Iterable[BatchT]) -> Iterator[BatchT]:
-    """Epoch after epoch. Raises InputError where an epoch has no batch."""
+    """Epoch after epoch. Raises InputError if an epoch has no batch."""
     while True:
         empty = True
         for batch in batches:

@@ -16,23 +16,23 @@ and no device is ahead of another by more than the collective of one step, so al
 
 
 class Channel(Protocol):
-    """What a meter speaks through."""
+    """How a meter talks to the orchestrator."""
 
     def send(self, event: Event) -> None:
         """Say something to the orchestrator."""
 
     def wait_for_start(self) -> None:
-        """Return when all tenants of the batch begin."""
+        """Return when all tenants of the batch start."""
 
     def poll(self, steps: int) -> None:
-        """Look for a ``Stop``; called after each slice. ``steps``: done so far."""
+        """Look for a ``Stop``; called after each slice. ``steps``: steps done so far."""
 
     def ended(self, steps: int) -> bool:
         """Whether ``steps`` was the last one; called after each step."""
 
 
 class PipeChannel:
-    """A worker that is alone: one pipe up, one pipe down."""
+    """A single worker: one pipe up, one pipe down."""
 
     def __init__(self, up: int, down: int) -> None:
         self.up = up
@@ -69,7 +69,7 @@ class PipeChannel:
 
 
 def shared_numbers() -> memoryview:
-    """Some 500 integers of 64 bits, all 0, that a process shares with whatever it forks."""
+    """Some 500 integers of 64 bits, all 0, that a process shares with its forks."""
     return memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("q")
 
 
@@ -81,7 +81,7 @@ class SharedStop:
 
     @property
     def step(self) -> int:
-        """The last step; 0 while it is open."""
+        """The last step; 0 while undecided."""
         return self._cell[0]
 
     @step.setter

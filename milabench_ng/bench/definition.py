@@ -1,4 +1,4 @@
-"""How a workload declares itself: the ``workload`` decorator and what it reads from the function's signature."""
+"""The ``workload`` decorator, and what it reads from a function's signature."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Definition:
 
     @property
     def own_options(self) -> tuple[Option, ...]:
-        """What the function's keyword-only parameters offer, without the common options."""
+        """The options of the function's keyword-only parameters, without the common ones."""
         return read_options(self.function)
 
     def describe(self, name: str, package: str) -> catalogue.Workload:
@@ -101,8 +101,8 @@ def workload(
     """Declare a function ``(bench, *, options...)`` as a workload.
 
     ``unit``: what one item is. ``data``: the data set that it reads. ``distributed``: it runs as one rank per device.
-    ``bound``: what sets its pace. ``cpu_only``: its device is the CPU also where the tenant has a GPU. ``requires``:
-    modules that it imports when it runs and that may not be installed; ``extra``: the extra of its package that brings
+    ``bound``: what sets its pace. ``cpu_only``: its device is the CPU even if the tenant has a GPU. ``requires``:
+    modules that it imports at run time and that may not be installed; ``extra``: the extra of its package that installs
     them. ``ram_gib``: RAM that a tenant needs, without page cache. ``classic_factor``: items of the 2020 tool per true
     item. ``classic``: how 2020 profiles name it.
     """
@@ -127,7 +127,7 @@ def workload(
 
 
 def read_options(function: Function) -> tuple[Option, ...]:
-    """The options of a workload: its keyword-only parameters, their meaning from the docstring's ``Options:`` part."""
+    """The options of a workload: its keyword-only parameters, explained in the docstring's ``Options:`` section."""
     hints = get_type_hints(function, include_extras=True)
     meanings = _meanings(inspect.getdoc(function) or "")
     options = []
@@ -152,7 +152,7 @@ def read_options(function: Function) -> tuple[Option, ...]:
 
 
 def _range(hint: object, where: str, parameter: inspect.Parameter) -> tuple[object, Range]:
-    """The type in ``Annotated[int, Meta(ge=1)]``, and its range; any other annotation is a type without one."""
+    """The type in ``Annotated[int, Meta(ge=1)]``, and its range; any other annotation is a type without a range."""
     if get_origin(hint) is not Annotated:
         return hint, Range()
     kind, *notes = get_args(hint)
@@ -181,7 +181,7 @@ def _kind(
 
 
 def _meanings(docstring: str) -> dict[str, str]:
-    """``{"batch_size": "images per step"}`` of the indented ``name: meaning`` lines below ``Options:``."""
+    """``{"batch_size": "images per step"}`` from the indented ``name: meaning`` lines below ``Options:``."""
     _, found, rest = docstring.partition("\nOptions:\n")
     meanings: dict[str, str] = {}
     name = ""

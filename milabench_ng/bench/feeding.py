@@ -1,9 +1,9 @@
-"""What feeds a launch: a loader whose processes begin with the clock, and the count of what they have ready.
+"""Feeding a launch: a loader whose processes begin with the clock, and a count of what they have ready.
 
-Loader processes that worked while their tenant waits for ``start`` would fill their buffers before the clock, and
-the window would count what no clock saw: where a device is 5 to 30 % faster than its loader that is 5 to 18 % of the
-rate. So a gate holds them until ``start``; the first batch alone passes it, so that ``ready`` means ready. What piles
-up later, while a library tunes itself, is counted: `records.window.worked_off` says when it is gone.
+If loader processes worked while their tenant waits for ``start``, they would fill their buffers before the clock starts,
+and the window would count that work: 5 to 18 % of the rate if a device is 5 to 30 % faster than its loader. So a gate
+holds them until ``start``; only the first batch passes it, so that ``ready`` means ready. What piles up later, while a
+library tunes itself, is counted: `records.window.worked_off` says how much of it is left.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from milabench_ng.bench.channel import shared_numbers
 from milabench_ng.errors import InputError
 
 APART = 1 << 31
-"""Added to the seed for the first batch: what the launch itself draws begins at the seed."""
+"""Added to the seed for the first batch; the launch's own random numbers begin at the seed."""
 LOOK_S = 1.0
-"""How often a process that waits at the gate looks whether its launch is still there."""
+"""How often a process waiting at the gate checks that its launch is alive, in seconds."""
 
 MadeT = TypeVar("MadeT")
 SampleOrder = Callable[[torch.Generator], Iterable[Any]]
-"""One epoch: what is asked of the samples, in an order that the generator decides."""
+"""One epoch: the indices to load, in an order that the generator decides."""
 
 
 class Gate:
@@ -40,35 +40,34 @@ class Gate:
         if processes > len(cells):
             raise InputError(f"--workers: {processes} loader processes were asked for; at most {len(cells)} work")
         self._made = cells[: max(1, processes)]
-        self._opened = os.eventfd(0)  # without a lock: a process that is killed at the gate holds nobody up
+        self._opened = os.eventfd(0)  # no lock: a process that is killed at the gate blocks no other
         self._owner = os.getpid()
 
     def open(self) -> None:
-        """From now on all processes work."""
+        """Let all processes work from now on."""
         os.eventfd_write(self._opened, 1)
 
     def wait(self) -> None:
         """Return when the gate is open; end the process if its launch has ended."""
-        while not select.select([self._opened], [], [], LOOK_S)[0]:  # nobody reads it, so it stays open
+        while not select.select([self._opened], [], [], LOOK_S)[0]:  # never read, so it stays open
             if os.getppid() != self._owner:
                 os._exit(1)
 
     def count(self, samples: int) -> None:
-        """This process, the launch itself or one of its loader processes, has made so many."""
+        """Add samples made by this process: the launch itself or one of its loader processes."""
         worker = get_worker_info()
         self._made[worker.id if worker else 0] += samples
 
     @property
     def made(self) -> int:
-        """Samples so far."""
+        """Samples made so far."""
         return sum(self._made)
 
 
 class Gated(Dataset[Any]):
     """The samples behind a gate, which the first batch passes.
 
-    That batch is drawn with random numbers that depend on the seed alone: with the same samples in it, it is the same
-    for every tenant.
+    That batch's random numbers depend on the seed alone: with the same samples, it is the same for every tenant.
     """
 
     def __init__(self, inner: Dataset[Any], gate: Gate, seed: int) -> None:
@@ -76,10 +75,10 @@ class Gated(Dataset[Any]):
         self._gate = gate
         self._seed = seed
         self._first = True
-        """In the process that makes the first batch: whether that is still to be made."""
+        """Whether the first batch is yet to be made, in the process that makes it."""
 
     def __getitems__(self, indices: list[Any]) -> list[Any]:
-        """A batch, called so by torch's loader where it makes batches of samples."""
+        """A batch; torch's loader calls this if it makes batches of samples."""
         many: Callable[[list[Any]], list[Any]] | None = getattr(self._inner, "__getitems__", None)
         with self._passage():
             if many is None:
@@ -98,7 +97,7 @@ class Gated(Dataset[Any]):
 
     @contextmanager
     def _passage(self) -> Iterator[None]:
-        """Through the gate, or before all others."""
+        """Pass the gate, or go first."""
         worker = get_worker_info()
         if self._first and (worker is None or worker.id == 0):
             self._first = False
@@ -112,14 +111,14 @@ class Gated(Dataset[Any]):
 
 
 class Endless(Sampler[Any]):
-    """Epoch after epoch in one stream, so that batches have one size: the remainder of an epoch begins the next.
+    """Epoch after epoch in one stream, so that all batches have one size: the remainder of an epoch begins the next.
 
-    A last batch of another size would make libraries that choose kernels by shape choose again in the middle of a
-    window, and the end of an epoch would let all loader processes run dry.
+A last batch of another size would make libraries that choose kernels by shape choose again in the middle of a window,
+and at the end of an epoch all loader processes would run dry.
     """
 
     def __init__(self, epoch: SampleOrder, generator: torch.Generator, seed: int, first: int) -> None:
-        """``first``: how many to begin with are in an order that ``seed`` decides alone, not ``generator``."""
+        """``first``: how many at the start are in an order that depends on ``seed`` alone, not on ``generator``."""
         self._epoch = epoch
         self._generator = generator
         self._seed = seed
@@ -137,7 +136,7 @@ class Endless(Sampler[Any]):
 
 
 class Feed:
-    """The batches of a loader, without end, and how much has been made ahead of them."""
+    """The endless batches of a loader, and how much has been made ahead of them."""
 
     def __init__(self, loader: DataLoader[Any], gate: Gate) -> None:
         self.loader = loader
@@ -151,12 +150,12 @@ class Feed:
             yield batch
 
     def open(self) -> None:
-        """The launch has started."""
+        """Open the gate: the launch has started."""
         self._gate.open()
 
     @property
     def ahead(self) -> int:
-        """Samples that are made and not yet taken, in batches that are still in the making too."""
+        """Samples that are made and not yet taken, including those of unfinished batches."""
         return self._gate.made - self.taken
 
 
@@ -166,7 +165,7 @@ def shuffled(count: int) -> SampleOrder:
 
 
 def in_order(count: int) -> SampleOrder:
-    """The first ``count`` numbers as they are."""
+    """The first ``count`` numbers in order."""
     return lambda _: range(count)
 
 

@@ -1,6 +1,6 @@
-"""What a loss is multiplied by before its gradients are taken in fp16, and taken out of them again.
+"""Loss scales: factors of the loss, removed again from its gradients, that keep these in the range of fp16.
 
-Siblings of one shape: none, a constant, and torch's dynamic scale, which skips steps.
+There are three with one interface: none, a constant, and torch's dynamic scale, which skips steps.
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 STATIC_SCALE = 128.0
-"""That of 2020's language model."""
+"""The loss scale of 2020's language model."""
 
 FIRST_SCALE = 2.0**10
-"""Of the dynamic scale. With torch's 2**16 the gradients of an untrained ResNet-101 (up to 38 in its first convolution)
-overflow, and reference traces would not know those of the first step."""
+"""The first value of the dynamic scale.
+
+With torch's 2**16 the gradients of an untrained ResNet-101 (up to 38 in its first convolution) overflow, and reference
+traces would lack those of the first step.
+"""
 
 
 def parameters_of(optimizer: Optimizer) -> list[Tensor]:
-    """All that ``optimizer`` steps on."""
+    """All parameters of ``optimizer``."""
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
@@ -36,35 +39,35 @@ class Unscaled:
         loss.backward()  # type: ignore[no-untyped-call]
 
     def unscale(self, optimizer: Optimizer) -> None:
-        """Take the scale out of the gradients that ``optimizer`` steps with."""
+        """Divide the gradients that ``optimizer`` steps with by the scale."""
 
     def step(self, optimizer: Optimizer) -> None:
         """One optimizer step."""
         optimizer.step()
 
     def skipped(self) -> int:
-        """Steps that were skipped so far; called while the device is idle."""
+        """Steps skipped so far; called while the device is idle."""
         return 0
 
 
 class Static(Unscaled):
     """A constant, so that the host never waits for the device.
 
-    Nothing looks for infinite gradients: they make the weights and the next loss infinite, and the launch fails.
+    Infinite gradients are not detected: they make the weights and the next loss infinite, and the launch fails.
     """
 
     def backward(self, loss: Tensor) -> None:
-        """In fp32, in which the scaled loss has room."""
+        """Scale in fp32, in which the scaled loss does not overflow."""
         (loss.float() * STATIC_SCALE).backward()  # type: ignore[no-untyped-call]
 
     def unscale(self, optimizer: Optimizer) -> None:
-        """Exact: the scale is a power of two."""
+        """Divide by the scale; exact, since it is a power of two."""
         held = [parameter.grad for parameter in parameters_of(optimizer) if parameter.grad is not None]
         torch._foreach_mul_(held, 1 / STATIC_SCALE)
 
 
 class Dynamic(Unscaled):
-    """Halved, and the step skipped, where a gradient is infinite: the host waits for the device in every step."""
+    """If a gradient is infinite, halves itself and skips the step: the host waits for the device in every step."""
 
     skips = True
 
@@ -75,15 +78,15 @@ class Dynamic(Unscaled):
         self._taken: int | Tensor = 0
 
     def backward(self, loss: Tensor) -> None:
-        """Of the scaled loss."""
+        """Leave the gradients of the scaled loss."""
         self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
 
     def unscale(self, optimizer: Optimizer) -> None:
-        """And look for infinite ones."""
+        """Divide by the scale, and look for infinite gradients."""
         self.scaler.unscale_(optimizer)
 
     def step(self, optimizer: Optimizer) -> None:
-        """One step, or none."""
+        """Step, unless a gradient is infinite."""
         if optimizer not in self._heard:
             self._heard.add(optimizer)
             optimizer.register_step_post_hook(self._count)
@@ -92,13 +95,13 @@ class Dynamic(Unscaled):
         self.scaler.update()
 
     def skipped(self) -> int:
-        """Steps that were asked for and not taken."""
+        """Steps that were requested but not taken."""
         return self._asked - int(self._taken)
 
     def _count(self, optimizer: Optimizer, _arguments: object, _options: object) -> None:
-        """The scaler, which knows on the host, calls an optimizer only where it shall step.
+        """Count a step that is taken: the scaler knows on the host, and calls an optimizer only if it shall step.
 
-        A fused one it calls always, with what it found; the sum stays on the device until it is read.
+        It always calls a fused one, with what it found; the sum stays on the device until it is read.
         """
         found = getattr(optimizer, "found_inf", None)
         self._taken = self._taken + 1 if found is None else self._taken + (1 - found)

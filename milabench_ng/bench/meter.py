@@ -1,7 +1,7 @@
 """The meter: cuts the work of a launch into slices.
 
-A slice ends with the first step that ends at least the sample duration after the slice began; it is closed by one
-device synchronisation, and the next one begins at that moment, so that no time is lost between slices.
+A slice ends with the first step that ends at least the sample duration after the slice began; one device
+synchronisation closes it, and the next one begins at that moment, so that no time is lost between slices.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from milabench_ng.stats import mean
 
 
 class Meter:
-    """Counts steps and items of one process and says what it counted."""
+    """Counts steps and items of one process and reports them."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Meter:
         max_count: int,
         rule: WindowRule,
     ) -> None:
-        """``clock`` in seconds; ``on_slice`` is called after each slice, the device being idle."""
+        """``clock`` in seconds; ``on_slice`` is called after each slice, while the device is idle."""
         self.channel = channel
         self.rank = rank
         self.clock = clock
@@ -43,19 +43,18 @@ class Meter:
         self._full = False
         self._slice_backlogs: list[float] = []
         self._settled: list[SliceRow] = []
-        """The slices that began after settling: only they may lie in the window."""
+        """The slices that began after settling: only these may be in the window."""
 
     def start(self) -> None:
-        """The first slice begins now."""
+        """Begin the first slice."""
         self._slice_start = self.clock()
         self._settled_s = self._slice_start + self.rule.settle_s
         self._reset()
 
     def step(self, count: int, wait_s: float, backlog: float | None = None) -> None:
-        """One step of ``count`` items is done on the host; ``wait_s`` of it went into waiting for data.
+        """Count a step of ``count`` items, done on the host, of which ``wait_s`` was spent waiting for data.
 
-        ``backlog``: items that had been made when its batch was asked for, beyond those that had been asked for; None
-        where nothing is made ahead.
+        ``backlog``: items made but not yet requested when the step's batch was requested; None if nothing is made ahead.
         """
         self.steps += 1
         self.count += count
@@ -97,7 +96,7 @@ class Meter:
         self._slice_backlogs = []
 
     def _say_full(self, now: float) -> None:
-        """The count is done, and a stop from now on would leave a full window of steady work behind."""
+        """Say ``full`` if the count is done and a stop from now on would leave a full window of steady work."""
         if self._full or self.count < self.max_count or now < self._settled_s + self.rule.length_s + self.rule.margin_s:
             return
         window = averaging_window([self._settled], now, self.rule)

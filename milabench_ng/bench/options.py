@@ -1,4 +1,4 @@
-"""The options that are common to all workloads."""
+"""The options common to all workloads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from milabench_ng.bench.precision import MODES
 from milabench_ng.catalogue import Option, Range, Scalar
 
 
-def COMMON(precision: str) -> tuple[Option, ...]:  # noqa: N802  # reads as the constant that it is but for one default
+def COMMON(precision: str) -> tuple[Option, ...]:  # noqa: N802  # a constant but for one default
     """The common options; ``precision`` is the workload's own default."""
     return (
         Option(

@@ -1,4 +1,4 @@
-"""Precision modes, named for what they are, and a probe that shows which one really ran.
+"""Precision modes, and a probe that shows which one really ran.
 
 ``fp32`` switches TF32 off for matrix products and convolutions: "fp32" of 2020 was true fp32.
 """
@@ -20,7 +20,7 @@ class Precision:
 
     allow_tf32 = False
     input_dtype: torch.dtype | None = None
-    """Floating-point inputs are converted to this."""
+    """The type that floating-point inputs are converted to."""
     masters = False
     """Whether fp16 weights have fp32 masters."""
     scaling: type[Unscaled] = Unscaled
@@ -35,11 +35,11 @@ class Precision:
         """Convert the parameters of ``module`` in place."""
 
     def context(self) -> AbstractContextManager[object]:
-        """What forward and loss run in."""
+        """The context that forward and loss run in."""
         return nullcontext()
 
     def step(self, loss: Tensor, optimizer: Optimizer, clip_norm: float | None) -> None:
-        """Gradients of ``loss``, clipped to a total norm where one is given, and one optimizer step."""
+        """Gradients of ``loss``, clipped to a total norm if one is given, and one optimizer step."""
         self.backward(loss, optimizer)
         self.apply(optimizer, clip_norm)
 
@@ -50,13 +50,13 @@ class Precision:
         self.scale.unscale(optimizer)
 
     def apply(self, optimizer: Optimizer, clip_norm: float | None) -> None:
-        """One optimizer step with these gradients, clipped to a total norm where one is given."""
+        """One optimizer step with these gradients, clipped to a total norm if one is given."""
         clip(optimizer, clip_norm)
         self.scale.step(optimizer)
 
 
 class TF32(Precision):
-    """fp32 storage, TF32 matrix products and convolutions where the device has them."""
+    """fp32 storage, TF32 matrix products and convolutions if the device has them."""
 
     allow_tf32 = True
 
@@ -85,7 +85,7 @@ class Half(Precision):
     input_dtype = torch.float16
 
     def cast(self, module: nn.Module) -> None:
-        """Everything in fp16."""
+        """Convert everything to fp16."""
         module.half()
 
 
@@ -104,7 +104,7 @@ class HalfMaster(Precision):
         self.pairs: dict[Optimizer, tuple[list[Tensor], list[Tensor]]] = {}
 
     def cast(self, module: nn.Module) -> None:
-        """fp16, but for batch normalisation."""
+        """Convert all but batch normalisation to fp16."""
         module.half()
         for part in module.modules():
             if isinstance(part, nn.modules.batchnorm._BatchNorm):
@@ -136,7 +136,7 @@ class HalfMaster(Precision):
 
 
 class HalfMasterStatic(HalfMaster):
-    """The same with a static loss scale of 128, as 2020's language model had it."""
+    """The same with a static loss scale of 128, as in 2020's language model."""
 
     scaling = Static
 
@@ -188,8 +188,8 @@ def probe(precision: Precision) -> tuple[str, float]:
 def ran(dtypes: dict[str, int], product: tuple[str, float], precision: Precision) -> str:
     """The mode that the weights' types and the probe's product show.
 
-    What stands beside fp16 weights no product shows: masters and loss scale are those that ``precision`` has.
-    A device without TF32 computes in fp32 when asked for ``tf32``, and this says so.
+    With fp16 weights, no product shows masters and loss scale: they are taken from ``precision``. A device without TF32
+    computes in fp32 when asked for ``tf32``, and this says so.
     """
     dtype, error = product
     if dtypes.get("float16"):

@@ -1,4 +1,4 @@
-"""Ranges that options often have, as annotations: what is outside is refused before anything runs."""
+"""Common ranges of options, as annotations: values outside are refused before anything runs."""
 
 from typing import Annotated
 

@@ -1,6 +1,6 @@
-"""Loader processes hand batches over in shared memory: is there enough of it, before any of them starts?
+"""Checks, before any loader process starts, that there is enough shared memory for the batches they hand over.
 
-A process that writes beyond the end of a full /dev/shm is killed by SIGBUS in the middle of a run, without a word.
+A process that writes beyond the end of a full /dev/shm is killed by SIGBUS in the middle of a run, without a message.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from milabench_ng.units import format_bytes
 
 PLACE = Path("/dev/shm")
 IN_HAND = 2
-"""Batches beside those that the loader processes have ready: the one at work and the one on its way."""
+"""Batches besides those that the loader processes have ready: the current one and the next one."""
 
 
 def require(sample: int, batch_size: int, batches: int, tenants: int, place: Path = PLACE) -> None:
     """Raise InputError unless ``batches`` batches of samples of ``sample`` bytes fit for each of ``tenants``.
 
-    What is free now must hold this tenant's, and the whole must hold all of them: the others may have begun already.
+    The free space must hold this tenant's batches, and the total size everyone's: other tenants may have begun already.
     """
     try:
         state = os.statvfs(place)
@@ -44,7 +44,7 @@ def require(sample: int, batch_size: int, batches: int, tenants: int, place: Pat
 
 
 def sample_bytes(data: Dataset[Any]) -> int:
-    """Bytes of the tensors in the first sample, which is made here; random numbers are put back as they were."""
+    """Bytes of the tensors in the first sample, which is made here; the state of random generators is restored."""
     with torch.random.fork_rng(devices=[]):
         return tensor_bytes(data[0])
 

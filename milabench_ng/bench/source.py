@@ -1,4 +1,4 @@
-"""The modules of a workload, as they were imported."""
+"""The modules of a workload, as imported."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from milabench_ng.sources import reachable
 
 
 def source_modules(function: Callable[..., object]) -> dict[str, bytes]:
-    """Name and content of each module that belongs to ``function``: its own first, the others by name."""
+    """Name and content of each module that belongs to ``function``: its own first, then by name."""
     return reachable(function.__module__, Path(inspect.getfile(function)).read_bytes(), _content)
 
 
 def _content(name: str) -> bytes | None:
-    """The file of a module; None where there is no such module (the name is that of a function, say)."""
+    """The file of a module; None if there is no such module (the name is a function's, for example)."""
     try:
         found = importlib.util.find_spec(name)
     except ModuleNotFoundError:  # its parent is a module, not a package

@@ -16,7 +16,7 @@ class UntilFull:
         self.full: Full | None = None
 
     def send(self, event: Event) -> None:
-        """Keep slices, and when the window was full."""
+        """Keep slices, and the time when the window was full."""
         if isinstance(event, Slice):
             self.slices.append(SliceRow.of(event))
         elif isinstance(event, Full):
@@ -29,11 +29,11 @@ class UntilFull:
         """No commands come."""
 
     def ended(self, steps: int) -> bool:  # noqa: ARG002  # the protocol's signature
-        """When the window is full."""
+        """Whether the window is full."""
         return self.full is not None
 
     def window(self) -> Window:
-        """Of a launch that was stopped when it was full."""
+        """The window of a launch that is stopped when it is full."""
         found = averaging_window([self.slices], self.full.time_s, self.rule) if self.full else None
         if found is None:
             raise InputError("the workload ended before its window was full")

@@ -1,6 +1,6 @@
 """What a launch computed: loss and gradient norm of a few steps, and a digest of the parameters.
 
-They are taken on the device when their step is done and read when the next slice is closed, so that they cost no extra
+They are computed on the device after their step and read when the next slice is closed, so they cost no extra
 synchronisation.
 """
 
@@ -19,7 +19,7 @@ from milabench_ng.bench.loss_scale import Unscaled, parameters_of
 from milabench_ng.events import Digest, GradientNorm, Loss, Skips
 
 STEPS = (1, 2, 5, 10, 100)
-"""The first is on the same batch for all tenants, the second shows what the first one's step made of the parameters."""
+"""Step 1 is on the same batch for all tenants; step 2 shows the parameters that step 1 left."""
 DIGEST_STEP = 100
 
 
@@ -27,7 +27,7 @@ class TraceRecorder:
     """Watches the modules and losses of one process."""
 
     def __init__(self, channel: Channel, rank: int, scale: Unscaled | None = None) -> None:
-        """``scale``: of the loss; the steps that it skips are counted."""
+        """``scale``: the loss scale, whose skipped steps are counted."""
         self._channel = channel
         self._rank = rank
         self._scale = scale
@@ -40,16 +40,16 @@ class TraceRecorder:
         self._finite = True
 
     def watch(self, module: nn.Module) -> None:
-        """The parameters of ``module`` belong to the digest."""
+        """Include the parameters of ``module`` in the digest."""
         self._modules.append(module)
 
     def gradients(self, optimizer: Optimizer) -> None:
-        """The gradients of the step to come are in the parameters of ``optimizer``, unscaled and not yet clipped."""
+        """Note that the parameters of ``optimizer`` have the next step's gradients, unscaled and not yet clipped."""
         if self._steps + 1 in STEPS:
             self._norms[self._steps + 1] = gradient_norm(optimizer)
 
     def step(self, loss: Tensor) -> None:
-        """An optimizer step is done."""
+        """Note that an optimizer step is done."""
         self._steps += 1
         self._last = loss
         if self._steps in STEPS:
@@ -58,7 +58,7 @@ class TraceRecorder:
             self._digest = parameter_sums(self._modules)
 
     def report(self) -> None:
-        """Say what was taken since the last time, the device being idle."""
+        """Report what was recorded since the last call; the device must be idle."""
         for step, loss in self._losses.items():
             self._say(step, float(loss))
         self._losses.clear()
@@ -75,7 +75,7 @@ class TraceRecorder:
             self._channel.send(Skips(rank=self._rank, steps=self._steps, skipped=self._scale.skipped()))
 
     def _look(self, value: float) -> None:
-        """Say a loss that is not finite, and the first that is finite again."""
+        """Report a loss that is not finite, and the first that is finite again."""
         sound = math.isfinite(value)
         if not (sound and self._finite):
             self._say(self._steps, value)
@@ -94,13 +94,12 @@ class TraceRecorder:
 
 
 def finite(value: float) -> float | None:
-    """``value``, or None where it is none."""
+    """``value``, or None if it is not finite."""
     return value if math.isfinite(value) else None
 
 
 def gradient_norm(optimizer: Optimizer) -> Tensor:
-    """The 2-norm of all gradients that ``optimizer`` will step with, on their device, in fp32: squares of fp16
-    gradients leave the range of fp16."""
+    """The 2-norm of all gradients of ``optimizer``, on their device, in fp32: their squares leave the range of fp16."""
     norms = [
         torch.linalg.vector_norm(parameter.grad, dtype=torch.float32)
         for parameter in parameters_of(optimizer)
@@ -110,7 +109,7 @@ def gradient_norm(optimizer: Optimizer) -> Tensor:
 
 
 def parameter_sums(modules: list[nn.Module]) -> Tensor | None:
-    """One int64 per parameter tensor: the sum of its bit patterns, which one flipped bit changes."""
+    """One int64 per parameter tensor: the sum of its bit patterns, which any flipped bit changes."""
     integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}
     sums = [
         parameter.detach().contiguous().view(integers[parameter.element_size()]).sum(dtype=torch.int64)

@@ -1,1 +1,1 @@
-"""Data sets, a folder a kind: twins, generated once in the on-disk format of the real sets, or these."""
+"""Data sets, one folder per kind: twins, generated once in the on-disk format of the real sets, or real sets."""

@@ -1,8 +1,8 @@
 """A budget of bytes per second for the readers of a data set, shared by all loader processes of a tenant.
 
-For data that lies where the kernel limits no I/O (network and memory file systems, overlays, nodes without a usable
-controller). Whatever opens the files: what a read cost is asked of the kernel (/proc/thread-self/io, proc(5)), so data
-sets need not know. Unlike a limit on a disk it counts what comes from the page cache, too.
+For data on storage whose I/O the kernel does not limit (network and memory file systems, overlays, nodes without a
+usable controller). The kernel says what a read cost (/proc/thread-self/io, proc(5)), whatever opens the files, so data
+sets need not know. Unlike a limit on a disk, the budget includes reads from the page cache.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from multiprocessing.sharedctypes import SynchronizedArray
 
 BURST_S = 0.1
-"""What was not used in so many seconds may be used later; the kernel's limits do the same."""
+"""Budget unused in this many seconds may be used later; the kernel's limits do the same."""
 _COUNTERS = Path("/proc/thread-self/io")
 _DUE, _BYTES, _BEGAN = range(3)
 T = TypeVar("T")
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """Bytes that were read, and the seconds from the first read until the budget was even again."""
+    """Bytes that were read, and the seconds from the first read until the budget was balanced again."""
 
     bytes: int
     seconds: float
@@ -43,16 +43,16 @@ class Budget:
         self._state = cast("SynchronizedArray[float]", shared)
 
     def reading(self, action: Callable[[], T]) -> T:
-        """What ``action`` returns, after the time that the bytes which it read take."""
+        """Return the result of ``action`` after the time that the bytes it read take."""
         before = _counters()
         value = action()
-        # Through read(2) or, where that is more, from the storage: mapped files. Since before, each: a loader process
-        # may have had more from the storage until now, its own code for example.
+        # Bytes through read(2) or, if that is more, from the storage (mapped files). Both as differences: a loader
+        # process may have read more from the storage before, its own code for example.
         self.take(max(now - then for then, now in zip(before, _counters(), strict=True)))
         return value
 
     def take(self, size: int) -> None:
-        """Pay for so many bytes: sleep until they are due."""
+        """Pay for ``size`` bytes: sleep until they are due."""
         now = time.monotonic()
         with self._state.get_lock():
             state = self._state
@@ -64,7 +64,7 @@ class Budget:
         time.sleep(max(0.0, due - now))
 
     def spent(self) -> Spent:
-        """Of all processes so far."""
+        """What all processes have spent so far."""
         with self._state.get_lock():
             due, size, began = (self._state[field] for field in (_DUE, _BYTES, _BEGAN))
         return Spent(int(size), max(time.monotonic(), due) - began if size else 0.0)
@@ -85,6 +85,6 @@ class Budgeted(Dataset[Any]):
 
 
 def _counters() -> tuple[int, int]:
-    """Bytes that this thread had so far through read(2), and from the storage."""
+    """Bytes that this thread has read so far, through read(2) and from the storage."""
     lines = dict(line.split(": ") for line in _COUNTERS.read_text().splitlines())
     return int(lines["rchar"]), int(lines["read_bytes"])

@@ -1,4 +1,4 @@
-"""The page cache: put files out of it, bring them into it, measure how much of them it holds."""
+"""The page cache: evict files, load them, measure how much of them it holds."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _MAP_FAILED = ctypes.c_void_p(-1).value
 
 
 def evict(files: Sequence[Path]) -> None:
-    """Drop the clean pages of `files` (posix_fadvise(2), POSIX_FADV_DONTNEED); pages that someone has mapped stay."""
+    """Drop the clean pages of `files` (posix_fadvise(2), POSIX_FADV_DONTNEED); mapped pages stay."""
     _each(_evict, files)
 
 
 def warm(files: Sequence[Path]) -> None:
-    """Read `files` once, so that they lie in the page cache as far as memory allows."""
+    """Read `files` once, so that they are in the page cache as far as memory allows."""
     _each(_read, files)
 
 
 def resident_fraction(files: Sequence[Path]) -> float | None:
     """The part of the bytes of `files` that the page cache holds, 0 to 1, from `SAMPLE` files spread evenly over them.
 
-    None when it cannot be measured: mincore(2) tells the truth only about files that the caller owns or may write
-    (since Linux 5.2), and empty files have no pages.
+    None if it cannot be measured: since Linux 5.2 mincore(2) is truthful only for files that the caller owns or may
+    write, and empty files have no pages.
     """
     taken = min(SAMPLE, len(files))
     spread = (files[place * len(files) // taken] for place in range(taken))

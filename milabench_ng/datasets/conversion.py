@@ -1,4 +1,4 @@
-"""Binary files beside the texts of a set, so that a launch maps into memory what it would else parse."""
+"""Binary files next to the texts of a set, which a launch maps into memory instead of parsing the texts."""
 
 from __future__ import annotations
 

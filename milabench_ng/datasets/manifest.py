@@ -1,4 +1,4 @@
-"""What a twin's folder says about itself: the listing of its files and the manifest, written last."""
+"""The listing of a twin's files, and its manifest, which is written last."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LISTING = "mnb-files.json"
 
 
 class TwinFile(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """One file: its path below the set's folder, its size in bytes, the SHA-256 of its bytes in hexadecimal."""
+    """One file: path below the set's folder, size in bytes, SHA-256 of its content in hexadecimal."""
 
     path: str
     size: int
@@ -44,13 +44,13 @@ class TwinManifest(msgspec.Struct, frozen=True, kw_only=True):
     checksum: str
     """SHA-256 of the listing, which holds (path, size, SHA-256) of each file, sorted."""
     libraries: dict[str, str]
-    """Versions of what the bytes depend on besides the generator: JPEG files differ between JPEG libraries."""
+    """Versions of libraries that the bytes depend on: JPEG files differ between JPEG libraries."""
     created: str
-    """UTC, ISO 8601."""
+    """When it was made: UTC, ISO 8601."""
 
 
 def read(place: Path) -> TwinManifest | None:
-    """The manifest in `place`; None when there is none. Raises InputError for one that this version cannot read."""
+    """The manifest in `place`; None if there is none. Raises InputError if this version cannot read it."""
     path = place / MANIFEST
     if not os.path.lexists(path):
         return None
@@ -74,7 +74,7 @@ def write(place: Path, manifest: TwinManifest) -> None:
 
 
 def files(place: Path) -> Iterator[os.DirEntry[str]]:
-    """All files below `place`, in any order, without listing and manifest."""
+    """All files below `place`, in any order, except listing and manifest."""
     folders = [str(place)]
     while folders:
         with os.scandir(folders.pop()) as entries:
@@ -109,12 +109,12 @@ def checksum(entries: list[TwinFile]) -> str:
 
 
 def _encode(entries: list[TwinFile]) -> bytes:
-    """The one byte form of a listing: a line for each file."""
+    """The canonical bytes of a listing: a line for each file."""
     return b"[\n" + b",\n".join(map(msgspec.json.encode, entries)) + b"\n]\n"
 
 
 def read_listing(place: Path) -> list[TwinFile]:
-    """The files of a twin, sorted by path, without a walk through its folders (0.1 s for 100,000)."""
+    """The files of a twin, sorted by path, without walking its folders (0.1 s for 100,000)."""
     path = place / LISTING
     try:
         return msgspec.convert(read_json(path, LARGE), list[TwinFile])

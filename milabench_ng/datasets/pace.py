@@ -1,4 +1,4 @@
-"""How fast this machine generates: the seconds that data sets state were measured on another core."""
+"""How fast this machine generates, relative to the core on which the data sets' stated seconds were measured."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from milabench_ng.datasets.parallel import at_once
 from milabench_ng.stats import mean
 
 REFERENCE_S = 0.0055
-"""A picture of the trial on a core that makes a picture of the ImageNet twin in the 9 ms that the twin states."""
+"""Time of one trial picture on a core that makes a picture of the ImageNet twin in the 9 ms that the twin states."""
 SIDE = 300
 TRIAL_S = 0.3
-"""Of each process, once it has made its first picture."""
+"""Length of each process's trial, after its first picture."""
 
 
 def pace(processes: int) -> float:
-    """Seconds of a core of this machine per second that the data sets state, while ``processes`` cores work.
+    """Seconds that a core of this machine takes per second that the data sets state, while ``processes`` cores work.
 
-    Draws and encodes small pictures, which is what most of the generating is. All at once: 64 CPUs of an H200 node that
+    Draws and encodes small pictures, as most of the generating does, on all cores at once: on an H200 node, 64 CPUs that
     share cores and clocks took twice as long for each as one alone (docs/measurements.md).
     """
     return mean(at_once(_seconds_per_picture, processes)) / REFERENCE_S

@@ -23,9 +23,9 @@ PR_SET_PDEATHSIG = 1  # prctl(2)
 def for_each(make: Callable[[int], None], items: int, processes: int, progress: Progress) -> None:
     """Call `make(i)` once for each i below `items`, spread over `processes`, and report progress from this thread.
 
-    `make` must be picklable and must not depend on the order of the calls. Processes are forked: they inherit what
-    is imported and computed (torch would take seconds to import), for which the caller should have one thread.
-    Raises InputError when the kernel killed one of them; an exception of `make` passes through.
+    `make` must be picklable and must not depend on the order of the calls. Processes are forked: they inherit what is
+    imported and computed (torch would take seconds to import), so the caller should have one thread. Raises InputError
+    if the kernel killed one of them; an exception of `make` passes through.
     """
     progress(0, items)
     if processes <= 1:
@@ -40,7 +40,7 @@ def for_each(make: Callable[[int], None], items: int, processes: int, progress: 
 
 
 def at_once(measure: Callable[[], ResultT], processes: int) -> list[ResultT]:
-    """What `measure()` returns in each of `processes` processes, all at the same time. For forking see `for_each`."""
+    """The results of `measure()` in `processes` processes at the same time. For forking see `for_each`."""
     with _pool(processes) as pool:
         return [each.result() for each in [pool.submit(measure) for _ in range(processes)]]
 
@@ -61,7 +61,7 @@ def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def _bind_to(parent: int) -> None:
-    """Die with the parent, whatever kills it, and leave the terminal's Ctrl-C to it."""
+    """Die with the parent, however it ends, and leave the terminal's Ctrl-C to it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")

@@ -1,4 +1,4 @@
-"""Find a data set below the data root, or generate it there, all or nothing."""
+"""Find a data set below the data root, or generate it there atomically."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from milabench_ng.errors import InputError
 from milabench_ng.units import GIB
 
 SEED = 20200801
-"""All nodes generate the same data: figures are comparable only on the same data."""
+"""The same on all nodes: figures are comparable only on the same data."""
 
 
 class Located(msgspec.Struct, frozen=True):
-    """Where a data set lies and what it is. `manifest` is None unless it was generated."""
+    """Where a data set is, and what it is. `manifest` is None unless it was generated."""
 
     path: Path
     kind: Literal["twin", "classic", "real", "absent"]
@@ -38,9 +38,9 @@ class Located(msgspec.Struct, frozen=True):
 
 
 def locate(data_set: DataSet, dataroot: Path, scale: float) -> Located:
-    """Say what lies in the place of `data_set` at `scale`: with a manifest a twin, without one maybe the real set.
+    """What is in the place of `data_set` at `scale`: with a manifest a twin, without one possibly the real set.
 
-    Twins at scale 1 and real sets lie at `dataroot/<folder>`, others at `dataroot/scale-<scale>/<folder>`.
+    Twins at scale 1 and real sets are at `dataroot/<folder>`, others at `dataroot/scale-<scale>/<folder>`.
     Raises InputError for a scale outside ]0, 1] and for a manifest that cannot be read.
     """
     if not 0 < scale <= 1:
@@ -56,13 +56,13 @@ def locate(data_set: DataSet, dataroot: Path, scale: float) -> Located:
 
 
 def prepare(data_set: DataSet, dataroot: Path, scale: float, progress: Progress, processes: int) -> Located:
-    """Make sure that `data_set` is there: use what is, else generate the twin with `processes` processes.
+    """Make sure that `data_set` exists: use the existing one, or generate the twin with `processes` processes.
 
-    A real set's texts are converted once, beside them. A twin of another generator version is replaced. Several callers
-    may do this at once: one generates, the others wait for it. Interrupted at any moment, it leaves no set that loads;
-    what a killed one left is removed here.
-    What is there is not read: `check` and `verify` do. The caller's current thread runs `progress`.
-    Raises InputError when the disk is too small or not writable, and when something else lies in the set's place.
+    A real set's texts are converted once, next to them. A twin of another generator version is replaced. Several callers
+    may do this at once: one generates, the others wait for it. An interrupted preparation leaves no loadable set;
+    leftovers of a killed one are removed here. Existing files are not read: `check` and `verify` do that. `progress` runs
+    in the caller's thread. Raises InputError if the disk is too small or not writable, or if something else is in the
+    set's place.
     """
     located = locate(data_set, dataroot, scale)
     place = located.path
@@ -89,7 +89,7 @@ def prepare(data_set: DataSet, dataroot: Path, scale: float, progress: Progress,
 
 
 def to_generate(data_set: DataSet, dataroot: Path, scale: float) -> Size | None:
-    """What has to be generated before `data_set` can be read, bytes as they lie on disk; None where it is there."""
+    """What must be generated before `data_set` can be read, with bytes as on disk; None if it exists."""
     located = locate(data_set, dataroot, scale)
     if located.kind == "real" or usable(data_set, located):
         return None
@@ -98,13 +98,13 @@ def to_generate(data_set: DataSet, dataroot: Path, scale: float) -> Size | None:
 
 
 def free_bytes(dataroot: Path) -> int:
-    """Free where `dataroot` is, or would be made."""
+    """Free bytes where `dataroot` is, or would be made."""
     there = next(path for path in (dataroot, *dataroot.parents) if path.exists())
     return shutil.disk_usage(there).free
 
 
 def check(located: Located) -> None:
-    """Compare a twin's files and bytes with its manifest, quickly, before each run. InputError if they differ."""
+    """Compare a twin's files and bytes with its manifest; quick, for each run. Raises InputError if they differ."""
     if located.kind == "absent":
         raise InputError(f"there is no data set in {located.path}: run mnb prepare first")
     if located.manifest is None:
@@ -119,7 +119,7 @@ def check(located: Located) -> None:
 
 
 def verify(located: Located, threads: int = 8) -> None:
-    """Read every byte of a twin and compare with its listing and checksum. InputError names the files that differ."""
+    """Compare every byte of a twin with its listing and checksum. Raises InputError, naming the files that differ."""
     check(located)
     if located.manifest is None:
         return
@@ -134,7 +134,7 @@ def verify(located: Located, threads: int = 8) -> None:
 
 
 def usable(data_set: DataSet, located: Located) -> bool:
-    """Whether it can be read as it is: the real set, or a twin of this version of its generator."""
+    """Whether it can be read as it is: a real set, or a twin of this generator version."""
     manifest = located.manifest
     if located.kind == "real":
         return current(data_set, located.path)
@@ -156,7 +156,7 @@ def _generate(data_set: DataSet, place: Path, scale: float, progress: Progress, 
         _sync(temporary)
         _put(temporary, place)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)  # what stays is removed at the next start
+        shutil.rmtree(temporary, ignore_errors=True)  # the rest is removed at the next start
 
 
 def _seal(data_set: DataSet, place: Path, scale: float, processes: int) -> TwinManifest:
@@ -181,7 +181,7 @@ def _seal(data_set: DataSet, place: Path, scale: float, processes: int) -> TwinM
 
 
 def _put(temporary: Path, place: Path) -> None:
-    """Give the finished set its name; a twin that it replaces takes the temporary name and is removed with it."""
+    """Rename the finished set; a twin that it replaces takes the temporary name and is removed with it."""
     if place.exists():
         old = temporary.with_name(f"{temporary.name}-old")
         place.rename(old)
@@ -193,7 +193,7 @@ def _put(temporary: Path, place: Path) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Write the file system of `folder` back (syncfs(2)): one call instead of an fsync for each of 100,000 files."""
+    """Flush the file system of `folder` (syncfs(2)): one call instead of an fsync for each of 100,000 files."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
@@ -203,13 +203,13 @@ def _sync(folder: Path) -> None:
 
 
 def _leftovers(data_set: DataSet, folder: Path) -> list[Path]:
-    """Temporary folders of generators; of dead ones if the caller holds the lock."""
+    """Temporary folders of generators; all of them dead if the caller holds the lock."""
     pattern = re.compile(rf"\.mnb-{re.escape(data_set.name)}-\d+(-old)?")
     return [path for path in folder.iterdir() if pattern.fullmatch(path.name)] if folder.is_dir() else []
 
 
 def _on_disk(size: Size) -> int:
-    """Bytes with an inode and half-filled last blocks for each file."""
+    """Bytes including an inode and a half-filled last block for each file."""
     return size.bytes + 4096 * size.files
 
 
@@ -225,7 +225,7 @@ def _require_space(data_set: DataSet, place: Path, scale: float) -> None:
 
 @contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """Hold `path` exclusively (flock(2)); the last holder leaves no file behind."""
+    """Lock `path` exclusively (flock(2)); the last holder removes the file."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         fcntl.flock(descriptor, fcntl.LOCK_EX)

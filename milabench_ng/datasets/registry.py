@@ -1,4 +1,4 @@
-"""Which data sets there are: the built-in ones and those that other packages offer as entry points."""
+"""The registry of data sets: the built-in ones and entry points of other packages."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ BUILT_IN = (
 
 
 def names() -> tuple[str, ...]:
-    """The names of all data sets, sorted. Imports none of them."""
+    """The sorted names of all data sets. Imports none of them."""
     return tuple(sorted(_entries()))
 
 
 def find(name: str) -> DataSet:
-    """The data set called `name`. Raises InputError for an unknown name and for one that is no data set."""
+    """The data set called `name`. Raises InputError if the name is unknown or not a data set."""
     entries = _entries()
     if name not in entries:
         raise InputError(f"unknown data set {name!r}; there are: {', '.join(sorted(entries))}")

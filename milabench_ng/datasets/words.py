@@ -1,6 +1,6 @@
-"""What the twins of texts are made of: invented words, frequencies after Zipf's law; and how large texts are cut.
+"""Building blocks of text twins: invented words, frequencies that follow Zipf's law, and cutting of large texts.
 
-All numbers that decide a byte are integers, so that the bytes are the same on every machine.
+All numbers that determine a byte are integers, so that the bytes are the same on every machine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def zipf(types: int, shift: int, power: int = 1) -> Integers:
 
 
 def apportion(weights: Integers, total: int) -> Integers:
-    """Counts in proportion to `weights` that sum up to `total`; what rounding leaves goes to the first ones."""
+    """Counts in proportion to `weights` that sum to `total`; the rounding remainder goes to the first ones."""
     spare = total.bit_length() + int(weights.max()).bit_length() - 62  # bits too many for a product in 64
     parts = weights >> max(0, spare)
     counts: Integers = parts * total // parts.sum()
@@ -39,7 +39,7 @@ def draw(rng: np.random.Generator, cumulative: Integers, count: int) -> Integers
 
 
 def invent(rng: np.random.Generator, count: int, shortest: int) -> list[str]:
-    """`count` different words of `shortest` letters or more, the rarer the longer (Zipf's law of abbreviation)."""
+    """`count` different words of at least `shortest` letters, rarer ones longer (Zipf's law of abbreviation)."""
     words: dict[str, None] = {}
     while len(words) < count:
         letters = shortest + len(words).bit_length() // 2
@@ -54,7 +54,7 @@ def invent(rng: np.random.Generator, count: int, shortest: int) -> list[str]:
 
 
 def cut(path: Path, size: int) -> list[tuple[int, int]]:
-    """The text in `path` in pieces of whole lines of about `size` bytes: where each begins and ends, in bytes."""
+    """Cut the text in `path` into pieces of whole lines of about `size` bytes; returns their start and end offsets."""
     end = path.stat().st_size
     borders = [0]
     with open(path, "rb") as file:
@@ -66,7 +66,7 @@ def cut(path: Path, size: int) -> list[tuple[int, int]]:
 
 
 def read_piece(path: Path, piece: tuple[int, int]) -> bytes:
-    """The bytes of one piece that `cut` named."""
+    """The bytes of one piece from `cut`."""
     with open(path, "rb") as file:
         file.seek(piece[0])
         return file.read(piece[1] - piece[0])

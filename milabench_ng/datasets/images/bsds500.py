@@ -59,7 +59,7 @@ class Bsds500(DataSet):
 
 
 class Pictures(Dataset[Any]):
-    """The pictures of one folder, each as what `transform` makes of it."""
+    """The pictures of one folder, each passed through `transform`."""
 
     def __init__(self, folder: Path, transform: Callable[[Image.Image], Any]) -> None:
         self.files = sorted(map(str, folder.glob("*.jpg")))
@@ -74,7 +74,7 @@ class Pictures(Dataset[Any]):
 
 
 def _write(place: Path, seed: int, item: int) -> None:
-    """Make one picture; two of three lie, the others stand. Items number the pictures of all splits."""
+    """Make one picture; two of three are landscape, the others portrait. Items number the pictures of all splits."""
     splits = [split for split, count in SPLITS.items() for _ in range(count)]
     rng = random_stream(seed, 0, item)
     width, height = (LONG, SHORT) if rng.integers(3) else (SHORT, LONG)

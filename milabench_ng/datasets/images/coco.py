@@ -1,4 +1,4 @@
-"""COCO 2017: photographs in `{train,val}2017` and the boxes of what they show in `annotations`."""
+"""COCO 2017: photographs in `{train,val}2017` and the boxes of their objects in `annotations`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Coco(DataSet):
 
 
 class Boxed(Dataset[Any]):
-    """The pictures that have a box, each as what `transform` makes of picture, corners and labels.
+    """The pictures that have a box; a sample is `transform(picture, corners, labels)`.
 
     Corners: [n, 4] float32, left, top, right, bottom as parts of the picture. Labels: [n] int64, 1 to 80.
     """

@@ -13,7 +13,7 @@ from milabench_ng.errors import InputError
 
 IMAGE = np.dtype([("file", "S64"), ("width", "i4"), ("height", "i4"), ("first", "i8"), ("boxes", "i8")])
 BOX = np.dtype([("corners", "f4", 4), ("label", "u1")])
-"""Left, top, right, bottom as parts of the picture; 1 to 80 in the order of the category ids."""
+"""Corners: left, top, right, bottom as parts of the picture. Label: 1 to 80 in the order of the category ids."""
 
 Array = npt.NDArray[Any]
 
@@ -45,7 +45,7 @@ class _Annotations(msgspec.Struct, frozen=True):
 def write(annotations: Path, folder: Path) -> None:
     """Write the arrays of an annotation file into `folder`.
 
-    Raises InputError for a file that is not in COCO's format, OSError where the folder cannot be written.
+    Raises InputError for a file that is not in COCO's format, OSError if the folder cannot be written.
     """
     try:
         content = msgspec.json.decode(annotations.read_bytes(), type=_Annotations)

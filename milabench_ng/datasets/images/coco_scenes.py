@@ -1,6 +1,6 @@
 """What the pictures of the COCO twin show: sizes, boxes and categories with the statistics of train2017.
 
-All that is drawn comes from integers, so that it is the same on every machine.
+Everything is drawn from integers, so that it is the same on every machine.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import numpy.typing as npt
 
 from milabench_ng.datasets.base import random_stream
 
-BLOCK = 500  # scenes drawn at once
+BLOCK = 500  # scenes per piece of work
 MOST_BOXES = 93
 EMPTY = 86  # of 10,000 pictures have no box, 1,021 of 118,287 in train2017
 COUNT_MEDIAN, COUNT_SIGMA = 4.55, 1.035  # lognormal: the mean is 7.3, the 860,001 boxes of train2017 / 118,287
 # Areas: 41 % below 32 x 32 pixels, 24 % above 96 x 96, as Lin et al. count them. A lozenge fills half of its box.
 SIDE_MEDIAN, SIDE_SIGMA = 59.0, 1.18
-PERSON, OTHERS = 320, 695  # boxes in the table of categories, before each other one is rounded up
+PERSON, OTHERS = 320, 695  # boxes in the table of categories, before those of each other category are rounded up
 
 SIZES = ((640, 480), (640, 427), (480, 640), (427, 640), (640, 426), (640, 425), (500, 375), (640, 360), (612, 612))
 SIZE_SHARES = (36, 26, 14, 7, 5, 4, 4, 3, 1)
 MISSING_IDS = (12, 26, 29, 30, 45, 66, 68, 69, 71, 83)
-"""The 80 categories have the ids up to 90 but for these."""
+"""The 80 categories have the ids up to 90 except these."""
 CATEGORIES = {
     "person": "person",
     "vehicle": "bicycle,car,motorcycle,airplane,bus,train,truck,boat",
@@ -76,7 +76,7 @@ def block(seed: int, number: int) -> tuple[Scene, ...]:
 
 
 def scene(seed: int, item: int) -> Scene:
-    """What the picture `item` shows."""
+    """The scene of picture `item`."""
     return block(seed, item // BLOCK)[item % BLOCK]
 
 
@@ -97,7 +97,7 @@ def annotation_file(seed: int, first: int, count: int) -> dict[str, Any]:
 
 
 def file_name(number: int) -> str:
-    """Of the picture with that id."""
+    """The file name of the picture with that id."""
     return f"{number:012d}.jpg"
 
 
@@ -128,7 +128,7 @@ def _annotations(scenes: list[tuple[int, Scene]], first: int) -> Iterator[dict[s
 
 @functools.cache
 def _counts() -> npt.NDArray[np.int64]:
-    """Boxes of a picture, 10,000 equally likely numbers."""
+    """Numbers of boxes in a picture, 10,000 equally likely ones."""
     drawn = np.asarray(_lognormal(COUNT_MEDIAN, COUNT_SIGMA, 10_000)).astype(np.int64).clip(1, MOST_BOXES)
     drawn[:EMPTY] = 0
     return drawn
@@ -142,7 +142,7 @@ def _sides() -> npt.NDArray[np.int64]:
 
 @functools.cache
 def _categories() -> npt.NDArray[np.int64]:
-    """Categories, equally likely ones: three of ten are persons, the others fall like 1 / (rank + 8)."""
+    """Equally likely categories: three of ten are persons, the frequency of the others falls like 1 / (rank + 8)."""
     others = np.asarray([1 / (rank + 8) for rank in range(1, 80)])
     shares = np.floor(others / others.sum() * OTHERS).astype(np.int64) + 1
     ranked = 1 + (np.arange(79) * 37) % 79  # frequent ones are spread over the list

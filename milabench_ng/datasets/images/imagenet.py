@@ -1,4 +1,4 @@
-"""ImageNet: photographs in one folder a class, `{train,val,test}/<class>/<file>`."""
+"""ImageNet: photographs in one folder per class, `{train,val,test}/<class>/<file>`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ImageNet(DataSet):
         return photographs.jpeg(drawn, int(rng.integers(87, 98)))
 
     def _write(self, place: Path, images: dict[str, int], seed: int, item: int) -> None:
-        """Make one picture; labels go round: classes are equally large."""
+        """Make one picture; labels are assigned in turn, so that classes are equally large."""
         split, index = _position(images, item)
         label = index % CLASSES
         (place / split / _folder(label) / f"{index}.jpeg").write_bytes(self.picture(seed, item, label))
@@ -75,7 +75,7 @@ class ImageNet(DataSet):
 
 
 class ClassicImageNet(ImageNet):
-    """The noise images of 2020 in the place of ImageNet (`--classic-data`): 512 x 512, 158 kB.
+    """The noise images of 2020 in place of ImageNet (`--classic-data`): 512 x 512, 158 kB.
 
     2020 multiplied normal deviates by 255 and let them wrap around in a byte, which is uniform noise to 1e-8.
     """
@@ -88,7 +88,7 @@ class ClassicImageNet(ImageNet):
     seconds_per_image = 0.004
 
     def warm_up(self, seed: int) -> None:
-        """They share nothing."""
+        """Do nothing: the pictures share nothing."""
 
     def picture(self, seed: int, item: int, label: int) -> bytes:  # noqa: ARG002  # noise has no class
         """Uniform noise at Pillow's defaults: quality 75, 4:2:0."""
@@ -96,12 +96,12 @@ class ClassicImageNet(ImageNet):
         return photographs.jpeg(Image.fromarray(pixels), 75)
 
     def looks_real(self, place: Path) -> bool:  # noqa: ARG002
-        """Nothing real has this name."""
+        """No real set has this name."""
         return False
 
 
 def training_transform(size: int = 224) -> Compose:
-    """The usual augmentation: a random part scaled to `size` pixels a side, flipped or not, normalised."""
+    """The usual augmentation: a random crop scaled to `size` pixels a side, randomly flipped, normalised."""
     return Compose(
         [
             RandomResizedCrop(size),
@@ -116,7 +116,7 @@ class Listed(ImageFolder):  # type: ignore[misc]
     """ImageFolder over a twin: its files come from the listing, since walking 100,000 takes seconds on a cold disk."""
 
     def find_classes(self, directory: str | Path) -> tuple[list[str], dict[str, int]]:  # noqa: ARG002 - all alike
-        """All classes, also those without a picture in a small split: a label means the same in each split."""
+        """All classes, including those without a picture in a small split: a label means the same in each split."""
         names = [_folder(label) for label in range(CLASSES)]
         return names, {name: label for label, name in enumerate(names)}
 

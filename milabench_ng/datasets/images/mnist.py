@@ -20,7 +20,7 @@ from milabench_ng.errors import InputError
 
 RAW = Path("MNIST", "raw")
 PARTS = {"train": 60_000, "t10k": 10_000}
-BLOCK = 1_000  # digits made at once
+BLOCK = 1_000  # digits per piece of work
 IMAGES_MAGIC, LABELS_MAGIC = 2051, 2049  # http://yann.lecun.com/exdb/mnist: unsigned bytes in 3 and in 1 dimensions
 IMAGES_HEADER, LABELS_HEADER = struct.Struct(">4i"), struct.Struct(">2i")
 

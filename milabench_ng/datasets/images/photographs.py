@@ -1,12 +1,12 @@
 """JPEG files with the statistics of photographs, drawn in a few milliseconds each.
 
-What a decoder pays for is the number of pixels and of non-zero coefficients: noise is no stand-in for a photograph.
+A decoder's cost depends on the number of pixels and of non-zero coefficients: noise is no substitute for a photograph.
 A picture here is a *dead leaves* image, random shapes that occlude one another with a power law of sizes, the
 classic model of natural images (Lee, Mumford, Huang, "Occlusion models for natural images", IJCV 41, 2001), each
-leaf with its share of a texture whose amplitude falls as 1/f (Field, JOSA A 4(12), 1987).
+leaf with its part of a texture whose amplitude falls as 1/f (Field, JOSA A 4(12), 1987).
 
-Pixels come from integers and exactly rounded operations: they are the same on every machine. The bytes of a file
-depend, beyond that, on the JPEG library.
+Pixels come from integers and exactly rounded operations: they are the same on every machine. The bytes of a file also
+depend on the JPEG library.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ OCTAVES = 8
 
 
 class Look(msgspec.Struct, frozen=True):
-    """What the pictures of one class have in common, so that a network finds something to learn."""
+    """What the pictures of one class have in common, so that a network has something to learn."""
 
     palette: tuple[tuple[int, int, int], ...]
-    corners: int  # of its leaves; 0: ellipses
+    corners: int  # of each leaf; 0: ellipses
     roughness: int  # upper bound of the texture's gain, in 1/64
 
 
@@ -70,7 +70,7 @@ class Thing(msgspec.Struct, frozen=True):
 def texture(seed: int) -> npt.NDArray[np.int16]:
     """Colour texture of TEXTURE_SIDE squared pixels around zero: octaves of white noise with equal amplitudes.
 
-    Equal power in each octave is an amplitude of 1/f in two dimensions. Luminance carries most, as in photographs.
+    Equal power in each octave is an amplitude of 1/f in two dimensions. Most of it is luminance, as in photographs.
     Call it before starting processes: it takes half a second and 16 MiB, and they inherit it.
     """
     rng = random_stream(seed, 2)

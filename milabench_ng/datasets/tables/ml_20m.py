@@ -1,4 +1,4 @@
-"""MovieLens 20M for collaborative filtering: who rated what, `train-ratings.csv`, user, item and 1 between tabs."""
+"""MovieLens 20M for collaborative filtering: `train-ratings.csv` with user, item and 1, separated by tabs."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ LEAST = 19  # ratings of a user
 USER_SHIFT = 305  # the busiest user then has some 9,250 ratings, the median 60 (real: 9,253 and 67)
 ITEM_SHIFT = 130  # the best known item then has some 67,000 ratings (real: 67,310)
 ROUNDS = 20  # of draws by popularity alone
-BLOCK = 1_000  # users made at once
-PIECE = 8_000_000  # bytes converted at once
+BLOCK = 1_000  # users per piece of work
+PIECE = 8_000_000  # bytes per piece of conversion
 
 
 class MovieLens(DataSet):
     """MovieLens 20M (Harper & Konstan, TiiS 5(4), 2015). Twin: as many users, items and rows, power-law popularity.
 
-    A smaller scale leaves out ratings, not users or items: tables of users and items keep their size. The files for
-    evaluation are not made, since no launch reads them.
+    A smaller scale leaves out ratings, not users or items: tables of users and items keep their size. There are no
+    files for evaluation, since no launch reads them.
     """
 
     name = "ml-20m"
@@ -51,7 +51,7 @@ class MovieLens(DataSet):
         join([place / f"{RATINGS}.{block}" for block in range(blocks)], place / RATINGS)
 
     def convert(self, place: Path, target: Path, progress: Progress, processes: int) -> None:
-        """One sorted array of numbers, user * items + item, which says what there is and lets it be searched."""
+        """Write one sorted array of numbers, user * items + item, that holds all pairs and can be searched."""
         pieces = cut(place / RATINGS, PIECE)
         for_each(functools.partial(_convert, place, target, pieces), len(pieces), processes, progress)
         files = [target / f"{number}.npy" for number in range(len(pieces))]
@@ -83,7 +83,7 @@ class Ratings(Dataset[tuple[Any, Any]]):
 
     def __init__(self, pairs: Any, users: int, items: int, transform: Callable[[Any], Any] | None) -> None:
         """`pairs`: user * items + item of each rating, unsigned, sorted."""
-        self.pairs = np.asarray(pairs)  # still mapped; indexing a memmap itself is slower
+        self.pairs = np.asarray(pairs)  # still mapped; indexing a memmap is slower
         self.users = users
         self.items = items
         self.transform = transform or int
@@ -96,7 +96,7 @@ class Ratings(Dataset[tuple[Any, Any]]):
         return self.transform(user), self.transform(item)
 
     def contain(self, pairs: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """For each of `pairs`, of the same type as ours: whether it is there."""
+        """Whether each of `pairs`, of the same type as ours, is a rating."""
         places = np.searchsorted(self.pairs, pairs)
         found: npt.NDArray[np.bool_] = self.pairs[np.minimum(places, len(self.pairs) - 1)] == pairs
         return found
@@ -109,7 +109,7 @@ def _per_user(scale: float, seed: int) -> Integers:
 
 
 def _write(place: Path, scale: float, seed: int, block: int) -> None:
-    """The ratings of one block of users, sorted by user and item. An item's number says nothing of its popularity."""
+    """Write the ratings of one block of users, sorted. An item's number is unrelated to its popularity."""
     first = block * BLOCK
     counts = _per_user(scale, seed)[first : first + BLOCK]
     pairs = _choose(random_stream(seed, 2, block), counts, random_stream(seed, 1).permutation(ITEMS), first)
@@ -121,8 +121,8 @@ def _write(place: Path, scale: float, seed: int, block: int) -> None:
 def _choose(rng: np.random.Generator, counts: Integers, names: Integers, first: int) -> Integers:
     """`counts` different items for each user of a block: user * ITEMS + item, sorted.
 
-    Popularity falls with the square of the rank. Who still wants more after some rounds of draws has thousands of
-    ratings, and finds them further down. The first users have one item each that makes every item occur.
+    Popularity falls with the square of the rank. Users that need more after some rounds of draws have thousands of
+    ratings, and get the rest from further down. The first users have one item each that makes every item occur.
     """
     users = np.arange(len(counts))
     named = users[users + first < ITEMS]
@@ -140,7 +140,7 @@ def _choose(rng: np.random.Generator, counts: Integers, names: Integers, first: 
 
 
 def _convert(place: Path, target: Path, pieces: list[tuple[int, int]], number: int) -> None:
-    """The rows of one piece, users and items."""
+    """Convert the rows of one piece: users and items."""
     text = io.BytesIO(read_piece(place / RATINGS, pieces[number]))
     try:
         rows = np.loadtxt(text, np.int64, delimiter="\t", usecols=(0, 1), ndmin=2)

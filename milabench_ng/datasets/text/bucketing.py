@@ -1,4 +1,4 @@
-"""Batches of sentence pairs of like length, so that little of a batch is padding."""
+"""Batches of sentence pairs of similar length, so that little of a batch is padding."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Buckets(Sampler[int]):
     """Whole batches of samples: shuffled, sorted by length within shards, the batches shuffled again."""
 
     def __init__(self, chosen: Tensor, lengths: Tensor, batch_size: int, generator: torch.Generator) -> None:
-        """``lengths``: of each of the ``chosen`` samples."""
+        """``lengths``: one for each of the ``chosen`` samples."""
         self.chosen = chosen
         self.lengths = lengths
         self.batch_size = batch_size
@@ -35,7 +35,7 @@ class Buckets(Sampler[int]):
 
 
 def collate(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, list[int]]:
-    """Sources [S, N] and targets [T, N], padded, the longest source first; the lengths of the sources, for the host."""
+    """Padded sources [S, N] and targets [T, N], the longest source first; the sources' lengths, for the host."""
     pairs = sorted(pairs, key=lambda pair: len(pair[0]), reverse=True)
     sources, targets = ([pair[side] for pair in pairs] for side in range(2))
     return pad_sequence(sources, False, PAD), pad_sequence(targets, False, PAD), [len(source) for source in sources]

@@ -1,4 +1,4 @@
-"""WikiText-2: `wiki.{train,valid,test}.tokens`, words between blanks; the end of a line is the word <eos>."""
+"""WikiText-2: `wiki.{train,valid,test}.tokens`, words separated by blanks; the end of a line is the word <eos>."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TYPES = 33_278  # different words of the three splits, with <eos> and <unk>
 TOKENS = {"train": 2_088_628, "valid": 217_646, "test": 245_569}  # with <eos>
 LINES = {"train": 36_718, "valid": 3_760, "test": 4_358}
 SHIFT = 2  # Zipf-Mandelbrot: the first word is 5 % of the text, the rarest occurs six times in the training split
-UNKNOWN_RANK = 3  # of <unk>, which is 2 % of the text
+UNKNOWN_RANK = 3  # rank of <unk>, which is 2 % of the text
 
 
 class WikiText2(DataSet):
@@ -52,7 +52,7 @@ class WikiText2(DataSet):
         progress(len(TOKENS), len(TOKENS))
 
     def convert(self, place: Path, target: Path, progress: Progress, processes: int) -> None:  # noqa: ARG002 - 13 MB
-        """Words become numbers in the order in which they first occur in train, valid, test."""
+        """Number the words in the order in which they first occur in train, valid, test."""
         numbers: dict[str, int] = {}
         for done, split in enumerate(TOKENS, start=1):
             text = (place / f"wiki.{split}.tokens").read_text("utf-8")
@@ -80,7 +80,7 @@ class Words(Dataset[tuple[Any, Any]]):
     """A text: sample i is token i and the token after it."""
 
     def __init__(self, tokens: Any, vocabulary: int, transform: Callable[[Any], Any] | None) -> None:
-        """`tokens`: their numbers, int32; `vocabulary`: different words of all splits."""
+        """`tokens`: word numbers, int32; `vocabulary`: how many different words all splits have."""
         self.tokens = tokens
         self.vocabulary = vocabulary
         self.transform = transform or int
@@ -92,7 +92,7 @@ class Words(Dataset[tuple[Any, Any]]):
         return self.transform(self.tokens[index]), self.transform(self.tokens[index + 1])
 
     def columns(self, count: int) -> Tensor:
-        """The text in `count` columns of equal length, int64 [length, count]; what is left over is dropped."""
+        """The text in `count` columns of equal length, int64 [length, count]; the remainder is dropped."""
         length = len(self.tokens) // count
         return torch.from_numpy(self.tokens[: length * count].reshape(count, length).T.astype(np.int64))
 

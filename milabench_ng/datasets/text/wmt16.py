@@ -1,4 +1,4 @@
-"""WMT16 English-German, split into sub-words: a sentence a line in each of two files, and a vocabulary."""
+"""WMT16 English-German, split into sub-words: two files with one sentence per line, and a vocabulary."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SUB_WORDS = 32_316
 PAIRS = 4_068_191
 SHIFT = 2  # Zipf-Mandelbrot, as for a text of whole words
 LONGEST = 120  # sub-words; the real sentences were cut at 80 words, which are some 100 sub-words
-BLOCK = 2_000  # pairs made at once
-PIECE = 8_000_000  # bytes converted at once
+BLOCK = 2_000  # pairs per piece of work
+PIECE = 8_000_000  # bytes per piece of conversion
 
 
 class Wmt16(DataSet):
     """WMT16 English-German (Bojar et al., WMT 2016). Twin: 4,068,191 sentence pairs over 32,316 sub-words.
 
-    It has the files that a launch needs, 2.0 GB, and none of the 13 GB of downloads and intermediate steps.
+    It has the files that a launch needs, 2.0 GB, but none of the 13 GB of downloads and intermediate files.
     """
 
     name = "wmt16"
@@ -48,7 +48,7 @@ class Wmt16(DataSet):
 
     def generate(self, place: Path, scale: float, seed: int, progress: Progress, processes: int) -> None:
         words = invent(random_stream(seed, 0), SUB_WORDS // 2, shortest=1)
-        pieces = [f"{word}@@" for word in words]  # a sub-word that another one follows
+        pieces = [f"{word}@@" for word in words]  # a sub-word followed by another
         spelling = [sub_word for pair in zip(words, pieces, strict=True) for sub_word in pair]
         (place / VOCABULARY).write_text("\n".join(spelling) + "\n", "utf-8")
         blocks = _blocks(scale)
@@ -57,7 +57,7 @@ class Wmt16(DataSet):
             join([place / f"{name}.{block}" for block in range(blocks)], place / name)
 
     def convert(self, place: Path, target: Path, progress: Progress, processes: int) -> None:
-        """Each language: its tokens as one array of uint16, and where each sentence begins in it."""
+        """Write each language's tokens as one array of uint16, and the start of each sentence in it."""
         spelling = (place / VOCABULARY).read_text("utf-8").split()
         numbers = {word.encode(): number for number, word in enumerate(spelling, start=SPECIAL)}
         if len(numbers) + SPECIAL > np.iinfo(np.uint16).max:
@@ -88,12 +88,12 @@ class Wmt16(DataSet):
 
 
 class SentencePairs(Dataset[tuple[Any, Any]]):
-    """Sentences and their translations as numbers of sub-words, BEGIN before and END after each."""
+    """Sentences and their translations as numbers of sub-words, each between BEGIN and END."""
 
     def __init__(
         self, tokens: list[Any], starts: list[Any], vocabulary: int, transform: Callable[[Any], Any] | None
     ) -> None:
-        """`tokens`, `starts`: of each language, uint16 and int64; `vocabulary`: different numbers."""
+        """`tokens` (uint16), `starts` (int64): one array per language; `vocabulary`: how many different numbers."""
         self.tokens = tokens
         self.starts = starts
         self.vocabulary = vocabulary
@@ -109,7 +109,7 @@ class SentencePairs(Dataset[tuple[Any, Any]]):
         return source, target
 
     def up_to(self, longest: int) -> Tensor:
-        """Which pairs have at most `longest` numbers on both sides: their indices."""
+        """Indices of the pairs with at most `longest` numbers on both sides."""
         return (self.lengths <= longest).all(0).nonzero().squeeze(1)
 
     def _sentence(self, side: int, index: int) -> npt.NDArray[np.int64]:
@@ -122,7 +122,7 @@ def _blocks(scale: float) -> int:
 
 
 def _length_weights() -> Integers:
-    """Of 1 to LONGEST sub-words: n^2 0.9^n, a gamma distribution of mean 28 and standard deviation 16."""
+    """Weights of 1 to LONGEST sub-words: n^2 0.9^n, a gamma distribution of mean 28 and standard deviation 16."""
     weights = [(length**2 * 9**length << 40) // 10**length for length in range(1, LONGEST + 1)]
     return np.asarray(weights, np.int64)
 
@@ -143,7 +143,7 @@ def _write(place: Path, spelling: list[str], seed: int, block: int) -> None:
 
 
 def _convert(place: Path, target: Path, numbers: dict[bytes, int], work: list[Any], item: int) -> None:
-    """One piece of a text as arrays in two files of its own."""
+    """Convert one piece of a text to arrays in two files of its own."""
     name, piece = work[item]
     lines = [line.split() for line in read_piece(place / name, piece).removesuffix(b"\n").split(b"\n")]
     tokens = [numbers.get(word, UNKNOWN) for line in lines for word in line]
@@ -152,7 +152,7 @@ def _convert(place: Path, target: Path, numbers: dict[bytes, int], work: list[An
 
 
 def _joined(parts: list[Path], suffix: str, dtype: Any) -> Any:
-    """The arrays of all parts in one; their files are removed."""
+    """Join the arrays of all parts and remove their files."""
     files = [part.with_suffix(f".{suffix}") for part in parts]
     whole = np.concatenate([np.fromfile(file, dtype) for file in files])
     for file in files:
