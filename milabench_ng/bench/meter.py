@@ -54,7 +54,8 @@ class Meter:
     def step(self, count: int, wait_s: float, backlog: float | None = None) -> None:
         """Count a step of ``count`` items, done on the host, of which ``wait_s`` was spent waiting for data.
 
-        ``backlog``: items made but not yet requested when the step's batch was requested; None if nothing is made ahead.
+        ``backlog``: items made but not yet requested when the step's batch was requested; None if nothing is made
+        ahead.
         """
         self.steps += 1
         self.count += count

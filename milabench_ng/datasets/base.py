@@ -59,8 +59,8 @@ class DataSet(ABC):
     def convert(self, place: Path, target: Path, progress: Progress, processes: int) -> None:  # noqa: B027
         """Convert the `texts` in `place` to files that launches map into memory, in the empty folder `target`.
 
-        This is done for twins and real sets alike; `open` finds the files in `place / BINARY`. Raises InputError, naming
-        the file, for malformed texts.
+        This is done for twins and real sets alike; `open` finds the files in `place / BINARY`. Raises InputError,
+        naming the file, for malformed texts.
         """
 
     @abstractmethod

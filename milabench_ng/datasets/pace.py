@@ -21,8 +21,8 @@ TRIAL_S = 0.3
 def pace(processes: int) -> float:
     """Seconds that a core of this machine takes per second that the data sets state, while ``processes`` cores work.
 
-    Draws and encodes small pictures, as most of the generating does, on all cores at once: on an H200 node, 64 CPUs that
-    share cores and clocks took twice as long for each as one alone (docs/measurements.md).
+    Draws and encodes small pictures, as most of the generating does, on all cores at once: on an H200 node, 64 CPUs
+    that share cores and clocks took twice as long for each as one alone (docs/measurements.md).
     """
     return mean(at_once(_seconds_per_picture, processes)) / REFERENCE_S
 

@@ -58,11 +58,11 @@ def locate(data_set: DataSet, dataroot: Path, scale: float) -> Located:
 def prepare(data_set: DataSet, dataroot: Path, scale: float, progress: Progress, processes: int) -> Located:
     """Make sure that `data_set` exists: use the existing one, or generate the twin with `processes` processes.
 
-    A real set's texts are converted once, next to them. A twin of another generator version is replaced. Several callers
-    may do this at once: one generates, the others wait for it. An interrupted preparation leaves no loadable set;
-    leftovers of a killed one are removed here. Existing files are not read: `check` and `verify` do that. `progress` runs
-    in the caller's thread. Raises InputError if the disk is too small or not writable, or if something else is in the
-    set's place.
+    A real set's texts are converted once, next to them. A twin of another generator version is replaced. Several
+    callers may do this at once: one generates, the others wait for it. An interrupted preparation leaves no loadable
+    set; leftovers of a killed one are removed here. Existing files are not read: `check` and `verify` do that.
+    `progress` runs in the caller's thread. Raises InputError if the disk is too small or not writable, or if something
+    else is in the set's place.
     """
     located = locate(data_set, dataroot, scale)
     place = located.path

@@ -1,4 +1,4 @@
-"""A shuffled epoch of any length, of which each process computes the part that it needs and nobody holds the whole."""
+"""A shuffled epoch of any length: each process computes the part that it needs, and none holds the whole."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Knuth, TAOCP 
 
 
 def shuffled(places: Integers, length: int, key: int) -> Integers:
-    """What stands at `places` of the numbers below `length`, shuffled as `key` says.
+    """The numbers at `places` of a permutation of the numbers below `length`, chosen by `key`.
 
     A Feistel network (Luby & Rackoff, SIAM J. Comput. 17(2), 1988) over pairs of numbers below the root of `length`;
-    what falls outside is put through again, which keeps it a permutation (Black & Rogaway, CT-RSA 2002).
+    numbers outside are passed through again, which keeps it a permutation (Black & Rogaway, CT-RSA 2002).
     """
     side = math.isqrt(length - 1) + 1
     keys = random_stream(key).integers(0, 1 << 62, ROUNDS)

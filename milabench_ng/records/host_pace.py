@@ -1,7 +1,8 @@
 """The host pace: how fast the cores of a share did a fixed, short computation at one edge of a batch. Pure.
 
-Tests that are bound by the CPU differ between hosts of one kind, and from minute to minute on one host: clocks, and
-neighbours on sibling hardware threads and in caches. No counter shows it: steal is 0. `orchestrator.pacing` measures.
+Tests that are bound by the CPU differ between hosts of one kind, and from minute to minute on one host, because of
+clocks, and neighbours on sibling hardware threads and in caches. No counter shows it: steal is 0. `orchestrator.pacing`
+measures.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class CpuPace(msgspec.Struct, frozen=True):
     """What one CPU did in one burst."""
 
     mb_per_s: float
-    """Of the fastest round, by the CPU time of its thread: what others take of the core does not count."""
+    """Pace of the fastest round, by the CPU time of its thread: time that others take on the core does not count."""
     on_cpu: float
     """Share of the time of all rounds in which the thread had a core, 0 to 1."""
 
@@ -33,17 +34,17 @@ class HostPace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The pace of the CPUs of one share at one edge of a batch, in MB of input per second of CPU time."""
 
     library: str = ""
-    """What computed: the paces of two versions cannot be compared."""
+    """The library that computed; the paces of two versions cannot be compared."""
     mb_per_s: Amount | None = None
     """Median of the bursts."""
     bursts: tuple[Amount, ...] = ()
-    """Median over the CPUs, of each."""
+    """Median over the CPUs, for each burst."""
     cpu_min: Amount | None = None
-    """Of the slowest CPU, median of its bursts; `slowest_cpu` names it."""
+    """Pace of the slowest CPU, median of its bursts; `slowest_cpu` names it."""
     cpu_max: Amount | None = None
     slowest_cpu: WholeNumber | None = None
     on_cpu: Amount | None = None
-    """Share of the time in which the threads had a core, 0 to 1: others worked there where it is low."""
+    """Share of the time in which the threads had a core, 0 to 1; if it is low, others worked there."""
     problem: str | None = None
     """Why it was not measured."""
 
@@ -53,12 +54,12 @@ class HostPace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def measured(self) -> float | None:
-        """The pace, where the bursts that it follows from are there."""
+        """The pace, if the bursts that it follows from are recorded."""
         return self.mb_per_s or None if self.bursts else None
 
 
 def pace_of(cpus: Sequence[int], bursts: Sequence[Mapping[int, CpuPace]], library: str) -> HostPace:
-    """The pace of a share of ``cpus`` of all that worked in ``bursts``; at least one of both."""
+    """The pace of a share's ``cpus``, out of all that worked in ``bursts``; needs at least one of each."""
     each = tuple(median([burst[cpu].mb_per_s for cpu in cpus]) for burst in bursts)
     by_cpu = {cpu: median([burst[cpu].mb_per_s for burst in bursts]) for cpu in cpus}
     slowest = min(cpus, key=lambda cpu: by_cpu[cpu])
@@ -74,10 +75,10 @@ def pace_of(cpus: Sequence[int], bursts: Sequence[Mapping[int, CpuPace]], librar
 
 
 def moved(before: HostPace, after: HostPace) -> float | None:
-    """The relative change from one edge to the other where it is beyond `PACE_LIMIT` and beyond chance, else None.
+    """The relative change from one edge to the other if it is beyond `PACE_LIMIT` and beyond chance, otherwise None.
 
-    Beyond chance: every burst of one edge is faster than every burst of the other. Of five and five that do not differ
-    this happens once in 126 times (the rank sum test of Wilcoxon, Biometrics Bulletin 1, 1945).
+    Beyond chance: every burst of one edge is faster than every burst of the other. With five bursts at each edge that
+    do not differ, this happens once in 126 times (the rank sum test of Wilcoxon, Biometrics Bulletin 1, 1945).
     """
     if before.measured is None or after.measured is None:
         return None

@@ -1,4 +1,4 @@
-"""What a record says about the fence around a tenant: what was asked for, what the kernel enforced, what was used."""
+"""What a record says about a tenant's fence: what was requested, what the kernel enforced, what was used."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ Tier = Literal["full", "partial", "affinity", "none"]
 """full: CPUs and RAM held by the kernel; partial: one of the two; affinity: neither (NOT ISOLATED); none: no fence."""
 
 Mode = Literal["v2", "hybrid", "v1", "mixed", "none"]
-"""How the node mounts cgroups; hybrid: our limits on v1, a v2 hierarchy without them beside it."""
+"""How the node mounts cgroups; hybrid: our limits are on v1, next to a v2 hierarchy without them."""
 
 IoMethod = Literal["io.max", "blkio.throttle", "readers", "none"]
 """What limits I/O bandwidth: a file of cgroup v2, files of v1, a token bucket in the readers of the data set, or
 nothing because no fence was asked for."""
 
 DeathCause = Literal["isolation_lost", "oom", "host_oom", "pids_limit", "timeout", "signal", "exit"]
-"""What ended a tenant, the first that applies in this order."""
+"""What ended a tenant: the first in this order that applies."""
 
 
 class IoLimit(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -32,8 +32,8 @@ class Share(msgspec.Struct, frozen=True):
     """What one tenant gets of the node.
 
     `mems` are the NUMA nodes that it may allocate on, `nodes` those that its CPUs are on; `local` is the part of its
-    CPUs on the node of its device, None where the kernel does not say which that is; `memory_nominal_bytes` is the
-    node's RAM over the number of tenants, before the system's reserve; `pids` counts threads.
+    CPUs on the node of its device, None if the kernel does not name that node; `memory_nominal_bytes` is the node's RAM
+    over the number of tenants, before the system's reserve; `pids` counts threads.
     """
 
     cpus: tuple[int, ...]
@@ -56,7 +56,7 @@ class MemoryLimit(msgspec.Struct, frozen=True):
 
 
 class Effective(msgspec.Struct, frozen=True):
-    """Limits as the kernel reads them back; None where it enforces none of that kind.
+    """Limits as read back from the kernel; None if it enforces none of that kind.
 
     `oom_group`: one out-of-memory kill takes the whole group. `ancestors`: nearest first.
     """
@@ -83,16 +83,16 @@ class ProcView(msgspec.Struct, frozen=True):
 
 
 class Pressure(msgspec.Struct, frozen=True):
-    """Time that some, or all, tasks of the group stood still for want of a resource."""
+    """Time in which some, or all, tasks of the group were stalled for lack of a resource."""
 
     some_s: float
     full_s: float | None = None
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What a group has used since it was made; None where this kernel does not count it.
+    """What a group has used since it was made; None if this kernel does not count it.
 
-    `memory_peak_bytes` contains page cache, so on jobs that read files it says little about need; the largest sampled
+    `memory_peak_bytes` includes page cache, so on jobs that read files it says little about need; the largest sampled
     `anon_shmem_max_bytes` does. `anon_bytes`, `shmem_bytes` (with pinned buffers) and `page_cache_bytes` (file pages
     without shared memory) are those of that sample, `memory_bytes` is now.
     """
@@ -127,9 +127,9 @@ class GroupEvents(msgspec.Struct, frozen=True):
 
 
 class IoEvidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The I/O share of a tenant: what was asked for, what enforces it on which disk, and what a probe got.
+    """The I/O share of a tenant: what was requested, what enforces it on which disk, and what a probe got.
 
-    The probe reads, and writes where writes are limited, for about a second each, on the disk (not in the page cache),
+    The probe reads, and writes if writes are limited, for about a second each, on the disk (not in the page cache),
     inside the tenant's group before its worker starts, while those of its neighbours do the same. `problem` says why
     there is no figure of a probe. The readers of a data set are not probed: `reader_*` is what they read in the launch.
     """
@@ -147,7 +147,7 @@ class IoEvidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     probed_read_bytes_per_s: float | None = None
     probed_write_bytes_per_s: float | None = None
     reason: str | None = None
-    """Why it is the readers that limit, and not the kernel."""
+    """Why the readers limit the bandwidth, and not the kernel."""
     reader_bytes: int | None = None
     reader_bytes_per_s: float | None = None
     problem: str | None = None
@@ -161,7 +161,7 @@ class Death(msgspec.Struct, frozen=True):
 
 
 class Isolation(msgspec.Struct, frozen=True):
-    """The fence around one tenant in one record: all that is needed to believe it, or not to."""
+    """The fence around one tenant in one record: all that is needed to judge it."""
 
     backend: str
     tier: Tier

@@ -1,11 +1,11 @@
-"""``ledger.jsonl``: what was done to a result folder, one line an event, append-only and chained by hashes.
+"""``ledger.jsonl``: what was done to a result folder, one event per line, append-only and chained by hashes.
 
-A line holds the SHA-256 of the line before it (its bytes without the newline), so no line can be taken out, changed or
-put in without changing all that follow. This shows accidents and clumsy edits. Whoever rewrites the whole file can
-rewrite the chain: a buyer who wants more gives a ``--nonce`` and asks for the last line's hash at once.
+A line holds the SHA-256 of the line before it (its bytes without the newline), so no line can be removed, changed or
+inserted without changing all that follow. This reveals accidents and clumsy edits. Rewriting the whole file can rewrite
+the chain: a buyer who wants more gives a ``--nonce`` and asks for the last line's hash at once.
 
-An attempt is noted before it begins, and its record (name and SHA-256) before it gets its final name. So an attempt
-without a record is one that was killed, and it counts.
+An attempt is noted before it begins, and its record (name and SHA-256) before the record gets its final name. So an
+attempt without a record was killed, and it counts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from milabench_ng.records.upgrades.chain import newer
 
 LEDGER_SCHEMA = 1
 FIRST = "0" * 64
-"""What the first line names as the hash of the line before it."""
+"""The hash that the first line names for the line before it."""
 
 
 class LedgerEvent(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="event"):
@@ -30,7 +30,7 @@ class LedgerEvent(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field
 
 
 class Started(LedgerEvent, frozen=True, kw_only=True):
-    """The run: what was promised."""
+    """The run begins: what it promises."""
 
     schema: int = LEDGER_SCHEMA
     run_id: str
@@ -43,7 +43,7 @@ class Started(LedgerEvent, frozen=True, kw_only=True):
 
 
 class Session(LedgerEvent, frozen=True, kw_only=True):
-    """An orchestrator begins to work on the folder: the first one, and one for every resume."""
+    """An orchestrator begins to work on the folder, at first or for a resume."""
 
     number: int
     hostname: str
@@ -53,7 +53,7 @@ class Session(LedgerEvent, frozen=True, kw_only=True):
 
 
 class Rebooted(LedgerEvent, frozen=True, kw_only=True):
-    """The node was started anew since the session before."""
+    """The node was rebooted since the previous session."""
 
     before: str
     after: str
@@ -65,17 +65,17 @@ class Resumed(LedgerEvent, frozen=True, kw_only=True):
     missing: int
     """Launches without a valid record."""
     accepted: tuple[str, ...] = ()
-    """In words, each beginning with its kind: ``software: torch was 2.14 and is 2.15``."""
+    """The differences in words, each beginning with its kind: ``software: torch was 2.14 and is 2.15``."""
 
 
 class Torn(LedgerEvent, frozen=True, kw_only=True):
-    """The last line was cut short by a crash and taken off; nothing had been done on its word."""
+    """The last line was cut short by a crash and removed; nothing had been done that relied on it."""
 
     text: str
 
 
 class Attempt(LedgerEvent, frozen=True, kw_only=True):
-    """A launch is about to be tried."""
+    """A launch is about to be attempted."""
 
     label: str
     job_id: str
@@ -85,9 +85,9 @@ class Attempt(LedgerEvent, frozen=True, kw_only=True):
 
 
 class Company(LedgerEvent, frozen=True, kw_only=True):
-    """A launch works so that its neighbours are not alone: it is no attempt.
+    """A launch runs so that its neighbours are not alone; it is not an attempt.
 
-    It is there as company in the plan, or has its record already while a neighbour is tried again.
+    It is company in the plan, or already has its record while a neighbour is retried.
     """
 
     label: str
@@ -96,12 +96,12 @@ class Company(LedgerEvent, frozen=True, kw_only=True):
 
 
 class Recorded(LedgerEvent, frozen=True, kw_only=True):
-    """An attempt has its record, or company that the plan asks for."""
+    """An attempt, or company that the plan asks for, has its record."""
 
     label: str
     job_id: str
     number: int
-    """Of the attempt; 0 of company."""
+    """Number of the attempt; 0 for company."""
     file: Annotated[str, msgspec.Meta(pattern=r"^[^/\x00]+$")]
     """Its name in the folder."""
     sha256: str
@@ -117,7 +117,7 @@ class Interrupted(LedgerEvent, frozen=True, kw_only=True):
 
 
 class Finished(LedgerEvent, frozen=True, kw_only=True):
-    """The session has done all that it could; ``missing`` launches have no valid record."""
+    """The session has done all it could; ``missing`` launches have no valid record."""
 
     missing: int
     failed: int
@@ -146,7 +146,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
     """What breaks the chain, with the line's number from 1; empty for a sound ledger."""
     torn: bytes = b""
-    """What stands after the last newline: a line that a crash cut short."""
+    """What follows the last newline: a line that a crash cut short."""
     head: str = FIRST
     """The hash that the next line must name."""
 
@@ -173,7 +173,7 @@ def encode_entry(entry: LedgerLine) -> bytes:
 
 
 def extend(chain: Chain, utc: str, events: Iterable[AnyLedgerEvent]) -> tuple[Chain, bytes]:
-    """The chain with some more events at the moment ``utc``, and the lines to append for them. Pure."""
+    """The chain extended by events at time ``utc``, and the lines to append for them. Pure."""
     entries, head, lines = list(chain.entries), chain.head, b""
     for event in events:
         entries.append(LedgerLine(number=len(entries), previous=head, utc=utc, what=event))
@@ -189,7 +189,7 @@ def digest(line: bytes) -> str:
 
 
 def check_chain(content: bytes) -> Chain:
-    """Read a ledger and check its chain: numbers, hashes, types. Pure; what is wrong is in ``problems``."""
+    """Read a ledger and check its chain: numbers, hashes, types. Pure; errors are in ``problems``."""
     *lines, torn = content.split(b"\n")
     entries: list[LedgerLine] = []
     problems: list[str] = []

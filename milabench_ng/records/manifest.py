@@ -35,7 +35,7 @@ class FenceSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The manifest of a run. ``job_id`` is null so that readers of 2020 pass it by."""
+    """The manifest of a run. ``job_id`` is null so that readers of 2020 skip it."""
 
     schema: int = RUN_SCHEMA
     job_id: None = None
@@ -50,16 +50,16 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     dataroot: str
     inventory: Inventory
     storage: dict[str, Storage]
-    """Of the data root and of the result folder."""
+    """Storage of the data root and of the result folder."""
     fence: FenceSummary
     shares: dict[str, Share] = {}
     """By slot."""
     request: dict[str, Any] = {}
-    """What was asked for, as `--resume` needs it."""
+    """The request, as `--resume` needs it."""
     software: dict[str, str]
     """Versions by package."""
     import_path: tuple[str, ...] = ()
-    """The folders that the workers import from: those of ``PYTHONPATH`` reach them in this way only."""
+    """The folders that the workers import from; they get those of ``PYTHONPATH`` only in this way."""
     software_key: str
     """What two runs must share for their digests to be comparable: devices, driver and numeric libraries."""
 

@@ -65,17 +65,17 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: MarkKind
     device: str | None = None
-    """The slot that it belongs to, named after its device; None for the whole launch."""
+    """The slot that it concerns, named after its device; None for the whole launch."""
     what: str = ""
     """What it is about: options, a reason, a data set."""
     value: float | None = None
-    """In the unit of its kind; None where the kind has none, or where it was not finite."""
+    """Value in the unit of its kind; None if the kind has none, or if it was not finite."""
     limit: float | None = None
     """The bound that ``value`` is beyond."""
 
     @property
     def sentence(self) -> str:
-        """In words, without the device."""
+        """The mark in words, without the device."""
         return _FORMS[self.kind][0].format(
             what=self.what, value=self._figure(self.value), limit=self._figure(self.limit)
         )
@@ -94,12 +94,12 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def worst(marks: Iterable[Mark]) -> Mark:
-    """The mark whose value is farthest beyond its limit, of at least one; the first of several such."""
+    """The mark whose value is farthest beyond its limit, the first of equals; needs at least one."""
     return max(marks, key=lambda mark: math.inf if mark.value is None else abs(mark.value - (mark.limit or 0.0)))
 
 
 def merged(marks: Iterable[Mark]) -> tuple[Mark, ...]:
-    """The worst of those that are of one kind, about one thing, on one device."""
+    """The worst mark for each kind, subject and device."""
     same: dict[tuple[str, str, str | None], list[Mark]] = defaultdict(list)
     for mark in marks:
         same[mark.kind, mark.what, mark.device].append(mark)

@@ -1,4 +1,4 @@
-"""Every file name of a result folder."""
+"""The file names in a result folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOG_NAME = re.compile(r"logs/[^/]+\.log")
 
 
 class ResultFolder(msgspec.Struct, frozen=True):
-    """A result folder: one record a launch, the manifest, the logs."""
+    """A result folder: one record per launch, the manifest, the logs."""
 
     path: Path
 
@@ -33,12 +33,12 @@ class ResultFolder(msgspec.Struct, frozen=True):
 
     @property
     def ledger(self) -> Path:
-        """What was done to the folder."""
+        """The ledger: what was done to the folder."""
         return self.path / LEDGER
 
     @property
     def events(self) -> Path:
-        """How the run went on, for programs that follow it."""
+        """The run's events, for programs that follow it."""
         return self.path / EVENTS
 
     @property
@@ -47,12 +47,12 @@ class ResultFolder(msgspec.Struct, frozen=True):
         return self.path / "logs"
 
     def record(self, test: str, job_id: str, started: datetime, success: bool) -> Path:
-        """``standard.vae.J0.0.20260106-160000-123456.json``; ``FAIL`` in the name of a failed one."""
+        """``standard.vae.J0.0.20260106-160000-123456.json``; a failed one has ``FAIL`` in its name."""
         fail = "" if success else "FAIL."
         return self.path / f"{test}.J{job_id}.{fail}{utc_stamp(started)}.json"
 
     def log(self, label: str, job_id: str, attempt: int = 1) -> Path:
-        """The log of one try of a launch; 0: of its work as company for a neighbour's."""
+        """The log of one attempt of a launch; 0: of its work as company for a neighbour."""
         again = ".company" if attempt == 0 else f".{attempt}" if attempt > 1 else ""
         return self.logs / f"{label}.J{job_id}{again}.log"
 
@@ -63,28 +63,28 @@ def file_digest(content: bytes) -> str:
 
 
 def temporary_name(path: Path) -> Path:
-    """Where a file is written before it gets its name."""
+    """Where a file is written before it gets its final name."""
     return path.with_name(f".{path.name}.tmp")
 
 
 def is_result_file(name: str) -> bool:
-    """Whether a relative ``name`` is one that a run gives to a file: manifest, ledger, record or log."""
+    """Whether a relative ``name`` is one of a run's files: manifest, ledger, record or log."""
     if not name.isprintable() or name.startswith("."):
         return False
     return name in (MANIFEST, LEDGER) or bool(RECORD_NAME.fullmatch(name) or _LOG_NAME.fullmatch(name))
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write to a temporary name, flush to the disk, rename: the final name never holds half a file."""
+    """Write to a temporary name, flush to disk, rename: the final name never holds a partial file."""
     write_temporary(path, content)
     give_name(path)
     sync_folder(path.parent)
 
 
 def write_temporary(path: Path, content: bytes) -> None:
-    """Write under the temporary name of ``path`` and flush to the disk.
+    """Write under the temporary name of ``path`` and flush to disk.
 
-    Neither that name nor the folder's own is followed if it is a symbolic link: one under the name is replaced.
+    Neither that name nor the folder is followed if it is a symbolic link; a link under the name is replaced.
     """
     name = temporary_name(path).name
     with opened_folder(path.parent) as folder:
@@ -97,12 +97,12 @@ def write_temporary(path: Path, content: bytes) -> None:
 
 
 def give_name(path: Path) -> None:
-    """Rename what stands under the temporary name of ``path``; a symbolic link under the final name is replaced."""
+    """Rename the temporary file of ``path``; a symbolic link under the final name is replaced."""
     with opened_folder(path.parent) as folder:
         os.replace(temporary_name(path).name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def sync_folder(path: Path) -> None:
-    """Flush a folder's names to the disk."""
+    """Flush a folder's names to disk."""
     with opened_folder(path) as folder:
         os.fsync(folder)

@@ -1,4 +1,4 @@
-"""Who wrote a record or manifest that this version cannot use: said beside what is wrong with it."""
+"""Which version wrote a record or manifest that this version cannot use, for error messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from milabench_ng.plain import short
 
 
 def written_by(written: Any, current: int) -> str:
-    """In words, from the ``version`` and ``schema`` that the object ``written`` states; ``current``: our own schema."""
+    """Describe the ``version`` and ``schema`` that the object ``written`` states; ``current``: our own schema."""
     known = written if isinstance(written, dict) else {}
     version, schema = known.get("version"), known.get("schema")
     ours = f"this is mnb {__version__}, schema {current}"

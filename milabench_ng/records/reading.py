@@ -1,4 +1,4 @@
-"""Reading a result folder, fast and without trust: only the fields that a report needs are decoded.
+"""Reading untrusted result folders fast: only the fields that a report needs are decoded.
 
 Records of the 2020 ``milarun`` tool are read as well. They have no ``mnb`` part and may hold ``NaN`` and ``Infinity``,
 which are not JSON. A file that cannot be read is a `Problem` with a name and a reason, never an exception.
@@ -25,7 +25,7 @@ from milabench_ng.records.views import ManifestView, RecordView
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that should have been a record (or the manifest) and is not; its name says which launch it is about."""
+    """A file that should be a record (or the manifest) and is not; its name says which launch it belongs to."""
 
     file: str
     reason: str
@@ -41,13 +41,13 @@ class ReadRecord(msgspec.Struct, frozen=True):
 
 
 class _Ours(msgspec.Struct, frozen=True):
-    """Our part of a record, as far as its schema."""
+    """Our part of a record, only its schema."""
 
     schema: Any = None
 
 
 class _Kind(msgspec.Struct, frozen=True):
-    """What tells a record from the other JSON files of a folder."""
+    """What distinguishes a record from the other JSON files of a folder."""
 
     job_id: Any = None
     sub_job: Any = None
@@ -57,7 +57,7 @@ class _Kind(msgspec.Struct, frozen=True):
 
     @property
     def is_current(self) -> bool:
-        """Whether there is nothing to upgrade in a record, as in those of 2020."""
+        """Whether a record needs no upgrade, like those of 2020."""
         return self.mnb is None or (isinstance(self.mnb, _Ours) and self.mnb.schema == RECORD_UPGRADES.current)
 
 
@@ -70,8 +70,8 @@ Found = ReadRecord | ManifestView | Problem
 def read_folder(folder: Path) -> Iterator[Found]:
     """Every record, manifest and unreadable file below ``folder``, one at a time, in the order of their names.
 
-    As in 2020 a record is any ``*.json`` whose ``job_id`` is not null and that is no ``sub_job``; other JSON files are
-    passed by.
+    As in 2020, a record is any ``*.json`` whose ``job_id`` is not null and that is not a ``sub_job``; other JSON files
+    are skipped.
     """
     if not os.path.isdir(folder):
         raise InputError(
@@ -86,7 +86,7 @@ def read_folder(folder: Path) -> Iterator[Found]:
 
 
 def _read_file(path: str, name: str) -> Found | None:
-    """What a file of a result folder holds. A link is none: it may lead to anything that only its reader may read."""
+    """What a file of a result folder holds. Links are refused: they may lead to files that only the reader may read."""
     try:
         content = read_content(Path(path), LARGE, os.O_NOFOLLOW)
     except InputError as error:
@@ -97,7 +97,7 @@ def _read_file(path: str, name: str) -> Found | None:
 def read_record(content: bytes, name: str) -> Found | None:
     """What a file with this content is; None for JSON that is neither a record nor a manifest. ``name``: the file's.
 
-    Of a key that stands twice the last value counts, as everywhere in records of 2020.
+    If a key occurs twice, the last value counts, as everywhere in records of 2020.
     """
     if not content:
         return problem(name, "the file is empty")
@@ -110,7 +110,7 @@ def read_record(content: bytes, name: str) -> Found | None:
 
 
 def read_ledger(folder: Path) -> Chain:
-    """The ledger of a result folder, without trust: what breaks its chain is in ``problems``. Empty without one."""
+    """The untrusted ledger of a result folder; what breaks its chain is in ``problems``. Empty if there is none."""
     path = folder / LEDGER
     if not os.path.lexists(path):
         return Chain()
@@ -121,10 +121,10 @@ def read_ledger(folder: Path) -> Chain:
 
 
 def is_going_on(folder: Path) -> bool:
-    """Whether the run that writes into ``folder`` still works.
+    """Whether the run that writes into ``folder`` is still active.
 
-    Its orchestrator holds an exclusive ``flock(2)`` on the manifest as long as it lives, so that no end, SIGKILL
-    included, can leave a folder that looks unfinished, and a copied folder never does.
+    Its orchestrator holds an exclusive ``flock(2)`` on the manifest as long as it lives, so that no end, not even
+    SIGKILL, can leave a folder that looks active; nor does a copied folder.
     """
     try:
         manifest = os.open(folder / "run.json", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -147,12 +147,12 @@ def _no_file(path: str | Path, error: InputError) -> str:
 
 
 def _reason(error: InputError) -> str:
-    """Without the file's name, which stands in the `Problem`."""
+    """The reason without the file's name, which the `Problem` has."""
     return str(error).partition(": ")[2]
 
 
 def _json_files(folder: str) -> tuple[list[str], list[Problem]]:
-    """The files to read below ``folder``, in order, and what cannot be looked into."""
+    """The files to read below ``folder``, in order, and problems with folders that cannot be read."""
     paths: list[str] = []
     unseen: list[Problem] = []
     folders = [folder]
@@ -173,10 +173,10 @@ def _json_files(folder: str) -> tuple[list[str], list[Problem]]:
 def _decode(content: bytes, name: str) -> Found | None:
     try:
         kind, raw = _kind.decode(content), None
-    except msgspec.ValidationError:  # JSON, and not an object
+    except msgspec.ValidationError:  # JSON, but not an object
         kind, raw = _Kind(), None
     except msgspec.DecodeError:
-        raw = parse_json(content, name, numbers="any")  # what is wrong otherwise it says
+        raw = parse_json(content, name, numbers="any")  # reports other errors
         kind = msgspec.convert(raw, _Kind) if isinstance(raw, dict) else _Kind()
     if kind.job_id is None:
         if kind.run_id is not None and kind.plan:
@@ -191,7 +191,7 @@ def _decode(content: bytes, name: str) -> Found | None:
 
 
 def problem(name: str, reason: str) -> Problem:
-    """What is wrong with the file ``name``, and which launch it is about, if it is called like a record."""
+    """What is wrong with the file ``name``, and which launch it belongs to, if it is named like a record."""
     match = RECORD_NAME.fullmatch(os.path.basename(name))
     return Problem(
         file=plain(name),

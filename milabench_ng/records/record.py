@@ -1,7 +1,7 @@
 """The record: the JSON file of one launch.
 
-The outer fields are those of the 2020 ``milarun`` tool, so that readers which people wrote around it still work; what
-is ours stands under ``mnb``.
+The outer fields are those of the 2020 ``milarun`` tool, so that readers written for it still work; ours are under
+``mnb``.
 """
 
 from __future__ import annotations
@@ -65,17 +65,17 @@ class Beside(msgspec.Struct, frozen=True, kw_only=True):
     label: str | msgspec.UnsetType = msgspec.UNSET
     """Left away for the row of the launch itself."""
     role: Role | msgspec.UnsetType = msgspec.UNSET
-    """Left away for ``measured``."""
+    """Omitted for ``measured``."""
 
 
 class Neighbours(msgspec.Struct, frozen=True, kw_only=True):
-    """Who worked at the same moment."""
+    """The launches that worked at the same time."""
 
     planned: int
     alive_at_stop: int
     lost: tuple[Neighbour, ...] = ()
     who: tuple[Beside, ...] | msgspec.UnsetType = msgspec.UNSET
-    """All of them; left away where all were measured for the same row."""
+    """All of them; omitted if all were measured for the same row."""
 
 
 class Data(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,17 +88,17 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     checksum: str | None
     cache: Literal["cold", "warm", "mixed", "uncontrolled"]
-    """For all tenants alike, before the batch; uncontrolled where it could not be measured."""
+    """State of the page cache before the batch, the same for all tenants; uncontrolled if it could not be measured."""
     resident_fraction: float | None
-    """Of the set's bytes, in the page cache; 0 to 1."""
+    """Part of the set's bytes in the page cache, from 0 to 1."""
 
 
 FP32_ERROR = 1e-5
-"""Relative error of a matrix product from which on it was not made in fp32."""
+"""Relative error of a matrix product from which on it was not computed in fp32."""
 
 
 class PrecisionSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for, and what really ran."""
+    """The requested mode, and what really ran."""
 
     requested: str
     dtypes: dict[str, int]
@@ -106,7 +106,7 @@ class PrecisionSeen(msgspec.Struct, frozen=True, kw_only=True):
     ran_before: str
     """The mode that the weights' types and a matrix product on the device showed before ``start``."""
     ran_after: str | None
-    """The same after ``stop``; null where the launch did not get there."""
+    """The same after ``stop``; null if the launch did not get there."""
     matmul_error_before: float
     """Relative error of that product: about 1e-7 in fp32, 3e-4 in TF32 and fp16, 3e-3 in bf16."""
     matmul_error_after: float | None
@@ -119,28 +119,28 @@ class CodeSource(msgspec.Struct, frozen=True, kw_only=True):
     origin: str
     package: str
     sha256: str
-    """Of the files of ``modules``, one after the other."""
+    """Hash of the concatenated files of ``modules``."""
     modules: tuple[str, ...]
     """Its module and those of the same package that it imports."""
 
 
 SKIPPED_LIMIT = 0.01
-"""Of the steps after settling: a scale that is tried higher every 2,000 steps skips one in 2,000."""
+"""Share of the steps after settling. A scale that is raised every 2,000 steps skips one in 2,000."""
 
 
 class Skipped(msgspec.Struct, frozen=True, kw_only=True):
-    """Optimizer steps that a dynamic loss scale skipped, for infinite gradients; they were work all the same."""
+    """Optimizer steps that a dynamic loss scale skipped for infinite gradients; they were work nevertheless."""
 
     steps: int
-    """All that were tried."""
+    """All attempted steps."""
     skipped: int
     settled_steps: int
-    """Those tried after the rank had settled, when a scale that began too high has come down."""
+    """Steps attempted after the rank had settled, when a scale that began too high has come down."""
     settled_skipped: int
 
     @property
     def too_many(self) -> float | None:
-        """The share of steps that were skipped after settling, where it is over the limit."""
+        """The share of steps skipped after settling if it is over the limit, otherwise None."""
         if self.settled_skipped <= SKIPPED_LIMIT * self.settled_steps:
             return None
         return self.settled_skipped / self.settled_steps if self.settled_steps > 0 else 1.0
@@ -156,29 +156,29 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
     full_s: float | None
     slices: list[SliceRow]
     backlog: tuple[float, float] | None
-    """Items that had been made and not yet asked for, at the edges of the window; null where nothing is made ahead."""
+    """Items made but not yet requested, at the edges of the window; null if nothing is made ahead."""
     losses: dict[str, float | None] = {}
-    """By step: 1, 2, 5, 10, 100; null where it was not finite."""
+    """By step: 1, 2, 5, 10, 100; null if not finite."""
     gradient_norms: dict[str, float | None]
-    """By the same steps: the 2-norm of all gradients, unscaled and not clipped; null where it was not finite."""
+    """By the same steps: the 2-norm of all gradients, unscaled and not clipped; null if not finite."""
     skipped: Skipped | None
-    """Null in modes that skip none."""
+    """Null in modes that skip no steps."""
     digests: dict[str, str] = {}
-    """Of all parameters, by step."""
+    """Digests of all parameters, by step."""
     torch_threads: int | None = None
     peak_device_bytes: int | None = None
 
 
 class SamplingSpan(msgspec.Struct, frozen=True, kw_only=True):
-    """What the telemetry of a launch is of."""
+    """What the telemetry of a launch covers."""
 
     start_s: float
-    """Monotonic: the averaging window, or from start to stop where there is none."""
+    """Monotonic: begin of the averaging window or, if there is none, of the time from start to stop."""
     end_s: float
     interval_s: float
-    """Between two samples."""
+    """Time between two samples."""
     dropped: int
-    """Samples of the whole node that were lost from start to stop, as nobody read them in time."""
+    """Samples of the whole node lost from start to stop because they were not read in time."""
 
 
 class Mnb(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,9 +189,9 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     started_utc: str
     session: int
-    """Which start of the orchestrator made it: 1, more after `--resume`."""
+    """Which session of the orchestrator made it: 1, more after `--resume`."""
     attempt: int
-    """Which try of the launch it is; 0 of company."""
+    """Which attempt of the launch it is; 0 for company."""
     batch: int
     launch: Launch
     label: str
@@ -218,13 +218,13 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     data: Data | None
     neighbours: Neighbours
     isolation: dict[str, Isolation]
-    """By slot: a launch over K devices has K shares."""
+    """Isolation by slot: a launch over K devices has K shares."""
     conditions: dict[Edge, Conditions]
     host_pace: dict[str, dict[Edge, HostPace]]
-    """Of the CPUs of each share, by slot; empty where it was not measured."""
+    """Pace of each share's CPUs, by slot; empty if it was not measured."""
     telemetry: dict[str, dict[str, dict[str, float]]]
     sampled: SamplingSpan | None
-    """None where the telemetry is from start to stop."""
+    """None if the telemetry is from start to stop."""
     failure: Failure | None
     exit_status: int | None
     """0 to 255, or the negative number of the signal."""

@@ -1,4 +1,4 @@
-"""What a report decodes of records and manifests: the fields that it needs, ours and those of the 2020 ``milarun``."""
+"""The fields of records and manifests that a report decodes: ours and those of the 2020 ``milarun``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Factor = Annotated[float, msgspec.Meta(ge=1e-6, le=1e6)]
 
 
 class Extent(msgspec.Struct, frozen=True):
-    """Of one counter of ``gpu_monitor``: the largest sample, -1 where there was none."""
+    """One counter of ``gpu_monitor``: the largest sample, -1 if there was none."""
 
     max: Annotated[float, msgspec.Meta(ge=-1, le=LARGEST)] | None = None
 
@@ -46,7 +46,7 @@ class RankView(msgspec.Struct, frozen=True):
     slices: list[SliceRow]
     gradient_norms: dict[str, float | None]
     skipped: SkippedView | None
-    """None in modes that skip none."""
+    """None in modes that skip no steps."""
     losses: dict[str, float | None] = {}
     digests: dict[str, str] = {}
 
@@ -68,7 +68,7 @@ class PrecisionView(msgspec.Struct, frozen=True):
 
     @property
     def ran(self) -> str | None:
-        """One mode, or both where it changed on the way."""
+        """One mode, or both if it changed during the launch."""
         if self.ran_after is None or self.ran_after == self.ran_before:
             return self.ran_before
         return f"{self.ran_before}, then {self.ran_after}"
@@ -92,21 +92,21 @@ class GaugeView(msgspec.Struct, frozen=True):
 
     mean: Amount
     span_s: Amount
-    """From the first sample to the last; 0 where it is not known."""
+    """Time from the first sample to the last; 0 if not known."""
     n: Amount = 0.0
     min: Amount = 0.0
     max: Amount = 0.0
 
 
 class TelemetryView(msgspec.Struct, frozen=True):
-    """Of one device."""
+    """The telemetry of one device."""
 
     power_w: GaugeView | None = None
     energy_j: GaugeView | None = None
 
 
 class SampledView(msgspec.Struct, frozen=True):
-    """When it was sampled, and what was lost of it."""
+    """When telemetry was sampled, and how many samples were lost."""
 
     start_s: Moment
     end_s: Moment
@@ -145,9 +145,9 @@ class MnbView(msgspec.Struct, frozen=True, kw_only=True):
     telemetry: dict[str, TelemetryView] = {}
     """By source and key: ``gpu:`` and the UUID, ``tenant:`` and the slot, ``host:node``."""
     sampled: SampledView | None
-    """None where the telemetry is from start to stop."""
+    """None if the telemetry is from start to stop."""
     host_pace: dict[str, PaceView]
-    """By slot; empty where it was not measured."""
+    """Host pace by slot; empty if it was not measured."""
     failure: FailureView | None = None
     marks: tuple[Mark, ...] = ()
 

@@ -1,7 +1,7 @@
 """The averaging window of a launch and the rate in it. Pure.
 
-The window is [stop - 10 s, stop - 1 s] of the orchestrator's monotonic clock, longer where it holds fewer than 10
-iterations. Only slices that lie wholly inside it count.
+The window is [stop - 10 s, stop - 1 s] of the orchestrator's monotonic clock, longer if it holds fewer than 10
+iterations. Only slices wholly inside it count.
 """
 
 from __future__ import annotations
@@ -18,33 +18,37 @@ from milabench_ng.stats import mean, median
 
 MIN_STEPS = 10
 WORKED_OFF_LIMIT = 0.005
-"""The part of a window's items that may have been made before it, beyond what was made ahead at its end: with half a
-percent a rate is at most that and a batch too high, since slices end with a batch."""
+"""The part of a window's items that may have been made before it, beyond what was made ahead at its end.
+
+At half a percent, a rate is too high by at most that and a batch, since slices end with a batch.
+"""
 MOST_UNCOVERED = 0.25
-"""The part of a window that may lie outside the slices wholly inside it, unless it is less than two usual slices: a
-stall that reaches over an edge is in none of them."""
+"""The part of a window that the slices wholly inside it may leave uncovered, unless it is less than two usual slices.
+
+A stall that crosses an edge is in none of these slices.
+"""
 EDGE = 2
 """Slices at an edge of a window."""
 LARGEST = 1e15
-"""No number that was measured is larger; sums and squares of such numbers stay finite."""
+"""No measured number is larger; sums and squares of such numbers stay finite."""
 SMALLEST = 1 / LARGEST
-"""No rate that was measured is smaller, but for 0: ratios of such rates and their logarithms stay finite."""
+"""No measured rate except 0 is smaller; ratios of such rates and their logarithms stay finite."""
 
 Amount = Annotated[float, Meta(ge=0, le=LARGEST)]
 Length = Annotated[float, Meta(gt=0, le=LARGEST)]
-"""Of a slice: everything divides by it."""
+"""Length of a slice; other figures are divided by it."""
 Moment = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 WholeNumber = Annotated[int, Meta(ge=0, le=10**15)]
 
 
 class WindowRule(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a launch is averaged. Seconds."""
+    """How long a launch is averaged, in seconds."""
 
     settle_s: float = 2.0
-    """After ``Start``, before the window may begin."""
+    """Time after ``Start`` before the window may begin."""
     length_s: float = 9.0
     margin_s: float = 1.0
-    """Between the end of the window and ``Stop``."""
+    """Time between the end of the window and ``Stop``."""
 
     @property
     def total_s(self) -> float:
@@ -67,12 +71,11 @@ class SliceRow(msgspec.Struct, frozen=True, array_like=True):
     steps: WholeNumber
     wait_s: Amount
     backlog: WholeNumber | None = None
-    """Items that had been made and not yet asked for, the mean over the slice's steps; None where nothing is made
-    ahead."""
+    """Items made but not yet requested, the mean over the slice's steps; None if nothing is made ahead."""
 
     @classmethod
     def of(cls, event: Slice) -> SliceRow:
-        """What a worker said."""
+        """The row of a worker's event."""
         return cls(event.start_s, event.length_s, event.count, event.steps, event.wait_s, event.backlog)
 
     @property
@@ -88,15 +91,15 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     end_s: float
 
     def holds(self, row: SliceRow) -> bool:
-        """Whether a slice lies wholly inside."""
+        """Whether a slice is wholly inside."""
         return row.start_s >= self.start_s and row.end_s <= self.end_s
 
 
 def settled_after(settled_s: float, row_start_s: float, row_end_s: float, rule: WindowRule, *, first: bool) -> float:
     """When a rank that was to settle by ``settled_s`` has settled, given one more slice.
 
-    A long slice at the start is warm-up, such as a library's autotuning: the window must not overlap it, nor what
-    follows the first one: the loader filled its buffers meanwhile, and they are worked off in a burst.
+    A long slice at the start is warm-up, such as a library's autotuning. The window must not overlap it, nor what
+    follows the first slice: meanwhile the loader filled its buffers, and they are worked off in a burst.
     """
     if row_start_s >= settled_s or row_end_s <= settled_s:
         return settled_s
@@ -104,7 +107,7 @@ def settled_after(settled_s: float, row_start_s: float, row_end_s: float, rule: 
 
 
 def settled_since(rows: Sequence[SliceRow], start_s: float, rule: WindowRule) -> float:
-    """From when on the slices of a rank may lie in its window."""
+    """The time from which on a rank's slices may be in its window."""
     settled = start_s + rule.settle_s
     ends = [*(row.start_s for row in rows[1:]), *(row.end_s for row in rows[-1:])]  # a sum would miss them by rounding
     for place, (row, end_s) in enumerate(zip(rows, ends, strict=True)):
@@ -119,7 +122,7 @@ def averaging_window(
 ) -> Window | None:
     """The window that ends ``rule.margin_s`` before ``stop_s``.
 
-    None where a rank has too few steps for one, where its slices cover too little of it, or where it would begin before
+    None if a rank has too few steps for one, if its slices cover too little of it, or if it would begin before
     ``settled_s``.
     """
     end = stop_s - rule.margin_s
@@ -137,7 +140,7 @@ def settled_window(
 ) -> Window | None:
     """The window of ranks that began at ``start_s``.
 
-    None where a rank's own would begin before it had settled, which is what ``full`` promises of each. The common one
+    None if a rank's own window would begin before it had settled, which ``full`` rules out for each. The common window
     may begin a little earlier, with that of the rank whose last steps took longest.
     """
     own = [averaging_window([rows], stop_s, rule, settled_since(rows, start_s, rule)) for rows in ranks]
@@ -147,19 +150,19 @@ def settled_window(
 def recorded_window(
     ranks: Sequence[Sequence[SliceRow]], stop_s: float, rule: WindowRule, start_s: float
 ) -> Window | None:
-    """The window of a record: in old ones any from ``rule.settle_s`` on, however long the first slice was."""
+    """The window of a record; in old ones it may begin from ``rule.settle_s`` on, however long the first slice was."""
     return averaging_window(ranks, stop_s, rule, start_s + rule.settle_s)
 
 
 def _covers(rows: Sequence[SliceRow], window: Window) -> bool:
-    """Whether the slices wholly inside ``window`` are enough of it."""
+    """Whether the slices wholly inside ``window`` cover enough of it."""
     lengths = [row.length_s for row in rows if window.holds(row)]
     length_s = window.end_s - window.start_s
     return bool(lengths) and length_s - math.fsum(lengths) <= max(MOST_UNCOVERED * length_s, 2 * median(lengths))
 
 
 def _start_of_last_steps(rows: Sequence[SliceRow], end_s: float) -> float | None:
-    """When the slice began from which on there are ``MIN_STEPS`` steps until ``end_s``."""
+    """Start of the last slice from which on there are ``MIN_STEPS`` steps until ``end_s``."""
     steps = 0
     for row in reversed(rows):
         if row.end_s <= end_s:
@@ -186,8 +189,8 @@ def wait_share(rows: Sequence[SliceRow], window: Window) -> float:
 def worked_off(rows: Sequence[SliceRow]) -> float:
     """Items by which the backlog fell over the slices of a window: they were made before it, outside its time.
 
-    What the edges differ by, and as much more as the window is longer than the distance of their middles. 0 where the
-    backlog rose: then the device sets the pace.
+    The difference between the edges, scaled from the distance of their middles to the whole window. 0 if the backlog
+    rose: then the device sets the pace.
     """
     edges = backlog_edges(rows)
     part = _edge(len(rows))
@@ -195,10 +198,10 @@ def worked_off(rows: Sequence[SliceRow]) -> float:
 
 
 def backlog_edges(rows: Sequence[SliceRow]) -> tuple[float, float] | None:
-    """The backlog at the beginning and at the end of the slices of a window; None where none is known.
+    """The backlog at the beginning and at the end of the slices of a window; None if none is known.
 
-    At the beginning the larger of the edge's slices: what lay there may be worked off within the first. At the end
-    their mean: a batch more or less lies ready at any moment.
+    At the beginning the larger of the edge's slices: the initial backlog may be worked off within the first. At the end
+    their mean: at any moment a batch more or less is ready.
     """
     known = [row.backlog for row in rows if row.backlog is not None]
     part = _edge(len(known))

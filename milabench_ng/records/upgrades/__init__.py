@@ -1,1 +1,1 @@
-"""Files of earlier schemas made into those of today, before they are decoded: one module a kind of file."""
+"""Upgrades of files of earlier schemas to today's, before decoding: one module per kind of file."""

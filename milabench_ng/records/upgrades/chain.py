@@ -1,8 +1,8 @@
-"""A chain of upgrade steps: how a JSON object of any earlier schema becomes one of today. Pure.
+"""Chains of upgrade steps that turn a JSON object of any earlier schema into one of today's. Pure.
 
-To raise a schema: add a step ``from_N`` to the chain of its kind, raise the number beside the type, and store a file of
-the version before under ``tests/data``. Steps are never changed later. What in a file is not of the form that a step
-knows it leaves as it is: the strict decoder that follows refuses it with its place.
+To raise a schema: add a step ``from_N`` to the chain of its kind, raise the number next to the type, and store a file
+of the previous version under ``tests/data``. Steps are never changed later. A step leaves unexpected content unchanged:
+the strict decoder that follows refuses it and names its place.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from milabench_ng.plain import short
 Raw = dict[str, Any]
 """A JSON object."""
 UpgradeStep = Callable[[Raw], Raw]
-"""From one schema to the next; the number itself is the chain's to change."""
+"""From one schema to the next; the chain changes the number itself."""
 
 
 class Upgrades(msgspec.Struct, frozen=True):
@@ -36,9 +36,10 @@ class Upgrades(msgspec.Struct, frozen=True):
         return 1 + len(self.steps)
 
     def upgrade(self, raw: Any, source: str) -> Any:
-        """``raw`` as an object of today's schema; what is no object comes back as it is. ``source`` is for errors.
+        """``raw`` as an object of today's schema; anything but an object is returned unchanged. ``source`` is for
+        errors.
 
-        Raises InputError where the object names no schema, or one that this version does not know.
+        Raises InputError if the object names no schema, or one that this version does not know.
         """
         if not isinstance(raw, dict):
             return raw
@@ -56,7 +57,7 @@ def newer(kind: str, schema: int, current: int) -> str:
 
 
 def changed(raw: Raw, **changes: Callable[[Any], Any]) -> Raw:
-    """``raw`` with some of its values changed, where it has them."""
+    """``raw`` with some of its values changed, if it has them."""
     return raw | {name: change(raw[name]) for name, change in changes.items() if name in raw}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from milabench_ng.records.upgrades.chain import Raw, Upgrades, changed, each, filled, noted
 
 _UNKNOWN_TO_1: Raw = {"session": 1, "attempt": 1, "host_pace": {}, "sampled": None}
-"""The telemetry of schema 1 is from start to stop where nothing says what it is of."""
+"""The telemetry of schema 1 is from start to stop unless the record says otherwise."""
 _UNKNOWN_TO_RANKS_OF_1: Raw = {"backlog": None, "gradient_norms": {}, "skipped": None}
 
 
@@ -23,7 +23,7 @@ def from_1(raw: Raw) -> Raw:
 
 
 def _with_spans(source: Any) -> Any:
-    """0 s from the first sample to the last: not known."""
+    """Add a span of 0 s from the first sample to the last: not known."""
     return each(source, lambda gauge: filled(gauge, {"span_s": 0.0}))
 
 

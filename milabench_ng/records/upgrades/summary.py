@@ -1,4 +1,4 @@
-"""The upgrade steps of summaries, which stored are baselines."""
+"""The upgrade steps of summaries; stored ones are baselines."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The suite of 2020, one workload a file."""
+"""The suite of 2020, one workload per file."""

@@ -14,7 +14,7 @@ from milabench_ng.bench import Bench, Classic, workload
 from milabench_ng.workloads.standard import ppo
 
 UPDATES = 10_000_000 // 2048
-"""Of 2020's whole training: the learning rate falls linearly to 0 over them."""
+"""Updates of 2020's whole training, over which the learning rate falls linearly to 0."""
 DISCOUNT = 0.99
 Game = Literal["PongNoFrameskip-v4", "BreakoutNoFrameskip-v4", "SpaceInvadersNoFrameskip-v4"]
 
@@ -51,7 +51,7 @@ class AtariNetwork(nn.Module):
 
 
 class Emulators:
-    """ale-py's vector environment, which plays in threads of its own, with the preprocessing of Mnih et al."""
+    """ale-py's vector environment, which plays in its own threads, with the preprocessing of Mnih et al."""
 
     def __init__(self, env: str, count: int, threads: int, seed: int) -> None:
         import ale_py
@@ -76,7 +76,7 @@ class Emulators:
         return {"frames": self.games.reset(seed=self.seed)[0]}
 
     def step(self, actions: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-        """Four emulator frames further."""
+        """Advance by four emulator frames."""
         frames, rewards, terminated, truncated, _ = self.games.step(actions)
         return {"frames": frames}, rewards, terminated | truncated
 
@@ -108,7 +108,7 @@ class Emulators:
             },
             implied={
                 "": {
-                    "algorithm": "a2c",  # which is not here: a profile that leaves it out is refused
+                    "algorithm": "a2c",  # not implemented here: a profile that leaves it out is refused
                     "steps": 5,
                     "minibatches": 32,
                     "clip": 0.2,
@@ -146,9 +146,9 @@ def atari(
 
     Options:
         env: the game.
-        algorithm: how to learn; 2020 had others beside it.
+        algorithm: how to learn; 2020 had others.
         environments: emulators that play at once.
-        steps: of each emulator between two updates.
+        steps: steps of each emulator between two updates.
         minibatches: updates per epoch.
         learning_rate: of Adam.
         linear_decay: the learning rate falls to 0 over 10 million steps.

@@ -13,7 +13,7 @@ from torch.distributions import Categorical
 from milabench_ng.bench import Bench, Classic, workload
 
 EPISODE_STEPS = 200
-"""An episode is cut there, as in CartPole-v0 of 2020."""
+"""Longest episode, as in CartPole-v0 of 2020."""
 
 
 class CartPolicy(nn.Sequential):
@@ -24,7 +24,7 @@ class CartPolicy(nn.Sequential):
 
 
 def discounted(rewards: list[float], ended: list[bool], discount: float) -> list[float]:
-    """Of each step the discounted sum of the rewards from it to the end of its episode."""
+    """The discounted sum of rewards from each step to the end of its episode."""
     returns: list[float] = []
     later = 0.0
     for reward, last in zip(reversed(rewards), reversed(ended), strict=True):
@@ -36,7 +36,7 @@ def discounted(rewards: list[float], ended: list[bool], discount: float) -> list
 def reinforce_loss(log_probabilities: Sequence[Tensor], returns: Sequence[float]) -> Tensor:
     """Williams' estimator (Machine Learning 8, 1992), the returns normalised to mean 0 and deviation 1.
 
-    ``log_probabilities``: [1] of each step. One term a step is made in Python, as in 2020: this is the test's work.
+    ``log_probabilities``: [1] for each step. Python makes one term per step, as in 2020: this is the test's work.
     """
     gains = torch.tensor(returns)
     normal = (gains - gains.mean()) / (gains.std() + torch.finfo(torch.float32).eps)
@@ -62,11 +62,11 @@ def reinforce_loss(log_probabilities: Sequence[Tensor], returns: Sequence[float]
 def cart(bench: Bench, *, steps: int = 500, discount: float = 0.99, learning_rate: float = 1e-2) -> None:
     """Balance a pole on a cart with REINFORCE (Williams, Machine Learning 8, 1992): bound by one CPU core.
 
-    A policy of 898 parameters, which stays on the CPU, as in 2020, also where there is a GPU; Adam. An item is one step
-    of the environment. Timed: steps of the environment, a draw from the policy before each, and after every 500 of them
-    an update whose loss is made term by term. The work per step is that of 2020: one observation at a time through the
-    policy, a distribution of its own for each draw, its log-probability, one term of the loss. (In 2020 the returns
-    went on over the ends of episodes, so that nothing could be learned; here they end there.)
+    A policy of 898 parameters, which stays on the CPU even if there is a GPU, as in 2020; Adam. An item is one step of
+    the environment. Timed: steps of the environment, a draw from the policy before each, and after every 500 of them an
+    update whose loss is made term by term. The work per step is that of 2020: one observation at a time through the
+    policy, a new distribution for each draw, its log-probability, one term of the loss. (In 2020 returns continued
+    across the ends of episodes, so that nothing could be learned; here they end there.)
 
     Options:
         steps: of the environment between two updates.

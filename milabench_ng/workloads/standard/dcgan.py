@@ -1,4 +1,4 @@
-"""A generative adversarial network of convolutions: two small models that are trained against each other."""
+"""A convolutional generative adversarial network: two small models trained against each other."""
 
 from itertools import pairwise
 
@@ -10,7 +10,7 @@ from torchvision.transforms import CenterCrop, Compose, Normalize, Resize, ToTen
 from milabench_ng.bench import Bench, Classic, workload
 from milabench_ng.datasets.images.imagenet import ImageNet
 
-SIDE = 64  # pixels: what four doublings make of 4
+SIDE = 64  # pixels: 4, doubled four times
 
 
 def generator(noise: int, width: int) -> nn.Sequential:
@@ -24,7 +24,7 @@ def generator(noise: int, width: int) -> nn.Sequential:
 
 
 def discriminator(width: int) -> nn.Sequential:
-    """Pictures [N, 3, 64, 64] to the logits [N] of being real."""
+    """Pictures [N, 3, 64, 64] to logits [N] of being real."""
     layers: list[nn.Module] = [nn.Conv2d(3, width, 4, 2, 1, bias=False), nn.LeakyReLU(0.2)]
     for before in (width, 2 * width, 4 * width):
         convolution = nn.Conv2d(before, 2 * before, 4, 2, 1, bias=False)
@@ -33,7 +33,7 @@ def discriminator(width: int) -> nn.Sequential:
 
 
 def initialise(layer: nn.Module) -> None:
-    """Normal weights around 0, those of batch normalisation around 1; deviation 0.02 (section 4 of the paper)."""
+    """Draw normal weights around 0, or 1 for batch normalisation; deviation 0.02 (section 4 of the paper)."""
     if isinstance(layer, nn.Conv2d | nn.ConvTranspose2d):
         nn.init.normal_(layer.weight, 0.0, 0.02)
     elif isinstance(layer, nn.BatchNorm2d):
@@ -41,7 +41,7 @@ def initialise(layer: nn.Module) -> None:
 
 
 def taken_for(logits: Tensor, real: bool) -> Tensor:
-    """Cross entropy of the discriminator's logits against one answer for all."""
+    """Cross entropy of the discriminator's logits against the same answer for all."""
     answer = torch.full_like(logits, float(real))
     return F.binary_cross_entropy_with_logits(logits, answer)
 
@@ -65,14 +65,14 @@ def dcgan(
 ) -> None:
     """Train a deep convolutional GAN (Radford et al., arXiv:1511.06434): bound by the loader's CPU cores.
 
-    Generator of 3,576,704 and discriminator of 2,765,568 parameters on pictures of 64 x 64; binary cross entropy; one
-    Adam each. An item is one real picture. Timed: the wait for the loader processes, copy, a step of the discriminator
+    Generator of 3,576,704 and discriminator of 2,765,568 parameters on pictures of 64 x 64; binary cross entropy; Adam
+    for each. An item is one real picture. Timed: the wait for the loader processes, copy, a step of the discriminator
     on real and generated pictures, a step of the generator. Losses in the record alternate: odd steps are the
-    discriminator's. (2020 read six values back in each step; here the host may run two steps ahead.)
+    discriminator's. (2020 read back six values in each step; here the host may run two steps ahead.)
 
     Options:
         batch_size: pictures per step.
-        noise: numbers that a picture is generated from.
+        noise: random numbers that a picture is generated from.
         width: channels of the widest pictures within both networks.
         learning_rate: of Adam.
     """

@@ -25,7 +25,7 @@ def normalised(before: int, after: int, size: int, stride: int = 1) -> nn.Sequen
 
 
 class Residual(nn.Module):
-    """Two convolutions of 3 x 3 beside an identity."""
+    """Two convolutions of 3 x 3 with a skip connection."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ def gram(features: Tensor) -> Tensor:
 
 
 def style_picture(side: int) -> Tensor:
-    """A picture [1, 3, side, side] of 0 to 255 with patches of several sizes, in the place of a painting."""
+    """A picture [1, 3, side, side] of 0 to 255 with patches of several sizes, in place of a painting."""
     layers = [
         F.interpolate(torch.rand(1, 3, patches, patches), size=(side, side), mode="bicubic") for patches in (3, 8, 21)
     ]
@@ -139,5 +139,5 @@ def fast_style(
 
 
 def scale_to_bytes(image: Tensor) -> Tensor:
-    """Values of 0 to 1 to 0 to 255, as the network takes them."""
+    """Scale values from 0 to 1 to the network's range, 0 to 255."""
     return image * 255

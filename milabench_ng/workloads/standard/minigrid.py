@@ -85,7 +85,7 @@ def world(env: str) -> Any:
 
 
 def part_of_worlds(bench: Bench, env: str, count: int) -> Any:
-    """``count`` environments in one process, as one. What nobody reads of a step is left out: it would be pickled."""
+    """``count`` environments in one process, as one. Unused results of a step are dropped: they would be pickled."""
     from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
     class Part(SyncVectorEnv[Any, Any]):
@@ -101,12 +101,12 @@ def part_of_worlds(bench: Bench, env: str, count: int) -> Any:
 
 
 def even_parts(count: int, most: int) -> int:
-    """Into how many equal parts, at most ``most``, ``count`` can be cut."""
+    """The largest number of equal parts, at most ``most``, that ``count`` can be cut into."""
     return max(parts for parts in range(1, most + 1) if count % parts == 0)
 
 
 class Worlds:
-    """Environments in processes: gymnasium's asynchronous vector of synchronous ones, one for each process."""
+    """Environments in processes: gymnasium's asynchronous vector of synchronous vectors, one per process."""
 
     def __init__(self, bench: Bench, env: str, count: int) -> None:
         import minigrid  # noqa: F401  # registers the environments
@@ -123,12 +123,12 @@ class Worlds:
         self.words = 1 + int(observations["mission"].high.max())
 
     def reset(self) -> dict[str, np.ndarray]:
-        """Environment i has seed + i, whatever process it is in."""
+        """Environment i has seed + i, in whichever process it runs."""
         each = self.count // self.processes
         return self._flat(self.vector.reset(seed=[self.seed + part * each for part in range(self.processes)])[0])
 
     def step(self, actions: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-        """One frame further; rewards as 2020 scaled them."""
+        """Advance by one frame; rewards are scaled as in 2020."""
         found, rewards, terminated, truncated, _ = self.vector.step(actions.reshape(self.processes, -1))
         return self._flat(found), REWARD_SCALE * rewards.reshape(-1), (terminated | truncated).reshape(-1)
 
@@ -170,14 +170,14 @@ def minigrid(
     """Learn to follow instructions in a grid world with PPO (arXiv:1810.08272): bound by the CPUs that simulate it.
 
     Convolutions, a GRU for the instruction, two FiLM blocks, an LSTM memory, actor and critic; 1,062,024 parameters;
-    Adam. The environments live in processes, one for each of the tenant's CPUs at most, where 2020 had one for each
-    environment. An item is one frame: one step of one environment. Timed: playing a rollout, where the host reads the
-    actions in every step, and four epochs of learning from it.
+    Adam. The environments run in processes, at most one per CPU of the tenant; 2020 had one per environment. An item is
+    one frame: one step of one environment. Timed: playing a rollout, where the host reads the actions in every step,
+    and four epochs of learning from it.
 
     Options:
         env: the level.
-        environments: that play at once.
-        steps: of each environment between two updates.
+        environments: how many play at once.
+        steps: steps of each environment between two updates.
         batch_size: frames per update.
         recurrence: steps that gradients flow back through the memory; divides the steps.
         learning_rate: of Adam.

@@ -1,6 +1,6 @@
 """Proximal policy optimisation (Schulman et al., arXiv:1707.06347), for agents with and without memory.
 
-An agent without memory is one whose memory is zero numbers wide and whose sequences are one step long.
+An agent without memory has a memory of width zero and sequences of one step.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ AgentView = dict[str, Tensor]
 
 
 class Environments(Protocol):
-    """N copies of an environment; one whose episode ends begins the next one in the same step."""
+    """N copies of an environment; a copy whose episode ends begins the next one in the same step."""
 
     def reset(self) -> dict[str, np.ndarray]:
         """The first observation of each, by name [N, ...]."""
@@ -35,35 +35,35 @@ class PpoOptions:
 
     epochs: int
     minibatches: int
-    """Updates per epoch: the rollout's sequences are dealt out to them at random."""
+    """Updates per epoch; the rollout's sequences are distributed over them at random."""
     recurrence: int
     """Steps of a sequence: how far back gradients flow through the memory."""
     clip: float
     value_coefficient: float
-    """Of the mean squared error of the values."""
+    """Weight of the mean squared error of the values."""
     entropy_coefficient: float
     gradient_norm: float
 
 
 @dataclasses.dataclass(frozen=True)
 class Rollout:
-    """T steps of N environments, in tensors [T, N, ...]. ``values`` are those of T + 1 steps."""
+    """T steps of N environments, in tensors [T, N, ...]. ``values`` covers T + 1 steps."""
 
     observations: AgentView
     memories: Tensor
-    """Before each step; what is left of the episode before is not yet taken away."""
+    """The memory before each step, not yet cleared if the step begins an episode."""
     going_on: Tensor
-    """0 where a step begins an episode, else 1."""
+    """0 if a step begins an episode, otherwise 1."""
     actions: Tensor
     log_probabilities: Tensor
     values: Tensor
     rewards: Tensor
     ended: Tensor
-    """1 where a step ended an episode, else 0."""
+    """1 if a step ended an episode, otherwise 0."""
 
 
 class Targets(NamedTuple):
-    """What the agent did and what came of it, of the same steps in each tensor."""
+    """What the agent did and what came of it; all tensors cover the same steps."""
 
     actions: Tensor
     log_probabilities: Tensor
@@ -72,15 +72,15 @@ class Targets(NamedTuple):
     returns: Tensor
 
     def of(self, step: int, chosen: Tensor) -> Targets:
-        """Those of one step of the chosen sequences."""
+        """The targets of one step of the chosen sequences."""
         return Targets(*(tensor[step, chosen] for tensor in self))
 
 
 class Players:
-    """An agent that plays in N environments, on and on."""
+    """An agent that plays continuously in N environments."""
 
     def __init__(self, bench: Bench, agent: nn.Module, environments: Environments, memory_size: int = 0) -> None:
-        """``agent`` makes of an observation [N, ...] and a memory [N, M] logits [N, A], values [N] and a memory."""
+        """``agent`` maps an observation [N, ...] and a memory [N, M] to logits [N, A], values [N] and a memory."""
         self._bench = bench
         self._agent = agent
         self._environments = environments
@@ -91,7 +91,8 @@ class Players:
 
     @torch.no_grad()
     def play(self, steps: int) -> Rollout:
-        """The next ``steps`` steps. In each the host waits for the agent's actions, which the environments need."""
+        """Play the next ``steps`` steps. In each, the host waits for the agent's actions, which the environments
+        need."""
         rows = [self._step() for _ in range(steps)]
         _, last_value, _ = self._act()
         kept = {name: torch.stack([row[name] for row in rows]) for name in rows[0] if name not in self._observation}
@@ -102,7 +103,7 @@ class Players:
         )
 
     def _step(self) -> dict[str, Tensor]:
-        """One step of all environments: the observation before it, by name, and what became of it."""
+        """Play one step of all environments; returns the observation before it and the outcome, by name."""
         before, memory, going_on = self._observation, self._memory, self._going_on
         logits, values, self._memory = self._act()
         log_probabilities = F.log_softmax(logits.float(), 1)
@@ -131,7 +132,7 @@ class Players:
 
 
 def forget(memory: Tensor, going_on: Tensor) -> Tensor:
-    """``memory`` [N, M], zero where an episode begins."""
+    """``memory`` [N, M], set to zero where an episode begins."""
     return memory * going_on.to(memory.dtype).unsqueeze(1)
 
 
@@ -159,7 +160,7 @@ def update(
     returns: Tensor,
     rules: PpoOptions,
 ) -> None:
-    """Let ``agent`` learn from ``rollout``: epochs of minibatches. ``gains``: the advantages of its actions [T, N]."""
+    """Train ``agent`` on ``rollout``: epochs of minibatches. ``gains``: the advantages of its actions [T, N]."""
     length = rules.recurrence
     observations = {name: in_sequences(value, length) for name, value in rollout.observations.items()}
     memories, going_on = in_sequences(rollout.memories, length)[0], in_sequences(rollout.going_on, length)
@@ -185,7 +186,7 @@ def in_sequences(value: Tensor, length: int) -> Tensor:
 
 
 def clipped_loss(logits: Tensor, values: Tensor, then: Targets, rules: PpoOptions) -> Tensor:
-    """The clipped surrogate objective (arXiv:1707.06347, eq. 7 and 9), the value's step clipped likewise."""
+    """The clipped surrogate objective (arXiv:1707.06347, eq. 7 and 9), with the value's step clipped likewise."""
     log_probabilities = F.log_softmax(logits.float(), 1)
     ratio = (log_probabilities.gather(1, then.actions.unsqueeze(1)).squeeze(1) - then.log_probabilities).exp()
     clipped = ratio.clamp(1 - rules.clip, 1 + rules.clip)

@@ -15,15 +15,18 @@ from milabench_ng.datasets.shuffled import shuffled
 from milabench_ng.datasets.tables.ml_20m import MovieLens, Ratings
 
 HANDED_OVER = 16
-"""Batches that a loader process hands over at once: taking each by itself costs the step of an H200 a fifth of its time
-(docs/measurements.md), since it shares Python's lock with the launches."""
+"""Batches that a loader process hands over at once.
+
+Taking each separately costs an H200 a fifth of a step's time (docs/measurements.md), since it shares Python's lock with
+the kernel launches.
+"""
 
 
 class NeuMF(nn.Module):
-    """A product of embeddings beside a perceptron over embeddings of its own, joined by one linear layer."""
+    """A product of embeddings and a perceptron over other embeddings, joined by one linear layer."""
 
     def __init__(self, users: int, items: int, factors: int, layers: list[int]) -> None:
-        """``layers``: widths of the perceptron, the first of which user and item share."""
+        """``layers``: widths of the perceptron; user and item share the first."""
         super().__init__()
         self.factors = nn.ModuleList(nn.Embedding(count, factors) for count in (users, items))
         self.features = nn.ModuleList(nn.Embedding(count, layers[0] // 2) for count in (users, items))
@@ -54,7 +57,7 @@ class Samples(Dataset[Tensor]):
         self.length = len(ratings) * self.each
 
     def __getitem__(self, asked: tuple[int, range]) -> Tensor:
-        """The batches that begin at some places in the epoch of a key: ``(key, places)``."""
+        """The batches that begin at the given places in the epoch of a key: ``(key, places)``."""
         key, places = asked
         return torch.cat([self.batch(key, first) for first in places])
 
@@ -71,7 +74,7 @@ class Samples(Dataset[Tensor]):
 
 
 class Epochs(Sampler[tuple[int, range]]):
-    """What is asked of `Samples`: a new key each epoch, and all places where a whole batch begins, some at a time."""
+    """Indices of `Samples`: a new key each epoch, and all places where a whole batch begins, some at a time."""
 
     def __init__(self, samples: Samples, generator: torch.Generator) -> None:
         self.samples = samples
@@ -84,7 +87,7 @@ class Epochs(Sampler[tuple[int, range]]):
 
 
 class Batches:
-    """What the loader processes hand over, batch by batch."""
+    """The loader processes' output, batch by batch."""
 
     def __init__(self, handed_over: Iterable[Tensor], batch_size: int) -> None:
         self.handed_over = handed_over
@@ -127,7 +130,7 @@ def recom(
     Options:
         batch_size: samples per step.
         factors: width of the embeddings that are multiplied.
-        layers: widths of the perceptron, with commas between.
+        layers: widths of the perceptron, separated by commas.
         negatives: unrated items for each rating.
         learning_rate: of Adam.
     """

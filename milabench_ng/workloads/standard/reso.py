@@ -11,7 +11,7 @@ from milabench_ng.datasets.images.bsds500 import Bsds500
 
 
 class SubPixel(nn.Module):
-    """Four convolutions on the small picture; the last one's channels become the pixels of the large one."""
+    """Four convolutions on the small picture; the channels of the last become the pixels of the large picture."""
 
     def __init__(self, upscale: int) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class SubPixel(nn.Module):
 
 
 class SmallAndLarge:
-    """Makes input and target of a picture: its luminance, cropped, and the same made smaller."""
+    """Makes target and input from a picture: its cropped luminance, and the same at reduced size."""
 
     def __init__(self, side: int, upscale: int) -> None:
         self.side = side
@@ -69,9 +69,9 @@ def reso(
     """Enlarge pictures with a sub-pixel network (Shi et al., arXiv:1609.05158): bound by the loader's CPU cores.
 
     58,212 parameters; mean squared error; Adam. An item is one picture (2020 worked on 200 an epoch, in batches of 64,
-    64, 64 and 8, and counted 256; here all batches have one size). With 2020's learning rate of 0.1 the network is
-    thrown off in its first steps; that costs the same, and the loss stays finite. Timed: the wait for the loader
-    processes, copy, forward, backward, step. (2020 started the loader processes anew in each epoch.)
+    64, 64 and 8, and counted 256; here all batches have one size). With 2020's learning rate of 0.1 the network
+    diverges in its first steps; that costs the same, and the loss stays finite. Timed: the wait for the loader
+    processes, copy, forward, backward, step. (2020 restarted the loader processes in each epoch.)
 
     Options:
         upscale: how many times larger the output's side is.

@@ -1,4 +1,4 @@
-"""Data-parallel training whose gradients are large: how the node scales from 1 to N devices."""
+"""Data-parallel training with large gradients: how the node scales from 1 to N devices."""
 
 from itertools import repeat
 from typing import Annotated, Literal
@@ -36,7 +36,7 @@ def scaling(
 ) -> None:
     """Weak scaling of synchronous data-parallel training: bound by arithmetic, or by slow links.
 
-    AlexNet (61.1 million parameters, so 233 MiB of gradients a step) under DistributedDataParallel, NCCL on GPUs, gloo
+    AlexNet (61.1 million parameters, 233 MiB of gradients per step) under DistributedDataParallel, NCCL on GPUs, gloo
     on CPUs; cross entropy, SGD with momentum. One fixed random batch per rank on the device: no data set, no host work.
     An item is one image of one rank; the rate is the mean of the ranks' rates, so an ideal machine scales flat. Timed:
     forward, backward, all-reduce, step.

@@ -14,11 +14,11 @@ from milabench_ng.workloads.standard.ssd_pictures import Augment
 BLOCKS = {"resnet10": (1, 1, 1, 1), "resnet18": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3)}
 CHANNELS = (256, 512, 512, 256, 256, 256)
 EXTRAS = ((256, 2, 1), (256, 2, 1), (128, 2, 1), (128, 1, 0), (128, 1, 0))
-"""Of the blocks between the levels: channels within, stride and padding of the 3 x 3 convolution."""
+"""The blocks between the levels: inner channels, stride and padding of the 3 x 3 convolution."""
 
 
 class SSD300(nn.Module):
-    """A ResNet up to its third stage, whose stride is left out, five more blocks, and two heads on each level."""
+    """A ResNet up to its third stage, without that stage's stride, five more blocks, and two heads on each level."""
 
     def __init__(self, arch: str) -> None:
         super().__init__()
@@ -79,8 +79,8 @@ def ssd(
 
     ResNet-34 backbone, random weights; 8,732 default boxes, matched in the loader processes; smooth L1 and cross
     entropy with three hard negatives for each positive box; SGD. An item is one picture. Timed: the wait for the loader
-    processes (decode, crop, colours, match), copy, forward, loss, backward, step. As in 2020 gradients are taken down
-    to the picture itself. (2020 had four loader processes whatever was asked for.)
+    processes (decode, crop, colours, match), copy, forward, loss, backward, step. As in 2020, gradients are computed
+    back to the picture itself. (2020 always had four loader processes.)
 
     Options:
         arch: the backbone.

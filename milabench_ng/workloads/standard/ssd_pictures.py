@@ -1,4 +1,4 @@
-"""What the loader processes of SSD make of a picture and its boxes: crop, flip, resize, change colours, match."""
+"""What SSD's loader processes do with a picture and its boxes: crop, flip, resize, change colours, match."""
 
 import torch
 from PIL import Image
@@ -11,13 +11,13 @@ from milabench_ng.workloads.standard.ssd_boxes import SIDE, Matcher
 
 WHOLE = None
 LEAST_OVERLAPS = (WHOLE, 0.0, 0.1, 0.3, 0.5, 0.7, 0.9)
-"""With the boxes that stay in the crop; WHOLE: no crop. One is drawn for each attempt."""
+"""Least overlap with the boxes that stay in the crop; WHOLE: no crop. One is drawn for each attempt."""
 ATTEMPTS = 50
-"""Then the whole picture is taken. (2020 tried on without end.)"""
+"""Attempts before the whole picture is taken. (2020 had no limit.)"""
 
 
 class Augment:
-    """From picture, corners [n, 4] and labels [n] to what the network is given and shall find."""
+    """Picture, corners [n, 4] and labels [n] to the network's input and targets."""
 
     def __init__(self) -> None:
         self.matcher = Matcher()
@@ -34,13 +34,13 @@ class Augment:
 
 
 def mirrored(corners: Tensor) -> Tensor:
-    """Boxes [n, 4] in the picture seen from behind."""
+    """Boxes [n, 4] in the mirrored picture."""
     left, top, right, bottom = corners.unbind(1)
     return torch.stack((1 - right, top, 1 - left, bottom), 1)
 
 
 def crop(picture: Image.Image, corners: Tensor, labels: Tensor) -> tuple[Image.Image, Tensor, Tensor]:
-    """A random part of the picture, the boxes whose centre lies in it, cut at its edges, and their labels."""
+    """A random part of the picture, the boxes whose centre is in it, cut at its edges, and their labels."""
     for _ in range(ATTEMPTS):
         least = LEAST_OVERLAPS[int(torch.randint(len(LEAST_OVERLAPS), ()))]
         if least is WHOLE:
@@ -55,7 +55,7 @@ def crop(picture: Image.Image, corners: Tensor, labels: Tensor) -> tuple[Image.I
 
 
 def random_part() -> Tensor | None:
-    """Corners of a part with sides of 0.3 to 1; None where it is more than twice as long as wide."""
+    """Corners of a part with sides of 0.3 to 1; None if one side is more than twice the other."""
     width, height = 0.3 + 0.7 * torch.rand(2)
     if not 0.5 <= width / height <= 2:
         return None
@@ -70,7 +70,7 @@ def centres_within(corners: Tensor, part: Tensor) -> Tensor:
 
 
 def seen_from(corners: Tensor, part: Tensor) -> Tensor:
-    """Boxes as parts of the part instead of the picture, cut at its edges."""
+    """Boxes relative to the part instead of the picture, cut at its edges."""
     inside = torch.cat((corners[:, :2].maximum(part[:2]), corners[:, 2:].minimum(part[2:])), 1)
     return (inside - part[:2].repeat(2)) / (part[2:] - part[:2]).repeat(2)
 

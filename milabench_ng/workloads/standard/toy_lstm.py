@@ -59,8 +59,8 @@ def toy_lstm(
     """Predict sine waves one step ahead with two LSTM cells: bound by launch latency.
 
     LSTMCell(1, 51), LSTMCell(51, 51), Linear(51, 1), unrolled in Python over 999 steps; mean squared error; SGD on the
-    full batch, which stays on the device. An item is one sequence: all but three of the samples are trained on (2020
-    counted all). Timed: forward, backward, step.
+    full batch, which stays on the device. An item is one sequence; the network is trained on all but three of the
+    samples (2020 counted all). Timed: forward, backward, step.
 
     Options:
         samples: sine waves of 1,000 points; three of them are held out.

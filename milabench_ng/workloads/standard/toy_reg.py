@@ -25,8 +25,8 @@ def toy_reg(bench: Bench, *, degree: Count = 4, batch_size: Count = 256, learnin
     """Fit a polynomial by stochastic gradient descent: bound by launch latency and one CPU core.
 
     One linear layer on the powers x, x^2 ... of a standard normal x; smooth L1 loss; plain SGD. An item is one sample.
-    Timed: making the samples on the CPU, their copy to the device, forward, backward, step. As in 2020 the loss is read
-    by the host in every step: that round trip is what the test measures.
+    Timed: making the samples on the CPU, their copy to the device, forward, backward, step. As in 2020, the host reads
+    the loss in every step: the test measures this round trip.
 
     Options:
         degree: degree of the polynomial; the model has one weight per power and a bias.

@@ -24,7 +24,7 @@ class Attention(nn.Module):
         self.bias = nn.Parameter(torch.zeros(width))
 
     def forward(self, queries: Tensor, memory: Tensor, padding: Tensor) -> Tensor:
-        """Queries [T, N, W], memory [S, N, W] and where that is padding [N, S] to contexts [T, N, W]."""
+        """Queries [T, N, W], memory [S, N, W] and its padding mask [N, S] to contexts [T, N, W]."""
         query = self.query(queries).transpose(0, 1).unsqueeze(2)
         key = self.key(memory).transpose(0, 1).unsqueeze(1)
         vector = self.direction * (self.scale / self.direction.norm())
@@ -34,7 +34,7 @@ class Attention(nn.Module):
 
 
 class Encoder(nn.Module):
-    """One LSTM layer in both directions, then LSTM layers in one, the later ones with residual connections."""
+    """A bidirectional LSTM layer, then unidirectional ones, the later ones with residual connections."""
 
     def __init__(self, width: int, layers: int, dropout: float) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Encoder(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, words: Tensor, lengths: list[int]) -> Tensor:
-        """Embedded words [S, N, W], padded after ``lengths``, which fall, to the memory [S, N, W]."""
+        """Embedded words [S, N, W], padded after their descending ``lengths``, to the memory [S, N, W]."""
         packed, _ = self.first(pack_padded_sequence(words, lengths))
         outputs, _ = pad_packed_sequence(packed)
         for at, layer in enumerate(self.others):
@@ -53,7 +53,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """An LSTM layer that asks the attention once; LSTM layers over its output and the context; the vocabulary."""
+    """An LSTM layer that queries the attention once, LSTM layers over its output and the context, the vocabulary."""
 
     def __init__(self, width: int, layers: int, dropout: float, vocabulary: int) -> None:
         super().__init__()
@@ -83,13 +83,13 @@ class GNMT(nn.Module):
         self.decoder = Decoder(width, layers, dropout, vocabulary)
 
     def forward(self, source: Tensor, lengths: list[int], target: Tensor) -> Tensor:
-        """Sentences [S, N] of falling ``lengths`` and translations [T, N] to logits [T, N, V] of the words after."""
+        """Sentences [S, N] of descending ``lengths`` and translations [T, N] to logits [T, N, V] of the next words."""
         memory = self.encoder(self.embedding(source), lengths)
         return self.decoder(self.embedding(target), memory, (source == PAD).t())  # type: ignore[no-any-return]
 
 
 def smoothed(logits: Tensor, following: Tensor, smoothing: float) -> Tensor:
-    """Cross entropy with label smoothing (arXiv:1512.00567), summed over all words but padding, per sentence."""
+    """Cross entropy with label smoothing (arXiv:1512.00567), summed over all words except padding, per sentence."""
     total = F.cross_entropy(
         logits.flatten(0, 1), following.flatten(), ignore_index=PAD, label_smoothing=smoothing, reduction="sum"
     )
@@ -125,7 +125,7 @@ def translator(
 
     Four LSTM layers each in encoder (the first in both directions) and decoder, one embedding for both, additive
     attention with a normalised score; cross entropy with label smoothing; Adam, gradients clipped. Batches of sentences
-    of like length, the longest first. An item is one sentence pair. Timed: the wait for the loader processes, copy,
+    of similar length, the longest first. An item is one sentence pair. Timed: the wait for the loader processes, copy,
     forward, backward, clipping, step. (2020 did not time the wait.)
 
     Options:
@@ -133,10 +133,10 @@ def translator(
         hidden: width of embedding and layers.
         layers: LSTM layers in the encoder and in the decoder.
         dropout: probability, before all layers but the first of the encoder and of the decoder.
-        longest: sub-words of a sentence at most, with those for beginning and end; longer ones are left out.
-        smoothing: part of the probability that goes to all words alike.
+        longest: most sub-words of a sentence, including beginning and end; longer sentences are left out.
+        smoothing: part of the probability that is spread evenly over all words.
         learning_rate: of Adam.
-        clip_norm: norm of the gradient at most.
+        clip_norm: largest norm of the gradient.
     """
     pairs = bench.data()
     chosen = pairs.up_to(longest)

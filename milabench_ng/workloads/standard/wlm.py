@@ -1,4 +1,4 @@
-"""Word language model: a recurrent network over a text, the hidden state carried from window to window."""
+"""Word language model: a recurrent network over a text that carries its hidden state from window to window."""
 
 from typing import Literal
 
@@ -40,7 +40,7 @@ class LanguageModel(nn.Module):
 
 
 def detached(state: Tensor | tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
-    """The same values without their history: where back-propagation through time is truncated."""
+    """The same values without their history, to truncate back-propagation through time."""
     return state.detach() if isinstance(state, Tensor) else tuple(part.detach() for part in state)
 
 
@@ -80,24 +80,24 @@ def wlm(
     """Predict the next word of WikiText-2 with a recurrent network (Zaremba et al., arXiv:1409.2329): bound by the GPU.
 
     Embedding, GRU or LSTM, linear layer over 33,278 words, not tied; cross entropy; plain SGD, gradients clipped. The
-    text lies on the device in as many columns as the batch is large; truncated back-propagation through time, the state
-    carried from one window to the next. An item is one token (2020 counted a window of 35 as one). Timed: forward,
+    text is on the device, in as many columns as the batch is large; truncated back-propagation through time carries the
+    state from one window to the next. An item is one token (2020 counted a window of 35 as one). Timed: forward,
     backward, clipping, step. (2020 lowered the learning rate by the loss on the validation split; here it is constant.)
 
-    The words of the twin have no order, so no loss is below the entropy of their frequencies, 7.67, and at the learning
-    rate of 2020 the network hardly learns: from 10.41 on the loss swings, and falls towards that. In fp16 2020 had a
-    static loss scale of 128: precision half_master_static.
+    The twin's words have no order, so the loss cannot fall below the entropy of their frequencies, 7.67, and at the
+    learning rate of 2020 the network hardly learns: from 10.41 on, the loss swings and falls towards it. In fp16, 2020
+    had a static loss scale of 128: precision half_master_static.
 
     Options:
         model: the recurrent layers.
-        batch_size: columns of the text, each with a state of its own.
+        batch_size: columns of the text, each with its own state.
         embedding: width of the embedding.
         hidden: width of the recurrent layers.
         layers: number of recurrent layers.
         dropout: probability.
         bptt: tokens of a column per step.
         learning_rate: of SGD.
-        clip_norm: norm of the gradient at most.
+        clip_norm: largest norm of the gradient.
         vocabulary_multiple: the vocabulary is padded to a multiple of this; 8 suits fp16 matrix units.
     """
     text = bench.data()
