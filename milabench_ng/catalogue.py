@@ -1,6 +1,6 @@
-"""The catalogue: what workloads and data sets exist and which options they take, as plain values.
+"""The catalogue: which workloads and data sets exist and which options they take, as plain values.
 
-Only the worker server imports workloads (and torch); everybody else asks it for this.
+Only the worker server imports workloads (and torch); all others ask it for the catalogue.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from milabench_ng.plain import short
 type_names = {"int": int, "float": float, "bool": bool, "str": str}
 Scalar = bool | int | float | str
 Bound = Literal["cpu", "io", "launch", "gpu-compute", "gpu-memory"]
-"""What sets the pace of a workload on the GPUs of its time: the tenant's CPUs, its storage, the launching of kernels,
-the arithmetic of the device or the bandwidth of its memory."""
+"""What sets a workload's pace on the GPUs of its time.
+
+In this order: the tenant's CPUs, its storage, kernel launches, the device's arithmetic or its memory bandwidth.
+"""
 
 
 class Range(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,11 +54,11 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     default: Scalar | None
     choices: tuple[str, ...] = ()
     range: Range = Range()
-    """Of an int or a float."""
+    """The range of an int or a float."""
     meaning: str = ""
 
     def check(self, value: object, where: str) -> Scalar:
-        """``value`` in this option's type; an int is taken for a float, nothing else is converted."""
+        """``value`` in this option's type; an int is accepted for a float, nothing else is converted."""
         if type(value) is int and not -(1 << 63) <= value < 1 << 63:
             raise InputError(f"{where}: {self.name} is an integer of more than 64 bits (default {self.default!r})")
         if self.type == "float" and type(value) is int:
@@ -71,7 +73,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
         return value  # type: ignore[return-value]  # type() above is the check
 
     def parse(self, text: str, where: str) -> Scalar:
-        """The value of a command-line ``text``."""
+        """The value of ``text`` from a command line."""
         words: dict[str, Scalar] = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
         try:
             value = words[text.lower()] if self.type == "bool" else type_names[self.type](text)
@@ -91,12 +93,14 @@ class Classic(msgspec.Struct, frozen=True, kw_only=True):
     experiment: str
     """The 2020 ``experiment``, such as ``"milarun.models.vae:main"``."""
     options: dict[str, str] = {}
-    """2020 option -> our option, where the name differs."""
+    """2020 option -> our option, if the name differs."""
     implied: dict[str, dict[str, Scalar]] = {}
-    """2020 flag -> our arguments, for flags that set something else (``half`` -> precision), and so for single values
-    of an option (``dtype=float16``); under ``""`` the defaults of 2020 that differ from ours."""
+    """2020 flag -> our arguments, for flags that set something else (``half`` -> precision).
+
+    Also for single values of an option (``dtype=float16``); under ``""`` the defaults of 2020 that differ from ours.
+    """
     ignored: tuple[str, ...] = ()
-    """2020 options that have no effect on what is measured here."""
+    """2020 options without effect on what is measured here."""
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,25 +110,27 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
     """What one item is: ``"images"``, ``"tokens"``..."""
     data: str | None
-    """The data set it reads, by name."""
+    """The name of the data set it reads."""
     options: tuple[Option, ...]
     precision: str
-    """The mode it runs in unless told otherwise."""
+    """The mode it runs in by default."""
     distributed: bool
     """Runs as one rank per device; others run in one process."""
     bound: Bound | None
-    """Declared, until it is measured; None where its author does not say."""
+    """Declared, not measured; None if its author does not say."""
     cpu_only: bool
-    """Its device is the CPU, also where the tenant has a GPU."""
+    """Its device is the CPU, even if the tenant has a GPU."""
     requires: tuple[str, ...]
-    """Modules that it imports when it runs, beside those that this package always needs."""
+    """Modules that it imports at run time, besides those that this package always needs."""
     missing: tuple[str, ...]
-    """Those of them that are not installed."""
+    """Those of ``requires`` that are not installed."""
     extra: str | None
     """The extra of its package that installs them."""
     ram_gib: float | None
-    """RAM in GiB that a tenant needs with the options of the standard profile: anonymous and shared memory, not page
-    cache; None where nobody has measured it."""
+    """RAM in GiB that a tenant needs with the options of the standard profile; None if it was not measured.
+
+    Anonymous and shared memory, without page cache.
+    """
     classic_factor: float
     """Items of 2020 per true item."""
     classic: tuple[Classic, ...]
@@ -136,7 +142,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     source_modules: tuple[str, ...]
     """Its module and those of the same package that it imports."""
     source_sha256: str
-    """Of their files, one after the other."""
+    """Hash of their concatenated files."""
 
     @property
     def remedy(self) -> str:
@@ -160,7 +166,7 @@ class DataSetInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The data set that is read instead with ``--classic-data``."""
     files: int
     bytes: int
-    """Of the full size, estimated."""
+    """Estimated bytes at full size."""
     description: str
     origin: str
 
@@ -172,7 +178,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
     data_sets: dict[str, DataSetInfo]
 
     def workload(self, name: str, where: str) -> Workload:
-        """The workload called ``name``; an error that lists the valid ones otherwise."""
+        """The workload called ``name``; otherwise an error that lists the valid names."""
         found = self.workloads.get(name)
         if found is None:
             raise InputError(
@@ -182,7 +188,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def classic(self) -> Catalogue:
-        """The same, but workloads read the classic form of their data set where it has one."""
+        """The same, but workloads read the classic form of their data set if there is one."""
         changed = {
             name: msgspec.structs.replace(workload, data=self.data_sets[workload.data].classic or workload.data)
             for name, workload in self.workloads.items()
@@ -197,7 +203,7 @@ def normal_name(option: str) -> str:
 
 
 def resolve(options: Sequence[Option], arguments: Mapping[str, object], where: str) -> dict[str, Scalar | None]:
-    """Every option with its value: the default, or what ``arguments`` says. Unknown or ill-typed ones are an error."""
+    """Every option with its value, from ``arguments`` or by default. Unknown or ill-typed ones are an error."""
     known = {option.name: option for option in options}
     resolved: dict[str, Scalar | None] = {option.name: option.default for option in options}
     given: set[str] = set()
@@ -239,7 +245,7 @@ def parse_flags(options: Sequence[Option], tokens: Sequence[str], where: str) ->
 
 
 def describe(options: Sequence[Option]) -> str:
-    """One line an option: name, type, default, meaning."""
+    """One line per option: name, type, default, meaning."""
     return "\n".join(
         f"  --{option.name.replace('_', '-')} {option.kind()} (default {option.default!r})  {option.meaning}".rstrip()
         for option in options

@@ -1,11 +1,11 @@
 """Cgroup directories as objects: the files of cgroup v1 and v2 that the fence needs, on cgroupspy's classes.
 
 cgroupspy gives the descriptor protocol (`BaseFileInterface`), the access to files (`Controller`) and the naming of
-directories (`Node`). Ours add what it has not: v2, typed values, strings for CPU lists, one pid a write, empty files.
+directories (`Node`). Ours add what it lacks: v2, typed values, strings for CPU lists, one pid per write, empty files.
 Its `Tree`, `get_content`, `failcnt` and `throttle_*` are not used: they walk the whole hierarchy, hide errors, stay at
 0 after an out-of-memory kill, and name files that do not exist.
 
-Works on any directory, so it is tested on a plain one. Files: Documentation/admin-guide/cgroup-v2.rst and
+This works on any directory, so it is tested on a plain one. Files: Documentation/admin-guide/cgroup-v2.rst and
 cgroup-v1/{cpusets,memory,pids}.rst of the kernel.
 """
 
@@ -43,7 +43,7 @@ def format_ids(ids: Iterable[int]) -> str:
 
 
 class File(BaseFileInterface, Generic[T]):  # type: ignore[misc]  # cgroupspy has no types
-    """One file of a cgroup as a typed attribute; on the class it is the descriptor itself."""
+    """One file of a cgroup as a typed attribute; accessed on the class, the descriptor itself."""
 
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...
@@ -134,7 +134,7 @@ class NestedKeyed(File[Nested]):
 
 
 class Table(File[tuple[tuple[str, ...], ...]]):
-    """Lines of words, as they are (`blkio.throttle.*`); a write takes one line."""
+    """Lines of words, unparsed (`blkio.throttle.*`); a write takes one line."""
 
     def sanitize_get(self, value: str) -> tuple[tuple[str, ...], ...]:
         return tuple(tuple(line.split()) for line in value.splitlines())
@@ -145,7 +145,7 @@ class Table(File[tuple[tuple[str, ...], ...]]):
 
 
 class Pids(File[Ids]):
-    """Process ids; the kernel takes one a write, so assigning needs exactly one (0 is the writer itself)."""
+    """Process ids; the kernel takes one per write, so an assignment needs exactly one (0 is the writer itself)."""
 
     def sanitize_get(self, value: str) -> Ids:
         return tuple(int(line) for line in value.split())
@@ -205,7 +205,7 @@ class Pids2(GroupFiles):
 
 
 class Cpu2(GroupFiles):
-    """`cpu.stat` of v2: there even where the cpu controller is not enabled."""
+    """`cpu.stat` of v2, which exists even if the cpu controller is not enabled."""
 
     stat = FlatKeyed("cpu.stat")
 
@@ -283,7 +283,7 @@ class Directory(Node):  # type: ignore[misc]  # cgroupspy has no types
         return type(self)(name, self)
 
     def create_cgroup(self, name: str) -> Self:
-        """Make a group below this one. Raises FileExistsError if there is one already."""
+        """Make a group below this one. Raises FileExistsError if it exists."""
         node = self.child(name)
         node.directory.mkdir()
         return node
@@ -305,8 +305,8 @@ class Group2(Directory):
     def enable(self, controllers: Iterable[str]) -> tuple[str, ...]:
         """Give children these controllers; returns those that they did not have before.
 
-        Raises OSError: EBUSY if processes are in this group (and it is not the root of all), ENOENT if this group has
-        not got the controller itself.
+        Raises OSError: EBUSY if processes are in this group (and it is not the root), ENOENT if this group does not
+        have the controller itself.
         """
         new = tuple(name for name in controllers if name not in self.core.subtree_control)
         for name in new:
@@ -320,7 +320,7 @@ class Group2(Directory):
 
 
 class Group1(Directory, Generic[C]):
-    """A group of one v1 hierarchy; `files` are those of the one controller that is wanted of it."""
+    """A group of one v1 hierarchy; `files` are those of the one controller that is used."""
 
     def __init__(self, name: str | bytes | os.PathLike[str], controller: type[C], parent: Directory | None = None):
         super().__init__(name, parent)

@@ -1,10 +1,10 @@
-"""What a user can cause, as exceptions with the exit code that the command line gives for it."""
+"""Exceptions for errors that a user can cause, with the command line's exit codes."""
 
 from __future__ import annotations
 
 
 class MnbError(Exception):
-    """An error that is explained to the user in one message, without a traceback."""
+    """An error that the user sees as one message, without a traceback."""
 
     exit_code = 1
 
@@ -20,6 +20,6 @@ class DataError(InputError):
 
 
 class IsolationError(MnbError):
-    """The isolation that was required cannot be had on this node."""
+    """The required isolation is not available on this node."""
 
     exit_code = 3

@@ -1,7 +1,7 @@
 """The protocol between worker and orchestrator: typed, newline-delimited JSON.
 
-Upwards a worker speaks events; downwards it is told ``Start`` and ``Stop``. Times are seconds of CLOCK_MONOTONIC, which
-all processes of a node share.
+A worker sends events and receives ``Start`` and ``Stop``. Times are seconds of CLOCK_MONOTONIC, which all processes of
+a node share.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ EVENT_SCHEMA = 1
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="event"):
-    """Base of all events; ``rank`` is 0 but for launches over several devices."""
+    """Base of all events; ``rank`` is 0 except in launches over several devices."""
 
     rank: int = 0
 
 
 class Entered(Event, frozen=True, kw_only=True):
-    """The process is inside its fence and has sized its thread pools; what ``/proc`` tells it about itself."""
+    """The process is inside its fence and has sized its thread pools; the fields are what ``/proc`` says about it."""
 
     pid: int
     time_s: float
@@ -34,7 +34,7 @@ class Entered(Event, frozen=True, kw_only=True):
 
 
 class Phase(Event, frozen=True, kw_only=True):
-    """A phase of the way to ``ready`` is over."""
+    """A phase before ``ready`` is over."""
 
     name: str
     seconds: float
@@ -45,7 +45,7 @@ class Ready(Event, frozen=True, kw_only=True):
 
     time_s: float
     precision: str
-    """The mode that was asked for."""
+    """The requested mode."""
     dtypes: dict[str, int] = {}
     """Parameters of the model by dtype."""
     parameters: int = 0
@@ -66,8 +66,7 @@ class Slice(Event, frozen=True, kw_only=True):
     steps: int
     wait_s: float
     backlog: int | None = None
-    """Items that had been made and not yet asked for, the mean over the slice's steps; None where nothing is made
-    ahead."""
+    """Items made but not yet requested, the mean over the slice's steps; None if nothing is made ahead."""
 
 
 class Loss(Event, frozen=True, kw_only=True):
@@ -87,11 +86,11 @@ class GradientNorm(Event, frozen=True, kw_only=True):
 
 
 class Skips(Event, frozen=True, kw_only=True):
-    """Optimizer steps up to the end of the slice that was just told, in modes whose loss scale skips some."""
+    """Optimizer steps up to the end of the slice just reported, in modes whose loss scale skips some."""
 
     steps: int
     skipped: int
-    """Of them, for infinite gradients."""
+    """Steps skipped for infinite gradients."""
 
 
 class Digest(Event, frozen=True, kw_only=True):
@@ -102,7 +101,7 @@ class Digest(Event, frozen=True, kw_only=True):
 
 
 class Full(Event, frozen=True, kw_only=True):
-    """The count is done and the averaging window is full; the worker works on until it is told to stop."""
+    """The count is done and the averaging window is full; the worker continues until it is told to stop."""
 
     time_s: float
     count: int
@@ -118,12 +117,12 @@ class Done(Event, frozen=True, kw_only=True):
     matmul_error: float
     peak_device_bytes: int | None = None
     read_bytes: int | None = None
-    """What the readers of the data set read within their budget, where they have one, and in how many seconds."""
+    """What the readers of the data set read within their budget, if they have one, and in how many seconds."""
     read_s: float | None = None
 
 
 class Failed(Event, frozen=True, kw_only=True):
-    """The worker raised. ``kind`` is the cause of the record (``exception``, ``nan``, ``device_oom``...)."""
+    """The worker raised. ``kind`` is the cause in the record (``exception``, ``nan``, ``device_oom``...)."""
 
     kind: str
     message: str
@@ -131,7 +130,7 @@ class Failed(Event, frozen=True, kw_only=True):
 
 
 class Command(msgspec.Struct, frozen=True, tag=True, tag_field="command"):
-    """Base of what a worker is told."""
+    """Base of all commands to a worker."""
 
 
 class Start(Command, frozen=True):
@@ -161,7 +160,7 @@ class Lines:
         self._buffer = b""
 
     def feed(self, chunk: bytes) -> Iterator[Any]:
-        """The messages that ``chunk`` completes. Raises msgspec.DecodeError on a line that is none."""
+        """The messages that ``chunk`` completes. Raises msgspec.DecodeError on an invalid line."""
         *lines, self._buffer = (self._buffer + chunk).split(b"\n")
         for line in lines:
             yield self._decoder.decode(line)

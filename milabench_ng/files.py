@@ -1,7 +1,7 @@
-"""Files of others: how every JSON file comes in, and how files are made in folders that others can write to.
+"""Untrusted files: reading every JSON file, and making files in folders that others can write to.
 
-A file is read only if it is a regular one and not too large, and its JSON only if it says one thing: UTF-8 (RFC 8259),
-no key twice in an object, no number that is none, no deep nesting. What is wrong is an InputError with file and place.
+A file is read only if it is regular and not too large, and its JSON only if it is unambiguous: UTF-8 (RFC 8259), no
+duplicate keys in an object, only finite numbers, no deep nesting. Errors are InputErrors with file and place.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ MIB = 1 << 20
 SMALL = 4 * MIB
 """Largest profile, file of weights or manifest of a data set, in bytes."""
 LARGE = 64 * MIB
-"""Largest record, summary or manifest of a run, in bytes: a day of slices has a quarter of it."""
+"""Largest record, summary or manifest of a run, in bytes: a day of slices takes a quarter of it."""
 DEEPEST = 64
-"""Objects and lists within each other."""
+"""Deepest nesting of objects and lists."""
 
 Numbers = Literal["finite", "any"]
 """``any``: also ``NaN`` and ``Infinity``, which are not JSON, and which records of 2020 hold."""
@@ -40,12 +40,12 @@ _MARKS = {b"\xef\xbb\xbf": "UTF-8", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"
 
 
 def read_json(path: Path, largest: int = SMALL) -> Any:
-    """What the JSON file ``path`` holds, at most ``largest`` bytes."""
+    """The value of the JSON file ``path`` of at most ``largest`` bytes."""
     return parse_json(read_content(path, largest), str(path))
 
 
 def read_text(path: Path, largest: int = SMALL) -> str:
-    """The text of the file ``path``, at most ``largest`` bytes."""
+    """The text of the file ``path`` of at most ``largest`` bytes."""
     return decode_text(read_content(path, largest), str(path))
 
 
@@ -97,7 +97,7 @@ def parse_json(content: bytes, source: str, numbers: Numbers = "finite") -> Any:
         refuse(source, f"not JSON: {error.msg} (line {error.lineno}, column {error.colno})")
     except RecursionError:
         refuse(source, f"nested too deeply (more than {DEEPEST} levels)")
-    except ValueError:  # of int(): more digits than Python converts
+    except ValueError:  # from int(): more digits than Python converts
         refuse(source, "a number has too many digits")
     if _depth(value) > DEEPEST:
         refuse(source, f"nested too deeply (more than {DEEPEST} levels)")
@@ -107,7 +107,7 @@ def parse_json(content: bytes, source: str, numbers: Numbers = "finite") -> Any:
 
 
 def convert_json(value: Any, kind: type[T], source: str, advice: str = "") -> T:
-    """``value`` of `parse_json` as ``kind``; ``advice`` says what to do about one that is not."""
+    """Convert ``value`` of `parse_json` to ``kind``; ``advice`` says what to do if that fails."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -126,12 +126,12 @@ def decode_text(content: bytes, source: str) -> str:
 
 
 def refuse(source: Path | str, reason: str) -> NoReturn:
-    """Raise the InputError about a file."""
+    """Raise an InputError about a file."""
     raise InputError(f"{short(source)}: {reason}") from None
 
 
 def _depth(value: Any) -> int:
-    """How many lists and objects stand within each other, counted as far as it matters."""
+    """Nesting depth of lists and objects, counted as far as it matters."""
     depth, level = 0, [value] if isinstance(value, _NESTS) else []
     while level and depth <= DEEPEST:
         depth += 1
@@ -141,7 +141,7 @@ def _depth(value: Any) -> int:
 
 
 def _require_characters(value: Any, source: str) -> None:
-    """``"\\ud83d"`` alone is half of a character, which nothing can print or write."""
+    """``"\\ud83d"`` alone is half of a character, which cannot be printed or written."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -161,7 +161,7 @@ def _kind(mode: int) -> str:
 
 @contextmanager
 def opened_folder(path: Path) -> Iterator[int]:
-    """A descriptor of the folder ``path``, which is no symbolic link: names are looked up in it and nowhere else."""
+    """A descriptor of the folder ``path``, not a symbolic link: names are looked up in it and nowhere else."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         yield folder
@@ -170,9 +170,9 @@ def opened_folder(path: Path) -> Iterator[int]:
 
 
 def open_to_write(name: str, folder: int, flags: int) -> int:
-    """A descriptor of the file ``name`` in ``folder``, made if it is not there; never through a symbolic link.
+    """A descriptor of the file ``name`` in ``folder``, created if missing; never through a symbolic link.
 
-    Whoever owns a result folder may put links there, and this process may be root's. A new file gets the mode that the
+    The owner of a result folder may put links there, and this process may be root's. A new file gets the mode that the
     user's umask leaves.
     """
     flags |= os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

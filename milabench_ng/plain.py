@@ -1,4 +1,4 @@
-"""Text of others made plain: what came from a file or a name must not steer the terminal that it is printed on."""
+"""Sanitising of untrusted text: what came from a file or a name must not control the terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LINES = re.compile(f"(?!\n)[{_STEERS}]")
 
 
 def plain(text: object) -> str:
-    """``text`` in one line without anything that steers a terminal: such characters are written as ``\\x1b``."""
+    """``text`` in one line; characters that control a terminal are written as ``\\x1b``."""
     return _ONE_LINE.sub(_escape, str(text))
 
 
@@ -31,7 +31,7 @@ def short(text: object) -> str:
 
 
 def plain_json(text: str) -> str:
-    """JSON with all that steers a terminal as ``\\u009b``: the same values, and safe to print."""
+    """JSON with all characters that control a terminal as ``\\u009b``: the same values, and safe to print."""
     return _LINES.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

@@ -14,21 +14,23 @@ from milabench_ng.errors import InputError
 from milabench_ng.profile import Profile, Scheme, Test
 
 MOST_RUNS = 10_000
-"""Of every test: a year of them, where a test takes an hour."""
+"""Most runs of each test: more than a year's worth if a test takes an hour."""
 
 Order = Literal["file", "interleaved", "random"]
-"""Of the repeats. ``file``: all runs of a test, then all of the next. ``interleaved``: all tests once, in file order,
-then all again, so that what drifts slowly hits all tests alike. ``random``: as ``interleaved``, each time in an order
-that follows from the nonce."""
+"""Order of the repeats.
+
+``file``: all runs of a test, then all of the next. ``interleaved``: all tests once, in file order, then all again, so
+that slow drift hits all tests alike. ``random``: as ``interleaved``, each time in an order that follows from the nonce.
+"""
 
 
 _SLOT = re.compile(r"([0-9]{1,9})([a-z]?)")
-# Python's $ also matches before a last newline, and JSON Schema has no \Z.
+# Python's $ also matches before a final newline, and JSON Schema has no \Z.
 SlotId = Annotated[str, msgspec.Meta(pattern=rf"^{_SLOT.pattern}$(?!\n)")]
-"""Of a place for one tenant: its device's index, with a letter where several tenants share the device (``"0a"``)."""
+"""Id of a place for one tenant: its device's index, with a letter if several tenants share it (``"0a"``)."""
 
 Role = Literal["measured", "company"]
-"""Of a launch. ``company``: it is there to be a neighbour; it is recorded and never scored."""
+"""Role of a launch. ``company``: it serves as a neighbour; it is recorded, but never scored."""
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +48,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """One run of one test on one slot, or over several."""
 
     test: str
-    """``suite.test``; a progression's devices are in ``label``."""
+    """``suite.test``; ``label`` has a progression's number of devices."""
     scheme: Scheme
     workload: str
     arguments: dict[str, Scalar | None]
@@ -56,14 +58,14 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     data_scale: float = 1.0
     run: int
     devices: Annotated[tuple[int, ...], msgspec.Meta(min_length=1)]
-    """Indices, one for each slot."""
+    """Indices of devices, one for each slot."""
     slots: tuple[SlotId, ...] | msgspec.UnsetType = msgspec.UNSET
-    """Left away where each device has one slot; `slot_ids` names them always."""
+    """Omitted if each device has one slot; `slot_ids` always names them."""
     role: Role | msgspec.UnsetType = msgspec.UNSET
-    """Left away for ``measured``."""
+    """Omitted for ``measured``."""
 
     def __post_init__(self) -> None:
-        """Say in one way only what can be left away: equal launches are equal, and so are the hashes of their plans."""
+        """Normalise what can be omitted, so that equal launches compare equal, and so do the hashes of their plans."""
         if self.slots is not msgspec.UNSET and len(self.slots) != len(self.devices):
             raise ValueError(f"{len(self.slots)} slots for {len(self.devices)} devices")
         if self.slots == tuple(map(str, self.devices)):
@@ -73,17 +75,17 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def slot_ids(self) -> tuple[str, ...]:
-        """Where it runs, in the order of its ranks."""
+        """The slots that it runs on, in the order of its ranks."""
         return tuple(map(str, self.devices)) if self.slots is msgspec.UNSET else self.slots
 
     @property
     def measured(self) -> bool:
-        """Whether it is there for its own result, and not as company."""
+        """Whether it runs for its own result, not as company."""
         return self.role != "company"
 
     @property
     def job_id(self) -> str:
-        """``<run>.<slot>``, where 2020 had the device: over K slots the last one's."""
+        """``<run>.<slot>`` (in 2020, the device); over K slots the last one's."""
         return f"{self.run}.{self.slot_ids[-1]}"
 
     @property
@@ -93,7 +95,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """The launches that run at the same time, on slots of their own; they may be of different tests."""
+    """The launches that run at the same time, each on its own slots; they may be of different tests."""
 
     number: int
     launches: tuple[Launch, ...]
@@ -112,19 +114,19 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     repeat: int
     batches: tuple[Batch, ...]
     omitted: tuple[str, ...] = ()
-    """The labels of tests that the profile has and the user did not select."""
+    """The labels of the profile's tests that the user did not select."""
     order: Order = "interleaved"
     nonce: str | None = None
     """Any text; seeds the random order, and shows a buyer who chose it that the run is younger than the choice."""
 
     @property
     def launches(self) -> tuple[Launch, ...]:
-        """All of them, in order."""
+        """All launches, in order."""
         return tuple(launch for batch in self.batches for launch in batch.launches)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The rows that the summary of a complete run has, in order."""
+        """The rows of a complete run's summary, in order."""
         return tuple(dict.fromkeys(launch.label for launch in self.launches if launch.measured))
 
     @property
@@ -134,14 +136,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sha256(self) -> str:
-        """Of what will run, in order: the batches, not the devices that they run on."""
+        """Hash of what will run, in order: the batches, not the devices that they run on."""
         return hashlib.sha256(msgspec.json.encode([self.suite, self.batches, self.omitted])).hexdigest()
 
 
 def tenant_number(slot: str) -> int:
-    """What the data order of a slot's tenant depends on, beside the seed: the device's index, where that has one slot.
+    """The number that, with the seed, decides the data order of a slot's tenant: the device's index if it has one slot.
 
-    Slots of one device have numbers of their own, a million apart, and no node has as many devices.
+    Several slots of one device have numbers a million apart; no node has as many devices.
     """
     found = _SLOT.fullmatch(slot)
     if found is None:
@@ -163,7 +165,7 @@ def make_plan(
     order: Order = "interleaved",
     nonce: str | None = None,
 ) -> Plan:
-    """The batches of ``repeat`` runs of the tests called ``names`` (all where there are none) over ``devices``."""
+    """The batches of ``repeat`` runs of the tests called ``names`` (all if empty) over ``devices``."""
     if not 1 <= repeat <= MOST_RUNS:
         raise InputError(f"--repeat {repeat}: at least 1, at most {MOST_RUNS:,}")
     if not devices:
@@ -195,7 +197,7 @@ def make_plan(
 
 
 def _ordered(batches: Sequence[list[Launch]], order: Order, nonce: str | None) -> list[list[Launch]]:
-    """``batches`` come interleaved. Random: sorted by SHA-256, so that anybody can work out the order of a nonce."""
+    """Sort the interleaved ``batches``. Random: by SHA-256, so that anyone can reproduce the order of a nonce."""
 
     def place(batch: list[Launch]) -> tuple[int, str]:
         first = batch[0]

@@ -29,7 +29,7 @@ LONGEST_ID = 200
 class Scheme(StrEnum):
     """How a test is spread over the node's devices.
 
-    ``per-gpu``: one launch per device, all at the same moment. ``gpu-progression``: one launch over 1, 2, ... N
+    ``per-gpu``: one launch per device, all at the same time. ``gpu-progression``: one launch over 1, 2, ... N
     devices, one after the other. ``normal``: one launch over all devices.
     """
 
@@ -39,20 +39,20 @@ class Scheme(StrEnum):
 
     @property
     def spreads(self) -> bool:
-        """Whether a launch may go over several devices."""
+        """Whether a launch may use several devices."""
         return self is not Scheme.PER_GPU
 
     @property
     def steps(self) -> bool:
-        """Whether every number of devices has a row of its own in the summary."""
+        """Whether every number of devices has its own row in the summary."""
         return self is Scheme.PROGRESSION
 
     def label(self, test: str, devices: int) -> str:
-        """The row of the summary of a launch of ``test`` over so many devices: a step of a progression has its own."""
+        """The summary row of a launch of ``test`` over ``devices`` devices; each step of a progression has its own."""
         return f"{test}.{devices}" if self.steps else test
 
     def partitions(self, count: int) -> list[list[tuple[int, ...]]]:
-        """For each batch of one run of a test: which of ``count`` devices each of its launches has, as positions."""
+        """For each batch of one run of a test: the positions, among ``count`` devices, that each launch uses."""
         everything = tuple(range(count))
         match self:
             case Scheme.PER_GPU:
@@ -77,7 +77,7 @@ class IoShare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TimeLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long the watchdog waits, in seconds; what is not given follows from the plan."""
+    """How long the watchdog waits, in seconds; limits that are not given follow from the plan."""
 
     ready: float | None = None
     """From the request to ``ready``."""
@@ -99,7 +99,7 @@ class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arguments: dict[str, bool | int | float | str] = {}
     partition_scheme: PartitionScheme = PartitionScheme()
     require: Literal["full"] | None = None
-    """``"full"``: refuse to run where the fence is not enforced by the kernel."""
+    """``"full"``: refuse to run if the kernel does not enforce the fence."""
     io: IoShare | None = None
     limits: TimeLimits | None = None
     data_scale: float = 1.0
@@ -116,11 +116,11 @@ class Profile(msgspec.Struct, frozen=True):
 
     @property
     def sha256(self) -> str:
-        """Of the file's text."""
+        """Hash of the file's text."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def select(self, names: Sequence[str]) -> Profile:
-        """The tests called ``names`` (all of them where there are none), in file order."""
+        """The tests called ``names`` (all if empty), in file order."""
         unknown = [name for name in names if name not in self.tests]
         if unknown:
             raise InputError(f"profile {self.suite}: no test {unknown[0]!r}; it has {', '.join(self.tests)}")
@@ -155,7 +155,7 @@ def parse_profile(text: str, source: str) -> tuple[RawTests, bool]:
 
 
 def build_profile(suite: str, tests: RawTests, text: str, source: str, warnings: tuple[str, ...] = ()) -> Profile:
-    """A typed profile; an unknown key or a wrong type is an error that names file, test, key and the valid keys."""
+    """Build a typed profile; an unknown key or a wrong type is an error that names file, test, key and valid keys."""
     typed: dict[str, Test] = {}
     if not SUITE_NAME.fullmatch(suite):
         raise InputError(
@@ -203,7 +203,7 @@ def _check_keys(definition: dict[str, Any], kind: type[msgspec.Struct], where: s
 
 
 def _words(kind: object) -> tuple[object, ...]:
-    """The words that a value of ``kind`` is one of; empty for any other kind."""
+    """The words that a value of ``kind`` may be; empty if ``kind`` is not a choice of words."""
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         return tuple(member.value for member in kind)
     return get_args(kind) if get_origin(kind) is Literal else ()

@@ -1,4 +1,4 @@
-"""Profiles of 2020 (``milarun``): their experiments, option names and item units become ours.
+"""Conversion of 2020 profiles (``milarun``): their experiments, option names and item units become ours.
 
 Each workload of the catalogue says how 2020 named it; this module only applies that.
 """
@@ -13,7 +13,7 @@ from milabench_ng.errors import InputError
 from milabench_ng.profile import RawTests
 
 _MAX_COUNT = 1000
-"""Items of 2020 after which a test of 2020 stopped that was not told when."""
+"""Items of 2020 after which a test of 2020 stopped by default."""
 _COMMON_IGNORED = ("cuda", "no_cuda", "dataset")
 _REPLACED = {
     "prepare": "mnb evicts or warms the data set's own files before each batch, without sysctl",
@@ -81,7 +81,7 @@ def _convert_argument(option: str, value: Any, workload: Workload, classic: Clas
         return dict(classic.implied[f"{option}={value}"])
     if option in classic.implied:
         return dict(classic.implied[option]) if value else {}
-    if option == "max_count" and type(value) is int and abs(value) < 1 << 63:  # a longer one is refused as it is
+    if option == "max_count" and type(value) is int and abs(value) < 1 << 63:  # a larger one is refused unchanged
         # 8000 / (100 / 97) is 7760.000000000001: round off the error of the division before rounding up.
         return {"max_count": math.ceil(round(value / workload.classic_factor, 6))}
     return {classic.options.get(option, option): value}

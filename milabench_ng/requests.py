@@ -1,4 +1,4 @@
-"""The protocol between orchestrator and worker server, and the task that a worker is given."""
+"""The protocol between orchestrator and worker server, and a worker's task."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EntryFields = dict[str, Any]
 
 
 class Seat(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one process of a launch sits: a slot with its device and its share."""
+    """Where one process of a launch runs: a slot with its device and its share."""
 
     slot: str
     device: Device
@@ -46,31 +46,31 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     seats: tuple[Seat, ...]
     """One per rank; a launch in one process has one."""
     processes: int = 1
-    """Of all launches of the batch together."""
+    """Processes of all launches of the batch together."""
     rule: WindowRule
     data: Place | None
     read_bytes_per_s: int | None = None
-    """What the readers of the data set keep to, in each rank, where the kernel cannot limit them."""
+    """Budget of the data set's readers in each rank, if the kernel cannot limit them."""
     environment: dict[str, str]
-    """All of it: nothing is inherited."""
+    """The whole environment: nothing is inherited."""
     requested_s: float
-    """When the orchestrator asked for it (monotonic)."""
+    """When the orchestrator requested it (monotonic)."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="request"):
-    """Base of what the server is asked. ``id`` is repeated in the answers."""
+    """Base of all requests to the server. The answers repeat ``id``."""
 
     id: int
 
 
 class Describe(Request, frozen=True, kw_only=True):
-    """What workloads and data sets exist; ``foreign`` are named as ``package.module:function``."""
+    """Ask which workloads and data sets exist; ``foreign`` ones are named as ``package.module:function``."""
 
     foreign: tuple[str, ...] = ()
 
 
 class EstimateData(Request, frozen=True, kw_only=True):
-    """What it would take to have data sets, named with their scales, ready below ``dataroot``."""
+    """Ask what it takes to have data sets, named with their scales, ready below ``dataroot``."""
 
     sets: tuple[tuple[str, float], ...]
     dataroot: str
@@ -93,13 +93,13 @@ class Spawn(Request, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="answer"):
-    """Base of what the server says."""
+    """Base of all answers of the server."""
 
     id: int
 
 
 class Serving(Answer, frozen=True, kw_only=True):
-    """The server has imported everything. ``seconds`` it took; ``threads`` it has (must be 1)."""
+    """The server has imported everything, in ``seconds``. ``threads``: how many it has (must be 1)."""
 
     seconds: float
     threads: int
@@ -120,7 +120,7 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     """On disk."""
     seconds: float
-    """On all processes, at the pace of this machine's cores."""
+    """Time on all processes, at the pace of this machine's cores."""
 
 
 class DataEstimate(Answer, frozen=True, kw_only=True):
@@ -132,7 +132,7 @@ class DataEstimate(Answer, frozen=True, kw_only=True):
 
 
 class DataProgress(Answer, frozen=True, kw_only=True):
-    """How far a preparation has come."""
+    """The progress of a preparation."""
 
     name: str
     done: int
@@ -147,7 +147,7 @@ class Prepared(Answer, frozen=True, kw_only=True):
 
 
 class Refused(Answer, frozen=True, kw_only=True):
-    """What was asked cannot be done; ``message`` is for the user."""
+    """The request cannot be met; ``message`` is for the user."""
 
     message: str
 
@@ -172,10 +172,10 @@ MESSAGE_BYTES = 1 << 20
 
 
 def python_command(module: str, *arguments: str) -> list[str]:
-    """A Python that runs ``module`` with this process's import path, given to it in plain sight.
+    """The command of a Python that runs ``module`` with this process's import path, passed in plain sight.
 
-    No PYTHON* variable is read, and neither the user's site nor a ``sitecustomize`` is run: where the environment's
-    own site is set up, an empty module stands in its place.
+    It reads no PYTHON* variable, and runs neither the user's site nor a ``sitecustomize``: while the environment's own
+    site is set up, an empty module takes its place.
     """
     bootstrap = (
         "import json, sys, types; "

@@ -1,4 +1,4 @@
-"""JSON Schema of every file and stream that others read or write, made from the types themselves."""
+"""JSON Schemas of all public files and streams, made from their types."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def _of(title: str, version: int, description: str, *types: Any) -> Schema:
 def _profile() -> Schema:
     """An object whose ``"*"`` holds any keys of a test, and whose other members are tests.
 
-    A test may leave out the keys that it must have where ``"*"`` has them, since both are merged. Profiles of the 2020
-    tool are another format, which this does not describe.
+    A test may omit required keys that ``"*"`` has, since both are merged. Profiles of the 2020 tool have another
+    format, which this does not describe.
     """
     _, definitions = msgspec.json.schema_components([Test], ref_template="#/$defs/{name}")
     test = definitions["Test"]

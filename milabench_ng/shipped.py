@@ -1,5 +1,7 @@
-"""The files that come with ``mnb``: profiles, weights, baselines, rules. A checkout has them beside the package, an
-installed wheel inside it."""
+"""The files shipped with ``mnb``: profiles, weights, baselines, rules.
+
+A checkout has them next to the package, an installed wheel inside it.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,9 @@ _PLACES = (_PACKAGE.parent, _PACKAGE / "share")
 
 
 def find(kind: ShippedKind, name: str) -> Path | None:
-    """The shipped file of that kind called ``name`` (without ``.json``), the checkout's first; None without one."""
-    if name not in names(kind):  # a suite's name may come from a file, and is no path
+    """The shipped file of that kind called ``name`` (without ``.json``), preferably the checkout's; None if there is
+    none."""
+    if name not in names(kind):  # a suite's name may come from a file, and is not a path
         return None
     found = (place / kind / f"{name}.json" for place in _places())
     return next(path for path in found if path.is_file())
@@ -27,12 +30,12 @@ def names(kind: ShippedKind) -> tuple[str, ...]:
 
 
 def profile_file(profile: Path) -> Path:
-    """``profile`` itself where it exists or looks like a path, else the shipped profile of that name."""
+    """``profile`` itself if it exists or looks like a path, otherwise the shipped profile of that name."""
     bare = len(profile.parts) == 1 and not profile.suffix
     return (find("profiles", profile.name) if bare and not os.path.exists(profile) else None) or profile
 
 
 def _places() -> tuple[Path, ...]:
-    """A site-packages folder is no checkout, even if it happens to hold a folder called ``weights``."""
+    """Where to look. A site-packages folder is not a checkout, even if it has a folder called ``weights``."""
     checkout, share = _PLACES
     return (checkout, share) if (checkout / "pyproject.toml").is_file() else (share,)

@@ -1,6 +1,6 @@
-"""Which code a workload is: its module and the modules of its package that it imports, directly or through others.
+"""The code of a workload: its module and the modules of its package that it imports, directly or indirectly.
 
-The worker finds modules by Python's import system, the verifier by their files alone: it must not import them.
+The worker finds modules through Python's import system, the verifier only by their files: it must not import them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 def reachable(own: str, content: bytes, content_of: Callable[[str], bytes | None]) -> dict[str, bytes]:
     """Name and content of the module ``own`` and of those of its package that it reaches: its own first, then by name.
 
-    ``content_of``: the file of a module; None where there is no such module (the name is that of a function, say).
-    Imports inside functions count as well. What other packages hold is told by their versions.
+    ``content_of``: the file of a module; None if there is no such module (the name is a function's, for example).
+    Imports inside functions count as well. Other packages are identified by their versions.
     """
     package = own.rpartition(".")[0]
     found = {own: content}
@@ -30,7 +30,7 @@ def reachable(own: str, content: bytes, content_of: Callable[[str], bytes | None
 
 
 def digest(modules: dict[str, bytes]) -> str:
-    """SHA-256 of the modules' files one after the other: of a single one that of its file."""
+    """SHA-256 of the modules' concatenated files; for a single module, that of its file."""
     return hashlib.sha256(b"".join(modules.values())).hexdigest()
 
 
@@ -42,7 +42,7 @@ def file_below(folder: Path, name: str) -> bytes | None:
 
 
 def _imports(source: bytes, package: str) -> Iterator[str]:
-    """The modules of ``package`` that may be meant by the import statements in ``source``."""
+    """The modules of ``package`` that the import statements in ``source`` may refer to."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 
 def mean(values: Sequence[float]) -> float:
-    """Arithmetic mean; NaN of nothing."""
+    """Arithmetic mean; NaN if empty."""
     return math.fsum(values) / len(values) if values else math.nan
 
 
 def population_std(values: Sequence[float]) -> float:
-    """Population standard deviation (ddof 0), as in 2020; NaN of nothing."""
+    """Population standard deviation (ddof 0), as in 2020; NaN if empty."""
     if not values:
         return math.nan
     centre = mean(values)
@@ -20,7 +20,7 @@ def population_std(values: Sequence[float]) -> float:
 
 
 def sample_std(values: Sequence[float]) -> float:
-    """Sample standard deviation (ddof 1); NaN of fewer than two."""
+    """Sample standard deviation (ddof 1); NaN for fewer than two values."""
     if len(values) < 2:
         return math.nan
     centre = mean(values)
@@ -28,7 +28,7 @@ def sample_std(values: Sequence[float]) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle one, or the mean of the two in the middle; NaN of nothing."""
+    """The middle value, or the mean of the two in the middle; NaN if empty."""
     if not values:
         return math.nan
     ordered = sorted(values)
@@ -37,13 +37,13 @@ def median(values: Sequence[float]) -> float:
 
 
 def robust_std(values: Sequence[float]) -> float:
-    """1.4826 times the median absolute deviation: the standard deviation of normal values, blind to a few wild ones."""
+    """1.4826 times the median absolute deviation: the standard deviation of normal values, robust against outliers."""
     centre = median(values)
     return 1.4826 * median([abs(value - centre) for value in values])
 
 
 def weighted_geometric_mean(values: Sequence[float], weights: Sequence[float]) -> float:
-    """``exp(sum(w ln v) / sum(w))``; 0 where a weighted value is 0, NaN where there is no weight."""
+    """``exp(sum(w ln v) / sum(w))``; 0 if a weighted value is 0, NaN if there is no weight."""
     pairs = [(value, weight) for value, weight in zip(values, weights, strict=True) if weight > 0]
     if not pairs:
         return math.nan

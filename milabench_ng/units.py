@@ -57,7 +57,7 @@ def parse_bytes_per_second(text: str, what: str) -> int:
 
 
 def parse_share(text: str, what: str) -> float:
-    """A part of one, such as 0.02 of ``"2%"`` or ``"0.02"``. ``what`` names the option in the error."""
+    """A fraction, such as 0.02 from ``"2%"`` or ``"0.02"``. ``what`` names the option in the error."""
     number, factor = (text.strip().removesuffix("%"), 0.01) if text.strip().endswith("%") else (text, 1.0)
     try:
         return float(number) * factor
@@ -69,7 +69,7 @@ def format_bytes(size: float) -> str:
     """``"1.5 GiB"``: the largest unit that leaves a number of at least 1."""
     for unit, factor in (("TiB", 1 << 40), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
         if abs(size) >= factor:
-            return f"{Decimal(size) / factor:.1f} {unit}"  # a record of others may hold more than a float
+            return f"{Decimal(size) / factor:.1f} {unit}"  # a foreign record may exceed the range of a float
     return f"{size:.0f} B"
 
 
@@ -96,5 +96,5 @@ def utc_stamp(moment: datetime) -> str:
 
 
 def utc_now() -> datetime:
-    """The date, in UTC. Durations are taken from the monotonic clock, never from this."""
+    """The date, in UTC. Durations come from the monotonic clock, never from this."""
     return datetime.now(UTC)

@@ -3,7 +3,7 @@
 If loader processes worked while their tenant waits for ``start``, they would fill their buffers before the clock
 starts, and the window would count that work: 5 to 18 % of the rate if a device is 5 to 30 % faster than its loader. So
 a gate holds them until ``start``; only the first batch passes it, so that ``ready`` means ready. What piles up later,
-while a library tunes itself, is counted: `records.window.worked_off` says how much of it is left.
+while a library tunes itself, is counted: `records.window.worked_off` shows when it has been worked off.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ class Gated(Dataset[Any]):
 class Endless(Sampler[Any]):
     """Epoch after epoch in one stream, so that all batches have one size: the remainder of an epoch begins the next.
 
-    A last batch of another size would make libraries that choose kernels by shape choose again in the middle of a window,
-    and at the end of an epoch all loader processes would run dry.
+    A last batch of another size would make libraries choose their kernels again in the middle of a window, and at the
+    end of an epoch all loader processes would run dry.
     """
 
     def __init__(self, epoch: SampleOrder, generator: torch.Generator, seed: int, first: int) -> None:

@@ -36,8 +36,7 @@ class Upgrades(msgspec.Struct, frozen=True):
         return 1 + len(self.steps)
 
     def upgrade(self, raw: Any, source: str) -> Any:
-        """``raw`` as an object of today's schema; anything but an object is returned unchanged. ``source`` is for
-        errors.
+        """``raw`` as an object of today's schema; anything else is returned unchanged. ``source`` is for errors.
 
         Raises InputError if the object names no schema, or one that this version does not know.
         """
