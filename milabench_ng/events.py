@@ -7,7 +7,7 @@ all processes of a node share.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -61,7 +61,7 @@ class Slice(Event, frozen=True, kw_only=True):
     """At least the sample duration of work, closed by one device synchronisation."""
 
     start_s: float
-    length_s: float
+    length_s: Annotated[float, msgspec.Meta(gt=0)]
     count: int
     steps: int
     wait_s: float

@@ -77,9 +77,14 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(map(str, self.devices)) if self.slots is msgspec.UNSET else self.slots
 
     @property
+    def known_role(self) -> Role:
+        """Its role, also where nothing is said of it."""
+        return "measured" if self.role is msgspec.UNSET else self.role
+
+    @property
     def measured(self) -> bool:
         """Whether it is there for its own result, and not as company."""
-        return self.role != "company"
+        return self.known_role == "measured"
 
     @property
     def job_id(self) -> str:

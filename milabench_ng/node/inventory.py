@@ -18,7 +18,7 @@ from milabench_ng.node.topology import Topology, read_topology
 
 _PACKAGES = (
     *("torch", "torchvision", "triton", "numpy", "pillow", "msgspec"),
-    *("cgroupspy", "nvidia-ml-py", "threadpoolctl"),
+    *("cgroupspy", "nvidia-ml-py", "psutil", "threadpoolctl"),
 )
 
 # NVIDIA's packages carried the CUDA major version in their names until CUDA 13, some still do.

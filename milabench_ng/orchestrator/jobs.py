@@ -88,7 +88,7 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> 
             data=data,
             folder=writer.folder,
             xids=XidEvents(nvml, gpus),
-            progress=RunProgress(planned.plan, writer, request.retry, name.session),
+            progress=RunProgress(planned.plan, writer, request.retry),
             own_pids=(os.getpid(), server.pid, sampler.pid),
             interrupted=interrupted,
         )
@@ -137,7 +137,7 @@ def run_begins(planned: PlannedRun, name: SessionName) -> RunBegins:
         session=name.session,
         suite=plan.suite,
         batches=len(plan.batches),
-        launches=len(plan.launches),
+        launches=sum(launch.measured for launch in plan.launches),
         least_s=least_duration(plan, planned.request.rule, planned.start).total_s,
     )
 

@@ -64,7 +64,10 @@ def batch_begins(batch: Batch, of: int, left_s: float) -> BatchBegins:
         of=of,
         label=first.label,
         run=first.run,
-        launches=tuple(Placed(label=one.label, job_id=one.job_id, slots=one.slot_ids) for one in batch.launches),
+        launches=tuple(
+            Placed(label=one.label, job_id=one.job_id, slots=one.slot_ids, role=one.known_role)
+            for one in batch.launches
+        ),
         left_s=left_s,
     )
 
@@ -80,6 +83,7 @@ def launch_ends(name: str, record: Record) -> LaunchEnds:
         batch=ours.batch,
         job_id=record.job_id,
         label=ours.label,
+        role=ours.launch.known_role,
         attempt=ours.attempt,
         file=name,
         unit=ours.unit,

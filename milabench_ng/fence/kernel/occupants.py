@@ -34,5 +34,5 @@ def _ours(pid: int) -> bool:
     """Whether the process is this one or descends from it; one that has ended is in nobody's way."""
     try:
         return os.getpid() in (pid, *(above.pid for above in psutil.Process(pid).parents()))
-    except psutil.NoSuchProcess:
+    except psutil.Error:
         return pid != 0

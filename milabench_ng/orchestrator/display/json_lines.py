@@ -14,11 +14,13 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.files import open_to_write, opened_folder
-from milabench_ng.orchestrator.events.run_events import RunBegins, Stamped
+from milabench_ng.orchestrator.events.run_events import RunBegins, RunEvent, Stamped
 
 
 class JsonLines:
     """Appends the events of a session to a file."""
+
+    wants: tuple[type[RunEvent], ...] = (RunEvent,)
 
     def __init__(self, path: Path) -> None:
         """Touches nothing yet: the disk may fail, and that is the sink's matter and not the run's."""
@@ -45,7 +47,7 @@ class JsonLines:
 def open_whole(path: Path) -> int:
     """A descriptor to append whole lines to ``path``; what stands after its last newline is taken off."""
     with opened_folder(path.parent) as folder:
-        descriptor = open_to_write(path.name, folder, os.O_APPEND)
+        descriptor = open_to_write(path.name, folder, os.O_APPEND | os.O_NONBLOCK)  # a FIFO fails, and blocks nobody
         size = os.fstat(descriptor).st_size
         if size:
             reader = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)

@@ -6,8 +6,8 @@ import math
 
 from rich.console import Console
 
-from milabench_ng.orchestrator.display.wording import said
-from milabench_ng.orchestrator.events.run_events import BatchBegins, Stamped
+from milabench_ng.orchestrator.display.wording import SHOWN, said
+from milabench_ng.orchestrator.events.run_events import BatchBegins, RunEvent, Stamped
 from milabench_ng.plain import plain, plain_lines
 
 INTERVAL_S = 10.0
@@ -18,6 +18,7 @@ class PlainLines:
     """Writes a run line by line."""
 
     name = "the display"
+    wants: tuple[type[RunEvent], ...] = SHOWN
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.status import Status
 
-from milabench_ng.orchestrator.display.wording import said
-from milabench_ng.orchestrator.events.run_events import BatchBegins, Stamped
+from milabench_ng.orchestrator.display.wording import SHOWN, said
+from milabench_ng.orchestrator.events.run_events import BatchBegins, RunEvent, Stamped
 from milabench_ng.plain import plain, plain_lines
 
 
@@ -14,6 +14,7 @@ class Terminal:
     """Shows a run on a terminal."""
 
     name = "the live display"
+    wants: tuple[type[RunEvent], ...] = SHOWN
 
     def __init__(self, console: Console) -> None:
         self._console = console

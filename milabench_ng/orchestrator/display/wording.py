@@ -13,10 +13,14 @@ from milabench_ng.orchestrator.events.run_events import (
     LaunchEnds,
     Note,
     Preparing,
+    RunEvent,
     Stage,
 )
 from milabench_ng.requests import DataEstimate, DataProgress, Prepared
 from milabench_ng.units import format_bytes, format_seconds
+
+SHOWN: tuple[type[RunEvent], ...] = (Note, Stage, Preparing, BatchBegins, BatchProgress, LaunchEnds)
+"""The events that are said in words."""
 
 
 class Said(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from milabench_ng.orchestrator.events.run_events import AnyRunEvent, Note, Preparing, Stage, Stamped
+from milabench_ng.orchestrator.events.run_events import AnyRunEvent, Note, Preparing, RunEvent, Stage, Stamped
 from milabench_ng.requests import DataEstimate, DataProgress, Prepared
 from milabench_ng.units import utc_iso, utc_now
 
@@ -27,6 +27,8 @@ class Sink(Protocol):
 
     name: str
     """For the note about one that failed."""
+    wants: tuple[type[RunEvent], ...]
+    """The events that it is told; a display that is paused for minutes must not fall behind because of others."""
 
     def receive(self, stamped: Stamped) -> None:
         """One event, in the order of publication."""
@@ -48,7 +50,10 @@ class Bus:
     def add(self, sink: Sink) -> None:
         """From now on ``sink`` is told too."""
         with self._lock:
-            self._outlets.append(_Outlet(sink, self._failed))
+            try:
+                self._outlets.append(_Outlet(sink, self._failed))
+            except RuntimeError as error:  # no thread can be started: a limit on processes
+                self._hand_on(Note(text=f"{sink.name} is told nothing, and the run goes on: {error}"))
 
     def publish(self, event: AnyRunEvent) -> None:
         """Tell all sinks. Neither waits nor raises, whatever they do."""
@@ -69,7 +74,8 @@ class Bus:
 
     def close(self) -> None:
         """Let the sinks hear the rest and close, within twice `CLOSE_S`. What is published later reaches nobody."""
-        marks = [(outlet, outlet.mark()) for outlet in self._outlets]
+        with self._lock:
+            marks = [(outlet, outlet.mark()) for outlet in self._outlets]
         end_s = time.monotonic() + CLOSE_S
         late = [outlet for outlet, mark in marks if not mark.wait(max(0.0, end_s - time.monotonic()))]
         with self._lock:
@@ -83,7 +89,8 @@ class Bus:
     def _hand_on(self, event: AnyRunEvent) -> None:
         stamped = Stamped(number=self._number, utc=utc_iso(utc_now()), time_s=time.monotonic(), event=event)
         self._number += 1
-        full = [outlet for outlet in self._outlets if not outlet.offer(stamped)]
+        wanting = [outlet for outlet in self._outlets if isinstance(event, outlet.sink.wants)]
+        full = [outlet for outlet in wanting if not outlet.offer(stamped)]
         for outlet in full:
             self._drop(outlet, f"is {QUEUED} events behind")
 
@@ -130,12 +137,16 @@ class _Outlet:
         self._thread.join(patience_s)
 
     def _work(self) -> None:
+        """Whatever a sink raises costs the sink, and not the run."""
         try:
             while not self.dropped and (item := self._waiting.get()) is not None:
                 if isinstance(item, threading.Event):
                     item.set()
                 else:
                     self.sink.receive(item)
+        except Exception as error:  # noqa: BLE001
+            self._failed(self, f"failed ({type(error).__name__}: {error})")
+        try:
             self.sink.close()
-        except Exception as error:  # noqa: BLE001  # whatever a sink raises costs the sink, and not the run
+        except Exception as error:  # noqa: BLE001
             self._failed(self, f"failed ({type(error).__name__}: {error})")

@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from milabench_ng.plan import Role
 from milabench_ng.records.record import Cause
 from milabench_ng.requests import DataEstimate, DataProgress, Prepared
 
@@ -51,6 +52,7 @@ class RunBegins(RunEvent, frozen=True, kw_only=True):
     suite: str
     batches: int
     launches: int
+    """That are measured."""
     least_s: float
     """What the whole plan takes at least."""
 
@@ -61,6 +63,7 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     job_id: str
     slots: tuple[str, ...]
+    role: Role
 
 
 class BatchBegins(RunEvent, frozen=True, kw_only=True):
@@ -124,6 +127,7 @@ class LaunchEnds(LaunchEvent, frozen=True, kw_only=True):
     """A launch has its record: a rate, or a cause."""
 
     label: str
+    role: Role
     attempt: int
     file: str
     """The record's name in the result folder."""

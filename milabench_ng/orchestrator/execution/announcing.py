@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, BatchProgress, LaunchState, Slices, State
 from milabench_ng.orchestrator.execution.tenant import Tenant
 
-SLICES_S = 0.5
+SLICES_S = 2.0
 """The least time between two `Slices` of a launch."""
 PROGRESS_S = 1.0
 """Between two `BatchProgress`."""

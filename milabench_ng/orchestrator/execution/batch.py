@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -75,7 +76,7 @@ class BatchRunner:
 
     async def run(self) -> Timeline:
         """All of it; returns when no process of the batch is left."""
-        watching = asyncio.create_task(self._watch())
+        self._watching = asyncio.create_task(self._watch())
         try:
             await asyncio.gather(*(self._start_worker(tenant) for tenant in self.tenants))
             await self._until(lambda tenant: tenant.ready.done())
@@ -83,9 +84,9 @@ class BatchRunner:
             if self.start_s is not None:
                 await self._until(lambda tenant: tenant.full.done(), self._latest_stop())
             self._stop()
-            await asyncio.gather(*(tenant.ended for tenant in self.tenants))
+            await self._unless_unwatched(asyncio.gather(*(tenant.ended for tenant in self.tenants)))
         finally:
-            watching.cancel()
+            self._watching.cancel()
             for ending in self._endings:
                 ending.cancel()
             self._collect()
@@ -112,8 +113,14 @@ class BatchRunner:
         for tenant in self.tenants:
             pending |= {one for one in (tenant.ready, tenant.full, tenant.ended) if not one.done()}  # type: ignore[misc]
         timeout = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
-        await asyncio.wait(pending, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        await self._unless_unwatched(*pending, timeout=timeout)
         interruption.cancel()
+
+    async def _unless_unwatched(self, *pending: asyncio.Future[Any], timeout: float | None = None) -> None:
+        """Wait for any of these; raise what the watchdog died of, since nothing limits the tenants without it."""
+        await asyncio.wait({*pending, self._watching}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if self._watching.done():
+            self._watching.result()
 
     def _latest_stop(self) -> float:
         """``--max-seconds`` of the tenant that may run longest."""
@@ -127,6 +134,7 @@ class BatchRunner:
             for tenant in ready:
                 tenant.heard_s = self.start_s
                 tenant.tell(Start())
+            for tenant in ready:
                 self.announcer.reached(tenant, "working")
 
     def _stop(self) -> None:

@@ -41,12 +41,11 @@ class BatchWork(msgspec.Struct, frozen=True, kw_only=True):
 class RunProgress:
     """Keeps account of the launches of a plan."""
 
-    def __init__(self, plan: Plan, writer: ResultWriter, retry: int, session: int) -> None:
+    def __init__(self, plan: Plan, writer: ResultWriter, retry: int) -> None:
         """``retry``: how often a launch that fails is tried again."""
         self.plan = plan
         self.writer = writer
         self.retry = retry
-        self.session = session
         events = writer.chain.events
         self._tried = attempts(events)
         self._standing = standing(events, writer)

@@ -24,7 +24,7 @@ from milabench_ng.plan import Device
 from milabench_ng.records.isolation import Tier
 
 CHECKUP_SCHEMA = 1
-_NEEDED = ("torch", "torchvision", "numpy", "pillow", "cgroupspy", "nvidia-ml-py", "threadpoolctl")
+_NEEDED = ("torch", "torchvision", "numpy", "pillow", "cgroupspy", "nvidia-ml-py", "psutil", "threadpoolctl")
 
 
 class Checkup(msgspec.Struct, frozen=True, kw_only=True):

@@ -186,7 +186,7 @@ def time_limits(resolved: ResolvedRequest, plan: Plan, start: Literal["warm", "c
     given = {name: value for name, value in msgspec.structs.asdict(request.limits).items() if value}
     for launch in plan.launches:
         if launch.test not in found:
-            stated = resolved.tests[launch.test.partition(".")[2]].limits or TimeLimits()
+            stated = resolved.tests[launch.test.rpartition(".")[2]].limits or TimeLimits()
             asked = msgspec.structs.replace(stated, **given)
             found[launch.test] = limits_for(launch, request.rule, start, asked)
     return found

@@ -52,7 +52,7 @@ def profile_of(record: Path) -> Again:
             f"{plain(record)}: made on a part of a device or beside other tests, which a profile of its test alone "
             "cannot make again; run the profile of its run.json"
         )
-    _, _, test = launch.test.partition(".")
+    _, _, test = launch.test.rpartition(".")
     several = launch.scheme.spreads
     definition: dict[str, object] = {
         "workload": launch.workload,
