@@ -125,8 +125,7 @@ def read_evidence(folder: Path) -> FolderDetails:
 
 
 def is_counter(quantity: str) -> bool:
-    """Whether it accumulates (joules, seconds) from the loading of the driver or creation of the group; others are
-    levels."""
+    """Whether it is a counter (joules, seconds) since the driver loaded or the group was created; others are levels."""
     return quantity.endswith(("_j", "_s")) and not quantity.endswith("_per_s")
 
 

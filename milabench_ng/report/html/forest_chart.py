@@ -1,5 +1,4 @@
-"""The forest plot of test ratios: how far each test is from the baseline, how certain that is, and its contribution.
-Pure."""
+"""The forest plot of test ratios: each test's distance from the baseline, its certainty and its contribution. Pure."""
 
 from __future__ import annotations
 
