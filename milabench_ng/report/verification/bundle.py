@@ -50,7 +50,7 @@ class ClaimedTest(msgspec.Struct, frozen=True, kw_only=True):
     std_pct: float | None
     perf_adj: float | None
     low: float | None
-    """Lower bound of the 95 % interval, as ``high`` is the upper one; None without an interval."""
+    """Lower bound of the 95 % interval (``high``: the upper one); None without an interval."""
     high: float | None
 
 
@@ -65,8 +65,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     per_device: float | None
     per_node: float | None
     low: float | None
-    """Lower bound of the 95 % interval of ``per_device``, as ``high`` is the upper one; None for the reason in
-    ``why``."""
+    """Lower bound of the 95 % interval of ``per_device`` (``high``: the upper one); None for the reason in ``why``."""
     high: float | None
     why: str
     tests: dict[str, ClaimedTest]

@@ -34,7 +34,7 @@ def judged(reasons: Iterable[str]) -> Finding:
 
 
 def unknown(why: str) -> Finding:
-    """A finding that cannot be decided, for this reason."""
+    """The finding of a rule that cannot be checked, for the reason ``why``."""
     return Finding("unknown", (plain(why),))
 
 

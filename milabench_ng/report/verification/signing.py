@@ -1,6 +1,6 @@
 """Signatures by OpenSSH: ``ssh-keygen -Y sign`` and ``-Y verify`` (PROTOCOL.sshsig of OpenSSH 8.0 and newer).
 
-A signature proves that the holder of a key has signed these bytes. It does not prove what happened on the node.
+A signature proves that the holder of a key has seen these bytes. It does not prove what happened on the node.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Signer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sign(content: bytes, key: Path) -> bytes:
-    """The signature of ``content`` with the private key in the file ``key`` (or a public key whose private key the
+    """The signature of ``content`` with the private key in the file ``key`` (or a public one whose private half the
     agent holds)."""
     if not os.path.isfile(key):
         raise InputError(f"--sign {key}: no such file; make a key with ssh-keygen -t ed25519")

@@ -168,8 +168,7 @@ def _file_sum(path: Path, kind: ShippedKind) -> str:
 
 
 def own_sources(origins: Iterable[str]) -> dict[str, str | None]:
-    """The checksums of our own workloads' code and what it imports from its package, found without importing any of
-    it."""
+    """The checksums of our own workloads' code and its imports from the package, found without importing any of it."""
     package = Path(milabench_ng.__file__).parent
     found: dict[str, str | None] = {}
     for origin in dict.fromkeys(origins):

@@ -113,7 +113,7 @@ def _lonely(evidence: Evidence) -> Iterator[str]:
 
 
 def _apart(evidence: Evidence) -> Iterator[str]:
-    """Batches that began more than once although no launch was retried (with the others as company)."""
+    """Batches begun twice without a retry (which takes the others as company), or not started and stopped together."""
     events = evidence.ledger.events if evidence.ledger else ()
     measured = {
         (batch.number, launch.label, launch.job_id)

@@ -121,8 +121,7 @@ def _foreign_code(evidence: Evidence) -> Iterator[str]:
 
 
 def marks(evidence: Evidence) -> Finding:
-    """No launch is marked as not comparable by its record or the reference traces, or lacks a mark that it should
-    have."""
+    """No launch is marked not comparable by its record or the reference traces, or lacks a mark that it should have."""
     if not evidence.rules.marks_refused:
         return OFF
     return judged([*_recorded_marks(evidence), *_marks_of_traces(evidence), *_untold_skips(evidence)])
