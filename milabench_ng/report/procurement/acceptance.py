@@ -61,7 +61,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> GuaranteeVerdict:
-        """"breaks" if any part breaks it, "keeps" if all keep it and there is no mark."""
+        """Breaks if any part breaks it; keeps if all parts keep it and there is no mark."""
         verdicts = {self.score.verdict, *(test.verdict for test in self.tests)}
         if self.reasons or "breaks" in verdicts:
             return "breaks"

@@ -23,12 +23,12 @@ class Bid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     results: str
     """A result folder or a summary; relative to the bids file."""
     price: BidPrice
-    """Of one node."""
+    """Per node."""
     watts_load: Annotated[float, Meta(gt=0, le=1e6)] | None = None
     """Power of a whole node under load; None: the measured power of its GPUs, if known."""
     watts_idle: Annotated[float, Meta(ge=0, le=1e6)] | None = None
     maintenance_per_year: Amount = 0.0
-    """Of one node."""
+    """Per node."""
 
 
 class Bids(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
