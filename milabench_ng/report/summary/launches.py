@@ -213,8 +213,7 @@ def _of_2020(read: ReadRecord) -> LaunchResult:
 
 
 def _failure_2020(view: RecordView, samples: Sequence[float]) -> tuple[str | None, str]:
-    """As in 2020, except that a launch without a rate is a failure; then, it counted as a success and spoiled the
-    mean."""
+    """As in 2020, except that a launch without a rate is a failure: it used to be a success that spoiled the mean."""
     if not view.success:
         return "exception", (view.error or "").strip().rpartition("\n")[2]
     bad = [name for name, value in view.metrics.items() if _is_nan(value)]
@@ -226,8 +225,7 @@ def _failure_2020(view: RecordView, samples: Sequence[float]) -> tuple[str | Non
 
 
 def _tail_rate(rates: Sequence[float | None]) -> float:
-    """Mean of ``rates[-20:-2]``: at most 18 slices, without the last two; NaN if there are none or one is not a valid
-    rate."""
+    """Mean of ``rates[-20:-2]``: at most 18 slices, without the last two; NaN if there are none or one is invalid."""
     return mean([value if value is not None and _measurable(value) else math.nan for value in rates[_TAIL]])
 
 
