@@ -39,8 +39,7 @@ def arithmetic_of(mode: str) -> Arithmetic:
 
 
 def distance(source: Peak, target: Peak, kind: Arithmetic) -> float | None:
-    """The logarithm of the geometric mean of the arithmetic and memory ratios; None if a device lacks the
-    arithmetic."""
+    """The logarithm of the geometric mean of the arithmetic and memory ratios; None if a device lacks ``kind``."""
     ours, theirs = source.arithmetic(kind), target.arithmetic(kind)
     if ours is None or theirs is None:
         return None

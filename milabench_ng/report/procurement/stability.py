@@ -1,4 +1,4 @@
-"""How stable the order of the bids is: varies each weight and assumption by 20 %, and leaves out each test. Pure.
+"""How stable the order of the bids is: varies each weight and assumption by +-20 %, and omits each test. Pure.
 
 It uses the rates as they are; the significance of differences is a matter for the ranking.
 """

@@ -1,5 +1,4 @@
-"""A summary in the format of the 2020 ``milarun summary``: flat, with its field names and rates in the items of
-2020."""
+"""A summary in the format of the 2020 ``milarun summary``: flat, with its field names, rates in the items of 2020."""
 
 from __future__ import annotations
 

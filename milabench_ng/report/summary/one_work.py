@@ -1,5 +1,4 @@
-"""Whether all records of a row count the same items and did the same work for each: only then does the row have a rate.
-Pure.
+"""Whether all records of a row count the same items and did the same for each: only then does it have a rate. Pure.
 
 Within a run the launches of a test are planned alike, so a record that disagrees with most of its row is invalid: it
 counts as a failed launch, like an unreadable one. If there is no majority, or if two runs in one folder differ, it is
