@@ -1,5 +1,4 @@
-"""The report as one self-contained HTML file: charts, scripts and styles are inline, and it makes no network
-requests."""
+"""The report as one self-contained HTML file: charts, scripts and styles are inline, with no network requests."""
 
 from __future__ import annotations
 

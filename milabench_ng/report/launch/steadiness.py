@@ -64,8 +64,7 @@ def odd_shape(rows: Sequence[SliceRow], from_s: float, until_s: float) -> Shape 
 
 
 def _halves(rates: Sequence[float]) -> Shape | None:
-    """Compare the halves of a launch with too few slices for a trend: whether their levels differ beyond their
-    noise."""
+    """Whether the halves of a launch with too few slices for a trend have different levels, beyond their noise."""
     half = len(rates) // 2
     if half < MIN_HALF:
         return None
@@ -112,8 +111,7 @@ def _sawtooth(values: Sequence[float]) -> Shape | None:
 
 
 def _unsettled(blocks: Sequence[float]) -> Shape | None:
-    """Whether the truncation that leaves the most even rest is in the second half (MSER: White, Simulation 69,
-    1997)."""
+    """Whether the truncation with the most even rest is in the second half (MSER: White, Simulation 69, 1997)."""
     n = len(blocks)
 
     def spread(begin: int) -> float:

@@ -277,8 +277,7 @@ def load_traces(suite: str) -> Mapping[str, ReferenceTrace]:
 
 
 def decode_traces(content: bytes, source: str) -> Traces:
-    """Decode stored traces; ``source`` is the file's name. Raises InputError, with file and position, for invalid
-    ones."""
+    """Decode stored traces; ``source`` is the file's name. Raises InputError, with file and position, if invalid."""
     traces = convert_json(parse_json(content, source), Traces, source, "scripts/traces makes traces of a result folder")
     if traces.schema not in (2, TRACES_SCHEMA):  # 2 had no gradient norms
         refuse(source, f"schema {traces.schema}; this version of mnb reads 2 and {TRACES_SCHEMA}; make them again")

@@ -1,11 +1,11 @@
 """The verdict on a ratio: better, worse, equivalent or inconclusive. Pure.
 
 One rule gives all verdicts: the 95 % interval lies wholly outside the margin (better, worse), wholly inside it
-(equivalent), or across an edge (inconclusive). The test is therefore against the margin itself, never against a
-difference of 0: outside it is a minimum-effect test (Murphy and Myors, J. Appl. Psychol. 84, 1999), inside it two
-one-sided tests (Schuirmann, J. Pharmacokinet. Biopharm. 15, 1987), each one-sided test at 2.5 %. A false verdict of
-either kind requires an interval that misses the truth: at most 5 %, wherever the true ratio lies, even at an edge.
-There "equivalent" and "different" are both false, so tests at 5 % per side would add up to more.
+(equivalent), or across an edge (inconclusive). The tested hypothesis is therefore the margin itself, never a difference
+of 0: outside, this is a minimum-effect test (Murphy and Myors, J. Appl. Psychol. 84, 1999), inside it two one-sided
+tests (Schuirmann, J. Pharmacokinet. Biopharm. 15, 1987), each one-sided test at 2.5 %. A false verdict of either kind
+requires an interval that misses the truth: at most 5 %, wherever the true ratio lies, even at an edge. There
+"equivalent" and "different" are both false, so tests at 5 % per side would add up to more.
 
 Several tests form one family, adjusted by Holm's method (Scand. J. Statist. 6, 1979): each has one p value, for the
 verdict that its estimate points to, and a false verdict of either kind is a family error. Holm's steps keep such errors

@@ -13,7 +13,7 @@ from milabench_ng.report.summary.launches import weakest_tier
 from milabench_ng.report.summary.summary import Summary, TestSummary
 
 Ratio = Literal["counted", "not counted", "suppressed"]
-"""What happens to a row's ratio: it counts; it is shown, but the work is different or unknown; it is meaningless and
+"""What happens to a row's ratio: it counts; it is shown, but the work differs or is unknown; it is meaningless and
 hidden."""
 
 FREE_OPTIONS = frozenset({"max_count", "max_seconds", "seed", "sample_duration", "precision"})

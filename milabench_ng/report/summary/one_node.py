@@ -5,7 +5,8 @@ another hostname: runs that share a GPU share a node, and runs without a common 
 identified by its hostname or, if a container was given another, its boot id. In either case processors and memory are
 the same in all runs. All runs used the same devices, so that rows come from the same node with the same tenants, and
 runs of one suite used the same profile. Values that are not recorded are not compared. Sessions continued with
-``--resume`` are one run with one manifest: it refuses differences, or the ledger records that the user accepted them.
+``--resume`` are one run with one manifest: it refuses differences unless the user accepts them, which the ledger
+records.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ class Signer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sign(content: bytes, key: Path) -> bytes:
-    """The signature of ``content`` with the private key in the file ``key`` (or a public one whose private half the
-    agent holds)."""
+    """The signature of ``content`` with the private key in ``key`` (or a public one, if the agent holds the private
+    one)."""
     if not os.path.isfile(key):
         raise InputError(f"--sign {key}: no such file; make a key with ssh-keygen -t ed25519")
     done = _ssh_keygen(["-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(key)], content)
