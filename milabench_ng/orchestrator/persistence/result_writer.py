@@ -57,9 +57,9 @@ class ResultWriter:
         self._open()
 
     def promise(self, manifest: bytes, *events: AnyLedgerEvent) -> None:
-        """Write the manifest, which is written anew if somebody removes it. Raises InputError where it cannot be.
+        """Write the manifest; it is rewritten if it is deleted. Raises InputError if that fails.
 
-        It comes before the ledger's first line: a folder that has a line can be resumed.
+        It precedes the ledger's first line, so that a folder with a line can be resumed.
         """
         self._manifest = manifest
         try:

@@ -149,7 +149,7 @@ def _where(request: RunRequest, name: str) -> str:
 def _arguments(
     request: RunRequest, name: str, test: Test, catalogue: Catalogue
 ) -> tuple[dict[str, Scalar | None], tuple[str, ...]]:
-    """Every option of a test, from workload default, profile and command line, in this order; and what the last changed."""
+    """Every option of a test: workload default, profile, command line, in this order; and what the last changed."""
     where = _where(request, name)
     options = catalogue.workload(test.workload, where).options
     stated = resolve(options, test.arguments, where)
