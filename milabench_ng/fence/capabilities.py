@@ -59,7 +59,7 @@ class SlurmJob(msgspec.Struct, frozen=True):
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """What a probe found. `unified` is a v2 directory for kill and pressure alongside v1 limits, empty if there is none.
+    """What a probe found. `unified` is a v2 directory for kill and pressure with v1 limits, empty if there is none.
 
     `slurm` is the allocation that this process runs in; None outside one.
     `own` is this process's own group on v2 (or its memory group on v1), whose limits apply to all that it starts.

@@ -171,5 +171,5 @@ class Cgroup1Fence:
 
 
 def open_fence(capabilities: Capabilities, run_id: str, holds: str, shm: bool) -> Cgroup1Fence:
-    """Open the fence of one run; `holds` is a description of what it uses, `shm` whether tenants can have a /dev/shm."""
+    """Open the fence of one run; `holds` describes what it uses; `shm`: whether tenants can have their own /dev/shm."""
     return Cgroup1Fence(capabilities, run_id, holds, shm)

@@ -150,7 +150,7 @@ class Cgroup2Fence:
             leaf.directory.rmdir()
 
     def _enable_top(self) -> tuple[str, ...]:
-        """Enable the controllers; except at the root, processes must leave first: the kernel would allow cpuset and pids
+        """Enable controllers; except at the root, processes must leave first: the kernel would allow cpuset and pids
         alongside them, but no process could enter a group below ("Threads" in cgroup-v2.rst, `domain invalid`)."""
         if self._top.core.has("cgroup.type") and self._top.core.procs:
             evacuate(self._top)
@@ -161,7 +161,7 @@ class Cgroup2Fence:
 
 
 def open_fence(capabilities: Capabilities, run_id: str, holds: str, shm: bool) -> Cgroup2Fence:
-    """Open the fence of one run; `holds` is a description of what it uses, `shm` whether tenants can have a /dev/shm."""
+    """Open the fence of one run; `holds` describes what it uses; `shm`: whether tenants can have their own /dev/shm."""
     return Cgroup2Fence(capabilities, run_id, holds, shm)
 
 

@@ -77,7 +77,7 @@ class NoneGroup:
         return self._last
 
     def watch(self) -> Usage:
-        """Only list the processes: adding up memory maps would disturb the comparison. Returns the first reading, if any."""
+        """Only list processes: adding up memory maps would disturb the comparison. Return the first reading, if any."""
         self._followed.pids()
         return self._last or self.usage()
 

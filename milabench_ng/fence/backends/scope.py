@@ -46,7 +46,7 @@ def bounds(capabilities: Capabilities) -> Bounds:
 
 
 def open_fence(capabilities: Capabilities, run_id: str, holds: str, shm: bool) -> ScopeFence:
-    """Open the fence of one run; `holds` is a description of what it uses, `shm` whether tenants can have a /dev/shm."""
+    """Open the fence of one run; `holds` describes what it uses; `shm`: whether tenants can have their own /dev/shm."""
     return ScopeFence(capabilities, run_id, holds, shm)
 
 

@@ -1,7 +1,7 @@
 """Divides a node among tenants: equal, disjoint shares of whole physical cores and of RAM. Pure.
 
 Same logic as BenchExec's core assignment (Beyer, Löwe, Wendler: "Reliable benchmarking", STTT 2019, section 5), but
-a node that cannot be divided evenly is used with a note instead of being refused.
+nodes that cannot be divided evenly degrade with a note instead of being refused.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Step:
     """A step of the job that waits for processes to run in it, until `close` or the end of this process."""
 
     def __init__(self, words: tuple[str, ...], what: str) -> None:
-        """Start it; `words` tell srun its resources. Raises IsolationError with Slurm's message if it does not start."""
+        """Start it; `words` tell srun its resources. Raises IsolationError with Slurm's message if that fails."""
         self.socket = f"mnb-step-{os.urandom(16).hex()}"
         hold = [sys.executable, "-I", "-S", step_program.__file__, "hold", self.socket]
         with tempfile.TemporaryFile("w+") as complaints:
@@ -88,7 +88,7 @@ class Step:
 
 
 def srun_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment without the job script's own requests (tasks, memory, binding), which would apply to our steps too."""
+    """Drop the job script's own requests (tasks, memory, binding), which would apply to our steps too."""
     kept = ("SLURM_CONF", "SLURM_JOB_ID", "SLURM_JOBID", "SLURM_CONF_SERVER")
     return {name: value for name, value in environ.items() if not name.startswith(("SLURM_", "SRUN_")) or name in kept}
 

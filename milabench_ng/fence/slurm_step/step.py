@@ -63,7 +63,7 @@ class Holder:
         self._server = server
         self._first = first
         self._callers: dict[int, tuple[socket.socket, int]] = {}
-        """Caller's connection and pid of each process, by pidfd."""
+        """The caller's connection and the pid of each process, by pidfd."""
         self._abandoned: set[int] = set()
         self._poll = select.poll()
         for one in (server, first):
