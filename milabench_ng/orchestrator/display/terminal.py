@@ -1,4 +1,4 @@
-"""A terminal: lines that stay, and below them one that changes."""
+"""Output to a terminal: lines that stay, and below them one that changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Terminal:
         self._batch: BatchBegins | None = None
 
     def receive(self, stamped: Stamped) -> None:
-        """A note or a line above, or a new text in the live line."""
+        """Print a note or line above, or update the live line."""
         event = stamped.event
         if isinstance(event, BatchBegins):
             self._batch = event
@@ -36,7 +36,7 @@ class Terminal:
             self._change(plain(told.text))
 
     def close(self) -> None:
-        """Take the live line away."""
+        """Remove the live line."""
         if self._status is not None:
             self._status.stop()
             self._status = None
