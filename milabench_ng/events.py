@@ -7,7 +7,7 @@ a node share.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -61,7 +61,7 @@ class Slice(Event, frozen=True, kw_only=True):
     """At least the sample duration of work, closed by one device synchronisation."""
 
     start_s: float
-    length_s: float
+    length_s: Annotated[float, msgspec.Meta(gt=0)]
     count: int
     steps: int
     wait_s: float
@@ -74,7 +74,7 @@ class Loss(Event, frozen=True, kw_only=True):
 
     step: int
     value: float | None
-    """None where it is not finite."""
+    """None if it is not finite."""
 
 
 class GradientNorm(Event, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ class GradientNorm(Event, frozen=True, kw_only=True):
 
     step: int
     value: float | None
-    """None where it is not finite."""
+    """None if it is not finite."""
 
 
 class Skips(Event, frozen=True, kw_only=True):
@@ -108,7 +108,7 @@ class Full(Event, frozen=True, kw_only=True):
 
 
 class Done(Event, frozen=True, kw_only=True):
-    """The worker stopped as it was told to."""
+    """The worker stopped as commanded."""
 
     time_s: float
     count: int

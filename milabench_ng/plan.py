@@ -79,9 +79,14 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(map(str, self.devices)) if self.slots is msgspec.UNSET else self.slots
 
     @property
+    def known_role(self) -> Role:
+        """Its role, also if it is omitted."""
+        return "measured" if self.role is msgspec.UNSET else self.role
+
+    @property
     def measured(self) -> bool:
         """Whether it runs for its own result, not as company."""
-        return self.role != "company"
+        return self.known_role == "measured"
 
     @property
     def job_id(self) -> str:
@@ -143,7 +148,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 def tenant_number(slot: str) -> int:
     """The number that, with the seed, decides the data order of a slot's tenant: the device's index if it has one slot.
 
-    Several slots of one device have numbers a million apart; no node has as many devices.
+    Several slots of one device have numbers a million apart; no node has that many devices.
     """
     found = _SLOT.fullmatch(slot)
     if found is None:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from milabench_ng.events import EVENT_SCHEMA, AnyCommand, AnyEvent
+from milabench_ng.orchestrator.events.run_events import RUN_EVENTS_SCHEMA, Stamped
 from milabench_ng.profile import PROFILE_SCHEMA, TEST_NAME, Test
 from milabench_ng.records.ledger import LEDGER_SCHEMA, LedgerLine
 from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
@@ -14,7 +15,7 @@ from milabench_ng.records.record import RECORD_SCHEMA, Record
 from milabench_ng.report.summary.summary import SUMMARY_SCHEMA, Summary
 from milabench_ng.report.verification.rules import RULES_SCHEMA, Rules
 
-SchemaKind = Literal["profile", "record", "event", "summary", "run", "ledger", "rules"]
+SchemaKind = Literal["profile", "record", "event", "summary", "run", "ledger", "run-event", "rules"]
 Schema = dict[str, Any]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -23,7 +24,7 @@ _NAME = f"^{TEST_NAME.pattern}$"
 
 def schema(kind: SchemaKind) -> Schema:
     """The schema of ``kind``: a profile file, the record of a launch, one line of the protocol, a summary, run.json,
-    one line of ledger.jsonl, a buyer's rules.
+    one line of ledger.jsonl, one line of events.jsonl, a buyer's rules.
     """
     match kind:
         case "profile":
@@ -43,6 +44,9 @@ def schema(kind: SchemaKind) -> Schema:
             return _of(
                 "ledger", LEDGER_SCHEMA, "One line of ledger.jsonl, what was done to a result folder.", LedgerLine
             )
+        case "run-event":
+            described = "One line of events.jsonl, what happened while a run went on."
+            return _of("run-event", RUN_EVENTS_SCHEMA, described, Stamped)
 
 
 def _of(title: str, version: int, description: str, *types: Any) -> Schema:

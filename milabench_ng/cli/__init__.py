@@ -1,4 +1,4 @@
-"""The ``mnb`` command: one file a subcommand."""
+"""The ``mnb`` command: one file per subcommand."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def main() -> None:
 
 
 def call(tokens: Sequence[str]) -> int:
-    """Run one command; its exit code.
+    """Run one command and return its exit code.
 
-    0 all well, 1 a launch failed or a rule is broken, 2 bad input, 3 isolation cannot be had, 4 inconclusive.
-    `main` adds 141 for output that nobody reads any more.
+    0 all well, 1 a launch failed or a rule is broken, 2 bad input, 3 isolation unavailable, 4 inconclusive.
+    `main` adds 141 for output whose reader has gone away.
     """
     if not tokens or tokens[0] in ("--help", "-h"):
         for function in FUNCTIONS:
-            app[function.partition("_")[0]]  # imported, so that the list has its first line
+            app[function.partition("_")[0]]  # imported for its first line in the list
     try:
         return int(app(list(tokens), exit_on_error=False, result_action="return_value") or 0)
     except cyclopts.CycloptsError:

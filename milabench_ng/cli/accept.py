@@ -24,11 +24,11 @@ def accept(
     weights: WeightsOption = None,
     form: TableOrJson = "table",
 ) -> int:
-    """Does a delivered node keep what the bid promised, in every test and in the score, the errors taken into account?
+    """Decide whether a delivered node keeps what the bid promised, per test and in the score, allowing for error.
 
-    Both may be bundles, result folders or summaries. At least 5 repeats on either side are needed, and no mark.
+    Both may be bundles, result folders or summaries. Each side needs at least 5 repeats and no marks.
 
-    Exit code: 0 if it keeps, 1 if it breaks the guarantee, 4 if that cannot be said, 2 for bad input.
+    Exit code: 0 if the guarantee is kept, 1 if it is broken, 4 if inconclusive, 2 for bad input.
 
     Example: mnb accept bid.bundle.tar.gz results --guarantee 0.97
 
@@ -39,7 +39,7 @@ def accept(
     delivered
         What was measured on the delivered node.
     guarantee
-        The share of the bid's throughput that must be reached, such as 0.97.
+        Share of the bid's throughput that the node must reach, such as 0.97.
     """
     promised, found = load_source(bid), load_source(delivered)
     made = decide(promised, found, load_weights(weights, promised.suite), guarantee)

@@ -34,7 +34,7 @@ baseline = cyclopts.App(name="baseline", help="Show, build, estimate and check b
 
 @baseline.command
 def show(name: str) -> int:
-    """Print a baseline: where it comes from and what it says of each test.
+    """Print a baseline: where it comes from and what it says about each test.
 
     Example: mnb baseline show v100
 
@@ -90,9 +90,9 @@ def build(
     accept_shortfalls: bool = False,
     output: Output = None,
 ) -> int:
-    """Make a baseline of a result folder: complete, without failures, fully isolated, without marks.
+    """Make a baseline from a result folder that is complete, fully isolated, and free of failures and marks.
 
-    Exit code: 0, or 2 if the folder is not fit for it.
+    Exit code: 0, or 2 if the folder is unfit for it.
 
     Example: mnb baseline build results -o baselines/mine.json
 
@@ -101,14 +101,14 @@ def build(
     folder
         A result folder.
     again
-        A result folder of tests that were run once more (mnb jobs --name) on the same kind of node with the same
-        software: they take the place of those in FOLDER; noted. May be repeated.
+        A result folder of tests that were run again (mnb jobs --name) on the same kind of node with the same
+        software: they replace those in FOLDER, which is noted. May be repeated.
     note
-        Kept with the baseline, such as where the node stands. May be given several times.
+        A note to keep with the baseline, such as where the node is. May be repeated.
     bound
-        TEST=CLASS: what measurements show to bound a test, where its records say otherwise; noted. May be repeated.
+        TEST=CLASS: what bounds a test according to measurements, if its records say otherwise; noted. May be repeated.
     accept_shortfalls
-        Make it of an unfit folder all the same; what it falls short of is kept with it.
+        Build from an unfit folder anyway, and keep the shortfalls with the baseline.
     """
     whole = functools.reduce(measured_again, map(load, again), load(folder))
     made = rebound(whole, _bounds(bound))
@@ -122,7 +122,7 @@ def build(
 
 
 def _bounds(given: Sequence[str]) -> dict[str, Bound]:
-    """Class by test of texts such as ``standard.recom=launch``."""
+    """Class by test, from texts such as ``standard.recom=launch``."""
     known: dict[str, Bound] = {each: each for each in get_args(Bound)}
     pairs = [text.rpartition("=") for text in given]
     for (label, _, name), text in zip(pairs, given, strict=True):
@@ -133,21 +133,21 @@ def _bounds(given: Sequence[str]) -> dict[str, Bound]:
 
 @baseline.command
 def estimate(source: str, *, device: str, measured_on: str | None = None, output: Output = None) -> int:
-    """Carry a measured baseline over to a device that was not measured, by a rule that known pairs of devices taught.
+    """Carry a measured baseline over to an unmeasured device, by a rule learned from known pairs of devices.
 
-    Every estimate has a band, and how often the rule held known pairs in it that it had not seen. Only tests that the
-    GPU bounds are carried over; the others are left out and named.
+    Every estimate has a band, with the share of known pairs, unseen by the rule, that fell into it. Only GPU-bound
+    tests are carried over; the others are left out and named.
 
     Example: mnb baseline estimate results --device A100-SXM4-80GB -o a100.json
 
     Parameters
     ----------
     source
-        A shipped baseline, a summary file or a result folder that was measured.
+        A measured baseline: a shipped one, a summary file or a result folder.
     device
         The device to estimate.
     measured_on
-        The device that the source was measured on; without it, what the source says.
+        The device that the source was measured on (default: the one it names).
     """
     made = load_baseline(source)
     if made.provenance.kind != "measured":
@@ -160,7 +160,7 @@ def estimate(source: str, *, device: str, measured_on: str | None = None, output
 
 @baseline.command
 def check(name: str) -> int:
-    """Look for what cannot be true: slips of units, spread without sense, more devices that do less.
+    """Look for implausible values: wrong units, senseless spread, more devices that do less.
 
     Exit code: 0 if nothing was found, 1 otherwise.
 

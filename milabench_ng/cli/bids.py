@@ -20,7 +20,7 @@ def bids(
     html: Html = None,
     output: Output = None,
 ) -> int:
-    """Rank several bids by what a reference node's worth of throughput costs with each, with intervals.
+    """Rank bids by what a reference node's worth of throughput costs with each, with intervals.
 
     Exit code: 0, or 1 if a bid has no valid score, or 2 for bad input.
 
@@ -31,7 +31,7 @@ def bids(
     file
         A JSON file: the reference, the bids (results and price of a node), assumptions. Paths are relative to it.
     form
-        How to print: table, json, csv or markdown.
+        Output format: table, json, csv or markdown.
     """
     made = compare_bids(file)
     if html is not None:

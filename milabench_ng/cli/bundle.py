@@ -21,9 +21,9 @@ def bundle(
 ) -> int:
     """Pack a result folder into one file that can be sent and verified.
 
-    It holds all records, the manifest, the ledger, the logs, the weights and
+    The file holds all records, the manifest, the ledger, the logs, the weights and
     a packing list: the SHA-256 of every file, the numbers that mnb report prints.
-    The same folder gives the same bytes.
+    The same folder always gives the same bytes.
 
     Exit code: 0, or 2 for bad input.
 
@@ -34,11 +34,11 @@ def bundle(
     outdir
         A result folder of `mnb jobs`.
     weights
-        The file of weights that the score is made with; without it the shipped one of the suite is taken.
+        File of weights for the score (default: the one shipped for the suite).
     sign
         Sign the packing list with this private key (ssh-keygen -Y sign, namespace "mnb").
     output
-        The file to write (default: OUTDIR.bundle.tar.gz, beside the folder).
+        The file to write (default: OUTDIR.bundle.tar.gz, next to the folder).
     """
     made = pack(outdir, output, weights=weights, key=sign)
     print(f"bundle:  {made.path}{' (signed)' if made.signed else ''}")

@@ -29,17 +29,17 @@ def doctor(
     dataroot: DataRoot = None,
     form: TableOrJson = "table",
 ) -> int:
-    """Say what this node is, what of it can be fenced and why not, and whether it is ready. Changes nothing.
+    """Report what this node is, what can and cannot be fenced on it and why, and whether it is ready. Changes nothing.
 
-    Exit code: 0 ready (full isolation, torch there, shares can be made, all GPUs
-    usable), 1 not (the last lines say why), 2 for bad input.
+    Exit code: 0 if ready (full isolation, torch installed, shares possible, all GPUs
+    usable), 1 if not (the last lines say why), 2 for bad input.
 
     Example: mnb doctor --ram-total 512GiB
 
     Parameters
     ----------
     tenants
-        The shares for this many tenants: CPU partitions on a node without GPUs (default 2), else the first GPUs.
+        Show the shares for this many tenants: CPU partitions on a node without GPUs (default 2), else the first GPUs.
     """
     node = NodeOptions(tenants=tenants, gpus=gpus, ram_total=ram_total, cgroup_parent=cgroup_parent, dataroot=dataroot)
     enter_scope("auto", cgroup_parent)

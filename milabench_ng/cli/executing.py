@@ -22,7 +22,7 @@ from milabench_ng.records.names import MANIFEST, write_atomically
 
 
 def execute(request: RunRequest, weights: Path | None = None) -> int:
-    """Run it, print the report with these weights or the suite's; the exit code."""
+    """Run it, print the report with these weights or the suite's, and return the exit code."""
     from milabench_ng.report.report import make_report
     from milabench_ng.report.writers import write_report
 
@@ -39,7 +39,7 @@ def execute(request: RunRequest, weights: Path | None = None) -> int:
 
 
 def _next_command(suite: str, outcome: RunOutcome) -> str:
-    """What a user may want to do now."""
+    """The command that a user may want to run next."""
     folder = shlex.quote(str(outcome.folder))
     if outcome.interrupted:
         return f"jobs --resume {folder}"
@@ -51,7 +51,7 @@ def _next_command(suite: str, outcome: RunOutcome) -> str:
 
 
 def execute_into_file(request: RunRequest) -> int:
-    """Run one launch and keep its record as the file that the request names."""
+    """Run one launch and keep its record in the file that the request names."""
     if not os.path.isdir(request.outdir.parent):
         raise InputError(f"-o {request.outdir}: the folder {request.outdir.parent} does not exist")
     enter_scope(request.isolation, request.cgroup_parent)

@@ -41,10 +41,10 @@ def jobs(
     accept_difference: Annotated[tuple[DifferenceKind, ...], Parameter(negative=())] = (),
     node: NodeOptions = NodeOptions(),  # noqa: B008  # frozen
 ) -> int:
-    """Run a profile: the main job. Ends with the report and the folder that it wrote.
+    """Run a profile: the main job. Prints the report and the result folder at the end.
 
     Exit code: 0, 1 if a launch failed, 2 for bad input, 130 if interrupted,
-    3 if the isolation that was required cannot be had.
+    3 if the required isolation is unavailable.
 
     Example: mnb jobs profiles/standard.json --repeat 10
 
@@ -55,23 +55,23 @@ def jobs(
     flags
         Options for the workloads, after "--": mnb jobs profiles/quick.json --name vae -- --batch-size 64
     name
-        Only this test; may be given several times.
+        Run only this test; may be repeated.
     repeat
-        Runs of every test.
+        Number of runs of every test.
     order
-        Of the runs: test by test (file), all tests and again (interleaved, default), or by the nonce (random).
+        Order of the runs: test by test (file), all tests in turn (interleaved, default), or by the nonce (random).
     nonce
-        Any text; seeds the random order, which it makes the default, and is recorded.
+        Any text; recorded, and seeds the random order, which becomes the default.
     retry
-        Try a launch that fails again, up to this many times; the failed ones stay and count.
+        Retry a failed launch up to this many times; failed attempts are kept and count.
     weights
-        A JSON file of weights by test for the report at the end; without it the shipped one of the suite is taken.
+        A JSON file of weights by test for the final report (default: the one shipped for the suite).
     dry_run
-        Print the plan, the shares and the estimated duration, and run nothing.
+        Print the plan, the shares and the estimated duration without running anything.
     resume
-        Go on with the run in this result folder: the launches that have no valid record, with the options of then.
+        Resume the run in this result folder: launches without a valid record, with the original options.
     accept_difference
-        With --resume: go on although node, software or isolation differ, and record it; may be given several times.
+        With --resume: continue although the node, software or isolation differs, and record it; may be repeated.
     """
     if retry < 0:
         raise InputError(f"--retry {retry}: at least 0")
@@ -95,7 +95,7 @@ def jobs(
 def _resumed(
     profile: Path | None, folder: Path, node: NodeOptions, retry: int, accept: tuple[DifferenceKind, ...]
 ) -> RunRequest:
-    """The request of the first session, with what may be said anew."""
+    """The request of the first session, with the options that may change."""
     if node != NodeOptions(spool=node.spool):
         raise InputError(NOT_AGAIN)
     text = None if profile is None else read_text(profile_file(profile))

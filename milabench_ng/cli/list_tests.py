@@ -33,7 +33,7 @@ def list_tests(
     *,
     verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], negative=())] = False,
 ) -> int:
-    """List what there is: workloads and data sets, or the tests of a profile.
+    """List workloads and data sets, or the tests of a profile.
 
     Example: mnb list profiles/standard.json
 
@@ -42,7 +42,7 @@ def list_tests(
     profile
         A JSON file of tests: list these and the workloads that they run.
     verbose
-        Print of each workload the whole description, what it counts, stresses, reads and needs, and all its options.
+        Print each workload's whole description, what it counts, stresses, reads and needs, and all its options.
     """
     with shown() as bus:
         if profile is None:
@@ -118,7 +118,7 @@ def _needs(workload: Workload) -> str:
 
 
 def _facts(workload: Workload, catalogue: Catalogue) -> list[tuple[str, str]]:
-    """What a test of it counts, needs and stresses."""
+    """What a test of the workload counts, needs and stresses."""
     data = catalogue.data_sets[workload.data] if workload.data else None
     ram = "not stated" if workload.ram_gib is None else f"about {workload.ram_gib:g} GiB, without page cache"
     return [

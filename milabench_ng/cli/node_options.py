@@ -34,9 +34,9 @@ class NodeOptions:
     tenants
         Work with this many tenants: CPU partitions on a node without GPUs (default 2), else the first GPUs.
     isolation
-        What the fence must be: auto takes the best there is, full refuses anything less (exit code 3).
+        Required isolation: auto takes the best available, full refuses anything less (exit code 3).
     io_read
-        Most bytes that a tenant may read from the disk of the data root, such as 1000MiB/s, instead of the profile's.
+        Limit on a tenant's reads from the data root's disk, such as 1000MiB/s, instead of the profile's.
     io_write
         The same for writes.
     cold_start
@@ -46,21 +46,21 @@ class NodeOptions:
     data_scale
         Size of the data set twins relative to the real ones, instead of the profile's.
     classic_data
-        Read the noise images of 2020 (512 x 512) in the place of ImageNet. Such results are marked.
+        Read the noise images of 2020 (512 x 512) instead of ImageNet. Such results are marked.
     output
         Result folder (default: a new results-DATE in $MNB_OUTROOT or here).
     window
         Average over this many seconds instead of 9. Shortened results are marked not comparable.
     allow_concurrent
-        Run although another mnb does, on other GPUs and CPUs.
+        Run even if another mnb is running, on other GPUs and CPUs.
     ready_limit
         Kill a worker that is not ready after this many seconds, instead of the profile's limit or the plan's.
     silence_limit
         Kill a worker that finishes no slice for this many seconds.
     total_limit
-        Kill a worker this many seconds after it was asked for.
+        Kill a worker this many seconds after it was requested.
     spool
-        Folder for results as long as the result folder cannot be written (a disk that is full, read-only or gone).
+        Folder for results while the result folder cannot be written (disk full, read-only or gone).
     """
 
     tenants: int | None = None
@@ -86,7 +86,7 @@ class NodeOptions:
     def profile_request(
         self, profile: Path, *, names: tuple[str, ...] = (), repeat: int = 1, flags: tuple[str, ...] = ()
     ) -> RunRequest:
-        """The request that these options and a profile's file, or the name of a shipped profile, make."""
+        """The request made of these options and a profile, given as a file or a shipped profile's name."""
         file = profile_file(profile)
         text = read_text(file)
         return self.request(suite=file.stem, text=text, source=plain(file), names=names, repeat=repeat, flags=flags)
@@ -102,7 +102,7 @@ class NodeOptions:
         flags: tuple[str, ...] = (),
         outdir: Path | None = None,
     ) -> RunRequest:
-        """The request that these options and a profile make."""
+        """The request made of these options and a profile."""
         return RunRequest(
             suite=suite,
             profile_text=text,
@@ -143,7 +143,7 @@ def positive(seconds: float | None, option: str) -> float | None:
 def data_root(asked: Path | None) -> Path:
     """``-d``, else ``$MNB_DATAROOT``, else the user's cache folder (XDG).
 
-    Raises InputError for what can be no folder: a file, something below a file, a name that is too long.
+    Raises InputError if it cannot be a folder: a file, something below a file, a name that is too long.
     """
     named = asked or os.environ.get("MNB_DATAROOT")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 Switch = Annotated[bool, Parameter(negative=())]
 """A flag that can be set and not unset."""
 Several = Annotated[tuple[str, ...], Parameter(negative=())]
-"""May be given several times."""
+"""May be repeated."""
 
 Output = Annotated[Path | None, Parameter(name=["--output", "-o"], help="Write to this file instead of the terminal.")]
 Html = Annotated[Path | None, Parameter(help="Write one HTML file with charts as well, which opens offline anywhere.")]

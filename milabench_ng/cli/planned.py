@@ -1,4 +1,4 @@
-"""The plan of a run, printed instead of run: ``mnb jobs --dry-run``."""
+"""Prints the plan of a run instead of running it: ``mnb jobs --dry-run``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from milabench_ng.units import format_bytes, format_seconds
 
 
 def show_plan(request: RunRequest) -> int:
-    """Print devices, shares, isolation, batches and estimated duration of a run; the exit code."""
+    """Print devices, shares, isolation, batches and estimated duration of a run; return the exit code."""
     enter_scope(request.isolation, request.cgroup_parent)
     with shown() as bus:
         dry = asyncio.run(dry_run(request, bus))
@@ -41,7 +41,7 @@ def _print_batches(dry: DryRun) -> None:
 
 
 def _batch_row(batch: Batch, dry: DryRun) -> tuple[object, ...]:
-    """The launches of a batch are the same test with the same options."""
+    """All launches of a batch are the same test with the same options."""
     first = batch.launches[0]
     devices = ", ".join("+".join(map(str, launch.devices)) for launch in batch.launches)
     options = changed_options(first, dry.planned.catalogue.workloads[first.workload])
@@ -70,7 +70,7 @@ def _print_facts(dry: DryRun, request: RunRequest) -> None:
 
 
 def io_text(io: IoEvidence) -> str:
-    """Rates per tenant, and what holds them."""
+    """Rates per tenant, and what enforces them."""
     rates = (
         ("reads", io.read_bytes_per_s),
         ("writes", io.write_bytes_per_s),

@@ -23,9 +23,9 @@ def prepare(
     data_scale: float | None = None,
     classic_data: Switch = False,
 ) -> int:
-    """Have the data sets of a profile ready: generate the twins that are not there yet, and say where each set lies.
+    """Prepare the data sets of a profile: generate missing twins, and print where each set is.
 
-    `mnb jobs` does this by itself. Exit code: 0, or 2 for bad input or a disk that is full.
+    `mnb jobs` does this itself. Exit code: 0, or 2 for bad input or a full disk.
 
     Example: mnb prepare profiles/standard.json -d /scratch/mnb
 
@@ -34,11 +34,11 @@ def prepare(
     profile
         A JSON file of tests (those of 2020 are converted).
     name
-        Only what this test reads; may be given several times.
+        Only what this test reads; may be repeated.
     data_scale
         Size of the twins relative to the real sets, above 0 and at most 1, instead of the profile's.
     classic_data
-        The noise images of 2020 in the place of ImageNet, as the option of `mnb jobs`.
+        Use the noise images of 2020 instead of ImageNet, as in `mnb jobs`.
     """
     options = NodeOptions(dataroot=dataroot, data_scale=data_scale, classic_data=classic_data)
     request = options.profile_request(profile, names=name)
@@ -61,5 +61,5 @@ def _print(places: tuple[Place, ...]) -> None:
 
 
 def _size(place: Place) -> tuple[str, str]:
-    """Of a real set nothing is counted."""
+    """Real sets are not counted."""
     return (f"{place.files:,}", format_bytes(place.bytes)) if place.kind != "real" else ("-", "-")

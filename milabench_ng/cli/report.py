@@ -31,7 +31,7 @@ def report(
     html: Html = None,
     output: Output = None,
 ) -> int:
-    """Print the table, the score and what it is worth, of a result folder (also while the run goes on) or a summary.
+    """Print the table, the score and what it is worth, for a result folder (even during the run) or a summary.
 
     Exit code: 0, or 1 if a launch failed, the score is invalid or a rule is broken, or 2 for bad input.
 
@@ -40,16 +40,16 @@ def report(
     Parameters
     ----------
     folder
-        A result folder, or a summary file (of the 2020 tool as well).
+        A result folder, or a summary file (also of the 2020 tool).
     compare
-        Baselines, one or several: summary files, result folders, or names of shipped ones (v100, rtx8000).
+        One or more baselines: summary files, result folders, or names of shipped ones (v100, rtx8000).
     margin
-        The difference that does not matter: equivalent, better and worse are ratios whose interval lies inside or
-        outside of 1 +- this.
+        Largest difference that does not matter: a ratio is equivalent if its interval lies inside 1 +- this, and
+        better or worse if it lies outside.
     compare_gpus
         Print the tests by device, relative to the best device: mean, min and max over the launches.
     rules
-        Begin with the verdict of these rules (docs/run-rules.md): a JSON file, or a shipped one's name (procurement).
+        Start with the verdict on these rules (docs/run-rules.md): a JSON file, or a shipped one's name (procurement).
     price
         Price in dollars; RPP is this over the score.
     price_per
@@ -57,9 +57,9 @@ def report(
     penalize_variance
         Charge each test for the spread of its launches.
     form
-        How to print: table, json, csv or markdown.
+        Output format: table, json, csv or markdown.
     tables
-        Write every table as a CSV file into this folder as well.
+        Also write every table as a CSV file into this folder.
     """
     made = make_report(
         folder,

@@ -16,14 +16,14 @@ def rerun(
     *flags: str,
     node: NodeOptions = NodeOptions(),  # noqa: B008  # frozen
 ) -> int:
-    """Run the test of a record again: same workload, same arguments, as many tenants beside each other.
+    """Run the test of a record again: same workload, same arguments, same number of tenants side by side.
 
     Example: mnb rerun results/standard.vae.J0.0.20260106-160000-123456.json
 
     Parameters
     ----------
     record
-        A record of a result folder.
+        A record in a result folder.
     flags
         Options for the workload that differ from the record's, after "--".
     """

@@ -17,7 +17,7 @@ def run(
 ) -> int:
     """Run one workload once, for one tenant unless --tenants or --gpus says otherwise.
 
-    With -o FILE.json the record is written to that file, else a result folder is.
+    With -o FILE.json, writes the record to that file instead of a result folder.
 
     Example: mnb run vae -o vae.json -- --batch-size 64
 

@@ -9,14 +9,14 @@ from milabench_ng.schemas import schema as make_schema
 
 
 def schema(kind: SchemaKind, /) -> int:
-    """Print the JSON Schema of a file or stream, for editors and for programs that read our results.
+    """Print the JSON Schema of a file or stream, for editors and programs that read results.
 
     Example: mnb schema profile > profile.schema.json
 
     Parameters
     ----------
     kind
-        A profile, a launch's record, an event, a summary, the manifest run.json, a ledger's line, or a buyer's rules.
+        A profile, a launch's record, an event, a summary, the manifest run.json, a ledger line, or a buyer's rules.
     """
     print(msgspec.json.format(msgspec.json.encode(make_schema(kind)), indent=2).decode())
     return 0

@@ -1,4 +1,4 @@
-"""How the shares of tenants are printed."""
+"""Prints the shares of tenants."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from milabench_ng.units import format_bytes
 
 
 def share_table(layout: Layout) -> Table:
-    """One line a slot: its device, and what its tenant gets."""
+    """One line per slot: its device, and what its tenant gets."""
     rows = [(slot.id, slot.device.name, slot.device.uuid or "-", *_cells(slot.share)) for slot in layout]
     headers = ("device", "name", "UUID", "CPUs", "cores", "RAM", "NUMA nodes", "local")
     return table(headers, rows, right=("device", "cores", "RAM", "local"))

@@ -1,4 +1,4 @@
-"""Shows on standard error what goes on."""
+"""Shows the progress of a run on standard error."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def summary(
     form: Annotated[Literal["mnb", "2020"], Parameter(name="--format")] = "mnb",
     output: Output = None,
 ) -> int:
-    """Print the statistics of a result folder as JSON; stored in a file they are a baseline for `mnb report --compare`.
+    """Print the statistics of a result folder as JSON; saved to a file, they are a baseline for `mnb report --compare`.
 
     Exit code: 0, or 1 if a launch failed, or 2 for bad input.
 
@@ -29,9 +29,9 @@ def summary(
     Parameters
     ----------
     folder
-        A result folder; records of the 2020 tool are read as well.
+        A result folder; records of the 2020 tool are read too.
     form
-        mnb, or 2020 for the fields and the items of the 2020 tool.
+        mnb, or 2020 for the 2020 tool's fields and items.
     """
     made = load(folder)
     with open_output(output, sys.stdout) as stream:

@@ -13,7 +13,7 @@ from rich.text import Text
 from milabench_ng.plain import plain
 
 _UNLIMITED = 2000
-"""Columns: rich would cut text short to fit a terminal."""
+"""In columns; otherwise rich cuts text short to fit a terminal."""
 
 
 def standard_output() -> Console:
@@ -37,7 +37,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]], right: Seque
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> Text:
-    """Lines of a name and what is known of it, below each other."""
+    """Aligned lines, each with a name and a text."""
     known = list(pairs)
     width = max((len(name) for name, _ in known), default=0)
     return Text("\n").join(Text(f"{name.ljust(width)}  {plain(text)}".rstrip()) for name, text in known)

@@ -1,6 +1,6 @@
 """A command whose reader goes away (``mnb report FOLDER | head -3``) ends quietly, as SIGPIPE ends other programs.
 
-The signal itself stays ignored, as Python has it: it would end a run for any pipe that breaks, also a worker's.
+The signal itself stays ignored, as Python sets it: otherwise any broken pipe, even a worker's, would end a run.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ import sys
 from collections.abc import Callable
 
 UNREAD = 128 + signal.SIGPIPE
-"""What a shell says of a program that SIGPIPE ended."""
+"""The status that a shell reports for a program killed by SIGPIPE."""
 
 
 def until_unread(command: Callable[[], int]) -> int:
-    """Run the command and write out what it printed; its exit code, or `UNREAD`.
+    """Run the command and flush what it printed; return its exit code, or `UNREAD`.
 
-    A pipe of another kind that breaks is a bug, and its exception passes.
+    Any other broken pipe is a bug, and its exception propagates.
     """
     try:
         code = command()
-        if sys.stdout is not None:  # closed by whoever started us
+        if sys.stdout is not None:  # closed by our parent process
             sys.stdout.flush()
     except BrokenPipeError:
         if not _silence():
             raise
-    except SystemExit as ended:  # what rich makes of it, with standard output silenced already
+    except SystemExit as ended:  # rich raises it, with standard output silenced already
         if not isinstance(ended.__context__, BrokenPipeError):
             raise
         _silence()
@@ -37,7 +37,7 @@ def until_unread(command: Callable[[], int]) -> int:
 
 
 def _silence() -> bool:
-    """Let standard streams without a reader write to nowhere, so that the interpreter's last flush does not fail.
+    """Point standard streams without a reader at /dev/null, so that the interpreter's last flush does not fail.
 
     Returns whether there are any.
     """
@@ -51,7 +51,7 @@ def _silence() -> bool:
 
 
 def _is_unread(descriptor: int) -> bool:
-    """Whether it is a pipe or socket that nobody reads any more: poll(2) says POLLERR for such an end."""
+    """Whether it is a pipe or socket without a reader: poll(2) reports POLLERR for such an end."""
     poll = select.poll()
     poll.register(descriptor, 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))

@@ -27,12 +27,12 @@ def verify(
     form: TableOrJson = "table",
     output: Output = None,
 ) -> int:
-    """Verify a bundle or a result folder: compute every number again, and check it against rules.
+    """Verify a bundle or a result folder: recompute every number and check the rules.
 
-    The rules are numbered as in docs/run-rules.md. What is found is divided into
-    proven, self-reported (by the node) and not checkable. It needs no torch or GPU.
+    The rules are numbered as in docs/run-rules.md. Findings are divided into
+    proven, self-reported (by the node) and not checkable. Needs neither torch nor a GPU.
 
-    Exit code: 0 if no rule is broken, 1 if one is, 2 for bad input, which includes archives that are no bundles.
+    Exit code: 0 if no rule is broken, 1 if one is, 2 for bad input, including archives that are not bundles.
 
     Example: mnb verify results.bundle.tar.gz --rules procurement --allowed-signers vendors.txt
 
@@ -43,15 +43,15 @@ def verify(
     rules
         A JSON file of rules, or the name of a shipped one: procurement.
     profile
-        The profile that had to be run: a file, or the name of a shipped one.
+        The profile that must have been run: a file, or the name of a shipped one.
     weights
-        The file of weights that the score must be made with.
+        File of weights that the score must use.
     require
-        Full isolation in every launch, whatever the rules say.
+        Require full isolation in every launch, whatever the rules say.
     repeat
-        At least so many runs of every test, instead of what the rules say.
+        Require at least this many runs of every test, instead of what the rules say.
     nonce
-        What the buyer gave when the run began, instead of what the rules say.
+        The nonce that the buyer gave when the run began, instead of what the rules say.
     allowed_signers
         Who may sign: a file as in ssh-keygen(1), ALLOWED SIGNERS.
     """

@@ -1,1 +1,1 @@
-"""The fence: what holds each tenant to its share of the node, and the proof that it did."""
+"""The fence: holds each tenant to its share of the node, and proves that it did."""

@@ -1,4 +1,4 @@
-"""What of the fence can be had on this node, through what, and why the rest cannot: the answer of a probe."""
+"""The result of a probe: which parts of the fence this node offers, by what means, and why the rest is missing."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from milabench_ng.records.isolation import Mode, Tier
 
 
 class Controller(msgspec.Struct, frozen=True):
-    """One kind of limit. `parent` is the directory below which groups can be made; `why` not, and what is the `fix`.
+    """One kind of limit. `parent` is the directory below which groups can be made; `why` it cannot, and the `fix`.
 
-    `code` is the errno of the trial that failed.
+    `code` is the errno of the failed trial.
     """
 
     ok: bool
@@ -24,9 +24,9 @@ class Controller(msgspec.Struct, frozen=True):
 
 
 class SlurmJob(msgspec.Struct, frozen=True):
-    """What a step over the whole job, on this node, was seen to have. `consumable`: Slurm counts memory (CR_*MEMORY).
+    """What a step over the whole job was observed to have on this node. `consumable`: Slurm counts memory (CR_*MEMORY).
 
-    `cpus_held` and `memory_held` tell whether the kernel held it to them (task/cgroup); `memory_bytes` is the job's.
+    `cpus_held` and `memory_held`: whether the kernel enforced them (task/cgroup); `memory_bytes` is the job's.
     """
 
     id: str
@@ -40,13 +40,13 @@ class SlurmJob(msgspec.Struct, frozen=True):
 
     @property
     def tier(self) -> Tier:
-        """The best that its steps can give."""
+        """The best tier that its steps can give."""
         tiers: tuple[Tier, Tier, Tier] = ("affinity", "partial", "full")
         return tiers[self.cpus_held + (self.memory_held and self.consumable)]
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why it is no more, and what an administrator can do about it."""
+        """Why it is not better, and what an administrator can do about it."""
         if self.tier == "full":
             return ()
         lack = [
@@ -59,10 +59,10 @@ class SlurmJob(msgspec.Struct, frozen=True):
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """What a probe found. `unified` is a v2 directory for kill and pressure beside v1 limits, empty if there is none.
+    """What a probe found. `unified` is a v2 directory for kill and pressure with v1 limits, empty if there is none.
 
-    `slurm` is the allocation that this process runs in, None outside of one.
-    `own` is this process's own group on v2 (or its memory group on v1), whose limits hold for whatever it starts.
+    `slurm` is the allocation that this process runs in; None outside one.
+    `own` is this process's own group on v2 (or its memory group on v1), whose limits apply to all that it starts.
     """
 
     mode: Mode
@@ -80,7 +80,7 @@ class Capabilities(msgspec.Struct, frozen=True):
 
     @property
     def tier(self) -> Tier:
-        """The best tier that can be had."""
+        """The best available tier."""
         if self.mode in ("mixed", "none"):
             return "affinity"
         tiers: tuple[Tier, Tier, Tier] = ("affinity", "partial", "full")
@@ -94,5 +94,5 @@ class Capabilities(msgspec.Struct, frozen=True):
 
 
 def name_of(code: int) -> str:
-    """`EACCES` for its number."""
+    """The name of an errno, such as `EACCES`."""
     return errno.errorcode.get(code, str(code))

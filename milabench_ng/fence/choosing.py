@@ -1,4 +1,4 @@
-"""The back ends, best first, and which of them a run gets."""
+"""The back ends, best first, and the choice of one for a run."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ Wish = Literal["auto", "full", "partial", "affinity", "none"]
 
 
 class Backend(Protocol):
-    """The shape of a back end's module."""
+    """The interface of a back end's module."""
 
     NAME: str
     WARM_WORKERS: bool
     """Whether a worker can be forked elsewhere and then enter."""
 
     def tier(self, capabilities: Capabilities) -> Tier | None:
-        """What it offers on this node, None for nothing."""
+        """The tier that it offers on this node; None for nothing."""
 
     def bounds(self, capabilities: Capabilities) -> Bounds:
-        """What its tenants may share among them."""
+        """What its tenants may divide among themselves."""
 
     def open_fence(self, capabilities: Capabilities, run_id: str, holds: str, shm: bool) -> Fence:
-        """The fence of one run."""
+        """Open the fence of one run."""
 
 
-# A new back end is one more module of that shape, and its place in this line. Slurm stands before the groups that root
-# can make anywhere: those would leave the allocation.
+# To add a back end, add a module with that interface and its place here. Slurm comes before the groups that root can
+# make anywhere: those would leave the allocation.
 BACKENDS: tuple[Backend, ...] = (scope, slurm, cgroup2, cgroup1, affinity, none)
 
 
 def choose(capabilities: Capabilities, isolation: Wish) -> Backend:
-    """The back end for a wish: `auto` is the best there is, `full` and `partial` at least that or an error.
+    """The back end for a wish: `auto` is the best available, `full` and `partial` at least that or an error.
 
     Raises IsolationError (exit 3) with the reasons that the probe found.
     """
@@ -56,17 +56,17 @@ def choose(capabilities: Capabilities, isolation: Wish) -> Backend:
 
 
 def best_reasons(capabilities: Capabilities) -> tuple[str, ...]:
-    """Why no more can be had than there is: in an allocation it is Slurm that says."""
+    """Why no better tier is available; in an allocation, Slurm decides."""
     return capabilities.slurm.reasons if capabilities.slurm else capabilities.messages
 
 
 def bounds(capabilities: Capabilities, isolation: Wish) -> Bounds:
-    """What the tenants of a run with this wish may share among them. Raises IsolationError as `choose`."""
+    """What the tenants of a run with this wish may divide among themselves. Raises IsolationError like `choose`."""
     return choose(capabilities, isolation).bounds(capabilities)
 
 
 def open_fence(capabilities: Capabilities, isolation: Wish, run_id: str, holds: str = "") -> Fence:
-    """The fence of one run; `holds` says in words what it uses, for whoever finds it in the way: `GPUs 0-7`.
+    """Open the fence of one run; `holds` describes what it uses, for runs that find it in the way: `GPUs 0-7`.
 
     Raises IsolationError if the wish cannot be granted.
     """
@@ -74,7 +74,7 @@ def open_fence(capabilities: Capabilities, isolation: Wish, run_id: str, holds: 
 
 
 def reap(capabilities: Capabilities, allow_concurrent: bool = False) -> list[str]:
-    """Remove what dead runs left, one sentence for each; before `open_fence`.
+    """Remove what dead runs left, returning one sentence for each; call it before `open_fence`.
 
     Raises IsolationError if another run is alive, unless `allow_concurrent`.
     """
@@ -83,13 +83,13 @@ def reap(capabilities: Capabilities, allow_concurrent: bool = False) -> list[str
 
 
 def enter_scope(isolation: Wish, cgroup_parent: str | None) -> None:
-    """To be called before anything is started: begins this program anew in a systemd scope where one is needed."""
+    """Restart this program in a systemd scope if one is needed; must be called before anything is started."""
     if isolation not in (affinity.NAME, none.NAME) and cgroup_parent is None:
         scope.enter(probe())
 
 
 def own_shm_works() -> bool:
-    """Whether a process can give itself a /dev/shm of its own here; found out by letting one do it."""
+    """Whether a process can give itself its own /dev/shm here, determined by trying it."""
     if os.geteuid() != 0:
         return False
     command = FenceEntry(shm_bytes=1 << 20).command(["true"])

@@ -1,7 +1,7 @@
-"""Enter the fence: what a process does to itself before anything else of the tenant runs.
+"""Enters the fence: what a process does to itself before anything else of the tenant runs.
 
-Standard library only and no import of this package, because it is also a program: `python -I -S entry.py ENTRY_JSON --
-argv...` goes inside and becomes argv (cold start; 10 ms). A forked worker calls `enter` (warm start).
+Uses only the standard library and nothing of this package, because it is also a program: `python -I -S entry.py
+ENTRY_JSON -- argv...` enters and becomes argv (cold start; 10 ms). A forked worker calls `enter` (warm start).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MS_NOSUID, _MS_NODEV, _MS_REC, _MS_SLAVE = 1 << 1, 1 << 2, 1 << 14, 1 << 19
 
 
 class EntryLike(Protocol):
-    """The fields of `fence.interface.Entry`, which cannot be imported here."""
+    """The fields of `fence.interface.FenceEntry`, which cannot be imported here."""
 
     @property
     def procs(self) -> Sequence[str]: ...
@@ -40,18 +40,18 @@ class EntryLike(Protocol):
 
 
 class EntryError(Exception):
-    """The kernel did not let this process into the fence; it must not go on."""
+    """The kernel did not let this process into the fence; it must not continue."""
 
 
 def refusal(error: EntryError) -> str:
-    """What a launch that could not enter says in its log before it ends with ``EXIT_REFUSED``."""
+    """What a launch that could not enter writes to its log before it exits with ``EXIT_REFUSED``."""
     return f"mnb: could not enter the fence: {error}"
 
 
 def enter(entry: EntryLike, parent_pid: int) -> None:
-    """Put this process, which must have one thread, inside the fence: own session, groups, CPUs, /dev/shm, limits.
+    """Put this process, which must be single-threaded, inside the fence: own session, groups, CPUs, /dev/shm, limits.
 
-    It will be killed when the thread of `parent_pid` that started it ends. Raises EntryError.
+    It is killed when the thread of `parent_pid` that started it ends. Raises EntryError.
     """
     join(entry)
     die_with(parent_pid)
@@ -64,7 +64,7 @@ def enter(entry: EntryLike, parent_pid: int) -> None:
 
 
 def join(entry: EntryLike) -> None:
-    """Only own session, groups and CPUs: for a rank of a launch over several devices, whose parent is inside a fence.
+    """Enter only session, groups and CPUs, for a rank of a multi-device launch, whose parent is inside a fence.
 
     Raises EntryError.
     """
@@ -91,14 +91,14 @@ def _write(path: str, text: str) -> None:
 
 
 def die_with(parent_pid: int) -> None:
-    """SIGKILL when the parent ends (prctl(2)); if it has ended already, now."""
+    """Get SIGKILL when the parent ends (prctl(2)), or now if it has ended already."""
     _call("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent_pid:
         raise EntryError(f"the process {parent_pid} that started this one is gone")
 
 
 def _own_shm(size_bytes: int) -> None:
-    """A /dev/shm that ends with the last process that sees it: a killed worker's files there would stay charged."""
+    """Mount a /dev/shm that ends with its last process: otherwise a killed worker's files there stay charged."""
     _call("unshare", _CLONE_NEWNS)
     _call("mount", b"none", b"/", None, _MS_REC | _MS_SLAVE, None)
     options = b"mode=1777,size=%d" % size_bytes
@@ -106,7 +106,7 @@ def _own_shm(size_bytes: int) -> None:
 
 
 def _unlimit_memlock() -> None:
-    """Pinned buffers are charged to the share; a second, smaller limit would only confuse."""
+    """Lift the memlock limit: pinned buffers are charged to the share, and a second, smaller limit only confuses."""
     _, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     try:
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
@@ -121,7 +121,7 @@ def _call(name: str, *arguments: int | bytes | None) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """The program: does not return if all goes well."""
+    """Run as a program; does not return if all goes well."""
     text, dashes, *argv = arguments
     fields = json.loads(text)
     parent_pid = fields.pop("parent_pid")
@@ -133,7 +133,7 @@ def main(arguments: list[str]) -> int:
     except EntryError as error:
         print(refusal(error), file=sys.stderr)
         return EXIT_REFUSED
-    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # this interpreter ignores them, argv must not inherit that
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # this interpreter ignores them; argv must not inherit that
         signal.signal(ignored, signal.SIG_DFL)
     try:
         os.execvp(argv[0], argv)

@@ -1,8 +1,8 @@
-"""Kill and remove groups; as a program, the guardian that does it when the orchestrator is gone.
+"""Kills and removes groups; as a program, the guardian that does so when the orchestrator is gone.
 
-Standard library only: the guardian is `python -I -S guardian.py`, in a session of its own, blocked on a pipe from the
-orchestrator. The pipe's lines say what is to be removed (`group DIRECTORY`, `session ID`, or `forget ID`); its end,
-which the kernel brings about even after SIGKILL, says that it is time.
+Standard library only: the guardian is `python -I -S guardian.py`, in its own session, blocked on a pipe from the
+orchestrator. The pipe's lines name what to remove (`group DIRECTORY`, `session ID`, or `forget ID`); its end, which the
+kernel causes even after SIGKILL, triggers the removal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PATIENCE_S = 20.0
 
 
 def processes(directory: str) -> list[int]:
-    """Pids in the group and all groups below it; none if it is gone."""
+    """The pids in the group and all groups below it; none if it is gone."""
     found: list[int] = []
     for group in _groups(directory):
         try:
@@ -33,7 +33,7 @@ def processes(directory: str) -> list[int]:
 
 
 def kill(directories: Iterable[str]) -> set[int]:
-    """SIGKILL to all that is in the groups or below, after forbidding forks. Returns the pids that were there."""
+    """Forbid forks, then SIGKILL everything in the groups or below. Returns the pids that were there."""
     found: set[int] = set()
     for directory in directories:
         for group in _groups(directory):
@@ -46,10 +46,10 @@ def kill(directories: Iterable[str]) -> set[int]:
 
 
 def sweep(directories: Iterable[str], patience_s: float) -> tuple[int, int, bool]:
-    """Kill all in the groups and remove them with what is below, for `patience_s` seconds at most.
+    """Kill everything in the groups and remove them with all below, in at most `patience_s` seconds.
 
-    Returns how many processes were there to be killed, how many groups were there and are gone, and whether nothing is
-    left. Who removed a group does not count: systemd removes those of a scope too, as soon as its last process ends.
+    Returns the number of processes that were there, the number of groups that were there and are gone, and whether
+    nothing is left. It does not matter what removed a group: systemd removes a scope's once its last process ends.
     """
     directories = list(directories)
     end, pause_s = time.monotonic() + patience_s, 0.001
@@ -60,7 +60,7 @@ def sweep(directories: Iterable[str], patience_s: float) -> tuple[int, int, bool
         killed |= kill(directories)
         for directory in directories:
             for group in reversed(list(_groups(directory))):
-                with contextlib.suppress(OSError):  # still busy, or somebody else was faster: the next look tells
+                with contextlib.suppress(OSError):  # still busy, or removed by another process: the next pass tells
                     os.rmdir(group)
         done = not any(os.path.isdir(directory) for directory in directories)
         if done or time.monotonic() > end:
@@ -70,7 +70,7 @@ def sweep(directories: Iterable[str], patience_s: float) -> tuple[int, int, bool
 
 
 def session_members(sessions: Iterable[int]) -> dict[int, int]:
-    """Processes of these sessions and their descendants, from /proc: session by pid."""
+    """The processes of these sessions and their descendants, from /proc: session by pid."""
     members = {session for session in sessions if session > 1}
     stats = {int(name): _stat(int(name)) for name in os.listdir("/proc") if name.isdigit()}
     living = {pid: stat for pid, stat in stats.items() if stat}
@@ -82,7 +82,7 @@ def session_members(sessions: Iterable[int]) -> dict[int, int]:
 
 
 def _stat(pid: int) -> tuple[int, int] | None:
-    """Parent and session of a process that has not ended."""
+    """The parent and session of a process; None if it has ended."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             state, parent, _, session = file.read().rpartition(")")[2].split()[:4]
@@ -92,13 +92,13 @@ def _stat(pid: int) -> tuple[int, int] | None:
 
 
 def _groups(directory: str) -> Iterator[str]:
-    """The group and all below it, parents first."""
+    """The group and all groups below it, parents first."""
     for group, _, _ in os.walk(directory):
         yield group
 
 
 def _set(group: str, name: str, text: str) -> None:
-    """Write to the file if this kernel has it; a group that vanishes meanwhile is what we want."""
+    """Write to the file if this kernel has it; a group that vanishes meanwhile is fine."""
     path = os.path.join(group, name)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
@@ -113,7 +113,7 @@ def _set(group: str, name: str, text: str) -> None:
 
 
 def kill_process(pid: int) -> bool:
-    """False for a process that is gone, and for 0: one that our pid namespace does not show (kill(0) is ourselves)."""
+    """Kill a process; False if it is gone, and for 0, one outside our pid namespace (kill(0) would hit ourselves)."""
     if pid in (0, os.getpid()):
         return False
     try:

@@ -1,7 +1,7 @@
-"""What every back end offers: a `Fence` makes `Group`s, a `Group` holds one tenant and can prove it.
+"""The interface of every back end: a `Fence` makes `Group`s; a `Group` holds one tenant and can prove it.
 
-All calls return within milliseconds, so that one thread can run them between events; only `remove` and `close` wait
-(for killed processes to be gone), and say for how long, and `create` where Slurm makes the group.
+All calls return within milliseconds, so that one thread can run them between events, except `remove` and `close`, which
+wait a stated time for killed processes to be gone, and `create` if Slurm makes the group.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from milabench_ng.records.isolation import Effective, GroupEvents, Mode, ProcVie
 
 
 class IsolationMismatch(IsolationError):  # noqa: N818  (the name of the finding, not of a failure of ours)
-    """The kernel gives a tenant something else than its share."""
+    """The kernel gives a tenant something other than its share."""
 
 
 class Door(msgspec.Struct, frozen=True):
-    """Where a fence has to be entered through another process: the socket and pid of the holder in a Slurm step."""
+    """Entry to a fence through another process: the socket and pid of the holder in a Slurm step."""
 
     socket: str
     pid: int
 
 
 class FenceEntry(msgspec.Struct, frozen=True):
-    """What a process has to do to be inside the fence (`fence.entry` does it): plain JSON, no paths to look up.
+    """What a process must do to enter the fence (`fence.entry` does it): plain JSON, no paths to look up.
 
     `procs` are files to write "0" to, in this order; `cpus` the affinity to set, empty to leave it alone;
-    `shm_bytes` the size of a /dev/shm of its own, which vanishes with its last process (None: keep the node's);
-    `door` who starts the process inside (`fence.step`), None where it enters by itself.
+    `shm_bytes` the size of its own /dev/shm, which vanishes with its last process (None: keep the node's);
+    `door` what starts the process inside (`fence.slurm_step.step`), None if it enters by itself.
     """
 
     procs: tuple[str, ...] = ()
@@ -44,9 +44,9 @@ class FenceEntry(msgspec.Struct, frozen=True):
     door: Door | None = None
 
     def command(self, argv: Sequence[str], descriptors: int = 3) -> list[str]:
-        """The command line that enters and becomes `argv`; to be started by the thread that stays (PDEATHSIG).
+        """The command line that enters and becomes `argv`; start it from a thread that stays alive (PDEATHSIG).
 
-        `descriptors`: how many file descriptors, from 0 on, `argv` keeps; whatever else was inherited is closed.
+        `descriptors`: how many file descriptors, from 0 on, `argv` keeps; all other inherited ones are closed.
         """
         parent = self.door.pid if self.door else os.getpid()
         own = {"parent_pid": parent, "descriptors": descriptors}
@@ -66,7 +66,7 @@ class FenceEntry(msgspec.Struct, frozen=True):
 
 
 class CounterFiles(msgspec.Struct, frozen=True):
-    """The kernel's files about a group that are worth sampling; None where nobody counts (`telemetry.tenant`)."""
+    """The kernel's files about a group that are worth sampling; None for what is not counted (`telemetry.tenant`)."""
 
     memory_stat: str | None = None
     memory_current: str | None = None
@@ -74,16 +74,16 @@ class CounterFiles(msgspec.Struct, frozen=True):
 
 
 def _program(name: str) -> list[str]:
-    """The start of the command line of a program beside this module; bare, so that it starts fast."""
+    """The start of the command line of a program in this package; isolated, so that it starts fast."""
     return [sys.executable, "-I", "-S", str(Path(__file__).parent / name)]
 
 
 class Group(Protocol):
-    """One tenant's fence for one launch; made fresh, so that its counters start at 0."""
+    """One tenant's fence for one launch; newly made, so that its counters start at 0."""
 
     name: str
     share: Share
-    """As it was asked for; in a Slurm step with the CPUs and memory nodes that Slurm chose."""
+    """The requested share; in a Slurm step, with the CPUs and memory nodes that Slurm chose."""
 
     @property
     def entry(self) -> FenceEntry: ...
@@ -94,32 +94,32 @@ class Group(Protocol):
     def verify(self, pid: int) -> tuple[Effective, ProcView]:
         """Compare what the kernel enforces on process `pid` with the share.
 
-        Raises IsolationMismatch if it differs, ProcessLookupError if there is no such process any more.
+        Raises IsolationMismatch if it differs, ProcessLookupError if the process is gone.
         """
 
     def effective(self) -> Effective:
-        """The limits as the kernel reads them back now, or did before `kill` (which forbids forks by a limit)."""
+        """The limits as the kernel reports them now, or did before `kill` (which forbids forks by a limit)."""
 
     def events(self) -> GroupEvents:
-        """The counters as they stand."""
+        """The current counters."""
 
     def usage(self) -> Usage:
-        """What was used so far, with the maxima over all calls of this and `watch`."""
+        """Usage so far, with the maxima over all calls of this and `watch`."""
 
     def watch(self) -> Usage:
-        """To be called several times a second: `usage`, and what the kernel leaves to us (kill the rest after an
-        out-of-memory kill on v1, stop a tenant above its share of RAM in the affinity tier)."""
+        """Return `usage` and do what the kernel leaves to us (kill the rest after an out-of-memory kill on v1, stop a
+        tenant above its RAM share in the affinity tier). Call it several times a second."""
 
     def pids(self) -> tuple[int, ...]:
         """The processes in the group."""
 
     def kill(self) -> None:
-        """SIGKILL to every process in the group, and no more forks. Does not wait."""
+        """Send SIGKILL to every process in the group and forbid forks. Does not wait."""
 
     def remove(self, patience_s: float = 2.0) -> bool:
         """Kill what is left, wait up to `patience_s` seconds for it to be gone, remove the group.
 
-        False if something is still there (a process in the kernel's hands, unpinning memory): call again."""
+        Returns False if something is left (a process in the kernel, unpinning memory): call again."""
 
 
 class Fence(Protocol):
@@ -133,7 +133,7 @@ class Fence(Protocol):
     notes: tuple[str, ...]
 
     def create(self, name: str, share: Share) -> Group:
-        """Make the group of one tenant for one launch. Raises IsolationError if the kernel refuses."""
+        """Make one tenant's group for one launch. Raises IsolationError if the kernel refuses."""
 
     def close(self) -> None:
-        """Remove every group that is left and the run's own, and let the guardian go. Waits some seconds at most."""
+        """Remove all remaining groups and the run's own, and dismiss the guardian. Waits some seconds at most."""

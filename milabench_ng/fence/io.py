@@ -1,9 +1,9 @@
-"""I/O bandwidth shares: the disk that is limited, what limits it here, and a short probe that shows that it does.
+"""I/O bandwidth shares: the limited disk, what limits it here, and a short probe to show that it does.
 
 The kernel limits disks (Documentation/admin-guide/cgroup-v2.rst, `io.max`; cgroup-v1/blkio-controller.rst,
-`blkio.throttle`), so where the data root lies on none (NFS, overlay, tmpfs, btrfs) the readers of the data set
-limit themselves (`datasets.budget`). The kernel never limits hits in the page cache, and buffered writes on v1 only
-when they reach the disk.
+`blkio.throttle`); if the data root is not on one (NFS, overlay, tmpfs, btrfs), the data set's readers limit themselves
+(`datasets.budget`). The kernel never limits page cache hits, and limits buffered writes on v1 only when they reach the
+disk.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from milabench_ng.units import KIB, MIB, format_bytes, parse_bytes_per_second
 
 LEAST_BYTES_PER_S = MIB
 TOLERANCE = 0.1
-"""A probe that read more than its share by more than this part shows that the share is not held."""
+"""A probe that exceeds its share by more than this fraction shows that the share is not enforced."""
 Transfer = Literal["read", "write"]
 _CALLS: dict[Transfer, str] = {"read": "preadv", "write": "pwritev"}
 _WITHOUT = ("affinity", "slurm")
@@ -51,14 +51,14 @@ print(done, time.monotonic() - began)
 
 
 class Disk(msgspec.Struct, frozen=True):
-    """A whole disk: its number (`major:minor`), as limits want it, and its name."""
+    """A whole disk: its number (`major:minor`), as limits need it, and its name."""
 
     number: str
     name: str
 
 
 def whole_disk(path: Path, sysfs: Path = Path("/sys")) -> Disk | None:
-    """The disk that `path`, or the nearest folder above it that exists, lies on; None for a file system without one."""
+    """The disk that holds `path` or its nearest existing parent; None for a file system without one."""
     number = nearest(path).stat().st_dev
     block = sysfs / "dev/block" / f"{os.major(number)}:{os.minor(number)}"
     if os.major(number) == 0 or not block.exists():
@@ -70,12 +70,12 @@ def whole_disk(path: Path, sysfs: Path = Path("/sys")) -> Disk | None:
 
 
 def nearest(path: Path) -> Path:
-    """The path, or the nearest folder above it that exists."""
+    """The path, or its nearest existing parent."""
     return next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
 
 
 def method(capabilities: Capabilities, backend: str) -> IoMethod | None:
-    """What limits I/O behind the fence of this back end; None for nothing, `none` where no fence was asked for."""
+    """What limits I/O behind this back end's fence; None for nothing, `none` if no fence was requested."""
     if backend in _WITHOUT:
         return None
     if backend == "none":
@@ -86,9 +86,9 @@ def method(capabilities: Capabilities, backend: str) -> IoMethod | None:
 
 
 def ask(wanted: IoShare, where: str, dataroot: Path, capabilities: Capabilities, backend: str) -> IoEvidence:
-    """The share that was asked for, on this node. `where` names test and profile in errors.
+    """The requested share, on this node. `where` names test and profile in errors.
 
-    What the kernel cannot limit, the readers of the data set do. Raises InputError for writes that nobody could.
+    What the kernel cannot limit, the data set's readers do. Raises InputError for writes that nothing could limit.
     """
     rates = {name: _rate(getattr(wanted, name), f"{where}: io.{name}") for name in ("read", "write")}
     disk, how = whole_disk(dataroot), method(capabilities, backend)
@@ -112,26 +112,26 @@ def ask(wanted: IoShare, where: str, dataroot: Path, capabilities: Capabilities,
 
 
 def limits(asked: IoEvidence | None) -> tuple[IoLimit, ...]:
-    """What the tenant's group is to be given."""
+    """The limits for the tenant's group."""
     if asked is None or asked.method in ("none", "readers"):
         return ()
     return (IoLimit(asked.device, asked.read_bytes_per_s, asked.write_bytes_per_s),)
 
 
 def reader_budget(asked: IoEvidence | None) -> int | None:
-    """Bytes per second for the readers of the data set, where it is they that limit."""
+    """Bytes per second for the data set's readers, if they are what limits."""
     return asked.read_bytes_per_s if asked and asked.method == "readers" else None
 
 
 @contextlib.contextmanager
 def probe_file(folder: Path) -> Iterator[int]:
-    """A descriptor of a file without a name on the disk of `folder`, for direct I/O (open(2), O_TMPFILE).
+    """A descriptor of an unnamed file on the disk of `folder`, for direct I/O (open(2), O_TMPFILE).
 
-    Raises OSError where that cannot be made.
+    Raises OSError if it cannot be made.
     """
     descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC, 0o600)
     try:
-        with mmap.mmap(-1, 4 * MIB) as data:  # direct I/O wants memory that begins at a page
+        with mmap.mmap(-1, 4 * MIB) as data:  # direct I/O needs page-aligned memory
             data.write(os.urandom(len(data)))
             for offset in range(0, _FILE_BYTES, len(data)):
                 os.pwritev(descriptor, [data], offset)
@@ -141,9 +141,9 @@ def probe_file(folder: Path) -> Iterator[int]:
 
 
 def start_probe(group: Group, what: Transfer, bytes_per_s: int, descriptor: int) -> subprocess.Popen[str]:
-    """Begin to read, or write, what the share allows in a second, directly on the disk, inside `group`.
+    """Start to read or write what the share allows in a second, directly on the disk, inside `group`.
 
-    What passes in the first 0.3 s is not counted: the kernel lets a burst of about a tenth of a second through.
+    The first 0.3 s do not count: the kernel lets a burst of about a tenth of a second through.
     """
     chunk = min(max(1 << (bytes_per_s // 32).bit_length() - 1, 32 * KIB), 4 * MIB)
     numbers = map(str, (bytes_per_s, chunk, _FILE_BYTES, _PATIENCE_S))
@@ -152,7 +152,7 @@ def start_probe(group: Group, what: Transfer, bytes_per_s: int, descriptor: int)
 
 
 def finish_probe(process: subprocess.Popen[str], what: Transfer, asked: IoEvidence) -> IoEvidence:
-    """Wait for a probe; what it transferred per second, or why it did not."""
+    """Wait for a probe; return what it transferred per second, or why it did not."""
     said, complaint = process.communicate()
     if process.returncode != 0:
         reason = complaint.strip().rpartition("\n")[2] or f"the probe ended with status {process.returncode}"
@@ -165,7 +165,7 @@ def finish_probe(process: subprocess.Popen[str], what: Transfer, asked: IoEviden
 
 
 def excess(seen: IoEvidence) -> str | None:
-    """The finding that the share does not hold: the probe, or the readers, were faster than they may."""
+    """The finding that the share does not hold: the probe or the readers were faster than allowed."""
     who = "the readers of the data set" if seen.method == "readers" else "a probe in the tenant's group"
     found = (
         ("read", seen.read_bytes_per_s, seen.reader_bytes_per_s or seen.probed_read_bytes_per_s),
@@ -181,7 +181,7 @@ def excess(seen: IoEvidence) -> str | None:
 
 
 def achieved(asked: IoEvidence, read_bytes: int | None, read_s: float | None) -> IoEvidence:
-    """With what the readers of the data set tell of a launch."""
+    """The evidence, completed with what the data set's readers report about a launch."""
     if asked.method != "readers" or read_bytes is None or not read_s:
         return asked
     return msgspec.structs.replace(asked, reader_bytes=read_bytes, reader_bytes_per_s=read_bytes / read_s)

@@ -1,4 +1,4 @@
-"""What the kernel's answers mean: does it hold the share, did that change, what did a tenant die of. Pure."""
+"""Interprets the kernel's answers: does it enforce the share, did that change, what killed a tenant. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from milabench_ng.fence.kernel.mounts import parse_own_groups
 from milabench_ng.records.isolation import Death, Effective, GroupEvents, IoLimit, ProcView, Share, Usage
 from milabench_ng.units import GIB, format_bytes
 
-# On v1 nothing tells a group's own out-of-memory kill from one of the whole node, except that the group was full.
+# On v1 only a full group distinguishes its own out-of-memory kill from one of the whole node.
 _NEARLY_FULL = 0.9
-# Below this part of the limit the last samples say nothing about the moment of death.
+# Below this fraction of the limit, the last samples say nothing about the moment of death.
 _SEEN_COMING = 0.5
 
 
@@ -24,7 +24,7 @@ def check(
 ) -> None:
     """Raise IsolationMismatch unless the kernel holds the tenant's process to its share.
 
-    `groups` are those that it must be in, by controller; `pin`: whether it was to be put on the share's CPUs at all.
+    `groups` are those that it must be in, by controller; `pin`: whether it must be bound to the share's CPUs.
     """
     found = [*_differences(share, effective), *_proc_differences(share, effective, proc, groups, pin)]
     if found:
@@ -32,7 +32,7 @@ def check(
 
 
 def changes(entry: Effective, end: Effective) -> tuple[str, ...]:
-    """What is different at the end from what it was at entry: the reason of `isolation_lost`."""
+    """What differs between entry and end: the reason for `isolation_lost`."""
     names = ("cpus", "mems", "memory_bytes", "swap_bytes", "oom_group", "pids", "io", "ancestors")
     return tuple(
         f"{name} was {_plain(getattr(entry, name))} at entry and is {_plain(getattr(end, name))}"
@@ -50,7 +50,7 @@ def verdict(
     timed_out: bool = False,
     lost: tuple[str, ...] = (),
 ) -> Death | None:
-    """Why a tenant failed, the first that applies; None if it did not.
+    """Why a tenant failed, the first reason that applies; None if it did not.
 
     `returncode` is negative for a signal, None for a tenant that had to be stopped; `lost` comes from `changes`.
     An out-of-memory kill or a lost limit makes a launch fail even if its process exits with 0.
@@ -73,9 +73,9 @@ def verdict(
 
 
 def with_maxima(before: Usage | None, now: Usage) -> Usage:
-    """The reading `now` with the maxima over it and all readings up to `before`, where the kernel keeps none.
+    """The reading `now` with the maxima over it and all readings up to `before`, for what the kernel keeps none.
 
-    Anonymous and shared memory stay those of the fullest reading: after a death there is nothing left to read.
+    Anonymous and shared memory are kept from the fullest reading: after a death nothing is left to read.
     """
     sampled = msgspec.structs.replace(
         now,
@@ -99,7 +99,7 @@ def with_maxima(before: Usage | None, now: Usage) -> Usage:
 
 
 def _differences(share: Share, effective: Effective) -> Iterator[str]:
-    """Where the kernel enforces something, it must be what was asked for."""
+    """What the kernel enforces differently from the request."""
     for what, asked, given in (("CPUs", share.cpus, effective.cpus), ("memory nodes", share.mems, effective.mems)):
         if given is not None and given != asked:
             yield (

@@ -1,4 +1,4 @@
-"""Tenants that no group holds: followed by session and descent in /proc, for the back ends that fence nothing."""
+"""Follows tenants without groups by session and descent in /proc, for the back ends that fence nothing."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Owners = dict[int, "Followed"]
 
 
 class Followed:
-    """The processes of one tenant: the session that its first one made when it entered, and all that descends."""
+    """The processes of one tenant: the session that its first process made on entry, and all descendants."""
 
     def __init__(self, name: str, guardian: Guardian, owners: Owners) -> None:
-        """`owners` tells whose each session is, over all tenants of the run: a rank descends from another's agent."""
+        """`owners` maps sessions to owners, over all tenants of the run: a rank descends from another's agent."""
         self._name = name
         self._guardian = guardian
         self._owners = owners
 
     def adopt(self, pid: int) -> None:
-        """From now on the process and what it starts are the tenant's.
+        """Make the process and what it starts the tenant's.
 
-        Raises IsolationMismatch if it is not the first of a session: that is then somebody else's, perhaps our own.
+        Raises IsolationMismatch if it does not lead its session, which is then another's, perhaps our own.
         """
         try:
             session = os.getsid(pid)
@@ -41,7 +41,7 @@ class Followed:
         self._own({session})
 
     def pids(self) -> tuple[int, ...]:
-        """Those that there are now. To be asked often: a daemon whose ancestors died between two calls is lost."""
+        """The current processes. Call it often: a daemon whose ancestors died between two calls is lost."""
         sessions = self._sessions()
         if not sessions:
             return ()
@@ -50,25 +50,25 @@ class Followed:
         return tuple(sorted(pid for pid, session in found.items() if self._owners[session] is self))
 
     def kill(self) -> None:
-        """SIGKILL to all of them."""
+        """Send SIGKILL to all of them."""
         for pid in self.pids():
             guardian.kill_process(pid)
 
     def end(self, patience_s: float) -> bool:
-        """Kill until none is left or the time is over; whether none is left."""
+        """Kill until none is left or the time is up; return whether none is left."""
         limit = time.monotonic() + patience_s
         while self.pids():
             self.kill()
             if time.monotonic() > limit:
                 return False
             time.sleep(0.01)
-        for session in self._sessions():  # its number may be somebody else's tomorrow
+        for session in self._sessions():  # its number may be reused
             self._guardian.mind("forget", session)
             del self._owners[session]
         return True
 
     def usage(self) -> Usage:
-        """Sums over the processes that are there now: memory as PSS, so that shared pages count once."""
+        """Sums over the current processes: memory as PSS, so that shared pages count once."""
         pids = self.pids()
         memory = [_smaps(pid) for pid in pids]
         return Usage(
@@ -80,7 +80,7 @@ class Followed:
         )
 
     def cpu_usec(self) -> int:
-        """User and system time of the processes that are there now, and of those that they have waited for."""
+        """User and system time of the current processes and the children that they have waited for."""
         return sum(map(_cpu_usec, self.pids()))
 
     def _sessions(self) -> set[int]:
@@ -99,7 +99,7 @@ def _smaps(pid: int) -> dict[str, int]:
 
 
 def _cpu_usec(pid: int) -> int:
-    """User and system time of the process and of its children that it has waited for."""
+    """User and system time of the process and the children that it has waited for."""
     fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) * 1_000_000 // _TICKS_PER_S
 

@@ -1,7 +1,7 @@
 """The groups `<parent>/mnb/<run>` of one run: locked while it lives, watched by a guardian, reaped when it is dead.
 
-The lock (flock(2) on the directory itself, released by the kernel with the process) is what tells a living run from a
-dead one; no pid is ever trusted for that.
+The lock (flock(2) on the directory itself, released by the kernel with the process) tells a live run from a dead one;
+no pid is ever trusted for that.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _OWNER = "user.mnb.owner"
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """Who made a run's groups, for the message to somebody who finds them."""
+    """The owner of a run's groups, for the message of a run that finds them."""
 
     pid: int
     holds: str
 
 
 class Guardian:
-    """The process that removes what it was told of when this one ends in whatever way."""
+    """The process that removes what it was told about, however this one ends."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -49,9 +49,9 @@ class Guardian:
         return self._process.pid
 
     def mind(self, what: str, name: str | int) -> None:
-        """Tell it of a `group` (a directory) or a `session` (an id; `forget` takes that back).
+        """Tell it about a `group` (a directory) or a `session` (an id; `forget` takes that back).
 
-        Nothing happens if it was killed.
+        Does nothing if it was killed.
         """
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
@@ -59,7 +59,7 @@ class Guardian:
             self._process.stdin.flush()
 
     def dismiss(self) -> None:
-        """End the pipe, so that it removes what is left, and wait for it."""
+        """Close the pipe, so that it removes what is left, and wait for it."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
@@ -68,10 +68,10 @@ class Guardian:
 
 
 class RunGroups:
-    """The run's group in each hierarchy, by the parent below which it is."""
+    """The run's group in each hierarchy, by parent."""
 
     def __init__(self, parents: Sequence[str], run_id: str, holds: str, prepare: Callable[[Path], None]) -> None:
-        """Make them; `prepare` is called on every new directory, so that groups below it can be used.
+        """Make the groups; `prepare` is called on every new directory, so that groups below it can be used.
 
         Raises IsolationError if the run's name is taken or the kernel refuses.
         """
@@ -97,7 +97,7 @@ class RunGroups:
             self.guardian.mind("group", str(directory))
 
     def close(self) -> None:
-        """Remove everything below the run's groups and them, and `mnb` itself if no other run is there."""
+        """Remove the run's groups with everything below, and `mnb` itself if no other run is there."""
         guardian.sweep(map(str, self.directories.values()), patience_s=5.0)
         self.guardian.dismiss()
         os.close(self._lock)
@@ -135,7 +135,7 @@ def reap(parents: Sequence[str], allow_concurrent: bool = False) -> list[str]:
 
 
 def remove_tops(parents: Sequence[str]) -> None:
-    """Remove `mnb` in each hierarchy unless a run is below it. A scope whose last process has ended may be gone."""
+    """Remove `mnb` in each hierarchy unless a run is below it. A scope may be gone with its last process."""
     with contextlib.suppress(FileNotFoundError), _locked_top(parents[0]):
         for parent in parents:
             with contextlib.suppress(OSError):  # another run's groups are in it, or it is gone
@@ -143,7 +143,7 @@ def remove_tops(parents: Sequence[str]) -> None:
 
 
 def _dead(directory: Path) -> bool:
-    """Whether nobody holds the lock of the run (or its first group is gone, and only remains are left)."""
+    """Whether the run's lock is free (or its first group is gone, and only remains are left)."""
     try:
         os.close(_lock(directory))
     except BlockingIOError:
@@ -167,7 +167,7 @@ def _living(directory: Path) -> str:
 
 
 def _lock(directory: Path) -> int:
-    """An open descriptor of the directory with its lock. Raises BlockingIOError if somebody else has it."""
+    """Open and lock the directory; return the descriptor. Raises BlockingIOError if another process has the lock."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -179,7 +179,7 @@ def _lock(directory: Path) -> int:
 
 @contextlib.contextmanager
 def _locked_top(parent: str) -> Iterator[None]:
-    """Keep a starting run and one that reaps apart: the latter must not see groups that are not locked yet."""
+    """Keep a starting and a reaping run apart: the latter must not see groups that are not locked yet."""
     descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,8 +1,8 @@
-"""The conditions under which a batch ran: what the node allowed and did, read before it and after it.
+"""The conditions under which a batch ran: the node's settings and state, read before and after it.
 
-``Settings`` stay as they are unless somebody changes them; ``GpuState`` and ``HostState`` move by themselves. Counters
-are cumulative, so the difference of the two edges is what happened in between. What a node does not give is None, and
-``unsupported`` names it.
+``Settings`` stay the same unless someone changes them; ``GpuState`` and ``HostState`` change by themselves. Counters
+are cumulative, so that the difference between the two edges is what happened in between. What a node does not support
+is None, and ``unsupported`` names it.
 """
 
 from __future__ import annotations
@@ -40,41 +40,41 @@ _MEMORY_TEMPERATURE_FIELD = 82
 
 
 class GpuSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What is set on a GPU. Power in watts, clocks in MHz."""
+    """The settings of a GPU. Power in watts, clocks in MHz."""
 
     pci_bus_id: str
     vbios: str | None
     power_limit_w: float | None
     default_power_limit_w: float | None
     enforced_power_limit_w: float | None
-    """The lowest of all limits that are in force."""
+    """The lowest of all limits in force."""
     max_sm_clock_mhz: int | None
     max_memory_clock_mhz: int | None
     application_sm_clock_mhz: int | None
     application_memory_clock_mhz: int | None
     ecc: bool | None
     ecc_pending: bool | None
-    """What ECC will be after the next reset."""
+    """ECC mode after the next reset."""
     mig_mode: bool | None
     persistence_mode: bool | None
 
 
 class GpuState(msgspec.Struct, frozen=True, kw_only=True):
-    """What a GPU does and has done."""
+    """The state and counters of a GPU."""
 
     power_w: float | None
     energy_mj: int | None
-    """Since the driver was loaded; moves every 100 ms."""
+    """Energy since the driver was loaded; updated every 100 ms."""
     sm_clock_mhz: int | None
     memory_clock_mhz: int | None
     temperature_c: int | None
     memory_temperature_c: float | None
     reasons: int | None
-    """The bits that hold the clocks down now (NVML clocks event reasons)."""
+    """Bits of what holds the clocks down now (NVML clocks event reasons)."""
     throttled_ns: dict[str, float | None]
-    """Time that the clocks were held down so far, by reason."""
+    """Time for which the clocks were held down so far, by reason."""
     ecc_corrected: int | None
-    """Since the driver was loaded; so is the next."""
+    """Since the driver was loaded, like the next."""
     ecc_uncorrected: int | None
     remapped_rows: tuple[int, ...] | None
     """Corrected, uncorrected, pending (0 or 1), failed (0 or 1)."""
@@ -82,18 +82,18 @@ class GpuState(msgspec.Struct, frozen=True, kw_only=True):
     """Drops when the GPU is idle."""
     pcie_width: int | None
     foreign_pids: tuple[int, ...] | None
-    """Compute processes that are not ours, as NVML numbers them: in a container these may be the host's numbers."""
+    """Compute processes that are not ours, with NVML's pids: in a container these may be the host's."""
 
 
 class HostSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What is set on the host."""
+    """The settings of the host."""
 
     kernel: str
     command_line: str | None
     mitigations: dict[str, str]
-    """By vulnerability; those that do not affect this CPU are left out."""
+    """Mitigations by vulnerability, without those that do not affect this CPU."""
     governors: dict[str, int]
-    """CPU frequency policies by governor; empty where the kernel does not scale."""
+    """Number of CPU frequency policies by governor; empty if the kernel does not scale."""
     boost: bool | None
     smt: str | None
     transparent_hugepages: str | None
@@ -102,18 +102,18 @@ class HostSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostState(msgspec.Struct, frozen=True, kw_only=True):
-    """What the host does and has done since boot."""
+    """The state of the host, and its counters since boot."""
 
     load: tuple[float, ...]
-    """Over 1, 5 and 15 minutes."""
+    """Load averages over 1, 5 and 15 minutes."""
     cpu_busy_s: float | None
-    """Summed over CPUs, steal not included."""
+    """Busy time summed over CPUs, without steal."""
     cpu_steal_s: float | None
-    """Time in which the hypervisor ran somebody else."""
+    """Time in which the hypervisor ran other guests."""
     thermal_throttles: int | None
-    """Summed over what all CPUs show of their core and package, so only a change means something."""
+    """Sum over the core and package counts of all CPUs; only a change is meaningful."""
     memory_total_bytes: int | None
-    """Grows on virtual machines that get their memory as they touch it."""
+    """Grows on virtual machines that get memory as they touch it."""
     memory_available_bytes: int | None
     memory_cached_bytes: int | None
     swap_used_bytes: int | None
@@ -135,26 +135,26 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     """The node at one edge of a batch."""
 
     time_s: float
-    """Monotonic."""
+    """Monotonic time."""
     utc: str
     host: HostState
     gpus: dict[str, GpuState]
     """By UUID of the physical GPU."""
     settings: Settings | None
-    """None at the second edge: as at the first."""
+    """None at the second edge means as at the first."""
     unsupported: tuple[str, ...] = ()
-    """Values that some GPU does not give."""
+    """Values that some GPU does not support."""
     errors: dict[str, str] = {}
-    """Reads that failed otherwise, such as from a lost GPU, by UUID and value."""
+    """Reads that failed for other reasons, such as a lost GPU, by UUID and value."""
 
 
 def read_conditions(
     nvml: Nvml, devices: Sequence[Gpu], own_pids: Collection[int] = (), root: Path = Path("/")
 ) -> Conditions:
-    """The conditions now: of the host, and of the physical GPUs behind ``devices``.
+    """Read the current conditions of the host and of the physical GPUs behind ``devices``.
 
     ``own_pids`` are processes that belong to the run; every other compute process on a GPU is reported as foreign.
-    Nothing that sleeps is asked (PcieThroughput does); the energy counter is the slowest, with some milliseconds a GPU.
+    Makes no query that sleeps (PcieThroughput does); the energy counter is the slowest, with some milliseconds per GPU.
     """
     moment, utc = time.monotonic(), utc_iso(utc_now())
     boards = {gpu.board: (gpu, nvml.reader(gpu.board)) for gpu in devices}
@@ -176,15 +176,15 @@ def read_conditions(
 
 
 def edges(before: Conditions, after: Conditions) -> dict[Edge, Conditions]:
-    """Both edges as a record carries them: what is the same at the second edge is not repeated there."""
+    """Both edges as stored in a record: unchanged settings are not repeated at the second edge."""
     same = before.settings == after.settings
     return {"before": before, "after": msgspec.structs.replace(after, settings=None) if same else after}
 
 
 def throttled_fraction(before: Conditions, after: Conditions) -> dict[str, dict[str, float]]:
-    """By GPU and reason, the part of the time between the edges in which the clocks were held down, 0 to 1.
+    """Fraction of the time between the edges in which the clocks were held down, 0 to 1, by GPU and reason.
 
-    A reason that was not read at both edges is left out. Thermal and brake reasons are faults of the node or its
+    A reason not read at both edges is left out. Thermal and brake reasons are faults of the node or its
     cooling; ``sw_power_cap`` is normal at full load.
     """
     elapsed_ns = (after.time_s - before.time_s) * 1e9
@@ -201,7 +201,7 @@ def throttled_fraction(before: Conditions, after: Conditions) -> dict[str, dict[
 
 
 def kernel_table(path: Path) -> dict[str, int]:
-    """A file of ``name number [unit]`` lines, such as ``/proc/vmstat`` or ``memory.stat``; empty if it is not there."""
+    """A file of ``name number [unit]`` lines, such as ``/proc/vmstat`` or ``memory.stat``; empty if it is missing."""
     rows = [line.replace(":", " ").split() for line in (kernel_text(path) or "").splitlines()]
     return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdecimal()}
 
@@ -209,7 +209,7 @@ def kernel_table(path: Path) -> dict[str, int]:
 def cpu_seconds() -> tuple[float, float, float]:
     """Busy, steal and total seconds since boot, summed over CPUs."""
     spent = psutil.cpu_times()
-    # Guest time is contained in user time already.
+    # User time already includes guest time.
     busy = spent.user + spent.nice + spent.system + spent.irq + spent.softirq
     return busy, spent.steal, busy + spent.steal + spent.idle + spent.iowait
 
@@ -293,7 +293,7 @@ def _host_state(root: Path) -> HostState:
 
 
 def _boost(cpus: Path) -> bool | None:
-    """acpi-cpufreq and amd-pstate say ``boost``, intel_pstate says ``no_turbo``."""
+    """Whether boost is on: acpi-cpufreq and amd-pstate have ``boost``, intel_pstate has ``no_turbo``."""
     boost, no_turbo = kernel_text(cpus / "cpufreq/boost"), kernel_text(cpus / "intel_pstate/no_turbo")
     if boost is not None:
         return boost == "1"

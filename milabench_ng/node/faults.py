@@ -1,7 +1,7 @@
-"""What became of a GPU while it worked: lost, or with errors of its hardware, as NVML tells it.
+"""Finds what happened to a GPU while it worked: lost, or hardware errors, according to NVML.
 
-XID numbers are those of NVIDIA's "XID Errors" (docs.nvidia.com/deploy/xid-errors). Only those are taken that speak of
-the hardware: many others, such as 13, 31 and 43, are what a faulty program gets, and 45 is what a killed one leaves.
+XID numbers are those of NVIDIA's "XID Errors" (docs.nvidia.com/deploy/xid-errors). Only those that indicate hardware
+are used: faulty programs cause many others, such as 13, 31 and 43, and killed ones leave 45.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DeviceFault(msgspec.Struct, frozen=True):
 
 
 class XidEvents:
-    """The XID events of some GPUs, by UUID of the physical GPU. Without NVML, or where it has no events, none come."""
+    """The XID events of some GPUs, by UUID of the physical GPU. None arrive without NVML or its events."""
 
     def __init__(self, nvml: Nvml, devices: Sequence[Gpu]) -> None:
         self._module: Any = nvml.module
@@ -74,7 +74,7 @@ class XidEvents:
             try:
                 event = self._module.nvmlEventSetWait_v2(self._set, 0)
                 uuid = self._module.nvmlDeviceGetUUID(event.device)
-            except self._module.NVMLError:  # nothing more, or the GPU does not answer: the conditions tell that
+            except self._module.NVMLError:  # nothing more, or the GPU does not answer, which the conditions show
                 break
             found[uuid] = (*found.get(uuid, ()), int(event.eventData))
         return found
@@ -83,7 +83,7 @@ class XidEvents:
 def device_fault(
     board: str, before: Conditions, after: Conditions, xids: Mapping[str, Sequence[int]]
 ) -> DeviceFault | None:
-    """What became of the GPU ``board`` between two edges; None if nothing did. Pure."""
+    """What happened to the GPU ``board`` between two edges; None if nothing did. Pure."""
     numbers = xids.get(board, ())
     for number in numbers:
         if number in LOST:

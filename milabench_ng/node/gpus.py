@@ -1,8 +1,8 @@
-"""The GPUs of the node, as NVML and the PCI bus show them. A GPU is known by UUID and PCI address, not by position.
+"""The node's GPUs, as NVML and the PCI bus show them. A GPU is identified by UUID and PCI address, not by position.
 
-NVML enumerates in another order than CUDA may, and an index changes with visibility; so every later read finds its GPU
-by UUID again. Without a driver, without the library or without the Python module there are simply no devices, and the
-reason is kept.
+NVML may enumerate in a different order than CUDA, and an index changes with visibility; therefore every later read
+looks its GPU up by UUID. Without the driver, the library or the Python module there are no devices, and the reason is
+kept.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     uuid: str
     name: str
     pci_bus_id: str
-    """As sysfs writes it: ``0000:17:00.0``. A MIG instance has that of its GPU."""
+    """In sysfs's format: ``0000:17:00.0``. A MIG instance has its GPU's."""
     numa_node: int | None
-    """None where the kernel does not know it, which is usual in virtual machines."""
+    """None if the kernel does not know it, as is usual in virtual machines."""
     memory_bytes: int | None
     mig: bool = False
     parent: str | None = None
@@ -41,7 +41,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def board(self) -> str:
-        """UUID of the physical GPU: power, clocks and temperature are known for it only."""
+        """UUID of the physical GPU; power, clocks and temperature are known for it only."""
         return self.parent or self.uuid
 
 
@@ -55,25 +55,25 @@ class Gpus(msgspec.Struct, frozen=True, kw_only=True):
     problem: str | None = None
     """Why there is no NVML, if there is none."""
     notes: tuple[str, ...] = ()
-    """GPUs that are there and cannot be used, and why."""
+    """GPUs that exist but cannot be used, and why."""
 
 
 class GpuReader:
-    """Reads of one GPU. What cannot be read is None; ``unsupported`` and ``errors`` say what that was."""
+    """Reads one GPU. What cannot be read is None, and named in ``unsupported`` or ``errors``."""
 
     def __init__(self, module: Any, locate: Callable[[], Any]) -> None:
         self._module = module
         self.unsupported: set[str] = set()
-        """Names of values that this GPU, driver or permission does not give."""
+        """Names of values unavailable with this GPU, driver or permission."""
         self.errors: dict[str, str] = {}
-        """Any other failure by name of the value, such as a lost GPU."""
+        """Other failures, such as a lost GPU, by name of the value."""
         self._handle = self._try("handle", locate)
 
     def ask(self, name: str, question: str, *args: Any) -> Any:
-        """The answer of ``nvmlDeviceGet<question>``; ``name`` is what the value is called if it cannot be read."""
+        """The answer of ``nvmlDeviceGet<question>``; ``name`` identifies the value if it cannot be read."""
         if self._handle is None:
             return None
-        # Looked up inside, since a driver older than the module misses functions and the module raises only then.
+        # Looked up inside: with a driver older than the module, functions are missing, and the module raises only then.
         return self._try(name, lambda: getattr(self._module, f"nvmlDeviceGet{question}")(self._handle, *args))
 
     def fields(self, wanted: Mapping[str, int]) -> dict[str, float | None]:
@@ -84,7 +84,7 @@ class GpuReader:
         return {name: self._field(name, answer) for name, answer in zip(wanted, answers, strict=True)}
 
     def instances(self) -> Iterator[GpuReader]:
-        """Readers of the GPU's MIG instances; none where MIG is off."""
+        """Readers of the GPU's MIG instances; none if MIG is off."""
         for position in range(self.ask("mig_instances", "MaxMigDeviceCount") or 0):
             handle = self.ask("mig_instance", "MigDeviceHandleByIndex", position)
             if handle is not None:
@@ -112,7 +112,7 @@ class GpuReader:
 
 
 class Nvml:
-    """An NVML session. ``problem`` says why there is none; then it shows no GPU. A context manager."""
+    """An NVML session, as a context manager. If there is none, ``problem`` says why, and no GPU is shown."""
 
     def __init__(self, module: Any, problem: str | None = None) -> None:
         self.module = module
@@ -131,27 +131,27 @@ class Nvml:
             self.problem = "NVML cannot be used: the session is closed"
 
     def ask(self, question: str) -> Any:
-        """The answer of ``nvml<question>``, which is about no GPU in particular; None if there is none."""
+        """The answer of ``nvml<question>``, which concerns no particular GPU; None if there is none."""
         try:
             return getattr(self.module, f"nvml{question}")()
         except self.module.NVMLError:
             return None
 
     def reader(self, uuid: str) -> GpuReader:
-        """The reads of a GPU or MIG instance."""
+        """The reader of a GPU or MIG instance."""
         return GpuReader(self.module, lambda: self.module.nvmlDeviceGetHandleByUUID(uuid))
 
     def readers(self) -> Iterator[GpuReader]:
-        """The reads of every GPU that NVML lists, in NVML's order."""
+        """The readers of all GPUs that NVML lists, in NVML's order."""
         if self.problem is None:
             for position in range(self.ask("DeviceGetCount") or 0):
                 yield GpuReader(self.module, lambda at=position: self.module.nvmlDeviceGetHandleByIndex(at))  # type: ignore[misc]
 
 
 def open_nvml(module: Any = None) -> Nvml:
-    """An NVML session, through ``pynvml`` unless another module of its shape is given.
+    """Open an NVML session, through ``pynvml`` unless another module with its interface is given.
 
-    Opening can take seconds on a node without persistence mode: keep the session, and reads stay cheap.
+    Opening can take seconds on a node without persistence mode: keep the session, so that reads stay cheap.
     """
     if module is None:
         try:
@@ -167,9 +167,9 @@ def open_nvml(module: Any = None) -> Nvml:
 
 
 def read_gpus(nvml: Nvml | None = None, sysfs: Path = Path("/sys")) -> Gpus:
-    """All devices that NVML shows, in PCI order. Without a session, one is opened and closed again.
+    """All devices that NVML shows, in PCI order. Opens and closes a session if none is given.
 
-    A GPU in MIG mode is replaced by its instances; without any it cannot be used, which is noted.
+    A GPU in MIG mode is replaced by its instances; without any, it cannot be used, which is noted.
     """
     if nvml is None:
         with open_nvml() as session:
@@ -196,7 +196,7 @@ def read_gpus(nvml: Nvml | None = None, sysfs: Path = Path("/sys")) -> Gpus:
 def select(devices: Sequence[Gpu], wanted: Sequence[str], where: str = "--gpus") -> tuple[Gpu, ...]:
     """The devices that ``where`` names by index, UUID (or its unambiguous beginning) or PCI address, in node order.
 
-    Naming nothing selects all. Raises ``InputError`` for what is not there, is ambiguous, or is named twice.
+    Naming nothing selects all. Raises ``InputError`` for missing, ambiguous and repeated names.
     """
     if not wanted:
         return tuple(devices)
@@ -221,7 +221,7 @@ def _named(devices: Sequence[Gpu], name: str, where: str) -> Gpu:
 
 
 def _devices(reader: GpuReader, sysfs: Path) -> tuple[list[Gpu], str | None]:
-    """The device or the MIG instances behind one GPU that NVML lists, or a note why there is none."""
+    """The device or the MIG instances behind one GPU that NVML lists, or a note on why there is none."""
     uuid, pci = reader.ask("uuid", "UUID"), reader.ask("pci_bus_id", "PciInfo")
     if uuid is None or pci is None:
         return [], f"a GPU does not answer ({'; '.join(reader.errors.values()) or 'no UUID or PCI address'}): not used"
@@ -251,7 +251,7 @@ def _device(reader: GpuReader, uuid: str, bus_id: str, sysfs: Path) -> Gpu:
 
 
 def _sysfs_bus_id(bus_id: str) -> str:
-    """NVML writes the domain with eight digits, sysfs with four."""
+    """The address in sysfs's format: NVML writes the domain with eight digits, sysfs with four."""
     text = bus_id.decode() if isinstance(bus_id, bytes) else bus_id
     domain, rest = text.lower().split(":", 1)
     return f"{int(domain, 16):04x}:{rest}"

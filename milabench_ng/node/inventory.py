@@ -1,4 +1,4 @@
-"""What the node is: machine, CPUs, memory, GPUs, and the versions of the software that the results depend on."""
+"""The node's inventory: machine, CPUs, memory, GPUs, and the versions of the software that results depend on."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from milabench_ng.node.topology import Topology, read_topology
 
 _PACKAGES = (
     *("torch", "torchvision", "triton", "numpy", "pillow", "msgspec"),
-    *("cgroupspy", "nvidia-ml-py", "threadpoolctl"),
+    *("cgroupspy", "nvidia-ml-py", "psutil", "threadpoolctl"),
 )
 
-# NVIDIA's packages carried the CUDA major version in their names until CUDA 13, some still do.
+# NVIDIA's packages had the CUDA major version in their names until CUDA 13; some still do.
 _CUDA_LIBRARIES = {
     "cuda-runtime": "nvidia-cuda-runtime",
     "cublas": "nvidia-cublas",
@@ -31,7 +31,7 @@ _CUDA_LIBRARIES = {
 }
 _CUDA_SUFFIXES = ("", "-cu13", "-cu12", "-cu11")
 
-# What a hypervisor calls itself in DMI, in the kernel's command line or in its ACPI tables.
+# Names of hypervisors in DMI, the kernel's command line or ACPI tables.
 _HYPERVISORS = {
     "firecracker": "Firecracker",
     "fireck": "Firecracker",
@@ -48,7 +48,7 @@ _HYPERVISORS = {
 
 
 class Cpus(msgspec.Struct, frozen=True, kw_only=True):
-    """The CPUs that are online."""
+    """The online CPUs."""
 
     model: str
     sockets: int
@@ -63,20 +63,20 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     hostname: str
     boot_id: str | None
     machine: str | None
-    """Vendor and product as the firmware gives them (DMI)."""
+    """Vendor and product according to the firmware (DMI)."""
     virtualization: str | None
-    """The hypervisor, as far as it shows; None on bare metal."""
+    """The hypervisor, as far as it is visible; None on bare metal."""
     container: str | None
     os: str
     kernel: str
     architecture: str
     cpus: Cpus
     memory_bytes: int
-    """Virtual machines that grow show little here before they are used."""
+    """Virtual machines with growing memory show little here until it is used."""
     swap_bytes: int
     gpus: tuple[Gpu, ...]
     pci_gpus: tuple[PciGpu, ...]
-    """All GPUs on the PCI bus, also those that no driver shows."""
+    """All GPUs on the PCI bus, including those that no driver shows."""
     nvidia_driver: str | None
     cuda_driver: str | None
     """The newest CUDA version that the driver supports."""
@@ -86,7 +86,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_inventory(nvml: Nvml | None = None, root: Path = Path("/")) -> Inventory:
-    """The node's inventory. Without an NVML session, one is opened and closed again."""
+    """Read the node's inventory. Opens and closes an NVML session if none is given."""
     if nvml is None:
         with open_nvml() as session:
             return read_inventory(session, root)
@@ -113,10 +113,10 @@ def read_inventory(nvml: Nvml | None = None, root: Path = Path("/")) -> Inventor
 
 
 def read_versions() -> dict[str, str]:
-    """Versions by package, from the packages' metadata alone: nothing is imported.
+    """Versions by package, from package metadata only: nothing is imported.
 
-    ``cuda`` is the version that torch was built for, where its version names it (``2.11.0+cu130``), else that of the
-    CUDA runtime package, which the plain wheels of PyPI pin; it is absent where neither is there.
+    ``cuda`` is the version that torch was built for, if torch's version names it (``2.11.0+cu130``), else that of the
+    CUDA runtime package, which PyPI's plain wheels pin; it is absent if there is neither.
     """
     versions = {"python": platform.python_version(), "implementation": sys.implementation.name, "mnb": __version__}
     found = {name: _version([name]) for name in _PACKAGES}
@@ -129,7 +129,7 @@ def read_versions() -> dict[str, str]:
 
 
 def cuda_build(torch: str, runtime: str | None) -> str | None:
-    """The CUDA version of a torch build, from torch's version and that of the CUDA runtime package.
+    """The CUDA version of a torch build, from the versions of torch and the CUDA runtime package.
 
     None for a build without CUDA (``2.15.0+cpu``) and for one of another vendor (``+rocm6.4``).
     """
@@ -152,7 +152,7 @@ def _cpus(topology: Topology, root: Path) -> Cpus:
 
 
 def _version(names: Iterable[str]) -> str | None:
-    """The version of the first of ``names`` that is installed."""
+    """The version of the first installed package of ``names``."""
     for name in names:
         try:
             return metadata.version(name)
@@ -168,14 +168,14 @@ def _machine(root: Path) -> str | None:
 
 
 def _virtualization(root: Path) -> str | None:
-    """Names first, then the bare fact: the CPU flag ``hypervisor`` is set in every x86 guest."""
+    """The hypervisor by name, else just that there is one: every x86 guest has the CPU flag ``hypervisor``."""
     xen = kernel_text(root / "sys/hypervisor/type")
     if xen:
         return xen.capitalize()
     acpi = kernel_text(root / "sys/firmware/acpi/tables/FACP") or ""
     hints = " ".join((_machine(root) or "", kernel_text(root / "proc/cmdline") or "", acpi)).lower()
     guest = " hypervisor" in (kernel_text(root / "proc/cpuinfo") or "")
-    # Cloud vendors sell bare metal under the names of their virtual machines; there the flag is missing.
+    # Cloud vendors sell bare metal under the names of their virtual machines, but there the flag is missing.
     if not guest and platform.machine() in ("x86_64", "AMD64"):
         return None
     named = next((name for mark, name in _HYPERVISORS.items() if mark in hints), None)
@@ -183,7 +183,7 @@ def _virtualization(root: Path) -> str | None:
 
 
 def _container(root: Path) -> str | None:
-    """systemd's marker file, else those of Docker and Podman."""
+    """The container runtime, from systemd's marker file, else from Docker's or Podman's."""
     markers = {".dockerenv": "docker", "run/.containerenv": "podman"}
     told = kernel_text(root / "run/systemd/container")
     return told or next((name for marker, name in markers.items() if (root / marker).exists()), None)
@@ -197,7 +197,7 @@ def _os_name(root: Path) -> str:
 
 
 def _cpu_model(root: Path) -> str:
-    """x86 says ``model name``; Arm gives numbers only, so there the architecture has to do."""
+    """The CPU's ``model name`` on x86; Arm only gives numbers, so the architecture is used there."""
     for line in (kernel_text(root / "proc/cpuinfo") or "").splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()

@@ -1,4 +1,4 @@
-"""The GPUs on the PCI bus, as sysfs shows them, with or without a driver."""
+"""Lists the GPUs on the PCI bus from sysfs, with or without a driver."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PciGpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def kernel_text(path: Path) -> str | None:
-    """A file of procfs or sysfs without surrounding blanks; None where the kernel, or permission, does not give it."""
+    """A procfs or sysfs file without surrounding blanks; None if it is missing or unreadable."""
     try:
         return path.read_text(errors="replace").strip()
     except OSError:

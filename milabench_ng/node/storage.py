@@ -1,4 +1,4 @@
-"""What a folder lies on: file system, device, options, space. From ``/proc/self/mountinfo`` (proc(5)) and statvfs."""
+"""A folder's storage: file system, device, options, space, from ``/proc/self/mountinfo`` (proc(5)) and statvfs."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _NETWORK = frozenset(
 
 
 class Storage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a folder lies on."""
+    """The storage of a folder."""
 
     path: str
     mount_point: str
     filesystem: str
     kind: StorageKind
-    """``network`` and FUSE file systems depend on more than this node; ``memory`` is charged to whoever writes it."""
+    """``network`` and FUSE file systems depend on more than this node; ``memory`` is charged to the writer."""
     source: str
     device: str | None
-    """Kernel name of the block device, such as ``nvme0n1p2``; None where there is none."""
+    """Kernel name of the block device, such as ``nvme0n1p2``; None if there is none."""
     options: tuple[str, ...]
     rotational: bool | None
-    """What the block device says; virtual disks often claim to rotate."""
+    """As the block device reports; virtual disks often claim to rotate."""
     total_bytes: int
     free_bytes: int
-    """What an ordinary user may still write."""
+    """Space available to an ordinary user."""
 
 
 class Mount(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class Mount(msgspec.Struct, frozen=True, kw_only=True):
 
     device_number: str
     root: str
-    """What of the file system is shown; of a cgroup hierarchy, the group."""
+    """The part of the file system that is shown; for a cgroup hierarchy, the group."""
     point: str
     filesystem: str
     source: str
@@ -50,14 +50,14 @@ class Mount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_mountinfo(text: str) -> tuple[Mount, ...]:
-    """The mounts, in the order in which they were mounted."""
+    """The mounts, in mount order."""
     return tuple(_parse_line(line) for line in text.splitlines() if line)
 
 
 def mount_of(path: Path, mounts: tuple[Mount, ...]) -> Mount:
-    """The mount that an absolute, resolved path lies on: the deepest one, of equal ones the last mounted.
+    """The mount that holds an absolute, resolved path: the deepest one, and the last mounted among equals.
 
-    Raises ``LookupError`` where no mount covers the path, which a complete table never shows.
+    Raises ``LookupError`` if no mount covers the path, which does not happen with a complete table.
     """
     covering = [mount for mount in mounts if path.is_relative_to(mount.point)]
     if not covering:
@@ -67,7 +67,7 @@ def mount_of(path: Path, mounts: tuple[Mount, ...]) -> Mount:
 
 
 def read_storage(path: Path, mountinfo: Path = Path("/proc/self/mountinfo"), sysfs: Path = Path("/sys")) -> Storage:
-    """What ``path`` lies on. A path that does not exist yet is judged by its nearest ancestor that does."""
+    """The storage of ``path``. For a path that does not exist yet, its nearest existing ancestor counts."""
     there = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists()).resolve()
     mount = mount_of(there, parse_mountinfo(mountinfo.read_text()))
     block = _block_device(mount, sysfs)
@@ -87,7 +87,7 @@ def read_storage(path: Path, mountinfo: Path = Path("/proc/self/mountinfo"), sys
 
 
 def _parse_line(line: str) -> Mount:
-    """Fields before `` - `` are of the mount, those after it of the file system; the number of the former varies."""
+    """Parse a line: fields before `` - ``, of varying number, describe the mount, those after it the file system."""
     of_mount, _, of_filesystem = line.partition(" - ")
     _, _, number, root, point, options, *_ = of_mount.split(" ")
     filesystem, source, super_options, *_ = [*of_filesystem.split(" "), ""]
@@ -103,7 +103,7 @@ def _parse_line(line: str) -> Mount:
 
 
 def _unescape(text: str) -> str:
-    """Blank, tab, newline and backslash are written as octal escapes."""
+    """Undo the octal escapes of blank, tab, newline and backslash."""
     for code in ("\\040", "\\011", "\\012", "\\134"):
         text = text.replace(code, chr(int(code[1:], 8)))
     return text
@@ -121,7 +121,7 @@ def _kind(mount: Mount) -> StorageKind:
 
 
 def _block_device(mount: Mount, sysfs: Path) -> Path | None:
-    """The device's folder in sysfs. btrfs shows an anonymous number, so there the source's name decides."""
+    """The device's folder in sysfs. For btrfs, which shows an anonymous number, the source's name decides."""
     by_number = sysfs / "dev/block" / mount.device_number
     by_name = sysfs / "class/block" / Path(mount.source).name
     if by_number.exists():
@@ -130,6 +130,6 @@ def _block_device(mount: Mount, sysfs: Path) -> Path | None:
 
 
 def _rotational(block: Path) -> bool | None:
-    """A partition has no queue of its own: its disk's counts."""
+    """Whether the disk rotates; a partition has no queue, so its disk's counts."""
     text = kernel_text(block / "queue/rotational") or kernel_text(block.parent / "queue/rotational")
     return None if text is None else text == "1"

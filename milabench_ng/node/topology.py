@@ -1,4 +1,4 @@
-"""What CPUs and memory a node has and how they lie to each other, as sysfs and procfs tell it.
+"""Reads the CPUs, memory and topology of a node from sysfs and procfs.
 
 Documentation: Documentation/admin-guide/cputopology.rst and Documentation/ABI/stable/sysfs-devices-node of the kernel.
 """
@@ -31,7 +31,7 @@ class NumaNode(msgspec.Struct, frozen=True):
 
 
 class Topology(msgspec.Struct, frozen=True):
-    """CPUs and memory of a node. `cpus` are the online ones; `isolated` those that the scheduler leaves alone."""
+    """CPUs and memory of a node. `cpus` are the online ones; `isolated` those that the scheduler does not use."""
 
     cpus: tuple[Cpu, ...]
     isolated: tuple[int, ...]
@@ -46,7 +46,7 @@ class Topology(msgspec.Struct, frozen=True):
 
 
 def read_topology(sysfs: Path = Path("/sys"), procfs: Path = Path("/proc")) -> Topology:
-    """Read the topology; the two paths let a copied or made-up tree be read. Raises OSError without `cpu/online`."""
+    """Read the topology, or with the two paths a copied or artificial one. Raises OSError without `cpu/online`."""
     system = sysfs / "devices/system"
     online = parse_ids(_text(system / "cpu/online"))
     nodes = _nodes(system / "node", online)
@@ -69,7 +69,7 @@ def _cpu(directory: Path, cpu: int, node: int) -> Cpu:
 
 
 def _last_level_cache(directory: Path, package: int) -> int:
-    """The smallest CPU that shares the cache of the highest level; the package where caches are not told."""
+    """The smallest CPU that shares the highest-level cache; the package if caches are not reported."""
     levels = {
         int(_text(index / "level", "0")): parse_ids(_text(index / "shared_cpu_list", ""))
         for index in directory.glob("index*")
@@ -92,7 +92,7 @@ def _node(directory: Path, node: int, online: frozenset[int]) -> NumaNode:
 
 
 def _node_memory_bytes(text: str) -> int:
-    """`Node 0 MemTotal:  16310356 kB` in the node's own meminfo."""
+    """The node's memory, from `Node 0 MemTotal:  16310356 kB` in its own meminfo."""
     for line in text.splitlines():
         words = line.split()
         if "MemTotal:" in words:
@@ -101,7 +101,7 @@ def _node_memory_bytes(text: str) -> int:
 
 
 def meminfo(procfs: Path = Path("/proc")) -> dict[str, int]:
-    """The fields of /proc/meminfo; those with a unit (kB) in bytes, the counts as they are."""
+    """The fields of /proc/meminfo: those with a unit (kB) in bytes, counts unchanged."""
     fields = {}
     for line in _text(procfs / "meminfo").splitlines():
         name, number, *unit = line.replace(":", " ").split()
@@ -110,7 +110,7 @@ def meminfo(procfs: Path = Path("/proc")) -> dict[str, int]:
 
 
 def _text(path: Path, default: str | None = None) -> str:
-    """The file's text without blanks around it; `default` where a kernel does not have the file."""
+    """The file's text without surrounding blanks; `default` if the kernel does not have the file."""
     if default is not None and not path.exists():
         return default
     return path.read_text().strip()

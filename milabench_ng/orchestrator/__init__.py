@@ -1,1 +1,1 @@
-"""Runs a plan: starts tenants, start line and common stop, watches, writes records. Never imports torch."""
+"""Runs a plan: starts and stops tenants together, watches them, writes records. Never imports torch."""

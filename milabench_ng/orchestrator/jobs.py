@@ -1,4 +1,4 @@
-"""The main job: from a request to a folder of records."""
+"""Runs the main job: from a request to a folder of records."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> RunOutcome:
-    """Run a request to its end. Bad input and missing isolation are raised before anything has run."""
+    """Run a request to its end. Bad input and missing isolation raise before anything runs."""
     name = name_session(request)
-    async with AsyncExitStack() as stack:  # what is opened last is closed first
+    async with AsyncExitStack() as stack:  # last opened, first closed
         nvml = stack.enter_context(open_nvml())
         scratch = stack.enter_context(scratch_folder(name.group))
         gpus = read_gpus(nvml).devices
@@ -88,7 +88,7 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> 
             data=data,
             folder=writer.folder,
             xids=XidEvents(nvml, gpus),
-            progress=RunProgress(planned.plan, writer, request.retry, name.session),
+            progress=RunProgress(planned.plan, writer, request.retry),
             own_pids=(os.getpid(), server.pid, sampler.pid),
             interrupted=interrupted,
         )
@@ -98,7 +98,7 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> 
 
 
 async def run_session(context: RunContext, bus: Bus) -> None:
-    """Run what is to do, with the folder marked as going on and its events in a file."""
+    """Run pending work, with the folder marked as in progress and events written to a file."""
     bus.add(JsonLines(context.folder.events))
     bus.publish(run_begins(context.facts.planned, context.facts.begun.name))
     with going_on(context.folder), spared():
@@ -108,7 +108,7 @@ async def run_session(context: RunContext, bus: Bus) -> None:
 
 
 def outcome(context: RunContext) -> RunOutcome:
-    """How the run that worked with ``context`` ended."""
+    """How the run with ``context`` ended."""
     return RunOutcome(
         folder=context.folder.path,
         planned=sum(launch.measured for launch in context.facts.planned.plan.launches),
@@ -119,7 +119,7 @@ def outcome(context: RunContext) -> RunOutcome:
 
 
 def passed_on(scratch: Path, bus: Bus) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The environment that all workers have, and the names of what is kept from them, which a user is told."""
+    """The environment of all workers, and the names of what is withheld from them, which the user is told."""
     own = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TMPDIR": str(scratch)}
     environment, names = worker_environment(os.environ, own)
     dropped = (*names, *site_hooks())
@@ -129,7 +129,7 @@ def passed_on(scratch: Path, bus: Bus) -> tuple[dict[str, str], tuple[str, ...]]
 
 
 def run_begins(planned: PlannedRun, name: SessionName) -> RunBegins:
-    """What is told of a session that is in the ledger. Pure."""
+    """The event for a session that is in the ledger. Pure."""
     plan = planned.plan
     return RunBegins(
         version=__version__,
@@ -137,14 +137,14 @@ def run_begins(planned: PlannedRun, name: SessionName) -> RunBegins:
         session=name.session,
         suite=plan.suite,
         batches=len(plan.batches),
-        launches=len(plan.launches),
+        launches=sum(launch.measured for launch in plan.launches),
         least_s=least_duration(plan, planned.request.rule, planned.start).total_s,
     )
 
 
 @asynccontextmanager
 async def sampling() -> AsyncIterator[Sampler]:
-    """A sampler for as long as it is needed."""
+    """Run a sampler while it is needed."""
     environment, _ = worker_environment(os.environ, {})
     sampler = Sampler(environment)
     try:
@@ -155,7 +155,7 @@ async def sampling() -> AsyncIterator[Sampler]:
 
 @contextmanager
 def fenced(planned: PlannedRun, run_id: str, bus: Bus) -> Iterator[Fence]:
-    """The fence of the run, removed with everything in it afterwards."""
+    """Open the run's fence; remove it and everything in it afterwards."""
     holds = ", ".join(device.uuid or f"CPU partition {device.index}" for device in planned.plan.devices)
     for text in reap(planned.capabilities, planned.request.allow_concurrent):
         bus.note(text)
@@ -170,11 +170,11 @@ def fenced(planned: PlannedRun, run_id: str, bus: Bus) -> Iterator[Fence]:
 
 @contextmanager
 def spared() -> Iterator[None]:
-    """When the whole node runs out of memory, the kernel is to take a tenant and not this process, which would take all
-    of them and their records along (proc(5), oom_score_adj). What it has started already is not meant."""
+    """Lower this process's OOM score, so that if the node runs out of memory the kernel kills a tenant and not this
+    process with all tenants and records (proc(5), oom_score_adj). Processes started before keep theirs."""
     score = Path("/proc/self/oom_score_adj")
     before = score.read_text()
-    with suppress(PermissionError):  # it needs CAP_SYS_RESOURCE: root has it, in most containers
+    with suppress(PermissionError):  # needs CAP_SYS_RESOURCE: root has it, in most containers
         score.write_text("-900")
     try:
         yield
@@ -199,7 +199,7 @@ def session_facts(
 
 
 def fence_part(fence: Fence, share: Share) -> Isolation:
-    """The part of a record's isolation that is the run's; ``share`` stands in until the tenant's own is put there."""
+    """The run's part of a record's isolation; ``share`` is a placeholder for the tenant's own."""
     return Isolation(
         backend=fence.backend,
         tier=fence.tier,

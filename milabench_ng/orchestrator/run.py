@@ -36,7 +36,7 @@ from milabench_ng.units import utc_now
 
 
 async def run(context: RunContext, bus: Bus) -> None:
-    """Run what is to do in order until nothing is, or until an interruption."""
+    """Run pending batches in order until none is left, or until an interruption."""
     progress, interrupted = context.progress, context.interrupted
     rule, start = context.facts.rule, context.facts.planned.start
     beyond_s: list[float] = []
@@ -57,20 +57,23 @@ async def run(context: RunContext, bus: Bus) -> None:
 
 
 def batch_begins(batch: Batch, of: int, left_s: float) -> BatchBegins:
-    """What is told of a batch that is about to start. Pure."""
+    """The event for a batch that is about to start. Pure."""
     first = batch.launches[0]
     return BatchBegins(
         number=batch.number,
         of=of,
         label=first.label,
         run=first.run,
-        launches=tuple(Placed(label=one.label, job_id=one.job_id, slots=one.slot_ids) for one in batch.launches),
+        launches=tuple(
+            Placed(label=one.label, job_id=one.job_id, slots=one.slot_ids, role=one.known_role)
+            for one in batch.launches
+        ),
         left_s=left_s,
     )
 
 
 def launch_ends(name: str, record: Record) -> LaunchEnds:
-    """What is told of a launch whose record is called ``name``. Pure."""
+    """The event for a launch whose record is called ``name``. Pure."""
     ours = record.mnb
     perf = None
     if ours.failure is None:
@@ -80,6 +83,7 @@ def launch_ends(name: str, record: Record) -> LaunchEnds:
         batch=ours.batch,
         job_id=record.job_id,
         label=ours.label,
+        role=ours.launch.known_role,
         attempt=ours.attempt,
         file=name,
         unit=ours.unit,
@@ -90,7 +94,7 @@ def launch_ends(name: str, record: Record) -> LaunchEnds:
 
 
 async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str, Record]:
-    """Run one batch; its records by file name, which are written."""
+    """Run one batch and write its records; return them by file name."""
     batch = work.batch
     context.progress.begin(work)
     files = {launch.test: context.files(launch) for launch in batch.launches}
@@ -134,14 +138,14 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
 
 
 def _watch(tenants: Sequence[Tenant], sampler: Sampler) -> None:
-    """From now on the sampler reads these groups; those of the batch before, under the same names, no longer."""
+    """Have the sampler read these groups, instead of the previous batch's of the same names."""
     for tenant in tenants:
         for slot, group in tenant.groups.items():
             sampler.tell(Watch(key=slot, **msgspec.structs.asdict(group.files)))
 
 
 def _close_logs(tenants: Sequence[Tenant], context: RunContext) -> list[FileContent]:
-    """No more is written to the logs; those that are kept in memory, to be written with the records."""
+    """Close the logs; return those kept in memory, to be written with the records."""
     contents = [(tenant.log, tenant.log.close()) for tenant in tenants]
     return [(str(log.path.relative_to(context.folder.path)), content) for log, content in contents if log.in_memory]
 
@@ -151,7 +155,7 @@ def _conditions(context: RunContext) -> Conditions:
 
 
 async def _probe_io(runner: BatchRunner, context: RunContext) -> None:
-    """Show in every group of the batch that its I/O share holds, in all at the same time, before anything works."""
+    """Check in all groups of the batch at once that the I/O share holds, before anything works."""
     shares = context.facts.io
     limited = [tenant for tenant in runner.tenants if tenant.launch.test in shares]
     groups = {(one.launch.job_id, slot): group for one in limited for slot, group in one.groups.items()}
@@ -163,7 +167,7 @@ async def _probe_io(runner: BatchRunner, context: RunContext) -> None:
 
 
 def _tenant(launch: Launch, work: BatchWork, context: RunContext, requested_s: float) -> Tenant:
-    """A launch with its fence made and its worker not yet started."""
+    """Make a launch's fence; its worker is not started yet."""
     facts = context.facts
     groups: dict[str, Group] = {
         slot: context.fence.create(f"b{work.batch.number}-d{slot}", facts.share(launch.test, slot))

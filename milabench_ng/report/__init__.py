@@ -1,1 +1,1 @@
-"""Records in, decision out: summary, score, comparison, cost, and the forms in which they are printed."""
+"""From records to a decision: summary, score, comparison, cost, and the formats they are printed in."""

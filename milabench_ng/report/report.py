@@ -1,4 +1,4 @@
-"""The report: everything that is printed, in one value; the renderers only write it down."""
+"""The report: everything that is printed, as one value; the renderers only format it."""
 
 from __future__ import annotations
 
@@ -34,43 +34,43 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
     scored: ScoredTest
     compared: tuple[ComparedTest | None, ...]
-    """By baseline, in the order of the report's comparisons; None where the baseline lacks the test."""
+    """One per baseline, in the order of the report's comparisons; None if the baseline lacks the test."""
     node_total: float | None
-    """Items per second of all devices that work on the test at the same time."""
+    """Items per second, summed over all devices that work on the test at the same time."""
     causes: dict[str, int]
     """Failures by cause."""
     row: TestSummary
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a run, and what it is worth."""
+    """What is known about a run, and what that is worth."""
 
     source: str
     summary: Summary
     isolation: str
-    """The weakest tier of all launches, or ``"not recorded"``."""
+    """The weakest tier of any launch, or ``"not recorded"``."""
     penalize_variance: bool
     score: Score | None
-    """None where there are no weights for the suite."""
+    """None if the suite has no weights."""
     failure_rate: FailureRate
     lines: tuple[Line, ...]
     comparisons: tuple[Comparison, ...]
-    """With each baseline."""
+    """One per baseline."""
     unplanned: tuple[str, ...] = ()
-    """Steps of progressions that have a weight and need more devices than there are."""
+    """Weighted steps of progressions that need more devices than the node has."""
     coverage: str
-    """What the intervals are about: repeats of which sessions on which nodes."""
+    """What the intervals cover: which sessions on which nodes the repeats come from."""
     sub_scores: tuple[SubScore, ...] = ()
     gpus: GpuComparison | None = None
-    """None where fewer than two devices have results."""
+    """None if fewer than two devices have results."""
     show_gpus: bool = False
-    """Whether the matrices by device were asked for."""
+    """Whether the per-device matrices were requested."""
     scaling: tuple[ScalingCurve, ...] = ()
     price: Price | None
     choices: Choices = Choices()
-    """What it rests on that is not shipped."""
+    """Inputs that are not the shipped ones."""
     verification: Verification | None = None
-    """What the buyer's rules say of it; None where none were given."""
+    """The verdict of the buyer's rules; None if none were given."""
 
     @property
     def isolated(self) -> bool:
@@ -79,7 +79,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def without_weight(self) -> tuple[str, ...]:
-        """Measured tests that are not in the score; none where there is no score."""
+        """Measured tests that are not in the score; empty without a score."""
         return tuple(line.scored.test for line in self.lines if self.score and line.row.n and not line.scored.weight)
 
     @property
@@ -94,7 +94,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def marks(self) -> tuple[Marked, ...]:
-        """Everything that makes launches not comparable, equal marks counted together."""
+        """Everything that makes launches not comparable, with equal marks counted together."""
         return count_marks({line.scored.test: line.row for line in self.lines})
 
     @property
@@ -119,9 +119,9 @@ def make_report(
 ) -> Report:
     """The report on a result folder or a stored summary.
 
-    ``weights``: a file, else the shipped one of the suite; ``compare_to``: folders, summaries or shipped
-    baselines; ``price``: of a node or of one GPU; ``margin``: the relative difference that does not matter;
-    ``rules``: a buyer's, which only a result folder can be held against.
+    ``weights``: a file (default: the suite's shipped one); ``compare_to``: folders, summaries or shipped baselines;
+    ``price``: the price of a node or of one GPU; ``margin``: the largest relative difference that does not matter;
+    ``rules``: the buyer's; only a result folder can be checked against them.
     """
     if not 0 < margin < 1:
         raise InputError(f"--margin {margin:.4g}: it must be above 0 and below 100 %, for example 2%")
@@ -145,7 +145,7 @@ def make_report(
 
 
 def _verified(source: Path, rules: str, weights: Path | None) -> Verification:
-    from milabench_ng.report.verification.rules import load_rules  # most reports need none of this
+    from milabench_ng.report.verification.rules import load_rules  # most reports do not need this
     from milabench_ng.report.verification.verify import verify
 
     if not os.path.isdir(source):
@@ -164,7 +164,7 @@ def build_report(
     margin: float = MARGIN,
     compare_gpus: bool = False,
 ) -> Report:
-    """The report on ``summary``. Pure. ``baselines`` with their names, ``price`` with what it is the price of."""
+    """The report on ``summary``. Pure. ``baselines`` come with their names, ``price`` with its unit."""
     effective = spread_unplanned(weights or {}, summary.devices)
     scored = scored_tests(summary, effective, penalize_variance=penalize_variance)
     own = score(summary, weights, penalize_variance=penalize_variance) if weights else None
@@ -207,7 +207,7 @@ def _isolation(summary: Summary) -> str:
 
 
 def _labels(names: Sequence[str]) -> list[str]:
-    """Short and different names; one alone needs none."""
+    """Short, distinct names; a single one needs none."""
     if len(names) < 2:
         return [""] * len(names)
     short = [Path(name).name.removesuffix(".json") for name in names]

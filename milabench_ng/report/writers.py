@@ -1,4 +1,4 @@
-"""The forms of what is printed, by name: modules with ``write`` (a report) and ``write_tender``, imported when used."""
+"""The output formats by name: modules with ``write`` (a report) and ``write_tender``, imported on first use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Form = Literal["table", "json", "csv", "markdown"]
 
 
 def write_report(report: Report, form: Form, stream: TextIO) -> None:
-    """Write ``report`` to ``stream`` in the named form."""
+    """Write ``report`` to ``stream`` in the named format."""
     import_module(f"milabench_ng.report.render.as_{form}").write(report, stream)
 
 
@@ -33,12 +33,12 @@ def write_tables(report: Report, folder: Path) -> None:
 
 
 def write_tender(tender: Tender, form: Form, stream: TextIO) -> None:
-    """Write ``tender`` to ``stream`` in the named form."""
+    """Write ``tender`` to ``stream`` in the named format."""
     import_module(f"milabench_ng.report.render.as_{form}").write_tender(tender, stream)
 
 
 def write_page(report: Report, source: Path, file: Path) -> None:
-    """Write ``report`` on ``source`` as one HTML file, with what else a result folder tells."""
+    """Write ``report`` on ``source`` as one HTML file, with the further details of a result folder."""
     html = _html()
     from milabench_ng.report.html.folder_details import read_evidence
 
@@ -65,7 +65,7 @@ def _html() -> ModuleType:
 
 @contextmanager
 def open_output(path: Path | None, standard: TextIO) -> Iterator[TextIO]:
-    """The file ``path`` for writing, or ``standard`` where there is none."""
+    """Open ``path`` for writing, or yield ``standard`` if it is None."""
     if path is None:
         yield standard
         return
@@ -74,7 +74,7 @@ def open_output(path: Path | None, standard: TextIO) -> Iterator[TextIO]:
 
 
 def open_file(path: Path, option: str) -> TextIO:
-    """``path`` for writing; ``option`` is for the error."""
+    """Open ``path`` for writing; errors name ``option``."""
     try:
         return path.open("w", encoding="utf-8")
     except OSError as error:

@@ -1,1 +1,1 @@
-"""Telemetry: one sampler process a run reads GPUs, tenants and host; the recorder keeps what it says."""
+"""Telemetry: one sampler process per run reads GPUs, tenants and host; the recorder keeps its samples."""

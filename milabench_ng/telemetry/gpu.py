@@ -1,7 +1,7 @@
-"""The GPUs: how busy, how warm, how fast and how thirsty they are, from NVML by UUID.
+"""Reads the GPUs' load, memory, temperature, clocks and power from NVML, by UUID.
 
-A MIG instance has memory of its own; power, clocks, temperature and energy are those of the GPU it is cut from. What a
-device does not give is found out once, at the start, and not asked for again.
+A MIG instance has its own memory; power, clocks, temperature and energy are those of the GPU it is cut from. What a
+device does not support is found out once, at the start, and not queried again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from milabench_ng.units import MIB
 _SM, _MEMORY = 1, 2
 _DIE = 0
 _MEMORY_WITHOUT_RESERVE = 0x02000028
-"""Version 2 of the memory question: what the driver keeps for itself is not in use, as in nvidia-smi."""
+"""Version 2 of the memory query: memory that the driver reserves does not count as used, as in nvidia-smi."""
 _SECONDS_FIELDS = {"sw_power_cap_s": 74, "sw_thermal_s": 269, "hw_thermal_s": 270, "hw_power_brake_s": 271}
 _FIELDS = {**_SECONDS_FIELDS, "memory_temperature_c": 82}
 
@@ -29,7 +29,7 @@ _REASONS = {
     "reason_hw_thermal": 0x40,
     "reason_hw_power_brake": 0x80,
 }
-"""Bits of the clocks event reasons, given as 0 or 1, so that a mean is the part of the samples that had it."""
+"""Bits of the clocks event reasons, as 0 or 1, so that a mean is the fraction of the samples with that reason."""
 
 _Read = Callable[[GpuReader], Any]
 
@@ -41,7 +41,7 @@ _OWN: dict[str, _Read] = {
     "utilization_pct": lambda gpu: _member(gpu.ask("utilization_pct", "UtilizationRates"), "gpu"),
 }
 
-# Of the board that carries it. The energy counter is the slow one, with 3 to 10 ms a read on Hopper.
+# Of the board that carries it. The energy counter is the slow one, with 3 to 10 ms per read on Hopper.
 _BOARD: dict[str, _Read] = {
     "temperature_c": lambda gpu: gpu.ask("temperature_c", "Temperature", _DIE),
     "power_w": lambda gpu: _scaled(gpu.ask("power_w", "PowerUsage"), 1e-3),
@@ -77,7 +77,7 @@ class GpuSource:
 
 
 class _Board:
-    """The reads of one physical GPU that work."""
+    """The working reads of one physical GPU."""
 
     def __init__(self, reader: GpuReader) -> None:
         self.reader = reader
@@ -86,7 +86,7 @@ class _Board:
         self._reasons = self._bits() is not None
 
     def read(self) -> tuple[dict[str, float], int]:
-        """The values, and how many of those that work in principle were not read."""
+        """The values, and the number of supported values that could not be read."""
         values = {name: read(self.reader) for name, read in self._reads.items()}
         fields = self.reader.fields(self._fields) if self._fields else {}
         values |= {name: _scaled(value, 1e-9 if name in _SECONDS_FIELDS else 1) for name, value in fields.items()}
@@ -102,7 +102,7 @@ class _Board:
 
 
 def _working(reads: dict[str, _Read], reader: GpuReader) -> dict[str, _Read]:
-    """Those that are supported: tried once. A read that fails for another reason stays, and counts as an error."""
+    """The supported reads, each tried once. A read that fails for another reason is kept and counts as an error."""
     for read in reads.values():
         read(reader)
     return {name: read for name, read in reads.items() if name not in reader.unsupported}

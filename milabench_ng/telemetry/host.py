@@ -1,4 +1,4 @@
-"""The host: how busy CPUs, memory and disks are, through psutil."""
+"""Reads the host's CPU, memory and disk load through psutil."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from milabench_ng.units import MIB
 
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True):
-    """What has been counted since boot. Rates are differences of two of these."""
+    """Counters since boot. Rates are differences of two of these."""
 
     time_s: float
     cpu_s: tuple[float, float, float]
-    """Busy, steal and total, summed over CPUs."""
+    """Busy, steal and total time, summed over CPUs."""
     disk_bytes: tuple[int, int]
-    """Read and written, over all whole disks."""
+    """Bytes read and written, over all whole disks."""
 
 
 class HostSource:
@@ -42,7 +42,7 @@ class HostSource:
         self._before = read_counters(self._disks)
 
     def read(self) -> Iterator[tuple[str, dict[str, float]]]:
-        """One set of values; rates are left out where no time has passed."""
+        """One set of values, without rates if no time has passed."""
         now = read_counters(self._disks)
         values = rates(self._before, now)
         self._before = now
@@ -72,16 +72,16 @@ def read_counters(disks: Collection[str]) -> Counters:
 
 
 def whole_disks(sysfs: Path = Path("/sys")) -> frozenset[str]:
-    """Names of the disks that have hardware behind them: those have a ``device`` link in sysfs.
+    """Names of the disks with hardware behind them, which have a ``device`` link in sysfs.
 
-    Partitions, and devices that are made of others or of memory, would count the same bytes twice or are no disks.
+    Others count the same bytes twice (partitions, devices made of others) or are not disks (devices made of memory).
     """
     return frozenset(path.parent.name for path in sysfs.glob("block/*/device"))
 
 
 def _disk_bytes(disks: Collection[str]) -> tuple[int, int]:
-    """Bytes read and written. Without disks psutil is not asked: some sandboxes have no such counters at all."""
-    # nowrap off: its watch for counters that overflow costs more than the reading, and 64 bits do not.
+    """Bytes read and written. Without disks, psutil is not called: some sandboxes have no such counters at all."""
+    # nowrap off: its overflow check costs more than the read, and 64-bit counters do not overflow.
     counters = psutil.disk_io_counters(perdisk=True, nowrap=False) if disks else {}
     counted = [counters[name] for name in disks if name in counters]
     return sum(disk.read_bytes for disk in counted), sum(disk.write_bytes for disk in counted)

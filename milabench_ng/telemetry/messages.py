@@ -1,7 +1,7 @@
-"""What orchestrator and sampler tell each other: typed, newline-delimited JSON over the sampler's stdin and stdout.
+"""Messages between orchestrator and sampler: typed, newline-delimited JSON over the sampler's stdin and stdout.
 
-Orders go down, reports come up. Times are seconds of CLOCK_MONOTONIC, which all processes of a node share. The name of
-a value ends in its unit, if it has one; what cannot be read is absent.
+The sampler receives orders and sends reports. Times are seconds of CLOCK_MONOTONIC, which all processes of a node
+share. The name of a value ends in its unit, if it has one; what cannot be read is absent.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ HOST_KEY = "node"
 
 
 def telemetry_key(source: SourceName, key: str) -> str:
-    """The name in a record's ``telemetry`` of what a source says of one of its keys: ``gpu:GPU-2f2c...``."""
+    """The name of a source's key in a record's ``telemetry``: ``gpu:GPU-2f2c...``."""
     return f"{source}:{key}"
 
 
 class Watch(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="order"):
     """Sample a tenant's cgroup from now on, under ``key``. Files of cgroup v1 and v2 are told apart by their content.
 
-    An order for a key that is watched already replaces it. A file that is not given, or not there, is left out.
+    An order for a watched key replaces the earlier one. A file that is not given or does not exist is left out.
     """
 
     key: str
@@ -37,25 +37,25 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="orde
 
 
 class SamplerReport(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="report"):
-    """Base of what the sampler says."""
+    """Base of the sampler's reports."""
 
     time_s: float
 
 
 class Supported(SamplerReport, frozen=True, kw_only=True):
-    """What this node gives: the first report, once."""
+    """What this node supports: the first report, sent once."""
 
     interval_s: float
     keys: dict[SourceName, tuple[str, ...]]
     values: dict[SourceName, tuple[str, ...]]
     unsupported: dict[SourceName, tuple[str, ...]]
-    """Values that some key of the source does not give."""
+    """Values that some key of the source does not support."""
     notes: tuple[str, ...] = ()
     """Why a source gives nothing."""
 
 
 class Sample(SamplerReport, frozen=True, kw_only=True):
-    """What one source read of one key."""
+    """What one source read for one key."""
 
     source: SourceName
     key: str
@@ -63,17 +63,17 @@ class Sample(SamplerReport, frozen=True, kw_only=True):
 
 
 class Dropped(SamplerReport, frozen=True, kw_only=True):
-    """Samples were thrown away because nobody read them in time, from ``since_s`` on."""
+    """Samples were dropped from ``since_s`` on because they were not read in time."""
 
     since_s: float
-    """The moment of the first that was lost since this was said last."""
+    """Time of the first one lost since the last such report."""
     count: int
-    """How many since then, of all keys together."""
+    """Number lost since then, over all keys."""
 
 
 AnyReport = Supported | Sample | Dropped
 
 
 def encode(message: Watch | SamplerReport) -> bytes:
-    """One line, its end included."""
+    """The message as one line, including its end."""
     return msgspec.json.encode(message) + b"\n"

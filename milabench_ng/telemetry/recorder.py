@@ -1,4 +1,4 @@
-"""Keeps samples in memory and says what they were between two moments."""
+"""Keeps samples in memory and summarizes them between two points in time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Spread = dict[str, float]
 
 Gauge2020 = Literal["load", "memory", "temperature"]
 
-# Gauge of 2020, the value that it shows, and the factor: load was a fraction, memory MiB, temperature degrees Celsius.
+# 2020's gauge, the value that it shows, and the factor: load was a fraction, memory MiB, temperature degrees Celsius.
 _GAUGES_2020: tuple[tuple[Gauge2020, str, float], ...] = (
     ("load", "utilization_pct", 0.01),
     ("memory", "memory_used_mib", 1.0),
@@ -33,7 +33,7 @@ class Series:
         self._columns: dict[str, array[float]] = {}
 
     def append(self, time_s: float, values: Mapping[str, float]) -> None:
-        """Add a sample, which is not older than the last one. A value that is absent is kept as not-a-number."""
+        """Add a sample, not older than the last one. An absent value is kept as not-a-number."""
         if len(self._times) == 2 * self._room:
             for column in (self._times, *self._columns.values()):
                 del column[: self._room]
@@ -44,7 +44,7 @@ class Series:
             column.append(values.get(name, math.nan))
 
     def between(self, start_s: float, end_s: float) -> dict[str, list[tuple[float, float]]]:
-        """The moments and values of the samples in [start_s, end_s], by name; a name without any is left out."""
+        """Times and values of the samples in [start_s, end_s], by name; a name without samples is left out."""
         first, last = bisect_left(self._times, start_s), bisect_right(self._times, end_s)
         times = self._times[first:last]
         found = {
@@ -59,17 +59,17 @@ class Series:
 
 
 class Recorder:
-    """The last samples of every key. 57,600 of them are eight hours at 2 Hz and take some 10 to 20 MB a GPU."""
+    """The last samples of every key. 57,600 of them are eight hours at 2 Hz and take some 10 to 20 MB per GPU."""
 
     def __init__(self, samples_per_key: int = 57_600) -> None:
         self._samples_per_key = samples_per_key
         self._series: dict[tuple[SourceName, str], Series] = {}
         self.supported: Supported | None = None
-        """What the sampler said that this node gives."""
+        """The sampler's report of what this node supports."""
         self._dropped: list[Dropped] = []
 
     def feed(self, report: SamplerReport) -> None:
-        """Take in what the sampler said; the oldest samples of a key go when its room is full."""
+        """Store a report of the sampler; when a key's room is full, its oldest samples are dropped."""
         if isinstance(report, Sample):
             key = (report.source, report.key)
             series = self._series.get(key) or self._series.setdefault(key, Series(self._samples_per_key))
@@ -80,33 +80,33 @@ class Recorder:
             self._dropped.append(report)
 
     def spreads(self, source: SourceName, key: str, start_s: float, end_s: float) -> dict[str, Spread]:
-        """Spread of each value of one key over the samples in [start_s, end_s]; a value without any is left out.
+        """Spread of each value of one key over the samples in [start_s, end_s]; a value without samples is left out.
 
-        Of a value that only grows, such as energy, ``max`` less ``min`` is what came in ``span_s`` seconds.
+        For a value that only grows, such as energy, ``max`` minus ``min`` is its increase in ``span_s`` seconds.
         """
         series = self._series.get((source, key))
         taken = series.between(start_s, end_s) if series else {}
         return {name: spread(samples) for name, samples in taken.items()}
 
     def dropped(self, start_s: float, end_s: float) -> int:
-        """How many samples, of all keys, were lost as nobody read them in time, in stretches that touch the interval.
+        """Number of samples, of all keys, that were not read in time and lost, in periods that touch the interval.
 
-        What the sampler could not yet tell is not in it: it tells with its next sample that is read.
+        Excludes what the sampler could not yet report: it does so with its next sample that is read.
         """
         return sum(lost.count for lost in self._dropped if lost.since_s <= end_s and lost.time_s >= start_s)
 
     def telemetry(
         self, keys: Iterable[tuple[SourceName, str]], start_s: float, end_s: float
     ) -> dict[str, dict[str, Spread]]:
-        """Spreads of several keys, named ``source:key``; a key without samples is there and empty."""
+        """Spreads of several keys, named ``source:key``; a key without samples is present but empty."""
         return {telemetry_key(source, key): self.spreads(source, key, start_s, end_s) for source, key in keys}
 
     def gpu_monitor(
         self, devices: Mapping[str, str | None], start_s: float, end_s: float
     ) -> dict[str, dict[Gauge2020, Spread]]:
-        """The record's ``gpu_monitor`` of 2020: by device index, load (0 to 1), memory (MiB) and temperature (C).
+        """The record's ``gpu_monitor``, as in 2020: by device index, load (0 to 1), memory (MiB) and temperature (C).
 
-        ``devices`` maps the indices, as strings, to UUIDs; None is a device without a GPU. -1 stands for no sample.
+        ``devices`` maps the indices, as strings, to UUIDs; None is a device without a GPU. -1 means no sample.
         """
         return {index: self._gauges(uuid, start_s, end_s) for index, uuid in devices.items()}
 
@@ -120,7 +120,7 @@ class Recorder:
 
 
 def spread(samples: list[tuple[float, float]]) -> Spread:
-    """Number, least, mean and greatest of at least one value, and its span; ``samples`` are moments and values."""
+    """Count, min, mean, max and span of ``samples``, at least one pair of time and value."""
     values = [value for _, value in samples]
     return {
         "n": len(values),

@@ -1,6 +1,6 @@
 """The sampler process: reads all sources at a steady pace and writes what it read to stdout.
 
-It is a process of its own, so that reads of some milliseconds a GPU hold up neither workers nor orchestrator. It ends
+It is a process of its own, so that reads of some milliseconds per GPU hold up neither workers nor orchestrator. It ends
 when its stdin ends, on SIGTERM, and when its parent dies. Nobody can block it: a sample that the pipe has no room for
 is dropped and counted.
 """
@@ -38,11 +38,11 @@ class ReportWriter:
         self._room = select.poll()
         self._room.register(descriptor, select.POLLOUT)
         self._dropped = 0
-        """Since this was said last."""
+        """Number dropped since it was last reported."""
         self._since_s = 0.0
 
     def write(self, report: SamplerReport) -> None:
-        """Write the report, or drop and count it. Says how many were dropped as soon as there is room again."""
+        """Write the report, or drop and count it. Reports the number dropped as soon as there is room again."""
         if self._dropped and self._put(Dropped(time_s=report.time_s, since_s=self._since_s, count=self._dropped)):
             self._dropped = 0
         if not self._put(report):
@@ -50,7 +50,7 @@ class ReportWriter:
             self._dropped += 1
 
     def _put(self, report: SamplerReport) -> bool:
-        """A pipe that polls writable has room for PIPE_BUF bytes, and a line up to that goes in whole (pipe(7)).
+        """Write if the pipe polls writable: it then has room for PIPE_BUF bytes and takes a line up to that (pipe(7)).
 
         Only the first report can be longer, on a node with very many devices, and it finds the pipe empty.
         """
@@ -61,7 +61,7 @@ class ReportWriter:
 
 
 class OrderReader:
-    """Reads orders from a pipe, as far as they have come."""
+    """Reads the orders that have arrived on a pipe."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -71,7 +71,7 @@ class OrderReader:
         self.ended = False
 
     def wait(self, seconds: float) -> Iterator[bytes]:
-        """The lines that come within ``seconds``; returns after the first of them, or when the time is over."""
+        """The lines that arrive within ``seconds``; returns after the first ones, or when the time is up."""
         if not self._coming.poll(max(0.0, seconds) * 1000):
             return
         chunk = os.read(self._descriptor, _CHUNK_BYTES)
@@ -81,7 +81,7 @@ class OrderReader:
 
 
 def supported(sources: Sequence[Source], interval_s: float) -> Supported:
-    """What the sources give here."""
+    """What the sources support here."""
     return Supported(
         time_s=time.monotonic(),
         interval_s=interval_s,
@@ -93,14 +93,14 @@ def supported(sources: Sequence[Source], interval_s: float) -> Supported:
 
 
 def sample(sources: Sequence[Source]) -> Iterator[Sample]:
-    """One sample of every key of every source, each with the moment at which it was read."""
+    """One sample of every key of every source, each with the time at which it was read."""
     for source in sources:
         for key, values in source.read():
             yield Sample(time_s=time.monotonic(), source=source.name, key=key, values=values)
 
 
 def next_tick(due_s: float, now_s: float, interval_s: float) -> float:
-    """The tick after ``due_s`` that is still to come: a read that took too long skips ticks, it does not shift them."""
+    """The next future tick after ``due_s``: a read that took too long skips ticks instead of shifting them."""
     missed = max(0, int((now_s - due_s) / interval_s))
     return due_s + (missed + 1) * interval_s
 
@@ -108,7 +108,7 @@ def next_tick(due_s: float, now_s: float, interval_s: float) -> float:
 def serve(
     sources: Sequence[Source], tenants: TenantSource, orders: OrderReader, interval_s: float
 ) -> Iterator[SamplerReport]:
-    """All reports until the orders end; ``tenants`` is the one of the sources that the orders are about."""
+    """All reports until the orders end; ``tenants`` is the source that the orders are for."""
     yield supported(sources, interval_s)
     due = time.monotonic() + interval_s
     while not orders.ended:
@@ -120,12 +120,12 @@ def serve(
 
 
 def end_with_parent() -> None:
-    """Be sent SIGTERM when the thread dies that started this process (prctl(2)); end on it without a trace.
+    """Get SIGTERM when the thread that started this process dies (prctl(2)), and exit silently on it.
 
-    A Ctrl-C at the terminal, or a batch system's signal, reaches the whole group: whether the run ends is for the
-    orchestrator to say.
+    Ctrl-C at the terminal or a batch system's signal reaches the whole group, but the orchestrator decides whether the
+    run ends.
     """
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # raising would show while the interpreter ends
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # raising would print a traceback at interpreter exit
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU):
         signal.signal(number, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
@@ -141,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         tenants = TenantSource()
         sources: tuple[Source, ...] = (GpuSource(nvml, read_gpus(nvml).devices), tenants, HostSource())
         writer = ReportWriter(sys.stdout.fileno())
-        # A broken pipe: nobody listens any more.
+        # A broken pipe: the reader is gone.
         with contextlib.suppress(BrokenPipeError):
             for report in serve(sources, tenants, OrderReader(sys.stdin.fileno()), interval_s):
                 writer.write(report)

@@ -1,4 +1,4 @@
-"""The shape that all telemetry sources have."""
+"""The interface of all telemetry sources."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from milabench_ng.telemetry.messages import SourceName
 
 
 class Source(Protocol):
-    """A source reads values by key; what a key is, a GPU, a tenant or the node, is its own affair."""
+    """Reads values by key; each source defines its keys: GPUs, tenants or the node."""
 
     @property
     def name(self) -> SourceName:
-        """How samples of this source are marked."""
+        """Name of this source in its samples."""
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """What it reads at present."""
+        """Keys that it currently reads."""
 
     @property
     def values(self) -> tuple[str, ...]:
-        """Names of all the values that it can give."""
+        """Names of all values that it can provide."""
 
     @property
     def unsupported(self) -> tuple[str, ...]:
-        """Names of values that some key does not give here."""
+        """Names of values that some key does not support here."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Why it gives nothing, if so."""
+        """Why it provides nothing, if so."""
 
     def read(self) -> Iterator[tuple[str, dict[str, float]]]:
-        """The values now, by key. A key that has vanished is passed by."""
+        """The current values, by key. Skips keys that have vanished."""

@@ -1,4 +1,4 @@
-"""The tenants: what their cgroups hold of memory and have used of CPU time, from cgroup v1 or v2 files.
+"""Reads the tenants' memory and CPU time from cgroup v1 or v2 files.
 
 Documentation: Documentation/admin-guide/cgroup-v1/memory.rst and cgroup-v2.rst of the kernel. Pinned CUDA buffers and
 ``/dev/shm`` count as shmem, which is part of file.
@@ -14,8 +14,8 @@ from milabench_ng.node.pci_gpus import kernel_text
 from milabench_ng.telemetry.messages import SourceName, Watch
 from milabench_ng.units import MIB
 
-# Name of a value, of the line in a v2 memory.stat, and in a v1 memory.stat. The v1 lines without "total" leave out the
-# groups below.
+# Name of a value, and of its line in v2's and in v1's memory.stat. The v1 lines without "total" exclude the groups
+# below.
 _MEMORY_LINES = (
     ("anon_mib", "anon", "total_rss"),
     ("shmem_mib", "shmem", "total_shmem"),
@@ -24,7 +24,7 @@ _MEMORY_LINES = (
 
 
 class TenantSource:
-    """The cgroups that are being watched."""
+    """The watched cgroups."""
 
     name: SourceName = "tenant"
     values = (*(name for name, _, _ in _MEMORY_LINES), "current_mib", "cpu_s")
@@ -36,7 +36,7 @@ class TenantSource:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The tenants that are being watched."""
+        """The watched tenants."""
         return tuple(self._watched)
 
     def watch(self, order: Watch) -> None:
@@ -44,7 +44,7 @@ class TenantSource:
         self._watched[order.key] = order
 
     def read(self) -> Iterator[tuple[str, dict[str, float]]]:
-        """The values of every tenant whose group is there."""
+        """The values of every tenant whose group exists."""
         for key, order in self._watched.items():
             values = read_tenant(order)
             if values:
@@ -52,7 +52,7 @@ class TenantSource:
 
 
 def read_tenant(order: Watch) -> dict[str, float]:
-    """What the tenant's files say: memory in MiB, CPU time in seconds since the group was made."""
+    """The tenant's memory in MiB and CPU time in seconds since its group was made, from its files."""
     stat = kernel_table(Path(order.memory_stat)) if order.memory_stat else {}
     values = {name: _either(stat, v1, v2) / MIB for name, v2, v1 in _MEMORY_LINES if v1 in stat or v2 in stat}
     current = kernel_text(Path(order.memory_current)) if order.memory_current else None
@@ -62,7 +62,7 @@ def read_tenant(order: Watch) -> dict[str, float]:
 
 
 def _either(stat: dict[str, int], v1: str, v2: str) -> int:
-    """A v1 file has lines of both names, of which the one with ``total`` counts."""
+    """A v1 file has both lines; the one with ``total`` counts."""
     return stat[v1] if v1 in stat else stat[v2]
 
 

@@ -1,4 +1,4 @@
-"""What the worker server answers in a forked child: the catalogue, and the preparation of data sets."""
+"""Answers requests to the worker server in a forked child: the catalogue, and the preparation of data sets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from milabench_ng.worker.discovery import builtin_workloads, describe
 
 
 def import_everything() -> None:
-    """Import all that a worker needs, so that a forked one has it."""
+    """Import everything that a worker needs, so that forked workers have it."""
 
     import milabench_ng.worker.ranks
     import milabench_ng.worker.session  # noqa: F401
@@ -43,12 +43,12 @@ def import_everything() -> None:
 
 
 def answer(request: AnyRequest, connection: socket.socket) -> NoReturn:
-    """Answer in this process, which ends afterwards."""
+    """Answer in this process, then exit."""
     status = 1
     try:
         connection.sendall(msgspec.json.encode(_reply_or_refusal(request, connection)))
         status = 0
-    except ConnectionError:  # the orchestrator has ended: there is nobody to tell
+    except ConnectionError:  # the orchestrator has ended
         status = 0
     except BaseException:  # noqa: BLE001  # the last line of defence before os._exit, which would swallow it
         traceback.print_exc()

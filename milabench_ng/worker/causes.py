@@ -1,4 +1,4 @@
-"""Which cause an exception of a workload is: the device's memory, the device itself, the data, or the workload."""
+"""Maps a workload's exception to a cause: the device's memory, the device itself, the data, or the workload."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ BROKEN = (
 
 
 def told(error: Exception) -> Exception:
-    """The exception that says most: of a loader that died, the one that names the signal."""
+    """The most informative exception: for a loader that died, the one that names the signal."""
     return next((one for one in (error.__cause__, error) if isinstance(one, Exception) and _is_killed(one)), error)
 
 
 def cause_of(error: Exception) -> Cause:
-    """The cause that ``error`` is, in a record's words."""
+    """The cause of ``error``, as records name it."""
     if isinstance(error, torch.OutOfMemoryError):
         return "device_oom"
     if isinstance(error, DataError):
@@ -51,7 +51,7 @@ def _is_killed(error: Exception) -> bool:
 
 
 def _of_device(text: str) -> Cause:
-    """What CUDA, cuBLAS, cuDNN or NCCL say in the text of an exception."""
+    """The cause that CUDA, cuBLAS, cuDNN or NCCL report in an exception's text."""
     if "CUDA" not in text and "NCCL" not in text and "CUBLAS" not in text and "CUDNN" not in text:
         return "exception"
     found: tuple[tuple[Cause, tuple[str, ...]], ...] = (

@@ -1,4 +1,4 @@
-"""A cold worker: a new interpreter that the entry shim has put inside the fence already."""
+"""A cold worker: a new interpreter that the entry shim has already put inside the fence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 
 
 def main(requested_s: float) -> int:
-    """Run the task that stands on standard input; descriptors 3 and 4 are commands and events."""
+    """Run the task read from standard input; descriptors 3 and 4 are commands and events."""
     started = time.monotonic()
     from milabench_ng.worker import answers, session
 
@@ -23,4 +23,4 @@ if __name__ == "__main__":
     status = main(float(sys.argv[1]))
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(status)  # as a warm worker ends: without tearing torch down
+    os._exit(status)  # like a warm worker: without tearing torch down

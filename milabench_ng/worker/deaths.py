@@ -1,4 +1,4 @@
-"""Which child of a process died first, and of what: before whoever started it asks, and without taking that from it."""
+"""Finds which child of a process died first, and of what, without reaping it before its starter does."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import time
 class FirstDeath(threading.Thread):
     """Waits for the first child to end (waitid(2) with WNOWAIT leaves its status to be read again).
 
-    When one rank is killed, the others fail an instant later because they lost it; only the first death is the cause.
+    When one rank is killed, the others fail an instant later because it is gone; only the first death is the cause.
     """
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.pid: int | None = None
         self.signal: signal.Signals | None = None
-        """What it was killed by; None if it ended by itself."""
+        """The signal that killed it; None if it ended by itself."""
 
     def run(self) -> None:
-        """Wait."""
+        """Wait for the first death."""
         while True:
             try:
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)

@@ -1,4 +1,4 @@
-"""Finds workloads and data sets: built-in, installed by others through entry points, or named by path."""
+"""Finds workloads and data sets: built-in, installed through entry points of other packages, or named by path."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OWN = f"milabench_ng {__version__}"
 
 
 def builtin_workloads() -> dict[str, Definition]:
-    """The workloads of this package, by name, from the folders of all families."""
+    """This package's workloads by name, from the folders of all families."""
     modules = (
         importlib.import_module(module.name)
         for module in pkgutil.walk_packages(milabench_ng.workloads.__path__, f"{milabench_ng.workloads.__name__}.")
@@ -28,7 +28,7 @@ def builtin_workloads() -> dict[str, Definition]:
 
 
 def find_workload(name: str) -> tuple[Definition, str]:
-    """The workload called ``name`` (built-in, installed or ``package.module:function``) and the package it is from."""
+    """The workload called ``name`` (built-in, installed or ``package.module:function``) and its package."""
     builtin = builtin_workloads()
     if name in builtin:
         return builtin[name], OWN
@@ -69,7 +69,7 @@ def describe(foreign: Iterable[str]) -> catalogue.Catalogue:
 
 
 def _installed(builtin: Collection[str]) -> dict[str, importlib.metadata.EntryPoint]:
-    """The entry points of other packages, by name; each name is there once, and none is built in."""
+    """The entry points of other packages, by name. Duplicate and built-in names raise InputError."""
     found: dict[str, importlib.metadata.EntryPoint] = {}
     for entry in importlib.metadata.entry_points(group=GROUP):
         if entry.name in builtin:

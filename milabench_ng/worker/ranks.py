@@ -1,6 +1,6 @@
 """A launch over several devices: one rank per device, started by torch's elastic agent.
 
-The agent's process is the launch's worker and sits in the first device's share; each rank is a fork of it that enters
+The agent's process is the launch's worker and runs in the first device's share; each rank is a fork of it that enters
 its own device's share before it touches a device. No restarts: a dead rank is a failed launch.
 """
 
@@ -30,9 +30,9 @@ _ASK_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 
 
 def run(task: Task, channel: PipeChannel, definition: Definition, since: float) -> int:
-    """Run every rank of ``task``; the exit status of the launch."""
-    # The agent asks how many GPUs there are, to bind ranks to NUMA nodes. The fence has placed them already, and a CUDA
-    # that was asked through the runtime cannot be used after a fork: let it see none, and ask NVML.
+    """Run every rank of ``task``; return the exit status of the launch."""
+    # The agent counts the GPUs to bind ranks to NUMA nodes. The fence has already placed them, and CUDA cannot be used
+    # after a fork once queried through the runtime: hide the GPUs, and have NVML queried.
     os.environ |= {"CUDA_VISIBLE_DEVICES": "", _ASK_NVML: "1"}
     config = LaunchConfig(
         min_nodes=1,
@@ -62,25 +62,25 @@ def run(task: Task, channel: PipeChannel, definition: Definition, since: float) 
 
 
 class Agent(NamedTuple):
-    """What every rank has from the process that forked it."""
+    """What every rank inherits from the process that forked it."""
 
     pid: int
     channel: PipeChannel
     definition: Definition
     stop: SharedStop
     pids: memoryview
-    """Of the ranks, which write theirs into it."""
+    """Pids of the ranks, each of which writes its own."""
 
 
 def run_one(task: Task, agent: Agent, since: float) -> None:
-    """One rank, in its own process."""
+    """Run one rank, in its own process."""
     from milabench_ng.worker import session
 
     rank = int(os.environ["RANK"])
     seat = task.seats[rank]
     agent.pids[rank] = os.getpid()
-    # The agent ends the ranks that are left with SIGTERM, and is patient for 30 s. Its own handler, which came with the
-    # fork, never runs in a rank that waits for a dead one in a collective.
+    # The agent ends the remaining ranks with SIGTERM and waits up to 30 s. Its own handler, inherited by the fork,
+    # never runs in a rank that waits for a dead one in a collective.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     die_with(agent.pid)
     join(SimpleNamespace(**seat.entry))

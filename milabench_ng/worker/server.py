@@ -1,6 +1,6 @@
 """The worker server: imports torch and all workloads once, touches no device, and forks warm workers.
 
-It has one thread, so a fork is safe, and sits outside every tenant's fence, so what it holds is charged to nobody's
+It has one thread, so that forking is safe, and is outside every tenant's fence, so that its memory is charged to no
 share; a forked worker is charged for the pages that it writes. One packet is one message.
 """
 
@@ -20,7 +20,7 @@ import msgspec
 from milabench_ng.requests import MESSAGE_BYTES, Answer, AnyRequest, Exited, Serving, Spawn, Spawned
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
-"""What a terminal or a batch system sends to all processes of a job."""
+"""Signals that a terminal or batch system sends to all processes of a job."""
 
 
 def main(descriptor: int) -> None:
@@ -46,7 +46,7 @@ def main(descriptor: int) -> None:
             continue
         try:
             packet, descriptors, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 3)
-        except ConnectionResetError:  # closed while an answer was on its way
+        except ConnectionResetError:  # closed while an answer was in flight
             return
         if not packet:
             return
@@ -55,7 +55,7 @@ def main(descriptor: int) -> None:
         if pid == 0:
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGCHLD, signal.SIGTERM):
-                signal.signal(number, signal.SIG_DFL)  # loaders and ranks are ended by SIGTERM
+                signal.signal(number, signal.SIG_DFL)  # SIGTERM ends loaders and ranks
             os.close(children)
             if isinstance(request, Spawn):
                 connection.close()
@@ -69,7 +69,7 @@ def main(descriptor: int) -> None:
 
 
 def reply(connection: socket.socket, answer: Answer) -> None:
-    """Send one answer; when the orchestrator is gone there is nobody to tell."""
+    """Send one answer; do nothing if the orchestrator is gone."""
     try:
         connection.sendall(msgspec.json.encode(answer))
     except ConnectionError:
@@ -77,7 +77,7 @@ def reply(connection: socket.socket, answer: Answer) -> None:
 
 
 def reap(connection: socket.socket, running: dict[int, int]) -> None:
-    """Tell the exit status of every worker that has ended, as exactly as ``waitpid`` gives it."""
+    """Report the exit status of every worker that has ended, exactly as ``waitpid`` gives it."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -96,7 +96,7 @@ def select_wakeup() -> int:
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     for number in STOPPING:
-        signal.signal(number, signal.SIG_IGN)  # the orchestrator's to handle
+        signal.signal(number, signal.SIG_IGN)  # the orchestrator handles them
     return reading
 
 
@@ -107,4 +107,4 @@ def die_with_parent() -> None:
 
 if __name__ == "__main__":
     main(int(sys.argv[1]))
-    os._exit(0)  # nothing to save, and tearing torch down takes its time
+    os._exit(0)  # nothing to save, and tearing torch down takes time

@@ -1,4 +1,4 @@
-"""Runs one task inside the fence: thread pools, device, data, workload; says what happens."""
+"""Runs one task inside the fence (thread pools, device, data, workload) and reports events."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def read_task(content: bytes) -> Task:
 
 
 def run(task: Task, commands: int, events: int, phases: dict[str, float], since: float) -> int:
-    """Run ``task`` in this process, which is inside the fence; its exit status.
+    """Run ``task`` in this process, which is inside the fence; return its exit status.
 
-    ``phases``: seconds of what is over already; ``since``: when the last of them ended (monotonic).
+    ``phases``: seconds of the finished phases; ``since``: when the last of them ended (monotonic).
     """
-    # Inherited by ranks and loaders: what the orchestrator asks for before it kills a launch that hangs.
+    # Inherited by ranks and loaders; the orchestrator triggers it before it kills a hanging launch.
     faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
     channel = PipeChannel(events, commands)
     try:
@@ -86,7 +86,7 @@ def run_rank(
 
 
 def failure(error: Exception, rank: int) -> Failed:
-    """What a workload raised, as the event that the record's cause is made of."""
+    """A workload's exception, as the event from which the record's cause is made."""
     error = told(error)
     kind = cause_of(error)
     text = "" if isinstance(error, MnbError) and error.__cause__ is None else "".join(traceback.format_exception(error))
@@ -97,13 +97,13 @@ def failure(error: Exception, rank: int) -> Failed:
 
 
 def size_thread_pools(threads: int) -> None:
-    """OpenMP, BLAS and torch use ``threads`` threads: after a fork OMP_NUM_THREADS is no longer read."""
+    """Make OpenMP, BLAS and torch use ``threads`` threads: after a fork, OMP_NUM_THREADS is no longer read."""
     torch.set_num_threads(threads)
     threadpoolctl.threadpool_limits(threads)
 
 
 def open_device(seat: Seat) -> torch.device:
-    """The seat's device, with its context made."""
+    """The seat's device, with its context created."""
     if seat.device.uuid is None:
         return torch.device("cpu")
     device = torch.device("cuda", 0)
@@ -112,7 +112,7 @@ def open_device(seat: Seat) -> torch.device:
 
 
 def entered(rank: int) -> Entered:
-    """What ``/proc`` says of this process."""
+    """What ``/proc`` shows of this process."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
     return Entered(
         rank=rank,

@@ -25,7 +25,7 @@ def run(task: Task, server_pid: int, commands: int, events: int, log: int) -> No
         commands, events = keep_only(commands, events, log)
         os.environ.clear()
         os.environ.update(task.environment)
-        tempfile.tempdir = None  # the server's choice was made from its own environment
+        tempfile.tempdir = None  # the server chose it from its own environment
         status = session.run(task, commands, events, {"spawn": spawned - task.requested_s}, spawned)
     except EntryError as error:
         print(refusal(error), file=sys.stderr)

@@ -23,7 +23,7 @@ from milabench_ng.catalogue import Catalogue, Classic, Option, Range, Workload, 
 from milabench_ng.datasets import manifest as manifests
 from milabench_ng.errors import InputError, MnbError
 from milabench_ng.files import decode_text, parse_json
-from milabench_ng.orchestrator.persistence.resuming import open_keeper
+from milabench_ng.orchestrator.persistence.resuming import open_writer
 from milabench_ng.orchestrator.persistence.run_progress import standing
 from milabench_ng.orchestrator.planning.rerun import profile_of
 from milabench_ng.plain import plain, plain_json, plain_lines
@@ -38,17 +38,16 @@ from milabench_ng.report.report import Report, build_report, make_report
 from milabench_ng.report.scoring.weights import load_weights
 from milabench_ng.report.summary.folder import decode_summary, encode_summary, load
 from milabench_ng.report.summary.summary import Summary
-from milabench_ng.report.verification.forms import RulingForm as VerificationForm
-from milabench_ng.report.verification.forms import write_verification
+from milabench_ng.report.verification.forms import RulingForm, write_verification
 from milabench_ng.report.verification.rules import Rules, decode_rules
 from milabench_ng.report.verification.verify import verify
-from milabench_ng.report.writers import RulingForm, write_report, write_tender
+from milabench_ng.report.writers import Form, write_report, write_tender
 from milabench_ng.units import parse_bytes, parse_bytes_per_second
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-FORMS: tuple[RulingForm, ...] = ("table", "json", "csv", "markdown")
-VERIFICATION_FORMS: tuple[VerificationForm, ...] = ("table", "json")
+FORMS: tuple[Form, ...] = ("table", "json", "csv", "markdown")
+VERIFICATION_FORMS: tuple[RulingForm, ...] = ("table", "json")
 PRINTED = "".join(map(chr, [*range(9), *range(11, 32), *range(127, 160)]))
 """What a terminal would obey."""
 
@@ -185,9 +184,9 @@ def ledger(content: bytes) -> None:
         show_verified(place, Rules())
         _, lines = extend(Chain(), "2026-01-06T16:00:00Z", check_chain(content).events)
         (place / LEDGER).write_bytes(lines)  # the same events in a sound chain
-        keeper = open_keeper(ResultFolder(place), None)
-        standing(keeper.chain.events, keeper)
-        keeper.close()
+        writer = open_writer(ResultFolder(place), None)
+        standing(writer.chain.events, writer)
+        writer.close()
 
 
 def rules(content: bytes) -> None:

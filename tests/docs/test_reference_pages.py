@@ -34,7 +34,7 @@ def kinds(file: Any, name: str, field: str) -> set[str]:
     ("section", "file", "name", "field"),
     [
         ("Marks", "record", "Mark", "kind"),
-        ("Flags", "summary", "Flag", "kind"),
+        ("Flags", "summary", "LaunchFlag", "kind"),
         ("Causes", "record", "Failure", "cause"),
     ],
 )

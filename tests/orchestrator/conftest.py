@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from milabench_ng.orchestrator.events.bus import Bus
-from milabench_ng.orchestrator.events.run_events import AnyRunEvent, Note, Stamped
+from milabench_ng.orchestrator.events.run_events import AnyRunEvent, Note, RunEvent, Stamped
 from milabench_ng.orchestrator.execution import pacing
 from milabench_ng.orchestrator.jobs import RunOutcome, jobs
 from milabench_ng.orchestrator.persistence.resuming import resumed_request
@@ -42,6 +42,7 @@ class Witness:
     """A sink that remembers, and can act in the middle of a run."""
 
     name = "witness"
+    wants: tuple[type[RunEvent], ...] = (RunEvent,)
 
     def __init__(self, act: Act | None = None) -> None:
         self.told: list[Stamped] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,7 @@ import pytest
 from milabench_ng.orchestrator.display.json_lines import JsonLines, open_whole
 from milabench_ng.orchestrator.events import bus as module
 from milabench_ng.orchestrator.events.bus import Bus
-from milabench_ng.orchestrator.events.run_events import Note, RunBegins, Stage, Stamped
+from milabench_ng.orchestrator.events.run_events import Note, RunBegins, RunEvent, Stage, Stamped
 
 BEGINS = RunBegins(version="1", run_id="r", session=1, suite="s", batches=1, launches=1, least_s=1.0)
 
@@ -20,6 +21,7 @@ class Memory:
     """Remembers."""
 
     name = "memory"
+    wants: tuple[type[RunEvent], ...] = (RunEvent,)
 
     def __init__(self) -> None:
         self.told: list[Stamped] = []
@@ -120,7 +122,7 @@ def test_a_sink_that_raises_is_dropped_with_one_note() -> None:
     ]
     check_order(memory)
     assert len(raising.told) == 3
-    assert not raising.closed
+    assert raising.closed
 
 
 def test_a_sink_that_blocks_for_ever_is_dropped_when_its_queue_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,3 +223,21 @@ def test_publishing_waits_for_nobody() -> None:
     blocking.release.set()
     bus.close()
     assert len(blocking.told) == 1000
+
+
+def test_a_sink_is_told_what_it_wants_and_falls_behind_by_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "QUEUED", 2)
+    notes = Blocking()
+    notes.wants = (Note,)
+    other = Memory()
+    bus = Bus(notes, other)
+    bus.note("first")
+    assert notes.entered.wait(10)
+    for text in ("a", "b", "c"):
+        bus.stage(text)
+        while text not in other.stages:
+            time.sleep(0.001)
+    bus.note("last")
+    notes.release.set()
+    bus.close()
+    assert notes.notes == ["first", "last"]

@@ -30,8 +30,8 @@ BATCH = BatchBegins(
     label="standard.vae",
     run=1,
     launches=(
-        Placed(label="standard.vae", job_id="1.0", slots=("0",)),
-        Placed(label="standard.vae", job_id="1.1", slots=("1",)),
+        Placed(label="standard.vae", job_id="1.0", slots=("0",), role="measured"),
+        Placed(label="standard.vae", job_id="1.1", slots=("1",), role="measured"),
     ),
     left_s=60.0,
 )
@@ -41,6 +41,7 @@ GOOD = LaunchEnds(
     batch=2,
     job_id="1.0",
     label="standard.vae",
+    role="measured",
     attempt=1,
     file="f.json",
     unit="images",
@@ -52,6 +53,7 @@ BAD = LaunchEnds(
     batch=2,
     job_id="1.1",
     label="standard.vae",
+    role="measured",
     attempt=1,
     file="g.json",
     unit="images",
@@ -115,7 +117,7 @@ def test_one_launch_is_said_to_have_devices() -> None:
         of=1,
         label="s.scaling.4",
         run=0,
-        launches=(Placed(label="s.scaling.4", job_id="0.3", slots=("0", "1", "2", "3")),),
+        launches=(Placed(label="s.scaling.4", job_id="0.3", slots=("0", "1", "2", "3"), role="measured"),),
         left_s=1.0,
     )
     told = said(alone, None)

@@ -96,3 +96,8 @@ def test_limits_of_the_command_line_come_before_the_profiles(catalogue: Catalogu
     assert limits(limits=TimeLimits(silence=9.0)) == (9, own[1])
     with pytest.raises(InputError, match="its time limit of 1 s in all is shorter than its work"):
         limits(limits=TimeLimits(total=1.0))
+
+
+def test_the_limits_of_a_suite_with_a_dot_in_its_name_are_found(catalogue: Catalogue) -> None:
+    found = resolved(catalogue, suite="standard.v2", names=("one",))
+    assert time_limits(found, plan_for(found, CPUS), "warm")["standard.v2.one"].silence_s == 7

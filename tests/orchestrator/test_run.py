@@ -34,7 +34,7 @@ class ProcessReader:
 
     def __call__(self, event: AnyRunEvent) -> None:
         if isinstance(event, BatchBegins):
-            self.devices = {launch.job_id: launch.devices[-1] for launch in event.launches}
+            self.devices = {launch.job_id: int(launch.slots[-1]) for launch in event.launches}
             self.pids = {}
         if isinstance(event, LaunchState) and event.state == "working" and event.pid:
             self.pids[event.job_id] = (event.label, event.pid)

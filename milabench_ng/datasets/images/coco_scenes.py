@@ -22,7 +22,7 @@ EMPTY = 86  # of 10,000 pictures have no box, 1,021 of 118,287 in train2017
 COUNT_MEDIAN, COUNT_SIGMA = 4.55, 1.035  # lognormal: the mean is 7.3, the 860,001 boxes of train2017 / 118,287
 # Areas: 41 % below 32 x 32 pixels, 24 % above 96 x 96, as Lin et al. count them. A lozenge fills half of its box.
 SIDE_MEDIAN, SIDE_SIGMA = 59.0, 1.18
-PERSON, OTHERS = 320, 695  # boxes in the table of categories, before those of each other category are rounded up
+PERSON, OTHERS = 320, 695  # boxes in the table of categories; the others' counts are then rounded up
 
 SIZES = ((640, 480), (640, 427), (480, 640), (427, 640), (640, 426), (640, 425), (500, 375), (640, 360), (612, 612))
 SIZE_SHARES = (36, 26, 14, 7, 5, 4, 4, 3, 1)

@@ -1,1 +1,1 @@
-"""The back ends, one file each, all of the same shape."""
+"""The back ends, one file each, all with the same interface."""

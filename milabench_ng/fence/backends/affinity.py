@@ -1,6 +1,6 @@
 """Back end `affinity`: CPUs by sched_setaffinity, RAM by a watchdog. A tenant can leave both: NOT ISOLATED.
 
-For nodes where nothing can be fenced. Not RLIMIT_AS (CUDA reserves far more addresses than it uses), nor
+For nodes where nothing can be fenced. Uses neither RLIMIT_AS (CUDA reserves far more addresses than it uses) nor
 RLIMIT_NPROC (it counts all processes of the user).
 """
 
@@ -33,7 +33,7 @@ def tier(capabilities: Capabilities) -> Tier | None:  # noqa: ARG001  (same shap
 
 
 class AffinityGroup(none.NoneGroup):
-    """One tenant's processes, on the CPUs of its share, and stopped above its RAM."""
+    """One tenant's processes, bound to the CPUs of its share, and stopped if they exceed its RAM."""
 
     def __init__(self, name: str, share: Share, guardian: Guardian, owners: Owners) -> None:
         super().__init__(name, share, guardian, owners)
@@ -48,7 +48,7 @@ class AffinityGroup(none.NoneGroup):
         return msgspec.structs.replace(super().events(), oom_kill=self._stopped)
 
     def watch(self) -> Usage:
-        """At most every half second: adding up memory maps takes milliseconds a process."""
+        """Runs at most every half second: adding up memory maps takes milliseconds per process."""
         now_s = time.monotonic()
         if self._last is not None and now_s - self._watched_s < WATCH_S:
             return self._last
@@ -61,7 +61,7 @@ class AffinityGroup(none.NoneGroup):
 
 
 class AffinityFence(none.NoneFence):
-    """Makes no groups either."""
+    """The fence of one run; makes no groups either."""
 
     backend = NAME
     tier: Tier = "affinity"
@@ -81,5 +81,5 @@ class AffinityFence(none.NoneFence):
 
 
 def open_fence(capabilities: Capabilities, run_id: str, holds: str, shm: bool) -> AffinityFence:  # noqa: ARG001
-    """The fence of one run; nothing is named, so the run's name is not needed."""
+    """Open the fence of one run; without groups, the run's name is not needed."""
     return AffinityFence(capabilities)

@@ -1,7 +1,7 @@
 """Back end `cgroup1`: cpuset, memory with memsw, pids and blkio, each in its own v1 hierarchy.
 
-Documentation/admin-guide/cgroup-v1/. On a hybrid node every tenant also has a group in the unified hierarchy, for
-killing all at once and for pressure. v1 kills one process when memory runs out; `watch` kills the others.
+Documentation/admin-guide/cgroup-v1/. On a hybrid node every tenant also has a group in the unified hierarchy, to
+kill all at once and to report pressure. v1 kills one process when memory runs out; `watch` kills the others.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ WARM_WORKERS = True
 
 
 def tier(capabilities: Capabilities) -> Tier | None:
-    """What this back end can offer here, None for nothing."""
+    """The tier that this back end can offer here; None for nothing."""
     held = capabilities.mode in ("v1", "hybrid") and capabilities.tier in ("full", "partial")
     return capabilities.tier if held else None
 
 
 def bounds(capabilities: Capabilities) -> Bounds:
-    """What the groups above the tenants leave to them."""
+    """The bounds that the groups above set on the tenants."""
     cpus = mems = None
     limits: tuple[MemoryLimit, ...] = ()
     if capabilities.ok("cpuset"):
@@ -46,7 +46,7 @@ def bounds(capabilities: Capabilities) -> Bounds:
 
 
 class Cgroup1Group:
-    """One tenant's groups; `directories` by controller (`unified` is that of v2), `groups` their names in /proc."""
+    """One tenant's groups; `directories` by controller (`unified` is v2's), `groups` their names in /proc."""
 
     def __init__(self, name: str, share: Share, directories: Mapping[str, Path], groups: Mapping[str, str], shm: bool):
         self.name = name
@@ -84,7 +84,7 @@ class Cgroup1Group:
             kernel.cpuset.mems = share.mems
             kernel.cpuset.cpus = share.cpus
         if kernel.memory:
-            kernel.memory.limit = share.memory_bytes  # first this, then memsw, which may not be below it
+            kernel.memory.limit = share.memory_bytes  # first this, then memsw, which must not be below it
             if kernel.memory.has("memory.memsw.limit_in_bytes"):
                 kernel.memory.memsw_limit = share.memory_bytes
             kernel.memory.swappiness = 0
@@ -120,7 +120,7 @@ class Cgroup1Group:
         return tuple(sorted({pid for directory in self._unique() for pid in guardian.processes(directory)}))
 
     def kill(self) -> None:
-        with contextlib.suppress(FileNotFoundError):  # removed already
+        with contextlib.suppress(FileNotFoundError):  # already removed
             self._at_kill = self._at_kill or self._kernel.limits()
         guardian.kill(self._unique())
 
@@ -129,7 +129,7 @@ class Cgroup1Group:
 
 
 class Cgroup1Fence:
-    """The run's group in every hierarchy that is needed."""
+    """The run's group in every required hierarchy."""
 
     backend = NAME
 
@@ -164,12 +164,12 @@ class Cgroup1Fence:
         self._run.close()
 
     def _prepare(self, directory: Path) -> None:
-        """A new cpuset is empty, and nothing below it could be given anything: it gets what its parent has."""
+        """Give a new cpuset what its parent has: it is empty, and groups below it could get nothing."""
         if self._cpuset and directory.is_relative_to(self._cpuset):
             parent, own = Group1(directory.parent, Cpuset1).files, Group1(directory, Cpuset1).files
             own.cpus, own.mems = parent.effective_cpus, parent.effective_mems
 
 
 def open_fence(capabilities: Capabilities, run_id: str, holds: str, shm: bool) -> Cgroup1Fence:
-    """The fence of one run; `holds` says in words what it uses, `shm` whether tenants can have their own /dev/shm."""
+    """Open the fence of one run; `holds` describes what it uses; `shm`: whether tenants can have their own /dev/shm."""
     return Cgroup1Fence(capabilities, run_id, holds, shm)

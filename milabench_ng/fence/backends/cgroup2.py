@@ -1,6 +1,6 @@
 """Back end `cgroup2`: cpuset, memory without swap, pids and I/O on the unified hierarchy.
 
-Documentation/admin-guide/cgroup-v2.rst. Works as root and below a group that was delegated to the user.
+Documentation/admin-guide/cgroup-v2.rst. Works as root and below a group delegated to the user.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from milabench_ng.records.isolation import Effective, GroupEvents, MemoryLimit, 
 NAME = "cgroup2"
 WARM_WORKERS = True
 OOM_SCORE_ADJ = 500
-# Not cpu: disjoint cpusets need no weights, and cpu.stat is there without it.
+# Not cpu: disjoint cpusets need no weights, and cpu.stat exists without it.
 _CONTROLLERS = frozenset({"cpuset", "memory", "pids", "io"})
 
 
 def tier(capabilities: Capabilities) -> Tier | None:
-    """What this back end can offer here, None for nothing."""
+    """The tier that this back end can offer here; None for nothing."""
     held = capabilities.mode == "v2" and capabilities.tier in ("full", "partial")
     return capabilities.tier if held else None
 
 
 def bounds(capabilities: Capabilities) -> Bounds:
-    """What the groups above the tenants leave to them."""
+    """The bounds that the groups above set on the tenants."""
     parent = Group2(capabilities.parents[0])
     cpuset = parent.cpuset
     cpus, mems = (cpuset.cpus_effective, cpuset.mems_effective) if cpuset.has("cpuset.cpus.effective") else (None, None)
@@ -106,7 +106,7 @@ class Cgroup2Group:
         return tuple(guardian.processes(str(self._node.directory)))
 
     def kill(self) -> None:
-        with contextlib.suppress(FileNotFoundError):  # removed already
+        with contextlib.suppress(FileNotFoundError):  # already removed
             self._at_kill = self._at_kill or self._kernel.limits()
         guardian.kill([str(self._node.directory)])
 
@@ -115,7 +115,7 @@ class Cgroup2Group:
 
 
 class Cgroup2Fence:
-    """The run's group below the root of the hierarchy, or below the group that was delegated."""
+    """The run's group below the root of the hierarchy, or below the delegated group."""
 
     backend = NAME
 
@@ -142,7 +142,7 @@ class Cgroup2Fence:
 
     def close(self) -> None:
         self._run.close()
-        with contextlib.suppress(OSError):  # somebody else uses the controllers below the parent by now
+        with contextlib.suppress(OSError):  # another process uses the controllers below the parent by now
             self._top.disable(self._enabled)
             leaf = self._top.child(LEAF)
             for pid in leaf.core.procs:
@@ -150,8 +150,8 @@ class Cgroup2Fence:
             leaf.directory.rmdir()
 
     def _enable_top(self) -> tuple[str, ...]:
-        """Everywhere but at the root of all, processes have to leave first: the kernel would allow cpuset and pids
-        beside them, but then no process could enter a group below ("Threads" in cgroup-v2.rst, `domain invalid`)."""
+        """Enable controllers; except at the root, processes must leave first: the kernel would allow cpuset and pids
+        alongside them, but no process could enter a group below ("Threads" in cgroup-v2.rst, `domain invalid`)."""
         if self._top.core.has("cgroup.type") and self._top.core.procs:
             evacuate(self._top)
         return self._top.enable(self._controllers)
@@ -161,12 +161,12 @@ class Cgroup2Fence:
 
 
 def open_fence(capabilities: Capabilities, run_id: str, holds: str, shm: bool) -> Cgroup2Fence:
-    """The fence of one run; `holds` says in words what it uses, `shm` whether tenants can have their own /dev/shm."""
+    """Open the fence of one run; `holds` describes what it uses; `shm`: whether tenants can have their own /dev/shm."""
     return Cgroup2Fence(capabilities, run_id, holds, shm)
 
 
 def least_memory(cpus: Ids | None, mems: Ids | None, limits: tuple[MemoryLimit, ...]) -> Bounds:
-    """Bounds by the tightest of the limits."""
+    """The bounds that the tightest of the limits sets."""
     tight = [limit for limit in limits if limit.memory_bytes is not None]
     least = min(tight, key=lambda limit: limit.memory_bytes or 0, default=None)
     return Bounds(cpus, mems, least.memory_bytes if least else None, least.group if least else "")

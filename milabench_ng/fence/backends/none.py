@@ -1,6 +1,6 @@
-"""Back end `none`: no fence at all, to measure what the fence itself does to a result. NOT ISOLATED.
+"""Back end `none`: no fence at all, to measure the effect of the fence itself on a result. NOT ISOLATED.
 
-Tenants are followed, and not held; `affinity` adds to this what a process can do about its own kind.
+Tenants are followed but not held; `affinity` adds what an ordinary process can do about others.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def tier(capabilities: Capabilities) -> Tier | None:  # noqa: ARG001  (same shap
 
 
 def bounds(capabilities: Capabilities) -> Bounds:
-    """This process's own affinity, and the limits of the group that it and the tenants stay in.
+    """This process's affinity, and the limits of the group that it shares with the tenants.
 
-    Shares are worked out without a fence too, so that thread pools get the same sizes as inside one.
+    Shares are computed without a fence too, so that thread pools have the same sizes as inside one.
     """
     own = Path(capabilities.own) if capabilities.own else None
     read = counters2.memory_limits if capabilities.mode == "v2" else counters1.memory_limits
@@ -41,7 +41,7 @@ def bounds(capabilities: Capabilities) -> Bounds:
 
 
 class NoneGroup:
-    """One tenant's processes: those of the session that its first one made when it entered, and descendants."""
+    """One tenant's processes: the session that its first process made on entry, and all descendants."""
 
     def __init__(self, name: str, share: Share, guardian: Guardian, owners: Owners) -> None:
         self.name = name
@@ -55,18 +55,18 @@ class NoneGroup:
 
     @property
     def files(self) -> CounterFiles:
-        """There is no group."""
+        """No files: there is no group."""
         return CounterFiles()
 
     def verify(self, pid: int) -> tuple[Effective, ProcView]:
-        """As its siblings'; from then on the process and what descends from it are this tenant's."""
+        """Verify `pid` as the siblings do; from then on, it and its descendants are this tenant's."""
         self._followed.adopt(pid)
         effective, proc = self.effective(), read_process(pid)
         isolation_check.check(self.name, self.share, effective, proc, {}, pin=bool(self.entry.cpus))
         return effective, proc
 
     def effective(self) -> Effective:
-        """The kernel enforces nothing."""
+        """No limits: the kernel enforces nothing."""
         return Effective()
 
     def events(self) -> GroupEvents:
@@ -77,7 +77,7 @@ class NoneGroup:
         return self._last
 
     def watch(self) -> Usage:
-        """Only looks who is there: adding up memory maps would disturb what is compared. The first reading, if any."""
+        """Only list processes: adding up memory maps would disturb the comparison. Return the first reading, if any."""
         self._followed.pids()
         return self._last or self.usage()
 
@@ -92,7 +92,7 @@ class NoneGroup:
 
 
 class NoneFence:
-    """Makes no groups; its guardian knows the sessions."""
+    """The fence of one run; makes no groups, but its guardian knows the sessions."""
 
     backend = NAME
     tier: Tier = "none"
@@ -117,5 +117,5 @@ class NoneFence:
 
 
 def open_fence(capabilities: Capabilities, run_id: str, holds: str, shm: bool) -> NoneFence:  # noqa: ARG001
-    """The fence of one run; nothing is named, so the run's name is not needed."""
+    """Open the fence of one run; without groups, the run's name is not needed."""
     return NoneFence(capabilities)

@@ -1,8 +1,8 @@
-"""Back end `scope`: `cgroup2` inside a systemd scope that is delegated to this one run.
+"""Back end `scope`: `cgroup2` inside a systemd scope delegated to this run.
 
-On a node that systemd manages, groups are systemd's; what it hands over is a unit with `Delegate=yes` (systemd.io,
-"Control Group APIs and Delegation"). A process cannot be fenced by somebody outside of its scope (the kernel refuses to
-move processes across the border), so the orchestrator itself has to be in it: `enter` starts this program again there.
+On a node that systemd manages, it owns the groups; it hands over a unit with `Delegate=yes` (systemd.io, "Control Group
+APIs and Delegation"). A process cannot be fenced from outside its scope (the kernel refuses to move processes across
+the border). Therefore the orchestrator itself must be in it: `enter` restarts this program there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from milabench_ng.records.isolation import Tier
 
 NAME = "scope"
 WARM_WORKERS = True
-# Set for the program that was started again, so that a scope which does not help is not tried for ever.
+# Set for the restarted program, so that a scope that does not help is not tried again and again.
 _MARK = "MNB_SCOPE"
 _PATIENCE_S = 20.0
 
@@ -35,23 +35,23 @@ class ScopeFence(cgroup2.Cgroup2Fence):
 
 
 def tier(capabilities: Capabilities) -> Tier | None:
-    """What this back end can offer here: nothing outside of a scope."""
+    """The tier that this back end can offer here: None outside a scope."""
     inside = any(own_scope(parent) for parent in capabilities.parents)
     return cgroup2.tier(capabilities) if inside else None
 
 
 def bounds(capabilities: Capabilities) -> Bounds:
-    """What the groups above the scope leave to its tenants."""
+    """The bounds that the groups above the scope set on its tenants."""
     return cgroup2.bounds(capabilities)
 
 
 def open_fence(capabilities: Capabilities, run_id: str, holds: str, shm: bool) -> ScopeFence:
-    """The fence of one run; `holds` says in words what it uses, `shm` whether tenants can have their own /dev/shm."""
+    """Open the fence of one run; `holds` describes what it uses; `shm`: whether tenants can have their own /dev/shm."""
     return ScopeFence(capabilities, run_id, holds, shm)
 
 
 def other_scopes(capabilities: Capabilities) -> tuple[str, ...]:
-    """The scopes of other runs, living or dead, beside the one that this process is in."""
+    """The scopes of other runs, live or dead, next to this process's own."""
     beside = []
     for parent in capabilities.parents:
         if own_scope(parent):
@@ -60,16 +60,16 @@ def other_scopes(capabilities: Capabilities) -> tuple[str, ...]:
 
 
 def enter(capabilities: Capabilities) -> None:
-    """Start this program again, as the same process, in a scope; returns where that is not to be had or not needed.
+    """Restart this program, as the same process, in a scope; return if that is impossible or unnecessary.
 
-    Nothing may have been started or written before. Without systemd as the init of this node nothing is changed.
+    Must be called before anything is started or written. Changes nothing unless systemd is the node's init.
     """
     if not worthwhile(capabilities, os.environ, Path("/run/systemd/system").is_dir()):
         return
     unit = f"mnb-{os.getpid()}-{os.urandom(4).hex()}"
     version = _run(["systemctl", "--version"])
     if version is None or _run([*command(unit, version, capabilities.root), "true"]) is None:
-        return  # no bus, or no right to make units: the probe's messages say what to do
+        return  # no bus, or no permission to make units: the probe's messages say what to do
     os.environ[_MARK] = unit
     argv = [*command(unit, version, capabilities.root), sys.executable, *sys.orig_argv[1:]]
     sys.stdout.flush()
@@ -78,10 +78,10 @@ def enter(capabilities: Capabilities) -> None:
 
 
 def worthwhile(capabilities: Capabilities, environ: Mapping[str, str], systemd: bool) -> bool:
-    """Whether a scope could give more than can be had now: not on v1, which systemd does not delegate.
+    """Whether a scope could give more than is available now: not on v1, which systemd does not delegate.
 
-    In a Slurm allocation never: the scope lies outside of the job.
-    Root gets one even where it can fence without, because the other groups there are systemd's to change.
+    Never in a Slurm allocation: the scope would be outside the job.
+    Root gets one even if it can fence without, because systemd may change its other groups.
     """
     if not systemd or capabilities.mode != "v2" or {_MARK, "SLURM_JOB_ID"} & environ.keys() or tier(capabilities):
         return False
@@ -89,10 +89,10 @@ def worthwhile(capabilities: Capabilities, environ: Mapping[str, str], systemd: 
 
 
 def command(unit: str, version: str, root: bool) -> tuple[str, ...]:
-    """The start of a command line that runs the rest of it in a delegated scope; `version` as `systemctl` tells it.
+    """The start of a command line that runs the rest in a delegated scope; `version` as `systemctl` reports it.
 
-    From systemd 253 on a scope is stopped when the kernel kills something in it for want of memory, unless told not to:
-    one tenant's end must not be everybody's (systemd.scope(5), `OOMPolicy=`).
+    Since systemd 253, an out-of-memory kill in a scope stops the whole scope, unless told not to: one tenant's end must
+    not end all of them (systemd.scope(5), `OOMPolicy=`).
     """
     number = re.search(r"systemd (\d+)", version)
     careful = ("-p", "OOMPolicy=continue") if number and int(number[1]) >= 253 else ()
@@ -112,7 +112,7 @@ def command(unit: str, version: str, root: bool) -> tuple[str, ...]:
 
 
 def _run(argv: Sequence[str]) -> str | None:
-    """What it prints; None if it is not there, fails or hangs."""
+    """The output of a command; None if it is missing, fails or hangs."""
     if shutil.which(argv[0]) is None:
         return None
     try:

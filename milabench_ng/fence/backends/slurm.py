@@ -1,8 +1,8 @@
-"""Back end `slurm`: inside an allocation every tenant is a step of its own, which Slurm fences (srun(1), --exact).
+"""Back end `slurm`: inside an allocation, every tenant is its own step, which Slurm fences (srun(1), --exact).
 
-Which CPUs and memory nodes a step gets is Slurm's choice: the share takes over what it gave, and the rest must be as
-asked. Workers start cold: what was forked elsewhere cannot enter a step. What the kernel does not hold there is watched
-as in the affinity tier.
+Slurm chooses the CPUs and memory nodes of a step: the share adopts them, and the rest must be as requested. Workers
+start cold, because a process forked elsewhere cannot enter a step. Limits that the kernel does not enforce there are
+watched as in the affinity tier.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _COLD = "isolation: Slurm starts what is in a step, so workers start cold."
 
 
 def tier(capabilities: Capabilities) -> Tier | None:
-    """What this back end can offer here: nothing outside of an allocation."""
+    """The tier that this back end can offer here: None outside an allocation."""
     return capabilities.slurm.tier if capabilities.slurm else None
 
 
 def bounds(capabilities: Capabilities) -> Bounds:
-    """What the job has on this node."""
+    """The bounds of the job on this node."""
     job = _job(capabilities)
     return Bounds(job.cpus, None, job.memory_bytes, f"Slurm job {job.id}")
 
 
 class SlurmGroup:
-    """One tenant's step; its processes are those that entered, and what descends from them."""
+    """One tenant's step; its processes are those that entered, and their descendants."""
 
     def __init__(self, name: str, share: Share, job: SlurmJob, guardian: Guardian, owners: Owners) -> None:
         self.name = name
@@ -80,7 +80,7 @@ class SlurmGroup:
         return CounterFiles(str(limited / "memory.stat"), str(limited / current), cpu)
 
     def verify(self, pid: int) -> tuple[Effective, ProcView]:
-        """As its siblings'; from then on the process and what descends from it are this tenant's."""
+        """Verify `pid` as the siblings do; from then on, it and its descendants are this tenant's."""
         self._followed.adopt(pid)
         effective, proc = self.effective(), read_process(pid)
         isolation_check.check(self.name, self.share, effective, proc, {})
@@ -104,7 +104,7 @@ class SlurmGroup:
         return msgspec.structs.replace(seen, oom_kill=seen.oom_kill + self._stopped)
 
     def usage(self) -> Usage:
-        """As far as the step's groups count it; the rest is the sum over the processes."""
+        """Usage from the step's groups as far as they count it; the rest is the sum over the processes."""
         if self._at_end is None:
             with contextlib.suppress(FileNotFoundError):  # Slurm has ended the step
                 counted = self._kernel.usage() if self._groups.limited else self._followed.usage()
@@ -115,7 +115,7 @@ class SlurmGroup:
         return self._last or Usage()
 
     def watch(self) -> Usage:
-        """v1 kills one process for memory, and without a limit nobody does: the rest is ours, as in the siblings."""
+        """Kill what the kernel does not: v1 kills only one process for memory, and none without a limit."""
         now_s = time.monotonic()
         if self._last is not None and now_s - self._watched_s < affinity.WATCH_S:
             return self._last
@@ -132,11 +132,11 @@ class SlurmGroup:
         return self._followed.pids()
 
     def kill(self) -> None:
-        """The step stays, with the program that waits in it, so that its counters can still be read."""
+        """Kill the processes. The step, with its holder, stays, so that its counters can still be read."""
         self._followed.kill()
 
     def remove(self, patience_s: float = 2.0) -> bool:
-        """End the tenant's processes, then the step; Slurm is asked to kill one that does not end."""
+        """End the tenant's processes, then the step; ask Slurm to kill a step that does not end."""
         if self._at_end is None:
             self._at_end = self._limits(), self._counted()
         ended = self._followed.end(patience_s)
@@ -146,7 +146,7 @@ class SlurmGroup:
         return False
 
     def _cpus(self, share: Share, holder: ProcView) -> tuple[int, ...]:
-        """Those of the step. Where Slurm binds nothing, those that were asked for, which the entry sets."""
+        """The step's CPUs. If Slurm does not bind, the requested ones, which the entry sets."""
         given = holder.cpus_allowed
         if len(given) == len(share.cpus):
             return given
@@ -159,7 +159,7 @@ class SlurmGroup:
         )
 
     def _limits(self) -> Effective:
-        """Of the step; nothing when Slurm has ended it. A limit of the whole job is no limit of this tenant."""
+        """The step's limits; none once Slurm has ended it. A limit of the whole job is not one of this tenant."""
         try:
             found = self._kernel.limits()
         except FileNotFoundError:
@@ -177,7 +177,7 @@ class SlurmGroup:
 
 
 class SlurmFence:
-    """The steps of one run; Slurm names them, and its guardian knows the sessions."""
+    """The steps of one run; Slurm names them, and the guardian knows the sessions."""
 
     backend = NAME
 
@@ -204,7 +204,7 @@ class SlurmFence:
 
 
 def open_fence(capabilities: Capabilities, run_id: str, holds: str, shm: bool) -> SlurmFence:  # noqa: ARG001
-    """The fence of one run; Slurm names its steps and keeps other runs away from what they hold."""
+    """Open the fence of one run; Slurm names its steps and keeps other runs away from their resources."""
     return SlurmFence(capabilities)
 
 

@@ -1,1 +1,1 @@
-"""What the kernel says of groups and processes."""
+"""Reads what the kernel reports about groups and processes."""

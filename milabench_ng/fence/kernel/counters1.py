@@ -1,4 +1,4 @@
-"""What a tenant's v1 groups say: the limits, what was used, and what should not have happened.
+"""Reads a tenant's v1 groups: limits, usage, and events that should not happen.
 
 Documentation/admin-guide/cgroup-v1/memory.rst, cpusets.rst, blkio-controller.rst, cpuacct.rst.
 """
@@ -15,7 +15,7 @@ from milabench_ng.records.isolation import Effective, GroupEvents, IoLimit, Memo
 
 
 class Counters1:
-    """The files of one tenant's groups; `directories` by controller (`unified` is that of v2)."""
+    """The files of one tenant's groups; `directories` by controller (`unified` is v2's)."""
 
     def __init__(self, directories: Mapping[str, Path]) -> None:
         self._directories = directories
@@ -27,7 +27,7 @@ class Counters1:
         self._unified = Group2(directories["unified"]) if "unified" in directories else None
 
     def limits(self) -> Effective:
-        """As the kernel reads them back."""
+        """The limits as the kernel reports them."""
         cpuset, memory = self.cpuset, self.memory
         limit = memory.limit if memory else None
         memsw = memory.memsw_limit if memory and memory.has("memory.memsw.limit_in_bytes") else None
@@ -43,7 +43,7 @@ class Counters1:
         )
 
     def events(self) -> GroupEvents:
-        """Of the groups themselves: v1 does not hand counters up."""
+        """Events of the groups themselves: v1 does not propagate counters upwards."""
         return GroupEvents(
             oom_kill=self.memory.oom_control.get("oom_kill", 0) if self.memory else 0,
             pids_max=self.pids.events.get("max") if self.pids and self.pids.has("pids.events") else None,
@@ -51,7 +51,7 @@ class Counters1:
         )
 
     def usage(self) -> Usage:
-        """With all groups below."""
+        """Usage, including all groups below."""
         stat = self.memory.stat if self.memory else {}
         shmem, cache = stat.get("total_shmem"), stat.get("total_cache")
         read, written = _io_bytes(self.blkio) if self.blkio else (None, None)
@@ -80,7 +80,7 @@ class Counters1:
 
 
 def memory_limits(directory: Path) -> tuple[MemoryLimit, ...]:
-    """The limits of this group and of all above it, nearest first."""
+    """The limits of this group and all above it, nearest first."""
     found = []
     while (directory / "memory.limit_in_bytes").exists():
         found.append(MemoryLimit(str(directory), Group1(directory, Memory1).files.limit))
@@ -95,7 +95,7 @@ def _io_limits(blkio: Blkio1) -> tuple[IoLimit, ...]:
 
 
 def _io_bytes(blkio: Blkio1) -> tuple[int, int]:
-    """Lines `8:0 Read 4096`, and a total at the end."""
+    """Bytes read and written, from lines `8:0 Read 4096` and a total at the end."""
     rows = [row for row in blkio.io_service_bytes if len(row) == 3]
     read, written = (sum(int(size) for _, kind, size in rows if kind == wanted) for wanted in ("Read", "Write"))
     return read, written

@@ -1,4 +1,4 @@
-"""What a tenant's v2 group says: the limits, what was used, and what should not have happened.
+"""Reads a tenant's v2 group: limits, usage, and events that should not happen.
 
 Documentation/admin-guide/cgroup-v2.rst.
 """
@@ -15,14 +15,14 @@ from milabench_ng.records.isolation import Effective, GroupEvents, IoLimit, Memo
 
 
 class Counters2:
-    """The files of one tenant's group, as far as its `controllers` go."""
+    """The files of one tenant's group, for its `controllers`."""
 
     def __init__(self, node: Group2, controllers: Iterable[str]) -> None:
         self._node = node
         self._controllers = frozenset(controllers)
 
     def limits(self) -> Effective:
-        """As the kernel reads them back."""
+        """The limits as the kernel reports them."""
         node = self._node
         held = self._controllers.__contains__
         return Effective(
@@ -37,7 +37,7 @@ class Counters2:
         )
 
     def events(self) -> GroupEvents:
-        """With those of all groups below."""
+        """Events, including those of all groups below."""
         memory = self._node.memory.events if "memory" in self._controllers else {}
         return GroupEvents(
             oom_kill=memory.get("oom_kill", 0),
@@ -48,7 +48,7 @@ class Counters2:
         )
 
     def usage(self) -> Usage:
-        """With all groups below."""
+        """Usage, including all groups below."""
         node = self._node
         held = self._controllers.__contains__
         stat = node.memory.stat if held("memory") else {}
@@ -74,7 +74,7 @@ class Counters2:
 
 
 def memory_limits(directory: Path) -> tuple[MemoryLimit, ...]:
-    """The limits of this group and of all above it, nearest first; the root of all has none."""
+    """The limits of this group and all above it, nearest first; the root has none."""
     found = []
     while (directory / "cgroup.procs").exists():
         node = Group2(directory)

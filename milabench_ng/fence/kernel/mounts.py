@@ -1,7 +1,7 @@
-"""Where cgroups are mounted and where this process is in them, from /proc texts. Pure.
+"""Finds where cgroups are mounted and this process's place in them, from /proc texts. Pure.
 
-/proc/self/mountinfo and not /proc/mounts: only the former tells which part of a hierarchy a mount shows and whether
-this one mount of it is read-only (proc(5), cgroups(7)).
+Uses /proc/self/mountinfo instead of /proc/mounts: only the former tells which part of a hierarchy a mount shows and
+whether that mount is read-only (proc(5), cgroups(7)).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from milabench_ng.node import storage
 from milabench_ng.records.isolation import Mode
 
-# What a share is made of; the mode of a node is about where these are.
+# The controllers that make up a share; a node's mode tells where they are.
 OURS = ("cpuset", "memory", "pids")
 _OTHERS = (
     "cpu",
@@ -45,12 +45,12 @@ class CgroupMount(msgspec.Struct, frozen=True):
     read_only: bool = False
 
     def directory(self, group: str) -> Path | None:
-        """Directory of a group as /proc/PID/cgroup names it; None if it lies outside of what is mounted."""
+        """The directory of a group named as in /proc/PID/cgroup; None if it is outside what is mounted."""
         relative = os.path.relpath(group, self.root)
         return None if relative.startswith("..") else Path(self.point, relative)
 
     def group(self, directory: Path) -> str:
-        """The name in /proc/PID/cgroup of the group with this directory."""
+        """The name of the group with this directory, as in /proc/PID/cgroup."""
         return os.path.normpath(os.path.join(self.root, os.path.relpath(directory, self.point)))
 
 
@@ -70,7 +70,7 @@ def parse_mountinfo(text: str) -> tuple[CgroupMount, ...]:
 
 
 def parse_own_groups(text: str) -> dict[str, str]:
-    """/proc/PID/cgroup as group by controller; that of v2 stands under the empty name."""
+    """/proc/PID/cgroup as group by controller; v2's is under the empty name."""
     groups = {}
     for line in text.splitlines():
         _, controllers, group = line.split(":", 2)
@@ -91,7 +91,7 @@ def find(mounts: Iterable[CgroupMount], controller: str) -> CgroupMount | None:
 
 
 def mode_of(mounts: Iterable[CgroupMount], v2_controllers: Iterable[str]) -> Mode:
-    """How our controllers are mounted; `v2_controllers` are those that the v2 hierarchy has."""
+    """How our controllers are mounted; `v2_controllers` are those of the v2 hierarchy."""
     mounts = tuple(mounts)
     on_v1 = {name for name in OURS if find(mounts, name)}
     on_v2 = set(OURS) & set(v2_controllers)
@@ -104,6 +104,6 @@ def mode_of(mounts: Iterable[CgroupMount], v2_controllers: Iterable[str]) -> Mod
 
 
 def own_scope(path: str) -> str:
-    """The part of a group's name or directory up to the scope that mnb made for one run; empty if there is none."""
+    """The part of a group's name or directory up to the scope that mnb made for a run; empty if there is none."""
     match = re.match(r".*/mnb-[^/]+\.scope(?=/|$)", path)
     return match[0] if match else ""

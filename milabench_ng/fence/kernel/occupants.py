@@ -1,6 +1,6 @@
-"""The processes that live in a v2 group to which controllers are to be given (no-internal-process rule).
+"""Handles processes in a v2 group that is to get controllers (no-internal-process rule).
 
-Documentation/admin-guide/cgroup-v2.rst, "No Internal Process Constraint": a group other than the root of all has
+Documentation/admin-guide/cgroup-v2.rst, "No Internal Process Constraint": a group other than the root has
 either processes or children with controllers.
 """
 
@@ -16,12 +16,12 @@ LEAF = "mnb-main"
 
 
 def foreign(group: Group2) -> tuple[int, ...]:
-    """Processes in the group that are neither this one nor started by it (0: one outside of our pid namespace)."""
+    """Processes in the group that are neither this one nor its descendants (0: one outside our pid namespace)."""
     return tuple(pid for pid in group.core.procs if not _ours(pid))
 
 
 def evacuate(group: Group2) -> Group2:
-    """Move this process and those that it started from the group into a leaf below it; returns the leaf."""
+    """Move this process and its descendants from the group into a leaf below it; returns the leaf."""
     leaf = group.child(LEAF)
     leaf.directory.mkdir(exist_ok=True)
     for pid in group.core.procs:
@@ -31,8 +31,8 @@ def evacuate(group: Group2) -> Group2:
 
 
 def _ours(pid: int) -> bool:
-    """Whether the process is this one or descends from it; one that has ended is in nobody's way."""
+    """Whether the process is this one or descends from it, or has ended and does not matter."""
     try:
         return os.getpid() in (pid, *(above.pid for above in psutil.Process(pid).parents()))
-    except psutil.NoSuchProcess:
+    except psutil.Error:
         return pid != 0

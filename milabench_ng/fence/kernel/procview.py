@@ -1,4 +1,4 @@
-"""A process as /proc shows it: the second witness, beside the group's own files, of where it is (proc(5))."""
+"""A process as /proc shows it: besides the group's own files, the second witness of where it is (proc(5))."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from milabench_ng.records.isolation import ProcView
 
 
 def read_process(pid: int) -> ProcView:
-    """What /proc/PID says now. Raises ProcessLookupError if there is no such process."""
+    """What /proc/PID shows now. Raises ProcessLookupError if there is no such process."""
     directory = Path(f"/proc/{pid}")
     try:
         lines = (line.split(":", 1) for line in (directory / "status").read_text().splitlines())
@@ -28,7 +28,7 @@ def read_process(pid: int) -> ProcView:
 
 
 def host_oom_kills(text: str) -> int | None:
-    """Out-of-memory kills on the whole node, from /proc/vmstat; None where it does not count them (before 4.13)."""
+    """Out-of-memory kills on the whole node, from /proc/vmstat; None if it does not count them (before 4.13)."""
     for line in text.splitlines():
         name, number = line.split()
         if name == "oom_kill":

@@ -1,4 +1,4 @@
-"""Texts of the kernel's counters as numbers; the same for the back ends that have them."""
+"""Parses the kernel's counters, for all back ends that have them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from milabench_ng.records.isolation import Pressure
 
 @contextlib.contextmanager
 def refusals(what: str) -> Iterator[None]:
-    """Turn the kernel's refusal into an error that says what was wanted."""
+    """Turn the kernel's refusal into an error that names what was wanted."""
     try:
         yield
     except OSError as error:
@@ -24,18 +24,18 @@ def refusals(what: str) -> Iterator[None]:
 
 
 def pressure_of(group: Group2) -> dict[str, Pressure]:
-    """Stall times of a v2 group by resource; empty on kernels without them (CONFIG_PSI, `psi=0`)."""
+    """The stall times of a v2 group by resource; empty on kernels without them (CONFIG_PSI, `psi=0`)."""
     found = {}
     for resource in ("cpu", "memory", "io"):
         try:
             found[resource] = _pressure(getattr(group.pressure, resource))
-        except OSError:  # no such file, or EOPNOTSUPP where it is compiled in and switched off
+        except OSError:  # no such file, or EOPNOTSUPP if it is compiled in but switched off
             continue
     return found
 
 
 def host_text(name: str) -> str:
-    """A file of /proc; empty where it is not readable (hardened containers hide vmstat)."""
+    """The text of a /proc file; empty if it is unreadable (hardened containers hide vmstat)."""
     try:
         return Path("/proc", name).read_text()
     except OSError:

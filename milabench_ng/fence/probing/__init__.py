@@ -1,1 +1,1 @@
-"""What of the fence can be had on this node, found out by trying."""
+"""Finds out by trying which parts of the fence this node offers."""

@@ -1,4 +1,4 @@
-"""What a probe's findings mean, in sentences that name the cause and the fix."""
+"""Explains a probe's findings, in sentences that name the cause and the fix."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ORDER = ("cpuset", "cpu", "io", "memory", "pids")
 
 
 def explain(found: Capabilities, mounts: tuple[CgroupMount, ...], own: Mapping[str, str]) -> Capabilities:
-    """The same capabilities with their messages."""
+    """The same capabilities, with messages."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     session = bool(runtime) and Path(f"{runtime}/bus").exists()
     return msgspec.structs.replace(found, messages=tuple(messages(found, mounts, own, session)))
@@ -27,9 +27,9 @@ def explain(found: Capabilities, mounts: tuple[CgroupMount, ...], own: Mapping[s
 def messages(
     found: Capabilities, mounts: tuple[CgroupMount, ...], own: Mapping[str, str], session: bool
 ) -> Iterator[str]:
-    """One sentence for each thing that stands in the way, and one for a hybrid node that works.
+    """One sentence for each obstacle, and one for a hybrid node that works.
 
-    `own` are the groups of this process by controller; `session` tells whether a systemd user manager is there.
+    `own` are this process's groups by controller; `session`: whether there is a systemd user manager.
     """
     unified = find(mounts, "")
     if found.mode == "none":
@@ -100,7 +100,7 @@ def _refusal(found: Capabilities, refused: Controller, session: bool) -> str:
 
 
 def _partial(found: Capabilities) -> Iterator[str]:
-    """A user's scope to which systemd delegates less than is needed (its default: cpu, memory, pids)."""
+    """For a user's scope to which systemd delegates too little (its default: cpu, memory, pids)."""
     if found.mode != "v2" or found.root or found.tier != "partial":
         return
     have = " ".join(name for name in _ORDER if found.ok(name))
@@ -114,7 +114,7 @@ def _partial(found: Capabilities) -> Iterator[str]:
 
 
 def _not_handed_down(found: Capabilities) -> Iterator[str]:
-    """For root a controller is missing only because a group above the parent does not give it to its children."""
+    """For root, where a controller is missing only because a group above the parent does not pass it on."""
     lack = [name for name in ("cpuset", "memory") if name in found.controllers and not found.ok(name)]
     lost = [name for name in lack if found.controllers[name].why.startswith("not delegated")]
     if found.mode == "v2" and found.root and lost:

@@ -1,6 +1,6 @@
-"""Find out what can be fenced by trying it: make a group, open its files, remove it.
+"""Finds out what can be fenced by trying it: makes a group, opens its files, removes it.
 
-Permission bits lie (read-only mounts, nsdelegate, namespaces), so nothing is concluded from them.
+Permission bits lie (read-only mounts, nsdelegate, namespaces), so it does not rely on them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from milabench_ng.fence.probing.messages import explain
 from milabench_ng.fence.slurm_step.allocation import read_job
 from milabench_ng.node.topology import read_topology
 
-# The file of each controller that must be there and writable; the v1 name of io is blkio.
+# The file of each controller that must exist and be writable; v1 calls io blkio.
 _FILES_1 = {
     "cpuset": "cpuset.cpus",
     "memory": "memory.limit_in_bytes",
@@ -40,9 +40,9 @@ _FILES_2 = {"cpuset": "cpuset.cpus", "memory": "memory.max", "pids": "pids.max",
 
 
 def probe(cgroup_parent: str | None = None) -> Capabilities:
-    """What this node lets this process fence. Leaves nothing behind.
+    """Find out what this node lets this process fence. Leaves nothing behind.
 
-    `cgroup_parent` is a group, as in /proc/PID/cgroup, below which to make ours instead of the hierarchies' roots.
+    `cgroup_parent` is a group, as in /proc/PID/cgroup, below which to make ours, instead of the hierarchies' roots.
     """
     mounts = parse_mountinfo(Path("/proc/self/mountinfo").read_text())
     own = parse_own_groups(Path("/proc/self/cgroup").read_text())
@@ -72,7 +72,7 @@ def probe(cgroup_parent: str | None = None) -> Capabilities:
 
 @contextlib.contextmanager
 def _trial(parent: Path) -> Iterator[Path]:
-    """A group that exists while it is looked at."""
+    """A group that exists during the trial."""
     directory = parent / f"mnb-probe-{os.getpid()}-{os.urandom(4).hex()}"
     directory.mkdir()
     try:
@@ -82,7 +82,7 @@ def _trial(parent: Path) -> Iterator[Path]:
 
 
 def _writable(path: Path) -> None:
-    """Raises OSError if the file is not there or cannot be opened for what it is for."""
+    """Raise OSError if the file is missing or cannot be opened for its purpose."""
     os.close(os.open(path, os.O_RDONLY if path.name == "cpuacct.usage" else os.O_RDWR))
 
 
@@ -111,13 +111,13 @@ def _try_unified(mount: CgroupMount, parent: str) -> str:
         with _trial(directory):
             return str(directory)
     except OSError:
-        return ""  # without it v1 kills by signals, and there is no pressure to report
+        return ""  # without it, v1 kills by signals, and there is no pressure to report
 
 
 def _try_v2(mount: CgroupMount, own: str, parent: str, disabled: frozenset[str]) -> dict[str, Controller]:
-    """The root of what is mounted (or the parent that was asked for), else the own group if it was delegated to us.
+    """Try the root of what is mounted (or the requested parent), else the own group if it was delegated to us.
 
-    A scope that was made for this run comes before both.
+    A scope made for this run precedes both.
     """
     root, scope = Path(mount.point, parent), own_scope(own)
     delegated = None if parent else mount.directory(scope or own)
@@ -155,7 +155,7 @@ def _try_v2_controller(parent: Group2, name: str, disabled: frozenset[str]) -> C
 
 
 def _busy(parent: Group2, error: OSError) -> Controller:
-    """Controllers cannot be enabled above processes; fine if they are all ours, because we shall move them then."""
+    """Controllers cannot be enabled above processes; fine if all of them are ours, which will be moved."""
     others = foreign(parent)
     if others or parent.core.procs == ():
         pids = ", ".join(map(str, others[:8]))

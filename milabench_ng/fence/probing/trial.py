@@ -1,7 +1,7 @@
-"""Trials of a fence with real processes: a tenant at work, and another whose hogs want all CPUs of the node.
+"""Trials of a fence with real processes: a working tenant, and another whose hogs want all CPUs of the node.
 
-Used by `scripts/bench-fence` and `scripts/check-fence-gpu`. Only a comparison says anything: the same work in the same
-group, alone and beside hogs, fenced and not, in turn.
+Used by `scripts/bench-fence` and `scripts/check-fence-gpu`. Only comparisons are meaningful: the same work in the same
+group, alone and alongside hogs, fenced and not, in turn.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ for _ in range({steps}): pass
 print(time.perf_counter() - began)
 """
 STEPS = 25_000_000
-"""Of the work whose time is taken: about half a second on a CPU of its own."""
+"""Steps of the timed work: about half a second on an exclusive CPU."""
 
 
 class TrialPair(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class TrialPair(msgspec.Struct, frozen=True):
 
 
 class Round(msgspec.Struct, frozen=True):
-    """Seconds that the victim took: alone, beside the hogs, and alone again, one right after the other."""
+    """Seconds that the victim took: alone, alongside the hogs, and alone again, in immediate succession."""
 
     before_s: float
     beside_s: float
@@ -45,17 +45,17 @@ class Round(msgspec.Struct, frozen=True):
 
     @property
     def ratio(self) -> float:
-        """1.0: the victim did not notice."""
+        """Slowdown by the hogs; 1.0: none."""
         return 2 * self.beside_s / (self.before_s + self.after_s)
 
     @property
     def scatter(self) -> float:
-        """By which part the two controls differ: what else goes on."""
+        """Relative difference of the two controls: the effect of everything else."""
         return abs(self.before_s - self.after_s) / min(self.before_s, self.after_s)
 
 
 class Slowdown(msgspec.Struct, frozen=True):
-    """What hogs did to the victim. All figures are medians over the rounds, each of which is compared with itself."""
+    """The hogs' effect on the victim. All figures are medians over the rounds, each with its own controls."""
 
     rounds: tuple[Round, ...]
 
@@ -89,7 +89,7 @@ def python(source: str) -> list[str]:
 
 
 def end(processes: Sequence[subprocess.Popen[str]]) -> None:
-    """Kill what still runs of them and wait for all."""
+    """Kill those still running and wait for all."""
     for process in processes:
         process.kill()
     for process in processes:
@@ -97,14 +97,14 @@ def end(processes: Sequence[subprocess.Popen[str]]) -> None:
 
 
 def working_s(group: Group) -> float:
-    """Seconds for fixed work on every CPU of the group's share at once, mean of the processes."""
+    """Seconds for fixed work on all CPUs of the group's share at once, mean of the processes."""
     workers = [spawn(group, python(_WORK.format(steps=STEPS))) for _ in group.share.cpus]
     return statistics.mean(float(worker.communicate()[0]) for worker in workers)
 
 
 @contextlib.contextmanager
 def hogs(group: Group, count: int) -> Iterator[None]:
-    """So many processes that do nothing but run, in `group`."""
+    """Run `count` busy processes in `group`."""
     started = [spawn(group, python(_HOG)) for _ in range(count)]
     try:
         for process in started:
@@ -116,7 +116,7 @@ def hogs(group: Group, count: int) -> Iterator[None]:
 
 
 def slowdowns(pairs: Mapping[str, TrialPair], count: int, rounds: int) -> dict[str, Slowdown]:
-    """What `count` hogs of the aggressor do to the victim, for each of the pairs, which take turns."""
+    """The effect of the aggressor's `count` hogs on the victim, for each of the pairs, which take turns."""
     found: dict[str, list[Round]] = {name: [] for name in pairs}
     for _ in range(rounds):
         for name, pair in pairs.items():
@@ -132,7 +132,7 @@ def _round(pair: TrialPair, count: int) -> Round:
 
 
 def small(share: Share, memory_bytes: int) -> Share:
-    """The share with less RAM, to the page."""
+    """The share with less RAM, rounded to pages."""
     size = memory_bytes // PAGE_BYTES * PAGE_BYTES
     return msgspec.structs.replace(share, memory_bytes=size, memory_nominal_bytes=size)
 

@@ -1,4 +1,4 @@
-"""Physical cores and how they are dealt to tenants: whole cores, near to the device, caches together. Pure."""
+"""Deals physical cores to tenants: whole cores, near the device, caches together. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from milabench_ng.node.topology import Topology
 
 
 class Core(msgspec.Struct, frozen=True, order=True):
-    """CPUs that are dealt as one; `split` if a hardware thread of the same physical core is dealt to somebody else."""
+    """CPUs dealt as one; `split` if another hardware thread of the physical core goes to another tenant."""
 
     cache: int
     cpus: tuple[int, ...]
@@ -23,8 +23,8 @@ class Core(msgspec.Struct, frozen=True, order=True):
 def usable_cores(topology: Topology, usable: frozenset[int], tenants: int) -> tuple[list[Core], tuple[str, ...]]:
     """The cores made of usable CPUs, and notes.
 
-    A core of which only a part is usable is left to the orchestrator, unless the others do not suffice. With fewer
-    cores than tenants the hardware threads of a core are dealt singly. Raises IsolationError with fewer CPUs.
+    A partly usable core is left to the orchestrator, unless the others do not suffice. With fewer cores than tenants,
+    hardware threads are dealt singly. Raises IsolationError with fewer CPUs than tenants.
     """
     siblings: dict[int, list[int]] = defaultdict(list)
     for cpu in topology.cpus:
@@ -60,9 +60,9 @@ def _enough(cores: Sequence[Core], tenants: int) -> bool:
 
 
 def deal(cores: Sequence[Core], nodes: Sequence[int | None]) -> list[list[Core]]:
-    """As many cores to each tenant as all can get, `nodes` being the NUMA node that each wants (None: any).
+    """Deal each tenant as many cores as all can get; `nodes` is the NUMA node that each wants (None: any).
 
-    Cores of different width (hybrid processors) are dealt by width, so that all tenants get the same of each.
+    Cores of different widths (hybrid processors) are dealt by width, so that all tenants get equal numbers of each.
     """
     hands: list[list[Core]] = [[] for _ in nodes]
     homes = _homes(cores, nodes)
@@ -73,7 +73,7 @@ def deal(cores: Sequence[Core], nodes: Sequence[int | None]) -> list[list[Core]]
 
 
 def _homes(cores: Sequence[Core], wanted: Sequence[int | None]) -> list[int]:
-    """The node of each tenant; whoever wants none gets the one with the most cores left for each of its tenants."""
+    """The node of each tenant; one that wants none gets the node with the most cores left per tenant."""
     size = Counter(core.node for core in cores)
     taken = Counter(node for node in wanted if node is not None and node in size)
     homes = []
@@ -86,7 +86,7 @@ def _homes(cores: Sequence[Core], wanted: Sequence[int | None]) -> list[int]:
 
 
 def _deal_width(pool: Sequence[Core], homes: Sequence[int], each: int, hands: list[list[Core]]) -> None:
-    """First everybody from the own node, then those who lack some from the node with the most left."""
+    """Deal first from each tenant's own node, then what is missing from the node with the most left."""
     left: dict[int, list[Core]] = defaultdict(list)
     for core in sorted(pool):
         left[core.node].append(core)

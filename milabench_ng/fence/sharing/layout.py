@@ -12,7 +12,7 @@ from milabench_ng.records.isolation import Share
 
 
 class Slot(msgspec.Struct, frozen=True):
-    """A place for one tenant: a device, or a part of its time, and a share behind a fence."""
+    """A place for one tenant: a device, or a part of its time, and a fenced share."""
 
     id: SlotId
     device: Device
@@ -23,12 +23,12 @@ Layout = tuple[Slot, ...]
 
 
 def one_per_device(devices: Sequence[Device]) -> dict[str, Device]:
-    """The device of each slot, where every device has one slot, which is named after its index."""
+    """The device of each slot, with one slot per device, named after its index."""
     return {str(device.index): device for device in devices}
 
 
 def placements(devices: Mapping[str, Device]) -> list[Placement]:
-    """How the tenants of slots are to be placed; ``devices`` are by slot."""
+    """The placements of the slots' tenants; ``devices`` are by slot."""
     return [Placement(slot, device.numa_node) for slot, device in devices.items()]
 
 

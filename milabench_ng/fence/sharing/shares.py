@@ -1,7 +1,7 @@
-"""Divide a node among tenants: equal, disjoint shares of whole physical cores and of RAM. Pure.
+"""Divides a node among tenants: equal, disjoint shares of whole physical cores and of RAM. Pure.
 
 Same logic as BenchExec's core assignment (Beyer, Löwe, Wendler: "Reliable benchmarking", STTT 2019, section 5), but
-nodes that cannot be divided evenly degrade and say so instead of being refused.
+nodes that cannot be divided evenly degrade with a note instead of being refused.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from milabench_ng.units import GIB, format_bytes
 
 # The kernel rounds limits down to a page; this is a multiple of the page of every architecture (64 KiB on ARM).
 PAGE_BYTES = 65536
-# Binding a tenant to its NUMA node may use at most this part of the node: the kernel's own pages live there too, and a
-# tenant that cannot allocate on its nodes is killed below its limit.
+# Tenants bound to a NUMA node may use at most this fraction of it: the kernel's own pages are there too, and a tenant
+# that cannot allocate on its nodes is killed below its limit.
 NODE_FILL = 0.95
-# RAM that a tenant may lose for having all of it local.
+# Fraction of RAM that a tenant may lose in return for having all of it local.
 LOCALITY_PRICE = 0.03
 
 
@@ -33,7 +33,7 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """What the group above the tenants leaves to them; None for no bound. `memory_group` is who sets the limit."""
+    """What the group above leaves to the tenants; None for no bound. `memory_group` sets the limit."""
 
     cpus: tuple[int, ...] | None = None
     mems: tuple[int, ...] | None = None
@@ -42,14 +42,14 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """Choices of the user: RAM to divide (None: the node's), and the least that a tenant must get."""
+    """The user's choices: RAM to divide (None: the node's), and the least that a tenant must get."""
 
     ram_total_bytes: int | None = None
     memory_minimum_bytes: int = 4 * GIB
 
 
 class Allocation(msgspec.Struct, frozen=True):
-    """The shares by tenant, what is left for the orchestrator, and whatever a reader must know about it."""
+    """The shares by tenant, what is left for the orchestrator, and notes for the reader."""
 
     shares: dict[str, Share]
     leftover_cpus: tuple[int, ...]
@@ -68,7 +68,7 @@ class _Memory(msgspec.Struct, frozen=True):
 def allocate(
     topology: Topology, tenants: Sequence[Placement], bounds: Bounds | None = None, policy: Policy | None = None
 ) -> Allocation:
-    """Shares of equal size for all tenants, pairwise disjoint.
+    """Allocate shares of equal size to all tenants, pairwise disjoint.
 
     Raises IsolationError if there are fewer usable CPUs than tenants or too little RAM for each.
     """
@@ -118,7 +118,7 @@ def disjoint(cpu_sets: Iterable[Iterable[int]]) -> bool:
 
 
 def environment(share: Share) -> dict[str, str]:
-    """Variables that tell a tenant's programs their share: `os.cpu_count()` and psutil would show the whole node."""
+    """Variables that tell a tenant's programs their share, since `os.cpu_count()` and psutil show the whole node."""
     pools = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     return {
         "MNB_CPUS": ",".join(map(str, share.cpus)),
@@ -152,7 +152,7 @@ def _locality_notes(shares: dict[str, Share], tenants: Sequence[Placement]) -> I
 
 
 def _host_nodes(topology: Topology, bounds: Bounds) -> list[NumaNode]:
-    """Nodes with CPUs and memory: a GPU's memory shown as a node (GH200) has no CPUs and is nobody's RAM."""
+    """Nodes with CPUs and memory: a GPU's memory shown as a node (GH200) has no CPUs and is not RAM to divide."""
     mems = None if bounds.mems is None else set(bounds.mems)
     return [node for node in topology.nodes if node.cpus and node.memory_bytes and (mems is None or node.id in mems)]
 
@@ -163,7 +163,7 @@ def _memory_nodes(topology: Topology, bounds: Bounds) -> tuple[int, ...]:
 
 
 def _memory(topology: Topology, bounds: Bounds, policy: Policy) -> _Memory:
-    """RAM to divide: MemTotal without nodes that are out of reach, at most what the groups above allow."""
+    """RAM to divide: MemTotal without unreachable nodes, at most what the groups above allow."""
     hosts = {node.id for node in _host_nodes(topology, bounds)}
     elsewhere = sum(node.memory_bytes for node in topology.nodes if node.id not in hosts) if hosts else 0
     node = policy.ram_total_bytes or topology.memory_bytes - elsewhere
@@ -176,7 +176,7 @@ def _memory(topology: Topology, bounds: Bounds, policy: Policy) -> _Memory:
 def _memory_share(
     topology: Topology, memory: _Memory, homes: Sequence[tuple[int, ...]], bounds: Bounds, policy: Policy
 ) -> tuple[int, bool]:
-    """Bytes for each tenant, to the page, and whether each may be bound to the nodes of its CPUs."""
+    """Bytes for each tenant, rounded to pages, and whether each may be bound to the nodes of its CPUs."""
     equal = (memory.total_bytes - memory.reserve_bytes) // len(homes) // PAGE_BYTES * PAGE_BYTES
     nodes = {node.id: node for node in _host_nodes(topology, bounds)}
     if len(nodes) < 2 or policy.ram_total_bytes or any(len(home) > 1 or home[0] not in nodes for home in homes):

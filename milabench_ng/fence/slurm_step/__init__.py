@@ -1,1 +1,1 @@
-"""The Slurm allocation of this process, and the programs inside its steps."""
+"""The Slurm allocation of this process, and the programs for its steps."""

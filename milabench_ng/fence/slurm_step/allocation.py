@@ -1,7 +1,7 @@
-"""The Slurm allocation that this process runs in: what a step of it holds, found out by starting one.
+"""The Slurm allocation that this process runs in: finds out what a step holds by starting one.
 
-srun(1), slurm.conf(5), cgroup.conf(5). A job's own group is Slurm's and cannot be divided by us; a step is a part of
-the job that Slurm fences itself, with whatever its administrator has switched on.
+srun(1), slurm.conf(5), cgroup.conf(5). A job's group belongs to Slurm and we cannot divide it; a step is a part of the
+job that Slurm fences itself, as far as its administrator has enabled it.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from milabench_ng.records.isolation import Effective, ProcView
 from milabench_ng.units import MIB
 
 WAIT_S = 30
-"""How long Slurm may take to find the resources of a step: those of the step before it, which has just ended."""
+"""How long Slurm may take to find a step's resources, which the previous step has just released."""
 _START_S = 60.0
 
 
 class Step:
-    """A step of the job that waits for what is to run in it, until `close` or the end of this process."""
+    """A step of the job that waits for processes to run in it, until `close` or the end of this process."""
 
     def __init__(self, words: tuple[str, ...], what: str) -> None:
-        """Start it: `words` for srun say what it gets. Raises IsolationError with what Slurm says if it does not."""
+        """Start it; `words` tell srun its resources. Raises IsolationError with Slurm's message if that fails."""
         self.socket = f"mnb-step-{os.urandom(16).hex()}"
         hold = [sys.executable, "-I", "-S", step_program.__file__, "hold", self.socket]
         with tempfile.TemporaryFile("w+") as complaints:
@@ -72,7 +72,7 @@ class Step:
         return self._srun.stdout.readline().decode() if ready else ""
 
     def close(self, patience_s: float) -> bool:
-        """End it, and with it what Slurm still finds in it; False if that takes longer."""
+        """End it and what Slurm still finds in it; False if that takes longer."""
         self._control.close()
         try:
             self._srun.wait(patience_s)
@@ -83,18 +83,18 @@ class Step:
         return True
 
     def cancel(self) -> None:
-        """Have Slurm kill what is in it. For what does not end by itself."""
+        """Have Slurm kill what is in it, if it does not end by itself."""
         subprocess.run(["scancel", "--signal=KILL", self._id], capture_output=True, check=False)
 
 
 def srun_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Without what the job's script asked for itself (its tasks, memory, binding), which would be for our steps too."""
+    """Drop the job script's own requests (tasks, memory, binding), which would apply to our steps too."""
     kept = ("SLURM_CONF", "SLURM_JOB_ID", "SLURM_JOBID", "SLURM_CONF_SERVER")
     return {name: value for name, value in environ.items() if not name.startswith(("SLURM_", "SRUN_")) or name in kept}
 
 
 def cpus_on_node(environ: Mapping[str, str]) -> int:
-    """How many CPUs the job has on this node: SLURM_JOB_CPUS_PER_NODE such as `72(x2),36`, at SLURM_NODEID."""
+    """The job's number of CPUs on this node: SLURM_JOB_CPUS_PER_NODE such as `72(x2),36`, at SLURM_NODEID."""
     counts: list[int] = []
     for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", environ.get("SLURM_JOB_CPUS_PER_NODE", "")):
         counts += [int(count)] * int(times or 1)
@@ -103,9 +103,9 @@ def cpus_on_node(environ: Mapping[str, str]) -> int:
 
 
 def read_job(environ: Mapping[str, str], parents: tuple[str, ...], swap_bytes: int) -> SlurmJob | None:
-    """The allocation, if this process runs on a node of one; None too where the job's own group can be divided.
+    """The allocation, if this process runs on a node of one; also None if the job's own group can be divided.
 
-    `parents` are the directories in which this process can make groups. Raises IsolationError if no step can be had.
+    `parents` are the directories in which this process can make groups. Raises IsolationError if no step is available.
     """
     job, node = environ.get("SLURM_JOB_ID"), environ.get("SLURMD_NODENAME")
     if not job or not node or shutil.which("srun") is None or any(f"/job_{job}" in parent for parent in parents):
@@ -129,7 +129,7 @@ def read_job(environ: Mapping[str, str], parents: tuple[str, ...], swap_bytes: i
 
 
 def words_for(job: SlurmJob, cpus: int, memory_bytes: int) -> tuple[str, ...]:
-    """What srun is told of a tenant's share."""
+    """The words that tell srun a tenant's share."""
     return (
         "--exact",
         f"--immediate={WAIT_S}",
@@ -141,7 +141,7 @@ def words_for(job: SlurmJob, cpus: int, memory_bytes: int) -> tuple[str, ...]:
 
 
 class StepGroups(msgspec.Struct, frozen=True):
-    """Where a step is: the directory with its limit of RAM, and the one of its task, whose processes count there."""
+    """A step's directories: the one with its RAM limit, and its task's, where its processes are counted."""
 
     cpuset: Path | None = None
     limited: Path | None = None
@@ -149,7 +149,7 @@ class StepGroups(msgspec.Struct, frozen=True):
     v2: bool = False
 
     def counters(self) -> Counters1 | Counters2:
-        """Of the whole step."""
+        """Counters of the whole step."""
         if self.v2 and self.limited:
             node = Group2(self.limited)
             return Counters2(node, [name for name in ("cpuset", "memory") if name in node.core.controllers])
@@ -157,12 +157,12 @@ class StepGroups(msgspec.Struct, frozen=True):
         return Counters1({name: directory for name, directory in found.items() if directory})
 
     def task_counters(self) -> Counters1 | Counters2:
-        """Of the task, where v1 counts what was killed."""
+        """Counters of the task, where v1 counts what was killed."""
         return self.counters() if self.v2 else Counters1({"memory": self.task} if self.task else {})
 
 
 def step_groups(proc: ProcView) -> StepGroups:
-    """The groups that Slurm has made for the step of a process; none without task/cgroup."""
+    """The groups that Slurm made for a process's step; none without task/cgroup."""
     mounts, own = parse_mountinfo(host_text("self/mountinfo")), parse_own_groups("\n".join(proc.groups))
     unified = _directory(mounts, own, "")
     if unified:
@@ -173,19 +173,19 @@ def step_groups(proc: ProcView) -> StepGroups:
 
 
 def _step_id(pid: int) -> str:
-    """The step that Slurm started this process in, as its commands name it."""
+    """The step that Slurm started this process in, named as in its commands."""
     environ = psutil.Process(pid).environ()
     return f"{environ['SLURM_JOB_ID']}.{environ['SLURM_STEP_ID']}"
 
 
 def read_step(pid: int) -> tuple[Effective, ProcView]:
-    """What the kernel enforces on the step of this process."""
+    """What the kernel enforces on this process's step."""
     proc = read_process(pid)
     return step_groups(proc).counters().limits(), proc
 
 
 def _directory(mounts: tuple[CgroupMount, ...], own: Mapping[str, str], controller: str) -> Path | None:
-    """Only a group of a step counts: above it is the job, or the node."""
+    """The controller's directory; only a step's group counts, since the job or the node is above it."""
     mount, group = find(mounts, controller), own.get(controller, "")
     return mount.directory(group) if mount and "/step_" in group else None
 
@@ -201,12 +201,12 @@ def _limited(task: Path | None, file: str, unlimited: str) -> Path | None:
 
 
 def _select_parameters() -> str:
-    """SelectTypeParameters of the cluster, in capitals; empty where Slurm does not say."""
+    """The cluster's SelectTypeParameters, in capitals; empty if Slurm does not report it."""
     done = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True, check=False)
     found = re.search(r"^SelectTypeParameters\s*=\s*(\S+)", done.stdout, re.MULTILINE)
     return found[1].upper() if found else ""
 
 
 def described(job: SlurmJob) -> str:
-    """For whoever reads where a fence is."""
+    """A description of the job, as the place of a fence."""
     return f"Slurm job {job.id} on {job.node}, CPUs {format_ids(job.cpus)}"

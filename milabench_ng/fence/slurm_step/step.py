@@ -1,11 +1,12 @@
-"""The two programs that carry a tenant's processes into a Slurm step: the one that waits there, and who calls it.
+"""The two programs that carry a tenant's processes into a Slurm step: the holder, which waits there, and its caller.
 
-Slurm starts what is in a step, so nothing can be inherited and nobody's child is there. `hold` is what Slurm starts: it
-waits on a socket and forks whatever comes in. `call` stands where the tenant's process would be: it hands over its own
-descriptors, arguments and environment, waits, and ends as that process did, by the same signal if it was one.
+Slurm starts what is in a step, therefore nothing there is our child or can inherit from us. `hold` is what Slurm
+starts: it waits on a socket and forks what is ordered. `call` takes the place of the tenant's process: it hands over
+its descriptors, arguments and environment, waits, and ends as that process did, by the same signal if it was one.
 
-Standard library only and no import of this package: `python -I -S step.py hold NAME | call NAME PARENT DESCRIPTORS --
-argv...`. The socket is an abstract one (unix(7)): it leaves no file, and each side asks the kernel who the other is.
+Uses only the standard library and nothing of this package: `python -I -S step.py hold NAME | call NAME PARENT
+DESCRIPTORS -- argv...`. The socket is abstract (unix(7)): it leaves no file, and each side asks the kernel who the
+other is.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ _PR_SET_PDEATHSIG = 1
 
 
 def open_socket() -> socket.socket:
-    """One that keeps the borders of messages and has room for an environment."""
+    """A socket that keeps message boundaries and has room for an environment."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MESSAGE_BYTES)
     return made
 
 
 def connect(name: str) -> tuple[socket.socket, int]:
-    """A connection to the holder of this name, and its pid. Raises OSError, or PermissionError if it is not ours."""
+    """Connect to the holder of this name; return its pid too. Raises OSError, or PermissionError if it is not ours."""
     connection = open_socket()
     connection.connect(f"\0{name}")
     pid, uid = peer(connection)
@@ -50,26 +51,26 @@ def connect(name: str) -> tuple[socket.socket, int]:
 
 
 def peer(connection: socket.socket) -> tuple[int, int]:
-    """Pid and user of who is at the other end (SO_PEERCRED)."""
+    """The pid and user at the other end (SO_PEERCRED)."""
     pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     return pid, uid
 
 
 class Holder:
-    """Starts processes for its callers, and kills them when their caller, or the first of all, is gone."""
+    """Starts processes for its callers, and kills them when their caller, or the first caller, is gone."""
 
     def __init__(self, server: socket.socket, first: socket.socket) -> None:
         self._server = server
         self._first = first
         self._callers: dict[int, tuple[socket.socket, int]] = {}
-        """Connection and pid of each process, by pidfd."""
+        """The caller's connection and the pid of each process, by pidfd."""
         self._abandoned: set[int] = set()
         self._poll = select.poll()
         for one in (server, first):
             self._poll.register(one, select.POLLIN)
 
     def serve(self) -> None:
-        """Until the first caller, which is the orchestrator, is gone."""
+        """Serve until the first caller, the orchestrator, is gone."""
         while True:
             ready = [descriptor for descriptor, _ in self._poll.poll()]
             if self._first.fileno() in ready:
@@ -104,7 +105,7 @@ class Holder:
             self._poll.register(one, select.POLLIN)
 
     def _tell(self, child: int) -> None:
-        """Its process has ended: say how."""
+        """Tell the caller how its process ended."""
         connection, pid = self._callers.pop(child)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         self._poll.unregister(child)
@@ -117,21 +118,21 @@ class Holder:
         connection.close()
 
     def _abandon(self, descriptor: int) -> None:
-        """A caller is gone: so must its process be. What is left to do follows when that has ended."""
+        """Kill the process of a caller that is gone. The rest follows when it has ended."""
         for connection, pid in self._callers.values():
             if connection.fileno() == descriptor:
                 os.kill(pid, signal.SIGKILL)
-                self._poll.unregister(descriptor)  # it would be ready for ever
+                self._poll.unregister(descriptor)  # it would stay ready
                 self._abandoned.add(descriptor)
 
 
 def become(order: dict[str, object], descriptors: Sequence[int]) -> None:
-    """Replace this process by what was ordered, with the caller's descriptors as 0, 1, ... and no others."""
+    """Replace this process by the ordered one, with the caller's descriptors as 0, 1, ... and no others."""
     high = [os.dup2(descriptor, 100 + place, False) for place, descriptor in enumerate(descriptors)]
     for place, descriptor in enumerate(high):
         os.dup2(descriptor, place)
     os.closerange(len(high), _MAX_DESCRIPTORS)
-    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # this interpreter ignores them, the tenant must not inherit that
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # this interpreter ignores them; the tenant must not inherit that
         signal.signal(ignored, signal.SIG_DFL)
     argv, environment = order["argv"], order["environment"]
     assert isinstance(argv, list)
@@ -145,7 +146,7 @@ def become(order: dict[str, object], descriptors: Sequence[int]) -> None:
 
 
 def hold(name: str) -> int:
-    """What Slurm starts in the step: say that it is there, then serve."""
+    """Run in the step, started by Slurm: announce itself, then serve."""
     server = open_socket()
     server.bind(f"\0{name}")
     server.listen()
@@ -160,7 +161,7 @@ def hold(name: str) -> int:
 
 
 def call(name: str, parent_pid: int, descriptors: int, argv: Sequence[str]) -> int:
-    """Have `argv` run in the step of this name in this process's stead, and end as it did."""
+    """Have `argv` run in the step of this name in this process's place, and end as it did."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     os.closerange(descriptors, _MAX_DESCRIPTORS)
     if os.getppid() != parent_pid:
@@ -173,13 +174,13 @@ def call(name: str, parent_pid: int, descriptors: int, argv: Sequence[str]) -> i
     except OSError as error:
         print(f"mnb: the Slurm step of this tenant cannot be reached: {error.strerror or error}", file=sys.stderr)
         return EXIT_REFUSED
-    os.closerange(0, descriptors)  # the ends of pipes are the other process's now
+    os.closerange(0, descriptors)  # the pipe ends are the other process's now
     status = connection.recv(64)
     return end_as(int(status) if status else -signal.SIGKILL)
 
 
 def end_as(status: int) -> int:
-    """The exit status to return; does not return for a signal, which this process then dies of as well."""
+    """The exit status to return; does not return for a signal, but dies of it too."""
     if status >= 0:
         return status
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -190,7 +191,7 @@ def end_as(status: int) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """`hold NAME`, or `call NAME PARENT DESCRIPTORS -- argv...`."""
+    """Run `hold NAME`, or `call NAME PARENT DESCRIPTORS -- argv...`."""
     what, name, *rest = arguments
     if what == "hold":
         return hold(name)

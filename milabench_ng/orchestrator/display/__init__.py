@@ -1,1 +1,1 @@
-"""What a user sees of a run, and what its folder keeps of that: sinks of the run's events."""
+"""Sinks of a run's events: what the user sees, and what the result folder keeps."""

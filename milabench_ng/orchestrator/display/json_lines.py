@@ -1,9 +1,9 @@
 """``events.jsonl`` in the result folder: every event as one line of JSON, for programs that follow a run.
 
-The first line of a session is its `RunBegins`, with the number of the schema; what was told before it (the start of the
-worker server, the data sets) is not in the file. A session that goes on with a folder appends; ``number`` begins anew
-with it, and a line that the end of an earlier one cut short is taken off. Nothing is read back from the file: records
-and ledger stand without it.
+The first line of a session is its `RunBegins`, with the schema's number; earlier events (the start of the worker
+server, the data sets) are not in the file. A session that resumes a folder appends; ``number`` starts over, and
+a line that the previous session left incomplete is removed. Nothing is read back from the file: records and ledger do
+not depend on it.
 """
 
 from __future__ import annotations
@@ -14,21 +14,23 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.files import open_to_write, opened_folder
-from milabench_ng.orchestrator.events.run_events import RunBegins, Stamped
+from milabench_ng.orchestrator.events.run_events import RunBegins, RunEvent, Stamped
 
 
 class JsonLines:
     """Appends the events of a session to a file."""
 
+    wants: tuple[type[RunEvent], ...] = (RunEvent,)
+
     def __init__(self, path: Path) -> None:
-        """Touches nothing yet: the disk may fail, and that is the sink's matter and not the run's."""
+        """Touch nothing yet: if the disk fails, that must hit the sink and not the run."""
         self.name = path.name
         self._path = path
         self._descriptor: int | None = None
         self._encoder = msgspec.json.Encoder()
 
     def receive(self, stamped: Stamped) -> None:
-        """One line, from the session's `RunBegins` on."""
+        """Write one line, from the session's `RunBegins` on."""
         if self._descriptor is None:
             if not isinstance(stamped.event, RunBegins):
                 return
@@ -36,16 +38,16 @@ class JsonLines:
         write_all(self._descriptor, self._encoder.encode(stamped) + b"\n")
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
 def open_whole(path: Path) -> int:
-    """A descriptor to append whole lines to ``path``; what stands after its last newline is taken off."""
+    """Open ``path`` to append whole lines; anything after its last newline is removed."""
     with opened_folder(path.parent) as folder:
-        descriptor = open_to_write(path.name, folder, os.O_APPEND)
+        descriptor = open_to_write(path.name, folder, os.O_APPEND | os.O_NONBLOCK)  # a FIFO fails, and blocks nobody
         size = os.fstat(descriptor).st_size
         if size:
             reader = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
@@ -57,7 +59,7 @@ def open_whole(path: Path) -> int:
 
 
 def write_all(descriptor: int, content: bytes) -> None:
-    """Write all of ``content``; a disk that takes a part of it raises why at the rest."""
+    """Write all of ``content``; after a partial write, writing the rest raises the reason."""
     while content:
         content = content[os.write(descriptor, content) :]
 

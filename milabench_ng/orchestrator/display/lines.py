@@ -1,4 +1,4 @@
-"""A file or a pipe: lines only, those of progress now and then."""
+"""Output to a file or pipe: lines only, with progress now and then."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import math
 
 from rich.console import Console
 
-from milabench_ng.orchestrator.display.wording import said
-from milabench_ng.orchestrator.events.run_events import BatchBegins, Stamped
+from milabench_ng.orchestrator.display.wording import SHOWN, said
+from milabench_ng.orchestrator.events.run_events import BatchBegins, RunEvent, Stamped
 from milabench_ng.plain import plain, plain_lines
 
 INTERVAL_S = 10.0
-"""Progress is told where nothing else was for so long."""
+"""Progress is written after this long without other output."""
 
 
 class PlainLines:
     """Writes a run line by line."""
 
     name = "the display"
+    wants: tuple[type[RunEvent], ...] = SHOWN
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -25,7 +26,7 @@ class PlainLines:
         self._last_s = -math.inf
 
     def receive(self, stamped: Stamped) -> None:
-        """One line, or none."""
+        """Write one line, or none."""
         event = stamped.event
         if isinstance(event, BatchBegins):
             self._batch = event
@@ -38,4 +39,4 @@ class PlainLines:
             self._last_s = stamped.time_s
 
     def close(self) -> None:
-        """All was written as it came."""
+        """Do nothing: every line was written at once."""

@@ -1,12 +1,12 @@
-"""A terminal: lines that stay, and below them one that changes."""
+"""Output to a terminal: lines that stay, and below them one that changes."""
 
 from __future__ import annotations
 
 from rich.console import Console
 from rich.status import Status
 
-from milabench_ng.orchestrator.display.wording import said
-from milabench_ng.orchestrator.events.run_events import BatchBegins, Stamped
+from milabench_ng.orchestrator.display.wording import SHOWN, said
+from milabench_ng.orchestrator.events.run_events import BatchBegins, RunEvent, Stamped
 from milabench_ng.plain import plain, plain_lines
 
 
@@ -14,6 +14,7 @@ class Terminal:
     """Shows a run on a terminal."""
 
     name = "the live display"
+    wants: tuple[type[RunEvent], ...] = SHOWN
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -21,7 +22,7 @@ class Terminal:
         self._batch: BatchBegins | None = None
 
     def receive(self, stamped: Stamped) -> None:
-        """A note or a line above, or a new text in the live line."""
+        """Print a note or line above, or update the live line."""
         event = stamped.event
         if isinstance(event, BatchBegins):
             self._batch = event
@@ -35,7 +36,7 @@ class Terminal:
             self._change(plain(told.text))
 
     def close(self) -> None:
-        """Take the live line away."""
+        """Remove the live line."""
         if self._status is not None:
             self._status.stop()
             self._status = None

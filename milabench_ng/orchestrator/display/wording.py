@@ -13,23 +13,27 @@ from milabench_ng.orchestrator.events.run_events import (
     LaunchEnds,
     Note,
     Preparing,
+    RunEvent,
     Stage,
 )
 from milabench_ng.requests import DataEstimate, DataProgress, Prepared
 from milabench_ng.units import format_bytes, format_seconds
 
+SHOWN: tuple[type[RunEvent], ...] = (Note, Stage, Preparing, BatchBegins, BatchProgress, LaunchEnds)
+"""The events that are said in words."""
+
 
 class Said(msgspec.Struct, frozen=True):
-    """What a user is told."""
+    """A message to the user."""
 
     kind: Literal["note", "line", "stage", "progress"]
-    """A note stands out, a line stays; a stage stays where nothing can be overwritten, and so does progress, now and
+    """A note stands out and a line stays. Where nothing can be overwritten, a stage stays too, as does progress now and
     then."""
     text: str
 
 
 def said(event: AnyRunEvent, batch: BatchBegins | None) -> Said | None:
-    """What is said of ``event`` in the course of ``batch``; None: nothing."""
+    """What to say about ``event`` during ``batch``; None for nothing."""
     where = "" if batch is None else heading(batch)
     match event:
         case Note():
@@ -48,7 +52,7 @@ def said(event: AnyRunEvent, batch: BatchBegins | None) -> Said | None:
 
 
 def preparing(answer: DataEstimate | DataProgress | Prepared) -> Said | None:
-    """How a data set is made ready; None for one that was there."""
+    """How a data set is being prepared; None for one that was there already."""
     match answer:
         case DataEstimate():
             return Said("line", estimate_text(answer))
@@ -82,7 +86,7 @@ def result(event: LaunchEnds) -> str:
 
 
 def estimate_text(estimated: DataEstimate) -> str:
-    """What generating will take: of all data sets together, then of each."""
+    """What generation will take: for all data sets together, then for each."""
     efforts = estimated.efforts
     each = "".join(
         f"\n  {effort.name} (scale {effort.scale:g}): {effort.files:,} files, {format_bytes(effort.bytes)}, "

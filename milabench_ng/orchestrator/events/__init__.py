@@ -1,1 +1,1 @@
-"""What a run tells while it goes on, and the bus that carries it to whoever listens."""
+"""The events of a run, and the bus that carries them to listeners."""

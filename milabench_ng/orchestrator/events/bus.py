@@ -1,7 +1,7 @@
 """One ordered stream of run events for many sinks, none of which can delay or end the run.
 
-Each sink has a thread and a bounded queue. One that raises, or that lets its queue run full, is told nothing more, and
-the others are told so.
+Each sink has a thread and a bounded queue. A sink that raises, or whose queue is full, is
+dropped, and the others are told.
 """
 
 from __future__ import annotations
@@ -12,27 +12,29 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from milabench_ng.orchestrator.events.run_events import AnyRunEvent, Note, Preparing, Stage, Stamped
+from milabench_ng.orchestrator.events.run_events import AnyRunEvent, Note, Preparing, RunEvent, Stage, Stamped
 from milabench_ng.requests import DataEstimate, DataProgress, Prepared
 from milabench_ng.units import utc_iso, utc_now
 
 QUEUED = 4096
-"""Events that a sink may be behind: minutes of a large node."""
+"""How many events a sink may lag behind: minutes on a large node."""
 CLOSE_S = 2.0
-"""How long the end of a run waits for sinks that are behind, and then for those that close."""
+"""How long the end of a run waits for lagging sinks, and then again for sinks to close."""
 
 
 class Sink(Protocol):
-    """Somebody who is told. Both methods are called in a thread of the sink's own, one call at a time."""
+    """A receiver of events. Both methods are called in the sink's own thread, one call at a time."""
 
     name: str
     """For the note about one that failed."""
+    wants: tuple[type[RunEvent], ...]
+    """The events that it is told; a display that is paused for minutes must not fall behind because of others."""
 
     def receive(self, stamped: Stamped) -> None:
-        """One event, in the order of publication."""
+        """Take one event; events come in the order of publication."""
 
     def close(self) -> None:
-        """Nothing follows."""
+        """Close: no event follows."""
 
 
 class Bus:
@@ -46,12 +48,15 @@ class Bus:
             self.add(sink)
 
     def add(self, sink: Sink) -> None:
-        """From now on ``sink`` is told too."""
+        """Add ``sink``; it receives events from now on."""
         with self._lock:
-            self._outlets.append(_Outlet(sink, self._failed))
+            try:
+                self._outlets.append(_Outlet(sink, self._failed))
+            except RuntimeError as error:  # no thread can be started: a limit on processes
+                self._hand_on(Note(text=f"{sink.name} is told nothing, and the run goes on: {error}"))
 
     def publish(self, event: AnyRunEvent) -> None:
-        """Tell all sinks. Neither waits nor raises, whatever they do."""
+        """Send an event to all sinks. Neither waits nor raises, whatever they do."""
         with self._lock:
             self._hand_on(event)
 
@@ -69,7 +74,8 @@ class Bus:
 
     def close(self) -> None:
         """Let the sinks hear the rest and close, within twice `CLOSE_S`. What is published later reaches nobody."""
-        marks = [(outlet, outlet.mark()) for outlet in self._outlets]
+        with self._lock:
+            marks = [(outlet, outlet.mark()) for outlet in self._outlets]
         end_s = time.monotonic() + CLOSE_S
         late = [outlet for outlet, mark in marks if not mark.wait(max(0.0, end_s - time.monotonic()))]
         with self._lock:
@@ -83,7 +89,8 @@ class Bus:
     def _hand_on(self, event: AnyRunEvent) -> None:
         stamped = Stamped(number=self._number, utc=utc_iso(utc_now()), time_s=time.monotonic(), event=event)
         self._number += 1
-        full = [outlet for outlet in self._outlets if not outlet.offer(stamped)]
+        wanting = [outlet for outlet in self._outlets if isinstance(event, outlet.sink.wants)]
+        full = [outlet for outlet in wanting if not outlet.offer(stamped)]
         for outlet in full:
             self._drop(outlet, f"is {QUEUED} events behind")
 
@@ -99,19 +106,19 @@ class Bus:
 
 
 class _Outlet:
-    """A sink behind its queue."""
+    """A sink with its queue and thread."""
 
     def __init__(self, sink: Sink, failed: Callable[[_Outlet, str], None]) -> None:
         self.sink = sink
         self.dropped = False
         self._failed = failed
         self._waiting: queue.Queue[Stamped | threading.Event | None] = queue.Queue(QUEUED)
-        # A daemon: one that hangs must not keep the process.
+        # A daemon thread: a sink that hangs must not keep the process alive.
         self._thread = threading.Thread(target=self._work, name=f"mnb: {sink.name}", daemon=True)
         self._thread.start()
 
     def offer(self, item: Stamped | threading.Event | None) -> bool:
-        """Whether there was room for it."""
+        """Queue ``item``; return whether there was room."""
         try:
             self._waiting.put_nowait(item)
         except queue.Full:
@@ -119,23 +126,27 @@ class _Outlet:
         return True
 
     def mark(self) -> threading.Event:
-        """Set when the sink has heard all that was offered before."""
+        """An event that is set once the sink has received everything offered before."""
         mark = threading.Event()
         self.offer(mark)
         return mark
 
     def end(self, patience_s: float) -> None:
-        """Have the sink close, and wait that long for it."""
+        """Have the sink close, and wait up to ``patience_s`` for it."""
         self.offer(None)
         self._thread.join(patience_s)
 
     def _work(self) -> None:
+        """Whatever a sink raises costs the sink, and not the run."""
         try:
             while not self.dropped and (item := self._waiting.get()) is not None:
                 if isinstance(item, threading.Event):
                     item.set()
                 else:
                     self.sink.receive(item)
+        except Exception as error:  # noqa: BLE001
+            self._failed(self, f"failed ({type(error).__name__}: {error})")
+        try:
             self.sink.close()
-        except Exception as error:  # noqa: BLE001  # whatever a sink raises costs the sink, and not the run
+        except Exception as error:  # noqa: BLE001
             self._failed(self, f"failed ({type(error).__name__}: {error})")

@@ -1,7 +1,7 @@
-"""What the orchestrator tells while a run goes on. (What workers tell the orchestrator is `milabench_ng.events`.)
+"""Events that the orchestrator publishes during a run. (`milabench_ng.events` has those from workers.)
 
-Each event is one frozen type with the tag ``type``. Durations and lengths are seconds; moments stand in the `Stamped`
-around an event.
+Each event is one frozen type with the tag ``type``. Durations and lengths are in seconds; the `Stamped` around an event
+holds its time.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from typing import Literal
 
 import msgspec
 
+from milabench_ng.plan import Role
 from milabench_ng.records.record import Cause
 from milabench_ng.requests import DataEstimate, DataProgress, Prepared
 
 RUN_EVENTS_SCHEMA = 1
 
 State = Literal["starting", "ready", "working", "full", "ended"]
-"""Of a launch. ``full``: its averaging window is, and it works on until all are. One that fails leaves some out."""
+"""State of a launch. ``full``: its averaging window is, and it works until all are. A failed one skips some states."""
 
 
 class RunEvent(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -30,13 +31,13 @@ class Note(RunEvent, frozen=True, kw_only=True):
 
 
 class Stage(RunEvent, frozen=True, kw_only=True):
-    """Something that may take longer than two seconds begins."""
+    """The start of something that may take longer than two seconds."""
 
     text: str
 
 
 class Preparing(RunEvent, frozen=True, kw_only=True):
-    """How the data sets are made ready."""
+    """Progress in preparing the data sets."""
 
     answer: DataEstimate | DataProgress | Prepared
 
@@ -51,16 +52,18 @@ class RunBegins(RunEvent, frozen=True, kw_only=True):
     suite: str
     batches: int
     launches: int
+    """That are measured."""
     least_s: float
-    """What the whole plan takes at least."""
+    """Least duration of the whole plan."""
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
-    """A launch of a batch, and the slots that it has."""
+    """A launch of a batch, and its slots."""
 
     label: str
     job_id: str
     slots: tuple[str, ...]
+    role: Role
 
 
 class BatchBegins(RunEvent, frozen=True, kw_only=True):
@@ -68,34 +71,34 @@ class BatchBegins(RunEvent, frozen=True, kw_only=True):
 
     number: int
     of: int
-    """Batches in the plan."""
+    """Number of batches in the plan."""
     label: str
     run: int
     launches: tuple[Placed, ...]
     left_s: float
-    """An estimate of the time until the last batch is over, this one included, without retries."""
+    """Estimated time until the last batch ends, including this one, without retries."""
 
 
 class LaunchEvent(RunEvent, frozen=True, kw_only=True):
-    """Base of what is told of one launch; ``batch`` and ``job_id`` name it."""
+    """Base of the events about one launch; ``batch`` and ``job_id`` name it."""
 
     batch: int
     job_id: str
 
 
 class LaunchState(LaunchEvent, frozen=True, kw_only=True):
-    """A launch has got so far."""
+    """A launch has reached a state."""
 
     label: str
     state: State
     pid: int | None
-    """Its worker; of a launch over several devices the parent of the ranks."""
+    """Its worker; for a launch over several devices, the parent of the ranks."""
     rank_pids: tuple[int, ...] = ()
-    """The processes inside the fence that have said so, by rank."""
+    """Processes that have reported being inside the fence, by rank."""
 
 
 class Slices(LaunchEvent, frozen=True, kw_only=True):
-    """What a launch has done since the last such event. Sums are over the ranks."""
+    """The work of a launch since its last such event, summed over the ranks."""
 
     count: int
     """Items."""
@@ -103,27 +106,28 @@ class Slices(LaunchEvent, frozen=True, kw_only=True):
     length_s: float
     """``count / length_s`` is the launch's rate in items/s, the mean of its ranks."""
     wait_s: float
-    """Of ``length_s``: for data."""
+    """The part of ``length_s`` spent waiting for data."""
     slices: tuple[int, ...]
-    """By rank, since the start."""
+    """Number of slices by rank, since the start."""
 
 
 class BatchProgress(RunEvent, frozen=True, kw_only=True):
-    """Where a batch is, once a second, whatever its launches say."""
+    """The state of a batch, once a second, whatever its launches report."""
 
     number: int
     launches: int
     ready: int
     working_s: float | None
-    """Since the common start; None before it."""
+    """Time since the common start; None before it."""
     items_per_s: tuple[float, ...]
-    """Of each launch, over the last two seconds; the mean of its ranks."""
+    """Rate of each launch over the last two seconds, the mean of its ranks."""
 
 
 class LaunchEnds(LaunchEvent, frozen=True, kw_only=True):
-    """A launch has its record: a rate, or a cause."""
+    """A launch has its record: a rate, or the cause of its failure."""
 
     label: str
+    role: Role
     attempt: int
     file: str
     """The record's name in the result folder."""
@@ -131,12 +135,12 @@ class LaunchEnds(LaunchEvent, frozen=True, kw_only=True):
     perf: float | None
     """Items of ``unit`` per second in the averaging window, the mean of the ranks."""
     cause: Cause | None
-    """Why it failed; None where it did not."""
+    """Why it failed; None if it did not."""
     detail: str
 
 
 class RunEnds(RunEvent, frozen=True, kw_only=True):
-    """No batch follows. A session without it was killed, or could not go on."""
+    """No batch follows. A session without this event was killed or could not continue."""
 
     missing: int
     """Launches without a valid record."""
@@ -154,8 +158,8 @@ class Stamped(msgspec.Struct, frozen=True, kw_only=True):
     """An event as it was published."""
 
     number: int
-    """0, 1, 2... over all events of a session; a sink that begins later has not seen the first."""
+    """0, 1, 2... over all events of a session; a sink added later misses the first ones."""
     utc: str
     time_s: float
-    """On CLOCK_MONOTONIC, as the slices of the records."""
+    """On CLOCK_MONOTONIC, like the slices in records."""
     event: AnyRunEvent

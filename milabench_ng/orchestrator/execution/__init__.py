@@ -1,1 +1,1 @@
-"""Tenants and what surrounds them while a batch runs."""
+"""Runs the tenants of a batch, and measures and prepares their surroundings."""

@@ -1,4 +1,4 @@
-"""Publishes where the launches of a batch are: their states as they change, their slices, and a sign of life."""
+"""Publishes the progress of a batch's launches: state changes, slices, and a sign of life."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from collections.abc import Callable, Sequence
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, BatchProgress, LaunchState, Slices, State
 from milabench_ng.orchestrator.execution.tenant import Tenant
 
-SLICES_S = 0.5
+SLICES_S = 2.0
 """The least time between two `Slices` of a launch."""
 PROGRESS_S = 1.0
-"""Between two `BatchProgress`."""
+"""Time between two `BatchProgress`."""
 RATE_S = 2.0
-"""The rates in `BatchProgress` are those of the slices that began in so many seconds."""
+"""The rates in `BatchProgress` cover the slices that began in the last so many seconds."""
 
 
 class Announcer:
-    """Tells of the tenants of one batch; ``publish`` must not wait."""
+    """Publishes events about the tenants of one batch; ``publish`` must not wait."""
 
     def __init__(self, batch: int, tenants: Sequence[Tenant], publish: Callable[[AnyRunEvent], None]) -> None:
         self.batch = batch
         self.tenants = tenants
         self.publish = publish
         self._told = {tenant.launch.job_id: [0 for _ in tenant.ranks] for tenant in tenants}
-        """By job id and rank: slices that were told."""
+        """Slices published so far, by job id and rank."""
         self._slices_s = dict.fromkeys(self._told, 0.0)
         self._progress_s = time.monotonic()
         for tenant in tenants:
@@ -33,7 +33,7 @@ class Announcer:
             tenant.ended.add_done_callback(lambda _, tenant=tenant: self._ended(tenant))  # type: ignore[misc]
 
     def reached(self, tenant: Tenant, state: State) -> None:
-        """A tenant has got so far."""
+        """Publish that a tenant has reached ``state``."""
         self.publish(
             LaunchState(
                 batch=self.batch,
@@ -46,7 +46,7 @@ class Announcer:
         )
 
     def look(self, now: float, start_s: float | None) -> None:
-        """Tell what is new at ``now``, if it is time to. ``start_s``: the common start, None before it."""
+        """Publish what is new at ``now``, if it is due. ``start_s``: the common start, None before it."""
         for tenant in self.tenants:
             if now - self._slices_s[tenant.launch.job_id] >= SLICES_S and tenant.alive:
                 self._tell_slices(tenant, now)

@@ -1,4 +1,4 @@
-"""Shows before a batch that the I/O share of every tenant holds."""
+"""Checks before a batch that every tenant's I/O share holds."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ GroupKey = tuple[str, str]
 async def probe_all(
     groups: Mapping[GroupKey, Group], asked: Mapping[GroupKey, IoEvidence], dataroot: Path
 ) -> dict[GroupKey, IoEvidence]:
-    """Read from the disk of the data root in all groups at the same time, then write to it; what each got.
+    """Read from the data root's disk in all groups at once, then write to it; return what each achieved.
 
-    ``asked``: the I/O share of each group. Only what the kernel limits is probed.
+    ``asked``: the I/O share of each group. Probes only what the kernel limits.
     """
     seen = dict(asked)
     groups = {key: group for key, group in groups.items() if asked[key].method not in ("none", "readers")}

@@ -1,4 +1,4 @@
-"""One batch: everybody ready, one start line, one common stop, everything of it gone afterwards."""
+"""Runs one batch: all tenants ready, common start, common stop, then removal of every process and group."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -21,11 +22,11 @@ from milabench_ng.records.isolation import Effective, GroupEvents, IoEvidence, P
 
 WATCH_INTERVAL_S = 0.2
 KILL_PATIENCE_S = 10.0
-"""From SIGKILL to the end of the process; one that takes longer is in the kernel's hands and is not waited for."""
+"""Wait from SIGKILL to the end of the process; one that takes longer hangs in the kernel and is abandoned."""
 
 
 class GroupEvidence(msgspec.Struct, frozen=True, kw_only=True):
-    """What was seen of one group from the outside."""
+    """What was observed of one group from the outside."""
 
     effective: Effective | None = None
     proc: ProcView | None = None
@@ -38,14 +39,14 @@ class GroupEvidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
-    """The moments of a batch (monotonic); None where it did not get there."""
+    """Times of a batch (monotonic); None for what it did not reach."""
 
     start_s: float | None
     stop_s: float | None
 
 
 class BatchRunner:
-    """Runs the tenants of one batch from request to exit."""
+    """Runs the tenants of one batch, from request to exit."""
 
     def __init__(
         self,
@@ -66,16 +67,16 @@ class BatchRunner:
             for tenant in tenants
         }
         self.timed_out: dict[str, str] = {}
-        """By job id: what the watchdog waited for."""
+        """What the watchdog waited for, by job id."""
         self._killed: set[str] = set()
         self._endings: set[asyncio.Task[None]] = set()
-        """Launches that are being ended: stacks first, then the kill, then some patience."""
+        """Launches being ended: dump the stacks, kill, wait a while."""
         self.start_s: float | None = None
         self.stop_s: float | None = None
 
     async def run(self) -> Timeline:
         """All of it; returns when no process of the batch is left."""
-        watching = asyncio.create_task(self._watch())
+        self._watching = asyncio.create_task(self._watch())
         try:
             await asyncio.gather(*(self._start_worker(tenant) for tenant in self.tenants))
             await self._until(lambda tenant: tenant.ready.done())
@@ -83,9 +84,9 @@ class BatchRunner:
             if self.start_s is not None:
                 await self._until(lambda tenant: tenant.full.done(), self._latest_stop())
             self._stop()
-            await asyncio.gather(*(tenant.ended for tenant in self.tenants))
+            await self._unless_unwatched(asyncio.gather(*(tenant.ended for tenant in self.tenants)))
         finally:
-            watching.cancel()
+            self._watching.cancel()
             for ending in self._endings:
                 ending.cancel()
             self._collect()
@@ -103,7 +104,7 @@ class BatchRunner:
             await self._next_change(deadline_s)
 
     def _is_past(self, reached: Callable[[Tenant], bool], tenant: Tenant) -> bool:
-        """Whether nobody waits for it. One that is being ended must be gone: it may wake up to write its stack."""
+        """Whether nothing waits for it. A tenant being ended must be gone: it may wake up to write its stack."""
         return not tenant.alive or (reached(tenant) and tenant.launch.job_id not in self.timed_out)
 
     async def _next_change(self, deadline_s: float | None) -> None:
@@ -112,11 +113,17 @@ class BatchRunner:
         for tenant in self.tenants:
             pending |= {one for one in (tenant.ready, tenant.full, tenant.ended) if not one.done()}  # type: ignore[misc]
         timeout = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
-        await asyncio.wait(pending, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        await self._unless_unwatched(*pending, timeout=timeout)
         interruption.cancel()
 
+    async def _unless_unwatched(self, *pending: asyncio.Future[Any], timeout: float | None = None) -> None:
+        """Wait for any of these; raise what the watchdog died of, since nothing limits the tenants without it."""
+        await asyncio.wait({*pending, self._watching}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if self._watching.done():
+            self._watching.result()
+
     def _latest_stop(self) -> float:
-        """``--max-seconds`` of the tenant that may run longest."""
+        """When the tenant with the largest ``--max-seconds`` must stop."""
         seconds = [float(tenant.launch.arguments["max_seconds"] or 0) for tenant in self.tenants]
         return (self.start_s or 0.0) + max(seconds)
 
@@ -127,6 +134,7 @@ class BatchRunner:
             for tenant in ready:
                 tenant.heard_s = self.start_s
                 tenant.tell(Start())
+            for tenant in ready:
                 self.announcer.reached(tenant, "working")
 
     def _stop(self) -> None:
@@ -139,7 +147,7 @@ class BatchRunner:
                 self._kill(tenant)
 
     async def _watch(self) -> None:
-        """Maxima of usage, what the fence leaves to us, and the watchdog."""
+        """Track peak usage, do what the fence leaves to us, and run the watchdog."""
         asked = time.monotonic()
         while True:
             await asyncio.sleep(WATCH_INTERVAL_S)
@@ -151,7 +159,7 @@ class BatchRunner:
             self.announcer.look(now, self.start_s)
 
     def _look(self, tenant: Tenant) -> None:
-        """Watch its groups; one that cannot be read any more holds nobody."""
+        """Watch the tenant's groups; a group that can no longer be read holds nothing."""
         for slot, group in tenant.groups.items():
             try:
                 group.watch()
@@ -162,7 +170,7 @@ class BatchRunner:
                 self._kill(tenant)
 
     def _end_if_late(self, tenant: Tenant, now: float, asked: float) -> None:
-        """End a tenant that took too long."""
+        """End a tenant that is late."""
         progress = LaunchProgress(
             asked_s=asked,
             ready=tenant.ready.done(),
@@ -177,13 +185,13 @@ class BatchRunner:
             self._begin(self._end_hung(tenant, late))
 
     async def _end_hung(self, tenant: Tenant, late: str) -> None:
-        """Its stacks into its log, then the kill."""
+        """Dump its stacks into its log, then kill it."""
         os.write(tenant.log.descriptor, f"\nmnb: {late}; its stacks, then it is killed\n".encode())
         await dump_stacks(tenant.pids(), tenant.log.descriptor)
         self._kill(tenant)
 
     async def _wait_for_death(self, tenant: Tenant) -> None:
-        """Wait for a killed tenant to be gone, and not for ever."""
+        """Wait a limited time for a killed tenant to be gone."""
         await asyncio.wait({tenant.ended}, timeout=KILL_PATIENCE_S)
         if tenant.alive:
             states = "; ".join(f"{pid}: {kernel_view(pid)}" for pid in tenant.pids())
@@ -197,7 +205,7 @@ class BatchRunner:
         task.add_done_callback(self._endings.discard)
 
     def _verify(self, tenant: Tenant, entered: Entered) -> None:
-        """One process is inside: compare what the kernel gives it with its share."""
+        """Compare the share of a process that has entered with what the kernel gives it."""
         slot = tenant.launch.slot_ids[entered.rank]
         evidence = self.evidence[tenant.launch.job_id]
         try:
@@ -211,7 +219,7 @@ class BatchRunner:
             evidence[slot] = msgspec.structs.replace(evidence[slot], effective=effective, proc=proc)
 
     def _kill(self, tenant: Tenant) -> None:
-        """Kill it, and keep its counters as they were: the kill itself makes them rise (forks are refused)."""
+        """Kill it, and read its counters first: the kill itself raises them (forks are refused)."""
         if tenant.alive and tenant.launch.job_id not in self._killed:
             self._read_counters(tenant, end=False)
             self._killed.add(tenant.launch.job_id)
@@ -224,7 +232,7 @@ class BatchRunner:
                 self._read_counters(tenant, end=False)
 
     def _read_counters(self, tenant: Tenant, *, end: bool) -> None:
-        """Read usage and events; at the ``end`` of the measurement also the limits, while the tenant still works."""
+        """Read usage and events; at the ``end`` of the measurement, while the tenant still works, also limits."""
         evidence = self.evidence[tenant.launch.job_id]
         for slot, group in tenant.groups.items():
             changes: dict[str, object] = {"usage": group.usage(), "after": group.events()}
@@ -234,7 +242,7 @@ class BatchRunner:
 
 
 async def gone(tenants: Iterable[Tenant]) -> list[str]:
-    """Remove the groups of all tenants; the names of those that are still busy after some seconds."""
+    """Remove the groups of all tenants; return the names of those still busy after some seconds."""
     left = [group for tenant in tenants for group in tenant.groups.values()]
     for _ in range(5):
         left = [group for group in left if not group.remove()]

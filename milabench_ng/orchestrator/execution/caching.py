@@ -1,4 +1,4 @@
-"""The page cache before a batch: the data set's own files are evicted or read, for all tenants alike."""
+"""Sets the page cache before a batch: the data set's own files are evicted or read, for all tenants alike."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class PreparedFiles(msgspec.Struct, frozen=True):
 
 
 def list_files(place: Place) -> PreparedFiles:
-    """The files of ``place``; listed once a run, outside every clock."""
+    """The files of ``place``; listed once per run, outside all timing."""
     walked = os.walk(place.path)
     return PreparedFiles(place, tuple(Path(folder, name) for folder, _, names in walked for name in sorted(names)))
 
 
 def make_ready(data: PreparedFiles, cache: Cache) -> Data:
-    """Evict the files of a data set from the page cache, or read them all; and what the kernel says came of it."""
+    """Evict a data set's files from the page cache or read them all; return the result that the kernel reports."""
     if cache == "cold":
         evict(data.files)
     else:

@@ -1,7 +1,7 @@
-"""The worker's environment: an allow-list by name and prefix, so that it can be recorded whole.
+"""The worker's environment: an allow-list by name and prefix, so that it can be recorded in full.
 
 An operator's ``NCCL_*``, ``NVSHMEM_*`` and ``TORCH_*`` settings must reach every rank: losing them can hang a node or
-take GPUs out of service that others share.
+take shared GPUs out of service.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ LOADS_CODE = re.compile(
     r"|(CUDA_|COMPUTE_)PROFILE.*|NSYS_.*|NVPROF_.*"
     r"|OMP_TOOL.*|KMP_TOOL.*"  # tools of the OpenMP runtime (OMPT)
 )
-"""Variables that put foreign code into a program, or measure it while it is measured: dropped and reported."""
+"""Variables that inject foreign code into a program, or profile it during the measurement: dropped and reported."""
 SITE_HOOKS = ("sitecustomize", "usercustomize")
-"""Modules that Python runs at its start wherever it finds them; workers run none (`requests.python_command`)."""
+"""Modules that Python runs at startup if it finds them; workers run none (`requests.python_command`)."""
 
 
 def worker_environment(environ: Mapping[str, str], own: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """What a worker gets of ``environ``, with ``own`` on top; and the names of dropped variables that load code."""
+    """What a worker gets of ``environ``, overridden by ``own``; and the names of dropped variables that load code."""
     kept = {name: value for name, value in environ.items() if _allowed(name)}
     dropped = tuple(sorted(filter(LOADS_CODE.fullmatch, environ)))
     return {**kept, **own}, dropped
 
 
 def site_hooks() -> tuple[str, ...]:
-    """The site hooks that this installation has: dropped and reported like the variables."""
+    """The site hooks in this installation: dropped and reported like the variables."""
     return tuple(name for name in SITE_HOOKS if importlib.util.find_spec(name) is not None)
 
 

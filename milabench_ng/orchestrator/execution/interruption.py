@@ -1,4 +1,4 @@
-"""What ends a run early: the first signal ends it cleanly, a second one at once."""
+"""Ends a run early: cleanly on the first signal, at once on a second."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
-"""Ctrl-C, the end of a terminal, and what batch systems send before a job's time is over (sbatch(1), ``--signal``)."""
+"""Ctrl-C, a closed terminal, and what batch systems send before a job's time is up (sbatch(1), ``--signal``)."""
 ENDING = (signal.SIGINT, signal.SIGTERM)
 SAME_S = 1.0
-"""Signals nearer to each other are one: a batch system sends one to a job's steps and to its shell, which passes it."""
+"""Signals within this time count as one: a batch system signals a job's steps and its shell, which passes it on."""
 
 
 class Interruption(asyncio.Event):
-    """Set when the run is told to stop."""
+    """Set when the run must stop."""
 
     by: str = ""
     """The signal's name."""
     at_s: float = float("inf")
-    """When (monotonic)."""
+    """Time of the signal (monotonic)."""
 
     def strike(self, number: signal.Signals) -> None:
-        """The run was told to stop."""
+        """Note the signal that stops the run."""
         self.by, self.at_s = number.name, time.monotonic()
         self.set()
 
 
 @contextmanager
 def interruptions(tell: Callable[[str], None]) -> Iterator[Interruption]:
-    """Set by the first of `SIGNALS`, which ends the batch cleanly; a second SIGINT or SIGTERM ends the run at once."""
+    """Set by the first of `SIGNALS`, ending the batch cleanly; a second SIGINT or SIGTERM ends the run at once."""
     loop = asyncio.get_running_loop()
     interrupted = Interruption()
 

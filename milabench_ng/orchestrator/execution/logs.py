@@ -1,4 +1,4 @@
-"""What a launch writes to standard output and error: in a file, or in memory where no file can be made."""
+"""A launch's standard output and error, in a file, or in memory if no file can be made."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from milabench_ng.files import open_to_write, opened_folder
 
 
 class Log:
-    """The log of one launch, open for as long as it goes on."""
+    """The log of one launch, open while it runs."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -17,12 +17,12 @@ class Log:
         try:
             with opened_folder(path.parent) as folder:
                 self.descriptor = open_to_write(path.name, folder, os.O_APPEND)
-        except OSError:  # the disk is full, read-only or gone, or a link is there: it waits in memory
+        except OSError:  # the disk is full, read-only or gone, or there is a link: keep it in memory
             self.descriptor = os.memfd_create(path.name)
             self.in_memory = True
 
     def close(self) -> bytes:
-        """No more is written; what was kept in memory."""
+        """Close the log; return what was kept in memory."""
         content = b""
         if self.in_memory:
             size = os.lseek(self.descriptor, 0, os.SEEK_END)

@@ -1,9 +1,9 @@
 """Measures the host pace: a fixed, short computation on all cores of a batch's shares at once.
 
-The computation is the fast level of deflate over the same 128 KiB. It has tables, branches and the matching of bytes,
-as decoders and loaders have, and works without the interpreter lock, so that threads of this process are enough. Beside
-a busy sibling thread it slows down much as decoding of JPEG does; SHA-256, which is a chain of arithmetic in the newest
-CPUs' own instructions, hardly does. How much memory bandwidth there is it does not show.
+The computation is the fast level of deflate over the same 128 KiB. It uses tables, branches and byte matching,
+like decoders and loaders, and releases the interpreter lock, so that threads of this process are enough. Next to a busy
+sibling thread it slows down much as JPEG decoding does; SHA-256, a chain of arithmetic in the newest CPUs' own
+instructions, hardly does. It does not show memory bandwidth.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from milabench_ng.records.host_pace import CpuPace, HostPace, pace_of
 LIBRARY = f"zlib {zlib.ZLIB_RUNTIME_VERSION}"
 BURSTS = 5
 PAUSE_S = 0.15
-"""Between bursts: a neighbour that works for a moment spoils one of them and not their median."""
+"""Pause between bursts: a neighbour that works for a moment spoils one of them, not their median."""
 EDGE_S = 0.8
-"""What all of it takes at one edge of a batch, as measured on 2 to 32 CPUs."""
+"""Total time at one edge of a batch, as measured on 2 to 32 CPUs."""
 ROUNDS = 3
-"""Timed, of each burst; the fastest counts."""
+"""Timed rounds per burst; the fastest counts."""
 TEXT = hashlib.shake_128(b"host pace").digest(128 << 10).translate(bytes(32 + i * i // 2048 for i in range(256)))
-"""Letters as uneven as those of a text, so that there is something to match and to encode."""
+"""Letters with the uneven frequencies of a text, so that there is something to match and encode."""
 PATIENCE_S = 10.0
-"""Until all threads of a burst are on their CPUs; a process with real-time priority can keep one away."""
+"""Limit for all threads of a burst to get on their CPUs; a process with real-time priority can keep one away."""
 
 Burst = Callable[[Sequence[int]], Mapping[int, CpuPace]]
 
 
 async def read_host_pace(shares: Mapping[str, Sequence[int]], burst: Burst) -> dict[str, HostPace]:
-    """The pace of the CPUs of each share, by slot: some 50 ms of work for each CPU in less than a second.
+    """Measure the pace of each share's CPUs, by slot: some 50 ms of work per CPU in less than a second.
 
-    ``burst`` works on the CPUs that it is given, all at once. The event loop goes on between bursts. Where one of the
-    CPUs may not be used, the reason stands in the place of the figures.
+    ``burst`` works on all given CPUs at once. The event loop runs between bursts. If one of the CPUs may not be used,
+    the result has the reason instead of figures.
     """
     cpus = sorted({cpu for share in shares.values() for cpu in share})
     seen: list[Mapping[int, CpuPace]] = []
@@ -54,7 +54,7 @@ async def read_host_pace(shares: Mapping[str, Sequence[int]], burst: Burst) -> d
 
 
 def work_at_once(cpus: Sequence[int]) -> dict[int, CpuPace]:
-    """One burst: a thread on each of ``cpus``, all at the same time. OSError where that cannot be done."""
+    """Run one burst: a thread on each of ``cpus``, all at once. Raises OSError if that is impossible."""
     crew = _Crew(len(cpus))
     threads = [threading.Thread(target=crew.work, args=(cpu,), name=f"host pace {cpu}") for cpu in cpus]
     try:
@@ -85,7 +85,7 @@ class _Crew:
         self._ended: list[int] = []
 
     def work(self, cpu: int) -> None:
-        """The life of one thread; its affinity ends with it."""
+        """The body of one thread; its affinity ends with it."""
         try:
             os.sched_setaffinity(0, {cpu})
             self.line.wait()
@@ -100,7 +100,7 @@ class _Crew:
             self.seen[cpu] = _timed(squeeze)
         finally:
             self._ended.append(cpu)
-        while len(self._ended) < self.size:  # whoever is still measured keeps this neighbour
+        while len(self._ended) < self.size:  # threads still being measured keep this neighbour
             _round(squeeze)
 
 
@@ -113,7 +113,7 @@ def _timed(squeeze: zlib._Compress) -> CpuPace:
 
 
 def _round(squeeze: zlib._Compress) -> tuple[float, float]:
-    """Seconds of wall clock and of CPU time for the same work each time: the flush makes the compressor forget."""
+    """Wall-clock and CPU seconds for the same work each time: the flush resets the compressor."""
     wall_s, cpu_s = time.monotonic(), time.thread_time()
     squeeze.compress(TEXT)
     squeeze.flush(zlib.Z_FULL_FLUSH)

@@ -1,4 +1,4 @@
-"""Data sets made ready before a run, outside the fence and before any clock."""
+"""Prepares data sets before a run, outside the fence and all timing."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Needed = tuple[str, float]
 
 
 def needed(plan: Plan, catalogue: Catalogue) -> tuple[Needed, ...]:
-    """The data sets that the launches of ``plan`` read, each once."""
+    """The data sets that the launches of ``plan`` read, without duplicates."""
     pairs = ((catalogue.workloads[launch.workload].data, launch.data_scale) for launch in plan.launches)
     return tuple(dict.fromkeys((name, scale) for name, scale in pairs if name is not None))
 
 
 def require_space(estimated: DataEstimate, dataroot: Path) -> None:
-    """Raise InputError where what has to be generated does not fit. Pure."""
+    """Raise InputError if what must be generated does not fit. Pure."""
     needed_bytes = sum(effort.bytes for effort in estimated.efforts)
     if needed_bytes > estimated.free_bytes:
         sets = ", ".join(
@@ -44,10 +44,10 @@ async def prepare_all(
     dataroot: Path,
     tell: Callable[[DataEstimate | DataProgress | Prepared], None],
 ) -> Mapping[Needed, PreparedFiles]:
-    """Have every data set of ``wanted`` on disk, on all cores that this process may use; ``tell`` hears how it goes.
+    """Prepare every data set of ``wanted`` on disk, using all cores this process may use; ``tell`` gets the progress.
 
-    First of all ``tell`` hears what all of them together take. Raises InputError, before anything is generated, where
-    the disk is too small for that.
+    ``tell`` first gets the estimate for all of them. Raises InputError before anything is generated if the disk is too
+    small.
     """
     processes = len(os.sched_getaffinity(0))
     wanted = tuple(wanted)

@@ -14,14 +14,14 @@ from milabench_ng.telemetry.messages import AnyReport, Watch, encode
 from milabench_ng.telemetry.recorder import Recorder
 
 INTERVAL_S = 0.5
-"""Between two samples."""
+"""Time between two samples."""
 
 
 class Sampler:
-    """A sampler process and what it has said."""
+    """A sampler process and its reports."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        """Start it; ``environ`` is what it runs with."""
+        """Start it with the environment ``environ``."""
         self.recorder = Recorder()
         self._lines = Lines(AnyReport)
         self._process = subprocess.Popen(
@@ -38,18 +38,18 @@ class Sampler:
 
     @property
     def pid(self) -> int:
-        """The process."""
+        """The process id."""
         return self._process.pid
 
     def tell(self, order: Watch) -> None:
-        """Give it an order; one that has died does not hear it, and its samples are missing from the records."""
+        """Send it an order; a dead sampler ignores it, and the records lack its samples."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(encode(order))
             self._process.stdin.flush()
 
     async def close(self) -> None:
-        """End it: it ends by itself when its orders do."""
+        """End it: it exits when its orders end."""
         asyncio.get_running_loop().remove_reader(self._reports)
         assert self._process.stdin is not None
         assert self._process.stdout is not None

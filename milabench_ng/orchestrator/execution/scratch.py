@@ -1,4 +1,4 @@
-"""A folder for temporary files of one run, gone with it: at its end, or at the next start if it was killed."""
+"""A run's folder for temporary files, removed at its end, or at the next start if it was killed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PREFIX = "mnb-scratch-"
 
 @contextmanager
 def scratch_folder(run_id: str) -> Iterator[Path]:
-    """The folder of this run; those of dead runs (nobody holds their lock) are removed first."""
+    """Make this run's folder, after removing those of dead runs (their lock is free)."""
     parent = Path(tempfile.gettempdir())
     for left in parent.glob(f"{PREFIX}*"):
         if left.is_dir() and not left.is_symlink() and left.stat().st_uid == os.geteuid() and not _locked(left):

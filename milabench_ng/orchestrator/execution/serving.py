@@ -1,4 +1,4 @@
-"""The worker server for as long as it is needed."""
+"""Runs the worker server while it is needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from milabench_ng.orchestrator.execution.starting import WorkerServer
 
 @asynccontextmanager
 async def serving(stage: Callable[[str], None]) -> AsyncIterator[WorkerServer]:
-    """A worker server; ``stage`` is told that its start takes a while."""
+    """Run a worker server; ``stage`` is told that its start takes a while."""
     stage("importing torch and the workloads")
     environment, _ = worker_environment(os.environ, {})
     server = await WorkerServer.launch(environment)

@@ -1,7 +1,7 @@
-"""The stacks of a tenant's processes, written into its log before it is killed.
+"""Writes the stacks of a tenant's processes into its log before it is killed.
 
-Workers, their ranks and their loaders have Python write all stacks on SIGUSR1 (`faulthandler.register`, inherited by
-fork). The kernel's own view stands above it, since a process in uninterruptible sleep cannot answer.
+In workers, ranks and loaders, Python writes all stacks on SIGUSR1 (`faulthandler.register`, inherited by fork). The
+kernel's own view comes first, since a process in uninterruptible sleep cannot answer.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 SETTLE_S = 0.1
-"""For one process to write its stacks: signal handlers run between two instructions of C, whatever Python does."""
+"""Time for one process to write its stacks: signal handlers run between C instructions, whatever Python does."""
 
 
 async def dump_stacks(pids: Iterable[int], log: int) -> None:
-    """Have every process of ``pids`` write its stacks to ``log``, one after the other. Stopped ones go on for it."""
+    """Have each process of ``pids`` in turn write its stacks to ``log``. Stopped ones are continued for it."""
     for pid in pids:
         os.write(log, f"\nmnb: stacks of process {pid}: {kernel_view(pid)}\n".encode())
         if not _would_answer(pid):
@@ -31,7 +31,7 @@ async def dump_stacks(pids: Iterable[int], log: int) -> None:
 
 
 def kernel_view(pid: int) -> str:
-    """Name, state and, where this user may read it, the place in the kernel where a process waits."""
+    """Name, state and, if this user may read it, the place in the kernel where a process waits."""
     fields = _status(pid)
     words = [fields.get("Name", "gone"), f"state {fields.get('State', 'unknown')}"]
     for name in ("wchan", "stack"):
@@ -44,7 +44,7 @@ def kernel_view(pid: int) -> str:
 
 
 def _would_answer(pid: int) -> bool:
-    """Whether the process catches SIGUSR1: one that does not would be ended by it."""
+    """Whether the process catches SIGUSR1, which would end it otherwise."""
     return bool(int(_status(pid).get("SigCgt", "0"), 16) >> (signal.SIGUSR1 - 1) & 1)
 
 

@@ -1,4 +1,4 @@
-"""Two ways to start a worker, of the same shape: warm (forked by the worker server) and cold (a new interpreter)."""
+"""Two ways to start a worker with one interface: warm (forked by the worker server) and cold (a new interpreter)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from milabench_ng.requests import (
 
 
 class StartedWorker:
-    """A worker process: its pid, and its exit status when there is one."""
+    """A worker process: its pid, and its exit status once it has ended."""
 
     def __init__(self, pid: int, ended: asyncio.Future[int]) -> None:
         self.pid = pid
@@ -70,7 +70,7 @@ class WorkerServer:
         self._decoder: msgspec.json.Decoder[AnyAnswer] = msgspec.json.Decoder(AnyAnswer)
         self._number = 0
         self.threads = 1
-        """Of the server, when it had imported everything."""
+        """Threads of the server after it imported everything."""
 
     @staticmethod
     async def launch(environ: Mapping[str, str]) -> WorkerServer:
@@ -82,7 +82,7 @@ class WorkerServer:
             python_command("milabench_ng.worker.server", str(theirs.fileno())),
             stdin=subprocess.DEVNULL,
             pass_fds=(theirs.fileno(),),
-            # One thread: BLAS libraries would start their pools at import, and a fork must not lose them.
+            # One thread: BLAS libraries would start their pools at import, and a fork would lose them.
             env={**environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
         )
         theirs.close()
@@ -99,18 +99,18 @@ class WorkerServer:
 
     @property
     def pid(self) -> int:
-        """The server's process."""
+        """The server's process id."""
         return self._process.pid
 
     async def describe(self, foreign: tuple[str, ...] = ()) -> Catalogue:
-        """The catalogue, with the workloads that a profile names by path."""
+        """The catalogue, including the workloads that a profile names by path."""
         async for answer in self._ask(Describe(id=self._next(), foreign=foreign)):
             if isinstance(answer, Described):
                 return answer.catalogue
         raise MnbError("the worker server ended")
 
     async def estimate(self, sets: tuple[tuple[str, float], ...], dataroot: Path, processes: int) -> DataEstimate:
-        """What it would take to have data sets ready, named with their scales."""
+        """Estimate what preparing data sets takes; ``sets`` are names and scales."""
         request = EstimateData(id=self._next(), sets=sets, dataroot=str(dataroot), processes=processes)
         async for answer in self._ask(request):
             if isinstance(answer, DataEstimate):
@@ -120,7 +120,7 @@ class WorkerServer:
     async def prepare(
         self, name: str, dataroot: Path, scale: float, processes: int
     ) -> AsyncIterator[DataProgress | Prepared]:
-        """Have a data set ready; says how far it is, and where it lies."""
+        """Prepare a data set; yields its progress, then where it is."""
         request = Prepare(id=self._next(), data_set=name, dataroot=str(dataroot), scale=scale, processes=processes)
         async for answer in self._ask(request):
             if isinstance(answer, DataProgress | Prepared):
@@ -137,7 +137,7 @@ class WorkerServer:
         raise MnbError("the worker server ended")
 
     async def close(self) -> None:
-        """End the server; it ends by itself when its connection is closed."""
+        """End the server, which exits when its connection is closed."""
         asyncio.get_running_loop().remove_reader(self._connection)
         self._connection.close()
         while self._process.poll() is None:
@@ -148,7 +148,7 @@ class WorkerServer:
         return self._number
 
     async def _ask(self, request: AnyRequest, *descriptors: int) -> AsyncIterator[AnyAnswer]:
-        """The answers to ``request``, until the one that ends them."""
+        """The answers to ``request``, up to the final one."""
         queue = self._answers[request.id] = asyncio.Queue()
         socket.send_fds(self._connection, [msgspec.json.encode(request)], descriptors)
         try:
@@ -182,7 +182,7 @@ class WorkerServer:
                 self._answers[answer.id].put_nowait(answer)
 
     def _lost(self) -> None:
-        """The server is gone, and with it (PR_SET_PDEATHSIG) all its workers."""
+        """Handle the server's death, which (PR_SET_PDEATHSIG) also ends all its workers."""
         asyncio.get_running_loop().remove_reader(self._connection)
         for identity, queue in self._answers.items():
             queue.put_nowait(Exited(id=identity, status=-signal.SIGKILL))
@@ -192,7 +192,7 @@ class WorkerServer:
 
 
 def check_threads(threads: int) -> None:
-    """Refuse to fork a server with more than one: a fork copies the locks that the others hold, and not the others.
+    """Refuse to fork a server with more than one thread: a fork copies the locks of the others, but not the others.
 
     Raises MnbError.
     """
@@ -205,7 +205,7 @@ def check_threads(threads: int) -> None:
 
 
 class ColdStarter:
-    """A new interpreter for every launch, through the entry shim."""
+    """Starts a new interpreter for every launch, through the entry shim."""
 
     name = "cold"
 
@@ -216,7 +216,7 @@ class ColdStarter:
         standard_input = os.memfd_create("mnb-task")
         os.write(standard_input, msgspec.json.encode(task))
         os.lseek(standard_input, 0, os.SEEK_SET)
-        # Above 9, so that no dup2 below overwrites one that is still needed.
+        # Above 9, so that no dup2 below overwrites a descriptor that is still needed.
         high = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in (standard_input, log, log, commands, events)]
         pid = os.posix_spawn(
             sys.executable,
@@ -231,7 +231,7 @@ class ColdStarter:
 
 
 def when_ended(pid: int) -> asyncio.Future[int]:
-    """The exit status of a child of this process, when it has ended."""
+    """A future of the exit status of a child of this process."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[int] = loop.create_future()
     process = os.pidfd_open(pid)

@@ -1,4 +1,4 @@
-"""One launch in flight: what its worker has said so far, and the two pipes to it."""
+"""A launch in flight: what its worker has reported so far, and the two pipes to it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from milabench_ng.requests import Task
 
 @dataclasses.dataclass
 class RankLog:
-    """What one rank has said."""
+    """What one rank has reported."""
 
     entered: Entered | None = None
     ready: Ready | None = None
@@ -47,13 +47,13 @@ class RankLog:
     losses: dict[str, float | None] = dataclasses.field(default_factory=dict)
     gradient_norms: dict[str, float | None] = dataclasses.field(default_factory=dict)
     skips: list[Skips] = dataclasses.field(default_factory=list)
-    """One after each slice, and one at the end."""
+    """One entry after each slice, and one at the end."""
     digests: dict[str, str] = dataclasses.field(default_factory=dict)
     phases: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 class Tenant:
-    """A launch from the request to the exit status."""
+    """A launch, from the request to the exit status."""
 
     def __init__(self, launch: Launch, task: Task, groups: dict[str, Group], log: Log) -> None:
         """``groups``: the fences of the launch, by slot."""
@@ -67,18 +67,18 @@ class Tenant:
         self.ready: asyncio.Future[None] = loop.create_future()
         self.full: asyncio.Future[None] = loop.create_future()
         self.ended: asyncio.Future[int | None] = loop.create_future()
-        """Its exit status; None if it could not be killed."""
+        """The worker's exit status; None if it could not be killed."""
         self.ended_s: float | None = None
         self.ready_s: float | None = None
         self.heard_s = time.monotonic()
-        """When it last said something."""
+        """Time of its last message."""
         self.failed_s: float | None = None
-        """When it said that it failed, or ended."""
+        """Time when it reported its failure, or ended."""
         self.pid: int | None = None
         self.broken_protocol = ""
 
     async def start(self, starter: Starter, on_entered: Callable[[Tenant, Entered], None]) -> None:
-        """Start the worker; ``on_entered`` is called when one of its processes is inside the fence."""
+        """Start the worker; ``on_entered`` is called for each of its processes that has entered the fence."""
         self._on_entered = on_entered
         commands, self._commands = os.pipe()
         self._events, events_end = os.pipe()
@@ -95,11 +95,11 @@ class Tenant:
 
     @property
     def alive(self) -> bool:
-        """Whether its worker still runs."""
+        """Whether its worker is still running."""
         return not self.ended.done()
 
     def tell(self, command: Command) -> None:
-        """Say something to the worker; one that has just died does not hear it."""
+        """Send a command to the worker; one that has just died ignores it."""
         if self.alive:
             try:
                 os.write(self._commands, events.encode(command))
@@ -112,22 +112,22 @@ class Tenant:
             group.kill()
 
     def pids(self) -> tuple[int, ...]:
-        """All its processes, as the fence knows them; the worker alone before it has entered."""
+        """All its processes, according to the fence; only the worker before it has entered."""
         found = {pid for group in self.groups.values() for pid in group.pids()}
         return tuple(sorted(found or ({self.pid} if self.pid else set())))
 
     def abandon(self) -> None:
-        """Wait no longer for a worker that does not die: it hangs in the kernel."""
+        """Stop waiting for a worker that does not die: it hangs in the kernel."""
         if self.alive:
             self._close()
             self.ended.set_result(None)
 
     def longest_slice_s(self) -> float:
-        """Of all ranks so far; 0 before the first."""
+        """The longest slice of all ranks so far; 0 before the first."""
         return max((row.length_s for rank in self.ranks for row in rank.slices), default=0.0)
 
     def rate(self, since_s: float) -> float:
-        """Items per second over the slices that began after ``since_s``, mean of the ranks; for the display."""
+        """Items per second over the slices begun after ``since_s``, mean of the ranks; for display."""
         recent = [[row for row in rank.slices if row.start_s >= since_s] for rank in self.ranks]
         rates = [sum(row.count for row in rows) / sum(row.length_s for row in rows) for rows in recent if rows]
         return sum(rates) / len(rates) if rates else 0.0

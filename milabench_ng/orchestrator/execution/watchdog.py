@@ -1,4 +1,4 @@
-"""How long a launch may take for what, and what it waited for when that is over. Pure."""
+"""Time limits of a launch, and what it is late with when one has passed. Pure."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ from milabench_ng.profile import TimeLimits
 from milabench_ng.records.window import WindowRule
 
 START_S = {"warm": 2.0, "cold": 8.0}
-"""Allowance for one batch beside its work: conditions, page cache, start to ready, stop, records."""
+"""Allowance for one batch on top of its work: conditions, page cache, start to ready, stop, records."""
 AGREEMENT_STEPS = 16
-"""More steps than the ranks of a launch take until they have agreed to end."""
+"""More steps than the ranks of a launch need to agree to end."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What the watchdog tolerates, in seconds."""
 
     ready_s: float = 300.0
-    """From the request to ``ready``."""
+    """Limit from the request to ``ready``."""
     silence_s: float = 120.0
-    """Without a slice between start and stop."""
+    """Limit between two slices, from start to stop."""
     end_s: float = 60.0
-    """From the stop to the end of the process."""
+    """Limit from the stop to the end of the process."""
     total_s: float = 1080.0
-    """From the request to the end of the process."""
+    """Limit from the request to the end of the process."""
 
 
 class LaunchProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a launch stands (monotonic); None where it did not get there."""
+    """Progress of a launch (monotonic times); None for what it has not reached."""
 
     asked_s: float
     ready: bool
     start_s: float | None
     stop_s: float | None
     heard_s: float
-    """When it last said something."""
+    """Time of its last message."""
     longest_slice_s: float
 
 
 def least_work_s(arguments: Mapping[str, Scalar | None], rule: WindowRule) -> float:
-    """Seconds from start to stop of a launch: a full window, less only where ``max_seconds`` ends it earlier."""
+    """Least seconds from start to stop of a launch: a full window, or ``max_seconds`` if that ends it earlier."""
     limit = arguments.get("max_seconds")
     return min(rule.total_s, limit) if isinstance(limit, int | float) else rule.total_s
 
 
 def limits_for(launch: Launch, rule: WindowRule, start: Literal["warm", "cold"], asked: TimeLimits) -> Limits:
-    """The limits of a launch: those that were ``asked`` for, the others from what the plan says of it.
+    """The limits of a launch: those ``asked`` for, the others derived from the plan.
 
-    Raises InputError where the launch could not end in its time even if all goes well.
+    Raises InputError if the launch could not end in time even if all goes well.
     """
     whole = Limits()
     longest = max(float(launch.arguments.get("max_seconds") or 0.0), least_work_s(launch.arguments, rule))
@@ -72,14 +72,14 @@ def limits_for(launch: Launch, rule: WindowRule, start: Literal["warm", "cold"],
 
 
 def overdue(progress: LaunchProgress, limits: Limits, now_s: float) -> str | None:
-    """What a launch is late with; None if it is in time."""
+    """What a launch is late with; None if it is on time."""
     if now_s - progress.asked_s > limits.total_s:
         return f"not over {limits.total_s:.0f} s after it was asked for"
     if not progress.ready:
         late = now_s - progress.asked_s > limits.ready_s
         return f"not ready {limits.ready_s:.0f} s after it was asked for" if late else None
     if progress.stop_s is not None:
-        # Ranks agree on a last step that is some steps away.
+        # Ranks agree on a last step some steps ahead.
         patience_s = limits.end_s + AGREEMENT_STEPS * progress.longest_slice_s
         return f"still running {patience_s:.0f} s after the stop" if now_s - progress.stop_s > patience_s else None
     if progress.start_s is not None and now_s - max(progress.heard_s, progress.start_s) > limits.silence_s:

@@ -1,1 +1,1 @@
-"""What was seen of a batch, why launches failed, and their records."""
+"""What was observed of a batch, why launches failed, and their records."""

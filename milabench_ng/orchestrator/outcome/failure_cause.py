@@ -1,4 +1,4 @@
-"""Why a launch failed, from everything that is known of it. Pure."""
+"""Finds why a launch failed, from everything known about it. Pure."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from milabench_ng.records.window import MIN_STEPS, Window
 
 
 class LaunchOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a launch that has ended."""
+    """What is known about a launch that has ended."""
 
     exit_status: int | None
     """None for a process that could not be killed."""
     full: bool
-    """It said so before the stop."""
+    """Whether it reported a full window before the stop."""
     window: Window | None
     timed_out: str | None
     """What the watchdog waited for."""
     interrupted: bool
-    """Before it was full, and before it failed by itself."""
+    """Whether it was interrupted before it was full, and before it failed by itself."""
     device: Failure | None
-    """What became of its device, as NVML tells it."""
+    """What happened to its device, according to NVML."""
     broken_protocol: str
     failures: Sequence[Failed]
 
@@ -36,7 +36,7 @@ class LaunchOutcome(msgspec.Struct, frozen=True, kw_only=True):
 def judge(
     outcome: LaunchOutcome, ranks: Sequence[RankLog], evidence: Mapping[str, GroupEvidence], limits: Mapping[str, int]
 ) -> Failure | None:
-    """The first cause that applies, from the outside in: fence, watchdog, worker, numbers. None: all is well.
+    """The first cause that applies, from the outside in: fence, watchdog, worker, numbers; None if all is well.
 
     ``limits``: bytes of RAM by slot.
     """
@@ -77,7 +77,7 @@ def _by_orchestrator(outcome: LaunchOutcome) -> Failure | None:
 
 
 def _by_worker(outcome: LaunchOutcome) -> Failure | None:
-    """What the worker said before it ended: of several ranks, the one that was killed, else the first."""
+    """What the worker reported before it ended: of several ranks, the killed one, else the first."""
     killed = [failed for failed in outcome.failures if failed.kind == "signal"]
     for failed in (*killed, *outcome.failures):
         return Failure(cause=cast(Cause, failed.kind), detail=failed.message, traceback=failed.traceback or None)
@@ -100,7 +100,7 @@ def _by_numbers(outcome: LaunchOutcome, ranks: Sequence[RankLog]) -> Failure | N
 
 
 def _not_finite(rank: RankLog) -> str | None:
-    """The step whose loss makes the launch fail. A mode that skips steps may recover from one; any other does not."""
+    """The step whose loss makes the launch fail. A mode that skips steps may recover; others do not."""
     bad = [step for step, loss in rank.losses.items() if loss is None]
     if rank.ready and rank.ready.skips and bad and next(reversed(rank.losses.values())) is not None:
         return None

@@ -1,4 +1,4 @@
-"""The marks of a launch: everything that makes its result not comparable. Pure."""
+"""Finds the marks of a launch: everything that makes its result not comparable. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from milabench_ng.records.record import SKIPPED_LIMIT
 from milabench_ng.records.window import WindowRule
 
 FAULTS = ("sw_thermal", "hw_thermal", "hw_power_brake")
-"""Reasons to hold clocks down that are faults of the node or its cooling; the power cap is normal at full load."""
+"""Throttle reasons that are faults of the node or its cooling; the power cap is normal at full load."""
 THROTTLE_LIMIT = 0.005
 
 
 def marks(facts: SessionFacts, seen: Observation) -> tuple[Mark, ...]:
-    """The marks of one launch: those of the run, of what was asked, of its batch, and of its own devices."""
+    """The marks of one launch: from the run, the request, its batch and its own devices."""
     return (*_of_run(facts), *_of_request(facts, seen), *_of_batch(facts, seen), *_of_devices(facts, seen))
 
 
@@ -53,7 +53,7 @@ def _of_batch(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
 
 
 def _of_devices(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
-    """Precision, skipped steps and clocks of each device of the launch; a MIG instance has the clocks of its board."""
+    """Precision, skipped steps and clocks of each device of the launch; a MIG instance has its board's clocks."""
     requested = str(seen.launch.arguments["precision"])
     throttled = throttled_fraction(*seen.conditions)
     for slot, rank in zip(seen.launch.slot_ids, seen.ranks, strict=True):

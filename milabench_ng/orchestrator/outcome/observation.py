@@ -1,4 +1,4 @@
-"""What a record is made from: what all launches of a session share, and what was seen of one."""
+"""The input of a record: what all launches of a session share, and what was observed of one."""
 
 from __future__ import annotations
 
@@ -29,48 +29,48 @@ class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
     begun: Begun
     hostname: str
     boards: Mapping[str, str]
-    """The UUID of the physical GPU behind each slot, which is what clocks, power and faults are known of."""
+    """UUID of the physical GPU behind each slot; clocks, power and faults are known for it only."""
     fence: Isolation
-    """The fence of the run, without a tenant's part."""
+    """The run's fence, without the tenants' parts."""
     dropped_environment: tuple[str, ...]
 
     @property
     def rule(self) -> WindowRule:
-        """How long a launch is averaged."""
+        """The averaging window of launches."""
         return self.planned.request.rule
 
     @property
     def io(self) -> Mapping[str, IoEvidence]:
-        """The I/O shares that were asked for, by test (`suite.test`)."""
+        """Requested I/O shares, by test (`suite.test`)."""
         return self.planned.io
 
     @property
     def devices(self) -> Mapping[str, Device]:
-        """By slot."""
+        """Devices by slot."""
         return self.planned.devices
 
     @property
     def shares(self) -> Mapping[str, Share]:
-        """By slot; `share` adds what differs between tests."""
+        """Shares by slot; `share` adds what differs between tests."""
         return self.planned.shares
 
     def share(self, test: str, slot: str) -> Share:
-        """What the tenant of a slot gets while it runs a test."""
+        """The share of a slot's tenant while it runs a test."""
         return msgspec.structs.replace(self.shares[slot], io=limits(self.io.get(test)))
 
     def workload(self, launch: Launch) -> Workload:
-        """What ``launch`` runs."""
+        """The workload of ``launch``."""
         return self.planned.catalogue.workloads[launch.workload]
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """What was seen of one launch."""
+    """What was observed of one launch."""
 
     launch: Launch
     attempt: int
     batch: int
     started: datetime
-    """When it was asked for (UTC), at ``requested_s``."""
+    """When it was requested (UTC), at ``requested_s``."""
     requested_s: float
     ready_s: float | None
     ended_s: float
@@ -82,16 +82,16 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     groups: Mapping[str, str]
     """Names of its groups, by slot."""
     shares: Mapping[str, Share]
-    """What those were asked to hold."""
+    """Requested shares of those groups."""
     evidence: Mapping[str, GroupEvidence]
     disjoint: bool | None
-    """Whether no CPU was in the share of two tenants of the batch, as the kernel gave them."""
+    """Whether no CPU was in two tenants' shares, as the kernel gave them."""
     neighbours: Neighbours
     data: Data | None
     environment: dict[str, str]
     conditions: tuple[Conditions, Conditions]
     host_pace: Mapping[str, tuple[HostPace, HostPace]]
-    """Of its shares, by slot: before and after."""
+    """Pace of its shares by slot, before and after."""
     gpu_monitor: dict[str, Any]
     telemetry: dict[str, dict[str, dict[str, float]]]
     sampled: SamplingSpan

@@ -1,4 +1,4 @@
-"""What came of a batch: for each tenant, what was seen of it and why it failed if it did."""
+"""Evaluates a batch: what was observed of each tenant, and why it failed if it did."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ from milabench_ng.telemetry.messages import HOST_KEY, SourceName
 
 
 class BatchObservation(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch that has run."""
+    """The raw data of a batch that has run."""
 
     work: BatchWork
     runner: BatchRunner
     timeline: Timeline
     started: datetime
-    """When it was asked for (UTC), at ``requested_s``."""
+    """When it was requested (UTC), at ``requested_s``."""
     requested_s: float
     conditions: tuple[Conditions, Conditions]
     host_pace: tuple[Mapping[str, HostPace], Mapping[str, HostPace]]
-    """By slot, at both edges."""
+    """Pace by slot, at both edges."""
     data: Mapping[str, Data]
-    """By test (`suite.test`); without those that read none."""
+    """Data by test (`suite.test`); tests that read none are absent."""
     xids: Mapping[str, Sequence[int]]
-    """Errors of the GPUs, by UUID."""
+    """GPU errors, by UUID."""
     busy: Sequence[str]
     """Groups that could not be removed."""
 
 
 def observe(observed: BatchObservation, context: RunContext) -> list[Observation]:
-    """What was seen of each tenant of the batch that leaves a record."""
+    """The observations of each tenant of the batch that leaves a record."""
     tenants = observed.runner.tenants
     for tenant in tenants:
         _note_readers(tenant, observed.runner)
@@ -58,7 +58,7 @@ def observe(observed: BatchObservation, context: RunContext) -> list[Observation
 
 
 def _note_readers(tenant: Tenant, runner: BatchRunner) -> None:
-    """What the readers of the data set had of the I/O share, where it is they that hold it."""
+    """Note what the data set's readers used of the I/O share, if it is they that enforce it."""
     evidence = runner.evidence[tenant.launch.job_id]
     for slot, rank in zip(tenant.launch.slot_ids, tenant.ranks, strict=True):
         io = evidence[slot].io
@@ -94,9 +94,9 @@ def _failure(tenant: Tenant, observed: BatchObservation, context: RunContext) ->
 
 
 def _was_interrupted(tenant: Tenant, interrupted: Interruption) -> bool:
-    """Whether a launch ended because the run was told to stop, and not by itself before.
+    """Whether a launch ended because the run was interrupted, and not by itself before.
 
-    What tells the run to stop may go to all processes of a job, so a worker may be killed by it a little earlier.
+    The signal that stops the run may go to all processes of a job and kill a worker a little earlier.
     """
     if not interrupted.is_set() or tenant.full.done():
         return False
@@ -105,7 +105,7 @@ def _was_interrupted(tenant: Tenant, interrupted: Interruption) -> bool:
 
 
 def _device(tenant: Tenant, observed: BatchObservation, context: RunContext) -> Failure | None:
-    """What became of the launch's GPUs, if anything."""
+    """What happened to the launch's GPUs, if anything."""
     for slot in tenant.launch.slot_ids:
         board = context.facts.boards.get(slot)
         fault = device_fault(board, *observed.conditions, observed.xids) if board else None
@@ -170,7 +170,7 @@ def _seen(
 def _neighbours(
     tenant: Tenant, tenants: Sequence[Tenant], failures: Mapping[str, Failure | None], stop_s: float
 ) -> Neighbours:
-    """Who worked beside ``tenant``, and who was lost before the common stop."""
+    """Which tenants worked alongside ``tenant``, and which were lost before the common stop."""
     others = [other for other in tenants if other is not tenant]
     lost = []
     for other in others:

@@ -1,4 +1,4 @@
-"""Makes the record of a launch from what was planned, said and seen. Pure."""
+"""Makes the record of a launch from what was planned, reported and observed. Pure."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def make_record(facts: SessionFacts, seen: Observation) -> Record:
 
 
 def argv(launch: Launch) -> tuple[str, ...]:
-    """The arguments as a command line."""
+    """The launch's arguments as a command line."""
     pairs = ((f"--{name.replace('_', '-')}", value) for name, value in launch.arguments.items() if value is not None)
     return tuple(word for flag, value in pairs for word in (flag, str(value)))
 
 
 def metrics(ranks: Sequence[RankLog]) -> dict[str, float]:
-    """Numbers only, as in 2020: the last loss that was read."""
+    """Numbers only, as in 2020: the last loss read."""
     losses = [loss for rank in ranks for loss in rank.losses.values()]
     return {"loss": losses[-1]} if losses and losses[-1] is not None else {}
 
@@ -102,9 +102,9 @@ def timings(seen: Observation) -> dict[str, Timing]:
 
 
 def rates(rows: Sequence[SliceRow], window: Window | None) -> list[float]:
-    """Items per second of each slice, from the window's first on: readers of 2020 average ``rates[-20:-2]``.
+    """Items per second of each slice, from the window's first: readers of 2020 average ``rates[-20:-2]``.
 
-    Without a window, of all slices.
+    Without a window, covers all slices.
     """
     return [row.count / row.length_s for row in rows if window is None or row.start_s >= window.start_s]
 
@@ -156,7 +156,7 @@ def _ours(facts: SessionFacts, seen: Observation, workload: Workload) -> Mnb:
 
 
 def _phases(ranks: Sequence[RankLog]) -> dict[str, float]:
-    """Of the slowest rank, phase by phase."""
+    """The slowest rank's seconds, phase by phase."""
     names = dict.fromkeys(name for rank in ranks for name in rank.phases)
     return {name: max(rank.phases.get(name, 0.0) for rank in ranks) for name in names}
 

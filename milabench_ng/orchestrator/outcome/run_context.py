@@ -1,4 +1,4 @@
-"""What a run works with: made once, passed along."""
+"""The context of a run: made once, passed along."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from milabench_ng.records.names import ResultFolder
 
 
 class RunContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run works with."""
+    """The context of a run."""
 
     facts: SessionFacts
     environment: Mapping[str, str]
-    """Of every worker, before its tenant's own part."""
+    """The environment of every worker, without its tenant's part."""
     fence: Fence
     starter: Starter
     sampler: Sampler
     nvml: Nvml
     gpus: tuple[Gpu, ...]
     data: Mapping[tuple[str, float], PreparedFiles]
-    """Data sets that are ready, by name and scale."""
+    """Prepared data sets, by name and scale."""
     folder: ResultFolder
     xids: XidEvents
     progress: RunProgress

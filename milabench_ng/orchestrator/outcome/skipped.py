@@ -1,4 +1,4 @@
-"""Optimizer steps that a loss scale skipped, in all and after settling. Pure."""
+"""Counts optimizer steps that a loss scale skipped, in all and after settling. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from milabench_ng.records.window import WindowRule, settled_since
 
 
 def skipped(rank: RankLog, start_s: float | None, rule: WindowRule) -> Skipped | None:
-    """What a rank that began at ``start_s`` skipped; None where it said nothing of it."""
+    """What a rank that began at ``start_s`` skipped; None if it did not report it."""
     if not rank.skips or start_s is None:
         return None
     settled_s = settled_since(rank.slices, start_s, rule)

@@ -1,1 +1,1 @@
-"""The result folder: its sessions, its ledger, what is done and what is to do."""
+"""The result folder: its sessions, its ledger, finished and pending work."""

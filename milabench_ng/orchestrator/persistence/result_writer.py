@@ -1,6 +1,6 @@
-"""Writes a result folder so that nothing is lost: neither to a crash at any moment nor to a disk that fails.
+"""Writes a result folder so that nothing is lost, neither to a crash at any moment nor to a failing disk.
 
-What cannot be written waits in memory, in order, until it can be; with a spool folder a copy goes there at once.
+What cannot be written waits in memory, in order, until it can; with a spool folder, a copy goes there at once.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from milabench_ng.records.names import (
 from milabench_ng.units import utc_iso, utc_now
 
 FileContent = tuple[str, bytes]
-"""A file: its path below the result folder, and its content."""
+"""A file: its path relative to the result folder, and its content."""
 
 
 @dataclasses.dataclass
 class _Unit:
-    """Files and ledger lines that belong together: all of them are written, or none."""
+    """Files and ledger lines that belong together: all are written, or none."""
 
     files: Sequence[FileContent]
     lines: bytes
@@ -43,12 +43,12 @@ class ResultWriter:
     """The one writer of a result folder. Holds a lock on its ledger."""
 
     def __init__(self, folder: ResultFolder, ledger: bytes, chain: Chain, spool: Path | None) -> None:
-        """``ledger``: what stands in the file, ``chain``: the same as read. Raises InputError if another one writes."""
+        """``ledger``: the file's content; ``chain``: the same, parsed. Raises InputError if another process writes."""
         self.folder = folder
         self.chain = chain
         self.spool = spool
         self.tell: Callable[[str], None] = lambda _: None
-        """Who is told when the disk fails, and when it works again."""
+        """Called when the disk fails, and when it works again."""
         self._ledger = ledger
         self._manifest = b""
         self._waiting: list[_Unit] = []
@@ -57,9 +57,9 @@ class ResultWriter:
         self._open()
 
     def promise(self, manifest: bytes, *events: AnyLedgerEvent) -> None:
-        """Write the manifest, which is written anew if somebody removes it. Raises InputError where it cannot be.
+        """Write the manifest; it is rewritten if it is deleted. Raises InputError if that fails.
 
-        It comes before the ledger's first line: a folder that has a line can be resumed.
+        It precedes the ledger's first line, so that a folder with a line can be resumed.
         """
         self._manifest = manifest
         try:
@@ -72,11 +72,11 @@ class ResultWriter:
 
     @property
     def waiting(self) -> int:
-        """Files that could not be written yet."""
+        """Number of files that could not be written yet."""
         return sum(len(unit.files) or 1 for unit in self._waiting)
 
     def keep(self, files: Sequence[FileContent], *events: AnyLedgerEvent) -> bool:
-        """Write files and note events, all or nothing; whether the disk has them now."""
+        """Write files and ledger events, all or nothing; return whether the disk has them now."""
         self.chain, lines = extend(self.chain, utc_iso(utc_now()), events)
         unit = _Unit(files, lines)
         self._waiting.append(unit)
@@ -86,7 +86,7 @@ class ResultWriter:
         return False
 
     def flush(self) -> bool:
-        """Try to write what waits; whether nothing waits any more."""
+        """Try to write what waits; return whether nothing is left."""
         try:
             while self._waiting:
                 self._write(self._waiting[0])
@@ -103,7 +103,7 @@ class ResultWriter:
         self.chain = chain
 
     def rescue(self, place: Path) -> Path:
-        """Write all that waits into ``place``, which is made if it is not there."""
+        """Write all that waits into ``place``, creating it if necessary."""
         place.mkdir(parents=True, exist_ok=True)
         for unit in self._waiting:
             if not (unit.spooled and place == self.spool):
@@ -111,7 +111,7 @@ class ResultWriter:
         return place
 
     def close(self) -> None:
-        """Let the folder go."""
+        """Release the folder."""
         os.close(self._descriptor)
 
     def _open(self) -> None:
@@ -126,7 +126,7 @@ class ResultWriter:
             ) from None
 
     def _write(self, unit: _Unit) -> None:
-        """Temporary files, ledger, final names: a crash between any two of them leaves nothing half done."""
+        """Write temporary files, ledger, final names: a crash between any two leaves nothing half done."""
         self._find()
         paths = [self.folder.path / name for name, _ in unit.files]
         try:
@@ -138,19 +138,19 @@ class ResultWriter:
                 give_name(path)
         except OSError:
             for path in paths:
-                with contextlib.suppress(OSError):  # the disk is gone, or there is none of that name
+                with contextlib.suppress(OSError):  # the disk is gone, or there is no such file
                     temporary_name(path).unlink()
             raise
         for parent in {path.parent for path in paths}:
             sync_folder(parent)
 
     def _append(self, unit: _Unit) -> None:
-        """The unit's lines to the ledger, once; a line that was written in part is taken off again."""
+        """Append the unit's lines to the ledger, once; a partly written line is removed again."""
         size = os.fstat(self._descriptor).st_size
         try:
             written = os.write(self._descriptor, unit.lines)
             if written < len(unit.lines):
-                os.write(self._descriptor, unit.lines[written:])  # raises why
+                os.write(self._descriptor, unit.lines[written:])  # raises the reason
             os.fsync(self._descriptor)
         except OSError:
             os.ftruncate(self._descriptor, size)
@@ -159,7 +159,7 @@ class ResultWriter:
         unit.lines = b""
 
     def _find(self) -> None:
-        """The ledger, written anew if somebody removed it."""
+        """Open the ledger, rewriting it if it was deleted."""
         try:
             there = os.stat(self.folder.ledger)
         except FileNotFoundError:
@@ -186,7 +186,7 @@ class ResultWriter:
             self._spool_told = True
 
     def _forget(self, unit: _Unit) -> None:
-        """Remove the copies in the spool folder of what now is where it belongs."""
+        """Remove the spooled copies of what is now in place."""
         if unit.spooled and self.spool is not None:
             for name, _ in unit.files:
                 (self.spool / name).unlink(missing_ok=True)
@@ -194,7 +194,7 @@ class ResultWriter:
                 (self.spool / LEDGER).unlink(missing_ok=True)
 
     def _say(self, trouble: str) -> None:
-        """Tell a change for the worse or the better, once."""
+        """Report a change for the worse or the better, once."""
         kind = trouble.partition(": ")[2].partition(":")[0]
         if kind and kind != self._trouble:
             self.tell(trouble)
@@ -204,7 +204,7 @@ class ResultWriter:
 
 
 def _spool(unit: _Unit, place: Path) -> None:
-    """Final names, and the ledger's lines to append."""
+    """Write files under their final names, and the ledger lines to append."""
     for name, content in unit.files:
         (place / name).parent.mkdir(exist_ok=True)
         write_atomically(place / name, content)

@@ -1,4 +1,4 @@
-"""A run that goes on where an earlier session ended: same plan, same node, same software, same isolation."""
+"""Resumes a run where an earlier session ended: same plan, same node, same software, same isolation."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from milabench_ng.records.origin import written_by
 from milabench_ng.records.upgrades.manifest import MANIFEST_UPGRADES
 
 DifferenceKind = Literal["node", "software", "isolation"]
-"""What may differ between two sessions if the user says so. The plan may not."""
+"""What may differ between two sessions if the user accepts it. The plan may not."""
 MEMORY_TOLERANCE = 0.01
 """A kernel reports a little more or less RAM after a reboot."""
 
 
 class SessionDifference(msgspec.Struct, frozen=True):
-    """Something that is not as it was in the first session."""
+    """A difference from the first session."""
 
     kind: DifferenceKind
     text: str
@@ -48,7 +48,7 @@ class SessionDifference(msgspec.Struct, frozen=True):
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a result folder. Raises InputError where there is none that can be resumed."""
+    """The manifest of a result folder. Raises InputError if there is none that can be resumed."""
     path = ResultFolder(folder).manifest
     try:
         raw = parse_json(read_content(path, LARGE, os.O_NOFOLLOW), str(path))
@@ -65,9 +65,9 @@ def read_manifest(folder: Path) -> Manifest:
 def resumed_request(
     folder: Path, profile_text: str | None, accept: Collection[DifferenceKind] = (), **given: object
 ) -> RunRequest:
-    """The request of the first session, with what is ``given`` now. ``profile_text``: must be the same if not None.
+    """The first session's request, updated with what is ``given`` now. ``profile_text``: must be the same if not None.
 
-    Raises InputError for a folder of another version, unless ``accept`` has the software: nothing was touched yet.
+    Raises InputError for a folder of another version, unless ``accept`` has the software; nothing is touched yet.
     """
     manifest = read_manifest(folder)
     if manifest.version != __version__ and "software" not in accept:
@@ -95,9 +95,9 @@ def _decode_path(kind: type, value: object) -> object:
 
 
 def open_writer(folder: ResultFolder, spool: Path | None) -> ResultWriter:
-    """The writer of a folder that exists: its ledger checked, a cut line taken off, records given their names.
+    """Open an existing folder for writing: check the ledger, remove an incomplete line, give records their names.
 
-    Raises InputError where another one writes or the chain is broken.
+    Raises InputError if another process writes or the chain is broken.
     """
     content = read_content(folder.ledger, LARGE, os.O_NOFOLLOW) if os.path.lexists(folder.ledger) else b""
     chain = check_chain(content)
@@ -114,7 +114,7 @@ def open_writer(folder: ResultFolder, spool: Path | None) -> ResultWriter:
 
 
 def _fetch(writer: ResultWriter, spool: Path) -> None:
-    """Bring what an earlier session wrote into its spool folder, if it belongs to this run's ledger."""
+    """Fetch what an earlier session spooled, if it belongs to this run's ledger."""
     content = writer.folder.ledger.read_bytes()
     there = set(content.splitlines())
     lines = b"".join(line + b"\n" for line in (spool / LEDGER).read_bytes().splitlines() if line not in there)
@@ -132,12 +132,12 @@ def _fetch(writer: ResultWriter, spool: Path) -> None:
 
 
 def give_names(folder: ResultFolder, events: Collection[AnyLedgerEvent]) -> None:
-    """Finish what a crash interrupted: records that the ledger knows get their names, other temporary files go."""
+    """Finish what a crash interrupted: name the records that the ledger knows, delete other temporary files."""
     for event in events:
         if not isinstance(event, Recorded):
             continue
         path = folder.path / event.file
-        with contextlib.suppress(InputError):  # there is no such file, or it is none
+        with contextlib.suppress(InputError):  # no such file, or not a regular one
             content = read_content(temporary_name(path), LARGE, os.O_NOFOLLOW)
             if not path.exists() and file_digest(content) == event.sha256:
                 give_name(path)
@@ -147,7 +147,7 @@ def give_names(folder: ResultFolder, events: Collection[AnyLedgerEvent]) -> None
 
 
 def check_same(then: Manifest, now: Manifest, accept: Collection[DifferenceKind]) -> tuple[SessionDifference, ...]:
-    """The differences between the first session and this one. Raises InputError for one that is not accepted."""
+    """Return the differences from the first session. Raises InputError for one that is not accepted."""
     if then.plan.sha256 != now.plan.sha256:
         raise InputError(
             "--resume: the plan is not what it was: other devices, or other options of the workloads in this version "
@@ -163,7 +163,7 @@ def check_same(then: Manifest, now: Manifest, accept: Collection[DifferenceKind]
 
 
 def differences(then: Manifest, now: Manifest) -> Iterator[SessionDifference]:
-    """What is not as it was. Pure."""
+    """All differences between the sessions. Pure."""
     pairs = (
         ("hostname", then.inventory.hostname, now.inventory.hostname),
         ("CPUs", then.inventory.cpus, now.inventory.cpus),

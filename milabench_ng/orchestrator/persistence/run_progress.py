@@ -1,4 +1,4 @@
-"""What of a plan is done, what is to do, and the ledger that says so."""
+"""Tracks finished and pending work of a plan, in the ledger."""
 
 from __future__ import annotations
 
@@ -27,26 +27,25 @@ from milabench_ng.records.names import file_digest
 from milabench_ng.records.record import Record, encode_record
 
 NOT_TRIED = "interrupted"
-"""The cause of an attempt that says nothing of the launch: it is tried again without being asked for."""
+"""The cause of an attempt that says nothing about the launch: it is retried without being asked for."""
 
 
 class BatchWork(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch to run. All its launches work, since a tenant alone measures something else."""
+    """A batch to run. All its launches run, since a tenant alone would measure something else."""
 
     batch: Batch
     wanted: tuple[Launch, ...]
-    """Those of them that leave a record."""
+    """The launches that leave a record."""
 
 
 class RunProgress:
-    """Keeps account of the launches of a plan."""
+    """Tracks the launches of a plan."""
 
-    def __init__(self, plan: Plan, writer: ResultWriter, retry: int, session: int) -> None:
+    def __init__(self, plan: Plan, writer: ResultWriter, retry: int) -> None:
         """``retry``: how often a launch that fails is tried again."""
         self.plan = plan
         self.writer = writer
         self.retry = retry
-        self.session = session
         events = writer.chain.events
         self._tried = attempts(events)
         self._standing = standing(events, writer)
@@ -65,16 +64,16 @@ class RunProgress:
         return self._tried.total() - good + untried
 
     def to_do(self) -> tuple[BatchWork, ...]:
-        """What has no valid record, in the order of the plan; then what failed and may be tried again."""
+        """Batches without valid records, in plan order; then failed ones that may be retried."""
         missing = works(self.plan, lambda launch: _key(launch) not in self._standing)
         return missing or works(self.plan, self._may_be_retried)
 
     def attempt(self, launch: Launch) -> int:
-        """Which try of the launch is going on; 0 of company, which is not tried."""
+        """Number of the launch's current attempt; 0 for company, which makes none."""
         return self._tried[_key(launch)] if launch.measured else 0
 
     def begin(self, work: BatchWork) -> None:
-        """A batch is about to start: its attempts are on the disk before anything of it is."""
+        """Note a batch about to start: its attempts are on disk before anything else of it."""
         events: list[AnyLedgerEvent] = []
         for launch in work.batch.launches:
             place: dict[str, str] = {"label": launch.label, "job_id": launch.job_id}
@@ -87,7 +86,7 @@ class RunProgress:
         self.writer.keep((), *events)
 
     def end(self, records: Mapping[str, Record], logs: Iterable[FileContent]) -> None:
-        """The records of a batch, by file name, and logs that could not be written as they came."""
+        """Keep the records of a batch, by file name, and logs that could not be written directly."""
         files = [(name, encode_record(record)) for name, record in records.items()]
         events = []
         for (name, content), record in zip(files, records.values(), strict=True):
@@ -112,11 +111,11 @@ class RunProgress:
         self.writer.keep([*files, *logs], *events)
 
     def interrupted(self, by: str) -> None:
-        """The session was told to stop."""
+        """Note that the session was told to stop."""
         self.writer.keep((), Interrupted(by=by))
 
     def finish(self) -> None:
-        """The session ends."""
+        """Note that the session ends."""
         failed = sum(cause is not None for cause in self._standing.values())
         self.writer.keep((), Finished(missing=self.missing, failed=failed))
 
@@ -126,7 +125,7 @@ class RunProgress:
 
 
 def works(plan: Plan, wanted: Callable[[Launch], bool]) -> tuple[BatchWork, ...]:
-    """The batches that have a measured launch which is wanted; company leaves a record whenever it works. Pure."""
+    """The batches with a measured launch that is wanted; company leaves a record whenever it works. Pure."""
     return tuple(
         BatchWork(batch=batch, wanted=tuple(one for one in batch.launches if not one.measured or wanted(one)))
         for batch in plan.batches
@@ -135,7 +134,7 @@ def works(plan: Plan, wanted: Callable[[Launch], bool]) -> tuple[BatchWork, ...]
 
 
 def standing(events: Sequence[AnyLedgerEvent], writer: ResultWriter) -> dict[LaunchKey, str | None]:
-    """The cause (None: a success) of every launch's last valid record: the file is there, whole, as it was written."""
+    """The cause (None: success) of every launch's last valid record, whose file is complete and unchanged."""
     found: dict[LaunchKey, str | None] = {}
     for event in recorded(events):
         if event.cause != NOT_TRIED:

@@ -1,4 +1,4 @@
-"""One session of a run: its folder opened and locked, its place in the ledger, its end."""
+"""One session of a run: opens and locks the folder, enters the ledger, ends the session."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from milabench_ng.records.names import ResultFolder
 from milabench_ng.units import utc_now
 
 SETTLE_S = 5.0
-"""How long the end of a run waits for a disk that fails, before what is left goes elsewhere."""
+"""How long the end of a run waits for a failing disk before it writes elsewhere."""
 
 
 class SessionName(msgspec.Struct, frozen=True):
-    """The run, and which start of the orchestrator works on it."""
+    """The run, and the number of the orchestrator's start within it."""
 
     run_id: str
     session: int
 
     @property
     def group(self) -> str:
-        """Names what is the session's own: its groups may be made while those of a dead one are still removed."""
+        """Name of what is the session's own: its groups may be made while a dead session's are still being removed."""
         return self.run_id if self.session == 1 else f"{self.run_id}-{self.session}"
 
 
@@ -49,7 +49,7 @@ class Begun(msgspec.Struct, frozen=True):
 
     name: SessionName
     differences: tuple[str, ...]
-    """From the first session, as the user accepted them."""
+    """Differences from the first session that the user accepted."""
 
 
 def name_session(request: RunRequest) -> SessionName:
@@ -66,8 +66,8 @@ def name_session(request: RunRequest) -> SessionName:
 
 @contextmanager
 def opened(request: RunRequest) -> Iterator[ResultWriter]:
-    """The writer of the request's folder: a new one, or with ``--resume`` the one that is there."""
-    # The user's own links on the way are followed here; from here on none is.
+    """The writer of the request's folder: a new one, or with ``--resume`` the existing one."""
+    # The user's own links in the path are followed here; none is from here on.
     folder = ResultFolder(request.outdir.resolve()) if request.resume else make_folder(request.outdir)
     writer = open_writer(folder, request.spool)
     try:
@@ -77,7 +77,7 @@ def opened(request: RunRequest) -> Iterator[ResultWriter]:
 
 
 def make_folder(path: Path) -> ResultFolder:
-    """An empty result folder. Raises InputError where ``path`` holds something or cannot be made."""
+    """Make an empty result folder. Raises InputError if ``path`` is not empty or cannot be made."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         folder = ResultFolder(path.resolve())
@@ -94,14 +94,14 @@ def make_folder(path: Path) -> ResultFolder:
 
 
 def _is_empty_part(entry: Path, folder: ResultFolder) -> bool:
-    """What a run leaves that has not begun."""
+    """Whether a run that never began left this."""
     return not entry.is_symlink() and (entry == folder.logs or (entry == folder.ledger and not entry.stat().st_size))
 
 
 def begin(
     request: RunRequest, writer: ResultWriter, manifest: Manifest, name: SessionName, command_line: tuple[str, ...]
 ) -> Begun:
-    """Note the session in the ledger. Raises InputError where a resumed run would differ, or nothing can be written."""
+    """Enter the session in the ledger. Raises InputError if a resumed run would differ, or nothing can be written."""
     session = Session(
         number=name.session,
         hostname=socket.gethostname(),
@@ -115,7 +115,7 @@ def begin(
     first = read_manifest(request.outdir)
     found = check_same(first, manifest, request.accept)
     events = writer.chain.events
-    if not events:  # killed when it had promised everything and done nothing
+    if not events:  # killed after the manifest, before the ledger's first line
         writer.promise(encode_manifest(first), *first_events(first, session))
         return Begun(name, ())
     done = standing(events, writer)
@@ -128,14 +128,14 @@ def begin(
 
 @contextmanager
 def going_on(folder: ResultFolder) -> Iterator[None]:
-    """The manifest locked for as long as the run goes on: that is how a reader knows that it does."""
+    """Lock the manifest during the run, so that a reader can tell that it is in progress."""
     with open(folder.manifest, "rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 async def settle(writer: ResultWriter, name: SessionName, interrupted: Interruption) -> None:
-    """Have everything written. Raises MnbError where that is not possible, and says where it is instead."""
+    """Write everything. If that is impossible, raises MnbError, which says where the data is instead."""
     end_s = time.monotonic() + SETTLE_S
     while not writer.flush() and time.monotonic() < end_s and not interrupted.is_set():
         await asyncio.sleep(0.5)
@@ -152,7 +152,7 @@ async def settle(writer: ResultWriter, name: SessionName, interrupted: Interrupt
 
 
 def first_events(manifest: Manifest, session: Session) -> tuple[AnyLedgerEvent, ...]:
-    """How a ledger begins."""
+    """The first events of a ledger."""
     started = Started(
         run_id=manifest.run_id,
         version=manifest.version,
@@ -168,7 +168,7 @@ def first_events(manifest: Manifest, session: Session) -> tuple[AnyLedgerEvent, 
 def later_events(
     before: Session, session: Session, missing: int, accepted: Collection[SessionDifference]
 ) -> tuple[AnyLedgerEvent, ...]:
-    """How a later session begins."""
+    """The first events of a later session."""
     rebooted = Rebooted(before=before.boot_id, after=session.boot_id)
     resumed = Resumed(missing=missing, accepted=tuple(map(str, accepted)))
     return (session, rebooted, resumed) if before.boot_id != session.boot_id else (session, resumed)

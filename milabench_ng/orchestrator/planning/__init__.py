@@ -1,1 +1,1 @@
-"""From a request to a planned run; nothing is started yet."""
+"""Turns a request into a planned run; starts nothing."""

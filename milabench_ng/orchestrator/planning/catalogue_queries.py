@@ -1,4 +1,4 @@
-"""What the worker server is asked without a run: what there is, what a profile means, and to have its data ready."""
+"""Queries to the worker server without a run: list the catalogue, resolve a profile, prepare its data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def ask_catalogue(bus: Bus) -> Catalogue:
 async def ask_profile(request: RunRequest, bus: Bus) -> ResolvedRequest:
     """The tests of a request's profile, and the catalogue with the workloads that it names by path.
 
-    Raises InputError for what is wrong with it.
+    Raises InputError if the profile is invalid.
     """
     foreign = foreign_workloads(read_profile(request)[0])
     async with serving(bus.stage) as server:
@@ -35,14 +35,14 @@ async def ask_profile(request: RunRequest, bus: Bus) -> ResolvedRequest:
 
 
 async def have_ready(request: RunRequest, bus: Bus) -> tuple[Place, ...]:
-    """Have every data set that the selected tests of a request read on disk; where they lie.
+    """Prepare every data set that the request's selected tests read; return where they are.
 
-    Raises InputError for what is wrong with the profile, and for a disk that is full or read-only.
+    Raises InputError for an invalid profile and for a full or read-only disk.
     """
     foreign = foreign_workloads(read_profile(request)[0])
     async with serving(bus.stage) as server:
         resolved = _resolved(request, await server.describe(foreign), bus)
-        # What is read does not depend on the devices, so one stands for all.
+        # The data does not depend on the devices, so one of them is enough.
         plan = plan_for(resolved, (Device(index=0, kind="cpu"),))
         wanted = needed(plan, resolved.catalogue)
         ready = await prepare_all(wanted, server, request.dataroot, bus.preparing)

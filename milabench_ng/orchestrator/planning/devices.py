@@ -1,4 +1,4 @@
-"""Which devices a run works on: the GPUs that were named, those that the caller may see, or CPU partitions. Pure."""
+"""Chooses a run's devices: the named GPUs, those visible to the caller, or CPU partitions. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plan import Device
 
 CPU_TENANTS = 2
-"""On a node without a GPU, unless told otherwise."""
+"""Tenants on a node without a GPU, unless told otherwise."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
@@ -22,14 +22,14 @@ class Chosen(msgspec.Struct, frozen=True):
 
     devices: tuple[Device, ...]
     notes: tuple[str, ...] = ()
-    """What a user should know of the choice."""
+    """What the user should know about the choice."""
 
 
 def choose_devices(gpus: Sequence[Gpu], request: RunRequest, cpus: int, environ: Mapping[str, str]) -> Chosen:
-    """The first ``--tenants`` of the GPUs that ``--gpus`` names, else of those that `VISIBLE` does, else of all.
+    """The first ``--tenants`` of the GPUs that ``--gpus`` names, else of those that `VISIBLE` names, else of all.
 
-    Where there is none, or `VISIBLE` hides all, the tenants are CPU partitions. ``cpus``: the node's, an upper bound
-    for their number. Raises InputError for devices that are not there and for more tenants than devices.
+    If there is none, or `VISIBLE` hides all, the tenants are CPU partitions, at most ``cpus``, the node's number of
+    CPUs. Raises InputError for missing devices and for more tenants than devices.
     """
     tenants = request.tenants
     if tenants is not None and tenants < 1:
@@ -46,9 +46,9 @@ def choose_devices(gpus: Sequence[Gpu], request: RunRequest, cpus: int, environ:
 
 
 def _first_names(visible: str | None) -> tuple[str, ...]:
-    """The names in `VISIBLE` up to the first that can be none, as CUDA reads it.
+    """The names in `VISIBLE` up to the first invalid one, as CUDA reads it.
 
-    An empty one, a negative number and ``NoDevFiles`` (which Slurm writes for a step without GPUs) end the list.
+    An empty name, a negative number and ``NoDevFiles`` (which Slurm writes for a step without GPUs) end the list.
     """
     names = (name.strip() for name in (visible or "").split(","))
     return tuple(takewhile(lambda name: name and not name.startswith("-") and name != "NoDevFiles", names))

@@ -1,4 +1,4 @@
-"""What a run would be, without running it: plan, shares, isolation, and how long it takes at least."""
+"""Plans a run without running it: plan, shares, isolation and least duration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from milabench_ng.records.isolation import Tier
 
 
 class DryRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that was planned in order to be shown."""
+    """A run planned only to be shown."""
 
     planned: PlannedRun
     data: tuple[Needed, ...]
@@ -28,9 +28,9 @@ class DryRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def dry_run(request: RunRequest, bus: Bus) -> DryRun:
-    """Plan ``request`` as a run would. Starts no tenant, makes no folder, prepares no data.
+    """Plan ``request`` as a run would, without starting tenants, making folders or preparing data.
 
-    Raises InputError and IsolationError as the run itself.
+    Raises InputError and IsolationError like the run itself.
     """
     with open_nvml() as nvml:
         gpus = read_gpus(nvml).devices

@@ -1,4 +1,4 @@
-"""How long a run takes: at least, before it begins, and what is left of it, from its own pace. Pure."""
+"""Estimates a run's duration: the least before it begins, then the rest from its own pace. Pure."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from milabench_ng.records.window import WindowRule
 from milabench_ng.stats import mean
 
 SERVER_S = 5.0
-"""Allowance for importing torch and the workloads, once a run."""
+"""Allowance for importing torch and the workloads, once per run."""
 
 
 class Duration(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a run takes at least, in seconds. Work counts, slow steps and data generation come on top."""
+    """Least duration of a run, in seconds. Work counts, slow steps and data generation come on top."""
 
     work_s: float
     """From the common start to the common stop, over all batches."""
     start_s: float
-    """The allowances for what lies between."""
+    """The allowances for everything in between."""
 
     @property
     def total_s(self) -> float:
-        """Both."""
+        """The sum of both."""
         return self.work_s + self.start_s
 
 
@@ -45,14 +45,14 @@ def least_batch_s(batch: Batch, rule: WindowRule) -> float:
 
 
 def allowance_s(start: Literal["warm", "cold"]) -> float:
-    """What a batch is allowed to take beyond its work."""
+    """Time allowed for a batch beyond its work."""
     return START_S[start] + 2 * EDGE_S
 
 
 def time_left_s(least_s: Sequence[float], beyond_s: Sequence[float], start: Literal["warm", "cold"]) -> float:
-    """An estimate for the batches that are left, of which each takes at least its ``least_s``.
+    """Estimated time for the remaining batches, each of which takes at least its ``least_s``.
 
-    ``beyond_s``: how much longer each batch took that is over; before the first is, the allowance stands for them.
+    ``beyond_s``: how much longer each finished batch took; before the first, the allowance is used.
     """
     each = mean(beyond_s) if beyond_s else allowance_s(start)
     return sum(least_s) + each * len(least_s)

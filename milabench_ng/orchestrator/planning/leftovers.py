@@ -1,7 +1,7 @@
-"""What dead runs left on this node, told from what living ones hold. Looks only: the next run removes it.
+"""Finds what dead runs left on this node, as opposed to what live ones hold. Removes nothing: the next run does.
 
-A run holds a ``flock(2)`` on its groups and its scratch folder as long as it lives; a generator holds one beside the
-data set that it makes.
+A live run holds a ``flock(2)`` on its groups and its scratch folder; a generator holds one next to the data set that it
+makes.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from milabench_ng.orchestrator.execution.scratch import PREFIX
 
 
 class Remains(msgspec.Struct, frozen=True):
-    """Something of a run that is on the node now: of a living one, or left by a dead one."""
+    """Something on the node that belongs to a live run or was left by a dead one."""
 
     kind: Literal["groups", "scratch", "data"]
     path: str
     alive: bool | None
-    """None where this user may not find out."""
+    """None if this user may not find out."""
 
 
 def find_remains(parents: Sequence[str], dataroot: Path) -> tuple[Remains, ...]:
@@ -34,7 +34,7 @@ def find_remains(parents: Sequence[str], dataroot: Path) -> tuple[Remains, ...]:
 
 
 def _groups(parents: Sequence[str]) -> Iterator[Remains]:
-    """A starting run makes its groups before it locks them and holds the parent meanwhile: so does this look."""
+    """List runs' groups, holding the parent's lock as a starting run does until its groups are locked."""
     runs = sorted(Path(parents[0], TOP).glob("*/")) if parents else []
     if not runs:
         return
@@ -55,14 +55,14 @@ def _scratch(parent: Path) -> Iterator[Remains]:
 
 
 def _half_made(dataroot: Path) -> Iterator[Remains]:
-    """``.mnb-<data set>-<pid>``, beside the lock ``.mnb-<data set>.lock`` of whoever makes one now."""
+    """List ``.mnb-<data set>-<pid>``, next to the lock ``.mnb-<data set>.lock`` of the current generator."""
     for folder in sorted([*dataroot.glob(".mnb-*-*/"), *dataroot.glob("scale-*/.mnb-*-*/")]):
         name = folder.name.removesuffix("-old").rpartition("-")[0]
         yield Remains("data", str(folder), _held(folder.with_name(f"{name}.lock")))
 
 
 def _held(path: Path) -> bool | None:
-    """Whether somebody has an exclusive lock on ``path``; None where this user may not open it."""
+    """Whether another process has an exclusive lock on ``path``; None if this user may not open it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,5 +1,4 @@
-"""A run that has been planned and not yet begun: all that can be said before anything is started, and what its folder
-promises of it."""
+"""A run that is planned but has not begun: all that is known before anything starts, and its manifest."""
 
 from __future__ import annotations
 
@@ -48,7 +47,7 @@ from milabench_ng.units import utc_iso, utc_now
 
 
 class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that has been planned: made once of the request, and handed on to all that follows."""
+    """A planned run: made once from the request, and passed to everything that follows."""
 
     resolved: ResolvedRequest
     plan: Plan
@@ -56,29 +55,29 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
     layout: Layout
     isolation: Wish
     capabilities: Capabilities
-    """What the fence can do here, probed once a run."""
+    """What the fence can do here, probed once per run."""
     start: Literal["warm", "cold"]
-    """As it was asked for, or cold where no warm worker can enter the fence."""
+    """As requested, or cold if no warm worker can enter the fence."""
     io: Mapping[str, IoEvidence]
-    """The I/O shares that were asked for, by test (`suite.test`)."""
+    """Requested I/O shares, by test (`suite.test`)."""
     limits: Mapping[str, Limits]
-    """What the watchdog tolerates, by test."""
+    """Watchdog limits, by test."""
     device_notes: tuple[str, ...]
-    """On the choice of the devices."""
+    """Notes on the choice of devices."""
 
     @property
     def request(self) -> RunRequest:
-        """What was asked for."""
+        """The request."""
         return self.resolved.request
 
     @property
     def catalogue(self) -> Catalogue:
-        """As the request wants it read."""
+        """The catalogue as the request wants it read."""
         return self.resolved.catalogue
 
     @property
     def profile(self) -> Profile:
-        """All its tests."""
+        """The profile with all its tests."""
         return self.resolved.profile
 
     @property
@@ -93,14 +92,14 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user should know of it."""
+        """What the user should know about it."""
         readers = {test: io.reason for test, io in self.io.items() if io.reason}
         said = (f"{test}: its readers hold the I/O share, not the kernel: {why}" for test, why in readers.items())
         return (*self.profile.warnings, *self.device_notes, *self.allocation.notes, *said)
 
 
 async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, ...]) -> PlannedRun:
-    """Everything that can be said before anything is started. Raises InputError and IsolationError."""
+    """Plan all that can be planned before anything starts. Raises InputError and IsolationError."""
     raw, _ = read_profile(request)
     resolved = resolve_request(request, await server.describe(foreign_workloads(raw)))
     topology = read_topology()
@@ -136,7 +135,7 @@ async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, .
 
 
 def make_manifest(planned: PlannedRun, run_id: str, fence: Fence, command_line: tuple[str, ...]) -> Manifest:
-    """What the result folder promises."""
+    """The manifest of the result folder."""
     request = planned.request
     inventory = read_inventory()
     return Manifest(

@@ -1,4 +1,4 @@
-"""Whether this node is ready for a run, and why not: what ``mnb doctor`` prints."""
+"""Checks whether this node is ready for a run, and why not, for ``mnb doctor``."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ from milabench_ng.plan import Device
 from milabench_ng.records.isolation import Tier
 
 CHECKUP_SCHEMA = 1
-_NEEDED = ("torch", "torchvision", "numpy", "pillow", "cgroupspy", "nvidia-ml-py", "threadpoolctl")
+_NEEDED = ("torch", "torchvision", "numpy", "pillow", "cgroupspy", "nvidia-ml-py", "psutil", "threadpoolctl")
 
 
 class Checkup(msgspec.Struct, frozen=True, kw_only=True):
-    """What the node is, what can be fenced, and what stands in the way of a run with the options that were given."""
+    """What the node is, what can be fenced, and what prevents a run with the given options."""
 
     schema: int = CHECKUP_SCHEMA
     ready: bool
     reasons: tuple[str, ...]
-    """Why the node is not ready, each with what to do."""
+    """Why the node is not ready, each reason with its remedy."""
     notes: tuple[str, ...]
-    """What a user should know and what does not stand in the way."""
+    """What the user should know although it prevents nothing."""
     inventory: Inventory
     capabilities: Capabilities
     backend: str
     tier: Tier
     devices: tuple[Device, ...]
-    """What the tenants of a run would work on."""
+    """Devices that the tenants of a run would use."""
     allocation: Allocation | None
-    """The shares that they would get; None where the node cannot be divided so."""
+    """Shares that they would get; None if the node cannot be divided this way."""
     dataroot: Storage
     remains: tuple[Remains, ...]
 
 
 def examine(request: RunRequest) -> Checkup:
-    """Look at the node as a run of ``request`` would; its profile is not read.
+    """Examine the node as a run of ``request`` would; its profile is not read.
 
-    Raises InputError for devices that are not there.
+    Raises InputError for missing devices.
     """
     inventory, topology = read_inventory(), read_topology()
     capabilities = probe(request.cgroup_parent)
@@ -80,7 +80,7 @@ def examine(request: RunRequest) -> Checkup:
 
 
 def gpu_reasons(inventory: Inventory) -> Iterator[str]:
-    """GPUs that the PCI bus shows and that cannot be used, and a torch that cannot use those that can. Pure."""
+    """GPUs on the PCI bus that cannot be used, and a torch that cannot use the others. Pure."""
     shown = {gpu.pci_bus_id for gpu in inventory.gpus}
     lost = [gpu for gpu in inventory.pci_gpus if gpu.vendor == "NVIDIA" and gpu.pci_bus_id not in shown]
     for gpu in lost:

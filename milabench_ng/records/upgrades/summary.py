@@ -24,8 +24,8 @@ def _estimated(row: Raw) -> Raw:
     """An estimate keeps its value and its band, and nothing that was measured elsewhere."""
     match row:
         case {
-            "train": {"mean": float(value)},
-            "origin": {"kind": "estimated", "band": [float(least), float(most)], **origin},
+            "train": {"mean": float() | int() as value},
+            "origin": {"kind": "estimated", "band": [float() | int() as least, float() | int() as most], **origin},
         } if 0 < value / _WIDEST <= least * value <= value <= most * value <= value * _WIDEST:
             estimate = {"value": value, "low": least * value, "high": most * value}
             return row | _NO_LAUNCH | {"estimate": estimate, "origin": {"kind": "estimated", **origin}}

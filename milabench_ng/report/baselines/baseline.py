@@ -1,4 +1,4 @@
-"""A result folder as a baseline: its statistics with all that a reader needs to know where they come from. Pure."""
+"""A result folder as a baseline: its statistics, with their full provenance. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def shortfalls(summary: Summary, score: Score | None) -> tuple[str, ...]:
 
 
 def as_baseline(summary: Summary, lacking: tuple[str, ...], said: Sequence[str] = ()) -> Summary:
-    """``summary`` without its single launches, its provenance complete: ``lacking`` and ``said`` become notes."""
+    """``summary`` without individual launches and with complete provenance: ``lacking`` and ``said`` become notes."""
     counts = sorted({len(row.repeats) for row in summary.tests.values()})
     repeats = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
     facts = [f"{summary.devices} tenants, isolation {_tiers(summary)}"]
@@ -50,9 +50,9 @@ def as_baseline(summary: Summary, lacking: tuple[str, ...], said: Sequence[str] 
 
 
 def measured_again(summary: Summary, again: Summary) -> Summary:
-    """``summary`` with the rows of ``again``, of tests that were run once more on such a node, in the place of its own.
+    """``summary`` with rows replaced by those of ``again``, whose tests were rerun on such a node.
 
-    Raises InputError where the suite, the node or the software was another, or a test was, or what was asked of it.
+    Raises InputError if the suite, the node, the software, a test or its options differ.
     """
     source = again.provenance.source
     for what, (then, now) in _sides(summary, again).items():
@@ -83,7 +83,7 @@ def _asked(row: TestSummary) -> tuple[object, ...]:
 
 
 def _sides(summary: Summary, again: Summary) -> dict[str, tuple[object, object]]:
-    """What has to be the same, by name, on both sides."""
+    """Both values of everything that must be equal, by name."""
     one, other = summary.provenance, again.provenance
     facts = {**one.node, **one.software}, {**other.node, **other.software}
     return {
@@ -95,9 +95,9 @@ def _sides(summary: Summary, again: Summary) -> dict[str, tuple[object, object]]
 
 
 def rebound(summary: Summary, bounds: Mapping[str, Bound]) -> Summary:
-    """``summary`` with other classes of what bounds its tests, by label, where measurements showed them; noted.
+    """``summary`` with the bounds of its tests corrected, by label, as measurements showed; adds notes.
 
-    Raises InputError for a test that it does not have.
+    Raises InputError for an unknown test.
     """
     unknown = [label for label in bounds if label not in summary.tests]
     if unknown:

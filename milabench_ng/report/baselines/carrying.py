@@ -1,12 +1,12 @@
-"""How the rate of a computation carries over from one device to another: a rule learnt from known pairs. Pure.
+"""How the rate of a computation transfers from one device to another: a rule learnt from known pairs. Pure.
 
-After Williams, Waterman and Patterson ("Roofline", CACM 52(4), 2009) arithmetic and memory hold a kernel back. A
-network mixes kernels of both kinds, so the natural measure of a step from device to device is the geometric mean of the
-two ratios of peak rates; but no device reaches its peaks, and newer ones reach less of them. So the logarithm of the
-ratio of rates is taken to be ``slope`` times that of the peaks, plus an error of one size for all steps. Slope and size
-of the error are learnt from pairs of devices that ran the same computation; the band is the prediction interval of
-Student's t. Computations count alike, however many devices ran them, and workloads are what the degrees of freedom
-count: the pairs of one workload err together.
+According to Williams, Waterman and Patterson ("Roofline", CACM 52(4), 2009), arithmetic or memory limits a kernel. A
+network mixes kernels of both kinds, so the natural measure of a step between devices is the geometric mean of the two
+ratios of peak rates; but no device reaches its peaks, and newer ones fall further short. The model therefore takes the
+logarithm of the ratio of rates as ``slope`` times that of the peaks, plus an error of the same size for all steps.
+Slope and error size are learnt from pairs of devices that ran the same computation; the band is the prediction interval
+of Student's t. Computations have equal weight, however many devices ran them, and the degrees of freedom count
+workloads, since the errors of one workload's pairs are correlated.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class KnownPair(msgspec.Struct, frozen=True, kw_only=True):
     """Two devices that ran the same computation."""
 
     study: str
-    """Who measured both, with which software."""
+    """Who measured both, and with which software."""
     workload: str
     computation: str
-    """The workload in one precision."""
+    """The workload in a given precision."""
     arithmetic: Arithmetic
     devices: DevicePair
     peaks: float
@@ -49,12 +49,12 @@ class TransferRule(msgspec.Struct, frozen=True, kw_only=True):
     """The sum over the workloads of the squared steps that the slope was learnt from."""
 
     def half_width(self, peaks: float) -> float:
-        """Of the 95 % band of a new computation, as a logarithm."""
+        """Half the width of the 95 % band of a new computation, as a logarithm."""
         error = self.spread * math.sqrt(1 + peaks * peaks / self.moment)
         return t_quantile((1 + LEVEL) / 2, self.df) * error
 
     def holds(self, pair: KnownPair) -> bool:
-        """Whether the band has the pair's ratio in it."""
+        """Whether the band contains the pair's ratio."""
         return abs(pair.rates - self.slope * pair.peaks) <= self.half_width(pair.peaks)
 
 
@@ -67,7 +67,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def learn(pairs: Sequence[KnownPair]) -> TransferRule:
-    """The rule that fits ``pairs`` best; of at least two workloads. Raises ValueError of fewer."""
+    """The rule that best fits ``pairs``. Raises ValueError for fewer than two workloads."""
     sizes = Counter((pair.study, pair.computation) for pair in pairs)
     weights = [1 / sizes[pair.study, pair.computation] for pair in pairs]
     workloads = len({pair.workload for pair in pairs})
@@ -86,7 +86,7 @@ def learn(pairs: Sequence[KnownPair]) -> TransferRule:
 
 
 def validate(pairs: Sequence[KnownPair]) -> tuple[Held, ...]:
-    """Each pair against the rule learnt without its workload, without its two devices, and without its study."""
+    """Check each pair against the rules learnt without its workload, without its two devices, and without its study."""
     ways: dict[str, Callable[[KnownPair], Hashable]] = {
         "workload": lambda pair: pair.workload,
         "pair of devices": lambda pair: frozenset(pair.devices),
@@ -104,5 +104,5 @@ def _held(name: str, key: Callable[[KnownPair], Hashable], pairs: Sequence[Known
 
 
 def least(found: Iterable[Held]) -> Held:
-    """The one that held the fewest."""
+    """The check that held the fewest."""
     return min(found, key=lambda one: one.held / one.known)

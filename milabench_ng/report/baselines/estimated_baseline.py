@@ -1,7 +1,7 @@
-"""A baseline for a device that was not measured, from one that was, by the rule of `carrying`. Pure.
+"""A baseline for an unmeasured device, estimated from a measured one by the rule of `carrying`. Pure.
 
-Tests that CPUs, storage or the launching of kernels hold back, those over several devices, and those in an arithmetic
-of which no pair is known cannot be carried over: they are left out, by name.
+Tests bound by CPUs, storage or kernel launches, those over several devices, and those in an arithmetic without known
+pairs cannot be carried over: they are left out, by name.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class RuleBasis(msgspec.Struct, frozen=True, kw_only=True):
     rule: TransferRule
     checks: tuple[Held, ...]
     kinds: frozenset[Arithmetic]
-    """Of which pairs are known."""
+    """The kinds of arithmetic that have known pairs."""
 
     @classmethod
     def of(cls, pairs: Sequence[KnownPair]) -> RuleBasis:
-        """Learnt from ``pairs`` and checked on them."""
+        """The rule learnt from ``pairs`` and checked on them."""
         return cls(rule=learn(pairs), checks=validate(pairs), kinds=frozenset(pair.arithmetic for pair in pairs))
 
     @property
@@ -43,7 +43,7 @@ class RuleBasis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def estimate(measured: Summary, source: Peak, target: Peak, name: str, basis: RuleBasis) -> Summary:
-    """``measured`` (made on ``source``) carried over to ``target``; ``name`` says where it came from."""
+    """``measured`` (made on ``source``) carried over to ``target``; ``name`` is its origin."""
     reasons = {label: _why_not(row, source, target, basis) for label, row in measured.tests.items()}
     rows = {
         label: _carried(measured.tests[label], source, target, name, basis) for label, why in reasons.items() if not why
@@ -69,7 +69,7 @@ def estimate(measured: Summary, source: Peak, target: Peak, name: str, basis: Ru
 
 
 def _why_not(row: TestSummary, source: Peak, target: Peak, basis: RuleBasis) -> str:
-    """Why a test cannot be carried over; empty where it can."""
+    """Why a test cannot be carried over; empty if it can."""
     if row.scheme.spreads:
         return "it depends on the connection of the devices"
     if row.bound not in GPU_BOUND:

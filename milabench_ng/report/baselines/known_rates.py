@@ -20,24 +20,24 @@ from milabench_ng.shipped import find
 GPU_BOUND = ("gpu-compute", "gpu-memory")
 
 OWN = ("h200", "v100", "rtx8000")
-"""The shipped baselines that are of devices with known peaks and were not estimated."""
+"""The shipped, non-estimated baselines of devices with known peaks."""
 
 KnownRate = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class Computation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What several devices ran."""
+    """A computation that several devices ran."""
 
     workload: str
     name: str
-    """The workload in one precision, as its study calls it."""
+    """The workload in a given precision, as named by its study."""
     arithmetic: Arithmetic
     rates: dict[str, KnownRate]
-    """By device, in items per second of whatever the study counts."""
+    """Rates by device, in items per second of whatever the study counts."""
 
 
 class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who measured, with what, and how it was taken from there."""
+    """Who measured, with what, and how the figures were taken from there."""
 
     source: str
     note: str
@@ -45,13 +45,13 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def known_pairs() -> tuple[KnownPair, ...]:
-    """All that is shipped."""
+    """All shipped pairs."""
     own = own_rates([load_baseline(name) for name in OWN])
     return tuple(pair for name, study in {**published(), "mnb": own}.items() for pair in pairs_of(name, study))
 
 
 def published() -> dict[str, Study]:
-    """The shipped figures of others, by study."""
+    """The shipped third-party figures, by study."""
     path = find("baselines/rates", "published")
     if path is None:
         raise InputError("baselines/rates/published.json does not come with this installation; install it again")
@@ -59,7 +59,7 @@ def published() -> dict[str, Study]:
 
 
 def own_rates(baselines: Sequence[Summary]) -> Study:
-    """What the GPU bounds in the baselines, where their rows are of the same work."""
+    """The baselines' GPU-bound rows, if they are of the same work."""
     rates: dict[tuple[str, Arithmetic], dict[str, float]] = {}
     for baseline in baselines:
         device = device_of(baseline)
@@ -78,12 +78,12 @@ def own_rates(baselines: Sequence[Summary]) -> Study:
 
 
 def device_of(baseline: Summary) -> str:
-    """The name behind the number of devices."""
+    """The device's name, without the count before it."""
     return baseline.provenance.hardware.partition(" x ")[2]
 
 
 def pairs_of(name: str, study: Study) -> Iterator[KnownPair]:
-    """All pairs of devices of different architectures: within one, devices are nearer to each other than the rule."""
+    """All pairs of devices of different architectures: within one, devices are closer to each other than the rule."""
     for one in study.computations:
         devices = {device: known_peak(device, f"{name}: {one.name}") for device in one.rates}
         for first, second in itertools.combinations(devices, 2):
@@ -101,7 +101,7 @@ def pairs_of(name: str, study: Study) -> Iterator[KnownPair]:
 
 
 def _classic_rate(row: TestSummary, baseline: Summary) -> float | None:
-    """Of a measured or published row, in items of 2020 per second."""
+    """The rate of a measured or published row, in items of 2020 per second."""
     if row.train is None or row.failures:
         return None
     return row.train.mean * (1.0 if baseline.units == "classic" else row.classic_factor or 0.0)

@@ -1,4 +1,4 @@
-"""What devices can do at most, as their makers publish it. Dense rates: structured sparsity is not counted."""
+"""Peak rates of devices, as published by their makers. Dense rates: structured sparsity is not counted."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from milabench_ng.errors import InputError
 
 Architecture = Literal["volta", "turing", "ampere", "hopper"]
 Arithmetic = Literal["fp32", "tf32", "half"]
-"""Of which kind the arithmetic is: fp32 without tensor cores, TF32, and fp16 or bf16 with fp32 accumulation."""
+"""The kind of arithmetic: fp32 without tensor cores, TF32, and fp16 or bf16 with fp32 accumulation."""
 
 
 class Peak(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one device. Arithmetic in 1e12 operations per second, memory in 1e9 bytes per second."""
+    """Peak rates of one device. Arithmetic is in 1e12 operations per second, memory in 1e9 bytes per second."""
 
     name: str
     architecture: Architecture
@@ -28,18 +28,18 @@ class Peak(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
     def arithmetic(self, kind: Arithmetic) -> float | None:
-        """None where the device has none such."""
+        """The peak of this kind; None if the device lacks it."""
         rates = {"fp32": self.fp32, "tf32": self.tf32, "half": self.half}
         return rates[kind]
 
 
 def arithmetic_of(mode: str) -> Arithmetic:
-    """What a precision mode computes with."""
+    """The arithmetic of a precision mode."""
     return "fp32" if mode == "fp32" else "tf32" if mode == "tf32" else "half"
 
 
 def distance(source: Peak, target: Peak, kind: Arithmetic) -> float | None:
-    """The logarithm of the geometric mean of the two ratios, of arithmetic and of memory; None where one lacks it."""
+    """The logarithm of the geometric mean of the arithmetic and memory ratios; None if a device lacks ``kind``."""
     ours, theirs = source.arithmetic(kind), target.arithmetic(kind)
     if ours is None or theirs is None:
         return None
@@ -150,12 +150,12 @@ _SAME = {
     "NVIDIA A100 80GB PCIe": "A100-PCIE-80GB",
     "NVIDIA V100": "V100-SXM2-32GB",
 }
-"""What NVML calls a device, where it is not the name above behind ``NVIDIA`` or ``Tesla``. Which V100 the published
-figures of 2020 are of is not said: the usual one for nodes of eight."""
+"""NVML's names that are not ``NVIDIA`` or ``Tesla`` plus the name above. The published figures of 2020 do not say which
+V100 they are for: this takes the usual one for nodes of eight."""
 
 
 def peak(name: str) -> Peak | None:
-    """Of the device that NVML or a person calls ``name``; None of an unknown one."""
+    """The peaks of the device that NVML or a person calls ``name``; None if unknown."""
     wanted = _SAME.get(name, name.removeprefix("NVIDIA ").removeprefix("Tesla "))
     return next((each for each in PEAKS if each.name == wanted), None)
 

@@ -1,4 +1,4 @@
-"""What cannot be true of a baseline: slips of units, rates that no device has, spread without sense. Pure."""
+"""Implausible values in a baseline: wrong units, impossible rates, nonsensical spread. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import msgspec
 from milabench_ng.report.summary.summary import Summary, TestSummary, progression_steps
 
 SLIP = 100.0
-"""Two generations of devices lie a factor of ten apart, a slip of units a thousand."""
+"""Limit for a ratio: two device generations differ by a factor of ten, a wrong unit by a thousand."""
 _WILD = 1.0
-"""A standard deviation above the mean."""
+"""Limit for the standard deviation over the mean."""
 
 
 class Doubt(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +23,7 @@ class Doubt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def doubts(summary: Summary, others: Mapping[str, Summary]) -> tuple[Doubt, ...]:
-    """Of a baseline, alone and beside ``others`` (by name)."""
+    """The doubts about a baseline, alone and compared with ``others`` (by name)."""
     found = [*_of_rows(summary), *_of_progressions(summary)]
     for name, other in others.items():
         found += _beside(summary, other, name)
@@ -53,7 +53,7 @@ def _of_rows(summary: Summary) -> Iterator[Doubt]:
 
 
 def _of_progressions(summary: Summary) -> Iterator[Doubt]:
-    """More devices do not do less together."""
+    """Progressions in which more devices do less in total."""
     steps = progression_steps(list(summary.tests))
     for label, devices in steps.items():
         before = summary.tests.get(f"{label.rpartition('.')[0]}.{devices - 1}")
@@ -79,7 +79,7 @@ def _beside(summary: Summary, other: Summary, name: str) -> Iterator[Doubt]:
 
 
 def _classic(row: TestSummary | None, summary: Summary) -> float | None:
-    """In items of 2020 per second."""
+    """The rate in items of 2020 per second."""
     if row is None:
         return None
     rate = row.train.mean if row.train else row.estimate.value if row.estimate else None

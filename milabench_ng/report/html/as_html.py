@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs nothing else: charts, script and style are in it, and it asks no network."""
+"""The report as one self-contained HTML file: charts, scripts and styles are inline, with no network requests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from milabench_ng.report.report import Line, Report
 
 
 class TestPart(msgspec.Struct, frozen=True, kw_only=True):
-    """What is shown of one test when it is opened."""
+    """What the page shows about one test when it is opened."""
 
     __test__ = False  # not a pytest class
 
@@ -50,7 +50,7 @@ class RunPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that stands on a page, in its order."""
+    """Everything on a page, in order."""
 
     title: str
     facts: tuple[Fact, ...]
@@ -65,7 +65,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write(report: Report, stream: TextIO, evidence: FolderDetails | None = None) -> None:
-    """Write ``report`` to ``stream``; without ``evidence`` (of a stored summary) the page says what it lacks."""
+    """Write ``report`` to ``stream``; without ``evidence`` (for a stored summary) the page says what is missing."""
     _write(report_page(report, evidence), stream)
 
 
@@ -84,7 +84,7 @@ def write_tender(tender: Tender, stream: TextIO) -> None:
 
 
 def report_page(report: Report, evidence: FolderDetails | None) -> Page:
-    """What stands on the page. Pure."""
+    """The contents of the page. Pure."""
     courses = evidence.courses if evidence else ()
     hosts = (Fact("host", ", ".join(evidence.hosts)),) if evidence and evidence.hosts else ()
     begun = tuple(_begun(manifest) for manifest in evidence.manifests) if evidence else ()
@@ -170,12 +170,12 @@ def _write(page: Page, stream: TextIO) -> None:
 
 
 def _legible(value: object) -> object:
-    """Text of others without characters that hide or reorder what is read."""
+    """Remove characters that hide or reorder text from untrusted strings."""
     return plain_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def policy(scripts: Sequence[str]) -> str:
-    """The Content-Security-Policy: these scripts alone, and nothing from anywhere."""
+    """The Content-Security-Policy: only these scripts run, and nothing is loaded from anywhere."""
     digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (
@@ -185,6 +185,6 @@ def policy(scripts: Sequence[str]) -> str:
 
 
 def embedded(value: object) -> Markup:
-    """JSON that can stand in a script element: without ``<``, ``>`` and ``&``; not-a-number becomes null."""
+    """JSON that is safe in a script element: without ``<``, ``>`` and ``&``; NaN becomes null."""
     text = msgspec.json.encode(value).decode()
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

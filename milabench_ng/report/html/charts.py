@@ -14,16 +14,16 @@ from milabench_ng.report.scoring.scaling import ScalingCurve
 from milabench_ng.report.scoring.slow_devices import GpuComparison
 
 _ROW = 30
-"""Pixels of a row."""
+"""Height of a row in pixels."""
 _INK = "#1a1a1a"
 _SLOW_STANDS_OUT = [[0, "#D55E00"], [0.5, "#F0B98A"], [1, "#EEF2F5"]]
-"""From slow to fast; dark numbers can be read on all of it, with any colour vision and on both grounds."""
+"""From slow to fast; dark numbers are legible on every shade, with any colour vision, on light and dark backgrounds."""
 _CELLS_WITH_NUMBERS = 12
-"""Up to so many devices a cell has room for its number."""
+"""The most devices for which a cell has room for its number."""
 
 
 def summary_charts(report: Report, courses: Sequence[Course]) -> tuple[Chart, ...]:
-    """Those that this report has something to show in, in the order of the questions that they answer."""
+    """The charts for which this report has data, in the order of the questions that they answer."""
     return tuple(_charts(report, courses))
 
 
@@ -51,7 +51,7 @@ def _charts(report: Report, courses: Sequence[Course]) -> Iterator[Chart]:
 
 
 def _prices(report: Report) -> Iterator[Chart]:
-    """One chart a baseline: nodes of two references are two units."""
+    """One chart per baseline, since each reference node is a unit of its own."""
     price = report.price
     for other in report.comparisons:
         if price is not None and other.ratio_per_node is not None:

@@ -1,4 +1,4 @@
-"""What is shown of the evidence, as tables: shares and what the kernel made of them, telemetry, ``run.json``. Pure."""
+"""The evidence as tables: requested and effective shares, telemetry, ``run.json``. Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from milabench_ng.units import format_bytes
 _UNITS = {
     "_mib_per_s": "MiB/s", "_mib": "MiB", "_pct": "%", "_mhz": "MHz", "_w": "W", "_c": "°C", "_j": "J", "_s": "s",
 }  # fmt: skip
-"""By the end of a quantity's name."""
+"""Units by the suffix of a quantity's name."""
 _APART = ("profile", "plan")
-"""Parts of ``run.json`` that are shown in their own form."""
+"""Parts of ``run.json`` that are shown separately."""
 
 
 def fence_section(evidence: FolderDetails) -> Section:
-    """A line for each device and each fence that it had."""
+    """One row per device and fence."""
     rows: list[tuple[Cell, ...]] = []
     for device, fences in evidence.fences.items():
         alike: dict[tuple[Cell, ...], list[FenceEvidence]] = defaultdict(list)
@@ -75,7 +75,7 @@ def _used(group: Sequence[FenceEvidence]) -> tuple[Cell, ...]:
 
 
 def telemetry_section(evidence: FolderDetails, label: str) -> Section | None:
-    """Of one test; None where nothing was sampled. The same quantity of all devices stands together."""
+    """Telemetry of one test, grouped by quantity across devices; None if nothing was sampled."""
     sampled = [at for at in evidence.sampled if at.label == label]
     if not sampled:
         return None
@@ -113,7 +113,7 @@ def _by_quantity(sampled: Sequence[SampledQuantity]) -> dict[str, list[SampledQu
 
 
 def _measured(at: SampledQuantity) -> tuple[str, str]:
-    """A quantity's name in words, and its unit, which stands at the end of the recorded name."""
+    """A quantity's name in words, and its unit, which is the suffix of the recorded name."""
     for end, unit in _UNITS.items():
         if at.quantity.endswith(end):
             return at.quantity.removesuffix(end).replace("_", " "), f"{unit} a launch" if at.counter else unit
@@ -122,7 +122,7 @@ def _measured(at: SampledQuantity) -> tuple[str, str]:
 
 
 def _devices(manifests: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Sources of telemetry that are devices of the plan."""
+    """Telemetry sources that are devices in the plan."""
     for manifest in manifests:
         plan = manifest.get("plan")
         devices = plan.get("devices") if isinstance(plan, dict) else None
@@ -147,7 +147,7 @@ def _pairs(title: str, value: Mapping[str, Any]) -> Section:
 
 
 def plan_section(manifest: Mapping[str, Any]) -> Section | None:
-    """What was planned, a line for each test and step; None where the manifest has no readable plan."""
+    """The plan, one row per test and step; None if the manifest has no readable plan."""
     plan = manifest.get("plan")
     batches = plan.get("batches") if isinstance(plan, dict) else None
     if not isinstance(batches, list):
@@ -185,7 +185,7 @@ def _planned(launch: Mapping[str, Any]) -> tuple[Cell, ...]:
 
 
 def flat(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
-    """Every leaf with its path."""
+    """Yield every leaf with its path."""
     for key, inner in value.items():
         path = f"{before}.{key}" if before else str(key)
         if isinstance(inner, dict):

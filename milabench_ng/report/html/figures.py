@@ -1,8 +1,8 @@
-"""What a chart is, before anybody draws it: plain values in the form of Plotly's figures. Pure.
+"""Charts before they are drawn: plain values in the format of Plotly's figures. Pure.
 
-Colours are those of Okabe and Ito ("Color universal design", 2008) that are seen on a light and on a dark ground; a
-symbol or a dash goes with each, so that colour is never all that tells two things apart. Names come from files that
-others wrote: `label` keeps Plotly from reading tags in them.
+Colours are those of Okabe and Ito ("Color universal design", 2008) that are visible on light and dark backgrounds; each
+comes with a symbol or a dash, so that colour is never the only distinction. Names come from untrusted files: `label`
+keeps Plotly from parsing tags in them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "triangle-down", "hexagon")
 DASHES = ("solid", "dash", "dot", "dashdot")
 NEUTRAL = "#808080"
-"""Seen on both grounds."""
+"""Visible on light and dark backgrounds."""
 
 PlotTrace = dict[str, Any]
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """One picture; a chart with several lets the reader choose."""
+    """One picture; if a chart has several, the reader chooses."""
 
     name: str
     data: tuple[PlotTrace, ...]
@@ -34,30 +34,30 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chart(msgspec.Struct, frozen=True, kw_only=True):
-    """A chart with the words around it."""
+    """A chart with its accompanying text."""
 
     key: str
     title: str
     reading: str
-    """How it is to be read."""
+    """How to read it."""
     chooses: str = ""
-    """What the views differ in."""
+    """How the views differ."""
     views: tuple[View, ...]
 
 
 def label(text: str) -> str:
-    """``text`` as text: Plotly reads a little HTML in labels."""
+    """Escape ``text``: Plotly interprets some HTML in labels."""
     return plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def style(index: int) -> tuple[str, str, str]:
-    """Colour, symbol and dash of the ``index``-th of several."""
+    """Colour, symbol and dash of the ``index``-th series."""
     dash = DASHES[(index // len(PALETTE) + index) % len(DASHES)]
     return PALETTE[index % len(PALETTE)], SYMBOLS[index % len(SYMBOLS)], dash
 
 
 def layout(x_title: str, y_title: str, *, height: int = 360, **more: Any) -> dict[str, Any]:
-    """Axes with titles, and space for everything; ``more`` goes into the layout, axes are merged."""
+    """A layout with axis titles and enough space; ``more`` is added to it, and axes are merged."""
     axes = {
         "xaxis": {"title": {"text": x_title}, "automargin": True, "zeroline": False},
         "yaxis": {"title": {"text": y_title}, "automargin": True, "zeroline": False},
@@ -70,7 +70,7 @@ def layout(x_title: str, y_title: str, *, height: int = 360, **more: Any) -> dic
 
 
 def whiskers(known: Sequence[Interval | EstimateBand | None], colour: str) -> dict[str, Any]:
-    """The intervals around the marks of a trace; a mark without one has none, not one of length 0."""
+    """The error bars of a trace; a mark without an interval has none, rather than one of length 0."""
     if not any(known):
         return {"visible": False}
     return {
@@ -83,7 +83,7 @@ def whiskers(known: Sequence[Interval | EstimateBand | None], colour: str) -> di
 
 
 def band(begin: float, end: float, text: str) -> dict[str, Any]:
-    """Parts of a layout: a shaded part of the x axis, named."""
+    """Layout entries for a named, shaded range of the x axis."""
     return {
         "shapes": [
             {

@@ -1,6 +1,6 @@
-"""What a report tells of a folder beyond its summary: courses, shares as the kernel held them, telemetry, ``run.json``.
+"""What a report shows of a folder beyond its summary: courses, enforced shares, telemetry, ``run.json``.
 
-A second look at the records, only for the form that shows all this; the summary needs none of it.
+This reads the records a second time, and only the HTML report does so; the summary needs none of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from milabench_ng.report.launch.timeline import Course, courses
 
 
 class FenceEvidence(msgspec.Struct, frozen=True, kw_only=True):
-    """The fence around one tenant as its record tells it; None for what it does not tell."""
+    """The fence around one tenant according to its record; None for what is not recorded."""
 
     backend: str
     tier: str
@@ -38,7 +38,7 @@ class FenceEvidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What was sampled of one quantity while a launch worked."""
+    """Samples of one quantity while a launch worked."""
 
     min: float
     mean: float
@@ -65,14 +65,14 @@ class SampledQuantity(msgspec.Struct, frozen=True, kw_only=True):
     launches: int
     min: float
     mean: float
-    """Of the launches' means."""
+    """The mean of the launches' means."""
     max: float
     counter: bool
-    """The three are of what a launch added to a counter."""
+    """Whether the three values describe what each launch added to a counter."""
 
 
 class FolderDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it, in the order of the files."""
+    """The details of a folder, in file order."""
 
     hosts: tuple[str, ...]
     courses: tuple[Course, ...]
@@ -80,16 +80,16 @@ class FolderDetails(msgspec.Struct, frozen=True, kw_only=True):
     """By device."""
     sampled: tuple[SampledQuantity, ...]
     manifests: tuple[dict[str, Any], ...]
-    """Every ``run.json`` as it is."""
+    """Every ``run.json``, unchanged."""
     unread: tuple[str, ...]
-    """Records whose evidence cannot be read."""
+    """Records with unreadable evidence."""
 
 
 _decoder = msgspec.json.Decoder(_Record)
 
 
 def read_evidence(folder: Path) -> FolderDetails:
-    """Of a result folder. Records that cannot be read at all are the summary's affair."""
+    """Read the details of a result folder. The summary reports records that cannot be read at all."""
     hosts: dict[str, None] = {}
     found: list[Course] = []
     fences: dict[str, list[FenceEvidence]] = defaultdict(list)
@@ -125,7 +125,7 @@ def read_evidence(folder: Path) -> FolderDetails:
 
 
 def is_counter(quantity: str) -> bool:
-    """Joules and seconds are counted since the driver was loaded or the group was made; the others are levels."""
+    """Whether it is a counter (joules, seconds) since the driver loaded or the group was created; others are levels."""
     return quantity.endswith(("_j", "_s")) and not quantity.endswith("_per_s")
 
 
@@ -145,7 +145,7 @@ def _sampled(label: str, source: str, quantity: str, readings: list[Reading]) ->
 
 
 def _manifests(folder: Path) -> Iterator[dict[str, Any]]:
-    """A ``run.json`` that is none is left out: the summary names it."""
+    """Every valid ``run.json``; the summary names the invalid ones."""
     for path in sorted(folder.rglob("run.json")):
         try:
             content = read_content(path, LARGE, os.O_NOFOLLOW)

@@ -1,4 +1,4 @@
-"""The forest of test ratios: how far each test is from the baseline, how sure that is, and what it counts for. Pure."""
+"""The forest plot of test ratios: each test's distance from the baseline, its certainty and its contribution. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from milabench_ng.report.report import Line, Report
 from milabench_ng.report.scoring.comparison import ComparedTest, Comparison
 
 _ROW = 30
-"""Pixels of a row."""
+"""Height of a row in pixels."""
 _WIDE = 3
 _PALE = 0.35
 
@@ -21,7 +21,7 @@ Row = tuple[Line, ComparedTest]
 
 
 def contributions(report: Report, other: Comparison, index: int) -> dict[str, float]:
-    """What each weighted test that both have adds to the logarithm of the ratio of the scores."""
+    """What each weighted test that both have contributes to the logarithm of the score ratio."""
     logs = {}
     for at in report.lines:
         compared, weight, test = at.compared[index], at.scored.weight, at.scored.test
@@ -32,7 +32,7 @@ def contributions(report: Report, other: Comparison, index: int) -> dict[str, fl
 
 
 def forest_view(report: Report, other: Comparison, index: int) -> View | None:
-    """Against the ``index``-th baseline; None where no ratio is known."""
+    """The plot against the ``index``-th baseline; None if no ratio is known."""
     rows = [(at, found) for at in report.lines if (found := at.compared[index]) is not None and found.perf_ratio]
     if not rows:
         return None
@@ -61,7 +61,7 @@ def forest_view(report: Report, other: Comparison, index: int) -> View | None:
 
 
 def _ticks(ratios: Sequence[float]) -> dict[str, Any]:
-    """Over a wide range only 1, 2 and 5 of each power of ten, written out."""
+    """Ticks; over a wide range only 1, 2 and 5 of each power of ten, written out."""
     low, high = min(1.0, *ratios), max(1.0, *ratios)
     if high < _WIDE * low:
         return {"nticks": 5}
@@ -128,7 +128,7 @@ def _even() -> PlotTrace:
 
 
 def _marks(rows: Sequence[Row], names: dict[str, str]) -> list[PlotTrace]:
-    """A trace for each class of bound: colour and symbol."""
+    """One trace per bound, with its colour and symbol."""
     heaviest = max(at.scored.weight or 0.0 for at, _ in rows) or 1.0
     bounds = dict.fromkeys(_bound(at) for at, _ in rows)
     return [

@@ -1,4 +1,4 @@
-"""Tables for a page: cells with their text, what they are sorted by, and their class. Pure."""
+"""Tables for a page: cells with their text, sort key and class. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from milabench_ng.report.render.sections import Heading, Section
 from milabench_ng.report.report import Line, Report
 
 _LIGHT = 1.0
-"""Tests of less weight are grey, as in 2020."""
+"""Tests with a lower weight are grey, as in 2020."""
 
 
 class HtmlCell(msgspec.Struct, frozen=True):
@@ -20,7 +20,7 @@ class HtmlCell(msgspec.Struct, frozen=True):
 
     text: str
     key: str
-    """What it is sorted by; empty for what was not measured, which comes last."""
+    """The sort key; empty for what was not measured, which sorts last."""
     tone: str
     number: bool
 
@@ -33,12 +33,12 @@ class HtmlTable(msgspec.Struct, frozen=True, kw_only=True):
     headings: tuple[Heading | Column, ...]
     rows: tuple[tuple[HtmlCell, ...], ...]
     light: tuple[bool, ...] = ()
-    """By row: whether it is grey; empty where none is."""
+    """Whether each row is grey; empty if none is."""
     notes: tuple[str, ...] = ()
 
 
 def of_section(section: Section) -> HtmlTable:
-    """A section as it is, and whole."""
+    """Convert a section, in full."""
     return HtmlTable(
         key=section.key,
         title=section.title,
@@ -68,13 +68,13 @@ def of_tests(report: Report) -> tuple[HtmlTable, ...]:
 
 
 def _test_cell(column: Column, line: Line, prefix: str) -> HtmlCell:
-    """Grey where it does not count."""
+    """A cell of the test table; grey if it does not count."""
     cell = _cell(column, _brief(column, column.value(line), prefix))
     return msgspec.structs.replace(cell, tone="faint") if column.tone_of(line) == "faint" else cell
 
 
 def _brief(column: Column, cell: Cell, prefix: str) -> Cell:
-    """A test without the suite that stands in the title."""
+    """A test's name without the suite, which is in the title."""
     return cell.removeprefix(prefix) if column.key == "test" and isinstance(cell, str) else cell
 
 
@@ -88,6 +88,6 @@ def _cell(heading: Heading | Column, cell: Cell) -> HtmlCell:
 
 
 def _class(heading: Heading | Column, cell: Cell) -> str:
-    """Ratios have their own four colours, those of 2020."""
+    """The CSS class; ratios have their own four colours, as in 2020."""
     tone: Tone = heading.tone(cell)
     return f"ratio-{tone}" if heading.tone is ratio_tone and tone != "plain" else tone

@@ -11,11 +11,11 @@ from milabench_ng.report.report import Line
 from milabench_ng.report.scoring.scaling import ScalingCurve
 
 _BOX_FROM = 5
-"""Launches of a device from which on quartiles are drawn."""
+"""Fewest launches per device for which quartiles are drawn."""
 
 
 def charts_of_test(at: Line, courses: Sequence[Course], curves: Sequence[ScalingCurve]) -> tuple[Chart, ...]:
-    """Those that there is something to show in; ``courses`` are of all tests."""
+    """The charts for which there is data; ``courses`` covers all tests."""
     return tuple(_charts(at, [course for course in courses if course.label == at.scored.test], curves))
 
 
@@ -46,7 +46,7 @@ def _charts(at: Line, courses: Sequence[Course], curves: Sequence[ScalingCurve])
 
 
 def course_view(name: str, batch: Sequence[Course]) -> View:
-    """The tenants of one moment."""
+    """The tenants that ran at the same time."""
     traces = [
         line(
             at.times,
@@ -68,7 +68,7 @@ def course_view(name: str, batch: Sequence[Course]) -> View:
 
 
 def _by_device(at: Line) -> dict[str, list[float]]:
-    """The launches' rates; none of launches over several devices."""
+    """Rates by device, of launches over one device."""
     found: dict[str, list[float]] = defaultdict(list)
     if not at.row.scheme.spreads:
         scale = 1.0 if not at.row.train or not at.scored.perf else at.scored.perf / at.row.train.mean

@@ -1,4 +1,4 @@
-"""Price against throughput: each node a point, and lines along which a reference node's worth costs the same. Pure."""
+"""Price against throughput: a point per node, and lines of equal cost per reference node's worth. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.statistics.intervals import Interval
 
 _ALONG = (0.97, 0.9)
-"""Where on its line a label ends: neighbours apart, and further out than any mark."""
+"""Where on its line a label ends: apart from its neighbours, and further out than any mark."""
 
 
 _BESIDE = ("middle left", "bottom left", "top left")
-"""Where the words of a mark stand: left of it, where no interval is and the chart has room; neighbours apart."""
+"""Where a mark's text goes: on the left, clear of intervals and with room to spare; apart from its neighbours."""
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -30,17 +30,17 @@ class Point(msgspec.Struct, frozen=True):
     price: float
     ratio: float
     interval: Interval | EstimateBand | None
-    """Of ``ratio``."""
+    """The interval of ``ratio``."""
 
 
 def tender_chart(tender: Tender) -> Chart | None:
-    """Of all bids with a ratio; None where there is none."""
+    """The chart of all bids with a ratio; None if there are none."""
     points = [Point(row.name, row.price, row.ratio, row.ratio_interval) for row in tender.rows if row.ratio]
     return price_chart(points, tender.reference, tender.currency) if points else None
 
 
 def price_chart(points: Sequence[Point], reference: str, currency: str) -> Chart:
-    """``points`` in nodes of ``reference``."""
+    """The chart of ``points``, in nodes of ``reference``."""
     right = 1.5 * max(point.price for point in points)
     top = 1.25 * max(point.interval.high if point.interval else point.ratio for point in points)
     costs = equal_costs([point.price / point.ratio for point in points])
@@ -79,7 +79,7 @@ def _known(points: Sequence[Point]) -> str:
 
 
 def equal_costs(costs: Sequence[float]) -> list[float]:
-    """Round numbers of the size of ``costs``: two on either side, and what is between."""
+    """Round numbers that span ``costs``, with two more on either side."""
     low, high = min(costs), max(costs)
     decades = range(math.floor(math.log10(low)) - 1, math.floor(math.log10(high)) + 2)
     steps = [step * 10.0**power for power in decades for step in (1, 1.5, 2, 3, 5, 7)]

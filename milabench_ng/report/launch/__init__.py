@@ -1,1 +1,1 @@
-"""What one launch shows over its course. Pure."""
+"""Analysis of the course of a single launch. Pure."""

@@ -1,4 +1,4 @@
-"""The host pace over a run: its spread over batches, between sessions and between the shares of the devices. Pure."""
+"""The host pace of a run: its spread over batches, sessions and the devices' shares. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Named = Annotated[dict[str, "PaceStat"], msgspec.Meta(min_length=1)]
 
 PACE_UNIT = "MB/s per CPU"
 _FOREIGN = 0.1
-"""Share of their cores that the check's threads may lack before it is said."""
+"""Share of their cores that the check's threads may lose before this is reported."""
 
 
 class PaceSeen(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,22 +35,22 @@ class PaceSeen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def in_batch(self) -> tuple[str, int, int]:
-        """Which batch it was."""
+        """The key of its batch."""
         return self.run, self.session, self.batch
 
     @property
     def known(self) -> list[float]:
-        """What was measured of it."""
+        """The measured values."""
         return [edge.measured for edge in (self.before, self.after) if edge.measured is not None]
 
     @property
     def library(self) -> str:
-        """What computed; empty where nothing did."""
+        """The library that computed; empty if none did."""
         return self.before.library or self.after.library
 
 
 class PaceStat(msgspec.Struct, frozen=True):
-    """Of several batches, in MB of input per second of CPU time."""
+    """The pace over several batches, in MB of input per second of CPU time."""
 
     n: Annotated[int, msgspec.Meta(ge=1, le=10**9)]
     median: Pace
@@ -64,17 +64,17 @@ class Paces(msgspec.Struct, frozen=True, kw_only=True):
     library: str
     run: PaceStat
     sessions: Named
-    """In their order, from 1."""
+    """By session, numbered in order from 1."""
     devices: Named
-    """Of the CPUs of each device's share, by its index."""
+    """Pace of the CPUs in each device's share, by device index."""
     changed: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 0
-    """Batches in which a share's pace moved from one edge to the other."""
+    """Batches in which a share's pace changed from one edge to the other."""
     on_cpu: Amount = 1.0
-    """Share of the time in which the threads had their cores, of the device where it was least."""
+    """Share of the time for which the threads had their cores, on the worst device."""
 
     @property
     def slow(self) -> dict[str, float]:
-        """The devices whose cores are slower than the median of the others', by `PACE_LIMIT` or more; how much."""
+        """The devices whose cores are slower than the others' median by more than `PACE_LIMIT`, and by how much."""
         found = {}
         for device, stat in self.devices.items():
             others = [other.median for name, other in self.devices.items() if name != device]
@@ -84,13 +84,13 @@ class Paces(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def uneven(self) -> bool:
-        """Whether it changed over a batch, or sessions differ."""
+        """Whether the pace changed over a batch, or differs between sessions."""
         middles = [stat.median for stat in self.sessions.values()]
         return self.changed > 0 or differ(min(middles), max(middles))
 
     @property
     def sentence(self) -> str:
-        """All of it in one line."""
+        """A summary in one line."""
         run = self.run
         batches = f"{run.n} batch{'' if run.n == 1 else 'es'}, {run.min:.1f} to {run.max:.1f}"
         said = [f"{run.median:.1f} {PACE_UNIT} in the middle of {batches} ({self.library})"]
@@ -107,7 +107,7 @@ class Paces(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def launch_paces(mnb: MnbView) -> tuple[PaceSeen, ...]:
-    """Of each share of one launch; empty where its record is of before it was measured."""
+    """The paces of a launch's shares; empty for a record from before they were measured."""
     return tuple(
         PaceSeen(
             run=mnb.run_id,
@@ -122,9 +122,9 @@ def launch_paces(mnb: MnbView) -> tuple[PaceSeen, ...]:
 
 
 def paces(seen: Sequence[PaceSeen]) -> Paces | None:
-    """Of a folder; None where no pace was measured. A batch counts once, with the median of its shares and edges.
+    """The paces of a folder; None if none was measured. A batch counts once, with the median of its shares and edges.
 
-    What another library computed than the first did is another computation, and left out.
+    Paces computed by a library other than the first are different computations, and are left out.
     """
     library = next((each.library for each in seen if each.known), "")
     used = [each for each in seen if each.known and each.library == library]
@@ -143,7 +143,7 @@ def paces(seen: Sequence[PaceSeen]) -> Paces | None:
 
 
 def without_pace(seen: Sequence[PaceSeen]) -> tuple[str, ...]:
-    """Why no pace, or none that is counted, is known of some batches."""
+    """Why some batches have no pace, or none that counts."""
     problems = [edge.problem for each in seen for edge in (each.before, each.after) if edge.problem]
     bare = any(edge.mb_per_s and not edge.bursts for each in seen for edge in (each.before, each.after))
     libraries = dict.fromkeys(each.library for each in seen if each.known)

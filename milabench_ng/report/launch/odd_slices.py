@@ -1,8 +1,8 @@
-"""What is odd inside a window: a slice far from the others, work that was made before it. Pure.
+"""Oddities inside a window: a slice far from the others, or work done before the window. Pure.
 
 The mean over a window hides a stall: one slice of 5 s among seventeen of 0.5 s halves the rate, and drift tests, which
-look at medians, do not see it. So the slice that cost the window most is held against the others, also in short
-launches. It counts all the same.
+use medians, miss it. Therefore the slice that cost the window most is compared with the others, also in short launches.
+It still counts.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from milabench_ng.report.launch.steadiness import Shape
 from milabench_ng.stats import median, robust_std
 
 LEAST_COST = 0.02
-"""Of the window's time: a slice that cost or gained less is no finding."""
+"""Share of the window's time: a slice that cost or gained less is not reported."""
 LEAST_DISTANCE = 0.25
-"""Relative, of a slice's rate from the usual one."""
+"""Least relative distance of a slice's rate from the usual one."""
 NOISE_FACTOR = 8.0
-"""Robust standard deviations of the other slices' rates that a far one is away."""
+"""Least distance of a slice, in robust standard deviations of the other slices' rates."""
 _FEWEST = 4
-"""Slices: of fewer none is usual."""
+"""Fewest slices for which there is a usual rate."""
 
 
 def far_slice(rows: Sequence[SliceRow], window: Window, start_s: float) -> Shape | None:
-    """The slice that is far from the others of a window and cost or gained it most; None where all are alike.
+    """The slice that is far from the others in a window and cost or gained most; None if all are similar.
 
-    A slow slice that reaches over an edge of the window is looked at with the part inside, although it is in no rate.
-    ``start_s``: when the launch began, which the slice's place is counted from.
+    A slow slice that crosses an edge of the window counts with its part inside, although it is in no rate. ``start_s``:
+    the launch's start, relative to which the slice's position is given.
     """
     inside = [row for row in rows if window.holds(row)]
     if len(inside) < _FEWEST:
@@ -64,13 +64,13 @@ def _crosses(row: SliceRow, window: Window) -> bool:
 
 
 def _cost(row: SliceRow, window: Window, usual: float) -> float:
-    """Seconds of the window that a slice took beyond what its items usually take."""
+    """The seconds of the window that a slice took in excess of the usual time for its items."""
     part = (min(row.end_s, window.end_s) - max(row.start_s, window.start_s)) / row.length_s
     return part * (row.length_s - row.count / usual)
 
 
 def stock(rows: Sequence[SliceRow]) -> Shape | None:
-    """Whether the window worked off what was made before it; None where it did not, or hardly."""
+    """Work done before the window and used up in it; None if there was none, or hardly any."""
     items, of = worked_off(rows), sum(row.count for row in rows)
     if is_steady(rows) or not of:
         return None

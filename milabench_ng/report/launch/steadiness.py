@@ -1,10 +1,10 @@
 """Whether a launch worked at one rate: drift, sawtooth, no steady state. Pure.
 
-The slices from when it had settled (from the window on, where that begins before), first the medians of three, so that
-a single slow slice is no finding. Each finding needs a trend test or a noise threshold *and* an effect that matters,
-since with many launches chance alone finds much.
-Launches that start slowly or never settle are common (Barrett et al., "Virtual machine warmup blows hot and cold",
-OOPSLA 2017); nothing is cut off or left out because of a finding.
+Uses the slices after settling (from the window on, if that begins earlier), reduced to medians of three so that a
+single slow slice is not reported. Each finding needs a trend test or a noise threshold *and* an effect that matters,
+since with many launches chance alone produces many findings. Launches that start slowly or never settle are common
+(Barrett et al., "Virtual machine warmup blows hot and cold", OOPSLA 2017); nothing is truncated or left out because of
+a finding.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from milabench_ng.records.window import SliceRow
 from milabench_ng.stats import mean, median, sample_std
 
 MIN_CHANGE = 0.03
-"""Relative change over the launch below which there is no drift and no change of level."""
+"""Relative change over the launch below which it has neither drift nor a change of level."""
 MIN_SWING = 0.05
-"""Relative height below which there is no tooth."""
+"""Relative height below which a swing is not a tooth."""
 MIN_TURNS = 4
-"""Turns from rise to fall or back: two whole teeth."""
+"""Fewest turns from rise to fall or back: two whole teeth."""
 _TREND_Z = 3.29
 """Two-sided 0.1 % of the normal distribution."""
 _NOISE_FACTOR = 6.0
 _GROUP = 3
 _BLOCKS = 12
 MIN_SLICES = _GROUP * _BLOCKS
-"""Of fewer only the halves are compared."""
+"""With fewer slices, only the halves are compared."""
 MIN_HALF = 6
-"""Slices; with fewer a launch is not judged."""
+"""Fewest slices in a half; with fewer, a launch is not judged."""
 MIN_HALVES = 0.15
 """Relative change between the halves of a short launch below which it has one level."""
 _STANDARD_ERRORS = 2.0
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """What the course of a launch's rate looked like."""
+    """The shape of a launch's rate over time."""
 
     kind: Literal["drift", "sawtooth", "no steady state", "stall", "burst", "backlog"]
     detail: str
 
 
 def odd_shape(rows: Sequence[SliceRow], from_s: float, until_s: float) -> Shape | None:
-    """What is odd about the rate between two moments; None of a steady launch, and of one too short to say."""
+    """What is odd about the rate between two moments; None for a steady launch, or one too short to tell."""
     begin = bisect_left(rows, from_s, key=lambda row: row.start_s)
     end = bisect_right(rows, until_s, key=lambda row: row.end_s)
     rates = [row.count / row.length_s for row in rows[begin:end]]
@@ -64,7 +64,7 @@ def odd_shape(rows: Sequence[SliceRow], from_s: float, until_s: float) -> Shape 
 
 
 def _halves(rates: Sequence[float]) -> Shape | None:
-    """Of a launch with too few slices for a trend: whether its halves have the same level, beyond their noise."""
+    """Whether the halves of a launch with too few slices for a trend have different levels, beyond their noise."""
     half = len(rates) // 2
     if half < MIN_HALF:
         return None
@@ -82,7 +82,7 @@ def _block_means(values: Sequence[float]) -> list[float]:
 
 
 def _drift(blocks: Sequence[float]) -> Shape | None:
-    """Mann (Econometrica 13, 1945) and Kendall's test of a trend, with the slope of Theil and Sen (JASA 63, 1968)."""
+    """Trend test of Mann (Econometrica 13, 1945) and Kendall, with the slope of Theil and Sen (JASA 63, 1968)."""
     n = len(blocks)
     pairs = [(blocks[j] - blocks[i], j - i) for i in range(n) for j in range(i + 1, n)]
     s = sum((rise > 0) - (rise < 0) for rise, _ in pairs)
@@ -94,7 +94,7 @@ def _drift(blocks: Sequence[float]) -> Shape | None:
 
 
 def _sawtooth(values: Sequence[float]) -> Shape | None:
-    """Repeated turns, each after a swing that is large against the noise from one value to the next."""
+    """Repeated turns, each after a swing that is large relative to the noise between successive values."""
     steps = [abs(after - before) for before, after in pairwise(values)]
     swing = max(MIN_SWING, _NOISE_FACTOR * 1.4826 * median(steps) / math.sqrt(2))
     low = high = values[0]
@@ -111,7 +111,7 @@ def _sawtooth(values: Sequence[float]) -> Shape | None:
 
 
 def _unsettled(blocks: Sequence[float]) -> Shape | None:
-    """The truncation that makes the rest most even lies in the second half (MSER: White, Simulation 69, 1997)."""
+    """Whether the truncation with the most even rest is in the second half (MSER: White, Simulation 69, 1997)."""
     n = len(blocks)
 
     def spread(begin: int) -> float:

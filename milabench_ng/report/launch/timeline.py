@@ -1,4 +1,4 @@
-"""The course of a launch: its rate over time, thinned out so that a page with a thousand launches stays small. Pure."""
+"""The course of a launch: its rate over time, thinned so that a page with a thousand launches stays small. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _QUARTER = 4
 
 
 class Course(msgspec.Struct, frozen=True, kw_only=True):
-    """The rate of one rank. Times in seconds since ``start``, rates in items of ``unit`` per second."""
+    """The rate of one rank. Times are in seconds since ``start``, rates in items of ``unit`` per second."""
 
     label: str
     job_id: str
     session: str
-    """The run of ``mnb`` that it is from."""
+    """The run of ``mnb`` that it comes from."""
     run: int
     """The repeat, from 0."""
     device: str
@@ -28,14 +28,14 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
     times: tuple[float, ...]
     rates: tuple[float, ...]
     window: tuple[float, float] | None
-    """Begin and end of the averaging window; None where there are too few slices for one."""
+    """Begin and end of the averaging window; None if there are too few slices for one."""
     change: float | None
-    """Relative change from the first to the last quarter of the slices after settling; None of too few."""
+    """Relative change from the first to the last quarter of the slices after settling; None if there are too few."""
     failed: bool
 
 
 def courses(read: ReadRecord) -> tuple[Course, ...]:
-    """One for each rank; none of a record of 2020, whose slices have no times."""
+    """One course per rank; none for a record of 2020, whose slices have no times."""
     mnb = read.view.mnb
     if mnb is None:
         return ()
@@ -78,7 +78,7 @@ def _course(read: ReadRecord, device: str, rows: Sequence[SliceRow], start_s: fl
 
 
 def thinned(rows: Sequence[SliceRow], most: int = MAX_POINTS) -> list[SliceRow]:
-    """At most ``most`` rows: neighbours are put together, so that items and seconds stay what they were."""
+    """Reduce to at most ``most`` rows by merging neighbours, which preserves total items and seconds."""
     size = max(1, math.ceil(len(rows) / most))
     return [_together(rows[begin : begin + size]) for begin in range(0, len(rows), size)]
 
@@ -94,7 +94,7 @@ def _together(rows: Sequence[SliceRow]) -> SliceRow:
 
 
 def change(rows: Sequence[SliceRow]) -> float | None:
-    """From the rate over the first quarter of the slices to that over the last."""
+    """The relative change from the rate of the first quarter of the slices to that of the last."""
     part = len(rows) // _QUARTER
     if part == 0:
         return None
@@ -105,11 +105,11 @@ def change(rows: Sequence[SliceRow]) -> float | None:
 
 
 def worst_drift(found: Sequence[Course]) -> Course | None:
-    """The course whose rate changed most; None where none is long enough to say."""
+    """The course whose rate changed most; None if none is long enough to tell."""
     known = [course for course in found if course.change is not None and not course.failed]
     return max(known, key=lambda course: abs(course.change or 0.0), default=None)
 
 
 def _brief(rate: float) -> float:
-    """Four digits: more than a chart can show."""
+    """Round to four digits, more than a chart can show."""
     return float(f"{rate:.4g}")

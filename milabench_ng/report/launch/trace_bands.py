@@ -1,8 +1,8 @@
-"""How wide the bands of reference traces are, and which digests count: traces made of launches.
+"""Makes reference traces from launches: how wide the bands are, and which digests count.
 
-The first batch is the same for all tenants, so the first step has one value up to arithmetic and, on other models of
-GPU, other random numbers drawn on the device. From the second step on tenants read in their own order and draw their
-own numbers, and a band says where another tenant is to be expected.
+The first batch is the same for all tenants, so the first step has one value, except for arithmetic and, on other GPU
+models, different random numbers drawn on the device. From the second step on, tenants read in their own order and draw
+their own numbers, and a band says where to expect another tenant.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from milabench_ng.stats import mean, population_std, sample_std
 
 
 class Floor(NamedTuple):
-    """Least tolerance of a loss and of a gradient norm, as a share of it."""
+    """Least tolerance of a loss and of a gradient norm, as a share of the value."""
 
     loss: float
     gradient_norm: float
@@ -44,8 +44,8 @@ FIRST = {
     "half_master_static": Floor(0.005, 0.05),
     "half": Floor(0.01, 0.05),
 }
-"""Of the first step, by precision: some ten times what kernels, threads and precisions were seen to change, and twice
-what other dropout changes (docs/methodology.md)."""
+"""Floors of the first step by precision: about ten times the observed effect of kernels, threads and precisions, and
+twice that of different dropout (docs/methodology.md)."""
 LATER = {
     "fp32": Floor(0.02, 0.1),
     "tf32": Floor(0.02, 0.1),
@@ -56,22 +56,22 @@ LATER = {
     "half": Floor(0.1, 0.2),
 }
 GROWTH = {"2": 1.0, "5": 1.5, "10": 2.0, "100": 5.0}
-"""Differences grow with the steps; times ``LATER``."""
+"""Factors on ``LATER`` by step, since differences grow."""
 AGREEMENT = 0.25
-"""Of the floor: tenants that agree so well at the first step differ by arithmetic, which the floor allows for."""
+"""Share of the floor: tenants this close at the first step differ only by arithmetic, which the floor allows for."""
 START_SHARE = 0.1
-"""A number below this share of the one at step 1 has the tolerance of that share: near zero digits say nothing."""
+"""A number below this share of that at step 1 has the tolerance of that share: near zero, digits mean nothing."""
 FALSE_MARKS = 1e-4
-"""How often a sound number of another tenant, who reads in another order, may be outside a band."""
+"""How often a valid number from another tenant, which reads in a different order, may be outside a band."""
 Draws = dict[str, list[float]]
-"""The numbers of the repeats, by place: repeats of a place begin from the same seed, so only places are independent."""
+"""The repeats' numbers by place: repeats of a place start from the same seed, so only places are independent."""
 
 
 def build(suite: str, launches: Iterable[tuple[Traced, str]], made_from: Sequence[str]) -> Traces:
-    """The traces that hold for all of ``launches``, successful ones of one suite with their software keys. Pure.
+    """Make traces that hold for all ``launches``: successful ones of one suite, with their software keys. Pure.
 
-    A band takes two tenants at least, or two launches of the same; a digest counts where two launches agree on it and
-    none differs. Raises InputError where launches of one test had different options or data.
+    A band needs at least two tenants, or two launches of the same one; a digest counts if two launches agree on it and
+    none differs. Raises InputError if launches of one test had different options or data.
     """
     rows: dict[str, list[tuple[Traced, str]]] = defaultdict(list)
     for launch, key in launches:
@@ -82,7 +82,7 @@ def build(suite: str, launches: Iterable[tuple[Traced, str]], made_from: Sequenc
 def merge(made: Traces, kept: Traces) -> Traces:
     """``made``, with the tests, kinds of device, precisions and software that only ``kept`` has.
 
-    Of a test whose options or data are others by now nothing is kept. Raises InputError for traces of another suite.
+    Nothing is kept for a test whose options or data have changed. Raises InputError for traces of another suite.
     """
     if made.suite != kept.suite:
         raise InputError(f"one suite at a time, not {made.suite}, {kept.suite}")
@@ -145,7 +145,7 @@ def _bands(quantity: str, launches: Iterable[tuple[Traced, TracedNumbers]]) -> B
 
 
 def _floor(quantity: str, precision: str, step: str) -> float | None:
-    """Least relative tolerance at a step; None where no band is made. A mode that is not known has the widest."""
+    """Least relative tolerance at a step; None if there is no band. Unknown modes have the widest."""
     if step == "1":
         return float(getattr(FIRST.get(precision, FIRST["half"]), quantity))
     if step not in GROWTH:
@@ -154,11 +154,11 @@ def _floor(quantity: str, precision: str, step: str) -> float | None:
 
 
 def _band(floor: float | None, step: str, steps: Mapping[str, Draws]) -> TraceBand | None:
-    """Where the number of another place is to be expected: a prediction interval by Student's t over the places.
+    """Where to expect the number of another place: a prediction interval by Student's t over the places.
 
-    Hahn and Meeker, Statistical Intervals (1991), section 4.7; never narrower than ``floor``, and just that where all
-    places agree on the first step. None where it would be wider than the number itself and say nothing. Where there is
-    one place only (a progression's first step), its repeats stand for the places.
+    Hahn and Meeker, Statistical Intervals (1991), section 4.7; never narrower than ``floor``, and exactly that if all
+    places agree on the first step. None if it would be wider than the number itself and therefore meaningless. If there
+    is only one place (a progression's first step), its repeats take the role of places.
     """
     draws = steps[step]
     values = list(draws.values()) if len(draws) > 1 else [[number] for each in draws.values() for number in each]

@@ -1,8 +1,8 @@
-"""Reference traces: what a test's loss and gradient norm are at a few steps, and what its parameters become.
+"""Reference traces: a test's loss and gradient norm at a few steps, and its resulting parameters.
 
 A launch outside its bands did not compute what the test computes: less work per item, a patched library, a broken
-device. Bands hold for one kind of device (a GPU draws other random numbers than a CPU, from the same seed), one
-precision, one data set at one scale; digests of parameters only for the same devices, driver and libraries.
+device. Bands apply to one kind of device (from the same seed, a GPU draws other random numbers than a CPU), one
+precision, and one data set at one scale; digests of parameters apply only to the same devices, driver and libraries.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from milabench_ng.shipped import find
 
 TRACES_SCHEMA = 3
 TraceDevice = Literal["cpu", "gpu"]
-"""Of the devices that a launch worked on; a MIG instance is a part of a GPU."""
+"""The kind of a launch's devices; a MIG instance is part of a GPU."""
 PACING = ("max_count", "max_seconds", "sample_duration", "workers")
-"""Options that change how long a test goes on, not what it computes."""
+"""Options that change how long a test runs, not what it computes."""
 SCALED = ("amp", "half_master")
-"""Modes whose first gradients may leave the range of fp16 on a sound device: such steps are skipped."""
+"""Modes whose first gradients may overflow fp16 even on a healthy device: such steps are skipped."""
 Strength = Literal["strong", "weak", "digest only"]
 STRENGTHS: tuple[Strength, ...] = get_args(Strength)
 ROUNDING = 1 + 1e-9
 STRONG_LOSS, STRONG_NORM = 0.01 * ROUNDING, 0.05 * ROUNDING
-"""A strong trace knows loss and gradient norm of the first step to these shares of themselves."""
+"""A strong trace bounds the loss and gradient norm of the first step to these shares of their values."""
 
 
 OutsideKind = Literal["loss outside the reference", "gradient norm outside the reference"]
 
 
 class TraceBand(msgspec.Struct, frozen=True):
-    """A number is within ``tolerance`` of ``value``."""
+    """A band: a number must be within ``tolerance`` of ``value``."""
 
     value: float
     tolerance: float
 
     @property
     def share(self) -> float:
-        """The tolerance as a share of the value: a change below it is not seen."""
+        """The tolerance as a share of the value: smaller changes go unnoticed."""
         return self.tolerance / abs(self.value) if self.value else math.inf
 
     def holds(self, number: float | None) -> bool:
@@ -53,7 +53,7 @@ class TraceBand(msgspec.Struct, frozen=True):
         return number is not None and abs(number - self.value) <= self.tolerance
 
     def deviation(self, kind: OutsideKind, step: str, number: float | None) -> Mark:
-        """The mark of a number that is outside."""
+        """The mark of a number outside the band."""
         above = number is None or number > self.value
         return Mark(
             kind=kind,
@@ -64,24 +64,24 @@ class TraceBand(msgspec.Struct, frozen=True):
 
 
 Bands = dict[TraceDevice, dict[str, dict[str, TraceBand]]]
-"""By kind of device, by the precision that ran, by step."""
+"""Bands by kind of device, by the precision that ran, by step."""
 
 
 class ReferenceTrace(msgspec.Struct, frozen=True, kw_only=True):
     """What one test computes."""
 
     since: str = ""
-    """The version of mnb from which on the test computes this; empty for all."""
+    """The first version of mnb in which the test computes this; empty for all."""
     arguments: dict[str, Scalar | None]
-    """All options but those of pacing: the trace holds for these only."""
+    """All options except those of pacing: the trace applies only to these."""
     data: tuple[str, str, float] | None
     """Name, kind and scale of the data set."""
     losses: Bands
     gradient_norms: Bands = {}
     digests: dict[str, dict[str, str]] = {}
-    """Of the parameters, by software key, by ``precision/device/rank/step``."""
+    """Digests of the parameters, by software key, by ``precision/device/rank/step``."""
     blind: str = ""
-    """What less work is known to stay inside the bands of the first step, however narrow, in words: it makes the trace
+    """In words, reduced work that is known to stay inside the first step's bands, however narrow: it makes the trace
     weak."""
 
 
@@ -91,16 +91,16 @@ class Traces(msgspec.Struct, frozen=True, kw_only=True):
     schema: int = TRACES_SCHEMA
     suite: str
     made_from: tuple[str, ...] = ()
-    """Hardware and versions of the runs that these were made from."""
+    """Hardware and versions of the runs behind these traces."""
     tests: dict[str, ReferenceTrace]
 
 
 TracedNumbers = tuple[tuple[str, str, float | None], ...]
-"""Place (``device/rank``), step and number; None where it was not finite."""
+"""Place (``device/rank``), step and number; None if it was not finite."""
 
 
 class Traced(msgspec.Struct, frozen=True):
-    """What a record says about this."""
+    """The traced values of a record."""
 
     label: str
     arguments: dict[str, Scalar | None]
@@ -111,13 +111,13 @@ class Traced(msgspec.Struct, frozen=True):
     gradient_norms: TracedNumbers
     digests: dict[str, str]
     steps: dict[str, int] = {}
-    """By place: how many ran at least, as the slices say; empty where the launch failed."""
+    """By place: the least number of steps that ran, according to the slices; empty if the launch failed."""
     skipped: dict[str, int] = {}
-    """By place: how many of them a dynamic loss scale skipped, as the record says."""
+    """By place: how many steps a dynamic loss scale skipped, according to the record."""
 
     @property
     def overflown(self) -> frozenset[tuple[str, str]]:
-        """Places and steps whose gradients left the range of fp16: no more of them than were skipped."""
+        """Places and steps whose gradients overflowed fp16, unless there are more of them than skipped steps."""
         null: dict[str, list[str]] = defaultdict(list)
         for place, step, norm in self.gradient_norms if self.precision in SCALED else ():
             if norm is None:
@@ -126,11 +126,11 @@ class Traced(msgspec.Struct, frozen=True):
         return frozenset((place, step) for place, steps in told.items() for step in steps)
 
     version: str = ""
-    """Of mnb, which made it."""
+    """The version of mnb that made the record."""
 
 
 def traced(mnb: MnbView) -> Traced:
-    """What the record of a launch says."""
+    """Extract the traced values from a launch's record."""
     precision = (mnb.precision.ran if mnb.precision else None) or "unknown"
     places = [(f"{mnb.launch.slot_ids[number]}/{number}", rank) for number, rank in enumerate(mnb.ranks)]
     return Traced(
@@ -160,14 +160,14 @@ COMPARED = "compared"
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """What a trace says of a launch."""
+    """The result of comparing a launch with a trace."""
 
     deviations: tuple[Mark, ...] = ()
-    """Where the launch left its trace."""
+    """Where the launch deviated from its trace."""
     strength: Strength | None = None
-    """Of what it was compared with; None where there was nothing."""
+    """The strength of the comparison; None if there was none."""
     lacking: str = ""
-    """Of what there is no reference, where the launch could not be compared with any."""
+    """What lacks a reference, if the launch could not be compared."""
 
     @property
     def sentence(self) -> str:
@@ -176,7 +176,7 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 def compare(seen: Traced, trace: ReferenceTrace | None, software_key: str) -> Compared:
-    """A launch of a run with this software against the trace of its test, which may hold for something else. Pure."""
+    """Compare a launch, run with this software, with the trace of its test, which may not apply to it. Pure."""
     if trace is None or (seen.arguments, seen.data) != (trace.arguments, trace.data):
         return Compared(lacking=_described(seen))
     if _release(seen.version) < _release(trace.since):
@@ -203,15 +203,15 @@ def compare(seen: Traced, trace: ReferenceTrace | None, software_key: str) -> Co
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """``"0.2.0"`` as numbers; those of an empty or odd version come before all."""
+    """``"0.2.0"`` as numbers; empty or odd versions sort first."""
     return tuple(int(part) for part in version.split(".") if part.isdecimal())
 
 
 def strength(losses: Mapping[str, TraceBand], gradient_norms: Mapping[str, TraceBand], blind: str = "") -> Strength:
-    """What a comparison with these bands, by step, is worth. ``blind``: that of the trace.
+    """The strength of a comparison with these bands (by step). ``blind``: that of the trace.
 
-    It is strong where less work in the first step could hardly stay inside: there the loss is known within 1 % and the
-    gradient norm within 5 %. docs/methodology.md has what half of a batch and other savings change.
+    It is strong if reduced work in the first step could hardly stay inside: if the loss is known within 1 % and the
+    gradient norm within 5 %. docs/methodology.md lists the effects of half a batch and other savings.
     """
     if not losses and not gradient_norms:
         return "digest only"
@@ -223,7 +223,7 @@ def strength(losses: Mapping[str, TraceBand], gradient_norms: Mapping[str, Trace
 
 
 def _within(seen: Traced, bands: Mapping[str, TraceBand], numbers: TracedNumbers) -> dict[str, TraceBand]:
-    """The bands that all of a launch was compared with, by step."""
+    """The bands, by step, that the whole launch was compared with."""
     compared = {step for place, step, number in numbers if number is not None or (place, step) not in seen.overflown}
     skipped = {step for place, step, number in numbers if number is None and (place, step) in seen.overflown}
     return {step: band for step, band in bands.items() if step in compared - skipped}
@@ -239,7 +239,7 @@ def _deviations(
 
 
 def _left_out(what: str, seen: Traced, bands: Mapping[str, TraceBand], numbers: TracedNumbers) -> Iterator[Mark]:
-    """Steps with a band that ran, and of which the record holds nothing: not even that they were skipped."""
+    """Steps that have a band and ran, but are missing from the record, even as skipped."""
     there = {(place, step) for place, step, _ in numbers}
     for place, steps in seen.steps.items():
         for step in bands:
@@ -248,7 +248,7 @@ def _left_out(what: str, seen: Traced, bands: Mapping[str, TraceBand], numbers: 
 
 
 def _unlearned(seen: Traced, losses: Mapping[str, TraceBand], norms: Mapping[str, TraceBand]) -> Iterator[Mark]:
-    """A gradient of nothing before the test has learned all, a loss that stays what it is where that of the test moves.
+    """A zero gradient before the test has learned everything, or a constant loss where the test's own changes.
 
     Such numbers may lie inside wide bands, or at steps that have none.
     """
@@ -265,19 +265,19 @@ def _unlearned(seen: Traced, losses: Mapping[str, TraceBand], norms: Mapping[str
 
 
 def _described(seen: Traced) -> str:
-    """All that a trace is tied to but the options."""
+    """Everything that a trace is tied to, except the options."""
     data = "" if seen.data is None else f", {seen.data[0]} ({seen.data[1]}, scale {seen.data[2]:g})"
     return f"{seen.kind}, {seen.precision}{data} and these options"
 
 
 def load_traces(suite: str) -> Mapping[str, ReferenceTrace]:
-    """The shipped traces of a suite, by label; none where there are none."""
+    """The shipped traces of a suite, by label; empty if there are none."""
     path = find("baselines/traces", suite)
     return {} if path is None else decode_traces(read_content(path), str(path)).tests
 
 
 def decode_traces(content: bytes, source: str) -> Traces:
-    """Stored traces; ``source`` is the file's name. Raises InputError, with file and place, for what cannot be read."""
+    """Decode stored traces; ``source`` is the file's name. Raises InputError, with file and position, if invalid."""
     traces = convert_json(parse_json(content, source), Traces, source, "scripts/traces makes traces of a result folder")
     if traces.schema not in (2, TRACES_SCHEMA):  # 2 had no gradient norms
         refuse(source, f"schema {traces.schema}; this version of mnb reads 2 and {TRACES_SCHEMA}; make them again")
@@ -285,5 +285,5 @@ def decode_traces(content: bytes, source: str) -> Traces:
 
 
 def encode_traces(traces: Traces) -> bytes:
-    """Indented JSON."""
+    """Encode as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(traces), indent=1) + b"\n"

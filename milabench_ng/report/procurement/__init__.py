@@ -1,1 +1,1 @@
-"""Bids, tenders and the acceptance of what was delivered."""
+"""Bids, tenders and acceptance of the delivery."""

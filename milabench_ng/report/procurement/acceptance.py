@@ -1,11 +1,11 @@
-"""Does the delivered node keep what the bid promised? Pure.
+"""Whether the delivered node keeps what the bid promised. Pure.
 
 For each test and for the score: the ratio of the geometric means over the repeats, delivered over bid, with its
-one-sided 95 % bounds (Welch on logarithms, see `intervals`). It keeps the guarantee where the lower bound is above it;
-it breaks it where the ratio is below it beyond doubt, the p values of the tests adjusted after Holm for being several.
-Everything between is inconclusive, and more repeats are what helps. The guarantee itself is what is tested, so it needs
-no margin beside it; and since it is kept only where all ratios keep it, that verdict needs no adjustment. With a mark
-on either side, which makes a result not comparable, nothing keeps the guarantee.
+one-sided 95 % bounds (Welch on logarithms, see `intervals`). The ratio keeps the guarantee if the lower bound is above
+it, and breaks it if the ratio is significantly below it, with p values adjusted for several tests by Holm's method.
+Anything in between is inconclusive and needs more repeats. The test is against the guarantee itself, so no additional
+margin is needed; and since the guarantee is kept only if all ratios keep it, that verdict needs no adjustment. With a
+mark on either side, which makes a result not comparable, nothing keeps the guarantee.
 """
 
 from __future__ import annotations
@@ -29,39 +29,39 @@ GuaranteeVerdict = Literal["keeps", "breaks", "inconclusive"]
 
 
 class GuaranteeRatio(msgspec.Struct, frozen=True, kw_only=True):
-    """One ratio against the guarantee: of a test, or of the score."""
+    """The ratio of a test or of the score, against the guarantee."""
 
     name: str
     ratio: float | None
     low: float | None
-    """One-sided 95 % bound; so is ``high``."""
+    """One-sided 95 % bound, as is ``high``."""
     high: float | None
     verdict: GuaranteeVerdict
     why: str = ""
 
 
 class SideMark(msgspec.Struct, frozen=True, kw_only=True):
-    """What makes one side not comparable."""
+    """A mark that makes one side not comparable."""
 
     side: Literal["bid", "delivered"]
     mark: Marked
 
 
 class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole answer."""
+    """The complete result."""
 
     guarantee: float
     score: GuaranteeRatio
     tests: tuple[GuaranteeRatio, ...]
     reasons: tuple[str, ...]
-    """What breaks it beside the ratios: failures, missing devices."""
+    """What else breaks the guarantee besides the ratios: failures, missing devices."""
     marks: tuple[SideMark, ...]
-    """On the tests that were bid."""
+    """Marks on the tests in the bid."""
     differences: tuple[WorkDifference, ...]
 
     @property
     def verdict(self) -> GuaranteeVerdict:
-        """It breaks by any part of it, and keeps by all, without a mark."""
+        """Breaks if any part breaks it; keeps if all parts keep it and there is no mark."""
         verdicts = {self.score.verdict, *(test.verdict for test in self.tests)}
         if self.reasons or "breaks" in verdicts:
             return "breaks"
@@ -69,19 +69,19 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Item(msgspec.Struct, frozen=True, kw_only=True):
-    """A ratio before it is judged; ``why`` says that it cannot be."""
+    """A ratio before the verdict; ``why`` says why there can be none."""
 
     name: str
     parts: Sequence[WeightedStat] = ()
     why: str = ""
     verdict: GuaranteeVerdict = "inconclusive"
-    """Where there is a ``why``."""
+    """The verdict if there is a ``why``."""
 
 
 def accept(bid: Summary, delivered: Summary, weights: Weights | None, guarantee: float) -> Acceptance:
     """Whether ``delivered`` has at least ``guarantee`` times the throughput of ``bid``, in every test and in the score.
 
-    ``weights`` are those of the tender; without any, the score is over no test and inconclusive.
+    ``weights`` are those of the tender; without any, the score covers no test and is inconclusive.
     """
     if not 0 < guarantee <= 1:
         raise InputError(f"--guarantee {guarantee:g}: a share of the bid's throughput, above 0 and at most 1")
@@ -105,7 +105,7 @@ def accept(bid: Summary, delivered: Summary, weights: Weights | None, guarantee:
 
 
 def _marks(side: Literal["bid", "delivered"], summary: Summary, labels: Container[str]) -> Iterator[SideMark]:
-    """Of the rows called ``labels``."""
+    """The marks of the rows named in ``labels``."""
     for mark in count_marks({label: row for label, row in summary.tests.items() if label in labels}):
         yield SideMark(side=side, mark=mark)
 
@@ -163,7 +163,7 @@ def _kept(name: str, estimate: Estimate, wanted: float, p: float) -> GuaranteeRa
 
 
 def _p_broken(estimate: Estimate, wanted: float) -> float:
-    """One-sided: of a ratio this low or lower where the guarantee is just kept."""
+    """One-sided p value: the probability of a ratio this low or lower if the guarantee is just kept."""
     if estimate.variance == 0:
         return 0.0 if estimate.mean < wanted else 1.0
     return t_tail((wanted - estimate.mean) / math.sqrt(estimate.variance), estimate.df)

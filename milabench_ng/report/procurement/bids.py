@@ -1,4 +1,4 @@
-"""A file of bids: whose results, at which price, under which assumptions. Strict: an unknown key is an error."""
+"""A bids file: results, prices and assumptions. Strict: unknown keys are errors."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from milabench_ng.records.window import LARGEST, Amount
 from milabench_ng.report.procurement.ownership import Terms
 
 BidPrice = Annotated[float, Meta(ge=1e-6, le=LARGEST)]
-"""Above 0, and by so much that no quotient of two prices leaves the range of numbers."""
+"""Far enough above 0 that no quotient of two prices overflows."""
 
 
 class Bid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One offer."""
 
     results: str
-    """A result folder or a summary; relative to the file of bids."""
+    """A result folder or a summary; relative to the bids file."""
     price: BidPrice
-    """Of one node."""
+    """Per node."""
     watts_load: Annotated[float, Meta(gt=0, le=1e6)] | None = None
-    """Of a whole node at work; None: what its GPUs were measured at, where they were."""
+    """Power of a whole node under load; None: the measured power of its GPUs, if known."""
     watts_idle: Annotated[float, Meta(ge=0, le=1e6)] | None = None
     maintenance_per_year: Amount = 0.0
-    """Of one node."""
+    """Per node."""
 
 
 class Bids(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All offers and what the buyer assumes."""
+    """All offers and the buyer's assumptions."""
 
     reference: str
-    """What a node is measured in: a folder, a summary or a shipped baseline."""
+    """The node that others are measured against: a folder, a summary or a shipped baseline."""
     bids: Annotated[dict[str, Bid], Meta(min_length=1)]
     currency: str = "$"
     years: Annotated[float, Meta(gt=0, le=100)] = 5.0
     tariff_per_kwh: Annotated[float, Meta(ge=0, le=1000)] | None = None
-    """Without it the cost of energy is left out, and the output says so."""
+    """If None, the cost of energy is left out, and the output says so."""
     pue: Annotated[float, Meta(ge=1, le=10)] = 1.0
     utilization: Annotated[float, Meta(ge=0, le=1)] = 1.0
     nodes: Annotated[int, Meta(ge=1, le=10**6)] | None = None
-    """How many nodes are bought; or give ``budget``."""
+    """How many nodes to buy; alternatively, give ``budget``."""
     budget: BidPrice | None = None
-    """What may be spent on the prices of nodes."""
+    """The limit on the total price of the nodes."""
     weights: str | None = None
     margin: Annotated[float, Meta(gt=0, le=0.5)] = 0.02
 
     @property
     def terms(self) -> Terms | None:
-        """None where energy is not counted."""
+        """The terms; None if energy is not counted."""
         if self.tariff_per_kwh is None:
             return None
         return Terms(years=self.years, tariff_per_kwh=self.tariff_per_kwh, pue=self.pue, utilization=self.utilization)
@@ -62,16 +62,16 @@ FORM = '{"reference": "v100", "bids": {"acme": {"results": "acme/", "price": 250
 
 
 def read_bids(path: Path) -> Bids:
-    """The checked content of a file of bids. Raises InputError with file and place."""
+    """Read and validate a bids file. Raises InputError with file and position."""
     return decode_bids(read_content(path), str(path))
 
 
 def decode_bids(content: bytes, source: str) -> Bids:
-    """Bids from JSON; ``source`` is the file's name, for errors."""
+    """Decode bids from JSON; ``source`` is the file's name, for errors."""
     raw = parse_json(content, source)
     advice = f"the form is {FORM}"
     offers = raw.get("bids") if isinstance(raw, dict) else None
-    if isinstance(offers, dict):  # first each by itself: of all together the error would not say whose it is
+    if isinstance(offers, dict):  # first each one alone: decoded together, an error would not name the bid
         for name, offer in offers.items():
             convert_json(offer, Bid, _place(source, name), advice)
     made = convert_json(raw, Bids, source, advice)

@@ -1,4 +1,4 @@
-"""From a file of bids to the evaluated tender: reads the results of every bid."""
+"""From a bids file to the evaluated tender: reads the results of every bid."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from milabench_ng.report.summary.summary import Summary
 
 
 def compare_bids(path: Path) -> Tender:
-    """The bids of the file ``path``, evaluated. Paths in it are relative to it."""
+    """Evaluate the bids in the file ``path``. Paths in it are relative to it."""
     bids = read_bids(path)
     here = path.parent
     near = here / bids.reference
@@ -34,7 +34,7 @@ def _report(name: str, summary: Summary, reference: Summary, bids: Bids, weights
 
 
 def _suite(summaries: dict[str, Summary], path: Path) -> str:
-    """The one that all ran."""
+    """The suite that all ran."""
     suites = {name: summary.suite for name, summary in summaries.items()}
     if len(set(suites.values())) > 1:
         found = ", ".join(f"{name} ran {suite}" for name, suite in suites.items())

@@ -1,4 +1,4 @@
-"""What a node costs over the years: its price, the energy it takes and its maintenance. Pure."""
+"""Total cost of a node over the years: price, energy and maintenance. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Boundary = Literal["given", "GPUs only, measured"]
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What the buyer assumes."""
+    """The buyer's assumptions."""
 
     years: float
     tariff_per_kwh: float
@@ -21,35 +21,35 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     pue: float
     """Power usage effectiveness: energy of the data centre over that of its machines; at least 1."""
     utilization: float
-    """Share of the time that the node works, 0 to 1."""
+    """Share of the time for which the node works, 0 to 1."""
 
 
 class NodePower(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one node, in watts."""
+    """Power of one node, in watts."""
 
     load_w: float
     idle_w: float
     boundary: Boundary
-    """What the figures include: all that was given, or the GPUs alone as they were measured."""
+    """What the figures include: the whole node as given, or only the GPUs as measured."""
 
     def average_w(self, utilization: float) -> float:
-        """Over time, of a node that works for ``utilization`` of it."""
+        """Average power of a node that works for a share ``utilization`` of the time."""
         return self.load_w * utilization + self.idle_w * (1 - utilization)
 
 
 class Ownership(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one node over the years, in the currency of its price."""
+    """Cost of one node over the years, in the currency of its price."""
 
     price: float
     energy_kwh: float
-    """At the meter of the data centre."""
+    """At the data centre's meter."""
     energy: float
     maintenance: float
     boundary: Boundary
 
     @property
     def total(self) -> float:
-        """Price, energy and maintenance."""
+        """The sum of price, energy and maintenance."""
         return self.price + self.energy + self.maintenance
 
 

@@ -1,4 +1,4 @@
-"""The order of bids, and which of them no other beats in everything. Pure."""
+"""The ranking of bids, and the Pareto-optimal ones. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DOUBT = 0.05
 
 
 def rank(reports: Mapping[str, Report], costs: Mapping[str, float], tests: Sequence[str]) -> tuple[dict[str, int], str]:
-    """The rank by ``tests`` of every bid with a ratio, and why there are none."""
+    """The rank of every bid with a ratio, over ``tests``; or why there are none."""
     known = {name: report for name, report in reports.items() if ratio_of(report) is not None}
     if len(known) < 2:
         return {}, "fewer than two bids have a ratio to the reference"
@@ -37,7 +37,7 @@ def rank(reports: Mapping[str, Report], costs: Mapping[str, float], tests: Seque
 
 
 def cheaper_by(a: Report, cost_a: float, b: Report, cost_b: float, tests: Sequence[str]) -> Estimate | None:
-    """The logarithm of throughput for money of ``a`` over that of ``b``, over ``tests``, which both have."""
+    """The logarithm of the throughput per cost of ``a`` over that of ``b``, over ``tests``, which both have."""
     ours, theirs = ({line.scored.test: line.scored for line in report.lines} for report in (a, b))
     weights = weights_of(a)
     minus: list[WeightedStat] = [(-c, stat) for c, stat in log_parts(theirs, tests, weights)]
@@ -49,7 +49,7 @@ def cheaper_by(a: Report, cost_a: float, b: Report, cost_b: float, tests: Sequen
 
 
 def pareto_set(points: Mapping[str, tuple[float, float | None]]) -> set[str]:
-    """The bids that no other beats: cost and ratio by name."""
+    """The bids that no other dominates; ``points`` has cost and ratio by name."""
     known = {name: (cost, ratio) for name, (cost, ratio) in points.items() if ratio is not None}
     return {
         name
@@ -59,17 +59,17 @@ def pareto_set(points: Mapping[str, tuple[float, float | None]]) -> set[str]:
 
 
 def weights_of(report: Report) -> dict[str, float]:
-    """The effective ones."""
+    """The effective weights."""
     return {line.scored.test: line.scored.weight for line in report.lines if line.scored.weight}
 
 
 def ratio_of(report: Report) -> float | None:
-    """None where the score is no score: an invalid one must not win."""
+    """The ratio to the reference; None unless the score is complete, so that an invalid one cannot win."""
     other = reference_of(report)
     usable = other is not None and report.score is not None and report.score.status == "complete"
     return other.ratio_per_node if other is not None and usable else None
 
 
 def reference_of(report: Report) -> Comparison | None:
-    """The comparison that bids are ranked by: with the first baseline."""
+    """The comparison that bids are ranked by: the one with the first baseline."""
     return report.comparisons[0] if report.comparisons else None

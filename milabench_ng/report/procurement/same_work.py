@@ -1,8 +1,8 @@
-"""Which tests several bids can be ranked by: those that are the same work in all of them. Pure.
+"""Which tests bids can be ranked by: those that are the same work in all of them. Pure.
 
-Two bids are before or behind each other only where both did the same, and so is every third between them. A test whose
-ratio does not count between any two of them leaves the ranking for all: ranked over unlike tests, a bid could be first
-by leaving its weak ones out.
+Two bids can be ordered only if both did the same work, as must any third between them. A test whose ratio does not
+count between some two bids is dropped from the ranking for all: if tests differed, a bid could win by leaving out its
+weak ones.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class OtherWork(msgspec.Struct, frozen=True, kw_only=True):
     test: str
     bids: tuple[str, str]
     why: str
-    """What differs, the first bid's before the second's."""
+    """What differs; the first bid's value comes before the second's."""
 
 
 def other_work(bids: Mapping[str, Summary], weights: Weights) -> tuple[OtherWork, ...]:
-    """Every weighted test whose ratio does not count between two of ``bids``, with all that differs."""
+    """Every weighted test whose ratio does not count between some two of ``bids``, with all differences."""
     return tuple(
         OtherWork(test=label, bids=(a, b), why=one.text)
         for a, b in combinations(bids, 2)
@@ -39,6 +39,6 @@ def other_work(bids: Mapping[str, Summary], weights: Weights) -> tuple[OtherWork
 
 
 def shared(weights: Weights, apart: tuple[OtherWork, ...]) -> Weights:
-    """``weights`` without those of the tests that are ``apart``."""
+    """``weights`` without the tests in ``apart``."""
     left = {one.test for one in apart}
     return {label: weight for label, weight in weights.items() if label not in left}

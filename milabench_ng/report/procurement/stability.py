@@ -1,6 +1,6 @@
-"""What the order of the bids rests on: each weight and each assumption a fifth up and down, each test left out. Pure.
+"""How stable the order of the bids is: varies each weight and assumption by +-20 %, and omits each test. Pure.
 
-It works on the rates as they are: whether a difference is there beyond doubt is the ranks' affair.
+It uses the rates as they are; the significance of differences is a matter for the ranking.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ STEP = 0.2
 
 
 class Worth(msgspec.Struct, frozen=True, kw_only=True):
-    """One bid, as far as the order goes."""
+    """One bid, as far as the order depends on it."""
 
     name: str
     logs: dict[str, float]
     """Natural logarithm of the ratio to the reference, by weighted test."""
     weights: dict[str, float]
     nodes: float
-    """Devices of a node over those of a reference node."""
+    """Devices in a node over those in a reference node."""
     price: float
     power: NodePower | None
-    """None where energy is not counted."""
+    """None if energy is not counted."""
     maintenance_per_year: float
 
 
@@ -37,14 +37,14 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     order: tuple[str, ...]
     """The bids, cheapest first."""
     same: bool
-    """Whether the order is the one without the change."""
+    """Whether the order is the same as without the change."""
     same_winner: bool
     lead_pct: float
-    """By how much the second is dearer than the first, in percent."""
+    """By how much the second is more expensive than the first, in percent."""
 
 
 class Stability(msgspec.Struct, frozen=True, kw_only=True):
-    """All of them."""
+    """The order and all changes."""
 
     order: tuple[str, ...]
     lead_pct: float
@@ -52,12 +52,12 @@ class Stability(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def turning(self) -> tuple[Change, ...]:
-        """Those that change who is first."""
+        """The changes that change the winner."""
         return tuple(change for change in self.changes if not change.same_winner)
 
 
 def stability(worths: Sequence[Worth], terms: Terms | None) -> Stability:
-    """``terms``: None where the order is by price alone."""
+    """Vary everything that the order rests on; ``terms`` is None if the order is by price alone."""
     order, lead = _order(worths, terms)
     changes = []
     for what, changed, under in _variations(worths, terms):
@@ -69,7 +69,7 @@ def stability(worths: Sequence[Worth], terms: Terms | None) -> Stability:
 
 
 def per_reference(worth: Worth, terms: Terms | None) -> float:
-    """What one reference node's worth costs; infinite where no test is left."""
+    """What one reference node's worth costs; infinite if no test is left."""
     total = math.fsum(worth.weights.values())
     if not total:
         return math.inf
@@ -108,7 +108,7 @@ def _variations(worths: Sequence[Worth], terms: Terms | None) -> Iterator[Variat
 def _each(
     worths: Sequence[Worth], terms: Terms | None, what: str, change: Callable[[Worth, float], Worth]
 ) -> Iterator[Variation]:
-    """One bid after the other, changed alone: all at once would change nothing in the order."""
+    """Change one bid at a time: changing all at once would not affect the order."""
     for index, one in enumerate(worths):
         for factor in (1 - STEP, 1 + STEP):
             changed = [*worths[:index], change(one, factor), *worths[index + 1 :]]

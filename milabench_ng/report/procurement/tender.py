@@ -1,10 +1,10 @@
-"""Bids against each other: what a reference node's worth of throughput costs with each, and how sure that is. Pure.
+"""Comparison of bids: what a reference node's worth of throughput costs with each, and how certain that is. Pure.
 
-Every node is measured in nodes of one reference. The bids are ranked by what one of those costs: bid A is before bid B
-when the difference of their logarithms is there beyond doubt (Welch, adjusted after Holm over all pairs); those that
-cannot be told apart share a rank. No margin enters here: a rank says which is cheaper, not by how much, and of two
-offers the one that is surely cheaper by 1 % is the one to buy. All pairs are ranked over the same
-tests: those that are the same work in all bids, see `same_work`.
+Every node is measured in nodes of one reference. The bids are ranked by what one of those costs: bid A ranks before bid
+B if the difference of their logarithms is significant (Welch, with Holm's adjustment over all pairs); bids that cannot
+be told apart share a rank. There is no margin: a rank says which is cheaper, not by how much, and of two offers the one
+to buy is the one that is certainly cheaper, even if by 1 %. All pairs are ranked over the same tests: those that are
+the same work in all bids, see `same_work`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from milabench_ng.report.summary.power import power_doubts
 
 
 class BidRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One bid, evaluated. Money in the currency of the bids."""
+    """One evaluated bid. Money is in the currency of the bids."""
 
     name: str
     hardware: str
@@ -39,65 +39,65 @@ class BidRow(msgspec.Struct, frozen=True, kw_only=True):
     failure_rate: float | None
     price: float
     ratio: float | None
-    """One of its nodes over one of the reference, by scores."""
+    """Score of one of its nodes over that of a reference node."""
     ratio_interval: Interval | EstimateBand | None
     why: str
-    """Why there is no ratio or no interval; empty where there are both."""
+    """Why there is no ratio or no interval; empty if there are both."""
     per_reference: PerReference | None
     """What one reference node's worth costs to buy."""
     score_per_price: Interval | None
-    """Classic items per second of a node for 1000 units of the currency."""
+    """Classic items per second of a node per 1000 units of the currency."""
     owned: Ownership | None
-    """Over the years; None without a tariff or without the power."""
+    """Cost over the years; None if the tariff or the power is unknown."""
     owned_per_reference: float | None
     """Cost over the years of one reference node's worth."""
     nodes: int | None
-    """How many are bought."""
+    """How many nodes are bought."""
     total_ratio: float | None
-    """What they do together, in reference nodes."""
+    """Their total throughput, in reference nodes."""
     total_cost: float | None
-    """What they cost together: over the years where that is known, else to buy."""
+    """Their total cost: over the years if known, else to buy."""
     rank: int | None
-    """1 is the cheapest for its throughput; None where nothing can be ranked."""
+    """1 is the cheapest for its throughput; None if nothing can be ranked."""
     pareto: bool
-    """No other bid's node does as much for less, or more for as little."""
+    """Whether no other bid's node does as much for less, or more for the same."""
     marks: tuple[Marked, ...]
-    """What makes its results not comparable."""
+    """Marks that make its results not comparable."""
 
 
 class Tender(msgspec.Struct, frozen=True, kw_only=True):
-    """All bids, evaluated."""
+    """All bids, evaluated and ranked."""
 
     reference: str
     currency: str
     terms: Terms | None
     rows: tuple[BidRow, ...]
     criterion: str
-    """What the ranks are by."""
+    """What the bids are ranked by."""
     why_unranked: str
     tests: tuple[str, ...]
-    """What the ranks are over."""
+    """The tests that the ranking covers."""
     of: int
     """How many tests have a weight."""
     other_work: tuple[OtherWork, ...]
-    """Why weighted tests left the ranking for all bids."""
+    """Why weighted tests were dropped from the ranking for all bids."""
     not_in_all: tuple[str, ...]
-    """The other weighted tests that it is not over: a bid lacks them."""
+    """The other weighted tests that the ranking does not cover, since a bid lacks them."""
     stability: Stability | None
-    """What the order rests on; None where there are fewer than two bids with a ratio."""
+    """How stable the order is; None if fewer than two bids have a ratio."""
     notes: tuple[str, ...]
 
     @property
     def exit_code(self) -> int:
-        """0: every bid has a ratio to the reference; 1: one has not."""
+        """0: every bid has a ratio to the reference; 1: one lacks it."""
         return int(any(row.ratio is None for row in self.rows))
 
 
 def evaluate(bids: Bids, reports: Mapping[str, Report], weights: Weights, apart: tuple[OtherWork, ...]) -> Tender:
-    """Rank ``bids``; ``reports`` are on their results, each compared with the reference alone.
+    """Rank ``bids``; ``reports`` are on their results, each compared with the reference only.
 
     ``weights`` are those of the tender, ``apart`` the weighted tests that are not the same work in all bids: the
-    reports give them no weight, as long as any other is left.
+    reports give them no weight, as long as any others remain.
     """
     powers = {name: power_of(bid, reports[name], bids.terms) for name, bid in bids.bids.items()}
     owned = {
@@ -138,7 +138,7 @@ def evaluate(bids: Bids, reports: Mapping[str, Report], weights: Weights, apart:
 
 
 def power_of(bid: Bid, report: Report, terms: Terms | None) -> NodePower | None:
-    """What was given for a node, else what its GPUs took in the launches of all devices together."""
+    """The power given for a node, else that of its GPUs in the launches that used all devices at once."""
     if bid.watts_load is not None:
         return NodePower(load_w=bid.watts_load, idle_w=bid.watts_idle or 0.0, boundary="given")
     together = [line for line in report.lines if line.row.devices == report.summary.devices]
@@ -151,7 +151,7 @@ def power_of(bid: Bid, report: Report, terms: Terms | None) -> NodePower | None:
 
 
 def worth(name: str, bid: Bid, report: Report, power: NodePower | None) -> Worth:
-    """What the order of the bids rests on, of one of them."""
+    """What one bid contributes to the order."""
     other = report.comparisons[0]
     weights = weights_of(report)
     logs = {
@@ -218,7 +218,7 @@ def _why(report: Report) -> str:
 
 
 def _order(row: BidRow, price: float) -> tuple[float, float]:
-    """Best first; those without a ratio last."""
+    """The sort key: best first, those without a ratio last."""
     return (row.rank or math.inf, price / row.ratio if row.ratio else math.inf)
 
 

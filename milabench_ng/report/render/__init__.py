@@ -1,1 +1,1 @@
-"""What is printed, as statements and tables, and the forms that lay it out."""
+"""The printed statements and tables, and the formats that lay them out."""

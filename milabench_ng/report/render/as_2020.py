@@ -1,4 +1,4 @@
-"""A summary in the form of the 2020 ``milarun summary``: flat, its field names, rates in the items of 2020."""
+"""A summary in the format of the 2020 ``milarun summary``: flat, with its field names, rates in the items of 2020."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from milabench_ng.report.summary.summary import Stat, Summary, TestSummary
 
 
 def encode_2020(summary: Summary) -> str:
-    """Indented JSON; what was not measured, and a rate of unknown items, is null."""
+    """Encode as indented JSON; rates of unknown items and values that were not measured are null."""
     rows = {label: _row(row, _scale(row, summary)) for label, row in summary.tests.items()}
     return printed_json(rows, indent=4)
 
 
 def _scale(row: TestSummary, summary: Summary) -> float | None:
-    """Items of 2020 per item of the row; None where it is not known."""
+    """Items of 2020 per item of the row; None if unknown."""
     return 1.0 if summary.units == "classic" else row.classic_factor
 
 

@@ -1,4 +1,4 @@
-"""The tables of a report as CSV: one header line with units, full precision, nothing where nothing was measured."""
+"""The tables of a report as CSV: one header line with units, full precision, empty cells for what was not measured."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from milabench_ng.report.render.tender_tables import tender_sections
 from milabench_ng.report.report import Report
 
 _UNFIT = re.compile(r"[^A-Za-z0-9_.-]+")
-"""What a file's name had better not have."""
+"""Characters to avoid in file names."""
 
 
 def write(report: Report, stream: TextIO) -> None:
@@ -32,7 +32,7 @@ def write(report: Report, stream: TextIO) -> None:
 
 
 def write_all(report: Report, folder: Path) -> tuple[Path, ...]:
-    """Write every table of ``report`` to a file of its own in ``folder``, which is made; the files."""
+    """Create ``folder`` and write each table of ``report`` to a file in it; return the files."""
     folder.mkdir(parents=True, exist_ok=True)
     tests = folder / "tests.csv"
     with tests.open("w", encoding="utf-8") as stream:
@@ -57,7 +57,7 @@ def write_tender(tender: Tender, stream: TextIO) -> None:
 
 
 def _plain(cell: Cell) -> Cell:
-    """Nothing that steers a terminal, and no text that a spreadsheet would take for a formula."""
+    """Remove terminal control characters, and escape text that a spreadsheet would take for a formula."""
     if not isinstance(cell, str):
         return "" if cell is None else cell
     return plain(f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell)

@@ -1,4 +1,4 @@
-"""The report as JSON, for programs. ``schema`` changes when a key changes its meaning."""
+"""The report as JSON, for programs. ``schema`` changes when the meaning of a key does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def write(report: Report, stream: TextIO) -> None:
 
 
 def write_tender(tender: Tender, stream: TextIO) -> None:
-    """Write ``tender`` to ``stream``. Money is in its ``currency``, ratios are to one node of the reference."""
+    """Write ``tender`` to ``stream``. Money is in its ``currency``, and ratios are to one reference node."""
     stream.write(printed_json({"schema": REPORT_SCHEMA, **msgspec.structs.asdict(tender)}))
 
 
@@ -72,7 +72,7 @@ def _rules(report: Report) -> dict[str, Any] | None:
 
 
 def _choices(report: Report) -> dict[str, Any]:
-    """What is not as shipped or usual; the margin stands with each baseline."""
+    """Inputs other than the shipped or usual ones; the margin is listed with each baseline."""
     return {
         "weights": report.choices.weights or None,
         "without_weight": report.without_weight,
@@ -92,7 +92,7 @@ def _baseline(other: Comparison) -> dict[str, Any]:
 
 
 def _compared(compared: ComparedTest | None) -> dict[str, Any]:
-    """Null throughout where there is no baseline with this test."""
+    """All values are null if the baseline lacks this test."""
     fields = ComparedTest.__struct_fields__
     return {name: getattr(compared, name) if compared else None for name in fields}
 

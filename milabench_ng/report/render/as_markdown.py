@@ -63,7 +63,7 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without what Markdown would read as a table or emphasis."""
+    """Escape what Markdown would parse as a table or emphasis."""
     return (
         plain(text.replace("\n", " ")).replace("<", "&lt;").replace("|", "\\|").replace("_", "\\_").replace("*", "\\*")
     )

@@ -1,4 +1,4 @@
-"""The report for a terminal; plain text where there is none (``NO_COLOR`` is respected)."""
+"""The report for a terminal, or as plain text without one (respects ``NO_COLOR``)."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _STYLES: dict[Tone, str] = {
 }
 _ROWS_SHOWN = 20
 _LONGEST = 120
-"""Characters of a cell."""
+"""Most characters in a cell."""
 _UNLIMITED = 2000
-"""Columns: rich would cut numbers short to fit a terminal."""
+"""Width in columns, since rich would truncate numbers to fit a terminal."""
 
 
 def write(report: Report, stream: TextIO) -> None:
-    """Write ``report`` to ``stream``. No digit is ever cut off: on a narrow terminal long lines go on below."""
+    """Write ``report`` to ``stream``. Digits are never cut off: on a narrow terminal long lines wrap."""
     console = _console(stream)
     console.print(_facts(header(report)), "", sep="\n")
     for section in before_tests(report):
@@ -103,7 +103,7 @@ def _print(section: Section, console: Console) -> None:
 
 
 def _cut(shown: str) -> str:
-    """Of a long list the beginning, and that there is more."""
+    """Truncate a long list, and say that there is more."""
     return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 3]}..."
 
 
@@ -116,5 +116,5 @@ def _empty_table() -> Table:
 
 
 def _two_lines(header: str) -> str:
-    """The unit below the title."""
+    """Put the unit below the title."""
     return header.replace(" (", "\n(")

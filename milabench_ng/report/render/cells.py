@@ -1,4 +1,4 @@
-"""How cells of a table are shown: numbers as people read them. Pure."""
+"""Formatting of table cells for people. Pure."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Fact(msgspec.Struct, frozen=True):
 
 
 def figure(value: float) -> str:
-    """A number as people read it: two decimals, none for a large one, more for a small one."""
+    """A readable number: two decimals, none for large numbers, more for small ones."""
     if abs(value) >= 10_000:
         return f"{value:,.0f}"
     return f"{value:,.2f}" if abs(value) >= 10 or value == 0 else f"{value:.4g}"
 
 
 def text(cell: Cell) -> str:
-    """As it is."""
+    """The value unchanged."""
     return NOT_MEASURED if cell is None else str(cell)
 
 
@@ -38,7 +38,7 @@ def number(cell: Cell) -> str:
 
 
 def one_decimal(cell: Cell) -> str:
-    """One decimal, and no minus before a 0."""
+    """One decimal, without a minus sign before 0."""
     return f"{cell:z.1f}" if isinstance(cell, int | float) else NOT_MEASURED
 
 
@@ -48,7 +48,7 @@ def whole(cell: Cell) -> str:
 
 
 def ratio_text(cell: Cell) -> str:
-    """Two decimals, two digits of a small one."""
+    """Two decimals, or two digits for a small ratio."""
     if not isinstance(cell, int | float):
         return NOT_MEASURED
     return f"{cell:.2f}" if cell >= 0.1 or cell == 0 else f"{cell:.2g}"
@@ -63,12 +63,12 @@ def ratio_tone(cell: Cell) -> Tone:
 
 
 def percent(share: float | None) -> float | None:
-    """Of a share."""
+    """A share in percent."""
     return None if share is None else 100 * share
 
 
 def tone_of_verdict(cell: Cell) -> Tone:
-    """Good and bad news stand out."""
+    """Highlights good and bad news."""
     tones: dict[Cell, Tone] = {"better": "good", "worse": "bad", "inconclusive": "fair", "estimated": "fair"}
     tones |= dict.fromkeys(("not ranked", "not counted"), "faint")
     return tones.get(cell, "plain")

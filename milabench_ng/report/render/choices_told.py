@@ -1,4 +1,4 @@
-"""What was chosen for a run or its report that changes what a number means, in named statements. Pure."""
+"""Statements on the choices for a run or its report that change what a number means. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from milabench_ng.report.report import Report
 
 
 def choices_told(report: Report) -> Iterator[Fact]:
-    """One line for each choice that is not the usual one."""
+    """One line per unusual choice."""
     yield from _weights(report)
     for sha256 in report.choices.profiles:
         yield Fact("profile", f"not the shipped {report.summary.suite} (sha {sha256[:12]})", "fair")
@@ -18,7 +18,7 @@ def choices_told(report: Report) -> Iterator[Fact]:
 
 
 def devices_told(report: Report) -> Fact:
-    """How many devices worked, of how many that the node has."""
+    """How many of the node's devices worked."""
     summary = report.summary
     idle = summary.node_devices is not None and summary.node_devices > summary.devices
     of = f" of the node's {summary.node_devices}" if idle else ""
@@ -26,7 +26,7 @@ def devices_told(report: Report) -> Fact:
 
 
 def _weights(report: Report) -> Iterator[Fact]:
-    """Whose they are, and where those went that could not be used as they are."""
+    """Where the weights come from, and what happened to those that could not be used as they are."""
     parts = []
     if report.choices.weights:
         parts.append(f"{report.choices.weights}, not what is shipped for {report.summary.suite}")

@@ -1,4 +1,4 @@
-"""The columns of the table of tests, with their units; the forms beside this one only lay them out. Pure."""
+"""The columns of the test table, with their units; the format modules only lay them out. Pure."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from milabench_ng.report.statistics.intervals import Interval
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):
-    """A column: what it is called, in which unit, and what it says of a test."""
+    """A column: its title, its unit, and its value for a test."""
 
     key: str
     title: str
     unit: str
-    """Empty for a plain number or text; ``unit/s`` for the unit that the row's own column names."""
+    """Empty for a plain number or text; ``unit/s`` refers to the unit in the row's unit column."""
     value: Callable[[Line], Cell]
     show: Callable[[Cell], str]
     tone: Callable[[Cell], Tone] = lambda _: "plain"
     number: bool = True
     light: Callable[[Line], Cell] = lambda _: None
-    """Whether the cell of a test is to stand back, since it does not count."""
+    """Whether a test's cell is grey, since it does not count."""
 
     def tone_of(self, line: Line) -> Tone:
-        """Of the cell of a test."""
+        """The tone of a test's cell."""
         return "faint" if self.light(line) else self.tone(self.value(line))
 
     @property
@@ -50,7 +50,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def columns(report: Report) -> tuple[Column, ...]:
-    """The columns that this report has something to say in: weights and baselines only where there are any."""
+    """The columns for which this report has data: weights and baselines only if there are any."""
     chosen = [_TEST, _UNIT]
     if report.score is not None:
         chosen.append(_WEIGHT)
@@ -64,7 +64,7 @@ def columns(report: Report) -> tuple[Column, ...]:
 
 
 def column_groups(report: Report) -> tuple[tuple[str, tuple[Column, ...]], ...]:
-    """The same in tables that fit on a page, with their titles: the tests by themselves, then against each baseline."""
+    """The columns grouped into tables that fit on a page, with titles: the tests alone, then against each baseline."""
     weight = [_WEIGHT] if report.score is not None else []
     own = (_N, _FAIL, _PERF, _INTERVAL, _STD, _BETWEEN_DEVICES, _RUN_TO_RUN, _PERF_ADJ, _NODE, _WAIT, _MEMORY)
     groups = [("tests", (_TEST, _UNIT, *weight, *own))]
@@ -75,7 +75,7 @@ def column_groups(report: Report) -> tuple[tuple[str, tuple[Column, ...]], ...]:
 
 
 def file_columns(report: Report) -> tuple[Column, ...]:
-    """`columns`, and what only a program wants to know."""
+    """`columns`, and those of interest only to programs."""
     bounds = [
         column
         for index, suffix in _baselines(report)
@@ -85,12 +85,12 @@ def file_columns(report: Report) -> tuple[Column, ...]:
 
 
 def _baselines(report: Report) -> list[tuple[int, str]]:
-    """Each with what its columns are told apart by."""
+    """Each baseline's index, with the suffix that distinguishes its columns."""
     return [(index, f" {other.label}" if other.label else "") for index, other in enumerate(report.comparisons)]
 
 
 def _of(index: int, value: Callable[[ComparedTest], Cell]) -> Callable[[Line], Cell]:
-    """What the comparison with one baseline says."""
+    """A value from the comparison with one baseline."""
 
     def cell(line: Line) -> Cell:
         compared = line.compared[index]
@@ -158,7 +158,7 @@ def _adjusted_columns(index: int, suffix: str) -> list[Column]:
 
 
 def _bound_columns(index: int, suffix: str, margin: float) -> list[Column]:
-    """Of the ratio's interval, and what the verdict rests on."""
+    """Columns for the ratio's interval and what the verdict rests on."""
     values: dict[str, tuple[str, Callable[[ComparedTest], Cell]]] = {
         "ratio low": ("", lambda at: at.effect.ratio.low if at.effect.ratio else None),
         "ratio high": ("", lambda at: at.effect.ratio.high if at.effect.ratio else None),
@@ -177,7 +177,7 @@ def _bound_columns(index: int, suffix: str, margin: float) -> list[Column]:
 
 
 def _verdict(at: ComparedTest) -> str:
-    """What the ratio of a row says, or why it says nothing."""
+    """The verdict on a row's ratio, or why there is none."""
     if at.suppressed:
         return "suppressed"
     return "not counted" if at.set_aside else "estimated" if at.band else at.effect.verdict
@@ -189,14 +189,14 @@ def _span_of(at: ComparedTest) -> str | None:
 
 
 def span(interval: Interval | EstimateBand | None) -> str | None:
-    """Of a ratio; what is estimated says so."""
+    """The interval of a ratio; estimates are labelled."""
     if interval is None:
         return None
     return f"[{interval.low:.3f}, {interval.high:.3f}]{' estimated' if isinstance(interval, EstimateBand) else ''}"
 
 
 def half_width_pct(interval: Interval | None) -> float | None:
-    """Half the width of an interval, in percent of the value (upwards; downwards it is hardly less)."""
+    """Half the width of an interval, in percent of the value (upwards; the lower half is hardly narrower)."""
     return None if interval is None else 100 * (interval.high / interval.value - 1)
 
 

@@ -1,4 +1,4 @@
-"""The tables of devices and of their cores. Pure."""
+"""The tables of devices and their cores. Pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def matrix(gpus: GpuComparison, measure: Measure) -> Section:
 
 
 def named(gpus: GpuComparison) -> list[str]:
-    """The devices, with their models where these differ."""
+    """The devices, with their models if these differ."""
     if not gpus.models:
         return list(gpus.devices)
     return [f"{device}, {model}" for device, model in zip(gpus.devices, gpus.models, strict=True)]

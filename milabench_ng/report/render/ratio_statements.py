@@ -1,4 +1,4 @@
-"""What a report says of its ratios to baselines, and of the money that follows from them. Pure."""
+"""Statements on the ratios to baselines, and on the costs that follow from them. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ABSENT = "not measured"
 
 
 def ratios(report: Report) -> list[Fact]:
-    """Of throughputs, to each baseline, and what they leave out."""
+    """The throughput ratio to each baseline, and what it leaves out."""
     if not report.comparisons:
         return [Fact("ratio", f"{ABSENT} (no --compare)", "faint")]
     return [
@@ -27,7 +27,7 @@ def ratios(report: Report) -> list[Fact]:
 
 
 def _left_out(other: Comparison) -> list[Fact]:
-    """What the ratio is not over; the reasons of each stand in a table of their own."""
+    """The tests that the ratio does not cover; a separate table has the reasons."""
     if not other.reasons:
         return []
     names = ", ".join(label.partition(".")[2] or label for label in other.reasons)
@@ -37,7 +37,7 @@ def _left_out(other: Comparison) -> list[Fact]:
 
 
 def _verdict_text(other: Comparison) -> tuple[str, Tone]:
-    """The ratio of throughputs with all that qualifies it."""
+    """The throughput ratio with all qualifications."""
     found = other.effect
     per_node = "" if other.ratio_per_node is None else f", {other.ratio_per_node:.3f} per node"
     partial = "" if other.status == "complete" else f"; over {other.tests} of {other.of} weighted tests"
@@ -58,7 +58,7 @@ def _verdict_text(other: Comparison) -> tuple[str, Tone]:
 
 
 def _estimated(checked: str) -> str:
-    """What stands behind the band of every number that rests on an estimate."""
+    """The note after the band of every number that rests on an estimate."""
     return f", not measured ({checked})"
 
 
@@ -76,7 +76,7 @@ def _verdict(found: Effect, margin: float) -> str:
 
 
 def dollars(report: Report) -> list[Fact]:
-    """What a node of the reference's worth costs."""
+    """What a reference node's worth costs."""
     price = report.price
     if price is None:
         return [Fact("price", f"{ABSENT} (no --price)", "faint")]
@@ -95,19 +95,19 @@ def _per_reference(price: PerReference) -> Fact:
 
 
 def span_of_money(interval: Interval | EstimateBand) -> str:
-    """``[low, high]``; what is estimated says so."""
+    """``[low, high]``; estimates are labelled."""
     return (
         f"[{figure(interval.low)}, {figure(interval.high)}]{' estimated' if isinstance(interval, EstimateBand) else ''}"
     )
 
 
 def ratios_of_scores(report: Report) -> list[Fact]:
-    """With each baseline's name and score."""
+    """The score ratios, with each baseline's name and score."""
     return [fact for other in report.comparisons for fact in _ratio(other)]
 
 
 def ratio_text(part: SubRatio) -> str:
-    """Over some of the tests."""
+    """The ratio over some of the tests."""
     return f"{part.ratio or 0.0:.3f}" + (f" {span(part.band)}" if part.band else "")
 
 

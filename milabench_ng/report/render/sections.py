@@ -1,4 +1,4 @@
-"""A table as a value: its heading, its columns, its rows."""
+"""A table as a value: title, columns and rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from milabench_ng.report.render.cells import Cell, Tone, text
 
 
 class Heading(msgspec.Struct, frozen=True):
-    """Of a column of a section."""
+    """The heading of a section's column."""
 
     title: str
     unit: str = ""
@@ -28,7 +28,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     """One table."""
 
     key: str
-    """Names its file where every table gets one."""
+    """Names its file if every table is written to one."""
     title: str
     headings: tuple[Heading, ...]
     rows: tuple[tuple[Cell, ...], ...]

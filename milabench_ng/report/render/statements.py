@@ -1,6 +1,6 @@
-"""What a report says in named statements; the forms beside this one only lay them out. Pure.
+"""The named statements of a report; the format modules only lay them out. Pure.
 
-`header` is the first screen: what a decision needs, in the order in which it is asked. A line without data says so.
+`header` is the first screen: what a decision needs, in the order of the questions. A line without data says so.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def header(report: Report) -> tuple[Fact, ...]:
 
 
 def _rules(report: Report) -> list[Fact]:
-    """The first line of all: whether what follows may be believed."""
+    """The very first line: whether the rest can be trusted."""
     found = report.verification
     return [] if found is None else [Fact("rules", found.sentence, "good" if found.passed else "bad")]
 
@@ -81,7 +81,7 @@ def _score_name(score: Score) -> str:
 
 
 def _parts(report: Report) -> list[Fact]:
-    """The score without some of what decides it, in one line each."""
+    """The score without some of its parts, one line each."""
     facts = []
     for part in report.sub_scores:
         if part.per_device is None:
@@ -101,7 +101,7 @@ def _parts(report: Report) -> list[Fact]:
 
 
 def _over(ratio: SubRatio, part: SubScore) -> str:
-    """Where a ratio is over other tests than the score beside it."""
+    """The number of tests, if a ratio covers other tests than the score next to it."""
     return "" if ratio.labels == part.labels else f" over {len(ratio.labels)}"
 
 
@@ -131,14 +131,14 @@ def _slow_devices(report: Report) -> list[Fact]:
 
 
 def _host_pace(found: Paces | None) -> Fact:
-    """How fast the cores of the tenants were, and whether always and everywhere the same."""
+    """How fast the tenants' cores were, and whether that was constant over time and devices."""
     if found is None:
         return Fact("host pace", ABSENT, "faint")
     return Fact("host pace", found.sentence, "bad" if found.slow else "fair" if found.uneven else "plain")
 
 
 def _conditions(report: Report) -> list[Fact]:
-    """What was read and computed, and everything that makes it not comparable."""
+    """The data, and everything that makes results not comparable."""
     facts = []
     data = dict.fromkeys(entry for line in report.lines for entry in line.row.data)
     if data:
@@ -161,7 +161,7 @@ def _conditions(report: Report) -> list[Fact]:
 
 
 def _reference(report: Report) -> list[Fact]:
-    """What was compared with reference traces, how strong those are, and what has nothing to be compared with."""
+    """What was compared with reference traces, how strong those are, and what lacks a reference."""
     rows = [(line.scored.test.partition(".")[2], line.row.reference) for line in report.lines if line.row.reference]
     if not rows:
         return []
@@ -179,7 +179,7 @@ def _attempts(report: Report) -> Fact:
 
 
 def isolation_fact(report: Report) -> Fact:
-    """How the tenants were held apart."""
+    """How the tenants were isolated."""
     if report.isolated:
         return Fact("isolation", "full", "good")
     if report.summary.units == "classic":

@@ -1,4 +1,4 @@
-"""The tables of a report beside the one of the tests, as values; the forms lay them out. Pure."""
+"""The tables of a report other than the test table, as values; the format modules lay them out. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BAR = 40
 
 
 def before_tests(report: Report) -> tuple[Section, ...]:
-    """What to know before reading the table of the tests: what two results differ in, and what does not count."""
+    """What to know before reading the test table: the differences between two results, and what does not count."""
     return tuple(_before(report))
 
 
@@ -32,7 +32,7 @@ def _before(report: Report) -> Iterator[Section]:
 
 
 def after_tests(report: Report) -> tuple[Section, ...]:
-    """Everything else that there is something to say of."""
+    """All other tables with data."""
     return tuple(_after(report))
 
 
@@ -82,7 +82,7 @@ def _differences(other: Comparison) -> Section:
 
 
 _USES = ("suppressed", "not counted", "counted")
-"""What matters most comes first."""
+"""Most important first."""
 
 
 def _tone_of_use(cell: Cell) -> Tone:

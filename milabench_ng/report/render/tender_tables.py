@@ -1,4 +1,4 @@
-"""What is printed of a tender, as named facts and tables; the forms lay them out. Pure."""
+"""The printed facts and tables of a tender; the format modules lay them out. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN = 12
 
 
 def tender_facts(tender: Tender) -> tuple[Fact, ...]:
-    """What must be known before the table is read."""
+    """What to know before reading the table."""
     return tuple(_facts(tender))
 
 
@@ -49,7 +49,7 @@ def _facts(tender: Tender) -> Iterator[Fact]:
 
 
 def _ranked_over(tender: Tender) -> Fact:
-    """The tests, and what left them."""
+    """The tests that are ranked by, and those that were dropped."""
     unlike = dict.fromkeys(one.test for one in tender.other_work)
     left = [
         f"; not {', '.join(map(_short, tests))}, which {why}"
@@ -61,13 +61,13 @@ def _ranked_over(tender: Tender) -> Fact:
 
 
 def _where(mark: Marked) -> str:
-    """The tests and devices that a mark was seen on."""
+    """The tests and devices that have a mark."""
     devices = f" on device {', '.join(mark.devices)}" if mark.devices else ""
     return f" ({', '.join(map(_short, mark.tests))}{devices})"
 
 
 def _short(label: str) -> str:
-    """A test without its suite."""
+    """A test's name without its suite."""
     return label.partition(".")[2] or label
 
 
@@ -81,7 +81,7 @@ def _steady(found: Stability) -> Fact:
 
 
 def tender_sections(tender: Tender) -> tuple[Section, ...]:
-    """The bids, what they cost over the years, what the order rests on."""
+    """The bids, their cost over the years, and the stability of their order."""
     sections = [_bids(tender)]
     if tender.other_work:
         sections.append(_left_out(tender))

@@ -1,4 +1,4 @@
-"""What a report says of reference traces, in one sentence. Pure."""
+"""The statement on reference traces, in one sentence. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterable, Sequence
 from milabench_ng.report.launch.traces import COMPARED, STRENGTHS
 
 _GROUPS = 4
-"""How many kinds of what has no reference are named before they are counted."""
+"""How many kinds of missing references are named; the rest are counted."""
 
 
 def told(rows: Sequence[tuple[str, Sequence[str]]]) -> str:
     """How many tests were compared, how strongly, and what the others lack.
 
-    ``rows``: tests by name, each with the sentences of its launches. A test is as strong as its weakest launch. Those
-    of strong traces are counted, others named; summaries of before do not know the strength.
+    ``rows``: tests by name, each with the sentences of its launches. A test is as strong as its weakest launch. Tests
+    with strong traces are counted, others named; older summaries do not record the strength.
     """
     by_strength: dict[str, list[str]] = defaultdict(list)
     lacking: dict[str, list[str]] = defaultdict(list)

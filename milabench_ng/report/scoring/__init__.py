@@ -1,1 +1,1 @@
-"""From a summary to scores, ratios, scaling, slow devices and money. Pure."""
+"""From a summary to scores, ratios, scaling, slow devices and costs. Pure."""

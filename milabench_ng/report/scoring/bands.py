@@ -1,4 +1,4 @@
-"""Ratios to what nobody measured: the band of an estimate, carried to whatever is made of it. Pure."""
+"""Ratios to estimates: the band of an estimate, propagated to everything computed from it. Pure."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ ScoredRows = Mapping[str, ScoredTest]
 
 
 class EstimateBand(msgspec.Struct, frozen=True, kw_only=True):
-    """A value that rests on an estimate, and between what it lies if the estimate's band holds."""
+    """A value that rests on an estimate, and its range if the estimate's band holds."""
 
     value: float
     low: float
     high: float
 
     def scaled(self, factor: float) -> EstimateBand:
-        """In a unit that is ``factor`` times as fine."""
+        """The same in a unit that is ``factor`` times as fine."""
         return EstimateBand(value=self.value * factor, low=self.low * factor, high=self.high * factor)
 
     @property
     def inverse(self) -> EstimateBand:
-        """Of one over the value."""
+        """The band of the reciprocal."""
         return EstimateBand(value=1 / self.value, low=1 / self.high, high=1 / self.low)
 
 
 def is_estimated(run: ScoredRows, base: ScoredRows, labels: Sequence[str]) -> bool:
-    """Whether any of these rows is, on either side."""
+    """Whether any of these rows is estimated, on either side."""
     return any(rows[label].estimated for rows in (run, base) for label in labels)
 
 
 def ratio_band(
     ratio: float | None, run: ScoredRows, base: ScoredRows, labels: Sequence[str], weights: Weights
 ) -> EstimateBand | None:
-    """Around ``ratio``, which is over ``labels``; None where none of them is estimated.
+    """The band around ``ratio``, which is over ``labels``; None if none of them is estimated.
 
-    One rule made all estimates, so that its error is common to them: the logarithms of the rows' edges are averaged
-    with the weights, as the rows are, and nothing cancels.
+    One rule made all estimates, so that they share its error: the logarithms of the rows' edges are averaged with the
+    same weights as the rows, and nothing cancels.
     """
     if not ratio or not is_estimated(run, base, labels):
         return None
@@ -51,7 +51,7 @@ def ratio_band(
 
 
 def _edge(side: int, run: ScoredRows, base: ScoredRows, labels: Sequence[str], weights: Weights) -> float:
-    """The logarithm of one edge over the ratio: what is high in the baseline makes the ratio low."""
+    """The logarithm of one edge over the ratio: a high baseline makes the ratio low."""
     logs = [
         weights[label] * (math.log(_edges(run[label])[side]) - math.log(_edges(base[label])[1 - side]))
         for label in labels
@@ -64,7 +64,7 @@ def _edges(row: ScoredTest) -> tuple[float, float]:
 
 
 def rule_check(sides: Sequence[Summary], labels: Sequence[str]) -> str:
-    """How the rule behind the estimated rows did where the truth is known, the worst of them; empty without any."""
+    """How the rule behind the estimated rows did on known pairs, at worst; empty without estimated rows."""
     found = [row.estimate for side in sides for label in labels if (row := side.tests[label]).estimate is not None]
     checks = [(each.held / each.known, each) for each in found if each is not None and each.known]
     if len(checks) < len(found):

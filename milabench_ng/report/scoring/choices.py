@@ -1,4 +1,4 @@
-"""What a report rests on that ``mnb`` does not ship: other weights, a profile that only has a shipped one's name."""
+"""Inputs of a report that ``mnb`` does not ship: other weights, or a profile that only shares a shipped one's name."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from milabench_ng.shipped import find
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
-    """Empty where all is as shipped."""
+    """The unshipped inputs; empty if everything is as shipped."""
 
     weights: str = ""
-    """The file of the weights, where they are others than those shipped for the suite."""
+    """The weights file, if its weights are not those shipped for the suite."""
     profiles: tuple[str, ...] = ()
-    """SHA-256 of those that ran under the name of a shipped one and are others."""
+    """SHA-256 of profiles that ran under the name of a shipped one but differ from it."""
 
 
 def choices(summary: Summary, weights: Weights | None, file: Path | None) -> Choices:
-    """Of a report on ``summary`` with ``weights`` from ``file``; None where no file was given."""
+    """The choices of a report on ``summary`` with ``weights`` from ``file``, which is None if no file was given."""
     foreign = file is not None and weights != load_weights(None, summary.suite)
     return Choices(weights=plain(file) if foreign else "", profiles=_unshipped(summary))
 

@@ -1,4 +1,4 @@
-"""A run against a baseline, test by test and over the tests that both have. Pure."""
+"""Compare a run with a baseline, test by test and over the tests that both have. Pure."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def compare(
     margin: float = MARGIN,
     label: str = "",
 ) -> Comparison:
-    """``run`` over ``baseline``; ``weights`` are the effective ones of the run, empty without any.
+    """``run`` over ``baseline``; ``weights`` are the run's effective ones, empty if there are none.
 
-    The baseline's failures and spread are charged like the run's own.
+    The baseline's failures and spread are penalised like the run's.
     """
     ours = {row.test: row for row in scored_tests(run, weights, penalize_variance=penalize_variance)}
     theirs = {row.test: row for row in scored_tests(baseline, weights, penalize_variance=penalize_variance)}
@@ -100,12 +100,12 @@ def _effect(run: Rows, base: Rows, labels: Sequence[str], weights: Weights, marg
 
 
 def _why_not(label: str, *reasons: Mapping[str, str]) -> str:
-    """All that ``reasons`` have against a test."""
+    """All reasons against a test."""
     return "; ".join(each[label] for each in reasons if label in each)
 
 
 def _lacks(label: str, run: Rows, base: Rows) -> str:
-    """Which side has no rate of a test in known items; empty where both have one."""
+    """Which side has no rate of a test in known items; empty if both have one."""
     for side, rows in (("the run", run), ("the baseline", base)):
         why = rows[label].why_not if label in rows else "no rate"
         if why:
@@ -114,8 +114,8 @@ def _lacks(label: str, run: Rows, base: Rows) -> str:
 
 
 def _indicative(run: Summary, baseline: Summary, labels: Sequence[str]) -> tuple[str, ...]:
-    """A ratio stands when all of the baseline's weighted rows were measured, without marks, with software of the same
-    generation."""
+    """Why a ratio is only indicative: it is not if all of the baseline's weighted rows were measured, without marks,
+    with software of the same generation."""
     found = []
     for kind in ("published", "estimated"):
         rows = [label for label in labels if baseline.origin(label) == kind]
@@ -128,13 +128,13 @@ def _indicative(run: Summary, baseline: Summary, labels: Sequence[str]) -> tuple
 
 
 def _measured_rows(run: Summary, baseline: Summary, labels: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Those rows alone that were measured on both sides, where others are there too."""
+    """Only the rows measured on both sides, if there are others too."""
     members = tuple(label for label in labels if run.origin(label) == baseline.origin(label) == "measured")
     return {MEASURED_ROWS: members} if members and len(members) < len(labels) else {}
 
 
 def _reasons(found: Sequence[WorkDifference], ratio: Ratio) -> dict[str, str]:
-    """All reasons for each row whose ratio differences make such."""
+    """All reasons, by row, for which differences give its ratio the class ``ratio``."""
     reasons: dict[str, list[str]] = {}
     for one in found:
         if one.ratio == ratio:
@@ -146,7 +146,7 @@ def _reasons(found: Sequence[WorkDifference], ratio: Ratio) -> dict[str, str]:
 def _parts(
     run: Mapping[str, ScoredTest], base: Mapping[str, ScoredTest], labels: Sequence[str], weights: Weights
 ) -> list[WeightedStat]:
-    """What the logarithm of the ratio is the sum of."""
+    """The terms that sum to the logarithm of the ratio."""
     theirs = [(-coefficient, stat) for coefficient, stat in log_parts(base, labels, weights)]
     return [*log_parts(run, labels, weights), *theirs]
 
@@ -159,7 +159,7 @@ def _rows(
     margin: float,
     origins: Mapping[str, OriginKind],
 ) -> dict[str, ComparedTest]:
-    """Both in the run's unit, by way of classic units."""
+    """Compare rows in the run's unit, by way of classic units."""
     shared = [label for label in run if label in base]
     alike = [
         label

@@ -14,7 +14,7 @@ from milabench_ng.report.summary.summary import OriginKind, Provenance
 
 
 class ComparedTest(msgspec.Struct, frozen=True, kw_only=True):
-    """The baseline's rates of one test in the run's unit, and the run's over them; None where there is none."""
+    """The baseline's rates of one test in the run's unit, and the run's ratios to them; None if there are none."""
 
     perf_base: float | None
     perf_ratio: float | None
@@ -23,17 +23,17 @@ class ComparedTest(msgspec.Struct, frozen=True, kw_only=True):
     effect: Effect
     """The ratio of ``perf`` with its interval; the p values of a table are adjusted for the number of its tests."""
     suppressed: str = ""
-    """Why the ratios are not shown; empty where they are."""
+    """Why the ratios are hidden; empty if they are shown."""
     set_aside: str = ""
-    """Why the ratios are shown and do not count: of different or unknown work."""
+    """Why the ratios are shown but do not count: the work is different or unknown."""
     band: EstimateBand | None = None
-    """Of ``perf_ratio``, where a side is estimated."""
+    """The band of ``perf_ratio``, if a side is estimated."""
     origin: OriginKind = "measured"
-    """Of the baseline's row."""
+    """The origin of the baseline's row."""
 
     @property
     def known(self) -> EstimateBand | Interval | None:
-        """Between what the ratio lies: the band of an estimate, else the interval over repeats."""
+        """The range of the ratio: the band of an estimate, else the interval over repeats."""
         return self.band or self.effect.ratio
 
 
@@ -43,70 +43,70 @@ class SubRatio(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     labels: tuple[str, ...]
     ratio: float | None
-    """Of the scores over these tests."""
+    """Ratio of the scores over these tests."""
     band: EstimateBand | None = None
-    """Of ``ratio``, where rows are estimated."""
+    """The band of ``ratio``, if rows are estimated."""
     effect: Effect
 
     @property
     def known(self) -> EstimateBand | Interval | None:
-        """Between what the ratio lies: the band of estimates, else the interval over repeats."""
+        """The range of the ratio: the band of estimates, else the interval over repeats."""
         return self.band or self.effect.ratio
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Scores of both over the weighted tests that both have, in classic units."""
+    """The scores of both sides over the weighted tests that both have, in classic units."""
 
     name: str
-    """As it was given: a folder, a file or a shipped baseline."""
+    """As given: a folder, a file or a shipped baseline."""
     label: str = ""
-    """Short, for the heading of a column; empty where it is the only baseline."""
+    """A short name for column headings; empty for the only baseline."""
     provenance: Provenance
     status: Literal["complete", "partial", "none"]
     """complete: over every weighted test of a complete run; partial: over some; none: no weighted test in common."""
     tests: int
     of: int
     left_out: tuple[str, ...]
-    """Weighted tests that do not count, because a side lacks them or the work was not the same."""
+    """Weighted tests that do not count because a side lacks them or the work differed."""
     reasons: dict[str, str] = {}
-    """Why, by test."""
+    """Why they are left out, by test."""
     counted: tuple[str, ...] = ()
-    """The weighted tests that the ratio is over."""
+    """The weighted tests that the ratio covers."""
     score: float | None
-    """Per device, of the baseline."""
+    """The baseline's score per device."""
     per_node: float | None
     devices: int
     run_score: float | None
-    """Per device, of the run over the same tests."""
+    """The run's score per device over the same tests."""
     ratio: float | None
     """``run_score / score``."""
     ratio_per_node: float | None
     indicative: tuple[str, ...] = ()
-    """Why the ratio of the scores is not more than an indication; empty where it is."""
+    """Why the score ratio is only indicative; empty if it is not."""
     rows: dict[str, ComparedTest]
     margin: float = MARGIN
     """The relative difference that does not matter."""
     effect: Effect
-    """The ratio of throughputs over the weighted tests that count: no charge for spread or failures."""
+    """The throughput ratio over the weighted tests that count, without penalties for spread or failures."""
     band: EstimateBand | None = None
-    """Of ``ratio``, where rows are estimated: one rule made them all, so that they err together."""
+    """The band of ``ratio``, if rows are estimated: one rule made them all, so that their errors are correlated."""
     checked: str = ""
-    """How well the rule behind the estimated rows did where the truth is known."""
+    """How well the rule behind the estimated rows did on known pairs."""
     subsets: tuple[SubRatio, ...] = ()
     differences: tuple[WorkDifference, ...] = ()
 
     @property
     def node_interval(self) -> Interval | None:
-        """Of ``ratio_per_node``, the charges for spread and failures taken as they are."""
+        """The interval of ``ratio_per_node``, with the penalties for spread and failures taken as exact."""
         known = self.effect.ratio
         return known.scaled(self.ratio_per_node / known.value) if known and self.ratio_per_node else None
 
     @property
     def node_band(self) -> EstimateBand | None:
-        """Of ``ratio_per_node``, where rows are estimated."""
+        """The band of ``ratio_per_node``, if rows are estimated."""
         return self.band.scaled(self.ratio_per_node / self.band.value) if self.band and self.ratio_per_node else None
 
     @property
     def node_known(self) -> EstimateBand | Interval | None:
-        """Between what ``ratio_per_node`` lies."""
+        """The range of ``ratio_per_node``."""
         return self.node_band or self.node_interval

@@ -1,4 +1,4 @@
-"""Money. Pure. RPP = price / score, as in 2020, and the price of one reference node's worth: lower is better."""
+"""Costs. Pure. RPP = price / score, as in 2020, and the price of one reference node's worth: lower is better."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ PricePer = Literal["node", "gpu"]
 
 
 class PerReference(msgspec.Struct, frozen=True, kw_only=True):
-    """What as much throughput as one node of the reference has costs on this node."""
+    """The cost, on this node, of as much throughput as one reference node has."""
 
     name: str
-    """Of the reference."""
+    """Name of the reference."""
     value: float
     """Price of a node over ``ratio_per_node``."""
     interval: Interval | None
     band: EstimateBand | None = None
-    """Where the ratio rests on estimates."""
+    """The band, if the ratio rests on estimates."""
     checked: str = ""
-    """How well their rule did where the truth is known."""
+    """How well the rule of the estimates did on known pairs."""
     indicative: tuple[str, ...]
-    """Why it is not more than an indication; empty where it is."""
+    """Why the value is only indicative; empty if it is not."""
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
-    """A price and what a unit of score costs at it. In dollars, or whatever currency was given."""
+    """A price, and the resulting cost per unit of score. In dollars, or whatever currency was given."""
 
     amount: float
     per: PricePer
@@ -41,9 +41,9 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
     rpp: float | None
     """Price of a node over ``per_node``, or of a device over ``per_device``; None without a score above 0."""
     interval: Interval | None = None
-    """Of ``rpp``; None where the score has none."""
+    """The interval of ``rpp``; None if the score has none."""
     per_reference: tuple[PerReference, ...] = ()
-    """By baseline that there is a ratio to."""
+    """One per baseline with a ratio."""
 
 
 def cost(

@@ -12,41 +12,41 @@ from milabench_ng.report.summary.summary import TestSummary, progression_steps
 from milabench_ng.stats import mean
 
 KNEE = 0.5
-"""The knee is the last number of devices that the next one adds less to than this part of what one device does."""
+"""The knee is the number of devices beyond which another one adds less than this share of a single device's rate."""
 
 SLOWER_PCT = 0.05
-"""A rank that is less than this below the ranks' mean is not called slower; it would be printed as 0.0 %."""
+"""A rank less than this below the ranks' mean is not called slower; it would be printed as 0.0 %."""
 
 
 class ScalingStep(msgspec.Struct, frozen=True, kw_only=True):
-    """K devices together. Rates in items per second."""
+    """K devices together. Rates are in items per second."""
 
     devices: int
     per_device: float
     aggregate: float
     efficiency: float | None
-    """``per_device`` over that of the smallest step: 1 on an ideal machine."""
+    """``per_device`` relative to that of the smallest step: 1 on an ideal machine."""
     added: float | None
-    """What each device since the step before adds, over the rate of a device in the smallest step."""
+    """What each device added since the previous step contributes, relative to a device's rate in the smallest step."""
     slowest: str | None
-    """The device whose rank was slowest on average; None where ranks are not recorded, and where none lies 0.05 % below
-    the mean: ranks that wait for each other in every step have one rate."""
+    """The device whose rank was slowest on average; None if ranks are not recorded or none is 0.05 % below the mean:
+    ranks that wait for each other in every step have the same rate."""
     slowest_pct: float | None
-    """Its rate against the ranks' mean, in percent, below 0."""
+    """Its rate relative to the ranks' mean, in percent, below 0."""
 
 
 class ScalingCurve(msgspec.Struct, frozen=True, kw_only=True):
-    """A test over more and more devices."""
+    """A test over increasing numbers of devices."""
 
     test: str
     unit: str
     steps: tuple[ScalingStep, ...]
     knee: int | None
-    """None: up to the largest number every device pays."""
+    """None if every device pays off, up to the largest number."""
 
 
 def scaling_curves(rows: Mapping[str, ScoredTest], tests: Mapping[str, TestSummary]) -> tuple[ScalingCurve, ...]:
-    """Of every progression with results for two numbers of devices or more."""
+    """The curves of all progressions with results for at least two numbers of devices."""
     labels = progression_steps(list(rows))
     curves: dict[str, list[tuple[int, str]]] = {}
     for label, step in labels.items():

@@ -1,7 +1,7 @@
 """The score. Pure.
 
-``perf_adj = perf * (1 - std%) * (1 - fail/n)``, never below 0; ``per_device`` is the weighted geometric mean of the
-tests' ``perf_adj`` in classic units (those of 2020), ``per_node`` is that times the number of devices.
+``perf_adj = perf * (1 - std%) * (1 - fail/n)``, at least 0; ``per_device`` is the weighted geometric mean of the tests'
+``perf_adj`` in classic units (those of 2020), and ``per_node`` is that times the number of devices.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from milabench_ng.report.summary.summary import Summary, TestSummary
 from milabench_ng.stats import weighted_geometric_mean
 
 FAILURE_LIMIT = 0.01
-"""The failure rate up to which, inclusive, a node passes."""
+"""The highest failure rate with which a node passes."""
 
 
 class ScoredTest(msgspec.Struct, frozen=True, kw_only=True):
-    """One row. Rates are in items of ``unit`` per second; None stands for what was not measured."""
+    """One row. Rates are in items of ``unit`` per second; None means not measured."""
 
     test: str
     unit: str
@@ -44,22 +44,22 @@ class ScoredTest(msgspec.Struct, frozen=True, kw_only=True):
     """Population standard deviation over the mean, in percent."""
     perf_adj: float | None
     classic_factor: float | None
-    """From this row's rates to classic units; None where no record says what an item is."""
+    """Converts this row's rates to classic units; None if no record says what an item is."""
     bound: str | None = None
     between_devices_pct: float | None = None
-    """Sample standard deviation of the devices' means over their mean; None of one device."""
+    """Sample standard deviation of the devices' means over their mean, in percent; None for one device."""
     run_to_run_pct: float | None = None
-    """Sample standard deviation of the repeats' means over their mean; None of one repeat."""
+    """Sample standard deviation of the repeats' means over their mean, in percent; None for one repeat."""
     repeats: dict[str, float] = {}
-    """Mean rate over the devices by repeat, in this row's unit; empty where it is not recorded."""
+    """Mean rate over the devices by repeat, in this row's unit; empty if not recorded."""
     log_perf: LogStat | None = None
-    """Of the repeats, in this row's unit; None where they are not recorded."""
+    """Log statistics of the repeats, in this row's unit; None if not recorded."""
     interval: Interval | None = None
-    """Of the rate, as the geometric mean of the repeats."""
+    """The interval of the rate, as the geometric mean of the repeats."""
     why: str = ""
     """Why there is no interval."""
     estimated: tuple[float, float] | None = None
-    """The band of a rate that nobody measured, as multiples of it."""
+    """The band of an estimated rate, as multiples of the rate."""
 
     @property
     def classic_log(self) -> LogStat | None:
@@ -68,51 +68,51 @@ class ScoredTest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def classic(self) -> float:
-        """``perf_adj`` in classic units; 0 where there is none."""
+        """``perf_adj`` in classic units; 0 if there is none."""
         return (self.perf_adj or 0.0) * (self.classic_factor or 0.0)
 
     @property
     def of_unknown_items(self) -> bool:
-        """Whether its rate cannot be set beside others; 0, where every launch failed, is 0 of any items."""
+        """Whether its rate cannot be compared with others; 0, if every launch failed, is 0 of any items."""
         return bool(self.perf_adj) and self.classic_factor is None
 
     @property
     def why_not(self) -> str:
-        """Why it has no place in a score; empty where it has one."""
+        """Why it cannot be in a score; empty if it can."""
         if self.perf_adj is None:
             return "no rate"
         return "no record of what its items are" if self.of_unknown_items else ""
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
-    """Over all weighted tests, or the reason why there is none."""
+    """The score over all weighted tests, or the reason why there is none."""
 
     status: Literal["complete", "partial", "invalid"]
     per_device: float | None
-    """Classic items per second; None of an invalid score."""
+    """Classic items per second; None for an invalid score."""
     per_node: float | None
     devices: int
     tests: int
-    """How many tests the score is over."""
+    """How many tests the score covers."""
     of: int
     """How many tests have a weight."""
     missing: tuple[str, ...]
-    """Rows that were promised and are not complete: they make the score invalid."""
+    """Planned rows that are not complete: they make the score invalid."""
     expected: int = 0
     """How many rows there should be."""
     omitted: tuple[str, ...] = ()
-    """Weighted rows that the user did not select: they make it partial."""
+    """Weighted rows that the user did not select: they make the score partial."""
     reasons: tuple[str, ...] = ()
     interval: Interval | None = None
-    """Of ``per_device``, the charges for spread and failures taken as they are."""
+    """The interval of ``per_device``, with the penalties for spread and failures taken as exact."""
     why: str = ""
     """Why there is no interval."""
     repeats_needed: int | None = None
-    """For an interval of +-1 %; None without one, and above 1000."""
+    """Repeats needed for an interval of +-1 %; None without an interval, and above 1000."""
 
 
 class FailureRate(msgspec.Struct, frozen=True, kw_only=True):
-    """Failed launches over all launches, weighted or not."""
+    """Failed launches over all launches, whether or not their tests have a weight."""
 
     n: int
     fail: int
@@ -131,20 +131,20 @@ def scored_tests(
 
 
 def perf_adj(perf: float, std: float, n: int, failures: int, *, penalize_variance: bool) -> float:
-    """``perf`` less what is charged for its spread and its failures, at least 0."""
+    """``perf`` minus the penalties for spread and failures, at least 0."""
     steady = max(0.0, perf - std) if penalize_variance else perf
     return steady * (1 - failures / n)
 
 
 def _scored(label: str, row: TestSummary, units: str, weight: float | None, penalize_variance: bool) -> ScoredTest:
-    """In true items where it is known what one is, else in those of 2020."""
+    """Score a row in true items if their definition is known, else in those of 2020."""
     factor = row.classic_factor
     scale = 1 / factor if units == "classic" and factor else 1.0
     measured = row.train
     perf = measured.mean if measured else row.estimate.value if row.estimate else None
     adjusted: float | None = None
     if row.estimate is not None:
-        adjusted = scale * row.estimate.value  # nothing ran: no spread and no failures to charge for
+        adjusted = scale * row.estimate.value  # nothing ran: no spread or failures to penalise
     elif measured is not None:
         adjusted = scale * perf_adj(
             measured.mean, measured.std, row.n, row.failures, penalize_variance=penalize_variance
@@ -216,7 +216,7 @@ def score(summary: Summary, weights: Weights, *, penalize_variance: bool = True)
 
 
 def _is_missing(row: TestSummary | None) -> bool:
-    """Absent although it has a weight, or without some of the records that the plan promised."""
+    """Whether a row is absent although it has a weight, or lacks some of its planned records."""
     return row is None or row.missing > 0 or row.pending > 0 or (row.n == 0 and row.estimate is None)
 
 
@@ -232,22 +232,22 @@ def _reasons(summary: Summary, missing: tuple[str, ...], omitted: tuple[str, ...
 
 
 def failure_rate(summary: Summary) -> FailureRate:
-    """Over all rows; a file that could not be placed counts as a failed launch."""
+    """The failure rate over all rows; a file that belongs to no row counts as a failed launch."""
     n, fail = summary.launches, summary.failures
     rate = fail / n if n else None
     return FailureRate(n=n, fail=fail, rate=rate, passed=rate is not None and rate <= FAILURE_LIMIT)
 
 
 def mean_over(rows: Mapping[str, ScoredTest], labels: Sequence[str], weights: Weights) -> float:
-    """The weighted geometric mean in classic units over ``labels``; NaN of none."""
+    """The weighted geometric mean in classic units over ``labels``; NaN if there are none."""
     return weighted_geometric_mean([rows[label].classic for label in labels], [weights[label] for label in labels])
 
 
 def log_parts(rows: Mapping[str, ScoredTest], labels: Sequence[str], weights: Weights) -> list[WeightedStat]:
-    """What the logarithm of the weighted geometric mean of the repeats is the sum of, in classic units.
+    """The terms that sum to the logarithm of the weighted geometric mean of the repeats, in classic units.
 
-    Where all tests have the same repeats that is one part: every repeat has a weighted geometric mean of its own, and
-    what a repeat's tests have in common (the node's temperature, a neighbour) is in its spread. Else it is a part for
+    If all tests have the same repeats, there is one part: each repeat has its own weighted geometric mean, whose spread
+    includes what a repeat's tests have in common (the node's temperature, a neighbour). Otherwise there is a part for
     each test, taken as independent.
     """
     total = math.fsum(weights[label] for label in labels)

@@ -1,10 +1,10 @@
-"""The devices of a node beside each other, and those that are slower than they should be. Pure.
+"""Compares the devices of a node, and finds those that are slower than they should be. Pure.
 
-A fixed distance from the best device would call many healthy ones slow: of 64 that differ by 2 % one lies 5 % below
-the best almost always. So a device is held against the others: its logarithm of rate against their median, in units of
-their robust standard deviation, it being left out of both, and only an effect that matters counts. Differences of a few
-percent between like GPUs are normal (Sinha et al., SC 2022, arXiv:2208.11035). Only devices of one model are held
-against each other.
+A fixed distance from the best device would call many healthy ones slow: of 64 that differ by 2 %, one is almost always
+5 % below the best. Each device is therefore compared with the others: the logarithm of its rate with their median, in
+units of their robust standard deviation, neither of which includes it; and only an effect that matters counts.
+Differences of a few percent between like GPUs are normal (Sinha et al., SC 2022, arXiv:2208.11035). Only devices of the
+same model are compared.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from milabench_ng.stats import median, robust_std
 STRAGGLER_Z = 3.5
 STRAGGLER_EFFECT = 0.03
 _QUIETEST = 0.005
-"""Devices are never taken to differ by less than this; with two of them nothing better is known."""
+"""The smallest spread assumed among devices; with two of them nothing better is known."""
 
 Measure = Literal["mean", "min", "max"]
 MEASURES: tuple[Measure, ...] = ("mean", "min", "max")
 
 
 class GpuRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One test: for each device its rate over the best device's, 0 to 1; None where it has no result."""
+    """One test: each device's rate relative to the best device's, 0 to 1; None if it has no result."""
 
     test: str
     relative: tuple[float | None, ...]
@@ -40,28 +40,28 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
 
     device: str
     test: str | None
-    """None: over all tests."""
+    """None means over all tests."""
     effect_pct: float
-    """Against the median of the others; below 0."""
+    """Difference from the median of the others; below 0."""
     z: float
 
 
 class GpuComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Three matrices, tests by devices, and who is slow."""
+    """Three matrices of tests by devices, and the slow devices."""
 
     devices: tuple[str, ...]
     models: tuple[str, ...]
-    """Of each device; empty where all are of one model, or it is not recorded."""
+    """The model of each device; empty if all are the same or it is not recorded."""
     mean: tuple[GpuRow, ...]
     min: tuple[GpuRow, ...]
     max: tuple[GpuRow, ...]
     stragglers: tuple[Straggler, ...]
     overall: tuple[Straggler, ...]
-    """By the median over the tests: these devices are to be looked at."""
+    """Slow by the median over the tests: these devices should be inspected."""
 
     @property
     def alone(self) -> tuple[str, ...]:
-        """The devices that no other is like: whether they are slow is not known."""
+        """The only devices of their model: whether they are slow is unknown."""
         return tuple(
             device for device, model in zip(self.devices, self.models, strict=False) if self.models.count(model) == 1
         )
@@ -72,9 +72,9 @@ class GpuComparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def side_by_side(summary: Summary) -> GpuComparison | None:
-    """Over the tests with one device a launch; None where fewer than two devices have results.
+    """Compare devices over the tests with one device per launch; None if fewer than two devices have results.
 
-    A test of which a single device has results (``scaling.1``) sets it beside no other, so it is left out.
+    A test with results for only one device (``scaling.1``) compares nothing, so it is left out.
     """
     tests = {label: row for label, row in summary.tests.items() if len(row.pergpu or {}) > 1}
     names = {device for row in tests.values() for device in row.pergpu or {}}
@@ -103,7 +103,7 @@ def _alike(devices: Sequence[str], models: Mapping[str, str]) -> list[list[str]]
 
 
 def _slow(tests: Mapping[str, TestSummary], alike: Sequence[str]) -> tuple[list[Straggler], tuple[Straggler, ...]]:
-    """Those of some devices that are slower than the others of them, in single tests and over all."""
+    """The devices slower than others of the same model, in single tests and overall."""
     logs = {label: known for label, row in tests.items() if (known := _relative_logs(row, alike))}
     by_device = {
         device: median([values[device] for values in logs.values() if device in values])
@@ -122,7 +122,7 @@ def _row(label: str, row: TestSummary, devices: tuple[str, ...], measure: Measur
 
 
 def _relative_logs(row: TestSummary, alike: Sequence[str]) -> dict[str, float]:
-    """Logarithms of the devices' mean rates over the median of those devices."""
+    """Logarithms of the devices' mean rates, relative to their median."""
     pergpu = row.pergpu or {}
     logs = {device: math.log(stat.mean) for device, stat in pergpu.items() if device in alike and stat.mean > 0}
     centre = median(list(logs.values())) if logs else 0.0
@@ -130,16 +130,16 @@ def _relative_logs(row: TestSummary, alike: Sequence[str]) -> dict[str, float]:
 
 
 def _noise(row: TestSummary) -> float:
-    """The usual standard error of a device's mean, from its repeats; 0 where none has two."""
+    """The median standard error of a device's mean, from its repeats; 0 if no device has two."""
     stats = [stat for stat in (row.pergpu or {}).values() if stat.n > 1 and stat.mean > 0]
     errors = [stat.std / stat.mean / math.sqrt(stat.n - 1) for stat in stats]  # std has the divisor n
     return median(errors) if errors else 0.0
 
 
 def stragglers(logs: Mapping[str, float], test: str | None, noise: float = 0.0) -> tuple[Straggler, ...]:
-    """The devices that are slower than the others by more than chance and by more than 3 %.
+    """The devices slower than the others by more than chance and more than 3 %.
 
-    ``noise``: what a device's mean is uncertain by, relative; for a test, as its repeats show.
+    ``noise``: the relative uncertainty of a device's mean; for a test, from its repeats.
     """
     found = []
     for device, value in logs.items():

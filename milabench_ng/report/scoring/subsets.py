@@ -1,4 +1,4 @@
-"""What decided the score: without the charge for spread, without scaling, and by what the tests are bound by. Pure."""
+"""What decided the score: without the penalty for spread, without scaling, and by the tests' bounds. Pure."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ WITHOUT_SCALING = "without scaling"
 
 
 class SubScore(msgspec.Struct, frozen=True, kw_only=True):
-    """The score made in another way, or over some of the tests. Classic items per second and device."""
+    """The score computed in another way, or over some of the tests. Classic items per second and device."""
 
     name: str
     labels: tuple[str, ...]
     weight_pct: float
-    """The share of the tests in the weights."""
+    """The tests' share of the weights, in percent."""
     per_device: float | None
-    """None where a test that it is over is missing."""
+    """None if one of its tests is missing."""
     interval: Interval | None
     why: str = ""
 
 
 def subsets(rows: Mapping[str, ScoredTest], labels: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The tests without those over several devices, and those of each bound that there is."""
+    """The tests without those over several devices, and the tests of each bound."""
     steps = progression_steps(list(labels))
     chosen = {WITHOUT_SCALING: tuple(label for label in labels if label not in steps)} if steps else {}
     for bound in dict.fromkeys([*get_args(Bound), *(rows[label].bound or "" for label in labels if label in rows)]):
@@ -45,13 +45,13 @@ def subsets(rows: Mapping[str, ScoredTest], labels: Sequence[str]) -> dict[str, 
 def sub_scores(
     summary: Summary, weights: Weights, score: Score, *, penalize_variance: bool = True
 ) -> tuple[SubScore, ...]:
-    """Each with its interval; ``weights`` are the effective ones."""
+    """The sub-scores with their intervals; ``weights`` are the effective ones."""
     rows = {row.test: row for row in scored_tests(summary, weights, penalize_variance=penalize_variance)}
     unpunished = {row.test: row for row in scored_tests(summary, weights, penalize_variance=False)}
     unknown = {label for label, row in rows.items() if row.of_unknown_items}
     labels = [label for label in weights if label not in score.omitted and label not in unknown]
     made = [_sub_score(name, members, rows, weights, score) for name, members in subsets(rows, labels).items()]
-    if penalize_variance and weights:  # all may be of steps that this node has no devices for
+    if penalize_variance and weights:  # all weights may be for steps that need more devices
         made.insert(0, _sub_score(WITHOUT_PENALTY, labels, unpunished, weights, score))
     return tuple(made)
 

@@ -1,4 +1,4 @@
-"""Weights: how much each test counts in the score. A JSON file ``{"suite.test": {"weight": 8}}``, as in 2020."""
+"""Weights: how much each test contributes to the score. A JSON file ``{"suite.test": {"weight": 8}}``, as in 2020."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class _Weight(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def weights_file(path: Path | None, suite: str) -> Path | None:
-    """The file ``path``, else the shipped one of ``suite``; None where there is none."""
+    """The file ``path``, else the shipped one of ``suite``; None if there is none."""
     return path or find("weights", suite)
 
 
 def load_weights(path: Path | None, suite: str) -> Weights | None:
-    """The weights above 0 in the file ``path``, else in the shipped one of ``suite``; None where there is none."""
+    """The weights above 0 in the file ``path``, else in the shipped one of ``suite``; None if there is none."""
     chosen = weights_file(path, suite)
     if chosen is None:
         return None
@@ -42,10 +42,10 @@ def load_weights(path: Path | None, suite: str) -> Weights | None:
 
 
 def spread_unplanned(weights: Weights, devices: int) -> dict[str, float]:
-    """The weights as they count on a node of ``devices`` devices.
+    """The effective weights on a node with ``devices`` devices.
 
-    A step K of a progression beyond the node's devices is not planned: its weight goes to the steps of the same
-    progression that are, in equal parts.
+    A step of a progression that needs more devices is not planned: its weight is divided equally among the planned
+    steps of that progression.
     """
     steps = progression_steps(list(weights))
     effective = {label: weight for label, weight in weights.items() if steps.get(label, 0) <= devices}

@@ -1,1 +1,1 @@
-"""How well numbers are known, and what a difference says. Pure."""
+"""How precisely numbers are known, and what a difference means. Pure."""

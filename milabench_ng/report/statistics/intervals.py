@@ -1,10 +1,11 @@
 """Confidence intervals. Pure.
 
-What is repeated is the repeat: launches at the same moment share the node's state, and slices of one launch share
-everything, so neither counts as a measurement of its own (Kalibera and Jones, "Rigorous benchmarking in reasonable
-time", ISMM 2013). Everything is done with natural logarithms, where a ratio is a difference and a weighted geometric
-mean is a weighted sum. Variances of the parts of a sum may differ: degrees of freedom after Satterthwaite (Biometrics
-Bulletin 2, 1946) as Welch (Biometrika 34, 1947) uses them. ``scripts/simulate-intervals`` shows what they cover.
+The unit of replication is the repeat: launches at the same moment share the node's state, and slices of one launch
+share everything, so neither counts as an independent measurement (Kalibera and Jones, "Rigorous benchmarking in
+reasonable time", ISMM 2013). All computation uses natural logarithms, where a ratio is a difference and a weighted
+geometric mean is a weighted sum. The parts of a sum may have different variances: degrees of freedom follow
+Satterthwaite (Biometrics Bulletin 2, 1946) as in Welch (Biometrika 34, 1947). ``scripts/simulate-intervals`` shows the
+coverage.
 """
 
 from __future__ import annotations
@@ -19,38 +20,38 @@ from milabench_ng.records.window import SMALLEST
 from milabench_ng.stats import mean
 
 LEVEL = 0.95
-"""The probability with which an interval holds the true value."""
+"""The probability that an interval contains the true value."""
 
 _TARGET = 0.01
 _MOST_REPEATS = 1000
 
 
 class LogStat(msgspec.Struct, frozen=True):
-    """Natural logarithms of a test's rate, one for each repeat."""
+    """Natural logarithms of a test's rate, one per repeat."""
 
     n: Annotated[int, msgspec.Meta(ge=1, le=10**9)]
     mean: Annotated[float, msgspec.Meta(ge=-35, le=35)]
-    """Between those of the smallest and of the largest rate, some 34.5."""
+    """Between the logarithms of the smallest and largest rates, about 34.5."""
     std: Annotated[float, msgspec.Meta(ge=0, le=50)] | None
-    """Sample standard deviation (divisor n - 1); None of one repeat. Of the two farthest rates it is 48.8."""
+    """Sample standard deviation (divisor n - 1); None for one repeat. For the two extreme rates it is 48.8."""
 
     def __post_init__(self) -> None:
         if (self.n == 1) != (self.std is None):
             raise ValueError(f"{self.n} repeats with {'no' if self.std is None else 'a'} standard deviation")
 
     def shifted(self, factor: float) -> LogStat:
-        """Of rates that are ``factor`` times as large."""
+        """The same for rates that are ``factor`` times as large."""
         return LogStat(self.n, self.mean + math.log(factor), self.std)
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
-    """A weighted sum of mean logarithms and how well it is known."""
+    """A weighted sum of mean logarithms, with its uncertainty."""
 
     mean: float
     variance: float
-    """Of ``mean``."""
+    """The variance of ``mean``."""
     df: float
-    """Degrees of freedom of ``variance``; infinite where nothing varied."""
+    """Degrees of freedom of ``variance``; infinite if nothing varied."""
     n: int
     """The fewest repeats behind any of its parts."""
 
@@ -60,7 +61,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
-    """A value and the interval that holds the true one with probability ``level``."""
+    """A value and the interval that contains the true one with probability ``level``."""
 
     value: float
     low: float
@@ -71,21 +72,21 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
     level: float = LEVEL
 
     def scaled(self, factor: float) -> Interval:
-        """In a unit that is ``factor`` times as fine."""
+        """The same in a unit that is ``factor`` times as fine."""
         return msgspec.structs.replace(self, value=self.value * factor, low=self.low * factor, high=self.high * factor)
 
     @property
     def inverse(self) -> Interval:
-        """Of one over the value: a price over a score has the interval of the score, turned over."""
+        """The interval of the reciprocal: a price over a score has the score's interval, inverted."""
         return msgspec.structs.replace(self, value=1 / self.value, low=1 / self.high, high=1 / self.low)
 
 
 WeightedStat = tuple[float, LogStat | None]
-"""A coefficient, and what it is the coefficient of."""
+"""A coefficient and what it multiplies."""
 
 
 def log_stat(values: Sequence[float]) -> LogStat | None:
-    """Of the rates of several repeats; None where there is none, or where one was not above 0."""
+    """The statistic of the repeats' rates; None if there are none or one is not above 0."""
     if not values or min(values) < SMALLEST:
         return None
     logs = [math.log(value) for value in values]
@@ -96,7 +97,7 @@ def log_stat(values: Sequence[float]) -> LogStat | None:
 
 
 def combine(parts: Sequence[WeightedStat]) -> Estimate | None:
-    """``sum(c * mean)`` of independent parts; None where one of them was not repeated, see `why_none`."""
+    """``sum(c * mean)`` of independent parts; None if one of them was not repeated, see `why_none`."""
     known = [(c, stat.n, stat.mean, stat.std) for c, stat in parts if stat is not None and stat.std is not None]
     if not known or len(known) < len(parts):
         return None
@@ -112,7 +113,7 @@ def combine(parts: Sequence[WeightedStat]) -> Estimate | None:
 
 
 def why_none(parts: Sequence[WeightedStat]) -> str:
-    """Why there is no interval of these parts; empty where there is one."""
+    """Why these parts have no interval; empty if they have one."""
     if not parts:
         return "nothing was measured"
     if any(stat is None for _, stat in parts):
@@ -121,23 +122,24 @@ def why_none(parts: Sequence[WeightedStat]) -> str:
 
 
 def interval(estimate: Estimate, value: float | None = None) -> Interval:
-    """Back from logarithms; around ``value`` where the number that is shown is another one than ``exp(mean)``."""
+    """Convert back from logarithms; centred on ``value`` if the displayed number is not ``exp(mean)``."""
     centre = math.exp(estimate.mean) if value is None else value
     factor = math.exp(estimate.half_width())
     return Interval(value=centre, low=centre / factor, high=centre * factor, n=estimate.n, df=estimate.df)
 
 
 def repeats_needed(parts: Sequence[WeightedStat]) -> int | None:
-    """How many repeats (of each part) an interval of +- 1 % takes at the spread that was seen; None above 1000.
+    """The repeats (of each part) needed for an interval of +- 1 % at the observed spread; None above 1000.
 
-    With n repeats each the variance is ``V / n`` and the degrees of freedom ``d (n - 1)``, with V and d from the parts.
+    With n repeats each, the variance is ``V / n`` and the degrees of freedom are ``d (n - 1)``, with V and d from the
+    parts.
     """
     spreads = [(c * stat.std) ** 2 for c, stat in parts if stat is not None and stat.std is not None]
     if not spreads or len(spreads) < len(parts):
         return None
     total = math.fsum(spreads)
     squares = math.fsum(spread * spread for spread in spreads)
-    if squares == 0:  # of spreads next to nothing, too
+    if squares == 0:  # also for negligible spreads
         return 2
     effective = total * total / squares
     wanted = math.log1p(_TARGET)
@@ -155,7 +157,7 @@ def repeats_needed(parts: Sequence[WeightedStat]) -> int | None:
 
 
 def t_quantile(probability: float, df: float) -> float:
-    """Of Student's t distribution; the normal one's for infinite ``df``."""
+    """The quantile of Student's t distribution; of the normal distribution for infinite ``df``."""
     from scipy.special import ndtri, stdtrit  # heavy, and not needed for a report on one repeat
 
     return float(ndtri(probability) if math.isinf(df) else stdtrit(df, probability))

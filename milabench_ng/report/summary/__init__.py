@@ -1,1 +1,1 @@
-"""Records become a summary: statistics per test, and what is wrong with a folder."""
+"""From records to a summary: statistics per test, and the defects of a folder."""

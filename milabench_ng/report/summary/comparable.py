@@ -1,4 +1,4 @@
-"""What two results do not have in common, and which of it makes a ratio meaningless. Pure."""
+"""The differences between two results, and which of them make a ratio meaningless. Pure."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from milabench_ng.report.summary.launches import weakest_tier
 from milabench_ng.report.summary.summary import Summary, TestSummary
 
 Ratio = Literal["counted", "not counted", "suppressed"]
-"""What becomes of the ratio of a row: it counts; it is shown, but is one of different or unknown work; it says nothing
-and is not shown."""
+"""What happens to a row's ratio: it counts; it is shown, but the work differs or is unknown; it is meaningless and
+hidden."""
 
 FREE_OPTIONS = frozenset({"max_count", "max_seconds", "seed", "sample_duration", "precision"})
-"""How long a launch works and from which numbers it starts: neither changes what an item is. The precision that ran is
-compared by itself."""
+"""Options for how long a launch runs and its starting numbers, neither of which changes what an item is. The precision
+that ran is compared separately."""
 _PACE = ("torch", "cuda", "cudnn")
-"""What a change of the first number of makes another computation of the same test."""
+"""Packages whose major version, if changed, makes the same test a different computation."""
 _FEEDING = ("workers",)
-"""Options that change how a batch is made, not what is computed: they decide where that sets the pace."""
+"""Options that change how a batch is made, not what is computed: they matter if that sets the pace."""
 _FED = ("cpu", "io")
-"""What bounds a test whose pace its data set."""
+"""Bounds of tests whose pace depends on their data."""
 _UNKNOWN = "not recorded"
 
 
 class WorkDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that differs."""
+    """One difference."""
 
     what: str
     run: str
     baseline: str
     tests: tuple[str, ...] = ()
-    """The rows that it holds for; empty for the whole run."""
+    """The rows affected; empty for the whole run."""
     ratio: Ratio = "counted"
-    """Of these rows."""
+    """What happens to the ratio of these rows."""
 
     @property
     def text(self) -> str:
-        """In one line."""
+        """The difference in one line."""
         if self.what == WORK:
             return f"different work: {self.baseline if self.run == AS_TODAY else self.run}"
         if self.what == KIND and self.ratio == "not counted":
@@ -53,10 +53,10 @@ WORK, AS_TODAY, KIND = "work", "as the test is today", "data kind"
 
 
 def differences(run: Summary, baseline: Summary) -> tuple[WorkDifference, ...]:
-    """Of the whole runs, then of the tests that both have.
+    """Differences between the whole runs, then between the tests that both have.
 
-    What the whole of a run does not record is no difference. What one row records and the other does not is one: it is
-    not known whether the work was the same, and the ratio does not count.
+    A run-level value that is not recorded is not a difference. A value that only one of two rows records is: whether
+    the work was the same is unknown, and the ratio does not count.
     """
     return (*_of_runs(run, baseline), *_merged(_of_tests(run, baseline)))
 
@@ -78,7 +78,7 @@ def _of_runs(run: Summary, baseline: Summary) -> Iterator[WorkDifference]:
 
 
 def _of_hosts(run: Paces | None, baseline: Paces | None) -> Iterator[WorkDifference]:
-    """The pace of their cores: GPUs of one model in hosts of one kind are fed at it."""
+    """Differences in the pace of the cores, which feed the GPUs."""
     if run is None or baseline is None:
         return
     if run.library != baseline.library:
@@ -89,7 +89,7 @@ def _of_hosts(run: Paces | None, baseline: Paces | None) -> Iterator[WorkDiffere
 
 
 def other_generation(run: Mapping[str, str], baseline: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """The packages that set the pace and differ in their first number, with both versions."""
+    """The pace-setting packages whose major versions differ, with both versions."""
     known = [name for name in _PACE if name in run and name in baseline]
     return [
         (name, run[name], baseline[name])
@@ -114,13 +114,13 @@ def _of_tests(run: Summary, baseline: Summary) -> Iterator[WorkDifference]:
 
 
 def _aspects(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, str, Ratio]]:
-    """What is compared, its value on both sides, and what a difference makes of the ratio."""
+    """What is compared, its value on both sides, and the effect of a difference on the ratio."""
     if run.classic_factor is not None and base.classic_factor is not None:
         yield "unit", run.unit, base.unit, "suppressed"
     if not run.scheme.spreads and not base.scheme.spreads:
         yield "tenants", str(run.devices), str(base.devices), "counted"
     yield from _of_what_went_wrong(run, base)
-    if bool(run.precision) != bool(base.precision):  # every record of ours has a precision, none of 2020 has one
+    if bool(run.precision) != bool(base.precision):  # all our records have a precision, and none from 2020 does
         recorded = [_joined(row.precision) or _UNKNOWN for row in (run, base)]
         yield "precision, data and options", recorded[0], recorded[1], "not counted"
         return
@@ -134,8 +134,8 @@ def _aspects(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, st
 
 
 def _of_what_went_wrong(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, str, Ratio]]:
-    """In the baseline, and what of it in the run too: a bad baseline makes all look good. The run's own stands in its
-    report."""
+    """Problems of the baseline, compared with the run, since a bad baseline flatters every run. The run's own are in
+    its report."""
     if base.marks:
         marks = [_joined(_short(mark) for mark in row.marks) or "none" for row in (run, base)]
         yield "marks", marks[0], marks[1], "counted"
@@ -148,7 +148,7 @@ def _of_what_went_wrong(run: TestSummary, base: TestSummary) -> Iterator[tuple[s
 
 
 def _short(mark: Mark) -> str:
-    """What it is and what it is about: how much of it is another matter."""
+    """The kind and subject of a mark, without its size."""
     return mark.what if mark.kind == "noted" else f"{mark.kind} ({mark.what})" if mark.what else mark.kind
 
 
@@ -180,7 +180,7 @@ def _of_options(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str,
 
 
 NOISE = "classic"
-"""The kind of the pictures of 2020: noise costs about half as much again to decode as photographs do."""
+"""The kind of the images of 2020: decoding noise costs about 50 % more than decoding photographs."""
 
 
 def _joined(values: Iterable[str]) -> str:
@@ -188,7 +188,7 @@ def _joined(values: Iterable[str]) -> str:
 
 
 def _merged(found: Iterable[WorkDifference]) -> list[WorkDifference]:
-    """The same difference of several tests as one."""
+    """Merge equal differences of several tests into one."""
     merged: dict[tuple[str, str, str, str], WorkDifference] = {}
     for one in found:
         key = (one.what, one.run, one.baseline, one.ratio)

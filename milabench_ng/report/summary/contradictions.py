@@ -1,4 +1,4 @@
-"""Where a stored summary says two things at once: `mnb` writes no such file, and nothing in it can be trusted. Pure."""
+"""Contradictions in a stored summary: `mnb` never writes such a file, so that nothing in it can be trusted. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from milabench_ng.report.statistics.intervals import LogStat, log_stat
 from milabench_ng.report.summary.summary import OriginKind, Summary, TestSummary
 
 _ALIKE = 1e-6
-"""Between logarithms that are of the same numbers."""
+"""Tolerance between logarithms of the same numbers."""
 
 
 def contradictions(summary: Summary) -> Iterator[str]:
-    """In words, by row."""
+    """The contradictions in words, by row."""
     for label, row in summary.tests.items():
         for why in (_as_if_measured(summary.origin(label), row), _of_other_repeats(row), _too_small(row)):
             if why:
@@ -21,14 +21,14 @@ def contradictions(summary: Summary) -> Iterator[str]:
 
 
 def _as_if_measured(origin: OriginKind, row: TestSummary) -> str:
-    """An estimate has a value with a band."""
+    """An estimate has a value with a band, not measured rates."""
     if origin != "estimated" or (row.train is None and row.log_perf is None):
         return ""
     return "its origin is estimated, and it has rates as if it had been measured (train, log_perf), and no estimate"
 
 
 def _of_other_repeats(row: TestSummary) -> str:
-    """What the intervals are made of follows from the repeats that are shown."""
+    """The basis of the intervals must follow from the recorded repeats."""
     if row.log_perf is None or not row.repeats:
         return ""
     expected = log_stat(list(row.repeats.values()))
@@ -52,7 +52,7 @@ def _text(stat: LogStat | None) -> str:
 
 
 def _too_small(row: TestSummary) -> str:
-    """Logarithms and ratios of such rates leave the range of numbers."""
+    """Rates so small that their logarithms and ratios overflow."""
     rates = [*row.launches.values(), *row.repeats.values(), *row.ranks.values()]
     rates += [row.train.mean] if row.train else []
     rates += [row.estimate.value] if row.estimate else []

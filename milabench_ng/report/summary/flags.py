@@ -1,4 +1,4 @@
-"""What is odd about single launches. They are named, with what is known of the reason, and they count. Pure."""
+"""Odd launches. They are named, with the reason if known, and still count. Pure."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from milabench_ng.report.summary.summary import LaunchFlag
 from milabench_ng.stats import median, robust_std
 
 OUTLIER_Z = 3.5
-"""Of Iglewicz and Hoaglin ("How to detect and handle outliers", 1993)."""
+"""From Iglewicz and Hoaglin ("How to detect and handle outliers", 1993)."""
 MIN_EFFECT = 0.01
-"""A launch nearer than this to its device's others is no outlier, however quiet they are."""
+"""A launch closer than this to its device's others is not an outlier, however little they vary."""
 _MIN_LAUNCHES = 5
-"""Of a device: below this nothing is known of its usual rate."""
+"""Fewest launches of a device for which its usual rate is known."""
 
 
 def flags(good: Mapping[str, LaunchResult]) -> tuple[LaunchFlag, ...]:
-    """Of the launches of a test by job id."""
+    """The flags of a test's launches, which are given by job id."""
     shapes = [
         LaunchFlag(job_id=job, kind=shape.kind, detail=shape.detail)
         for job, result in good.items()
@@ -41,7 +41,7 @@ def _moved_paces(good: Mapping[str, LaunchResult]) -> Iterator[LaunchFlag]:
 
 
 def _outliers(good: Mapping[str, LaunchResult]) -> list[LaunchFlag]:
-    """Launches far from the median of their device's, by the spread of all about those medians."""
+    """Launches far from their device's median, relative to the spread of all launches about their medians."""
     perfs: dict[tuple[str, ...], list[float]] = defaultdict(list)
     for result in good.values():
         if result.perf > 0:
@@ -68,15 +68,16 @@ def _outliers(good: Mapping[str, LaunchResult]) -> list[LaunchFlag]:
 
 
 def small_sample(launches: int, devices: int) -> float:
-    """How much too small a robust standard deviation is when each device's own median was taken off before.
+    """How much a robust standard deviation is too small once each device's own median has been subtracted.
 
-    Found by simulation (``scripts/simulate-intervals``): with it 0.1 to 0.6 % of normal launches are called outliers.
+    Found by simulation (``scripts/simulate-intervals``): with this correction, 0.1 to 0.6 % of normal launches are
+    called outliers.
     """
     return 1 + 1.2 * devices / launches + 4 / launches
 
 
 def _reason(result: LaunchResult, typical_wait: float) -> str:
-    """What the record says that may explain it."""
+    """Possible explanations in the record."""
     known = [mark.text for mark in result.marks]
     if result.wait_share is not None and result.wait_share > typical_wait + 0.05:
         known.append(f"waited for data {result.wait_share:.0%} of the time, usually {typical_wait:.0%}")

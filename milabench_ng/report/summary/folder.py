@@ -1,4 +1,4 @@
-"""Where a summary comes from: a result folder, a stored summary, a flat summary of 2020, a shipped baseline."""
+"""Loads summaries from a result folder, a stored summary, a flat summary of 2020 or a shipped baseline."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from milabench_ng.shipped import find
 
 
 def load(source: Path) -> Summary:
-    """The summary of a result folder or of a single record, or a stored one (a flat one of 2020 too)."""
+    """The summary of a result folder or of a single record, or a stored summary (including a flat one of 2020)."""
     name = plain(source)
     if os.path.isdir(source):
         return summarise(collect(source))
@@ -57,8 +57,8 @@ def load_baseline(name: str) -> Summary:
 
 
 def collect(folder: Path) -> Folder:
-    """Read ``folder``; every record is reduced at once, so that memory stays small."""
-    going_on = is_going_on(folder)  # asked first: what ends while we read is then merely pending
+    """Read ``folder``; every record is reduced immediately to keep memory small."""
+    going_on = is_going_on(folder)  # asked first, so that launches that end while we read are merely pending
     results: list[LaunchResult] = []
     manifests: list[ManifestView] = []
     problems: list[Problem] = []
@@ -80,7 +80,7 @@ def collect(folder: Path) -> Folder:
 
 
 def against_traces(results: list[LaunchResult], manifests: list[ManifestView]) -> tuple[LaunchResult, ...]:
-    """The results, with a mark on each that left the shipped traces of its suite, and whether it was compared."""
+    """Compare each result with its suite's shipped traces: add marks for deviations, and whether it was compared."""
     suites = {result.test.rpartition(".")[0] for result in results}
     known = {label: trace for suite in suites for label, trace in load_traces(suite).items()}
     keys = {manifest.run_id: manifest.software_key for manifest in manifests}
@@ -99,12 +99,12 @@ def _against(result: LaunchResult, trace: ReferenceTrace | None, software_key: s
 
 
 def encode_summary(summary: Summary) -> str:
-    """Indented JSON."""
+    """Encode as indented JSON."""
     return printed_json(summary)
 
 
 def decode_summary(content: bytes, source: str) -> Summary:
-    """A stored summary, or a flat one of 2020; ``source`` is for errors."""
+    """Decode a stored summary, or a flat one of 2020; ``source`` is for errors."""
     raw = parse_json(content, source)
     if not isinstance(raw, dict):
         raise InputError(f"{source}: not a summary; give a result folder or what `mnb summary -o` wrote")
@@ -118,7 +118,7 @@ def decode_summary(content: bytes, source: str) -> Summary:
 
 
 def _consistent(summary: Summary, source: str) -> Summary:
-    """The same. Raises InputError where it contradicts itself."""
+    """Return ``summary``. Raises InputError if it contradicts itself."""
     why = next(contradictions(summary), "")
     if why:
         raise InputError(f"{source}: not a summary that mnb wrote: {short(why)}; make it again with `mnb summary -o`")
@@ -138,7 +138,7 @@ class _Row2020(msgspec.Struct, frozen=True):
 
 
 def _from_2020(raw: dict[str, Any], source: str) -> Summary:
-    """A flat summary of 2020: a row by name, rates in the items of 2020."""
+    """Convert a flat summary of 2020: rows by name, rates in the items of 2020."""
     try:
         rows = msgspec.convert(raw, dict[str, _Row2020])
     except msgspec.ValidationError as error:

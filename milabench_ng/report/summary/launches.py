@@ -1,5 +1,5 @@
-"""A record becomes what the summary needs of it. Pure: the rates are computed from the slices, never taken from a
-number that the record states."""
+"""Reduces a record to what the summary needs. Pure: rates are computed from the slices, never taken from the record's
+own figures."""
 
 from __future__ import annotations
 
@@ -48,33 +48,33 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     """None for a record of 2020."""
     scheme: Scheme
     measured: bool = True
-    """It is there for its own result, and not as company."""
+    """Whether it ran for its own result, not as company."""
     devices: tuple[str, ...]
-    """Their slots, named after them; empty where a record of 2020 does not say."""
+    """Their slots, which are named after them; empty if a record of 2020 does not say."""
     hardware: tuple[Device, ...] = ()
-    """The same, as the record names them; empty in a record of 2020."""
+    """The same devices as the record describes them; empty in a record of 2020."""
     hostname: str = ""
     unit: str = UNIT_2020
     classic_factor: float | None = None
-    """Items of 2020 per item; None where the items are those of 2020."""
+    """Items of 2020 per item; None if the items are those of 2020."""
     bound: str | None = None
     cause: str | None
     """Why it failed; None for a success."""
     detail: str = ""
     perf: float
-    """Items per second: mean over the ranks; NaN of a failed launch."""
+    """Items per second: mean over the ranks; NaN for a failed launch."""
     samples: tuple[float, ...]
     """What enters the test's statistics: ``perf``, or every rank's rate as in 2020."""
     rank_rates: tuple[float, ...] = ()
     """Items per second of every rank, in the order of ``devices``."""
     options: dict[str, Scalar | None] = {}
     shapes: tuple[Shape, ...] = ()
-    """What was odd about the course of the rate, rank by rank."""
+    """Oddities in the course of the rate, by rank."""
     program_s: float | None = None
     peak_memory_mib: float
     wait_share: float | None = None
     power: DevicePower | None = None
-    """None where it is not known or the device shares its GPU."""
+    """None if it is unknown or the device shares its GPU."""
     dropped: int = 0
     """Samples of telemetry that were lost."""
     tier: str | None = None
@@ -82,14 +82,14 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     precision: str | None = None
     marks: tuple[Mark, ...] = ()
     paces: tuple[PaceSeen, ...] = ()
-    """The host pace of each of its shares."""
+    """The host pace of each share."""
     traced: Traced | None = None
     reference: str = ""
-    """Whether it was compared with reference traces, in words; empty where that is not known (2020)."""
+    """Whether it was compared with reference traces, in words; empty if unknown (2020)."""
 
 
 def reduce_record(read: ReadRecord) -> LaunchResult:
-    """The result of one record."""
+    """Reduce one record to its result."""
     return _ours(read, read.view.mnb) if read.view.mnb is not None else _of_2020(read)
 
 
@@ -134,7 +134,7 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
 
 
 class _Measured(msgspec.Struct, frozen=True):
-    """What the slices say; NaN and nothing without a full window."""
+    """What the slices show; NaN and empty without a full window."""
 
     perf: float = math.nan
     wait_share: float = math.nan
@@ -164,7 +164,7 @@ def _measured(mnb: MnbView) -> _Measured:
 
 
 def _shapes(rows: Sequence[SliceRow], window: Window, rule: WindowRule, start_s: float) -> Iterator[Shape]:
-    """What was odd about one rank."""
+    """The oddities of one rank."""
     inside = [row for row in rows if window.holds(row)]
     begin = min(window.start_s, settled_since(rows, start_s, rule))
     for found in (odd_shape(rows, begin, window.end_s), far_slice(rows, window, start_s), stock(inside)):
@@ -213,7 +213,7 @@ def _of_2020(read: ReadRecord) -> LaunchResult:
 
 
 def _failure_2020(view: RecordView, samples: Sequence[float]) -> tuple[str | None, str]:
-    """As in 2020, except that a launch without a rate is a failure: it was a success that spoiled the mean."""
+    """As in 2020, except that a launch without a rate is a failure: it used to be a success that spoiled the mean."""
     if not view.success:
         return "exception", (view.error or "").strip().rpartition("\n")[2]
     bad = [name for name, value in view.metrics.items() if _is_nan(value)]
@@ -225,7 +225,7 @@ def _failure_2020(view: RecordView, samples: Sequence[float]) -> tuple[str | Non
 
 
 def _tail_rate(rates: Sequence[float | None]) -> float:
-    """Mean of ``rates[-20:-2]``: at most 18 slices, without the last two; NaN without any, or with one that is none."""
+    """Mean of ``rates[-20:-2]``: at most 18 slices, without the last two; NaN if there are none or one is invalid."""
     return mean([value if value is not None and _measurable(value) else math.nan for value in rates[_TAIL]])
 
 
@@ -238,7 +238,7 @@ def _is_nan(value: object) -> bool:
 
 
 def _scheme(job: Mapping[str, Any] | None) -> Scheme:
-    """Of a record of 2020: a progression, or anything else."""
+    """The scheme of a record of 2020: a progression, or anything else."""
     scheme = (job or {}).get("partition_scheme")
     stated = scheme.get("type") if isinstance(scheme, dict) else None
     return Scheme.PROGRESSION if stated == Scheme.PROGRESSION else Scheme.PER_GPU
@@ -256,7 +256,7 @@ def _visible(view: RecordView) -> list[str]:
 
 
 def _peak_memory(view: RecordView, visible: Sequence[str]) -> float:
-    """MiB: of the launch's device, over several devices that of all the node's (as in 2020); 0 without a sample."""
+    """MiB on the launch's device, or on any of the node's for several devices (as in 2020); 0 without samples."""
     monitor = view.gpu_monitor or {}
     chosen = [monitor[visible[0]]] if len(visible) == 1 and visible[0] in monitor else list(monitor.values())
     return max([0.0, *(entry.memory.max for entry in chosen if entry.memory and entry.memory.max is not None)])
@@ -266,12 +266,12 @@ _STRENGTH = ("none", "affinity", "partial", "full")
 
 
 def weakest_tier(tiers: Sequence[str]) -> str:
-    """The weakest of several tiers; one that is not known is weaker than all."""
+    """The weakest of several tiers; an unknown tier is the weakest of all."""
     return min(tiers, key=lambda tier: _STRENGTH.index(tier) if tier in _STRENGTH else -1)
 
 
 def _tier(mnb: MnbView, cause: str | None) -> str | None:
-    """The weakest of the launch's shares; nothing is known of a launch that died before they were read back."""
+    """The weakest tier of the launch's shares; None for a launch that died before they were read back."""
     if mnb.isolation:
         return weakest_tier([share.tier for share in mnb.isolation.values()])
     return None if cause is not None else "none"

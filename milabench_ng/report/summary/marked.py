@@ -1,4 +1,4 @@
-"""The marks of a run, counted: one line for each kind of mark and what it is about. Pure."""
+"""The marks of a run, counted: one line per kind and subject. Pure."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from milabench_ng.report.summary.summary import TestSummary
 
 
 class Marked(msgspec.Struct, frozen=True, kw_only=True):
-    """Marks of one kind about one thing, over all tests and devices."""
+    """Marks of one kind and subject, over all tests and devices."""
 
     kind: MarkKind
     what: str
     tests: tuple[str, ...]
     devices: tuple[str, ...]
-    """Indices of those that it was seen on; empty for marks of whole launches."""
+    """Indices of the affected devices; empty for marks on whole launches."""
     worst: float | None
     """The value farthest beyond the limit, in the unit of the kind."""
     limit: float | None
     text: str
-    """The worst of them in words."""
+    """The worst mark in words."""
 
     def counted(self, of: int) -> str:
-        """In words, with how many of the ``of`` tests of the report have it, and on which devices."""
+        """The mark in words, with how many of the report's ``of`` tests have it, and on which devices."""
         named = f"; device{'' if len(self.devices) == 1 else 's'} {', '.join(self.devices)}" if self.devices else ""
         return f"{self.text} ({'' if self.worst is None else 'at worst; '}{len(self.tests)} of {of} tests{named})"
 
 
 def count_marks(rows: Mapping[str, TestSummary]) -> tuple[Marked, ...]:
-    """The marks of ``rows``, by test, in the order in which they are met."""
+    """Count the marks of ``rows`` (by test), in order of first occurrence."""
     same: dict[tuple[MarkKind, str], list[tuple[str, Mark]]] = defaultdict(list)
     for test, row in rows.items():
         for mark in row.marks:

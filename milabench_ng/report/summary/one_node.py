@@ -1,11 +1,12 @@
-"""Whether all runs of a folder were made on one node with one software: only then are they repeats. Pure.
+"""Whether all runs in a folder were made on one node with the same software: only then are they repeats. Pure.
 
-GPUs are known by their UUIDs, which stay what they are in containers and virtual machines, after reboots and under
-another hostname: runs that share a GPU share a node, and runs without a GPU in common do not. A node without GPUs is
-known by its hostname or, where a container was given another, its boot id. Either has the same processors and memory in
-all runs. All runs worked on the same devices, so that a row of each is one of the same node with the same tenants, and
-runs of one suite had the same profile. What is not recorded says nothing. The sessions of one run that ``--resume``
-went on with are one run with one manifest: it refuses what differs, or the ledger says that the user accepted it.
+GPUs are identified by their UUIDs, which stay the same in containers and virtual machines, after reboots and under
+another hostname: runs that share a GPU share a node, and runs without a common GPU do not. A node without GPUs is
+identified by its hostname or, if a container was given another, its boot id. In either case processors and memory are
+the same in all runs. All runs used the same devices, so that rows come from the same node with the same tenants, and
+runs of one suite used the same profile. Values that are not recorded are not compared. Sessions continued with
+``--resume`` are one run with one manifest: it refuses differences unless the user accepts them, which the ledger
+records.
 """
 
 from __future__ import annotations
@@ -25,36 +26,36 @@ from milabench_ng.report.summary.launches import LaunchResult
 from milabench_ng.units import format_bytes
 
 _NAMED = 2
-"""How many GPUs of a run a message names."""
+"""How many GPUs of a run are named in a message."""
 _SAME_MEMORY = 0.01
-"""What a kernel leaves of the same memory varies by less from boot to boot; a module that is gone is more."""
+"""The memory that a kernel reports varies by less than this between boots; a missing module is more."""
 
 
 class MadeOn(msgspec.Struct, frozen=True, kw_only=True):
-    """Where and with what launches were made, as far as a manifest or records tell; what they do not is empty."""
+    """Where and with what launches were made, according to a manifest or records; unknown values are empty."""
 
     place: str
-    """What to call them: their folder, else their run."""
+    """How messages name them: by folder, else by run."""
     hosts: frozenset[str] = frozenset()
     boots: frozenset[str] = frozenset()
     boards: frozenset[str] = frozenset()
-    """UUIDs of the GPUs that the node showed, of whole ones."""
+    """UUIDs of the node's visible GPUs (whole GPUs only)."""
     machine: str = ""
     processors: str = ""
     memory: int = 0
     """In bytes."""
     worked: frozenset[int] = frozenset()
-    """Indices of the devices that launches were planned for or, without a plan, made on."""
+    """Indices of the devices that launches were planned for or, without a plan, ran on."""
     profiles: dict[str, str] = {}
     """SHA-256 by suite."""
     devices: dict[int, str] = {}
-    """UUIDs of the GPUs that were worked on, by index."""
+    """UUIDs of the GPUs used, by index."""
     models: frozenset[str] = frozenset()
     versions: dict[str, str] = {}
-    """Of packages, driver and kernel."""
+    """Versions of packages, driver and kernel."""
 
     def joined_with(self, other: MadeOn) -> MadeOn:
-        """What both together tell."""
+        """The combined knowledge of both."""
         return MadeOn(
             place=self.place,
             hosts=self.hosts | other.hosts,
@@ -72,7 +73,7 @@ class MadeOn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_one_node(source: str, manifests: Sequence[ManifestView], results: Sequence[LaunchResult]) -> None:
-    """Raise InputError where what was read of the folder ``source`` are no repeats of one node with one software."""
+    """Raise InputError unless the runs in the folder ``source`` are repeats on one node with the same software."""
 
     def joined(known: MadeOn, other: MadeOn) -> MadeOn:
         differing = "; ".join(_unlike(known, other))
@@ -89,7 +90,7 @@ def check_one_node(source: str, manifests: Sequence[ManifestView], results: Sequ
 
 
 def _made(manifests: Sequence[ManifestView], results: Sequence[LaunchResult]) -> Iterator[MadeOn]:
-    """By run, what its manifest tells, and for a run without one what its records tell."""
+    """What each run's manifest says or, for a run without one, its records."""
     groups: dict[tuple[str | None, str], list[LaunchResult]] = defaultdict(list)
     places: dict[str | None, str] = {}
     for result in results:
@@ -145,12 +146,12 @@ def _known(text: str | None) -> frozenset[str]:
 
 
 def _uuids(devices: Iterable[Device]) -> dict[int, str]:
-    """Of whole GPUs: a MIG instance gets another UUID when it is made anew."""
+    """UUIDs of whole GPUs, since a MIG instance gets a new UUID when it is recreated."""
     return {device.index: device.uuid for device in devices if device.kind == "gpu" and device.uuid}
 
 
 def _unlike(known: MadeOn, other: MadeOn) -> Iterator[str]:
-    """In what two differ that have to be alike, in words."""
+    """Differences in what must be the same, in words."""
     if _same_node(known, other):
         yield from _changed(known, other)
     else:
@@ -168,7 +169,7 @@ def _unlike(known: MadeOn, other: MadeOn) -> Iterator[str]:
 
 
 def _changed(known: MadeOn, other: MadeOn) -> Iterator[str]:
-    """What a node had and has no more: its GPUs may have moved to another host."""
+    """Changes to a node: its GPUs may have moved to another host."""
     named = {"machine": (known.machine, other.machine), "processors": (known.processors, other.processors)}
     for what, (ours, theirs) in named.items():
         if ours and theirs and ours != theirs:
@@ -182,7 +183,7 @@ def _changed(known: MadeOn, other: MadeOn) -> Iterator[str]:
 
 
 def _same_node(known: MadeOn, other: MadeOn) -> bool:
-    """Unless what both tell says otherwise."""
+    """Whether both are one node, as far as both have values to compare."""
     if known.boards and other.boards:
         return not known.boards.isdisjoint(other.boards)
     named = bool(known.hosts and other.hosts)
@@ -190,13 +191,13 @@ def _same_node(known: MadeOn, other: MadeOn) -> bool:
 
 
 def _indices(worked: frozenset[int]) -> str:
-    """Devices in words, with their number."""
+    """The devices in words, with their count."""
     shown = ", ".join(map(str, sorted(worked)))
     return f"device {shown}" if len(worked) == 1 else f"{len(worked)} devices ({shown})"
 
 
 def _node(made: MadeOn) -> str:
-    """Its name, and its GPUs or processors."""
+    """The node's name, and its GPUs or processors."""
     gpus = sorted(made.boards)
     more = f" and {len(gpus) - _NAMED} more" if len(gpus) > _NAMED else ""
     what = ", ".join(gpus[:_NAMED]) + more or made.processors

@@ -1,8 +1,8 @@
-"""Whether all records of a row count the same items and did the same for each: only then has the row a rate. Pure.
+"""Whether all records of a row count the same items and did the same for each: only then does it have a rate. Pure.
 
-Within a run the launches of a test are planned alike, so a record that says otherwise than most of its row cannot be:
-it is a failed launch, like one that cannot be read. Where there is no majority, or where two runs below one folder
-differ, nobody can say which is right, and the folder is refused.
+Within a run the launches of a test are planned alike, so a record that disagrees with most of its row is invalid: it
+counts as a failed launch, like an unreadable one. If there is no majority, or if two runs in one folder differ, it is
+impossible to say which is right, and the folder is refused.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ RowWork = Mapping[str, Scalar | None]
 
 
 def of_one_work(source: str, results: Sequence[LaunchResult]) -> tuple[tuple[LaunchResult, ...], tuple[Problem, ...]]:
-    """The results of ``source`` that are as the others of their row, and the rest as files that are no records.
+    """The results of ``source`` that agree with their row, and the others as files that are not records.
 
-    Raises InputError where it cannot be said which are right.
+    Raises InputError if it is impossible to say which are right.
     """
     groups: dict[tuple[str, str | None], list[LaunchResult]] = defaultdict(list)
     for result in results:
@@ -44,7 +44,7 @@ def _work(result: LaunchResult) -> RowWork:
 
 
 def _usual(source: str, group: Sequence[LaunchResult]) -> LaunchResult:
-    """One of those that most of ``group`` are like."""
+    """A result that most of ``group`` agree with."""
     kinds = Counter(tuple(sorted(_work(result).items())) for result in group)
     kind, count = kinds.most_common(1)[0]
     usual = next(result for result in group if tuple(sorted(_work(result).items())) == kind)
@@ -55,7 +55,7 @@ def _usual(source: str, group: Sequence[LaunchResult]) -> LaunchResult:
 
 
 def _check(source: str, one: LaunchResult, other: LaunchResult) -> None:
-    """Raise InputError where two are not of one work."""
+    """Raise InputError if two results are not of the same work."""
     differing = _differing(one, other)
     if differing:
         found = "; ".join(f"{what} is {ours} and {theirs}" for what, (ours, theirs) in differing.items())
@@ -66,7 +66,7 @@ def _check(source: str, one: LaunchResult, other: LaunchResult) -> None:
 
 
 def _differing(result: LaunchResult, usual: LaunchResult) -> dict[str, tuple[Scalar | None, Scalar | None]]:
-    """The values of both, where they differ."""
+    """Both values of everything that differs."""
     ours, theirs = _work(result), _work(usual)
     pairs = {what: (ours.get(what), theirs.get(what)) for what in dict.fromkeys([*ours, *theirs])}
     return {what: pair for what, pair in pairs.items() if pair[0] != pair[1]}

@@ -1,8 +1,8 @@
-"""What the devices of a launch took, and what that rests on. Pure.
+"""The power of a launch's devices, and what the figure rests on. Pure.
 
-Where a GPU counts its energy, its mean power is what the counter gained between the first and the last sample inside
-the averaging window, over the time between them. Where it does not, or where the samples of its power deny that, it is
-the mean of these samples.
+If a GPU has an energy counter, its mean power is the counter's increase between the first and last samples inside the
+averaging window, over the time between them. If it has none, or if the power samples contradict it, the mean power is
+the mean of those samples.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from milabench_ng.telemetry.messages import telemetry_key
 PowerBasis = Literal[
     "energy counter", "samples", "counter and samples disagree", "few samples", "samples from start to stop"
 ]
-"""What a power rests on, the best first; the last is that of older records, whose ramp is in it."""
+"""What a power figure rests on, best first; the last is for older records and includes the ramp."""
 
 _BEST_FIRST: tuple[PowerBasis, ...] = get_args(PowerBasis)
 _DOUBTS: dict[PowerBasis, str] = {
@@ -29,14 +29,14 @@ _DOUBTS: dict[PowerBasis, str] = {
     "samples from start to stop": "is that from start to stop, the ramp included",
 }
 ENOUGH = 0.5
-"""Part of the window that must be between the edges of the counter, and of its samples that must be there."""
+"""Share of the window that the counter must cover, and share of the window's samples that must be present."""
 _LEAST_S = 1.0
-"""The counter moves every 100 ms: over less it is too coarse."""
+"""Shortest span: the counter updates every 100 ms, so that shorter ones are too coarse."""
 
 _LONGEST_S = 60.0
-"""Between two samples; more is no interval that anybody samples at."""
+"""Longest plausible interval between two samples."""
 _AGREEMENT = 0.2
-"""Part of the samples' mean that the counter's power may be away from it."""
+"""How far the counter's power may be from the samples' mean, relative to the mean."""
 
 
 class DevicePower(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class DevicePower(msgspec.Struct, frozen=True):
 
 
 def launch_power(mnb: MnbView) -> DevicePower | None:
-    """The mean over the devices of a launch; None where one is not known, or shares its GPU."""
+    """The mean over the devices of a launch; None if one is unknown or shares its GPU."""
     uuids = [device.uuid or "" for device in mnb.devices if device.kind == "gpu"]  # a MIG device shares its board's
     seen = (mnb.telemetry.get(telemetry_key("gpu", uuid)) for uuid in uuids)
     known = [power for one in seen if one is not None and (power := _power(one, mnb.sampled)) is not None]
@@ -72,7 +72,7 @@ def _power(seen: TelemetryView, sampled: SampledView | None) -> DevicePower | No
 
 
 def _counted(counter: GaugeView | None, sampled: SampledView) -> float | None:
-    """Watts by an energy counter; None where it did not run on through enough of what was sampled, and no more."""
+    """Watts by an energy counter; None unless it ran for enough of the sampled time, and no longer."""
     if counter is None or counter.max <= counter.min or not _is_sane(sampled):
         return None
     length_s = sampled.end_s - sampled.start_s
@@ -86,7 +86,7 @@ def _is_sane(sampled: SampledView) -> bool:
 
 
 def power_doubts(rows: Mapping[str, TestSummary]) -> Iterator[str]:
-    """Why the power of some tests says less than it should, in words."""
+    """Why the power of some tests is less reliable, in words."""
     known = [test for test, row in rows.items() if row.power_basis]
     counts = {test: (row.power_launches, row.n - row.failures) for test, row in rows.items()}
     told = {test: (count, good) for test, (count, good) in counts.items() if count is not None}

@@ -1,4 +1,4 @@
-"""Where, with what and in how many sessions a folder was made. Pure."""
+"""Where, with what and in how many sessions a folder was produced. Pure."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ T = TypeVar("T")
 
 
 class Folder(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read of a result folder."""
+    """What was read from a result folder."""
 
     source: str
     results: tuple[LaunchResult, ...]
     manifests: tuple[ManifestView, ...] = ()
     problems: tuple[Problem, ...] = ()
     events: tuple[AnyLedgerEvent, ...] = ()
-    """Of the ledger."""
+    """The events of the ledger."""
     going_on: bool = False
 
 
@@ -37,14 +37,14 @@ def distinct(values: Iterable[T | None]) -> tuple[T, ...]:
 
 
 def device_count(manifests: Sequence[ManifestView], results: Sequence[LaunchResult]) -> int:
-    """The plan's slots, normally one for each device; without a plan, as many as the launches name."""
+    """The number of slots in the plan, normally one per device; without a plan, the number that the launches name."""
     if manifests:
         return max(max(len(made.plan.devices), len(made.plan.slots)) for made in manifests)
     return max(1, len({device for result in results for device in result.devices}))
 
 
 def side_by_side(manifests: Sequence[ManifestView]) -> Counter[str]:
-    """How many launches of each row the plan has at the same moment: normally one for each device."""
+    """How many launches of each row the plan runs at the same time: normally one per device."""
     found: Counter[str] = Counter()
     for manifest in manifests:
         for batch in manifest.plan.batches:
@@ -53,13 +53,13 @@ def side_by_side(manifests: Sequence[ManifestView]) -> Counter[str]:
 
 
 def node_devices(manifest: ManifestView) -> int:
-    """GPUs and MIG instances of the node; 0 where they are not known, or where processors did the work."""
+    """The number of GPUs and MIG instances in the node; 0 if unknown, or if processors did the work."""
     on_gpus = all(device.kind != "cpu" for device in manifest.plan.devices)
     return len(manifest.inventory.gpus) if manifest.inventory and on_gpus else 0
 
 
 def order_of(plan: Plan) -> str | None:
-    """None for the usual one."""
+    """The order of the plan in words; None for the usual one."""
     if plan.order == "interleaved" and plan.nonce is None:
         return None
     return plan.order if plan.nonce is None else f"{plan.order}, nonce {plan.nonce}"
@@ -74,7 +74,7 @@ def suite_of(folder: Folder) -> str:
 
 
 def models_of(folder: Folder) -> dict[str, str]:
-    """The devices' models by index: the plan's; without one, those that the launches name."""
+    """The devices' models by index, from the plan or, without one, from the launches."""
     devices = (
         [device for manifest in folder.manifests for device in manifest.plan.devices]
         if folder.manifests
@@ -112,12 +112,12 @@ def _node(inventory: InventoryView | None) -> dict[str, str]:
 
 
 def starts_of(folder: Folder) -> int:
-    """How often an orchestrator began to work on the folder, as its ledger has it; 0 without one."""
+    """How many orchestrator sessions on the folder the ledger records; 0 without a ledger."""
     return sum(isinstance(event, Session) for event in folder.events)
 
 
 def sessions_of(folder: Folder, results: Sequence[LaunchResult]) -> int:
-    """Sessions of the ledger; a run without one counts as one."""
+    """The number of sessions in the ledger; a run without a ledger counts as one."""
     return max(1, starts_of(folder), len(folder.manifests) or len({result.run_id for result in results}))
 
 

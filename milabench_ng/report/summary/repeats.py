@@ -1,4 +1,4 @@
-"""From launches to repeats: one number for each time that a test was run on all its devices. Pure."""
+"""From launches to repeats: one number for each time that a test ran on all its devices. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from milabench_ng.stats import mean, sample_std
 def repeats(good: Sequence[LaunchResult]) -> dict[str, float]:
     """Mean ``perf`` over the devices by repeat; ``"0#2"`` is repeat 0 of the folder's second run of ``mnb``.
 
-    A repeat that lacks a device that others have (its launch failed) is left out: devices differ, so the mean of the
-    others would be of something else.
+    A repeat that lacks a device that other repeats have (its launch failed) is left out: devices differ, so the mean
+    over the remaining ones would not be comparable.
     """
     runs = list(dict.fromkeys(result.run_id for result in good))
     cells: dict[tuple[int, str], dict[tuple[str, ...], list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -31,13 +31,13 @@ def repeats(good: Sequence[LaunchResult]) -> dict[str, float]:
 
 
 def _in_order(cell: tuple[tuple[int, str], object]) -> tuple[int, int, str]:
-    """Runs one after the other, ``10`` after ``9``."""
+    """The sort key: by run, and ``10`` after ``9``."""
     (run, repeat), _ = cell
     return run, len(repeat), repeat
 
 
 def by_job(good: Sequence[LaunchResult]) -> dict[str, LaunchResult]:
-    """Results by job id; a job id that comes twice (several runs in a folder) is numbered."""
+    """Results by job id; duplicate job ids (several runs in a folder) are numbered."""
     times: Counter[str] = Counter()
     named: dict[str, LaunchResult] = {}
     for result in good:
@@ -48,12 +48,12 @@ def by_job(good: Sequence[LaunchResult]) -> dict[str, LaunchResult]:
 
 
 def between_devices(row: TestSummary) -> float | None:
-    """Sample standard deviation of the devices' means over their mean, in percent; None of one device."""
+    """Sample standard deviation of the devices' means over their mean, in percent; None for one device."""
     return _relative([stat.mean for stat in (row.pergpu or {}).values()])
 
 
 def run_to_run(row: TestSummary) -> float | None:
-    """Sample standard deviation of the repeats' means over their mean, in percent; None of one repeat."""
+    """Sample standard deviation of the repeats' means over their mean, in percent; None for one repeat."""
     if row.repeats:
         return _relative(list(row.repeats.values()))
     known = row.log_perf.std if row.log_perf else None
@@ -66,7 +66,7 @@ def _relative(values: Sequence[float]) -> float | None:
 
 
 def device_stats(good: Sequence[LaunchResult]) -> dict[str, Stat] | None:
-    """``train`` by device, of launches over one device."""
+    """``train`` by device, for launches over one device."""
     samples: dict[str, list[float]] = defaultdict(list)
     for result in good:
         if len(result.devices) == 1:
@@ -76,7 +76,7 @@ def device_stats(good: Sequence[LaunchResult]) -> dict[str, Stat] | None:
 
 
 def rank_means(good: Sequence[LaunchResult]) -> dict[str, float]:
-    """Mean rate of each rank of the launches over several devices, by device."""
+    """Mean rate of each rank by device, for launches over several devices."""
     rates: dict[str, list[float]] = defaultdict(list)
     for result in good:
         if len(result.rank_rates) == len(result.devices) > 1:
@@ -86,7 +86,7 @@ def rank_means(good: Sequence[LaunchResult]) -> dict[str, float]:
 
 
 def stat_of(values: Sequence[float]) -> Stat | None:
-    """None of nothing."""
+    """The statistics of ``values``; None if there are none."""
     return Stat.of(values) if values else None
 
 

@@ -1,4 +1,4 @@
-"""Launches become a summary: statistics per test, and what was promised and is not there. Pure."""
+"""From launches to a summary: statistics per test, and what was planned but is missing. Pure."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from milabench_ng.stats import mean
 
 
 def summarise(folder: Folder) -> Summary:
-    """The statistics of every test of ``folder``, and what was promised and is not there."""
+    """Summarise every test of ``folder``, and what was planned but is missing."""
     ours = _is_ours(folder)
     check_one_node(folder.source, folder.manifests, folder.results)
     folder = _of_one_work(_measured(folder))
@@ -92,18 +92,18 @@ def summarise(folder: Folder) -> Summary:
 
 
 def _measured(folder: Folder) -> Folder:
-    """Without the records of company, which no row is about."""
+    """Drop the records of company, which have no rows."""
     return msgspec.structs.replace(folder, results=tuple(result for result in folder.results if result.measured))
 
 
 def _of_one_work(folder: Folder) -> Folder:
-    """Without the records that are not as the others of their row: they are problems."""
+    """Turn records that disagree with their row into problems."""
     results, odd = of_one_work(folder.source, folder.results)
     return msgspec.structs.replace(folder, results=results, problems=folder.problems + odd)
 
 
 def _is_ours(folder: Folder) -> bool:
-    """Whether the records count true items; those of 2020 count the items of 2020."""
+    """Whether the records count true items, rather than those of 2020."""
     kinds = {result.run_id is not None for result in folder.results}
     if len(kinds) > 1:
         raise InputError(
@@ -125,9 +125,9 @@ def _absent(planned: Mapping[tuple[str, str, str], Launch], results: Sequence[La
 def _lost(
     folder: Folder, results: Sequence[LaunchResult], absent: Mapping[str, Sequence[Launch]]
 ) -> list[LaunchResult]:
-    """The attempts of the ledger that left no record, as failures. A launch that is missing counts as one already.
+    """The ledger's attempts without a record, as failures. A missing launch already counts as one.
 
-    While the run goes on, those of its last session may still leave theirs.
+    While the run is in progress, attempts of its last session may still leave records.
     """
     sessions = [place for place, event in enumerate(folder.events) if isinstance(event, Session)]
     over = folder.events[: sessions[-1]] if folder.going_on and sessions else folder.events
@@ -147,7 +147,7 @@ def _lost(
 
 
 def _place(folder: Folder, planned: Sequence[Launch]) -> tuple[list[LaunchResult], tuple[Problem, ...]]:
-    """The results and, as failures of their rows, the unreadable records; those that belong to no row are left."""
+    """The results, with unreadable records as failures of their rows; and the problems that belong to no row."""
     known = {(launch.test, launch.job_id): launch for launch in planned}
     company = {
         (launch.test, launch.job_id)
@@ -173,7 +173,7 @@ def _place(folder: Folder, planned: Sequence[Launch]) -> tuple[list[LaunchResult
 
 
 def _last_device(job_id: str) -> int:
-    """The index in ``run.slot``; 0 of what is no such thing."""
+    """The index in ``run.slot``; 0 for anything else."""
     found = re.search(r"\.([0-9]{1,9})[a-z]?\Z", job_id)
     return int(found[1]) if found else 0
 
@@ -198,7 +198,7 @@ def _unreadable(problem: Problem, test: str, job_id: str, label: str, scheme: Sc
 def _test(
     results: Sequence[LaunchResult], absent: Sequence[Launch], planned: int | None, going_on: bool, devices: int
 ) -> TestSummary:
-    """One row."""
+    """Summarise one row."""
     good = [result for result in results if result.cause is None]
     readable = [result for result in results if result.cause != "unreadable" and result.file != LEDGER]
     failed = [
@@ -249,7 +249,7 @@ def _test(
 
 
 def _width(results: Sequence[LaunchResult], absent: Sequence[Launch]) -> int:
-    """Over how many devices the launches of a row go."""
+    """How many devices each launch of a row uses."""
     widths = [len(launch.devices) for launch in absent] + [len(result.devices) for result in results]
     label = results[0].label if results else absent[0].label
     return max(widths) or progression_steps([label]).get(label, 1)

@@ -1,7 +1,7 @@
-"""The summary as a type: what is known of every test of a folder, and what a stored baseline holds.
+"""The summary type: what is known about every test of a folder, and the contents of a stored baseline.
 
-The keys of a test are those of 2020 (``n``, ``failures``, ``total``, ``train``, ``pergpu``, ``peak_memory``), with ours
-beside them.
+The keys of a test are those of 2020 (``n``, ``failures``, ``total``, ``train``, ``pergpu``, ``peak_memory``), alongside
+ours.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ DeviceCount = Annotated[int, msgspec.Meta(ge=1, le=10**4)]
 OriginKind = Literal["measured", "published", "estimated"]
 
 _WIDEST = 1e6
-"""How far an estimate's band may lie from its value: a wider one says nothing, and leaves the range of numbers."""
+"""The widest band of an estimate, as a factor of its value: a wider one is meaningless and may overflow."""
 
 UNIT_2020 = "classic items"
-"""What a rate of 2020 counts, where nothing says more."""
+"""What a rate of 2020 counts, unless stated otherwise."""
 
 
 class Stat(msgspec.Struct, frozen=True):
-    """Of several numbers; ``std`` is the population standard deviation, as in 2020."""
+    """Statistics of several numbers; ``std`` is the population standard deviation, as in 2020."""
 
     n: Tally
     min: Amount
@@ -47,12 +47,12 @@ class Stat(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Stat:
-        """Of at least one number."""
+        """The statistics of at least one number."""
         return cls(len(values), min(values), max(values), mean(values), population_std(values))
 
 
 class LaunchFlag(msgspec.Struct, frozen=True, kw_only=True):
-    """Something odd about a launch that counts all the same."""
+    """Something odd about a launch that still counts."""
 
     job_id: str
     kind: Literal["drift", "sawtooth", "no steady state", "stall", "burst", "backlog", "host pace", "outlier"]
@@ -60,26 +60,26 @@ class LaunchFlag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one row's numbers come from, if not from where the summary's do."""
+    """The source of one row's numbers, if it is not the summary's."""
 
     kind: OriginKind
     source: str
     software: str = ""
-    """With which the figure was made, as far as its source says."""
+    """The software behind the figure, if its source says."""
     caveat: str = ""
 
 
 class EstimatedRate(msgspec.Struct, frozen=True, kw_only=True):
-    """A rate that nobody measured. Items per second."""
+    """A rate that was not measured. Items per second."""
 
     value: Amount
     low: Amount
     high: Amount
     """``low`` to ``high`` is a 95 % prediction band, as far as the rule behind it was checked."""
     held: Tally = 0
-    """How many of the ``known`` pairs the rule held in its band when it had not seen them."""
+    """How many of the ``known`` pairs were inside the band of the rule when it had not seen them."""
     known: Tally = 0
-    """0 where the rule was not checked."""
+    """0 if the rule was not checked."""
 
     def __post_init__(self) -> None:
         if not 0 < self.value / _WIDEST <= self.low <= self.value <= self.high <= self.value * _WIDEST:
@@ -87,11 +87,11 @@ class EstimatedRate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Departure(msgspec.Struct, frozen=True, kw_only=True):
-    """How what a row measured departs from what its test is today."""
+    """How a row's measurement departs from what its test is today."""
 
     what: str
     decides: bool
-    """Whether it changes the work behind an item, so that a ratio is one of different work."""
+    """Whether it changes the work behind an item, so that a ratio would compare different work."""
 
 
 class FailedLaunch(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +104,7 @@ class FailedLaunch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_counts(n: int, failures: int, train: Stat | None) -> None:
-    """Raise ValueError, which a reader makes a refusal of, for a row whose launches cannot have been counted."""
+    """Raise ValueError, which readers turn into a refusal, for a row with impossible counts."""
     if failures > n:
         raise ValueError(f"{failures} of {n} launches failed")
     if train is not None and not n:
@@ -112,66 +112,66 @@ def check_counts(n: int, failures: int, train: Stat | None) -> None:
 
 
 class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One row: a test, or one step of a progression. Rates in items per second, times in seconds, memory in MiB."""
+    """One row: a test, or one step of a progression. Rates are in items per second, times in seconds, memory in MiB."""
 
     __test__ = False  # not a pytest class
 
     n: Tally
     failures: Tally
     total: Stat | None = None
-    """Seconds of the whole program."""
+    """Run time of the whole program, in seconds."""
     train: Stat | None = None
-    """Items per second of a launch; None where every launch failed."""
+    """Items per second of a launch; None if every launch failed."""
     pergpu: dict[str, Stat] | None = None
-    """``train`` by device index, of launches over one device."""
+    """``train`` by device index, for launches over one device."""
     peak_memory: Amount = 0.0
     unit: str = UNIT_2020
     classic_factor: Factor | None = None
-    """Items of 2020 per item of this unit; None where it is not known."""
+    """Items of 2020 per item of this unit; None if unknown."""
     bound: str | None = None
-    """What sets the test's pace, as its workload declares."""
+    """What sets the test's pace, as declared by its workload."""
     scheme: Scheme = Scheme.PER_GPU
     devices: DeviceCount = 1
     """How many devices work on this test at the same time."""
     planned: Tally | None = None
-    """How many launches the plan promised; None where there is no plan."""
+    """How many launches the plan promised; None if there is no plan."""
     missing: Tally = 0
-    """Promised, the run is over, and there is no record: they are counted in ``n`` and ``failures``."""
+    """Planned launches without a record after the end of the run; counted in ``n`` and ``failures``."""
     pending: Tally = 0
-    """Promised, and the run is still going on."""
+    """Planned launches without a record while the run is in progress."""
     failed: tuple[FailedLaunch, ...] = ()
     launches: dict[str, Amount] = {}
     """``perf`` by job id."""
     repeats: dict[str, Amount] = {}
-    """Mean ``perf`` over the devices by repeat; those that lack a device are left out."""
+    """Mean ``perf`` over the devices by repeat; repeats that lack a device are left out."""
     log_perf: LogStat | None = None
-    """Of the logarithms of ``repeats``: what the intervals are made of. None where repeats are not recorded (2020)."""
+    """The logarithms of ``repeats``, the basis of the intervals. None if repeats are not recorded (2020)."""
     ranks: dict[str, Amount] = {}
-    """Mean rate by device, of launches over several devices."""
+    """Mean rate by device, for launches over several devices."""
     flags: tuple[LaunchFlag, ...] = ()
     power_w: Amount | None = None
-    """Mean of one device while it worked, in watts; None where it is not known."""
+    """Mean power of one device while it worked, in watts; None if unknown."""
     power_basis: tuple[str, ...] = ()
-    """What that rests on, in words; empty where it is not known."""
+    """What ``power_w`` rests on, in words; empty if unknown."""
     power_launches: Tally | None = None
-    """Of how many launches it is known; None where it was not counted."""
+    """How many launches have a known power; None if not counted."""
     telemetry_dropped: Tally = 0
-    """Samples of telemetry that were lost in the launch that lost most."""
+    """Telemetry samples lost in the launch that lost the most."""
     wait_share: Amount | None = None
-    """Share of the window's time that was spent waiting for data, 0 to 1."""
+    """Share of the window's time spent waiting for data, 0 to 1."""
     tiers: tuple[str, ...] = ()
     data: tuple[DataView, ...] = ()
     precision: tuple[str, ...] = ()
     options: dict[str, Scalar | None] = {}
-    """The workload's options; empty where they are not recorded."""
+    """The workload's options; empty if not recorded."""
     marks: tuple[Mark, ...] = ()
-    """The worst of each kind on each device."""
+    """The worst mark of each kind on each device."""
     reference: tuple[str, ...] = ()
-    """Whether its launches were compared with reference traces, in words; empty where that is not known."""
+    """Whether its launches were compared with reference traces, in words; empty if unknown."""
     origin: Origin | None = None
-    """None where it is that of the summary."""
+    """None if it is that of the summary."""
     estimate: EstimatedRate | None = None
-    """In the place of ``train``, of a row that nobody measured."""
+    """Replaces ``train`` in a row that was not measured."""
     departures: tuple[Departure, ...] = ()
 
     def __post_init__(self) -> None:
@@ -181,7 +181,7 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def other_work(self) -> tuple[str, ...]:
-        """The departures that decide."""
+        """The departures that change the work."""
         return tuple(each.what for each in self.departures if each.decides)
 
 
@@ -198,35 +198,35 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """A result folder in numbers; stored, it is a baseline."""
+    """A result folder in numbers; when stored, a baseline."""
 
     schema: int = SUMMARY_SCHEMA
     job_id: None = None
-    """Null, so that a reader of a result folder passes this file by."""
+    """Null, so that a reader of a result folder skips this file."""
     suite: str
     units: Literal["true", "classic"]
     """``classic``: rates count the items of 2020; ``true``: those that ``unit`` names."""
     devices: DeviceCount
     models: dict[str, str] = {}
-    """What the devices are, by index; empty where it is not recorded."""
+    """The devices' models by index; empty if not recorded."""
     node_devices: DeviceCount | None = None
-    """How many such devices the node has; None where that is not recorded, and for parts of its processors."""
+    """How many such devices the node has; None if not recorded, and for parts of its processors."""
     provenance: Provenance
     has_plan: bool
     sessions: int = 1
-    """How often ``mnb`` was started for the records: sessions of the ledger; without one, runs."""
+    """How many ``mnb`` sessions made the records, by the ledger; without one, the number of runs."""
     profile_sha256: tuple[str, ...] = ()
     orders: tuple[str, ...] = ()
-    """Of the runs whose batches came in another than the usual order, in words."""
+    """The unusual batch orders of runs, in words."""
     going_on: bool = False
     omitted: tuple[str, ...] = ()
-    """Rows of tests that the profile has and the user did not select."""
+    """Rows of tests in the profile that the user did not select."""
     notes: tuple[str, ...] = ()
     host_pace: Paces | None = None
-    """None where it was not measured."""
+    """None if it was not measured."""
     tests: dict[str, TestSummary]
     problems: tuple[Problem, ...] = ()
-    """Files that should have been records and could not be placed: each counts as a failed launch."""
+    """Files that should have been records but could not be assigned to a row: each counts as a failed launch."""
 
     def origin(self, label: str) -> OriginKind:
         """Whether a row was measured by us, published by others or estimated."""
@@ -235,12 +235,12 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def launches(self) -> int:
-        """All that ended, those that left nothing readable included."""
+        """The number of launches that ended, including those that left nothing readable."""
         return sum(row.n for row in self.tests.values()) + len(self.problems)
 
     @property
     def failures(self) -> int:
-        """The failed ones of them."""
+        """The number of failed launches."""
         return sum(row.failures for row in self.tests.values()) + len(self.problems)
 
 

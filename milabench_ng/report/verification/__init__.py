@@ -1,1 +1,1 @@
-"""Verification of a result folder by somebody who does not trust its sender: bundles, rules, and what they find."""
+"""Verification of a result folder whose sender is not trusted: bundles, rules and findings."""

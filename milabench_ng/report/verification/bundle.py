@@ -1,6 +1,6 @@
-"""A bundle: a result folder in one ``.tar.gz``, with the sum of every file and the numbers that its sender printed.
+"""Bundles: a result folder in one ``.tar.gz``, with the checksum of every file and the numbers that the sender printed.
 
-The same folder gives the same bytes: members in order of their names, no dates, no owners.
+The same folder always gives the same bytes: members are sorted by name and have neither date nor owner.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class FileSum(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClaimedTest(msgspec.Struct, frozen=True, kw_only=True):
-    """What the sender's report says of a test. Rates in items of ``unit`` per second."""
+    """What the sender's report says about a test. Rates are in items of ``unit`` per second."""
 
     unit: str
     n: int
@@ -50,12 +50,12 @@ class ClaimedTest(msgspec.Struct, frozen=True, kw_only=True):
     std_pct: float | None
     perf_adj: float | None
     low: float | None
-    """Of the 95 % interval; so is ``high``. None without one."""
+    """Lower bound of the 95 % interval (``high``: the upper one); None without an interval."""
     high: float | None
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers that the sender printed. Scores in classic items per second; None where there is none."""
+    """The numbers that the sender printed. Scores are in classic items per second; None if there is no score."""
 
     suite: str
     devices: int
@@ -65,21 +65,21 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     per_device: float | None
     per_node: float | None
     low: float | None
-    """Of the 95 % interval of ``per_device``; so is ``high``. None without one, for the reason in ``why``."""
+    """Lower bound of the 95 % interval of ``per_device`` (``high``: the upper one); None for the reason in ``why``."""
     high: float | None
     why: str
     tests: dict[str, ClaimedTest]
 
 
 class PackingList(msgspec.Struct, frozen=True, kw_only=True):
-    """``bundle.json``: what is in the bundle, and what the sender claims of it. This is what is signed."""
+    """``bundle.json``: what the bundle contains, and what the sender claims about it. The signature is over this."""
 
     schema: int = BUNDLE_SCHEMA
     job_id: None = None
     version: str
     claim: Claim
     files: dict[str, FileSum]
-    """By name in the bundle; without ``bundle.json`` itself and its signature."""
+    """By name in the bundle; excludes ``bundle.json`` itself and its signature."""
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,14 +89,14 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     files: int
     bytes: int
-    """Of the files, unpacked."""
+    """Total size of the files, unpacked."""
     left_out: tuple[str, ...]
-    """Files of the folder that belong to no run."""
+    """Files in the folder that belong to no run."""
     signed: bool
 
 
 def make_claim(summary: Summary, weights: Weights | None) -> Claim:
-    """What a report on ``summary`` prints. Pure."""
+    """The numbers that a report on ``summary`` prints. Pure."""
     effective = spread_unplanned(weights or {}, summary.devices)
     own: Score | None = score(summary, weights) if weights else None
     interval = own.interval if own else None
@@ -129,9 +129,9 @@ def _claimed(row: ScoredTest) -> ClaimedTest:
 
 
 def pack(folder: Path, output: Path | None, weights: Path | None = None, key: Path | None = None) -> Written:
-    """Pack a result folder into ``output`` (default: beside it, ``FOLDER.bundle.tar.gz``), signed with ``key``.
+    """Pack a result folder into ``output`` (default: ``FOLDER.bundle.tar.gz``, next to it), signed with ``key``.
 
-    ``weights``: the file of the score that is claimed, else the shipped one of the suite.
+    ``weights``: the weights file behind the claimed score (default: the suite's shipped one).
     """
     names, left_out = result_files(folder)
     if MANIFEST not in names:
@@ -172,7 +172,7 @@ def _sum(path: Path) -> FileSum:
 
 
 def _archive(own: Mapping[str, bytes], sources: Mapping[str, Path]) -> bytes:
-    """The packing list first, so that a reader knows what is to come."""
+    """The archive, with the packing list first so that a reader knows what follows."""
     made = io.BytesIO()
     with (
         gzip.GzipFile(filename="", mode="wb", fileobj=made, mtime=0) as zipped,
@@ -193,7 +193,7 @@ def _add(archive: tarfile.TarFile, name: str, size: int, content: IO[bytes]) -> 
 
 
 def is_member(name: str) -> bool:
-    """Whether a file of that name belongs into a bundle."""
+    """Whether a file of that name belongs in a bundle."""
     return name in (PACKING_LIST, SIGNATURE, WEIGHTS) or (
         name.startswith(RESULTS) and is_result_file(name.removeprefix(RESULTS))
     )

@@ -1,4 +1,4 @@
-"""The files of a result folder, with their sums."""
+"""The files of a result folder and their checksums."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from milabench_ng.records.names import EVENTS, is_result_file
 
 
 def result_files(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names of the files that belong to a result folder, sorted, and those of the others in it.
+    """The sorted names of the files that belong to a result folder, and of the foreign files in it.
 
-    Names are relative, with ``/``. A link belongs to nothing, nor does a file that is no regular one. The events of the
-    run are neither: nothing rests on them, so they are not packed, and nobody put them there.
+    Names are relative, with ``/``. Links and other non-regular files are foreign. The run's event log is in neither
+    list: no result depends on it, so it is not packed, but it is not foreign either.
     """
     if not os.path.isdir(folder):
         raise InputError(f"{folder}: {'not a folder' if os.path.exists(folder) else 'no such folder'}")
@@ -40,6 +40,6 @@ def _walk(folder: Path) -> Iterator[tuple[str, bool]]:
 
 
 def sha256_of(path: Path) -> str:
-    """The sum of a file."""
+    """The SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""All that the rules look at, as one value."""
+"""Everything that the rules examine, as one value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from milabench_ng.report.verification.signing import Signer
 
 
 class StoredRecord(msgspec.Struct, frozen=True):
-    """A record, and the name and SHA-256 of its file."""
+    """A record with the name and SHA-256 of its file."""
 
     file: str
     sha256: str
@@ -26,25 +26,25 @@ class StoredRecord(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """As reasons call it: ``standard.vae J0.1``."""
+        """Its name in reasons: ``standard.vae J0.1``."""
         return f"{self.record.mnb.label} J{self.record.job_id}"
 
 
 class Pinned(msgspec.Struct, frozen=True, kw_only=True):
-    """The SHA-256 of a file: that of the one that was used, and the one that is demanded. None for none."""
+    """The SHA-256 of the file that was used and of the one that is demanded; None if there is none."""
 
     used: str | None
     demanded: str | None
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """A result folder, read whole, with the demands on it and what was recomputed from its slices."""
+    """A fully read result folder, with the demands on it and the numbers recomputed from its slices."""
 
     rules: Rules
     packing: PackingList | None
-    """The packing list of a bundle; None of a plain folder."""
+    """The packing list of a bundle; None for a plain folder."""
     files: dict[str, FileSum]
-    """Of all files that are there, by their names in a bundle."""
+    """The checksums of all files present, by name in a bundle."""
     foreign: tuple[str, ...]
     """Files that belong to no run."""
     signer: Signer
@@ -54,19 +54,19 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     weights: Pinned
     records: tuple[StoredRecord, ...]
     ledger: Chain | None
-    """None where there is none."""
+    """None if there is none."""
     unreadable: tuple[Problem, ...]
     summary: Summary
     claim: Claim
-    """What a report prints, recomputed."""
+    """The numbers that a report prints, recomputed."""
     sources: dict[str, str | None]
-    """SHA-256 of the workloads' source files in this installation, by origin; None where it has none."""
+    """SHA-256 of the workloads' source files in this installation, by origin; None if it lacks the file."""
     version: str
-    """Of this installation."""
+    """The version of this installation."""
 
     @property
     def measured(self) -> tuple[StoredRecord, ...]:
-        """The records of launches that are there for their own result, and not as company."""
+        """The records of launches that ran for their own result, not as company."""
         return tuple(kept for kept in self.records if kept.record.mnb.launch.measured)
 
     @property
@@ -75,13 +75,13 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(kept for kept in self.records if kept.record.success)
 
     def batches(self) -> dict[tuple[int, str], list[StoredRecord]]:
-        """The records by batch and the moment (UTC) at which it was begun: those that worked at the same time."""
+        """The records by batch and the time (UTC) at which it began: each group worked at the same time."""
         found: dict[tuple[int, str], list[StoredRecord]] = defaultdict(list)
         for kept in self.records:
             found[kept.record.mnb.batch, kept.record.mnb.started_utc].append(kept)
         return found
 
     def named(self) -> Iterator[tuple[str, Record]]:
-        """The records with the name that reasons give them."""
+        """The records with their names in reasons."""
         for kept in self.records:
             yield kept.name, kept.record

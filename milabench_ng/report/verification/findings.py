@@ -1,4 +1,4 @@
-"""What a rule finds, and what all rules together say."""
+"""What each rule finds, and the verdict of all rules."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import msgspec
 from milabench_ng.plain import plain
 
 Basis = Literal["proven", "self-reported", "witness"]
-"""On what a rule rests. proven: recomputed or cryptographic, wherever it is done again; self-reported: what the node
-said of itself, which its owner could forge; witness: what no file can show, somebody must have seen it."""
+"""What a rule rests on. proven: a recomputation or cryptography, which anyone can repeat; self-reported: what the node
+said about itself, which its owner could forge; witness: what no file can show and a person must have seen."""
 
 RulingResult = Literal["pass", "fail", "unknown", "off"]
-"""unknown: it cannot be checked with what there is; off: nobody demands it."""
+"""unknown: the available data cannot decide it; off: the rules do not demand it."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -28,18 +28,18 @@ OFF = Finding("off")
 
 
 def judged(reasons: Iterable[str]) -> Finding:
-    """A failure where there is any reason for one, else a pass."""
+    """A failure if there is any reason for one, else a pass."""
     found = tuple(dict.fromkeys(plain(reason) for reason in reasons))
     return Finding("fail" if found else "pass", found)
 
 
 def unknown(why: str) -> Finding:
-    """It cannot be checked, for this reason."""
+    """The finding of a rule that cannot be checked, for the reason ``why``."""
     return Finding("unknown", (plain(why),))
 
 
 class Ruling(msgspec.Struct, frozen=True, kw_only=True):
-    """The finding of a rule with the rule's id and what it demands."""
+    """A rule's finding, with its id and what it demands."""
 
     id: str
     title: str
@@ -56,7 +56,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """The name of the rules."""
     rulings: tuple[Ruling, ...]
     facts: dict[str, str]
-    """What the reader may want to compare with what was announced: hashes, scores, who signed."""
+    """Values to compare with what was announced: hashes, scores, the signer."""
 
     def having(self, result: RulingResult) -> tuple[Ruling, ...]:
         """The rulings with that result."""
@@ -64,7 +64,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def passed(self) -> bool:
-        """No rule is broken."""
+        """Whether no rule is broken."""
         return not self.having("fail")
 
     @property

@@ -1,4 +1,4 @@
-"""A verification for people and for programs."""
+"""Output formats of a verification, for people and programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from milabench_ng.report.verification.findings import Ruling, Verification
 RulingForm = Literal["table", "json"]
 
 _SHOWN = 5
-"""Reasons of one rule; JSON has all."""
+"""How many reasons are shown per rule; JSON has all of them."""
 _HEADINGS = {
     "proven": "proven: computed again, or cryptographic",
     "self-reported": "self-reported: what the node said of itself",
@@ -49,7 +49,7 @@ def _lines(found: Verification) -> Iterator[str]:
 
 
 def _part(ruling: Ruling) -> str:
-    """Under which heading it stands."""
+    """The heading that it is listed under."""
     return ruling.result if ruling.result in ("unknown", "off") else ruling.basis
 
 

@@ -1,7 +1,7 @@
-"""A bundle is opened without trust: only the files that a bundle of ours has, in bounded size, into an empty folder.
+"""Opens untrusted bundles: extracts only expected files, of bounded size, into an empty folder.
 
-Refused are names that are not ours (so also paths that lead elsewhere), links, devices and sparse files, a name that
-comes twice, and archives that are larger, or compress better, than results do.
+Refused are unexpected names (and therefore paths that lead elsewhere), links, devices and sparse files, duplicate
+names, and archives that are larger, or compress better, than results do.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ MAX_FILE = 1 << 28
 MAX_BYTES = 1 << 32
 MAX_FILES = 100_000
 MAX_RATIO = 200
-"""Unpacked over packed. Records compress about ten times."""
+"""Unpacked over packed size. Records compress about tenfold."""
 _FREE_OF_RATIO = 1 << 24
-"""Below this size nothing is said of the ratio: a short log may repeat itself."""
+"""Unpacked size below which the ratio is not checked: a short log may repeat itself."""
 _HEADERS = 1 << 16
-"""More than the headers of one member take."""
+"""More bytes than the headers of one member take."""
 _BLOCK = 1 << 20
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
-    """A result folder that can be read, and what came with it."""
+    """A readable result folder, and what came with it."""
 
     source: str
     folder: Path
@@ -56,12 +56,12 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     packing_bytes: bytes = b""
     signature: bytes | None = None
     weights: Path | None = None
-    """Those that came with the bundle."""
+    """The weights file that came with the bundle."""
 
 
 @contextmanager
 def opened(source: Path) -> Iterator[Opened]:
-    """The result folder ``source``, or the one in the bundle ``source``, unpacked for as long as it is needed."""
+    """Yield the result folder ``source``, or that of the bundle ``source``, unpacked until the context ends."""
     if os.path.isdir(source):
         yield Opened(source=str(source), folder=source)
         return
@@ -77,7 +77,7 @@ def opened(source: Path) -> Iterator[Opened]:
 
 
 def load_source(name: str) -> Summary:
-    """The summary of a bundle, or of whatever `load_baseline` reads."""
+    """The summary of a bundle, or of anything that `load_baseline` reads."""
     path = Path(name)
     if not os.path.isfile(path) or not _is_gzip(path):
         return load_baseline(name)
@@ -117,7 +117,7 @@ class _Reader(Protocol):
 
 
 class _Meted:
-    """A reader that gives no more than it was allowed: a short archive cannot fill memory or disk."""
+    """A reader that returns no more than allowed, so that a short archive cannot fill memory or disk."""
 
     def __init__(self, file: _Reader, packed: int) -> None:
         self._file = file
@@ -158,7 +158,7 @@ def _extract(source: Path, root: Path) -> None:
 
 
 def _check(member: tarfile.TarInfo, seen: set[str]) -> None:
-    """Raise InputError unless ``member`` is what a bundle has."""
+    """Raise InputError unless ``member`` belongs in a bundle."""
     name = member.name
     if not member.isreg() or member.issparse():
         raise InputError(f"{name!r} is no regular file (a link, a folder, a device or a sparse file)")
@@ -174,7 +174,7 @@ def _check(member: tarfile.TarInfo, seen: set[str]) -> None:
 
 
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
-    """Write one file that is not there yet. Its name was checked: the folder is one of two."""
+    """Write one new file. Its name has been checked, so that its folder is one of two."""
     content = archive.extractfile(member)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("xb") as file:

@@ -1,4 +1,4 @@
-"""The buyer's rules as data: what a result must show. What is left out is not demanded."""
+"""The buyer's rules as data: what a result must show. Omitted keys demand nothing."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from milabench_ng.shipped import find, names
 RULES_SCHEMA = 1
 
 Proportion = Annotated[float, msgspec.Meta(ge=0, le=1)]
-"""Of all, such as of the launches."""
+"""A share, from 0 to 1."""
 
 
 class Pin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file that must be the very same: the name of a shipped one, or its SHA-256, or both."""
+    """A file that must be identical: the name of a shipped one, its SHA-256, or both."""
 
     name: str | None = None
     sha256: str | None = None
 
 
 class DataRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a data set must have been."""
+    """Demands on a data set."""
 
     kind: Literal["twin", "real"] | None = None
     scale: Amount | None = None
-    """At least."""
+    """Minimum."""
     checksums: tuple[str, ...] = ()
-    """SHA-256 as ``mnb prepare`` prints it; JPEG files depend on the JPEG library, so there may be several."""
+    """SHA-256 as printed by ``mnb prepare``; may be several, since JPEG files depend on the JPEG library."""
     cache: Literal["cold", "warm"] | None = None
     """State of the page cache before each batch."""
 
 
 class Ceiling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Arithmetic that a rate cannot exceed."""
+    """The arithmetic limits that no rate can exceed."""
 
     peak_flops: dict[str, dict[str, Annotated[float, msgspec.Meta(gt=0)]]] = {}
-    """By device name and precision: dense FLOP/s of devices whose data sheets mnb does not know (`report.peaks`)."""
+    """Dense FLOP/s by device name and precision, for devices whose data sheets mnb does not know (`report.peaks`)."""
     flops_per_item: dict[str, float]
-    """By test (``suite.test``): forward and backward of one item, as the direct algorithms count."""
+    """FLOP by test (``suite.test``): forward and backward pass of one item, as direct algorithms count."""
     slack: float = 1.0
-    """How much less a clever algorithm may need: Winograd's F(2x2, 3x3) multiplies 2.25 times less."""
+    """The factor that a clever algorithm may save: Winograd's F(2x2, 3x3) needs 2.25 times fewer multiplications."""
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,7 +59,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     schema: int = RULES_SCHEMA
     name: str = ""
     signed: bool = False
-    """(R2) by somebody in the evaluator's file of allowed signers."""
+    """(R2) By a signer in the evaluator's file of allowed signers."""
     window_s: Amount = 9.0
     """(R4) Shortest averaging window."""
     ceiling: Ceiling | None = None
@@ -69,51 +69,51 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     weights: Pin | None = None
     """(R7)"""
     nonce: str | None = None
-    """(R9) What the buyer gave when the run began; it seeds the order of the tests."""
+    """(R9) The buyer's nonce, given when the run began; it seeds the order of the tests."""
     arguments: dict[str, dict[str, Scalar | None]] = {}
-    """(R10) By test of the profile, ``*`` for all: options beyond those that the profile states."""
+    """(R10) Options beyond those in the profile, by test of the profile; ``*`` for all tests."""
     repeat: WholeNumber | None = None
-    """(R11) At least."""
+    """(R11) Minimum."""
     ledger: bool = False
-    """(R13) There must be one."""
+    """(R13) Whether there must be one."""
     failure_rate: Proportion | None = None
-    """(R14) At most, 0 to 1."""
+    """(R14) Maximum, 0 to 1."""
     retries: WholeNumber | None = None
-    """(R14) At most."""
+    """(R14) Maximum."""
     resumes: WholeNumber | None = None
-    """(R14) At most."""
+    """(R14) Maximum."""
     sessions: WholeNumber | None = None
-    """(R14) At most."""
+    """(R14) Maximum."""
     margin: Amount | None = None
     """(R15) Largest half width of the score's 95 % interval, relative to the score."""
     isolation: Tier | None = None
-    """(R16) Weakest tier that is accepted."""
+    """(R16) Weakest accepted tier."""
     data: dict[str, DataRule] = {}
-    """(R19) By data set; ``*`` for all that are not named."""
+    """(R19) By data set; ``*`` for all others."""
     storage_refused: tuple[StorageKind, ...] = ()
     """(R20) ``memory`` is tmpfs."""
     closed: bool = False
-    """(R21) Unchanged workloads of the version of mnb that verifies."""
+    """(R21) Whether the workloads must be those of the verifying version of mnb, unchanged."""
     marks_refused: bool = False
     """(R22)"""
     every_gpu: bool = False
     """(R23)"""
     gpus: WholeNumber | None = None
-    """(R23) How many the node has."""
+    """(R23) Number of GPUs in the node."""
     ecc: bool = False
     """(R24)"""
     default_power: bool = False
     """(R25)"""
     throttled: Proportion | None = None
-    """(R25) Largest share of a batch's time that heat or a power brake held the clocks down, 0 to 1."""
+    """(R25) Largest share of a batch's time for which heat or a power brake may hold the clocks down, 0 to 1."""
     foreign_refused: bool = False
-    """(R26) Compute processes of others on the GPUs."""
+    """(R26) Whether foreign compute processes on the GPUs are refused."""
     witnessed: dict[str, str] = {}
-    """(R28 and following) By id: who saw it, and when. Filled in by the evaluator."""
+    """(R28 and following) Who saw it and when, by rule id. The evaluator fills this in."""
 
 
 def load_rules(source: str | Path | None) -> Rules:
-    """The rules in a file, or the shipped ones of that name (``procurement``); no demands without a source."""
+    """The rules in a file, or the shipped ones of that name (``procurement``); without a source, no demands."""
     if source is None:
         return Rules()
     path = Path(source)
@@ -125,7 +125,7 @@ def load_rules(source: str | Path | None) -> Rules:
 
 
 def decode_rules(content: bytes, source: str) -> Rules:
-    """Rules from JSON; ``source`` is for errors. Raises InputError that names the key."""
+    """Decode rules from JSON; ``source`` is for errors. Raises an InputError that names the key."""
     rules = convert_json(parse_json(content, source), Rules, source, "the keys of rules are in docs/run-rules.md")
     if rules.schema != RULES_SCHEMA:
         raise InputError(f"{source}: rules of schema {rules.schema}; this version of mnb reads {RULES_SCHEMA}")
@@ -133,5 +133,5 @@ def decode_rules(content: bytes, source: str) -> Rules:
 
 
 def with_options(rules: Rules, **options: object) -> Rules:
-    """The rules with what the command line says instead, where it says something."""
+    """The rules, overridden by the options given on the command line."""
     return msgspec.structs.replace(rules, **{key: value for key, value in options.items() if value is not None})

@@ -20,18 +20,19 @@ _SECONDS = 60
 
 
 class Signer(msgspec.Struct, frozen=True, kw_only=True):
-    """Who signed, as far as that is known."""
+    """Who signed, as far as is known."""
 
     present: bool
-    """There is a signature."""
+    """Whether there is a signature."""
     principal: str | None = None
-    """Who it is by, of those who are allowed; None where it is by nobody of them, or nobody asked."""
+    """The allowed signer that made it; None if none of them did, or if no check was requested."""
     problem: str | None = None
-    """Why it does not count."""
+    """Why the signature does not count."""
 
 
 def sign(content: bytes, key: Path) -> bytes:
-    """The signature of ``content`` with the private key in the file ``key`` (or a public one held by the agent)."""
+    """The signature of ``content`` with the private key in ``key`` (or a public one, if the agent holds the private
+    one)."""
     if not os.path.isfile(key):
         raise InputError(f"--sign {key}: no such file; make a key with ssh-keygen -t ed25519")
     done = _ssh_keygen(["-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(key)], content)
@@ -41,7 +42,7 @@ def sign(content: bytes, key: Path) -> bytes:
 
 
 def check(content: bytes, signature: bytes | None, allowed: Path | None) -> Signer:
-    """Whether ``signature`` of ``content`` is by somebody in the file ``allowed`` (ssh-keygen(1), ALLOWED SIGNERS)."""
+    """Check that ``content`` is signed by a signer in the file ``allowed`` (ssh-keygen(1), ALLOWED SIGNERS)."""
     if signature is None:
         return Signer(present=False, problem="it is not signed")
     if allowed is None:

@@ -1,4 +1,4 @@
-"""Verify a result folder or a bundle: read it, put the demands beside it, ask every rule."""
+"""Verify a result folder or a bundle: read it, add the demands, apply every rule."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def verify(
     weights: Path | None = None,
     allowed_signers: Path | None = None,
 ) -> Verification:
-    """What the rules find on the result folder or bundle ``source``.
+    """Check the result folder or bundle ``source`` against ``rules``.
 
-    ``profile`` and ``weights`` are the buyer's files, beside what the rules say; ``allowed_signers`` as in
-    ssh-keygen(1). Raises InputError where there is nothing to verify.
+    ``profile`` and ``weights`` are the buyer's files, in addition to the rules; ``allowed_signers`` is as in
+    ssh-keygen(1). Raises InputError if there is nothing to verify.
     """
     with opened(source) as there:
         return judged_evidence(gather(there, rules, profile, weights, allowed_signers), str(source))
@@ -62,7 +62,7 @@ def judged_evidence(evidence: Evidence, source: str) -> Verification:
 def gather(
     there: Opened, rules: Rules, profile: Path | None, weights: Path | None, allowed_signers: Path | None
 ) -> Evidence:
-    """Read everything that the rules look at."""
+    """Read everything that the rules examine."""
     names, foreign = result_files(there.folder)
     going_on = is_going_on(there.folder)
     manifest = _manifest(there.folder / MANIFEST)
@@ -127,7 +127,7 @@ def _records(folder: Path, names: Iterable[str]) -> tuple[tuple[StoredRecord, ..
 
 
 def _whole(content: bytes, name: str) -> Record:
-    """The record with all that rules look at. Raises what msgspec raises, with the version that made it."""
+    """The record with all that the rules examine. Raises msgspec's errors, naming the version that made it."""
     raw = msgspec.json.decode(content)
     try:
         return msgspec.convert(upgrade_record(raw, name), Record)
@@ -137,7 +137,7 @@ def _whole(content: bytes, name: str) -> Record:
 
 
 def _sums(there: Opened, names: Iterable[str]) -> dict[str, FileSum]:
-    """The sums of what was unpacked; of a plain folder nobody asks."""
+    """The checksums of the unpacked files; a plain folder needs none."""
     if there.packing is None:
         return {}
     paths = {f"{RESULTS}{name}": there.folder / name for name in names}
@@ -147,7 +147,7 @@ def _sums(there: Opened, names: Iterable[str]) -> dict[str, FileSum]:
 
 
 def _demanded(pin: Pin | None, given: Path | None, kind: ShippedKind) -> str | None:
-    """The SHA-256 that the rules pin, or that of the buyer's file; both must agree."""
+    """The SHA-256 that the rules pin, or that of the buyer's file; if both are given, they must agree."""
     own = None if given is None else _file_sum(given, kind)
     if pin is None:
         return own
@@ -168,7 +168,7 @@ def _file_sum(path: Path, kind: ShippedKind) -> str:
 
 
 def own_sources(origins: Iterable[str]) -> dict[str, str | None]:
-    """The sums of our own workloads' code, with what it imports of its package, found without importing any of it."""
+    """The checksums of our own workloads' code and its imports from the package, found without importing any of it."""
     package = Path(milabench_ng.__file__).parent
     found: dict[str, str | None] = {}
     for origin in dict.fromkeys(origins):

@@ -1,1 +1,1 @@
-"""The rules, each a pure function from the evidence to its reasons, and their registry."""
+"""The rules, each a pure function from the evidence to a finding, and their registry."""

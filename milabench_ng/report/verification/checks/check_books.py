@@ -22,7 +22,7 @@ from milabench_ng.report.verification.findings import OFF, Finding, judged, unkn
 
 
 def complete(evidence: Evidence) -> Finding:
-    """Every planned launch has a readable record, and there is none beyond."""
+    """Every planned launch has a readable record, and there are no others."""
     return judged(_gaps(evidence))
 
 
@@ -52,7 +52,7 @@ def _gaps(evidence: Evidence) -> Iterator[str]:
 
 
 def _unread_by_the_report(evidence: Evidence) -> Iterator[str]:
-    """Files that are whole records, and hold numbers that the report refuses."""
+    """Files that are complete records but hold numbers that the report refuses."""
     known = {problem.file for problem in evidence.unreadable}
     rows = evidence.summary.tests.values()
     failed = ((one.file, one.detail) for row in rows for one in row.failed if one.cause == "unreadable")
@@ -120,7 +120,7 @@ def caps(evidence: Evidence) -> Finding:
 
 
 def failure_rate(evidence: Evidence) -> float:
-    """Failed launches over all, 0 to 1; an attempt without a record counts, as it does in every report."""
+    """Failed launches over all launches, 0 to 1; as in every report, an attempt without a record counts."""
     n = evidence.summary.launches
     return evidence.summary.failures / n if n else 1.0
 

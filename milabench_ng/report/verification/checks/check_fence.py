@@ -1,4 +1,4 @@
-"""Rules on the fence and on who worked beside whom: what the kernel said at the start and at the end of each launch."""
+"""Rules on the fence and on concurrency: what the kernel reported at the start and end of each launch."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from milabench_ng.report.verification.findings import Finding, judged
 
 _SAME_S = 1e-6
 _CLOCK_S = 1.0
-"""How far the date may be set back between two batches."""
+"""How far the wall clock may be set back between two batches."""
 _LIMITS = ("cpus", "mems", "memory_bytes", "swap_bytes", "pids", "io")
 
 
 def isolation(evidence: Evidence) -> Finding:
-    """In every launch the kernel held the tenant to its share, from its entry to the stop, apart from all others."""
+    """In every launch the kernel held the tenant to its own share, separate from all others, from entry to stop."""
     return judged([*_shares(evidence), *_overlaps(evidence)])
 
 
@@ -30,7 +30,7 @@ def _shares(evidence: Evidence) -> Iterator[str]:
     demanded = evidence.rules.isolation
     for name, record in evidence.named():
         if not record.success and not record.mnb.isolation:
-            continue  # it died before its share was read back, and counts as a failure
+            continue  # it died before its share was read back; it counts as a failure
         for slot in record.mnb.launch.slot_ids:
             share = record.mnb.isolation.get(slot)
             if share is None:
@@ -43,7 +43,7 @@ def _shares(evidence: Evidence) -> Iterator[str]:
 
 
 def _not_held(share: Isolation, succeeded: bool) -> Iterator[str]:
-    """Where the evidence of full isolation does not bear it out. Of a launch that failed, the end may be unknown."""
+    """Contradictions between a claim of full isolation and its evidence. A failed launch may have no end state."""
     entry, end = share.effective, share.effective_end
     if entry is None or share.proc is None:
         yield "no limits are recorded at its entry"
@@ -79,7 +79,7 @@ def _shown(value: object) -> str:
 
 
 def _overlaps(evidence: Evidence) -> Iterator[str]:
-    """CPUs that the kernel gave to two tenants of a batch, and tenants with fewer than others, in full isolation."""
+    """CPUs given to two tenants of a batch in full isolation, and batches whose tenants had unequal numbers of CPUs."""
     for (number, _), kept in evidence.batches().items():
         shares = [
             (one.name, share.effective.cpus)
@@ -98,7 +98,7 @@ def _overlaps(evidence: Evidence) -> Iterator[str]:
 
 
 def together(evidence: Evidence) -> Finding:
-    """The launches of a batch worked at the same time, all until the stop, and one batch after the other."""
+    """The launches of a batch ran at the same time, all until the stop, and batches ran one after another."""
     return judged([*_lonely(evidence), *_apart(evidence), *_overtaking(evidence)])
 
 
@@ -113,7 +113,7 @@ def _lonely(evidence: Evidence) -> Iterator[str]:
 
 
 def _apart(evidence: Evidence) -> Iterator[str]:
-    """A batch is begun once, unless some of its launches were tried again, with the others as their company."""
+    """Batches begun twice without a retry (which takes the others as company), or not started and stopped together."""
     events = evidence.ledger.events if evidence.ledger else ()
     measured = {
         (batch.number, launch.label, launch.job_id)
@@ -134,16 +134,16 @@ def _apart(evidence: Evidence) -> Iterator[str]:
 
 
 def _at_once(records: Sequence[Record]) -> bool:
-    """Whether those that worked to the end have the same start line and the same stop."""
+    """Whether all launches that succeeded have the same start line and stop."""
     good = [record.mnb for record in records if record.success]
     spans = [(mnb.start_s or math.nan, mnb.stop_s or math.nan) for mnb in good]
     return all(abs(start - spans[0][0]) <= _SAME_S and abs(stop - spans[0][1]) <= _SAME_S for start, stop in spans)
 
 
 def _overtaking(evidence: Evidence) -> Iterator[str]:
-    """Batches that were begun before the one before them can have ended: two runs at once, or a record from elsewhere.
+    """Batches that began before the previous one can have ended: two runs at once, or a record from elsewhere.
 
-    By the date, since the monotonic clock begins anew with a boot.
+    This uses the wall clock, since the monotonic clock restarts at boot.
     """
     spans: dict[tuple[str, int], float] = {}
     for _, record in evidence.named():

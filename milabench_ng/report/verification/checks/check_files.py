@@ -27,7 +27,7 @@ def _changed(evidence: Evidence) -> Iterator[str]:
 
 
 def signature(evidence: Evidence) -> Finding:
-    """The bundle is signed by somebody who is allowed to."""
+    """The bundle is signed by an allowed signer."""
     signer = evidence.signer
     if not evidence.rules.signed and signer.principal is None:
         return OFF if not signer.present else unknown(signer.problem or "")

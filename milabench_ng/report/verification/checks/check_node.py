@@ -1,4 +1,4 @@
-"""Rules on the node: all of its GPUs, as they are sold, and nobody else on it."""
+"""Rules on the node: all of its GPUs, in their default configuration, and no other users."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
 
 _FAULTS = ("sw_thermal", "hw_thermal", "hw_power_brake")
-"""Reasons to hold clocks down that are faults; the power cap is normal at full load."""
+"""Throttling reasons that are faults; the power cap is normal at full load."""
 _NO_GPU = "the node shows no GPU"
 
 
 def every_gpu(evidence: Evidence) -> Finding:
-    """Every GPU on the PCI bus worked, all its MIG instances included, and there are as many as demanded."""
+    """Every GPU on the PCI bus worked, including all its MIG instances, and there are as many as demanded."""
     rules = evidence.rules
     if not rules.every_gpu and rules.gpus is None:
         return OFF
@@ -28,7 +28,7 @@ def _idle_gpus(evidence: Evidence) -> Iterator[str]:
     used = {gpu.pci_bus_id for gpu in inventory.gpus if gpu.uuid in working}
     vendors = {one.vendor for one in inventory.pci_gpus if one.pci_bus_id in used}
     for one in inventory.pci_gpus:
-        # Beside working GPUs, a display controller of another vendor is no part of what is offered.
+        # Next to working GPUs, a display controller of another vendor is not part of the offer.
         if one.pci_bus_id not in used and (not vendors or one.vendor in vendors):
             driver = one.driver or "no driver"
             yield f"the GPU at {one.pci_bus_id} ({one.vendor} {one.device_id}, {driver}) did not work"
@@ -38,7 +38,7 @@ def _idle_gpus(evidence: Evidence) -> Iterator[str]:
 
 
 def _unlisted(evidence: Evidence) -> Iterator[str]:
-    """GPUs that the launches' conditions know and the inventory does not: somebody took them out of it."""
+    """GPUs in the launches' conditions that are missing from the inventory: it was edited."""
     listed = {uuid for gpu in evidence.manifest.inventory.gpus for uuid in (gpu.uuid, gpu.board)}
     seen = dict.fromkeys(uuid for _, edge in _edges(evidence) for uuid in edge.gpus)
     yield from (f"launches saw the GPU {uuid}, and the inventory has not got it" for uuid in seen if uuid not in listed)
@@ -69,13 +69,13 @@ def _settings(evidence: Evidence) -> Iterator[tuple[str, str, GpuSettings]]:
 
 
 def _shows_none(evidence: Evidence) -> bool:
-    """Whether there is no GPU, neither in the plan nor in what was read."""
+    """Whether neither the plan nor the recorded settings have a GPU."""
     planned = any(device.kind != "cpu" for device in evidence.manifest.plan.devices)
     return not planned and not any(True for _ in _settings(evidence))
 
 
 def _unread(evidence: Evidence) -> Iterator[str]:
-    """Launches whose own GPUs were not read before and after all of their work."""
+    """Launches whose own GPUs were not read both before and after all of their work."""
     boards: dict[str | None, str] = {gpu.uuid: gpu.board for gpu in evidence.manifest.inventory.gpus}
     for kept in evidence.good:
         mnb = kept.record.mnb
@@ -100,13 +100,13 @@ def _unread(evidence: Evidence) -> Iterator[str]:
 
 
 def _told(state: GpuState) -> set[str]:
-    """What rules look at and a GPU gives."""
+    """The values that rules examine and the GPU reports."""
     looked_at = {"ecc_uncorrected": state.ecc_uncorrected, "processes": state.foreign_pids}
     return {what for what, one in (looked_at | state.throttled_ns).items() if one is not None}
 
 
 def ecc(evidence: Evidence) -> Finding:
-    """Error correction of the GPUs' memory was on, and found nothing that it could not correct."""
+    """Error correction of the GPUs' memory was on and found no uncorrectable errors."""
     if not evidence.rules.ecc:
         return OFF
     if _shows_none(evidence):
@@ -139,7 +139,7 @@ def _ecc_errors(evidence: Evidence) -> Iterator[str]:
 
 
 def clocks(evidence: Evidence) -> Finding:
-    """Power limits are the default ones, and neither heat nor a power brake held the clocks down."""
+    """Power limits are at their defaults, and neither heat nor a power brake held the clocks down."""
     rules = evidence.rules
     if not rules.default_power and rules.throttled is None:
         return OFF
@@ -172,7 +172,7 @@ def _throttled(evidence: Evidence) -> Iterator[str]:
 
 
 def foreign(evidence: Evidence) -> Finding:
-    """Nobody else computed on the GPUs, before a batch or after it."""
+    """No foreign process was on the GPUs before or after a batch."""
     if not evidence.rules.foreign_refused:
         return OFF
     states = [(name, uuid, gpu) for name, edge in _edges(evidence) for uuid, gpu in edge.gpus.items()]
@@ -192,7 +192,7 @@ def _foreign_processes(states: Iterable[tuple[str, str, GpuState]]) -> Iterator[
 
 
 def one_node(evidence: Evidence) -> Finding:
-    """All records are of one node, one version of mnb and one set of devices: those of run.json."""
+    """All records come from one node, one version of mnb and one set of devices: those of run.json."""
     return judged(_other_nodes(evidence))
 
 

@@ -1,4 +1,4 @@
-"""Rules on numbers: each is computed again from the raw slices."""
+"""Rules on numbers: each is recomputed from the raw slices."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from milabench_ng.report.verification.findings import OFF, Finding, judged
 from milabench_ng.report.verification.rules import Ceiling
 
 _EXACT = 1e-9
-"""Relative: JSON keeps every digit, so only the order of a summation may differ."""
+"""Relative tolerance: JSON keeps every digit, so only the order of summation may differ."""
 _GAP_S = 1e-3
-"""A slice begins in the moment in which the one before it ends."""
+"""Tolerance, since each slice begins at the moment the previous one ends."""
 _EARLY_S = 5.0
-"""How long after the start line the first slice may begin: workers read the command when they come to it."""
+"""How long after the start line the first slice may begin: workers read the command only when they get to it."""
 
 _TOO_MANY_WORKED_OFF = 0.02
-"""Of a window's items. What a batch more or less makes of a short window is told; this is no chance."""
+"""Share of a window's items. A batch more or less in a short window is only reported; this is not chance."""
 
 
 def numbers(evidence: Evidence) -> Finding:
-    """Windows, rates and counts of the records, and the table and scores that were printed, follow from the slices."""
+    """The records' windows, rates and counts, and the printed table and scores, follow from the slices."""
     return judged([*_in_records(evidence), *_in_claim(evidence)])
 
 
@@ -57,7 +57,7 @@ def _in_records(evidence: Evidence) -> Iterator[str]:
 
 
 def recomputed_window(mnb: Mnb) -> Window | None:
-    """The averaging window from the slices; None where they make none."""
+    """The averaging window recomputed from the slices; None if they do not form one."""
     if mnb.start_s is None or mnb.stop_s is None:
         return None
     return recorded_window([rank.slices for rank in mnb.ranks], mnb.stop_s, mnb.window_rule, mnb.start_s)
@@ -74,7 +74,7 @@ def _timing(record: Record, rank: int) -> Timing | None:
 
 
 def _same_rates(timing: Timing, rows: Sequence[SliceRow], window: Window | None) -> bool:
-    """As a record lists them: from the window's first slice on, or all where there is no window."""
+    """Compare rates as a record lists them: from the window's first slice on, or all without a window."""
     if any(row.length_s <= 0 for row in rows):
         return False
     expected = [row.count / row.length_s for row in rows if window is None or row.start_s >= window.start_s]
@@ -85,7 +85,7 @@ def _same_rates(timing: Timing, rows: Sequence[SliceRow], window: Window | None)
 
 
 def _in_claim(evidence: Evidence) -> Iterator[str]:
-    """Where the bundle's numbers differ from those that its slices make."""
+    """Differences between the bundle's claimed numbers and those recomputed from its slices."""
     if evidence.packing is None:
         return
     stated, found = evidence.packing.claim, evidence.claim
@@ -111,7 +111,7 @@ def _difference(what: str, stated: object, found: object) -> Iterator[str]:
 
 
 def slices(evidence: Evidence) -> Finding:
-    """The slices are without gaps between start and stop, and each window is long enough and full."""
+    """The slices have no gaps between start and stop, and each window is long enough and full."""
     found = judged([*_rules_of_windows(evidence), *_bad_slices(evidence), *_bad_backlogs(evidence)])
     return found if found.reasons else Finding("pass", tuple(_worked_off(evidence, WORKED_OFF_LIMIT)))
 
@@ -144,7 +144,7 @@ def _bad_slices(evidence: Evidence) -> Iterator[str]:
 
 
 def _bad_row(rows: Sequence[SliceRow], start_s: float | None) -> str | None:
-    """The first thing in a rank's slices that no meter writes."""
+    """The first defect in a rank's slices that no meter produces."""
     end = start_s
     for number, row in enumerate(rows):
         if row.length_s <= 0 or row.count < 0 or row.steps < 1 or not 0 <= row.wait_s <= row.length_s + _GAP_S:
@@ -157,7 +157,7 @@ def _bad_row(rows: Sequence[SliceRow], start_s: float | None) -> str | None:
 
 
 def _bad_backlogs(evidence: Evidence) -> Iterator[str]:
-    """What slices and record say of the items that were made ahead does not fit, or too many of a window were."""
+    """Contradictions about items produced ahead, between slices and record, and windows with too many such items."""
     have = {record.mnb.label for _, record in evidence.named() if False in _lacks_backlog(record)}
     for name, record in evidence.named():
         lacks = _lacks_backlog(record)
@@ -167,19 +167,19 @@ def _bad_backlogs(evidence: Evidence) -> Iterator[str]:
             yield f"{name}: its slices have no backlog, as those of other launches of its test do"
         for rank, inside in _windows(record):
             known = [row.backlog for row in inside if row.backlog is not None]
-            older = (known[0], known[-1]) if known else None  # of the first and the last slice alone
+            older = (known[0], known[-1]) if known else None  # from the first and last slice only
             if rank.backlog not in (backlog_edges(inside), older):
                 yield f"{name}: rank {rank.rank}: the backlog that it states is not that of its slices"
     yield from _worked_off(evidence, _TOO_MANY_WORKED_OFF)
 
 
 def _lacks_backlog(record: Record) -> set[bool]:
-    """Whether slices tell no backlog; both where some do."""
+    """Whether the slices lack a backlog; both values if only some do."""
     return {row.backlog is None for rank in record.mnb.ranks for row in rank.slices}
 
 
 def _worked_off(evidence: Evidence, limit: float) -> Iterator[str]:
-    """Windows of which more than ``limit`` was made before them."""
+    """Windows in which more than a share of ``limit`` of the items was produced beforehand."""
     for name, record in evidence.named():
         for rank, inside in _windows(record):
             items, count = worked_off(inside), sum(row.count for row in inside)
@@ -191,7 +191,7 @@ def _worked_off(evidence: Evidence, limit: float) -> Iterator[str]:
 
 
 def _windows(record: Record) -> Iterator[tuple[Rank, list[SliceRow]]]:
-    """The ranks of a launch that did not fail, with the slices of its window."""
+    """The ranks of a successful launch, with the slices of its window."""
     window = recomputed_window(record.mnb) if record.success else None
     if window is not None:
         yield from ((rank, [row for row in rank.slices if window.holds(row)]) for rank in record.mnb.ranks)
@@ -227,7 +227,7 @@ def ceiling(evidence: Evidence) -> Finding:
 
 
 def _peak_flops(limits: Ceiling, device: str, mode: str) -> float | None:
-    """Of the buyer's rules, else of the data sheet; None where neither knows."""
+    """The peak from the buyer's rules, else from the data sheet; None if neither has it."""
     stated = limits.peak_flops.get(device, {}).get(mode)
     known = peak(device)
     rate = known.arithmetic(arithmetic_of(mode)) if known else None

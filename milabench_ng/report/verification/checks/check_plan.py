@@ -1,4 +1,4 @@
-"""Rules on what was to be run: the profile, the weights, and the plan that follows from them."""
+"""Rules on what was to run: the profile, the weights, and the plan that follows from them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _pinned(what: str, pinned: Pinned) -> Finding:
 
 
 def plan(evidence: Evidence) -> Finding:
-    """What was planned is what the profile makes of the node's devices: every test, no other, all tenants at once."""
+    """The plan is what the profile gives for the node's devices: every test, no others, all tenants at once."""
     stated = read_stated(evidence.manifest)
     if stated is None:
         return unknown(_OF_2020)
@@ -49,14 +49,14 @@ def plan(evidence: Evidence) -> Finding:
 
 
 def read_stated(manifest: Manifest) -> Profile | None:
-    """The profile in a manifest; None for one of 2020. Raises InputError where it is none."""
+    """The profile in a manifest; None for one of 2020. Raises InputError if it is not a profile."""
     text = manifest.profile.text
     tests, of_2020 = parse_profile(text, "run.json: profile")
     return None if of_2020 else build_profile(manifest.plan.suite, tests, text, "run.json: profile")
 
 
 def _plan_differences(stated: Profile, planned: Plan) -> Iterator[str]:
-    """Between the plan and the one that is made anew, as sets: the order is another rule's matter."""
+    """Differences between the plan and a newly made one, as sets: another rule checks the order."""
     try:
         expected = _expected(stated, planned)
     except InputError as error:
@@ -72,7 +72,7 @@ def _plan_differences(stated: Profile, planned: Plan) -> Iterator[str]:
 
 
 def _expected(stated: Profile, planned: Plan) -> Plan:
-    """The plan made anew. Raises InputError where that cannot be."""
+    """Make the plan again. Raises InputError if that is impossible."""
     if planned.repeat * len(planned.devices) * len(stated.tests) > _MOST_LAUNCHES:
         raise InputError(f"{planned.repeat} repeats on {len(planned.devices)} devices are more than anybody runs")
     known = {launch.test.removeprefix(f"{planned.suite}."): (launch.arguments, ()) for launch in planned.launches}
@@ -115,14 +115,14 @@ def _wrong_order(evidence: Evidence, planned: Plan, nonce: str) -> Iterator[str]
         return
     try:
         expected = _expected(stated, msgspec.structs.replace(planned, order="random", nonce=nonce))
-    except InputError:  # which the rule on the plan reports
+    except InputError:  # the rule on the plan reports it
         return
     if [batch.launches for batch in expected.batches] != [batch.launches for batch in planned.batches]:
         yield "the batches of the plan are not in the order that the nonce makes"
 
 
 def _out_of_order(evidence: Evidence) -> Iterator[str]:
-    """First attempts start in the order of their batches."""
+    """Batches whose first attempts did not start in order."""
     first: dict[int, str] = {}
     for kept in evidence.records:
         mnb = kept.record.mnb
@@ -134,16 +134,16 @@ def _out_of_order(evidence: Evidence) -> Iterator[str]:
 
 
 def arguments(evidence: Evidence) -> Finding:
-    """Every launch ran with the arguments that the profile states, and nothing was changed on the command line.
+    """Every launch ran with the profile's arguments, and nothing was changed on the command line.
 
-    All records of a row count the same items, too.
+    Also, all records of a row count the same items.
     """
     stated = read_stated(evidence.manifest)
     return judged([*_not_as_planned(evidence), *_not_as_stated(evidence, stated), *_not_as_others(evidence)])
 
 
 def _not_as_others(evidence: Evidence) -> Iterator[str]:
-    """Records that count other items than most of their row."""
+    """Records that count different items from most of their row."""
     rows: dict[str, Counter[tuple[str, float, str | None]]] = defaultdict(Counter)
     for _, record in evidence.named():
         rows[record.mnb.label][_items(record)] += 1
@@ -196,7 +196,7 @@ def _not_as_stated(evidence: Evidence, stated: Profile | None) -> Iterator[str]:
 
 
 def repeats(evidence: Evidence) -> Finding:
-    """Every test was run as often as demanded."""
+    """Every test ran as often as demanded."""
     demanded = evidence.rules.repeat
     if demanded is None:
         return OFF

@@ -1,4 +1,4 @@
-"""The rule on the score: it is over everything, and known well enough to decide upon."""
+"""The rule on the score: it is complete and precise enough to decide on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules that no file can show to hold: somebody must have seen it, and the evaluator's rules say who and when."""
+"""Rules that no file can prove: a person must have been a witness, and the evaluator's rules say who and when."""
 
 from __future__ import annotations
 

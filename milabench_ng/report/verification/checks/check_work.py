@@ -1,4 +1,4 @@
-"""Rules on what was computed, from which data and by which code."""
+"""Rules on what was computed, from which data and with which code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from milabench_ng.report.verification.findings import OFF, Finding, judged, unkn
 
 
 def precision(evidence: Evidence) -> Finding:
-    """The device computed in the mode that was asked for, before the start and after the stop."""
+    """The device computed in the requested mode, before the start and after the stop."""
     return judged(_modes(evidence))
 
 
@@ -35,17 +35,17 @@ def _modes(evidence: Evidence) -> Iterator[str]:
 
 
 _IN_THE_WEIGHTS = ("half", "half_master", "half_master_static")
-"""Modes that only the types of parameters show; the product of the probe shows the others."""
+"""Modes visible only in the parameters' types; the probe's product shows the others."""
 
 
 def _shows_its_mode(record: Record, found: PrecisionSeen) -> bool:
-    """Whether the mode that ran can be seen: in the probe, or in parameters, also where their types are left out."""
+    """Whether the mode that ran is visible: in the probe, or in parameters, even if their types are left out."""
     trained = any(rank.digests or any(rank.gradient_norms.values()) for rank in record.mnb.ranks)
     return bool(found.dtypes) or trained or found.requested not in _IN_THE_WEIGHTS
 
 
 def data(evidence: Evidence) -> Finding:
-    """All launches read the same data, and it is of the kind, size, content and cache state that is demanded."""
+    """All launches read the same data, of the demanded kind, size, content and cache state."""
     return judged([*_not_said(evidence), *_differing(evidence), *_not_demanded(evidence)])
 
 
@@ -86,7 +86,7 @@ def _not_demanded(evidence: Evidence) -> Iterator[str]:
 
 
 def storage(evidence: Evidence) -> Finding:
-    """Data and results lay on an accepted kind of storage."""
+    """Data and results were on an accepted kind of storage."""
     refused = evidence.rules.storage_refused
     if not refused:
         return OFF
@@ -98,7 +98,7 @@ def storage(evidence: Evidence) -> Finding:
 
 
 def code(evidence: Evidence) -> Finding:
-    """The workloads are those of the version of mnb that verifies, unchanged."""
+    """The workloads are those of the verifying version of mnb, unchanged."""
     if not evidence.rules.closed:
         return OFF
     version = evidence.manifest.version
@@ -121,7 +121,7 @@ def _foreign_code(evidence: Evidence) -> Iterator[str]:
 
 
 def marks(evidence: Evidence) -> Finding:
-    """Nothing makes a launch not comparable: no mark of its record, of the reference traces, or that it should have."""
+    """No launch is marked not comparable by its record or the reference traces, or lacks a mark that it should have."""
     if not evidence.rules.marks_refused:
         return OFF
     return judged([*_recorded_marks(evidence), *_marks_of_traces(evidence), *_untold_skips(evidence)])
@@ -133,14 +133,14 @@ def _recorded_marks(evidence: Evidence) -> Iterator[str]:
 
 
 def _marks_of_traces(evidence: Evidence) -> Iterator[str]:
-    """What the report marks and no record does."""
+    """Marks that the report adds and no record has."""
     recorded = {(record.mnb.label, mark) for _, record in evidence.named() for mark in record.mnb.marks}
     for label, row in evidence.summary.tests.items():
         yield from (f"{label}: {mark.text}" for mark in row.marks if (label, mark) not in recorded)
 
 
 def _untold_skips(evidence: Evidence) -> Iterator[str]:
-    """Steps that a loss scale skipped, too many, without the mark that says so."""
+    """Launches whose loss scale skipped too many steps, without the mark that says so."""
     for name, record in evidence.named():
         told = {mark.device for mark in record.mnb.marks if mark.kind == "steps skipped"}
         for slot, rank in zip(record.mnb.launch.slot_ids, record.mnb.ranks, strict=False):

@@ -1,4 +1,4 @@
-"""All rules, in the order and under the ids of docs/run-rules.md."""
+"""All rules, with the order and ids of docs/run-rules.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from milabench_ng.report.verification.findings import Basis, Finding, Ruling
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """What is demanded, on what the answer rests, and the function that gives it."""
+    """What is demanded, what the answer rests on, and the function that gives it."""
 
     id: str
     basis: Basis
