@@ -21,7 +21,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="even
 
 
 class Entered(Event, frozen=True, kw_only=True):
-    """The process is inside its fence and has sized its thread pools; the fields are what ``/proc`` says about it."""
+    """The process is inside its fence and has sized its thread pools; the fields are from ``/proc``."""
 
     pid: int
     time_s: float

@@ -23,7 +23,7 @@ _REPLACED = {
 
 
 def convert_2020(tests: RawTests, catalogue: Catalogue, source: str) -> tuple[RawTests, tuple[str, ...]]:
-    """The tests in today's words, and a warning for every line of the old profile that is not executed."""
+    """The tests in today's terms, and a warning for every line of the old profile that is not executed."""
     warnings: dict[str, None] = {}
     converted: RawTests = {}
     for name, definition in tests.items():

@@ -14,7 +14,7 @@ STAMP = "source.json"
 
 
 class SourceFile(msgspec.Struct, frozen=True):
-    """What binary files were made from: the set's version; name, bytes and modification time (ns) of each text."""
+    """The sources of binary files: the set's version; name, bytes and modification time (ns) of each text."""
 
     version: int
     texts: tuple[tuple[str, int, int], ...]

@@ -181,7 +181,7 @@ def _seal(data_set: DataSet, place: Path, scale: float, processes: int) -> TwinM
 
 
 def _put(temporary: Path, place: Path) -> None:
-    """Rename the finished set; a twin that it replaces takes the temporary name and is removed with it."""
+    """Rename the finished set; a twin that it replaces gets a temporary name and is removed."""
     if place.exists():
         old = temporary.with_name(f"{temporary.name}-old")
         place.rename(old)

@@ -15,7 +15,7 @@ from milabench_ng.records.window import Amount, WholeNumber
 from milabench_ng.stats import median
 
 PACE_LIMIT = 0.05
-"""Relative difference beyond which two host paces are told apart."""
+"""Relative difference beyond which two host paces count as different."""
 
 _ROUNDED = 0.011
 """MB/s: the paces of a record are rounded to a hundredth."""

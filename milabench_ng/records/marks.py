@@ -1,4 +1,4 @@
-"""Marks: what makes a result not comparable, typed so that equal marks are counted together."""
+"""Marks: reasons why a result is not comparable, typed so that equal marks are counted together."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     value: float | None = None
     """Value in the unit of its kind; None if the kind has none, or if it was not finite."""
     limit: float | None = None
-    """The bound that ``value`` is beyond."""
+    """The limit that ``value`` exceeds."""
 
     @property
     def sentence(self) -> str:

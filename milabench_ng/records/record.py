@@ -233,7 +233,7 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """What was called (2020)."""
+    """The call (2020)."""
 
     function: str
     argv: tuple[str, ...]
@@ -255,7 +255,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def timing_name(launch: Launch, rank: int) -> str:
-    """What the timing of a rank is called, as in 2020."""
+    """The name of a rank's timing, as in 2020."""
     return f"train_{rank}" if launch.scheme.spreads else "train"
 
 

@@ -28,7 +28,7 @@ class MonitorView(msgspec.Struct, frozen=True):
 
 
 class TimingView(msgspec.Struct, frozen=True):
-    """A timing of 2020: seconds, and items per second of each slice (null where it was not a number)."""
+    """A timing of 2020: seconds, and items per second of each slice (null if not a number)."""
 
     time: Moment | None = None
     rates: list[float | None] | None = None
