@@ -16,8 +16,7 @@ _PLACES = (_PACKAGE.parent, _PACKAGE / "share")
 
 
 def find(kind: ShippedKind, name: str) -> Path | None:
-    """The shipped file of that kind called ``name`` (without ``.json``), preferably the checkout's; None if there is
-    none."""
+    """The shipped file of that kind called ``name`` (without ``.json``), the checkout's first; None if missing."""
     if name not in names(kind):  # a suite's name may come from a file, and is not a path
         return None
     found = (place / kind / f"{name}.json" for place in _places())

@@ -11,8 +11,11 @@ from milabench_ng.errors import InputError
 from milabench_ng.events import AnyCommand, Event, Lines, Start, Stop, encode
 
 HEADROOM = 8
-"""Steps between a rank's decision to stop and the last step. A rank is at most two steps ahead of its device (`ahead`),
-and no device is ahead of another by more than the collective of one step, so all ranks see the decision in time."""
+"""Steps between a rank's decision to stop and the last step.
+
+A rank is at most two steps ahead of its device (`ahead`), and no device is ahead of another by more than the collective
+of one step, so all ranks see the decision in time.
+"""
 
 
 class Channel(Protocol):

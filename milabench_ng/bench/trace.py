@@ -99,7 +99,7 @@ def finite(value: float) -> float | None:
 
 
 def gradient_norm(optimizer: Optimizer) -> Tensor:
-    """The 2-norm of all gradients of ``optimizer``, on their device, in fp32: their squares leave the range of fp16."""
+    """The 2-norm of all gradients of ``optimizer``, on their device, in fp32, since squares would overflow fp16."""
     norms = [
         torch.linalg.vector_norm(parameter.grad, dtype=torch.float32)
         for parameter in parameters_of(optimizer)

@@ -13,8 +13,11 @@ Mode = Literal["v2", "hybrid", "v1", "mixed", "none"]
 """How the node mounts cgroups; hybrid: our limits are on v1, next to a v2 hierarchy without them."""
 
 IoMethod = Literal["io.max", "blkio.throttle", "readers", "none"]
-"""What limits I/O bandwidth: a file of cgroup v2, files of v1, a token bucket in the readers of the data set, or
-nothing because no fence was requested."""
+"""What limits I/O bandwidth.
+
+A file of cgroup v2, files of v1, a token bucket in the readers of the data set, or nothing because no fence was
+requested.
+"""
 
 DeathCause = Literal["isolation_lost", "oom", "host_oom", "pids_limit", "timeout", "signal", "exit"]
 """What ended a tenant: the first in this order that applies."""

@@ -91,8 +91,7 @@ class Players:
 
     @torch.no_grad()
     def play(self, steps: int) -> Rollout:
-        """Play the next ``steps`` steps. In each, the host waits for the agent's actions, which the environments
-        need."""
+        """Play the next ``steps`` steps. In each, the host waits for the actions that the environments need."""
         rows = [self._step() for _ in range(steps)]
         _, last_value, _ = self._act()
         kept = {name: torch.stack([row[name] for row in rows]) for name in rows[0] if name not in self._observation}
