@@ -135,9 +135,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(dict.fromkeys(launch.label for launch in self.launches if launch.measured))
 
     @property
-    def slots(self) -> tuple[str, ...]:
-        """The slots that it has launches for, in order."""
-        return tuple(dict.fromkeys(slot for launch in self.launches for slot in launch.slot_ids))
+    def measured_slots(self) -> tuple[str, ...]:
+        """The slots that it has measured launches for, in order."""
+        measured = (launch for launch in self.launches if launch.measured)
+        return tuple(dict.fromkeys(slot for launch in measured for slot in launch.slot_ids))
 
     @property
     def sha256(self) -> str:

@@ -143,6 +143,21 @@ def one_test_less(content: dict[str, Any]) -> None:
     ]
 
 
+def second_device_as_company(launch: dict[str, Any]) -> None:
+    """A slow device is relabelled: it is there to be a neighbour, and is never scored."""
+    if launch["devices"] == [1]:
+        launch["role"] = "company"
+
+
+def company_without_records(folder: Path) -> None:
+    everywhere(second_device_as_company)(folder)
+    remove("standard.vae.J0.1.*")(folder)
+
+
+def as_company(content: dict[str, Any]) -> None:
+    content["mnb"]["launch"]["role"] = "company"
+
+
 def backwards(content: dict[str, Any]) -> None:
     content["plan"]["batches"].reverse()
 
@@ -279,6 +294,9 @@ BROKEN: dict[str, tuple[str, Tamper, str]] = {
     "slice taken out": ("R4", record(tampering.without_a_slice), "slice 20 begins 0.500 s after the one before it"),
     "impossible rate": ("R5", record(tampering.faster), "x the peak of Test GPU in fp32"),
     "swapped profile": ("R6", manifest(other_profile), "is demanded"),
+    "launches relabelled as company": ("R8", everywhere(second_device_as_company), ", company)"),
+    "company that left no record": ("R12", company_without_records, "it was planned as company and has no record"),
+    "record relabelled as company": ("R12", record(as_company), "it has a record as company and was not planned"),
     "test left out of the plan": ("R8", manifest(one_test_less), "the plan has not"),
     "batches in another order": ("R9", manifest(backwards), "not in the order that the nonce makes"),
     "batch size changed everywhere": ("R10", everywhere(smaller_batch), "batch_size is 32, 64 is demanded"),

@@ -37,9 +37,9 @@ def distinct(values: Iterable[T | None]) -> tuple[T, ...]:
 
 
 def device_count(manifests: Sequence[ManifestView], results: Sequence[LaunchResult]) -> int:
-    """The number of slots in the plan, normally one per device; without a plan, the number that the launches name."""
+    """How many tenants a plan measures: one per device, or per slot; without a plan, the devices that launches name."""
     if manifests:
-        return max(max(len(made.plan.devices), len(made.plan.slots)) for made in manifests)
+        return max(max(len(made.plan.devices), len(made.plan.measured_slots)) for made in manifests)
     return max(1, len({device for result in results for device in result.devices}))
 
 

@@ -170,9 +170,9 @@ def minigrid(
     """Learn to follow instructions in a grid world with PPO (arXiv:1810.08272): bound by the CPUs that simulate it.
 
     Convolutions, a GRU for the instruction, two FiLM blocks, an LSTM memory, actor and critic; 1,062,024 parameters;
-    Adam. The environments run in processes, at most one per CPU of the tenant; 2020 had one per environment. An item is
-    one frame: one step of one environment. Timed: playing a rollout, where the host reads the actions in every step,
-    and four epochs of learning from it.
+    Adam. The environments run in processes, at most one per CPU of the tenant; 2020 had one per environment.
+    An item is one frame: one step of one environment. Timed: playing a rollout, where the host reads the actions in
+    every step, and four epochs of learning from it.
 
     Options:
         env: the level.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from milabench_ng.plan import Role
 from milabench_ng.records.ledger import (
     Attempt,
     Chain,
@@ -32,23 +33,28 @@ def _gaps(evidence: Evidence) -> Iterator[str]:
     yield from (f"{problem.file}: {problem.reason}" for problem in evidence.unreadable)
     yield from _unread_by_the_report(evidence)
     unread = {(problem.test, problem.job_id) for problem in evidence.unreadable}
-    launches = [launch for launch in evidence.manifest.plan.launches if launch.measured]
-    planned = {(launch.label, launch.job_id) for launch in launches}
-    gone = {(launch.label, launch.job_id) for launch in launches if (launch.test, launch.job_id) not in unread}
-    there = Counter((kept.record.mnb.label, kept.record.job_id) for kept in evidence.measured)
-    for label, job_id in sorted(gone - there.keys()):
-        yield f"{label} J{job_id}: it was planned and has no record"
-    for label, job_id in sorted(there.keys() - planned):
-        yield f"{label} J{job_id}: it has a record and was not planned"
+    launches = evidence.manifest.plan.launches
+    planned = {(one.label, one.job_id, one.known_role): (one.test, one.job_id) for one in launches}
+    gone = {place for place, name in planned.items() if name not in unread}
+    records = (kept.record for kept in evidence.records)
+    there = Counter((one.mnb.label, one.job_id, one.mnb.launch.known_role) for one in records)
+    for label, job_id, role in sorted(gone - there.keys()):
+        yield f"{label} J{job_id}: it was planned{_as(role)} and has no record"
+    for label, job_id, role in sorted(there.keys() - planned.keys()):
+        yield f"{label} J{job_id}: it has a record{_as(role)} and was not planned"
     tried = attempts(evidence.ledger.events) if evidence.ledger else Counter()
-    for (label, job_id), count in sorted(there.items()):
-        if count > max(1, tried[label, job_id]):
+    for (label, job_id, role), count in sorted(there.items()):
+        if role == "measured" and count > max(1, tried[label, job_id]):
             yield f"{label} J{job_id}: {count} records of {max(1, tried[label, job_id])} attempts"
     run_id = evidence.manifest.run_id
     for kept in evidence.records:
         if kept.record.mnb.run_id != run_id:
             yield f"{kept.file}: it is of run {kept.record.mnb.run_id}, {MANIFEST} of {run_id}"
     yield from (f"{name}: it belongs to no run" for name in evidence.foreign if name.endswith(".json"))
+
+
+def _as(role: Role) -> str:
+    return "" if role == "measured" else f" as {role}"
 
 
 def _unread_by_the_report(evidence: Evidence) -> Iterator[str]:

@@ -80,7 +80,7 @@ def _expected(stated: Profile, planned: Plan) -> Plan:
     return make_plan(stated, (), resolved, planned.devices, planned.repeat, planned.order, planned.nonce)
 
 
-_Key = tuple[str, str, str, float, int, tuple[int, ...], tuple[str, ...]]
+_Key = tuple[str, str, str, float, int, tuple[int, ...], tuple[str, ...], str]
 
 
 def _batches(planned: Plan) -> Counter[frozenset[_Key]]:
@@ -88,12 +88,14 @@ def _batches(planned: Plan) -> Counter[frozenset[_Key]]:
 
 
 def _key(launch: Launch) -> _Key:
-    return (launch.test, launch.scheme, launch.workload, launch.data_scale, launch.run, launch.devices, launch.slot_ids)
+    what = (launch.test, launch.scheme, launch.workload, launch.data_scale, launch.run)
+    return (*what, launch.devices, launch.slot_ids, launch.known_role)
 
 
 def _shown(batch: frozenset[_Key]) -> str:
     return ", ".join(
-        f"{test} run {run} on {'+'.join(slots)} (scale {scale:g})" for test, _, _, scale, run, _, slots in sorted(batch)
+        f"{test} run {run} on {'+'.join(slots)} (scale {scale:g}{'' if role == 'measured' else f', {role}'})"
+        for test, _, _, scale, run, _, slots, role in sorted(batch)
     )
 
 
