@@ -89,6 +89,10 @@ def jobs(
         nonce=secrets.token_hex(8) if order == "random" and nonce is None else nonce,
         retry=retry,
     )
+    if weights is not None:
+        from milabench_ng.report.scoring.weights import load_weights
+
+        load_weights(weights, request.suite)  # mistakes show before hours of work, not after
     return show_plan(request) if dry_run else execute(request, weights)
 
 

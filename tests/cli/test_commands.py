@@ -88,6 +88,7 @@ def test_help_has_a_summary_and_an_example(here: Here, command: str) -> None:
     [
         (["jobs", PROFILE, "--colour", "red"], "--colour"),
         (["jobs", "nowhere.json", "--dry-run"], "nowhere.json"),
+        (["jobs", PROFILE, "--weights", "no-weights.json", "--dry-run"], "no-weights.json"),
         (["prepare", "nowhere.json"], "nowhere.json"),
         (["list", "nowhere.json"], "nowhere.json"),
         (["list", str(REPOSITORY / "LICENSE")], "not JSON"),
