@@ -42,7 +42,7 @@ def report(
     folder
         A result folder, or a summary file (also of the 2020 tool).
     compare
-        One or more baselines: summary files, result folders, or names of shipped ones (v100, rtx8000).
+        One or more baselines: summary files, result folders, or names of shipped ones (v100, rtx8000, h200, a100).
     margin
         Largest difference that does not matter: a ratio is equivalent if its interval lies inside 1 +- this, and
         better or worse if it lies outside.
