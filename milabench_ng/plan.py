@@ -132,13 +132,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def labels(self) -> tuple[str, ...]:
         """The rows of a complete run's summary, in order."""
-        return tuple(dict.fromkeys(launch.label for launch in self.launches if launch.measured))
+        return tuple(dict.fromkeys(launch.label for launch in self.measured))
+
+    @property
+    def measured(self) -> tuple[Launch, ...]:
+        """The launches that are there for their own result, in order."""
+        return tuple(launch for launch in self.launches if launch.measured)
 
     @property
     def measured_slots(self) -> tuple[str, ...]:
         """The slots that it has measured launches for, in order."""
-        measured = (launch for launch in self.launches if launch.measured)
-        return tuple(dict.fromkeys(slot for launch in measured for slot in launch.slot_ids))
+        return tuple(dict.fromkeys(slot for launch in self.measured for slot in launch.slot_ids))
 
     @property
     def sha256(self) -> str:

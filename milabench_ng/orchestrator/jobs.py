@@ -111,7 +111,7 @@ def outcome(context: RunContext) -> RunOutcome:
     """How the run with ``context`` ended."""
     return RunOutcome(
         folder=context.folder.path,
-        planned=sum(launch.measured for launch in context.facts.planned.plan.launches),
+        planned=len(context.facts.planned.plan.measured),
         failed=context.progress.failed,
         interrupted=context.interrupted.is_set(),
         tier=context.fence.tier,
@@ -137,7 +137,7 @@ def run_begins(planned: PlannedRun, name: SessionName) -> RunBegins:
         session=name.session,
         suite=plan.suite,
         batches=len(plan.batches),
-        launches=sum(launch.measured for launch in plan.launches),
+        launches=len(plan.measured),
         least_s=least_duration(plan, planned.request.rule, planned.start).total_s,
     )
 

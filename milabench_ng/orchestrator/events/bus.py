@@ -137,16 +137,18 @@ class _Outlet:
         self._thread.join(patience_s)
 
     def _work(self) -> None:
-        """Whatever a sink raises costs the sink, and not the run."""
+        self._guarded(self._receive_all)
+        self._guarded(self.sink.close)
+
+    def _receive_all(self) -> None:
+        while not self.dropped and (item := self._waiting.get()) is not None:
+            if isinstance(item, threading.Event):
+                item.set()
+            else:
+                self.sink.receive(item)
+
+    def _guarded(self, step: Callable[[], None]) -> None:
         try:
-            while not self.dropped and (item := self._waiting.get()) is not None:
-                if isinstance(item, threading.Event):
-                    item.set()
-                else:
-                    self.sink.receive(item)
-        except Exception as error:  # noqa: BLE001
-            self._failed(self, f"failed ({type(error).__name__}: {error})")
-        try:
-            self.sink.close()
-        except Exception as error:  # noqa: BLE001
+            step()
+        except Exception as error:  # noqa: BLE001  # whatever a sink raises costs the sink, and not the run
             self._failed(self, f"failed ({type(error).__name__}: {error})")

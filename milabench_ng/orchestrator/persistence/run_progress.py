@@ -54,12 +54,12 @@ class RunProgress:
     @property
     def missing(self) -> int:
         """Launches without a valid record."""
-        return sum(_key(launch) not in self._standing for launch in self.plan.launches if launch.measured)
+        return sum(_key(launch) not in self._standing for launch in self.plan.measured)
 
     @property
     def failed(self) -> int:
         """Attempts that failed or left nothing, and launches that were never tried."""
-        untried = sum(self._tried[_key(launch)] == 0 for launch in self.plan.launches if launch.measured)
+        untried = sum(self._tried[_key(launch)] == 0 for launch in self.plan.measured)
         good = sum(event.cause is None for event in recorded(self.writer.chain.events))
         return self._tried.total() - good + untried
 

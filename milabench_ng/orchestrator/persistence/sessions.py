@@ -119,7 +119,7 @@ def begin(
         writer.promise(encode_manifest(first), *first_events(first, session))
         return Begun(name, ())
     done = standing(events, writer)
-    missing = sum((launch.label, launch.job_id) not in done for launch in first.plan.launches if launch.measured)
+    missing = sum((launch.label, launch.job_id) not in done for launch in first.plan.measured)
     before = writer.chain.sessions[-1]
     writer.promise(encode_manifest(first), *later_events(before, session, missing, found))
     accepted = [text for event in writer.chain.events if isinstance(event, Resumed) for text in event.accepted]
