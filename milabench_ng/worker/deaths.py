@@ -6,6 +6,15 @@ import os
 import signal
 import threading
 import time
+from typing import NamedTuple
+
+
+class Death(NamedTuple):
+    """How a process ended."""
+
+    pid: int
+    signal: signal.Signals | None
+    """The signal that killed it; None if it ended by itself."""
 
 
 class FirstDeath(threading.Thread):
@@ -16,9 +25,7 @@ class FirstDeath(threading.Thread):
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
-        self.pid: int | None = None
-        self.signal: signal.Signals | None = None
-        """The signal that killed it; None if it ended by itself."""
+        self.seen: Death | None = None
 
     def run(self) -> None:
         """Wait for the first death."""
@@ -29,7 +36,18 @@ class FirstDeath(threading.Thread):
                 time.sleep(0.01)  # there is none yet
                 continue
             if ended is not None:
-                self.pid = ended.si_pid
                 killed = ended.si_code in (os.CLD_KILLED, os.CLD_DUMPED)
-                self.signal = signal.Signals(ended.si_status) if killed else None
+                self.seen = Death(ended.si_pid, signal.Signals(ended.si_status) if killed else None)
                 return
+
+
+def first_killed(seen: Death | None, noted: Death) -> Death | None:
+    """The death by a signal that ended a launch of several ranks; None if its first rank ended by itself.
+
+    ``seen``: what `FirstDeath` saw. It misses a death that the agent reaps before the thread wakes up; what it sees
+    next is the end of another rank, most often by the SIGTERM that the agent sends to those that remain.
+    ``noted``: what the agent noted at its poll, the lowest rank of those that had ended by then.
+    """
+    if seen is not None and seen.signal not in (None, signal.SIGTERM):
+        return seen
+    return noted if noted.signal is not None else None

@@ -24,7 +24,7 @@ from milabench_ng.bench.channel import PipeChannel, RankChannel, SharedStop, sha
 from milabench_ng.events import Failed
 from milabench_ng.fence.entry import die_with, join
 from milabench_ng.requests import Task
-from milabench_ng.worker.deaths import FirstDeath
+from milabench_ng.worker.deaths import Death, FirstDeath, first_killed
 
 _ASK_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 
@@ -52,10 +52,13 @@ def run(task: Task, channel: PipeChannel, definition: Definition, since: float) 
     first.start()
     try:
         elastic_launch(config, run_one)(task, agent, since)
-    except ChildFailedError:
-        if first.signal is not None and first.pid is not None:
-            rank = list(agent.pids[: len(task.seats)]).index(first.pid)
-            text = f"rank {rank} was killed by {first.signal.name}"
+    except ChildFailedError as error:
+        _, failure = error.get_first_failure()
+        noted = Death(failure.pid, signal.Signals(-failure.exitcode) if failure.exitcode < 0 else None)
+        death = first_killed(first.seen, noted)
+        if death is not None and death.signal is not None:
+            rank = list(agent.pids[: len(task.seats)]).index(death.pid)
+            text = f"rank {rank} was killed by {death.signal.name}"
             channel.send(Failed(rank=rank, kind="signal", message=text, traceback=""))
         return 1
     return 0
