@@ -101,8 +101,8 @@ def build(
     folder
         A result folder.
     again
-        A result folder of tests that were run again (mnb jobs --name) on the same kind of node with the same
-        software: they replace those in FOLDER, which is noted. May be repeated.
+        A result folder of single tests (mnb jobs --name) of the same kind of node with the same software: they
+        replace those in FOLDER, or add what it left out of the profile, which is noted. May be repeated.
     note
         A note to keep with the baseline, such as where the node is. May be repeated.
     bound

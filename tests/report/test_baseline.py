@@ -14,6 +14,7 @@ from test_money import node, row
 
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
+from milabench_ng.report.baselines.baseline import measured_again
 from milabench_ng.report.baselines.carrying import Held, TransferRule
 from milabench_ng.report.baselines.estimated_baseline import RuleBasis, estimate
 from milabench_ng.report.baselines.known_rates import device_of, known_pairs
@@ -70,7 +71,7 @@ def test_tests_that_were_run_again_take_the_place_of_their_rows(
     assert made.tests["quick.convnet"] == msgspec.structs.replace(load(quick).tests["quick.convnet"], launches={})
     assert made.tests["quick.vae"].origin is not None
     assert made.tests["quick.vae"].origin.source == str(again)
-    assert {f"quick.vae: run again without the other tests, {again}", "repeats: 3 to 4; sessions: 2"} <= set(
+    assert {f"quick.vae: run without the other tests, {again}", "repeats: 3 to 4; sessions: 2"} <= set(
         made.provenance.notes
     )
     assert call(["report", str(quick), "--compare", str(file), "-o", str(tmp_path / "out.txt")]) == 0
@@ -91,6 +92,19 @@ def test_tests_that_were_run_again_take_the_place_of_their_rows(
     make_records.write_run(other, make_records.plan("quick", {"ssd": PER_GPU}, 2, 3))
     assert call(["baseline", "build", str(quick), "--again", str(other)]) == 2
     assert "the first folder has no test 'quick.ssd'" in capsys.readouterr().err
+
+
+def test_tests_that_were_left_out_are_added_from_another_run_of_the_profile(tmp_path: Path) -> None:
+    def part(name: str, profile: str) -> Summary:
+        make_records.write_run(tmp_path / name, make_records.plan("quick", {name: PER_GPU}, 2, 3))
+        left_out = tuple(f"quick.{each}" for each in TESTS if each != name)
+        return msgspec.structs.replace(load(tmp_path / name), omitted=left_out, profile_sha256=(profile,))
+
+    made = measured_again(part("vae", "this"), part("convnet", "this"))
+    assert list(made.tests) == ["quick.vae", "quick.convnet"]
+    assert made.omitted == ("quick.toy_reg", "quick.toy_lstm", "quick.loader")
+    with pytest.raises(InputError, match=r"quick\.loader was left out of the first folder, whose profile is another one"):
+        measured_again(made, part("loader", "another"))
 
 
 def test_an_unfit_folder_is_refused_or_marked(quick: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

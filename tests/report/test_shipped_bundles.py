@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import tarfile
@@ -11,22 +12,31 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.cli import call
+from milabench_ng.report.summary.folder import load_baseline
 
 ROOT = Path(__file__).parents[2]
-BUNDLE = ROOT / "baselines" / "bundles" / "standard-2xH200-20261122.tar.gz"
+BUNDLES = sorted((ROOT / "baselines" / "bundles").glob("*.tar.gz"))
 PARTIAL = {"R8"}
 """What a run of some tests of a profile breaks."""
 
 
-def test_the_shipped_bundle_verifies(capsys: pytest.CaptureFixture[str]) -> None:
-    call(["verify", str(BUNDLE), "--format", "json"])
+def test_there_are_bundles() -> None:
+    assert len(BUNDLES) == 2
+
+
+@pytest.mark.parametrize("bundle", BUNDLES, ids=lambda path: path.name)
+def test_a_shipped_bundle_verifies(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call(["verify", str(bundle), "--format", "json"])
     rulings = json.loads(capsys.readouterr().out)["rulings"]
     assert {ruling["id"] for ruling in rulings if ruling["result"] == "fail"} == PARTIAL
     assert sum(ruling["result"] == "pass" for ruling in rulings) >= 10
 
 
-def test_the_documented_rates_are_those_of_the_bundle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with tarfile.open(BUNDLE) as archive:
+@pytest.mark.parametrize("bundle", BUNDLES, ids=lambda path: path.name)
+def test_the_documented_rates_are_those_of_the_bundle(
+    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with tarfile.open(bundle) as archive:
         archive.extractall(tmp_path, filter="data")
     assert call(["report", str(next(tmp_path.glob("*/run.json")).parent), "--format", "csv"]) == 0
     document = (ROOT / "docs" / "measurements.md").read_text()
@@ -34,3 +44,18 @@ def test_the_documented_rates_are_those_of_the_bundle(tmp_path: Path, capsys: py
         rate = float(row["perf (unit/s)"])
         shown = f"{rate:,.0f}" if rate >= 10_000 else f"{rate:,.2f}"
         assert f"| {row['test'].removeprefix('standard.')} | {row['unit']} | {shown} |" in document
+
+
+def test_the_shipped_h200_is_built_of_the_bundles() -> None:
+    made = load_baseline(str(ROOT / "baselines" / "h200.json"))
+    for bundle in BUNDLES:
+        digest = hashlib.sha256(bundle.read_bytes()).hexdigest()
+        assert f"bundle {bundle.name}, SHA-256 {digest}" in made.provenance.notes
+        with tarfile.open(bundle) as archive:
+            packed = archive.extractfile("bundle.json")
+            assert packed is not None
+            claimed = json.load(packed)["claim"]["tests"]
+        for label, row in claimed.items():
+            stored = made.tests[label]
+            assert stored.train is not None
+            assert (stored.n, stored.train.mean) == (row["n"], pytest.approx(row["perf"], rel=1e-12))

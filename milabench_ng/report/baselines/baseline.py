@@ -50,7 +50,7 @@ def as_baseline(summary: Summary, lacking: tuple[str, ...], said: Sequence[str] 
 
 
 def measured_again(summary: Summary, again: Summary) -> Summary:
-    """``summary`` with rows replaced by those of ``again``, whose tests were rerun on such a node.
+    """``summary`` with rows of ``again``, a run of single tests on such a node: they replace rows or add left-out ones.
 
     Raises InputError if the suite, the node, the software, a test or its options differ.
     """
@@ -59,23 +59,33 @@ def measured_again(summary: Summary, again: Summary) -> Summary:
         if then != now:
             raise InputError(f"--again {source}: {what} was {now!r} there and is {then!r} in the first folder")
     for label, row in again.tests.items():
-        if label not in summary.tests:
-            raise InputError(f"--again {source}: the first folder has no test {label!r}")
-        if _asked(row) != _asked(summary.tests[label]):
-            raise InputError(f"--again {source}: {label} ran with other options, data or precision than in the first")
-    origin = Origin(kind="measured", source=source, caveat="run again, without the other tests")
+        _refuse_unlike(label, row, summary, again)
+    origin = Origin(kind="measured", source=source, caveat="run without the other tests")
     rows = {label: msgspec.structs.replace(row, origin=origin) for label, row in again.tests.items()}
-    note = f"{', '.join(rows)}: run again without the other tests, {source}"
+    note = f"{', '.join(rows)}: run without the other tests, {source}"
     provenance = msgspec.structs.replace(summary.provenance, notes=(*summary.provenance.notes, note))
     return msgspec.structs.replace(
         summary,
         provenance=provenance,
         sessions=summary.sessions + again.sessions,
+        omitted=tuple(label for label in summary.omitted if label not in rows),
         tests={**summary.tests, **rows},
         going_on=summary.going_on or again.going_on,
         notes=(*summary.notes, *again.notes),
         problems=(*summary.problems, *again.problems),
     )
+
+
+def _refuse_unlike(label: str, row: TestSummary, summary: Summary, again: Summary) -> None:
+    """A row replaces one of the same options; it is added where the first folder left it out of the same profile."""
+    source = again.provenance.source
+    if label in summary.tests:
+        if _asked(row) != _asked(summary.tests[label]):
+            raise InputError(f"--again {source}: {label} ran with other options, data or precision than in the first")
+    elif label not in summary.omitted:
+        raise InputError(f"--again {source}: the first folder has no test {label!r}")
+    elif summary.profile_sha256 != again.profile_sha256:
+        raise InputError(f"--again {source}: {label} was left out of the first folder, whose profile is another one")
 
 
 def _asked(row: TestSummary) -> tuple[object, ...]:
