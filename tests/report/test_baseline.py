@@ -103,7 +103,9 @@ def test_tests_that_were_left_out_are_added_from_another_run_of_the_profile(tmp_
     made = measured_again(part("vae", "this"), part("convnet", "this"))
     assert list(made.tests) == ["quick.vae", "quick.convnet"]
     assert made.omitted == ("quick.toy_reg", "quick.toy_lstm", "quick.loader")
-    with pytest.raises(InputError, match=r"quick\.loader was left out of the first folder, whose profile is another one"):
+    with pytest.raises(
+        InputError, match=r"quick\.loader was left out of the first folder, whose profile is another one"
+    ):
         measured_again(made, part("loader", "another"))
 
 
