@@ -21,6 +21,7 @@ from milabench_ng.bench.ahead import INTERVAL_S, Ahead
 from milabench_ng.bench.channel import Channel
 from milabench_ng.bench.feeding import Endless, Feed, Gate, Gated, SampleOrder, in_order, length, shuffled
 from milabench_ng.bench.meter import Meter
+from milabench_ng.bench.moving import to_device, to_host
 from milabench_ng.bench.options import CommonOptions
 from milabench_ng.bench.precision import MODES, probe, ran
 from milabench_ng.bench.trace import TraceRecorder
@@ -121,14 +122,7 @@ class Bench:
 
         Floating-point ones get the type of the precision mode's weights. ``measure`` does this for all that it yields.
         """
-        if isinstance(value, Tensor):
-            dtype = self._precision.input_dtype if value.is_floating_point() else None
-            return value.to(self.device, dtype=dtype, non_blocking=True)
-        if isinstance(value, dict):
-            return {key: self.to_device(item) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [self.to_device(item) for item in value]
-        return value
+        return to_device(value, self.device, self._precision.input_dtype)
 
     def data(self, *, split: str = "train", transform: Callable[..., Any] | None = None) -> Any:
         """Open the workload's data set, within its budget if it has one, since opening reads some sets whole."""
@@ -243,6 +237,18 @@ class Bench:
         self._trace.gradients(optimizer)
         self._precision.apply(optimizer, clip_norm)
         self._trace.step(loss)
+
+    def infer(self, model: Callable[..., Any], *inputs: Any) -> Any:
+        """The outputs of ``model`` on the host, floating-point ones in fp32: one step of inference.
+
+        Call it once in each round of the loop. The model runs in inference mode and in the precision mode; a batch is
+        done when its outputs are on the host, as its caller would see it. ``model``: a module in evaluation mode that
+        ``place`` has placed, compiled or not; its outputs may be nested lists, tuples and dicts of tensors.
+        """
+        with torch.inference_mode():
+            outputs = to_host(model(*inputs))
+        self._trace.outputs(outputs)
+        return outputs
 
     def _backlog(self, meter: Meter) -> float | None:
         """Items that loader processes have made and the launch has not yet requested; None without a loader."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,7 @@ from torch.optim import Optimizer
 
 from milabench_ng.bench.channel import Channel
 from milabench_ng.bench.loss_scale import Unscaled, parameters_of
+from milabench_ng.bench.moving import tensors
 from milabench_ng.events import Digest, GradientNorm, Loss, Skips
 
 STEPS = (1, 2, 5, 10, 100)
@@ -56,6 +58,18 @@ class TraceRecorder:
             self._losses[self._steps] = loss.detach().clone()
         if self._steps == DIGEST_STEP:
             self._digest = parameter_sums(self._modules)
+
+    def outputs(self, outputs: Any) -> None:
+        """Note that a batch of inference is done, whose ``outputs`` are on the host.
+
+        The mean magnitude of all floating-point outputs takes the place of a loss; the digest is that of their bits.
+        """
+        floating = [tensor.flatten() for tensor in tensors(outputs) if tensor.is_floating_point()]
+        self._steps += 1
+        if self._steps in STEPS and floating:
+            self._losses[self._steps] = torch.cat(floating).abs().mean()
+        if self._steps == DIGEST_STEP:
+            self._digest = bit_sums(tensors(outputs))
 
     def report(self) -> None:
         """Report what was recorded since the last call; the device must be idle."""
@@ -110,10 +124,11 @@ def gradient_norm(optimizer: Optimizer) -> Tensor:
 
 def parameter_sums(modules: list[nn.Module]) -> Tensor | None:
     """One int64 per parameter tensor: the sum of its bit patterns, which any flipped bit changes."""
-    integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}
-    sums = [
-        parameter.detach().contiguous().view(integers[parameter.element_size()]).sum(dtype=torch.int64)
-        for module in modules
-        for parameter in module.parameters()
-    ]
+    return bit_sums([parameter.detach() for module in modules for parameter in module.parameters()])
+
+
+def bit_sums(values: list[Tensor]) -> Tensor | None:
+    """One int64 per tensor: the sum of its bit patterns; None without tensors."""
+    integers = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    sums = [tensor.contiguous().view(integers[tensor.element_size()]).sum(dtype=torch.int64) for tensor in values]
     return torch.stack(sums) if sums else None
