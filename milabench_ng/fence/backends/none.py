@@ -11,7 +11,7 @@ from pathlib import Path
 from milabench_ng.fence import isolation_check
 from milabench_ng.fence.backends import cgroup2
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.interface import CounterFiles, FenceEntry
+from milabench_ng.fence.interface import OOM_SCORE_ADJ, CounterFiles, FenceEntry
 from milabench_ng.fence.kernel import counters1, counters2
 from milabench_ng.fence.kernel.procview import host_oom_kills, read_process
 from milabench_ng.fence.kernel.readings import host_text
@@ -51,7 +51,7 @@ class NoneGroup:
 
     @property
     def entry(self) -> FenceEntry:
-        return FenceEntry(oom_score_adj=cgroup2.OOM_SCORE_ADJ)
+        return FenceEntry(oom_score_adj=OOM_SCORE_ADJ)
 
     @property
     def files(self) -> CounterFiles:
