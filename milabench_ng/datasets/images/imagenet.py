@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from PIL import Image
-from torch.utils.data import Dataset
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import Compose, Normalize, RandomHorizontalFlip, RandomResizedCrop, ToTensor
 
 from milabench_ng.datasets import manifest
-from milabench_ng.datasets.base import DataSet, Progress, Size, random_stream
+from milabench_ng.datasets.base import DataSet, Progress, Samples, Size, Transform, random_stream
 from milabench_ng.datasets.images import photographs
 from milabench_ng.datasets.parallel import for_each
 
@@ -63,9 +61,7 @@ class ImageNet(DataSet):
         label = index % CLASSES
         (place / split / _folder(label) / f"{index}.jpeg").write_bytes(self.picture(seed, item, label))
 
-    def open(
-        self, place: Path, *, split: str = "train", transform: Callable[[Any], Any] | None = None
-    ) -> Dataset[tuple[Any, Any]]:
+    def open(self, place: Path, *, split: str = "train", transform: Transform = None) -> Samples:
         opened = Listed if manifest.read(place) is not None else ImageFolder
         return opened(str(place / split), transform=transform or training_transform())
 
