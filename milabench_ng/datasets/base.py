@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
@@ -72,15 +72,20 @@ class DataSet(ABC):
     def open(self, place: Path, *, split: str = "train", transform: Transform = None) -> Samples:
         """Open the twin or the real set in `place`; the default `transform` is the set's usual one."""
 
+    @staticmethod
+    def scaled(splits: Mapping[str, int], scale: float) -> dict[str, int]:
+        """Items of each split at `scale`, at least one."""
+        return {split: max(1, round(count * scale)) for split, count in splits.items()}
+
     def require_split(self, split: str, splits: Iterable[str]) -> None:
         """Raise InputError if `split` is none of `splits`."""
         known = tuple(splits)
         if split not in known:
             raise InputError(f"{self.name} has no split {split!r}; it has: {', '.join(known)}")
 
-    @abstractmethod
     def looks_real(self, place: Path) -> bool:
         """Whether a folder without our manifest holds the real set. A few file names decide: nothing is read."""
+        return bool(self.texts) and all((place / text).is_file() for text in self.texts)
 
 
 def random_stream(seed: int, *item: int) -> np.random.Generator:

@@ -162,8 +162,7 @@ async def _probe_io(runner: BatchRunner, context: RunContext) -> None:
     asked = {(one.launch.job_id, slot): shares[one.launch.test] for one in limited for slot in one.groups}
     found = await probe_all(groups, asked, context.facts.planned.request.dataroot)
     for (job_id, slot), seen in found.items():
-        evidence = runner.evidence[job_id]
-        evidence[slot] = msgspec.structs.replace(evidence[slot], io=seen, mismatch=excess(seen))
+        runner.note(job_id, slot, io=seen, mismatch=excess(seen))
 
 
 def _tenant(launch: Launch, work: BatchWork, context: RunContext, requested_s: float) -> Tenant:

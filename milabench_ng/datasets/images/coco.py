@@ -35,11 +35,11 @@ class Coco(DataSet):
     texts = tuple(f"annotations/instances_{split}2017.json" for split in SPLITS)
 
     def size(self, scale: float) -> Size:
-        images = sum(_images(scale).values())
+        images = sum(self.scaled(SPLITS, scale).values())
         return Size(images + 6, images * (BYTES_PER_IMAGE + BYTES_OF_BOXES), images * SECONDS_PER_IMAGE)
 
     def generate(self, place: Path, scale: float, seed: int, progress: Progress, processes: int) -> None:
-        counts = _images(scale)
+        counts = self.scaled(SPLITS, scale)
         for split in SPLITS:
             (place / f"{split}2017").mkdir()
         photographs.texture(seed)
@@ -88,10 +88,6 @@ class Boxed(Dataset[Any]):
 
 def _as_it_is(picture: Image.Image, corners: torch.Tensor, labels: torch.Tensor) -> Any:
     return picture, corners, labels
-
-
-def _images(scale: float) -> dict[str, int]:
-    return {split: max(1, round(count * scale)) for split, count in SPLITS.items()}
 
 
 def _annotations(place: Path, split: str) -> Path:

@@ -33,11 +33,11 @@ class ImageNet(DataSet):
     seconds_per_image: ClassVar[float] = 0.009
 
     def size(self, scale: float) -> Size:
-        images = sum(_images(scale).values())
+        images = sum(self.scaled(SPLITS, scale).values())
         return Size(images, images * self.bytes_per_image, images * self.seconds_per_image)
 
     def generate(self, place: Path, scale: float, seed: int, progress: Progress, processes: int) -> None:
-        images = _images(scale)
+        images = self.scaled(SPLITS, scale)
         for split, count in images.items():
             for label in range(min(count, CLASSES)):
                 (place / split / _folder(label)).mkdir(parents=True)
@@ -122,10 +122,6 @@ class Listed(ImageFolder):  # type: ignore[misc]
         place, split = Path(directory).parent, Path(directory).name
         parts = ((entry.path, entry.path.split("/")) for entry in manifest.read_listing(place))
         return [(f"{place}/{path}", class_to_idx[names[1]]) for path, names in parts if names[0] == split]
-
-
-def _images(scale: float) -> dict[str, int]:
-    return {split: max(1, round(count * scale)) for split, count in SPLITS.items()}
 
 
 def _folder(label: int) -> str:

@@ -70,9 +70,6 @@ class MovieLens(DataSet):
         users, items = np.load(place / BINARY / "shape.npy").tolist()
         return Ratings(np.load(place / BINARY / "pairs.npy", mmap_mode="r"), users, items, transform)
 
-    def looks_real(self, place: Path) -> bool:
-        return (place / RATINGS).is_file()
-
 
 class Ratings(Dataset[tuple[Any, Any]]):
     """Which user has rated which item."""

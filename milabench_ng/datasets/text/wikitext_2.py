@@ -60,9 +60,6 @@ class WikiText2(DataSet):
         arrays = {name: np.load(place / BINARY / f"{name}.npy", mmap_mode="r") for name in TOKENS}
         return Words(arrays[split], 1 + max(int(array.max()) for array in arrays.values()), transform)
 
-    def looks_real(self, place: Path) -> bool:
-        return all((place / text).is_file() for text in self.texts)
-
 
 class Words(Dataset[tuple[Any, Any]]):
     """A text: sample i is token i and the token after it."""

@@ -80,9 +80,6 @@ class Wmt16(DataSet):
         arrays = [np.load(place / BINARY / f"{name}.npy", mmap_mode="r") for name in files]
         return SentencePairs(arrays[:2], arrays[2:], int(np.load(place / BINARY / "vocabulary.npy")), transform)
 
-    def looks_real(self, place: Path) -> bool:
-        return all((place / text).is_file() for text in self.texts)
-
 
 class SentencePairs(Dataset[tuple[Any, Any]]):
     """Sentences and their translations as numbers of sub-words, each between BEGIN and END."""

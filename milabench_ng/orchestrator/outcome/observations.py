@@ -64,8 +64,7 @@ def _note_readers(tenant: Tenant, runner: BatchRunner) -> None:
         io = evidence[slot].io
         if io and rank.done:
             seen = achieved(io, rank.done.read_bytes, rank.done.read_s)
-            mismatch = evidence[slot].mismatch or excess(seen)
-            evidence[slot] = msgspec.structs.replace(evidence[slot], io=seen, mismatch=mismatch)
+            runner.note(tenant.launch.job_id, slot, io=seen, mismatch=evidence[slot].mismatch or excess(seen))
 
 
 def _window(tenant: Tenant, observed: BatchObservation, context: RunContext) -> Window | None:
