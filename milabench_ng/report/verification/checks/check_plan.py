@@ -77,7 +77,7 @@ def _expected(stated: Profile, planned: Plan) -> Plan:
         raise InputError(f"{planned.repeat} repeats on {len(planned.devices)} devices are more than anybody runs")
     known = {launch.test.removeprefix(f"{planned.suite}."): (launch.arguments, ()) for launch in planned.launches}
     resolved = {name: known.get(name, ({}, ())) for name in stated.tests}
-    return make_plan(stated, (), resolved, planned.devices, planned.repeat, planned.order, planned.nonce)
+    return make_plan(stated, resolved, planned.devices, planned.repeat, planned.order, planned.nonce)
 
 
 _Key = tuple[str, str, str, float, int, tuple[int, ...], tuple[str, ...], str]
