@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -81,7 +82,20 @@ def file_columns(report: Report) -> tuple[Column, ...]:
         for index, suffix in _baselines(report)
         for column in _bound_columns(index, suffix, report.comparisons[index].margin)
     ]
-    return (*columns(report), _LOW, _HIGH, *bounds, _BOUND, _FLAGS)
+    return (*columns(report), _LOW, _HIGH, *bounds, _BOUND, _FLAGS, *_derived_columns(report))
+
+
+def _derived_columns(report: Report) -> list[Column]:
+    """One per unit that any test derives from its rate."""
+    units = dict.fromkeys(each.unit for line in report.lines for each in line.derived)
+    return [
+        Column(key=f"perf {unit}", title="perf", unit=unit, value=partial(_derived, unit), show=number)
+        for unit in units
+    ]
+
+
+def _derived(unit: str, line: Line) -> Cell:
+    return next((each.value for each in line.derived if each.unit == unit), None)
 
 
 def _baselines(report: Report) -> list[tuple[int, str]]:

@@ -37,6 +37,8 @@ def after_tests(report: Report) -> tuple[Section, ...]:
 
 
 def _after(report: Report) -> Iterator[Section]:
+    if any(line.derived for line in report.lines):
+        yield _suite_units(report)
     if report.sub_scores:
         yield _sub_scores(report)
     for other in report.comparisons:
@@ -101,6 +103,24 @@ def _left_out(other: Comparison) -> Section:
         headings=(Heading("tests"), Heading("why")),
         rows=tuple((", ".join(names), why) for why, names in tests.items()),
         notes=(f"{len(counted)} of {other.of} weighted tests count: {', '.join(counted) or 'none'}",),
+    )
+
+
+def _suite_units(report: Report) -> Section:
+    return Section(
+        key="suite-units",
+        title="in the units of the suite",
+        headings=(
+            Heading("test"),
+            Heading("unit"),
+            Heading("perf", "", number, True),
+            Heading("formula", "rate: items/s"),
+        ),
+        rows=tuple(
+            (line.scored.test.partition(".")[2] or line.scored.test, each.unit, each.value, each.formula)
+            for line in report.lines
+            for each in line.derived
+        ),
     )
 
 
