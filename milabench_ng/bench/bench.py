@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 from milabench_ng.bench import shared_memory
 from milabench_ng.bench.ahead import INTERVAL_S, Ahead
 from milabench_ng.bench.channel import Channel
+from milabench_ng.bench.compiling import compiled
 from milabench_ng.bench.feeding import Endless, Feed, Gate, Gated, SampleOrder, in_order, length, shuffled
 from milabench_ng.bench.meter import Meter
 from milabench_ng.bench.moving import to_device, to_host
@@ -116,6 +117,19 @@ class Bench:
         self._precision.cast(module)
         self._trace.watch(module)
         return module
+
+    def compile(self, module: nn.Module, *inputs: Any) -> Callable[..., Any]:
+        """A placed ``module``, compiled for inputs like these: of the same shapes, types and memory formats.
+
+        Compiles here, before ``ready``, for training or inference as the module's mode says. The seconds are told as
+        the phase ``compile``, not as part of ``build``. Raises InputError if the compiler fails.
+        """
+        since = time.monotonic()
+        function = compiled(module, self.to_device(inputs), self.device, self._precision.context)
+        seconds = time.monotonic() - since
+        self._built_since += seconds  # told apart
+        self._channel.send(Phase(rank=self.rank, name="compile", seconds=seconds))
+        return function
 
     def to_device(self, value: Any) -> Any:
         """Move the tensors in ``value``, also within lists, tuples and dicts, to the device.
