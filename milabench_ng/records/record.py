@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from milabench_ng.catalogue import Bound, Scalar
+from milabench_ng.catalogue import Bound, Derived, Scalar
 from milabench_ng.node.conditions import Conditions, Edge
 from milabench_ng.plan import Device, Launch, Role
 from milabench_ng.records.host_pace import HostPace
@@ -199,6 +199,8 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     bound: Bound | None
     """What sets the workload's pace, as its author declares."""
     classic_factor: float
+    derived: tuple[Derived, ...] = ()
+    """The rate in other units."""
     source: CodeSource
     devices: tuple[Device, ...]
     environment: dict[str, str]

@@ -303,6 +303,11 @@ BROKEN: dict[str, tuple[str, Tamper, str]] = {
     "batch size overridden": ("R10", everywhere(overridden), "changed on the command line: batch_size"),
     "option that the profile does not state": ("R10", everywhere(smaller_option), "max_count is 10, 1000 is demanded"),
     "arguments of one record": ("R10", record(lambda at: smaller_batch(at["mnb"]["launch"])), "instead of 64"),
+    "formula of one record": (
+        "R10",
+        record(ours(derived=[{"unit": "MPx/s", "formula": "rate * 9"}])),
+        "its list of derived units is MPx/s = rate * 9, that of most of its row none",
+    ),
     "items of one record": ("R10", record(ours(classic_factor=10.0)), "its classic_factor is 10.0, that of most"),
     "removed record": ("R12", remove("standard.vae.J0.0.*"), "standard.vae J0.0: it was planned and has no record"),
     "too few repeats": ("R11", remove("standard.vae.J1.*"), "standard.vae"),

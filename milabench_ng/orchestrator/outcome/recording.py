@@ -123,6 +123,7 @@ def _ours(facts: SessionFacts, seen: Observation, workload: Workload) -> Mnb:
         unit=workload.unit,
         bound=workload.bound,
         classic_factor=workload.classic_factor,
+        derived=workload.derived,
         source=CodeSource(
             workload=workload.name,
             origin=workload.origin,

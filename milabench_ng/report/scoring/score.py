@@ -72,6 +72,16 @@ class ScoredTest(msgspec.Struct, frozen=True, kw_only=True):
         return (self.perf_adj or 0.0) * (self.classic_factor or 0.0)
 
     @property
+    def low(self) -> float | None:
+        """The lower end of the rate's interval; None without one."""
+        return self.interval.low if self.interval else None
+
+    @property
+    def high(self) -> float | None:
+        """The upper end of the rate's interval; None without one."""
+        return self.interval.high if self.interval else None
+
+    @property
     def of_unknown_items(self) -> bool:
         """Whether its rate cannot be compared with others; 0, if every launch failed, is 0 of any items."""
         return bool(self.perf_adj) and self.classic_factor is None

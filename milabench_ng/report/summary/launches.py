@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from milabench_ng.catalogue import Scalar
+from milabench_ng.catalogue import Derived, Scalar
 from milabench_ng.plan import Device
 from milabench_ng.profile import Scheme
 from milabench_ng.records.marks import Mark
@@ -57,6 +57,8 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     unit: str = UNIT_2020
     classic_factor: float | None = None
     """Items of 2020 per item; None if the items are those of 2020."""
+    derived: tuple[Derived, ...] = ()
+    """Its rate in other units."""
     bound: str | None = None
     cause: str | None
     """Why it failed; None for a success."""
@@ -111,6 +113,7 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         hostname=view.hostname or "",
         unit=mnb.unit,
         classic_factor=mnb.classic_factor,
+        derived=mnb.derived,
         bound=mnb.bound,
         cause=cause,
         detail=detail,

@@ -222,6 +222,7 @@ def _test(
         peak_memory=max((result.peak_memory_mib for result in readable), default=0.0),
         unit=first.unit if first else "items",
         classic_factor=first.classic_factor if first else None,
+        derived=first.derived if first else (),
         bound=first.bound if first else None,
         scheme=scheme,
         devices=_width(results, absent) if scheme.spreads else devices,

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from milabench_ng.catalogue import Scalar
+from milabench_ng.catalogue import Derived, Scalar
 from milabench_ng.profile import Scheme
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.reading import Problem
@@ -128,6 +128,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     unit: str = UNIT_2020
     classic_factor: Factor | None = None
     """Items of 2020 per item of this unit; None if unknown."""
+    derived: tuple[Derived, ...] = ()
+    """The rate in other units."""
     bound: str | None = None
     """What sets the test's pace, as declared by its workload."""
     scheme: Scheme = Scheme.PER_GPU
