@@ -7,13 +7,13 @@ from msgspec import Meta
 
 from milabench_ng.bench import Bench, Count, workload
 from milabench_ng.errors import InputError
-from milabench_ng.workloads.cv.picture_feed import FILES, PictureFeed, Source
+from milabench_ng.workloads.cv.picture_feed import FILES, NATIVE, PictureFeed, Source
 from milabench_ng.workloads.models.picture_networks import Classifier, Detector, network
 
 DETECTORS = get_args(Detector)
 
 
-@workload(unit="images", data=FILES, bound="gpu-compute")
+@workload(unit="images", data=FILES, bound="gpu-compute", derived=NATIVE)
 def cv_infer(
     bench: Bench,
     *,

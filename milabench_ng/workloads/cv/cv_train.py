@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from milabench_ng.bench import Bench, Count, Rate, workload
-from milabench_ng.workloads.cv.picture_feed import FILES, PictureFeed, Source
+from milabench_ng.workloads.cv.picture_feed import FILES, NATIVE, PictureFeed, Source
 from milabench_ng.workloads.models.picture_networks import Classifier, Segmenter, network
 
 SEGMENTERS = get_args(Segmenter)
@@ -17,7 +17,7 @@ EPSILON = 1e-8
 """Adam's, if the weights can hold it."""
 
 
-@workload(unit="images", data=FILES, bound="gpu-compute")
+@workload(unit="images", data=FILES, bound="gpu-compute", derived=NATIVE)
 def cv_train(
     bench: Bench,
     *,

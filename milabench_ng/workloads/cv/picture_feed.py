@@ -9,13 +9,15 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from milabench_ng.bench import Bench, DataBy
+from milabench_ng.bench import Bench, DataBy, Derived
 from milabench_ng.datasets.images.imagenet import ImageNet, training_transform
 from milabench_ng.units import MIB
 
 Source = Literal["resident", "memory", "loader"]
 """``resident``: one batch that stays on the device. ``memory``: noise from loader processes. ``loader``: files."""
 FILES = DataBy(option="source", sets={"loader": ImageNet.name})
+NATIVE = (Derived("MPx/s", "rate * width * height / 1e6"), Derived("batches/s", "rate / batch_size"))
+"""The units that the published benchmark shows beside images per second."""
 POOL_BYTES = 32 * MIB
 SAMPLES = 100_000
 """Pictures in an epoch from memory."""
