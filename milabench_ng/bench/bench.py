@@ -179,7 +179,7 @@ class Bench:
         wanted = self.max_workers if workers is None else workers
         processes = self.processes(wanted)
         data: Any = self.data(transform=transform) if samples is None else samples
-        if processes and batch_size is not None and samples is None:  # the indices of custom samples are unknown
+        if processes and batch_size is not None and order is None:  # the indices of a custom order are unknown
             with self._reading():
                 sample = shared_memory.sample_bytes(data)
             shared_memory.require(sample, batch_size, PREFETCH * processes, self._tenants)
