@@ -17,6 +17,9 @@ import msgspec
 from milabench_ng.errors import IsolationError
 from milabench_ng.records.isolation import Effective, GroupEvents, Mode, ProcView, Share, Tier, Usage
 
+OOM_SCORE_ADJ = 500
+"""The kernel kills tenants before anything else of the node."""
+
 
 class IsolationMismatch(IsolationError):  # noqa: N818  (the name of the finding, not of a failure of ours)
     """The kernel gives a tenant something other than its share."""

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from milabench_ng.cgroupfs import Blkio1, Cpuacct1, Cpuset1, Group1, Group2, Memory1, Pids2
-from milabench_ng.fence.kernel.procview import host_oom_kills
-from milabench_ng.fence.kernel.readings import host_text, pressure_of
+from milabench_ng.fence.kernel.readings import host_oom_kills, pressure_of
 from milabench_ng.records.isolation import Effective, GroupEvents, IoLimit, MemoryLimit, Usage
 
 
@@ -47,7 +46,7 @@ class Counters1:
         return GroupEvents(
             oom_kill=self.memory.oom_control.get("oom_kill", 0) if self.memory else 0,
             pids_max=self.pids.events.get("max") if self.pids and self.pids.has("pids.events") else None,
-            host_oom_kill=host_oom_kills(host_text("vmstat")),
+            host_oom_kill=host_oom_kills(),
         )
 
     def usage(self) -> Usage:

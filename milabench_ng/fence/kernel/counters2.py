@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from milabench_ng.cgroupfs import Group2
-from milabench_ng.fence.kernel.procview import host_oom_kills
-from milabench_ng.fence.kernel.readings import host_text, io_bytes, pressure_of
+from milabench_ng.fence.kernel.readings import host_oom_kills, io_bytes, pressure_of
 from milabench_ng.records.isolation import Effective, GroupEvents, IoLimit, MemoryLimit, Usage
 
 
@@ -44,7 +43,7 @@ class Counters2:
             oom=memory.get("oom"),
             oom_group_kill=memory.get("oom_group_kill"),
             pids_max=self._node.pids.events.get("max") if "pids" in self._controllers else None,
-            host_oom_kill=host_oom_kills(host_text("vmstat")),
+            host_oom_kill=host_oom_kills(),
         )
 
     def usage(self) -> Usage:
