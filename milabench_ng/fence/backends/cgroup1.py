@@ -111,10 +111,10 @@ class Cgroup1Group:
         return self._last
 
     def watch(self) -> Usage:
-        usage = self.usage()
-        if self._kernel.events().oom_kill:
+        self._last = isolation_check.with_maxima(self._last, self._kernel.watched())
+        if self._kernel.out_of_memory():
             self.kill()
-        return usage
+        return self._last
 
     def pids(self) -> tuple[int, ...]:
         return tuple(sorted({pid for directory in self._unique() for pid in guardian.processes(directory)}))

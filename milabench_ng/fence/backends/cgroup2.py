@@ -100,7 +100,8 @@ class Cgroup2Group:
         return self._last
 
     def watch(self) -> Usage:
-        return self.usage()
+        self._last = isolation_check.with_maxima(self._last, self._kernel.watched())
+        return self._last
 
     def pids(self) -> tuple[int, ...]:
         return tuple(guardian.processes(str(self._node.directory)))
