@@ -194,6 +194,7 @@ def _precision(launch: Launch, rank: RankLog) -> PrecisionSeen | None:
         ran_after=rank.done.ran if rank.done else None,
         matmul_error_before=rank.ready.matmul_error,
         matmul_error_after=rank.done.matmul_error if rank.done else None,
+        layer_dtype=rank.done.layer_dtype if rank.done else None,
     )
 
 
