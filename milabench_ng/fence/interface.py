@@ -110,8 +110,9 @@ class Group(Protocol):
         """Usage so far, with the maxima over all calls of this and `watch`."""
 
     def watch(self) -> Usage:
-        """Return `usage` and do what the kernel leaves to us (kill the rest after an out-of-memory kill on v1, stop a
-        tenant above its RAM share in the affinity tier). Call it several times a second."""
+        """Read what has no maximum in the kernel, and do what the kernel leaves to us (kill the rest after an
+        out-of-memory kill on v1, stop a tenant above its RAM share in the affinity tier). Call it several times a
+        second. Returns a reading that may lack all else that `usage` has."""
 
     def pids(self) -> tuple[int, ...]:
         """The processes in the group."""

@@ -96,8 +96,11 @@ class ClassicImageNet(ImageNet):
         return False
 
 
-def training_transform(size: int = 224) -> Compose:
-    """The usual augmentation: a random crop scaled to `size` pixels a side, randomly flipped, normalised."""
+def training_transform(size: int | tuple[int, int] = 224) -> Compose:
+    """The usual augmentation: a random crop scaled to `size`, randomly flipped, normalised.
+
+    `size`: pixels of a side, or height and width.
+    """
     return Compose(
         [
             RandomResizedCrop(size),

@@ -80,8 +80,8 @@ class Cgroup1Group(KernelGroup):
             kernel.blkio.write_bps = ((limit.device, str(limit.write_bytes_per_s or 0)),)
 
     def watch(self) -> Usage:
-        usage = self.usage()
-        if self.events().oom_kill:
+        usage = super().watch()
+        if self._counters.out_of_memory():
             self.kill()
         return usage
 

@@ -56,7 +56,8 @@ class KernelGroup:
         return self._last
 
     def watch(self) -> Usage:
-        return self.usage()
+        self._last = isolation_check.with_maxima(self._last, self._kernel.watched())
+        return self._last
 
     def pids(self) -> tuple[int, ...]:
         return tuple(sorted({pid for directory in self._directories for pid in guardian.processes(directory)}))

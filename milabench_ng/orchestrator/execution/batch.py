@@ -180,7 +180,7 @@ class BatchRunner:
             start_s=self.start_s,
             stop_s=self.stop_s,
             heard_s=tenant.heard_s,
-            longest_slice_s=tenant.longest_slice_s(),
+            longest_slice_s=tenant.longest_slice_s,
         )
         late = overdue(progress, self.limits[tenant.launch.test], now)
         if late and tenant.launch.job_id not in self.timed_out:

@@ -40,7 +40,7 @@ from milabench_ng.orchestrator.planning.request import (
     resolve_request,
     time_limits,
 )
-from milabench_ng.plan import Device, Launch, Plan
+from milabench_ng.plan import Device, Launch, Plan, smallest_memory
 from milabench_ng.profile import Profile
 from milabench_ng.records.isolation import IoEvidence, Share
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText, software_key
@@ -117,9 +117,10 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
 async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, ...]) -> PlannedRun:
     """Plan all that can be planned before anything starts. Raises InputError and IsolationError."""
     raw, _ = read_profile(request)
-    resolved = resolve_request(request, await server.describe(foreign_workloads(raw)))
+    catalogue = await server.describe(foreign_workloads(raw))
     topology = read_topology()
     chosen = choose_devices(gpus, request, len(topology.online), os.environ)
+    resolved = resolve_request(request, catalogue, smallest_memory(chosen.devices, gpus))
     plan = plan_for(resolved, chosen.devices)
     refuse_missing_packages(resolved)
     wish = required_isolation(resolved)

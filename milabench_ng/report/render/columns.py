@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from milabench_ng.report.render.cells import (
     Cell,
@@ -57,7 +58,30 @@ def file_columns(report: Report) -> tuple[TestColumn, ...]:
         for index, suffix in _baselines(report)
         for column in _bound_columns(index, suffix, report.comparisons[index].margin)
     ]
-    return (*columns(report), _LOW, _HIGH, *bounds, _BOUND, _FLAGS)
+    return (
+        *columns(report),
+        _LOW,
+        _HIGH,
+        *bounds,
+        _BOUND,
+        _FLAGS,
+        *_latency_columns(report),
+        *_derived_columns(report),
+    )
+
+
+def _latency_columns(report: Report) -> tuple[TestColumn, ...]:
+    return (_P50, _P99) if any(line.row.latency for line in report.lines) else ()
+
+
+def _derived_columns(report: Report) -> list[TestColumn]:
+    """One per unit that any test derives from its rate."""
+    units = dict.fromkeys(each.unit for line in report.lines for each in line.derived)
+    return [Column("perf", unit, number, True, value=partial(_derived, unit)) for unit in units]
+
+
+def _derived(unit: str, line: Line) -> Cell:
+    return next((each.value for each in line.derived if each.unit == unit), None)
 
 
 def _baselines(report: Report) -> list[tuple[int, str]]:
@@ -166,3 +190,9 @@ _LOW: TestColumn = Column("perf low 95 %", "unit/s", number, True, value=lambda 
 _HIGH: TestColumn = Column("perf high 95 %", "unit/s", number, True, value=lambda at: at.scored.high)
 _BOUND: TestColumn = Column("bound by", value=lambda at: at.scored.bound)
 _FLAGS: TestColumn = Column("flags", "", whole, True, value=lambda at: len(at.row.flags))
+_P50: TestColumn = Column(
+    "latency p50", "ms", number, True, value=lambda at: at.row.latency.p50_ms if at.row.latency else None
+)
+_P99: TestColumn = Column(
+    "latency p99", "ms", number, True, value=lambda at: at.row.latency.p99_ms if at.row.latency else None
+)
