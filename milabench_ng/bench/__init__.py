@@ -3,6 +3,6 @@
 from milabench_ng.bench.bench import Bench
 from milabench_ng.bench.definition import Definition, workload
 from milabench_ng.bench.ranges import Count, Fraction, Rate
-from milabench_ng.catalogue import Classic, Derived
+from milabench_ng.catalogue import Classic, DataBy, Derived
 
-__all__ = ["Bench", "Classic", "Count", "Definition", "Derived", "Fraction", "Rate", "workload"]
+__all__ = ["Bench", "Classic", "Count", "DataBy", "Definition", "Derived", "Fraction", "Rate", "workload"]
