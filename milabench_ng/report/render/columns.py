@@ -61,13 +61,10 @@ def file_columns(report: Report) -> tuple[TestColumn, ...]:
     return (*columns(report), _LOW, _HIGH, *bounds, _BOUND, _FLAGS, *_derived_columns(report))
 
 
-def _derived_columns(report: Report) -> list[Column]:
+def _derived_columns(report: Report) -> list[TestColumn]:
     """One per unit that any test derives from its rate."""
     units = dict.fromkeys(each.unit for line in report.lines for each in line.derived)
-    return [
-        Column(key=f"perf {unit}", title="perf", unit=unit, value=partial(_derived, unit), show=number)
-        for unit in units
-    ]
+    return [Column("perf", unit, number, True, value=partial(_derived, unit)) for unit in units]
 
 
 def _derived(unit: str, line: Line) -> Cell:

@@ -106,20 +106,18 @@ def _left_out(other: Comparison) -> Section:
 
 
 def _suite_units(report: Report) -> Section:
-    return Section(
-        key="suite-units",
-        title="in the units of the suite",
-        headings=(
-            Heading("test"),
-            Heading("unit"),
-            Heading("perf", "", number, True),
-            Heading("formula", "rate: items/s"),
-        ),
-        rows=tuple(
-            (line.scored.test.partition(".")[2] or line.scored.test, each.unit, each.value, each.formula)
+    return section(
+        "suite-units",
+        "in the units of the suite",
+        (
+            (line.scored.test.partition(".")[2] or line.scored.test, each)
             for line in report.lines
             for each in line.derived
         ),
+        Column("test", value=lambda item: item[0]),
+        Column("unit", value=lambda item: item[1].unit),
+        Column("perf", "", number, True, value=lambda item: item[1].value),
+        Column("formula", "rate: items/s", value=lambda item: item[1].formula),
     )
 
 
