@@ -104,6 +104,14 @@ class Classic(msgspec.Struct, frozen=True, kw_only=True):
     """2020 options without effect on what is measured here."""
 
 
+class DataBy(msgspec.Struct, frozen=True, kw_only=True):
+    """Which data set a workload reads, by the value of one of its options."""
+
+    option: str
+    sets: dict[str, str]
+    """Value of the option -> name of the data set; with other values it reads none."""
+
+
 class Derived(msgspec.Struct, frozen=True):
     """The rate in another unit, such as one that users of a suite know."""
 
@@ -115,14 +123,6 @@ class Derived(msgspec.Struct, frozen=True):
         """The value of a launch with ``options``. Raises InputError if there is none, as `formula.evaluate` does."""
         numbers = {name: value for name, value in options.items() if type(value) in (int, float)}
         return evaluate(self.formula, {**numbers, "rate": rate})  # type: ignore[dict-item]  # type() is the check
-
-
-class DataBy(msgspec.Struct, frozen=True, kw_only=True):
-    """Which data set a workload reads, by the value of one of its options."""
-
-    option: str
-    sets: dict[str, str]
-    """Value of the option -> name of the data set; with other values it reads none."""
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):

@@ -35,8 +35,8 @@ def compiled(
         cause = error.inner_exception
         reason = str(cause).strip().partition("\n")[0] or type(cause).__name__
         raise InputError(
-            f"torch.compile failed for {type(module).__name__}: {reason}; it needs a C++ compiler, and on a GPU "
-            "Triton. Install them, or run without --compile"
+            f"torch.compile failed for {type(module).__name__}: {reason}. It needs a C++ compiler, and on GPUs Triton: "
+            "install them, or run without --compile"
         ) from error
     module.zero_grad(set_to_none=True)
     if device.type == "cuda":

@@ -139,6 +139,16 @@ def workload(
     return declare
 
 
+def check_choice(data: DataBy, options: Sequence[Option], name: str) -> None:
+    """Raise InputError unless one of ``options`` chooses the data set, and takes the values that it does so by."""
+    chooser = next((option for option in options if option.name == data.option), None)
+    if chooser is None or not set(data.sets) <= set(chooser.choices):
+        raise InputError(
+            f"workload {name}: data=DataBy({data.option!r}, {data.sets!r}) needs an option {data.option!r} annotated "
+            f"with a Literal that has {', '.join(map(repr, data.sets))}"
+        )
+
+
 def _check_derived(definition: Definition) -> None:
     """Raise InputError for formulas over anything but ``rate`` and the workload's numeric options."""
     if not definition.derived:
@@ -158,16 +168,6 @@ def _check_derived(definition: Definition) -> None:
                 f"{where}: derived unit {each.unit!r} = {each.formula!r} has no value for {', '.join(unknown)}; "
                 f"there are rate, {', '.join(numeric)}"
             )
-
-
-def check_choice(data: DataBy, options: Sequence[Option], name: str) -> None:
-    """Raise InputError unless one of ``options`` chooses the data set, and takes the values that it does so by."""
-    chooser = next((option for option in options if option.name == data.option), None)
-    if chooser is None or not set(data.sets) <= set(chooser.choices):
-        raise InputError(
-            f"workload {name}: data=DataBy({data.option!r}, {data.sets!r}) needs an option {data.option!r} annotated "
-            f"with a Literal that has {', '.join(map(repr, data.sets))}"
-        )
 
 
 def read_options(function: Function) -> tuple[Option, ...]:

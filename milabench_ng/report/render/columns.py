@@ -58,7 +58,20 @@ def file_columns(report: Report) -> tuple[TestColumn, ...]:
         for index, suffix in _baselines(report)
         for column in _bound_columns(index, suffix, report.comparisons[index].margin)
     ]
-    return (*columns(report), _LOW, _HIGH, *bounds, _BOUND, _FLAGS, *_derived_columns(report))
+    return (
+        *columns(report),
+        _LOW,
+        _HIGH,
+        *bounds,
+        _BOUND,
+        _FLAGS,
+        *_latency_columns(report),
+        *_derived_columns(report),
+    )
+
+
+def _latency_columns(report: Report) -> tuple[TestColumn, ...]:
+    return (_P50, _P99) if any(line.row.latency for line in report.lines) else ()
 
 
 def _derived_columns(report: Report) -> list[TestColumn]:
@@ -177,3 +190,9 @@ _LOW: TestColumn = Column("perf low 95 %", "unit/s", number, True, value=lambda 
 _HIGH: TestColumn = Column("perf high 95 %", "unit/s", number, True, value=lambda at: at.scored.high)
 _BOUND: TestColumn = Column("bound by", value=lambda at: at.scored.bound)
 _FLAGS: TestColumn = Column("flags", "", whole, True, value=lambda at: len(at.row.flags))
+_P50: TestColumn = Column(
+    "latency p50", "ms", number, True, value=lambda at: at.row.latency.p50_ms if at.row.latency else None
+)
+_P99: TestColumn = Column(
+    "latency p99", "ms", number, True, value=lambda at: at.row.latency.p99_ms if at.row.latency else None
+)

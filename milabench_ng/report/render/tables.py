@@ -17,7 +17,7 @@ from milabench_ng.report.render.cells import (
 from milabench_ng.report.render.columns import half_width_pct, span
 from milabench_ng.report.render.device_tables import host_pace_section, matrix, stragglers
 from milabench_ng.report.render.sections import Column, Section, section
-from milabench_ng.report.report import Report
+from milabench_ng.report.report import Line, Report
 from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.scaling import ScalingCurve
 from milabench_ng.report.scoring.slow_devices import MEASURES
@@ -48,6 +48,8 @@ def after_tests(report: Report) -> tuple[Section, ...]:
 def _after(report: Report) -> Iterator[Section]:
     if any(line.derived for line in report.lines):
         yield _suite_units(report)
+    if any(line.row.latency for line in report.lines):
+        yield _latency(report)
     if report.sub_scores:
         yield _sub_scores(report)
     for other in report.comparisons:
@@ -109,16 +111,30 @@ def _suite_units(report: Report) -> Section:
     return section(
         "suite-units",
         "in the units of the suite",
-        (
-            (line.scored.test.partition(".")[2] or line.scored.test, each)
-            for line in report.lines
-            for each in line.derived
-        ),
-        Column("test", value=lambda item: item[0]),
+        ((line, each) for line in report.lines for each in line.derived),
+        Column("test", value=lambda item: _brief(item[0])),
         Column("unit", value=lambda item: item[1].unit),
         Column("perf", "", number, True, value=lambda item: item[1].value),
         Column("formula", "rate: items/s", value=lambda item: item[1].formula),
     )
+
+
+def _latency(report: Report) -> Section:
+    return section(
+        "latency",
+        "latency of a batch",
+        ((line, line.row.latency) for line in report.lines if line.row.latency),
+        Column("test", value=lambda item: _brief(item[0])),
+        Column("batches", "", whole, True, value=lambda item: item[1].batches),
+        Column("p50", "ms", number, True, value=lambda item: item[1].p50_ms),
+        Column("p99", "ms", number, True, value=lambda item: item[1].p99_ms),
+        notes=("from the call to the outputs on the host, in the windows of all launches",),
+    )
+
+
+def _brief(line: Line) -> str:
+    """The test's name without that of the suite."""
+    return line.scored.test.partition(".")[2] or line.scored.test
 
 
 def _sub_scores(report: Report) -> Section:

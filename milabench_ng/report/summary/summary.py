@@ -14,6 +14,7 @@ import msgspec
 
 from milabench_ng.catalogue import Derived, Scalar
 from milabench_ng.profile import Scheme
+from milabench_ng.records.latency import Latencies, batches, quantile_s
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.reading import Problem
 from milabench_ng.records.views import DataView, Factor
@@ -84,6 +85,23 @@ class EstimatedRate(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not 0 < self.value / _WIDEST <= self.low <= self.value <= self.high <= self.value * _WIDEST:
             raise ValueError(f"an estimate of {self.value:g} with a band of {self.low:g} to {self.high:g}")
+
+
+class Latency(msgspec.Struct, frozen=True, kw_only=True):
+    """How long batches of inference take, from the call to their outputs on the host."""
+
+    batches: Tally
+    """In the windows of all launches."""
+    p50_ms: Amount
+    p99_ms: Amount
+
+    @classmethod
+    def of(cls, latencies: Latencies) -> Latency | None:
+        """The quantiles of a histogram; None for an empty one."""
+        if not latencies:
+            return None
+        p50_s, p99_s = (quantile_s(latencies, share) for share in (0.5, 0.99))
+        return cls(batches=batches(latencies), p50_ms=1e3 * p50_s, p99_ms=1e3 * p99_s)
 
 
 class Departure(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,6 +179,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Telemetry samples lost in the launch that lost the most."""
     wait_share: Amount | None = None
     """Share of the window's time spent waiting for data, 0 to 1."""
+    latency: Latency | None = None
+    """None except for inference."""
     tiers: tuple[str, ...] = ()
     data: tuple[DataView, ...] = ()
     precision: tuple[str, ...] = ()
