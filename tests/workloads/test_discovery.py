@@ -48,7 +48,8 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 def test_the_built_in_ones() -> None:
     names = (
-        "toy_reg toy_lstm vae loader reso translator wlm cart minigrid atari ssd fast_style dcgan convnet recom scaling"
+        "toy_reg toy_lstm vae loader reso translator wlm cart minigrid atari ssd fast_style dcgan convnet recom "
+        "scaling cv_train cv_infer"
     )
     assert set(builtin_workloads()) == set(names.split())
     definition, package = find_workload("vae")
