@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.errors import InputError
+from milabench_ng.formula import evaluate
 from milabench_ng.plain import short
 
 type_names = {"int": int, "float": float, "bool": bool, "str": str}
@@ -103,6 +104,19 @@ class Classic(msgspec.Struct, frozen=True, kw_only=True):
     """2020 options without effect on what is measured here."""
 
 
+class Derived(msgspec.Struct, frozen=True):
+    """The rate in another unit, such as one that users of a suite know."""
+
+    unit: str
+    formula: str
+    """Over ``rate`` (items per second) and the workload's options, with ``+ - * /`` and parentheses."""
+
+    def of(self, rate: float, options: Mapping[str, Scalar | None]) -> float:
+        """The value of a launch with ``options``. Raises InputError if there is none, as `formula.evaluate` does."""
+        numbers = {name: value for name, value in options.items() if type(value) in (int, float)}
+        return evaluate(self.formula, {**numbers, "rate": rate})  # type: ignore[dict-item]  # type() is the check
+
+
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a workload without importing it."""
 
@@ -134,6 +148,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     classic_factor: float
     """Items of 2020 per true item."""
     classic: tuple[Classic, ...]
+    derived: tuple[Derived, ...] = ()
+    """Its rate in other units."""
     description: str
     origin: str
     """``package.module:function``."""

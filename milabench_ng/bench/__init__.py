@@ -3,6 +3,17 @@
 from milabench_ng.bench.bench import Bench
 from milabench_ng.bench.definition import Definition, workload
 from milabench_ng.bench.ranges import Count, Fraction, FromZero, Rate, WholeNumber
-from milabench_ng.catalogue import Classic
+from milabench_ng.catalogue import Classic, Derived
 
-__all__ = ["Bench", "Classic", "Count", "Definition", "Fraction", "FromZero", "Rate", "WholeNumber", "workload"]
+__all__ = [
+    "Bench",
+    "Classic",
+    "Count",
+    "Definition",
+    "Derived",
+    "Fraction",
+    "FromZero",
+    "Rate",
+    "WholeNumber",
+    "workload",
+]

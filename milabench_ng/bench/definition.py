@@ -15,9 +15,10 @@ from msgspec.structs import replace
 from milabench_ng import catalogue
 from milabench_ng.bench.options import COMMON
 from milabench_ng.bench.source import source_modules
-from milabench_ng.catalogue import Bound, Classic, Option, Range
+from milabench_ng.catalogue import Bound, Classic, Derived, Option, Range
 from milabench_ng.datasets.base import DataSet
 from milabench_ng.errors import InputError
+from milabench_ng.formula import names
 from milabench_ng.sources import digest
 
 if TYPE_CHECKING:
@@ -43,6 +44,10 @@ class Definition:
     ram_gib: float | None
     classic_factor: float
     classic: tuple[Classic, ...]
+    derived: tuple[Derived, ...]
+
+    def __post_init__(self) -> None:
+        _check_derived(self)
 
     def __call__(self, bench: Bench, **options: Any) -> None:
         """Run the workload on ``bench``."""
@@ -76,6 +81,7 @@ class Definition:
             ram_gib=self.ram_gib,
             classic_factor=self.classic_factor,
             classic=self.classic,
+            derived=self.derived,
             description=inspect.getdoc(self.function) or "",
             origin=f"{self.function.__module__}:{self.function.__qualname__}",
             package=package,
@@ -97,6 +103,7 @@ def workload(
     ram_gib: float | None = None,
     classic_factor: float = 1.0,
     classic: tuple[Classic, ...] = (),
+    derived: tuple[Derived, ...] = (),
 ) -> Callable[[Function], Definition]:
     """Declare a function ``(bench, *, options...)`` as a workload.
 
@@ -104,7 +111,9 @@ def workload(
     ``bound``: what sets its pace. ``cpu_only``: its device is the CPU even if the tenant has a GPU. ``requires``:
     modules that it imports at run time and that may not be installed; ``extra``: the extra of its package that installs
     them. ``ram_gib``: RAM that a tenant needs, without page cache. ``classic_factor``: items of the 2020 tool per true
-    item. ``classic``: how 2020 profiles name it.
+    item. ``classic``: how 2020 profiles name it. ``derived``: its rate in other units, shown beside it.
+
+    Raises InputError for a derived unit whose formula cannot be evaluated.
     """
 
     def declare(function: Function) -> Definition:
@@ -121,9 +130,31 @@ def workload(
             ram_gib=ram_gib,
             classic_factor=classic_factor,
             classic=classic,
+            derived=derived,
         )
 
     return declare
+
+
+def _check_derived(definition: Definition) -> None:
+    """Raise InputError for formulas over anything but ``rate`` and the workload's numeric options."""
+    if not definition.derived:
+        return
+    where = f"workload {definition.function.__module__}:{definition.function.__qualname__}"
+    options = (*definition.own_options, *COMMON(definition.precision))
+    numeric = [option.name for option in options if option.type in ("int", "float")]
+    if "rate" in numeric:
+        raise InputError(f"{where}: option 'rate' would hide the rate in the formulas of its derived units; rename it")
+    units = [each.unit for each in definition.derived]
+    if len({*units}) < len(units):
+        raise InputError(f"{where}: a derived unit is declared twice: {', '.join(units)}")
+    for each in definition.derived:
+        unknown = sorted(names(each.formula) - {"rate", *numeric})
+        if unknown:
+            raise InputError(
+                f"{where}: derived unit {each.unit!r} = {each.formula!r} has no value for {', '.join(unknown)}; "
+                f"there are rate, {', '.join(numeric)}"
+            )
 
 
 def read_options(function: Function) -> tuple[Option, ...]:

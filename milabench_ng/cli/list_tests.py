@@ -123,6 +123,7 @@ def _facts(workload: Workload, catalogue: Catalogue) -> list[tuple[str, str]]:
     ram = "not stated" if workload.ram_gib is None else f"about {workload.ram_gib:g} GiB, without page cache"
     return [
         ("counts", workload.unit),
+        *(("also in", f"{each.unit}: {each.formula}") for each in workload.derived),
         ("stresses", STRESSED[workload.bound] if workload.bound else "not stated"),
         ("reads", f"{data.name}: {data.files:,} files, {format_bytes(data.bytes)} in full size" if data else "nothing"),
         ("RAM per tenant", ram),

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import Meta
 
-from milabench_ng.bench import Bench, Count, Definition, Fraction, Rate, workload
+from milabench_ng.bench import Bench, Count, Definition, Derived, Fraction, Rate, workload
 from milabench_ng.bench.definition import read_options
 from milabench_ng.bench.options import COMMON, split
 from milabench_ng.catalogue import Option, parse_flags, resolve
@@ -166,3 +166,33 @@ def test_a_common_name_cannot_be_used_again(name: str) -> None:
 
 def test_every_common_option_has_a_meaning() -> None:
     assert all(option.meaning for option in COMMON("fp32"))
+
+
+def pictures(bench: Bench, *, width: int = 2, scale: float = 1.0, kind: str = "a", fast: bool = False) -> None: ...
+
+
+def test_derived_units_are_in_the_catalogue() -> None:
+    units = (Derived("MPx/s", "rate * width * scale / 1e6"), Derived("x", "rate * workers"))
+    declared = workload(unit="images", derived=units)(pictures)
+    assert declared.describe("pictures", "").derived == units
+    assert sample.describe("sample", "").derived == ()
+
+
+@pytest.mark.parametrize(
+    ("derived", "told"),
+    [
+        ([("x", "rate * height")], "derived unit 'x' = 'rate * height' has no value for height; there are rate, width"),
+        ([("x", "kind * fast")], "has no value for fast, kind; there are rate, width, scale, max_count"),
+        ([("x", "rate ** 2")], "formula 'rate ** 2': only numbers, names"),
+        ([("x", "rate"), ("x", "rate")], "a derived unit is declared twice: x, x"),
+    ],
+)
+def test_a_bad_formula_is_refused_when_the_workload_is_declared(derived: list[tuple[str, str]], told: str) -> None:
+    with pytest.raises(InputError) as caught:
+        workload(unit="images", derived=tuple(Derived(*each) for each in derived))(pictures)
+    assert told in str(caught.value)
+
+
+def test_no_option_may_hide_the_rate() -> None:
+    with pytest.raises(InputError, match=r"option 'rate' would hide the rate"):
+        workload(unit="rows", derived=(Derived("x", "rate"),))(sample.function)

@@ -228,6 +228,20 @@ def test_blocks_without_their_halo_are_the_whole_volume(ramp: Volume, monkeypatc
             assert torch.allclose(inside, expected, atol=1e-3)
 
 
+def test_rates_in_the_units_of_the_suite() -> None:
+    """At one iteration and one block a second: 48 x 384 x 384 voxels, and 64 x 512 x 512 with 28.1 % of them net."""
+    described = {name: WORKLOADS[name].describe(name, "") for name in SMALL}
+    seen = {}
+    for name, rate in {"unet3d_train": 48 * 384 * 384, "unet3d_infer": 64 * 512 * 512}.items():
+        options = {option.name: option.default for option in described[name].options}
+        seen[name] = {derived.unit: derived.of(rate, options) for derived in described[name].derived}
+    assert seen["unet3d_train"] == {"s/iter": 1.0, "MVox/s": 7.077888}
+    assert seen["unet3d_infer"] == {"MVox/s": 16.777216, "MVox/s net": pytest.approx(32 * 384 * 384 / 1e6)}
+    train = described["unet3d_train"]
+    options = {option.name: option.default for option in train.options} | {"batch_size": 4}
+    assert train.derived[0].of(48 * 384 * 384, options) == 4.0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("entry", PROFILE)
 def test_each_entry_of_the_profile_runs(entry: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,7 +259,7 @@ def test_each_entry_of_the_profile_runs(entry: str, place: Path, monkeypatch: py
     losses = [loss.value for loss in channel.all(Loss)]
     assert len(losses) == 2
     assert all(value is not None and math.isfinite(value) for value in losses)
-    if name == "unet3d_train":
+    if name == "unet3d_train" and precision not in SLOW:
         assert losses[0] == pytest.approx(math.log(2), rel=0.1)
     assert all(event.skipped == 0 for event in channel.all(Skips))
 

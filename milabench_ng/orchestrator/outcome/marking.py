@@ -8,7 +8,7 @@ from milabench_ng.node.conditions import throttled_fraction
 from milabench_ng.orchestrator.outcome.observation import Observation, SessionFacts
 from milabench_ng.orchestrator.outcome.skipped import skipped
 from milabench_ng.records.marks import Mark
-from milabench_ng.records.record import SKIPPED_LIMIT
+from milabench_ng.records.record import SKIPPED_LIMIT, layers_fit
 from milabench_ng.records.window import WindowRule
 
 FAULTS = ("sw_thermal", "hw_thermal", "hw_power_brake")
@@ -59,6 +59,9 @@ def _of_devices(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
     for slot, rank in zip(seen.launch.slot_ids, seen.ranks, strict=True):
         if rank.ready and rank.ready.ran != requested and rank.ready.parameters:
             yield Mark(kind="precision", device=slot, what=f"{requested} asked, {rank.ready.ran} ran")
+        layer = rank.done.layer_dtype if rank.done else None
+        if not layers_fit(requested, layer):
+            yield Mark(kind="precision", device=slot, what=f"{requested} asked, the model's layers gave {layer}")
         steps = skipped(rank, seen.timeline.start_s, facts.rule)
         share = steps.too_many if steps else None
         if share is not None:

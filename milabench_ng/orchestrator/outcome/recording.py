@@ -123,6 +123,7 @@ def _ours(facts: SessionFacts, seen: Observation, workload: Workload) -> Mnb:
         unit=workload.unit,
         bound=workload.bound,
         classic_factor=workload.classic_factor,
+        derived=workload.derived,
         source=CodeSource(
             workload=workload.name,
             origin=workload.origin,
@@ -193,6 +194,7 @@ def _precision(launch: Launch, rank: RankLog) -> PrecisionSeen | None:
         ran_after=rank.done.ran if rank.done else None,
         matmul_error_before=rank.ready.matmul_error,
         matmul_error_after=rank.done.matmul_error if rank.done else None,
+        layer_dtype=rank.done.layer_dtype if rank.done else None,
     )
 
 

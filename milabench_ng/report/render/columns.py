@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -81,7 +82,33 @@ def file_columns(report: Report) -> tuple[Column, ...]:
         for index, suffix in _baselines(report)
         for column in _bound_columns(index, suffix, report.comparisons[index].margin)
     ]
-    return (*columns(report), _LOW, _HIGH, *bounds, _BOUND, _FLAGS)
+    return (
+        *columns(report),
+        _LOW,
+        _HIGH,
+        *bounds,
+        _BOUND,
+        _FLAGS,
+        *_latency_columns(report),
+        *_derived_columns(report),
+    )
+
+
+def _latency_columns(report: Report) -> tuple[Column, ...]:
+    return (_P50, _P99) if any(line.row.latency for line in report.lines) else ()
+
+
+def _derived_columns(report: Report) -> list[Column]:
+    """One per unit that any test derives from its rate."""
+    units = dict.fromkeys(each.unit for line in report.lines for each in line.derived)
+    return [
+        Column(key=f"perf {unit}", title="perf", unit=unit, value=partial(_derived, unit), show=number)
+        for unit in units
+    ]
+
+
+def _derived(unit: str, line: Line) -> Cell:
+    return next((each.value for each in line.derived if each.unit == unit), None)
 
 
 def _baselines(report: Report) -> list[tuple[int, str]]:
@@ -261,3 +288,17 @@ _HIGH = Column(
 )
 _BOUND = Column(key="bound", title="bound by", unit="", value=lambda at: at.scored.bound, show=text, number=False)
 _FLAGS = Column(key="flags", title="flags", unit="", value=lambda at: len(at.row.flags), show=whole)
+_P50 = Column(
+    key="latency_p50",
+    title="latency p50",
+    unit="ms",
+    value=lambda at: at.row.latency.p50_ms if at.row.latency else None,
+    show=number,
+)
+_P99 = Column(
+    key="latency_p99",
+    title="latency p99",
+    unit="ms",
+    value=lambda at: at.row.latency.p99_ms if at.row.latency else None,
+    show=number,
+)

@@ -8,7 +8,7 @@ from milabench_ng.report.render.cells import Cell, Tone, number, one_decimal, ra
 from milabench_ng.report.render.columns import half_width_pct, span
 from milabench_ng.report.render.device_tables import host_pace_section, matrix, stragglers
 from milabench_ng.report.render.sections import Heading, Section
-from milabench_ng.report.report import Report
+from milabench_ng.report.report import Line, Report
 from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.scaling import ScalingCurve
 from milabench_ng.report.scoring.slow_devices import MEASURES
@@ -37,6 +37,10 @@ def after_tests(report: Report) -> tuple[Section, ...]:
 
 
 def _after(report: Report) -> Iterator[Section]:
+    if any(line.derived for line in report.lines):
+        yield _suite_units(report)
+    if any(line.row.latency for line in report.lines):
+        yield _latency(report)
     if report.sub_scores:
         yield _sub_scores(report)
     for other in report.comparisons:
@@ -102,6 +106,43 @@ def _left_out(other: Comparison) -> Section:
         rows=tuple((", ".join(names), why) for why, names in tests.items()),
         notes=(f"{len(counted)} of {other.of} weighted tests count: {', '.join(counted) or 'none'}",),
     )
+
+
+def _suite_units(report: Report) -> Section:
+    return Section(
+        key="suite-units",
+        title="in the units of the suite",
+        headings=(
+            Heading("test"),
+            Heading("unit"),
+            Heading("perf", "", number, True),
+            Heading("formula", "rate: items/s"),
+        ),
+        rows=tuple(
+            (_brief(line), each.unit, each.value, each.formula) for line in report.lines for each in line.derived
+        ),
+    )
+
+
+def _latency(report: Report) -> Section:
+    known = ((_brief(line), line.row.latency) for line in report.lines)
+    return Section(
+        key="latency",
+        title="latency of a batch",
+        headings=(
+            Heading("test"),
+            Heading("batches", "", whole, True),
+            Heading("p50", "ms", number, True),
+            Heading("p99", "ms", number, True),
+        ),
+        rows=tuple((test, each.batches, each.p50_ms, each.p99_ms) for test, each in known if each),
+        notes=("from the call to the outputs on the host, in the windows of all launches",),
+    )
+
+
+def _brief(line: Line) -> str:
+    """The test's name without that of the suite."""
+    return line.scored.test.partition(".")[2] or line.scored.test
 
 
 def _sub_scores(report: Report) -> Section:

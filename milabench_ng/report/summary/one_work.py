@@ -40,7 +40,9 @@ def of_one_work(source: str, results: Sequence[LaunchResult]) -> tuple[tuple[Lau
 def _work(result: LaunchResult) -> RowWork:
     """What all records of a row have in common."""
     options = {f"option {name}": value for name, value in result.options.items() if name not in FREE_OPTIONS}
-    return {"unit": result.unit, "classic_factor": result.classic_factor, "bound": result.bound, **options}
+    derived = {f"derived unit {each.unit}": each.formula for each in result.derived}
+    items = {"unit": result.unit, "classic_factor": result.classic_factor, "bound": result.bound}
+    return {**items, **derived, **options}
 
 
 def _usual(source: str, group: Sequence[LaunchResult]) -> LaunchResult:

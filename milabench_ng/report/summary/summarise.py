@@ -11,6 +11,7 @@ import msgspec
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Launch
 from milabench_ng.profile import Scheme
+from milabench_ng.records import latency
 from milabench_ng.records.ledger import Session, attempts
 from milabench_ng.records.marks import merged
 from milabench_ng.records.names import LEDGER
@@ -36,7 +37,7 @@ from milabench_ng.report.summary.provenance import (
     suite_of,
 )
 from milabench_ng.report.summary.repeats import by_job, device_stats, rank_means, repeats, stat_of
-from milabench_ng.report.summary.summary import FailedLaunch, Summary, TestSummary, progression_steps
+from milabench_ng.report.summary.summary import FailedLaunch, Latency, Summary, TestSummary, progression_steps
 from milabench_ng.stats import mean
 
 
@@ -222,6 +223,7 @@ def _test(
         peak_memory=max((result.peak_memory_mib for result in readable), default=0.0),
         unit=first.unit if first else "items",
         classic_factor=first.classic_factor if first else None,
+        derived=first.derived if first else (),
         bound=first.bound if first else None,
         scheme=scheme,
         devices=_width(results, absent) if scheme.spreads else devices,
@@ -240,6 +242,7 @@ def _test(
         power_launches=len(powers),
         telemetry_dropped=max((result.dropped for result in readable), default=0),
         wait_share=mean(waits) if waits else None,
+        latency=Latency.of(latency.merged(result.latencies for result in good)),
         tiers=distinct(result.tier for result in readable),
         data=distinct(result.data for result in readable),
         precision=distinct(result.precision for result in readable),

@@ -4,7 +4,7 @@ import math
 
 from torch import Tensor, nn
 
-from milabench_ng.bench import Bench, Count, WholeNumber, workload
+from milabench_ng.bench import Bench, Count, Derived, WholeNumber, workload
 from milabench_ng.datasets.volumes.cremi import Cremi
 from milabench_ng.workloads.models.unet3d import UNet3d, check_sides
 from milabench_ng.workloads.unet3d.blocks import Blocks
@@ -26,7 +26,21 @@ class WithoutHalo(nn.Module):
         return output
 
 
-@workload(unit="voxels", data=Cremi, bound="gpu-compute", requires=("h5py",), extra="volumes")
+@workload(
+    unit="voxels",
+    data=Cremi,
+    bound="gpu-compute",
+    requires=("h5py",),
+    extra="volumes",
+    derived=(
+        Derived("MVox/s", "rate / 1e6"),
+        Derived(
+            "MVox/s net",
+            "rate / 1e6 * block_depth / (block_depth + 2 * halo_depth)"
+            " * block_height / (block_height + 2 * halo_height) * block_width / (block_width + 2 * halo_width)",
+        ),
+    ),
+)
 def unet3d_infer(
     bench: Bench,
     *,

@@ -5,13 +5,20 @@ import math
 import torch
 from torch.nn import functional as F
 
-from milabench_ng.bench import Bench, Count, FromZero, workload
+from milabench_ng.bench import Bench, Count, Derived, FromZero, workload
 from milabench_ng.datasets.volumes.cremi import Cremi
 from milabench_ng.workloads.models.unet3d import UNet3d, check_sides
 from milabench_ng.workloads.unet3d.blocks import Patches
 
 
-@workload(unit="voxels", data=Cremi, bound="gpu-compute", requires=("h5py",), extra="volumes")
+@workload(
+    unit="voxels",
+    data=Cremi,
+    bound="gpu-compute",
+    requires=("h5py",),
+    extra="volumes",
+    derived=(Derived("s/iter", "depth * height * width * batch_size / rate"), Derived("MVox/s", "rate / 1e6")),
+)
 def unet3d_train(
     bench: Bench,
     *,
