@@ -11,6 +11,8 @@ import msgspec
 
 from milabench_ng.catalogue import Scalar
 from milabench_ng.errors import InputError
+from milabench_ng.memory_classes import DeviceMemory
+from milabench_ng.node.gpus import Gpu
 from milabench_ng.profile import Profile, Scheme, Test
 
 MOST_RUNS = 10_000
@@ -55,6 +57,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """Every option with its value."""
     overrides: tuple[str, ...] = ()
     """The options that the command line changed."""
+    classes: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    """For each option that the profile states by memory class, the class that was chosen; omitted without any."""
     data_scale: float = 1.0
     run: int
     devices: Annotated[tuple[int, ...], msgspec.Meta(min_length=1)]
@@ -72,11 +76,18 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, "slots", msgspec.UNSET)
         if self.role == "measured":
             msgspec.structs.force_setattr(self, "role", msgspec.UNSET)
+        if not self.classes:
+            msgspec.structs.force_setattr(self, "classes", msgspec.UNSET)
 
     @property
     def slot_ids(self) -> tuple[str, ...]:
         """The slots that it runs on, in the order of its ranks."""
         return tuple(map(str, self.devices)) if self.slots is msgspec.UNSET else self.slots
+
+    @property
+    def memory_classes(self) -> dict[str, str]:
+        """The chosen memory class by option, also if there is none."""
+        return {} if self.classes is msgspec.UNSET else self.classes
 
     @property
     def known_role(self) -> Role:
@@ -162,8 +173,31 @@ def tenant_number(slot: str) -> int:
     return int(index) + (1_000_000 * (ord(letter) - ord("a") + 1) if letter else 0)
 
 
-Resolved = Mapping[str, tuple[dict[str, Scalar | None], tuple[str, ...]]]
-"""For each test: every option with its value, and the names of those that the command line changed."""
+class ResolvedOptions(msgspec.Struct, frozen=True):
+    """The options of one test."""
+
+    arguments: dict[str, Scalar | None]
+    """Every option with its value."""
+    overrides: tuple[str, ...] = ()
+    """The options that the command line changed."""
+    classes: dict[str, str] = {}
+    """The chosen memory class by option, for those that the profile states by memory class."""
+
+
+Resolved = Mapping[str, ResolvedOptions]
+"""By test."""
+
+
+def smallest_memory(devices: Sequence[Device], gpus: Sequence[Gpu]) -> DeviceMemory | None:
+    """The smallest memory of ``devices``, or the first that the driver does not tell; None for CPU partitions.
+
+    ``gpus``: the node's devices, looked up by UUID.
+    """
+    known = {gpu.uuid: gpu.memory_bytes for gpu in gpus}
+    found = [
+        DeviceMemory(f"device {one.index} ({one.name})", known.get(one.uuid)) for one in devices if one.uuid is not None
+    ]
+    return min(found, key=lambda memory: memory.bytes or 0, default=None)
 
 
 def make_plan(
@@ -226,19 +260,19 @@ def _ordered(batches: Sequence[list[Launch]], order: Order, nonce: str | None) -
 def _launches(
     name: str,
     test: Test,
-    resolved: tuple[dict[str, Scalar | None], tuple[str, ...]],
+    resolved: ResolvedOptions,
     devices: Sequence[Device],
     run: int,
 ) -> list[list[Launch]]:
-    arguments, overrides = resolved
     return [
         [
             Launch(
                 test=name,
                 scheme=test.partition_scheme.type,
                 workload=test.workload,
-                arguments=arguments,
-                overrides=overrides,
+                arguments=resolved.arguments,
+                overrides=resolved.overrides,
+                classes=resolved.classes or msgspec.UNSET,
                 data_scale=test.data_scale,
                 run=run,
                 devices=tuple(devices[position].index for position in positions),

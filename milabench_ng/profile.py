@@ -15,8 +15,10 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from milabench_ng.catalogue import Scalar
 from milabench_ng.errors import InputError
 from milabench_ng.files import parse_json
+from milabench_ng.memory_classes import check_classes
 from milabench_ng.plain import short
 
 PROFILE_SCHEMA = 1
@@ -89,6 +91,10 @@ class TimeLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """From the request to the end of the process."""
 
 
+ByMemoryClass = dict[str, Scalar]
+"""Values of an option by the device's memory, such as ``{"16GiB": 8, "80GiB": 64}``."""
+
+
 class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One entry of a profile."""
 
@@ -96,7 +102,8 @@ class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     workload: str
     """A built-in or installed workload, or ``package.module:function``."""
-    arguments: dict[str, bool | int | float | str] = {}
+    arguments: dict[str, Scalar | ByMemoryClass] = {}
+    """Options of the workload; one may be a table by memory class, see `memory_classes`."""
     partition_scheme: PartitionScheme = PartitionScheme()
     require: Literal["full"] | None = None
     """``"full"``: refuse to run if the kernel does not enforce the fence."""
@@ -195,11 +202,14 @@ def _check_keys(definition: dict[str, Any], kind: type[msgspec.Struct], where: s
             if isinstance(inner, type) and issubclass(inner, msgspec.Struct) and isinstance(value, dict):
                 _check_keys(value, inner, f"{where}: {key}")
     for option, value in _items(definition.get("arguments")):
-        if not isinstance(value, bool | int | float | str):
-            raise InputError(
-                f"{where}: argument {short(repr(option))} is {short(repr(value))}; "
-                "it must be a bool, a number or a string"
-            )
+        for one in value.values() if isinstance(value, dict) else (value,):
+            if not isinstance(one, Scalar):
+                raise InputError(
+                    f"{where}: argument {short(repr(option))} is {short(repr(value))}; "
+                    "it must be a bool, a number or a string, or a table of them by memory class"
+                )
+        if isinstance(value, dict):
+            check_classes(value, f"{where}: argument {short(repr(option))}")
 
 
 def _words(kind: object) -> tuple[object, ...]:

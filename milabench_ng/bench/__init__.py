@@ -3,12 +3,13 @@
 from milabench_ng.bench.bench import Bench
 from milabench_ng.bench.definition import Definition, workload
 from milabench_ng.bench.ranges import Count, Fraction, FromZero, Rate, WholeNumber
-from milabench_ng.catalogue import Classic, Derived
+from milabench_ng.catalogue import Classic, DataBy, Derived
 
 __all__ = [
     "Bench",
     "Classic",
     "Count",
+    "DataBy",
     "Definition",
     "Derived",
     "Fraction",

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 from milabench_ng.bench import feeding, shared_memory
 from milabench_ng.bench.ahead import INTERVAL_S, Ahead
 from milabench_ng.bench.channel import Channel
+from milabench_ng.bench.compiling import compiled
 from milabench_ng.bench.file_errors import FileErrors
 from milabench_ng.bench.layer_type import LayerType
 from milabench_ng.bench.meter import Meter
@@ -111,6 +112,19 @@ class Bench:
         self._layer_type.watch(module)
         return module
 
+    def compile(self, module: nn.Module, *inputs: Any) -> Callable[..., Any]:
+        """A placed ``module``, compiled for inputs like these: of the same shapes, types and memory formats.
+
+        Compiles here, before ``ready``, for training or inference as the module's mode says. The seconds are told as
+        the phase ``compile``, not as part of ``build``. Raises InputError if the compiler fails.
+        """
+        since = time.monotonic()
+        function = compiled(module, self.to_device(inputs), self.device, self._precision.context)
+        seconds = time.monotonic() - since
+        self._built_since += seconds  # told apart
+        self._channel.send(Phase(rank=self.rank, name="compile", seconds=seconds))
+        return function
+
     def to_device(self, value: Any) -> Any:
         """Move the tensors in ``value``, also within lists, tuples and dicts, to the device.
 
@@ -157,7 +171,7 @@ class Bench:
         wanted = self.max_workers if workers is None else workers
         processes = self.processes(wanted)
         data: Any = self.data(transform=transform) if samples is None else samples
-        if processes and batch_size is not None and samples is None:  # the indices of custom samples are unknown
+        if processes and batch_size is not None and order is None:  # the indices of a custom order are unknown
             with self._file_errors.reading():
                 sample = shared_memory.sample_bytes(data)
             shared_memory.require(sample, batch_size, PREFETCH * processes, self._tenants)

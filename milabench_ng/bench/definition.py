@@ -6,7 +6,7 @@ import dataclasses
 import importlib.util
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from msgspec import Meta
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from milabench_ng import catalogue
 from milabench_ng.bench.options import COMMON
 from milabench_ng.bench.source import source_modules
-from milabench_ng.catalogue import Bound, Classic, Derived, Option, Range
+from milabench_ng.catalogue import Bound, Classic, DataBy, Derived, Option, Range
 from milabench_ng.datasets.base import DataSet
 from milabench_ng.errors import InputError
 from milabench_ng.formula import names
@@ -34,7 +34,7 @@ class Definition:
 
     function: Function
     unit: str
-    data: type[DataSet] | None
+    data: type[DataSet] | DataBy | None
     precision: str
     distributed: bool
     bound: Bound | None
@@ -66,10 +66,12 @@ class Definition:
     def describe(self, name: str, package: str) -> catalogue.Workload:
         """This workload as a value of the catalogue, under ``name``, from the distribution ``package``."""
         modules = source_modules(self.function)
+        if isinstance(self.data, DataBy):
+            check_choice(self.data, self.own_options, self.name)
         return catalogue.Workload(
             name=name,
             unit=self.unit,
-            data=self.data.name if self.data else None,
+            data=self.data.name if isinstance(self.data, type) else self.data,
             options=(*self.own_options, *COMMON(self.precision)),
             precision=self.precision,
             distributed=self.distributed,
@@ -93,7 +95,7 @@ class Definition:
 def workload(
     *,
     unit: str,
-    data: type[DataSet] | None = None,
+    data: type[DataSet] | DataBy | None = None,
     precision: str = "fp32",
     distributed: bool = False,
     bound: Bound | None = None,
@@ -107,11 +109,12 @@ def workload(
 ) -> Callable[[Function], Definition]:
     """Declare a function ``(bench, *, options...)`` as a workload.
 
-    ``unit``: what one item is. ``data``: the data set that it reads. ``distributed``: it runs as one rank per device.
-    ``bound``: what sets its pace. ``cpu_only``: its device is the CPU even if the tenant has a GPU. ``requires``:
-    modules that it imports at run time and that may not be installed; ``extra``: the extra of its package that installs
-    them. ``ram_gib``: RAM that a tenant needs, without page cache. ``classic_factor``: items of the 2020 tool per true
-    item. ``classic``: how 2020 profiles name it. ``derived``: its rate in other units, shown beside it.
+    ``unit``: what one item is. ``data``: the data set that it reads, or which one by the value of an option.
+    ``distributed``: it runs as one rank per device. ``bound``: what sets its pace. ``cpu_only``: its device is the CPU
+    even if the tenant has a GPU. ``requires``: modules that it imports at run time and that may not be installed;
+    ``extra``: the extra of its package that installs them. ``ram_gib``: RAM that a tenant needs, without page cache.
+    ``classic_factor``: items of the 2020 tool per true item. ``classic``: how 2020 profiles name it. ``derived``: its
+    rate in other units, shown beside it.
 
     Raises InputError for a derived unit whose formula cannot be evaluated.
     """
@@ -134,6 +137,16 @@ def workload(
         )
 
     return declare
+
+
+def check_choice(data: DataBy, options: Sequence[Option], name: str) -> None:
+    """Raise InputError unless one of ``options`` chooses the data set, and takes the values that it does so by."""
+    chooser = next((option for option in options if option.name == data.option), None)
+    if chooser is None or not set(data.sets) <= set(chooser.choices):
+        raise InputError(
+            f"workload {name}: data=DataBy({data.option!r}, {data.sets!r}) needs an option {data.option!r} annotated "
+            f"with a Literal that has {', '.join(map(repr, data.sets))}"
+        )
 
 
 def _check_derived(definition: Definition) -> None:

@@ -12,7 +12,7 @@ from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.orchestrator.planning.dry_run import DryRun, changed_options, dry_run
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plain import plain_lines
-from milabench_ng.plan import Batch
+from milabench_ng.plan import Batch, Launch
 from milabench_ng.records.isolation import IoEvidence
 from milabench_ng.units import format_bytes, format_seconds
 
@@ -45,15 +45,21 @@ def _batch_row(batch: Batch, dry: DryRun) -> tuple[object, ...]:
     first = batch.launches[0]
     devices = ", ".join("+".join(map(str, launch.devices)) for launch in batch.launches)
     options = changed_options(first, dry.planned.catalogue.workloads[first.workload])
-    shown = " ".join(f"{name}={value}" for name, value in options.items())
+    shown = " ".join(f"{name}={value}{_from_table(first, name)}" for name, value in options.items())
     return first.label, first.run, devices, len(batch.launches), shown or "-"
+
+
+def _from_table(launch: Launch, option: str) -> str:
+    """Which class of the profile's table an option comes from; empty for any other option."""
+    size = launch.memory_classes.get(option)
+    return f" (class {size})" if size else ""
 
 
 def _print_facts(dry: DryRun, request: RunRequest) -> None:
     plan, duration = dry.planned.plan, dry.duration
     data = ", ".join(f"{name} (scale {scale:g})" for name, scale in dry.data)
     mark = "" if dry.tier == "full" else ", NOT ISOLATED: mnb doctor says why and what to do"
-    left = dry.planned.allocation.leftover_cpus
+    left = dry.planned.leftover_cpus
     estimate = (
         f"at least {format_seconds(duration.total_s)}: {format_seconds(duration.work_s)} of work, "
         f"{format_seconds(duration.start_s)} allowed for starting; generating data comes on top"

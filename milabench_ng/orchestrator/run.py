@@ -38,14 +38,14 @@ from milabench_ng.units import utc_now
 async def run(context: RunContext, bus: Bus) -> None:
     """Run pending batches in order until none is left, or until an interruption."""
     progress, interrupted = context.progress, context.interrupted
-    rule, start = context.facts.rule, context.facts.planned.start
+    planned = context.facts.planned
     beyond_s: list[float] = []
     while not interrupted.is_set() and (works := progress.to_do()):
-        least_s = [least_batch_s(work.batch, rule) for work in works]
+        least_s = [least_batch_s(work.batch, planned.rule) for work in works]
         for place, work in enumerate(works):
             if interrupted.is_set():
                 break
-            left_s = time_left_s(least_s[place:], beyond_s, start)
+            left_s = time_left_s(least_s[place:], beyond_s, planned.start)
             bus.publish(batch_begins(work.batch, len(progress.plan.batches), left_s))
             began_s = time.monotonic()
             for name, record in (await run_batch(work, context, bus)).items():
@@ -100,7 +100,7 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
     files = {launch.test: context.files(launch) for launch in batch.launches}
     cache = context.facts.planned.request.cache
     data = {test: make_ready(found, cache) for test, found in files.items() if found is not None}
-    shares = {slot: context.facts.shares[slot].cpus for one in batch.launches for slot in one.slot_ids}
+    shares = {slot: context.facts.planned.shares[slot].cpus for one in batch.launches for slot in one.slot_ids}
     pace_before = await read_host_pace(shares, work_at_once)
     before = _conditions(context)
     context.xids.drain()
@@ -156,44 +156,43 @@ def _conditions(context: RunContext) -> Conditions:
 
 async def _probe_io(runner: BatchRunner, context: RunContext) -> None:
     """Check in all groups of the batch at once that the I/O share holds, before anything works."""
-    shares = context.facts.io
+    shares = context.facts.planned.io
     limited = [tenant for tenant in runner.tenants if tenant.launch.test in shares]
     groups = {(one.launch.job_id, slot): group for one in limited for slot, group in one.groups.items()}
     asked = {(one.launch.job_id, slot): shares[one.launch.test] for one in limited for slot in one.groups}
     found = await probe_all(groups, asked, context.facts.planned.request.dataroot)
     for (job_id, slot), seen in found.items():
-        evidence = runner.evidence[job_id]
-        evidence[slot] = msgspec.structs.replace(evidence[slot], io=seen, mismatch=excess(seen))
+        runner.note(job_id, slot, io=seen, mismatch=excess(seen))
 
 
 def _tenant(launch: Launch, work: BatchWork, context: RunContext, requested_s: float) -> Tenant:
     """Make a launch's fence; its worker is not started yet."""
-    facts = context.facts
+    planned = context.facts.planned
     groups: dict[str, Group] = {
-        slot: context.fence.create(f"b{work.batch.number}-d{slot}", facts.share(launch.test, slot))
+        slot: context.fence.create(f"b{work.batch.number}-d{slot}", planned.share(launch.test, slot))
         for slot in launch.slot_ids
     }
     seats = tuple(
         Seat(
             slot=slot,
-            device=facts.devices[slot],
+            device=planned.devices[slot],
             entry=msgspec.to_builtins(groups[slot].entry),
-            threads=facts.shares[slot].cores,
+            threads=planned.shares[slot].cores,
         )
         for slot in launch.slot_ids
     )
     own = {**context.environment, **environment(groups[launch.slot_ids[0]].share)}
     files = context.files(launch)
-    uuids = [facts.devices[slot].uuid for slot in launch.slot_ids]
+    uuids = [planned.devices[slot].uuid for slot in launch.slot_ids]
     own["CUDA_VISIBLE_DEVICES"] = ",".join(uuid for uuid in uuids if uuid)
     task = Task(
         workload=launch.workload,
         arguments=launch.arguments,
         seats=seats,
         processes=sum(len(other.devices) for other in work.batch.launches),
-        rule=facts.rule,
+        rule=planned.rule,
         data=files.place if files else None,
-        read_bytes_per_s=reader_budget(facts.io.get(launch.test)),
+        read_bytes_per_s=reader_budget(planned.io.get(launch.test)),
         environment=own,
         requested_s=requested_s,
     )

@@ -6,7 +6,6 @@ which are not JSON. A file that cannot be read is a `Problem` with a name and a 
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +14,10 @@ from typing import Any
 import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.files import LARGE, parse_json, read_content
+from milabench_ng.files import LARGE, is_locked, parse_json, read_content
 from milabench_ng.plain import plain, short
 from milabench_ng.records.ledger import Chain, check_chain
-from milabench_ng.records.names import LEDGER, RECORD_NAME
+from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME
 from milabench_ng.records.upgrades.manifest import MANIFEST_UPGRADES
 from milabench_ng.records.upgrades.record import RECORD_UPGRADES, upgrade_record
 from milabench_ng.records.views import ManifestView, RecordView
@@ -127,18 +126,9 @@ def is_going_on(folder: Path) -> bool:
     SIGKILL, can leave a folder that looks active; nor does a copied folder.
     """
     try:
-        manifest = os.open(folder / "run.json", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
+        return is_locked(folder / MANIFEST, os.O_NONBLOCK)
+    except OSError:  # there is none, or the file system has no locks
         return False
-    try:
-        fcntl.flock(manifest, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # a file system without locks
-        return False
-    finally:
-        os.close(manifest)
-    return False
 
 
 def _no_file(path: str | Path, error: InputError) -> str:

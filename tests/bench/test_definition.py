@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import Meta
 
-from milabench_ng.bench import Bench, Count, Definition, Derived, Fraction, Rate, workload
+from milabench_ng.bench import Bench, Count, DataBy, Definition, Derived, Fraction, Rate, workload
 from milabench_ng.bench.definition import read_options
 from milabench_ng.bench.options import COMMON, split
 from milabench_ng.catalogue import Option, parse_flags, resolve
@@ -166,6 +166,28 @@ def test_a_common_name_cannot_be_used_again(name: str) -> None:
 
 def test_every_common_option_has_a_meaning() -> None:
     assert all(option.meaning for option in COMMON("fp32"))
+
+
+def test_an_option_may_choose_the_data_set() -> None:
+    @workload(unit="rows", data=DataBy(option="source", sets={"disk": "mnist"}))
+    def choosing(bench: Bench, *, source: Literal["memory", "disk"] = "memory") -> None:
+        """Read a data set, or none."""
+
+    described = choosing.describe("choosing", "tests 1")
+    assert described.data_set({"source": "disk"}) == "mnist"
+    assert described.data_set({"source": "memory"}) is None
+
+
+@pytest.mark.parametrize(
+    "chosen", [DataBy(option="src", sets={"disk": "mnist"}), DataBy(option="source", sets={"c": "mnist"})]
+)
+def test_a_choice_of_data_by_no_option_or_value_is_refused(chosen: DataBy) -> None:
+    @workload(unit="rows", data=chosen)
+    def choosing(bench: Bench, *, source: Literal["memory", "disk"] = "memory") -> None:
+        """Read a data set, or none."""
+
+    with pytest.raises(InputError, match="needs an option"):
+        choosing.describe("choosing", "tests 1")
 
 
 def pictures(bench: Bench, *, width: int = 2, scale: float = 1.0, kind: str = "a", fast: bool = False) -> None: ...

@@ -23,11 +23,12 @@ from milabench_ng.catalogue import Catalogue, Classic, Option, Range, Workload, 
 from milabench_ng.datasets import manifest as manifests
 from milabench_ng.errors import InputError, MnbError
 from milabench_ng.files import decode_text, parse_json
+from milabench_ng.memory_classes import choose_entries
 from milabench_ng.orchestrator.persistence.resuming import open_writer
 from milabench_ng.orchestrator.persistence.run_progress import standing
 from milabench_ng.orchestrator.planning.rerun import profile_of
 from milabench_ng.plain import plain, plain_json, plain_lines
-from milabench_ng.plan import Device, make_plan
+from milabench_ng.plan import Device, ResolvedOptions, make_plan
 from milabench_ng.profile import build_profile, parse_profile
 from milabench_ng.profile_2020 import convert_2020
 from milabench_ng.records.ledger import Chain, check_chain, extend
@@ -131,7 +132,8 @@ def profile(content: bytes) -> None:
     arguments: dict[str, Any] = {}
     for name, test in made.tests.items():
         options = CATALOGUE.workload(test.workload, name).options
-        arguments[name] = (resolve(options, test.arguments, name), ())
+        values, classes = choose_entries(test.arguments, None, name)
+        arguments[name] = ResolvedOptions(resolve(options, values, name), (), classes)
         for rate in (test.io.read, test.io.write) if test.io else ():
             if rate is not None:
                 parse_bytes_per_second(rate, name)

@@ -13,7 +13,6 @@ from milabench_ng.catalogue import Catalogue
 from milabench_ng.events import Done, Ready
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.sharing.layout import lay_out
-from milabench_ng.fence.sharing.shares import Allocation
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.orchestrator.execution.batch import Timeline
 from milabench_ng.orchestrator.execution.tenant import RankLog
@@ -57,14 +56,14 @@ def facts(
     planned = PlannedRun(
         resolved=ResolvedRequest(request=request, catalogue=catalogue, profile=profile, tests={}, arguments={}),
         plan=Plan(suite="s", devices=tuple(devices.values()), repeat=1, batches=()),
-        allocation=Allocation(own, (), 0, 0),
         layout=lay_out(devices, own),
+        leftover_cpus=(),
         isolation="auto",
         capabilities=Capabilities("v1", "6.1", True, {}),
         start="warm",
         io={},
         limits={},
-        device_notes=(),
+        sharing_notes=(),
     )
     made = SessionFacts(
         planned=planned,

@@ -10,6 +10,7 @@ import pytest
 
 from milabench_ng.catalogue import Catalogue
 from milabench_ng.errors import InputError
+from milabench_ng.memory_classes import DeviceMemory
 from milabench_ng.orchestrator.planning.request import (
     ResolvedRequest,
     RunRequest,
@@ -20,6 +21,7 @@ from milabench_ng.orchestrator.planning.request import (
 )
 from milabench_ng.plan import Device
 from milabench_ng.profile import TimeLimits
+from milabench_ng.units import GIB, MIB
 from milabench_ng.worker.discovery import describe
 
 CPUS = (Device(index=0, kind="cpu"), Device(index=1, kind="cpu"))
@@ -50,9 +52,9 @@ def test_what_is_selected_is_resolved_and_the_rest_is_known_by_name(catalogue: C
     found = resolved(catalogue, names=("one",), flags=("--batch-size", "64"))
     assert list(found.tests) == list(found.arguments) == ["one"]
     assert list(found.profile.tests) == ["one", "two", "three"]
-    arguments, changed = found.arguments["one"]
-    assert (arguments["batch_size"], changed) == (64, ("batch_size",))
-    assert arguments.keys() == {option.name for option in catalogue.workloads["toy_reg"].options}
+    one = found.arguments["one"]
+    assert (one.arguments["batch_size"], one.overrides, one.classes) == (64, ("batch_size",), {})
+    assert one.arguments.keys() == {option.name for option in catalogue.workloads["toy_reg"].options}
     plan = plan_for(found, CPUS)
     assert [launch.label for launch in plan.launches] == ["s.one", "s.one"]
     assert plan.omitted == ("s.two", "s.three.1", "s.three.2")
@@ -101,3 +103,32 @@ def test_limits_of_the_command_line_come_before_the_profiles(catalogue: Catalogu
 def test_the_limits_of_a_suite_with_a_dot_in_its_name_are_found(catalogue: Catalogue) -> None:
     found = resolved(catalogue, suite="standard.v2", names=("one",))
     assert time_limits(found, plan_for(found, CPUS), "warm")["standard.v2.one"].silence_s == 7
+
+
+TABLE: dict[str, object] = {
+    "one": {"workload": "toy_reg", "arguments": {"batch-size": {"16GiB": 32, "80GiB": 128}}},
+    "two": {"workload": "vae"},
+}
+
+
+def test_an_option_by_memory_class_is_resolved_once_and_the_plan_says_its_class(catalogue: Catalogue) -> None:
+    found = resolve_request(request_for(TABLE), catalogue, DeviceMemory("device 0 (H100)", 81559 * MIB))
+    assert found.arguments["one"].arguments["batch_size"] == 128
+    launches = plan_for(found, CPUS).launches
+    assert [launch.memory_classes for launch in launches] == [{"batch_size": "80GiB"}] * 2 + [{}] * 2
+    assert b'"classes"' not in msgspec.json.encode(launches[2])
+
+
+def test_an_option_by_memory_class_can_be_overridden_also_where_no_class_fits(catalogue: Catalogue) -> None:
+    flags = ("--batch-size", "4")
+    found = resolve_request(request_for(TABLE, flags=flags, names=("one",)), catalogue, DeviceMemory("a card", GIB))
+    one = found.arguments["one"]
+    assert (one.arguments["batch_size"], one.overrides, one.classes) == (4, ("batch_size",), {})
+
+
+def test_all_entries_of_a_table_are_checked_not_only_the_chosen_one(catalogue: Catalogue) -> None:
+    wrong: dict[str, object] = {"one": {"workload": "toy_reg", "arguments": {"batch_size": {"16GiB": 1, "80GiB": 0}}}}
+    with pytest.raises(InputError, match="80GiB: batch_size is 0; it takes int >= 1"):
+        resolve_request(request_for(wrong), catalogue)
+    with pytest.raises(InputError, match="test 'one': batch-size is stated by memory class, the smallest is 16GiB"):
+        resolve_request(request_for({"one": TABLE["one"]}), catalogue, DeviceMemory("device 0 (T4)", GIB))

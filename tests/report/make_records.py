@@ -19,7 +19,7 @@ import msgspec
 from make_node import conditions, fence, inventory, storage
 
 from milabench_ng import __version__
-from milabench_ng.plan import Device, Launch, Plan, make_plan
+from milabench_ng.plan import Device, Launch, Plan, ResolvedOptions, make_plan
 from milabench_ng.profile import PartitionScheme, Profile, Scheme, Test
 from milabench_ng.records import ledger
 from milabench_ng.records.host_pace import HostPace
@@ -51,9 +51,7 @@ def plan(
     profile = Profile(
         suite, {name: Test(workload=name, partition_scheme=scheme) for name, scheme in tests.items()}, text="{}"
     )
-    arguments: dict[str, Any] = {
-        name: ({"batch_size": 64, "max_count": 1000, "precision": "fp32"}, ()) for name in tests
-    }
+    arguments = {name: ResolvedOptions({"batch_size": 64, "max_count": 1000, "precision": "fp32"}) for name in tests}
     chosen = [device(index) for index in range(devices)]
     return make_plan(profile, names, arguments, chosen, repeat, "interleaved" if nonce is None else "random", nonce)
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from milabench_ng.errors import InputError
-from milabench_ng.plan import Batch, Device, Launch, Order, Plan, make_plan, tenant_number
+from milabench_ng.plan import Batch, Device, Launch, Order, Plan, ResolvedOptions, make_plan, tenant_number
 from milabench_ng.profile import PartitionScheme, Profile, Scheme, Test
 
 PROFILE = Profile(
@@ -21,9 +21,9 @@ PROFILE = Profile(
     "{}",
 )
 ARGUMENTS = {
-    "vae": ({"batch_size": 64, "seed": 7}, ("seed",)),
-    "scaling": ({"batch_size": 8}, ()),
-    "whole": ({"batch_size": 16}, ()),
+    "vae": ResolvedOptions({"batch_size": 64, "seed": 7}, ("seed",)),
+    "scaling": ResolvedOptions({"batch_size": 8}),
+    "whole": ResolvedOptions({"batch_size": 16}),
 }
 
 

@@ -27,15 +27,6 @@ def read_process(pid: int) -> ProcView:
         raise ProcessLookupError(f"there is no process {pid} any more") from error
 
 
-def host_oom_kills(text: str) -> int | None:
-    """Out-of-memory kills on the whole node, from /proc/vmstat; None if it does not count them (before 4.13)."""
-    for line in text.splitlines():
-        name, number = line.split()
-        if name == "oom_kill":
-            return int(number)
-    return None
-
-
 def _open_fds(directory: Path) -> dict[str, str]:
     targets = {}
     for name in sorted(os.listdir(directory), key=int):

@@ -59,13 +59,8 @@ class Sampler:
         self._process.stdout.close()
 
     def _receive(self) -> None:
-        while True:
-            try:
-                chunk = os.read(self._reports, 1 << 16)
-            except BlockingIOError:
-                return
-            if not chunk:
-                asyncio.get_running_loop().remove_reader(self._reports)
-                return
-            for report in self._lines.feed(chunk):
-                self.recorder.feed(report)
+        chunk = os.read(self._reports, 1 << 16)
+        if not chunk:
+            asyncio.get_running_loop().remove_reader(self._reports)
+        for report in self._lines.feed(chunk):
+            self.recorder.feed(report)

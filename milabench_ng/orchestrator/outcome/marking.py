@@ -28,8 +28,8 @@ def _of_run(facts: SessionFacts) -> Iterator[Mark]:
         yield Mark(kind="partly isolated")
     elif facts.fence.tier != "full":
         yield Mark(kind="not isolated", what=facts.fence.tier)
-    if not facts.rule.comparable:
-        yield Mark(kind="window shortened", value=facts.rule.length_s, limit=WindowRule().length_s)
+    if not facts.planned.rule.comparable:
+        yield Mark(kind="window shortened", value=facts.planned.rule.length_s, limit=WindowRule().length_s)
 
 
 def _of_request(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
@@ -37,7 +37,7 @@ def _of_request(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
         yield Mark(kind="options overridden", what=", ".join(seen.launch.overrides))
     if seen.data and seen.data.kind == "classic":
         yield Mark(kind="classic data", what=seen.data.name)
-    asked = facts.io.get(seen.launch.test)
+    asked = facts.planned.io.get(seen.launch.test)
     if asked and asked.override:
         yield Mark(kind="I/O share overridden")
     if asked and asked.method == "readers":
@@ -48,7 +48,7 @@ def _of_batch(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
     if seen.neighbours.lost:
         lost, planned = len(seen.neighbours.lost), seen.neighbours.planned
         yield Mark(kind="neighbours lost", what=str(planned), value=lost)
-    if any(facts.shares[slot].smt_shared for slot in seen.launch.slot_ids):
+    if any(facts.planned.shares[slot].smt_shared for slot in seen.launch.slot_ids):
         yield Mark(kind="siblings shared")
 
 
@@ -62,7 +62,7 @@ def _of_devices(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
         layer = rank.done.layer_dtype if rank.done else None
         if not layers_fit(requested, layer):
             yield Mark(kind="precision", device=slot, what=f"{requested} asked, the model's layers gave {layer}")
-        steps = skipped(rank, seen.timeline.start_s, facts.rule)
+        steps = skipped(rank, seen.timeline.start_s, facts.planned.rule)
         share = steps.too_many if steps else None
         if share is not None:
             yield Mark(kind="steps skipped", device=slot, value=share, limit=SKIPPED_LIMIT)

@@ -40,5 +40,5 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
 
     def files(self, launch: Launch) -> PreparedFiles | None:
         """The data set that ``launch`` reads."""
-        name = self.facts.workload(launch).data
+        name = self.facts.planned.workload(launch).data_set(launch.arguments)
         return None if name is None else self.data[name, launch.data_scale]

@@ -47,6 +47,10 @@ async def dry_run(request: RunRequest, bus: Bus) -> DryRun:
 
 
 def changed_options(launch: Launch, workload: Workload) -> dict[str, Scalar | None]:
-    """The options of ``launch`` that differ from the workload's defaults. Pure."""
+    """The options of ``launch`` that differ from the workload's defaults, or are stated by memory class. Pure."""
     defaults = {option.name: option.default for option in workload.options}
-    return {name: value for name, value in launch.arguments.items() if value != defaults.get(name)}
+    return {
+        name: value
+        for name, value in launch.arguments.items()
+        if value != defaults.get(name) or name in launch.memory_classes
+    }

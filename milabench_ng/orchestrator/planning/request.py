@@ -8,14 +8,15 @@ from typing import Any, Literal
 
 import msgspec
 
-from milabench_ng.catalogue import Catalogue, Scalar, parse_flags, resolve
+from milabench_ng.catalogue import Catalogue, normal_name, parse_flags, resolve
 from milabench_ng.errors import InputError, IsolationError
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.choosing import Wish
 from milabench_ng.fence.io import ask
+from milabench_ng.memory_classes import DeviceMemory, choose_entries
 from milabench_ng.orchestrator.execution.caching import Cache
 from milabench_ng.orchestrator.execution.watchdog import Limits, limits_for
-from milabench_ng.plan import Device, Order, Plan, Resolved, make_plan
+from milabench_ng.plan import Device, Order, Plan, Resolved, ResolvedOptions, make_plan
 from milabench_ng.profile import IoShare, Profile, Test, TimeLimits, build_profile, parse_profile
 from milabench_ng.profile_2020 import convert_2020
 from milabench_ng.records.isolation import IoEvidence
@@ -98,10 +99,11 @@ class ResolvedRequest(msgspec.Struct, frozen=True, kw_only=True):
         return _where(self.request, name)
 
 
-def resolve_request(request: RunRequest, catalogue: Catalogue) -> ResolvedRequest:
+def resolve_request(request: RunRequest, catalogue: Catalogue, memory: DeviceMemory | None = None) -> ResolvedRequest:
     """The tests and options of a request. Pure.
 
-    Raises InputError if they are invalid, and for a single-process workload spread over devices.
+    ``memory``: of the smallest device, for options by memory class; None for CPU partitions. Raises InputError if
+    something is invalid, and for a single-process workload spread over devices.
     """
     if request.classic_data:
         catalogue = catalogue.classic()
@@ -119,7 +121,7 @@ def resolve_request(request: RunRequest, catalogue: Catalogue) -> ResolvedReques
         catalogue=catalogue,
         profile=profile,
         tests=tests,
-        arguments={name: _arguments(request, name, test, catalogue) for name, test in tests.items()},
+        arguments={name: _options(request, name, test, catalogue, memory) for name, test in tests.items()},
     )
 
 
@@ -146,16 +148,25 @@ def _where(request: RunRequest, name: str) -> str:
     return f"{request.profile_source}: test {name!r}"
 
 
-def _arguments(
-    request: RunRequest, name: str, test: Test, catalogue: Catalogue
-) -> tuple[dict[str, Scalar | None], tuple[str, ...]]:
+def _options(
+    request: RunRequest, name: str, test: Test, catalogue: Catalogue, memory: DeviceMemory | None
+) -> ResolvedOptions:
     """Every option of a test: workload default, profile, command line, in this order; and what the last changed."""
     where = _where(request, name)
     options = catalogue.workload(test.workload, where).options
-    stated = resolve(options, test.arguments, where)
     given = parse_flags(options, request.flags, f"{where}: after --")
-    changed = tuple(option for option, value in given.items() if stated[option] != value)
-    return {**stated, **given}, changed
+    tables = {key: table for key, table in test.arguments.items() if isinstance(table, dict)}
+    for key, table in tables.items():
+        for size, value in table.items():
+            resolve(options, {key: value}, f"{where}: {size}")
+    replaced = {key for key in tables if normal_name(key) in given}
+    kept = {key: value for key, value in test.arguments.items() if key not in replaced}
+    values, classes = choose_entries(kept, memory, where)
+    stated = resolve(options, values, where)
+    changed = tuple(
+        name for name, value in given.items() if stated[name] != value or name in map(normal_name, replaced)
+    )
+    return ResolvedOptions({**stated, **given}, changed, {normal_name(key): size for key, size in classes.items()})
 
 
 def plan_for(resolved: ResolvedRequest, devices: tuple[Device, ...]) -> Plan:

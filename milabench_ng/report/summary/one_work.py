@@ -7,11 +7,12 @@ impossible to say which is right, and the folder is refused.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from milabench_ng.catalogue import Scalar
 from milabench_ng.errors import InputError
+from milabench_ng.grouping import grouped
 from milabench_ng.plain import plain, short
 from milabench_ng.records.reading import Problem
 from milabench_ng.report.summary.comparable import FREE_OPTIONS
@@ -25,9 +26,7 @@ def of_one_work(source: str, results: Sequence[LaunchResult]) -> tuple[tuple[Lau
 
     Raises InputError if it is impossible to say which are right.
     """
-    groups: dict[tuple[str, str | None], list[LaunchResult]] = defaultdict(list)
-    for result in results:
-        groups[result.label, result.run_id].append(result)
+    groups = grouped(results, lambda result: (result.label, result.run_id))
     usual: dict[str, LaunchResult] = {}
     odd: dict[str, Problem] = {}
     for (label, _), group in groups.items():

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from milabench_ng.errors import InputError
+from milabench_ng.grouping import grouped
 from milabench_ng.plan import Launch
 from milabench_ng.profile import Scheme
 from milabench_ng.records import latency
@@ -58,9 +59,7 @@ def summarise(folder: Folder) -> Summary:
     absent = _absent(planned, results)
     results += _lost(folder, results, absent)
     devices, models = device_count(folder.manifests, results), models_of(folder)
-    rows: dict[str, list[LaunchResult]] = defaultdict(list)
-    for result in results:
-        rows[result.label].append(result)
+    rows = grouped(results, lambda result: result.label)
     promised = Counter(launch.label for launch in planned.values())
     together = side_by_side(folder.manifests)
     return Summary(
@@ -80,7 +79,7 @@ def summarise(folder: Folder) -> Summary:
         host_pace=paces(paces_seen(folder)),
         tests={
             label: _test(
-                rows[label],
+                rows.get(label, ()),
                 absent[label],
                 promised[label] if folder.manifests else None,
                 folder.going_on,

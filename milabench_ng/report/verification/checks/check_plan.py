@@ -10,7 +10,8 @@ import msgspec
 
 from milabench_ng.catalogue import Scalar, normal_name
 from milabench_ng.errors import InputError
-from milabench_ng.plan import Launch, Plan, make_plan
+from milabench_ng.memory_classes import choose_entries
+from milabench_ng.plan import Launch, Plan, ResolvedOptions, make_plan, smallest_memory
 from milabench_ng.profile import Profile, build_profile, parse_profile
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.record import Record
@@ -75,8 +76,10 @@ def _expected(stated: Profile, planned: Plan) -> Plan:
     """Make the plan again. Raises InputError if that is impossible."""
     if planned.repeat * len(planned.devices) * len(stated.tests) > _MOST_LAUNCHES:
         raise InputError(f"{planned.repeat} repeats on {len(planned.devices)} devices are more than anybody runs")
-    known = {launch.test.removeprefix(f"{planned.suite}."): (launch.arguments, ()) for launch in planned.launches}
-    resolved = {name: known.get(name, ({}, ())) for name in stated.tests}
+    known = {
+        launch.test.removeprefix(f"{planned.suite}."): ResolvedOptions(launch.arguments) for launch in planned.launches
+    }
+    resolved = {name: known.get(name, ResolvedOptions({})) for name in stated.tests}
     return make_plan(stated, (), resolved, planned.devices, planned.repeat, planned.order, planned.nonce)
 
 
@@ -187,19 +190,37 @@ def _changed(planned: Launch, ran: Launch) -> str:
 
 def _not_as_stated(evidence: Evidence, stated: Profile | None) -> Iterator[str]:
     planned = evidence.manifest.plan
+    try:
+        demands = _demands(evidence.manifest, stated) if stated else {}
+    except InputError as error:
+        yield str(error)
+        return
     seen: dict[str, Mapping[str, Scalar | None]] = {}
     for launch in planned.launches:
         if launch.overrides:
             yield f"{launch.test}: changed on the command line: {', '.join(launch.overrides)}"
         name = launch.test.removeprefix(f"{planned.suite}.")
-        test = stated.tests.get(name) if stated else None
-        demanded = {normal_name(key): value for key, value in (test.arguments if test else {}).items()}
+        demanded, classes = demands.get(name, ({}, {}))
         own = evidence.rules.arguments
         for option, value in (own.get("*", {}) | demanded | own.get(name, {})).items():
             if launch.arguments.get(option) != value:
                 yield f"{launch.test}: {option} is {launch.arguments.get(option)!r}, {value!r} is demanded"
+        if launch.memory_classes != classes:
+            yield f"{launch.test}: its memory classes are {launch.memory_classes}, {classes} follow from the devices"
         if seen.setdefault(launch.test, launch.arguments) != launch.arguments:
             yield f"{launch.test}: its launches have different arguments"
+
+
+def _demands(manifest: Manifest, stated: Profile) -> dict[str, tuple[dict[str, Scalar], dict[str, str]]]:
+    """The arguments that the profile states for the manifest's devices, and the memory classes, by test.
+
+    Raises InputError for a device that reaches no class.
+    """
+    memory = smallest_memory(manifest.plan.devices, manifest.inventory.gpus)
+    return {
+        name: choose_entries({normal_name(key): value for key, value in test.arguments.items()}, memory, name)
+        for name, test in stated.tests.items()
+    }
 
 
 def repeats(evidence: Evidence) -> Finding:
