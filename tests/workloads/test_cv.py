@@ -18,9 +18,11 @@ from milabench_ng.datasets import registry
 from milabench_ng.datasets.prepare import prepare
 from milabench_ng.errors import InputError
 from milabench_ng.events import Done, Loss, Ready, Slice
+from milabench_ng.profile import parse_profile
+from milabench_ng.shipped import profile_file
 from milabench_ng.worker.discovery import builtin_workloads
 from milabench_ng.workloads.cv.picture_feed import STEP, NoisePool, PictureFeed
-from milabench_ng.workloads.models.picture_networks import Classifier, Segmenter
+from milabench_ng.workloads.models.picture_networks import Classifier, Detector, Segmenter
 
 WORKLOADS = builtin_workloads()
 HEAVY = ("convnext_base", "efficientnet_v2_m", "swin_b", "vgg16", "vit_b_16")
@@ -168,6 +170,21 @@ def test_bytes_become_numbers_from_0_to_1_in_the_models_type_and_format(channels
     assert ready.is_contiguous(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
     assert torch.allclose(ready.float(), batch / 255, atol=1e-3)
     assert feed.ready(ready).data_ptr() == ready.data_ptr()  # a resident batch is made ready once
+
+
+def test_the_profile_names_every_network_in_fp32_and_amp_with_one_batch_size_each() -> None:
+    tests = parse_profile(profile_file(Path("cv")).read_text(), "cv")[0]
+    batches: dict[tuple[str, str], set[int]] = {}
+    for name, test in tests.items():
+        given = test["arguments"]
+        assert name.startswith(f"{test['workload']}_{given['arch']}_{given['precision']}")
+        batches.setdefault((test["workload"], given["arch"]), set()).add(given["batch_size"])
+    everything = {("cv_train", arch) for arch in (*get_args(Classifier), *get_args(Segmenter))} | {
+        ("cv_infer", arch) for arch in (*get_args(Classifier), *get_args(Detector))
+    }
+    assert set(batches) == everything
+    assert {f"{workload}_{arch}_{mode}" for workload, arch in everything for mode in ("fp32", "amp")} <= set(tests)
+    assert all(len(sizes) == 1 for sizes in batches.values())
 
 
 def test_detectors_are_not_compiled() -> None:

@@ -29,8 +29,9 @@ def cv_infer(
 
     The networks of TensorPix's benchmark, with random weights: eight classifiers and two detectors of torchvision. A
     batch is done when its outputs are on the host in fp32: logits, or boxes, labels and scores of each picture. SSD300
-    resizes its pictures to 300 x 300 and Faster R-CNN to a shorter side of 800 pixels; that is part of the work. An
-    item is one picture. Timed: the wait for the batch, copy, forward, outputs to the host.
+    resizes its pictures to 300 x 300 and Faster R-CNN to a shorter side of 800 pixels; that is part of the work.
+
+    An item is one picture. Timed: the wait for the batch, copy, forward, outputs to the host.
 
     Options:
         arch: the network.

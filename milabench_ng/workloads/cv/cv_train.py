@@ -33,9 +33,11 @@ def cv_train(
     """Train a published network on pictures, with random targets: bound by the GPU, if the source keeps up.
 
     The networks of TensorPix's benchmark, with random weights: eight classifiers of torchvision, and a U-Net with a
-    ResNet-50 encoder. Adam, cuDNN's autotuner on. Classifiers learn uniform random targets by cross entropy, as there.
-    The U-Net learns them by binary cross entropy: cross entropy over its one channel is 0, and so is its gradient. An
-    item is one picture. Timed: the wait for the batch, copy, forward, backward, step.
+    ResNet-50 encoder. Fused Adam, cuDNN's autotuner on. Classifiers learn uniform random targets by cross entropy, as
+    there. The U-Net learns them by binary cross entropy: there it took cross entropy over its one channel, which is
+    always 0, as is its gradient.
+
+    An item is one picture. Timed: the wait for the batch, copy, forward, backward, step.
 
     Options:
         arch: the network.
@@ -54,7 +56,8 @@ def cv_train(
         model.to(memory_format=torch.channels_last)
     dtype = next(model.parameters()).dtype
     # In fp16, 1e-8 is 0, and the first step would divide by it.
-    optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate, eps=max(EPSILON, torch.finfo(dtype).tiny))
+    epsilon = max(EPSILON, torch.finfo(dtype).tiny)
+    optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate, eps=epsilon, fused=True)
     feed = PictureFeed(bench, source, (batch_size, height, width), dtype, channels_last)
     forward = bench.compile(model, feed.example()) if compile else model
     for batch in bench.measure(feed.batches, count=batch_size):
