@@ -68,6 +68,10 @@ class DataSet(ABC):
         naming the file, for malformed texts.
         """
 
+    def libraries(self) -> dict[str, str]:
+        """Versions of libraries that this set's bytes depend on, besides those of all sets."""
+        return {}
+
     @abstractmethod
     def open(self, place: Path, *, split: str = "train", transform: Transform = None) -> Samples:
         """Open the twin or the real set in `place`; the default `transform` is the set's usual one."""

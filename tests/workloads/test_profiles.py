@@ -17,7 +17,7 @@ NAMES_2020 = [
     *("toy_reg", "toy_lstm", "vae", "loader", "reso", "translator", "wlm", "wlmfp16", "cart", "minigrid", "atari"),
     *("ssd", "fast_style", "dcgan", "convnet", "convnet_fp16", "recom", "scaling"),
 ]
-FIELD_SUITES = ("cv",)
+FIELD_SUITES = ("cv", "unet3d")
 """Public suites of others, whose scores rest on a reference, not on the weights of 2020."""
 PROFILES = sorted(path.stem for path in (ROOT / "profiles").glob("*.json"))
 
@@ -74,8 +74,9 @@ def test_smoke_touches_every_workload_of_the_standard_suite(catalogue: Catalogue
 @pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "baselines").glob("*.json")))
 def test_the_shipped_baselines_count_what_the_workloads_count(name: str, catalogue: Catalogue) -> None:
     """`scripts/baselines-2020` takes the words from there; a unit in other words would suppress the ratio."""
-    workloads = {test: catalogue.workload(entry.workload, test) for test, entry in entries_of("standard").items()}
-    rows = load_baseline(name).tests
+    baseline = load_baseline(name)
+    workloads = {test: catalogue.workload(entry.workload, test) for test, entry in entries_of(baseline.suite).items()}
+    rows = baseline.tests
     assert {label.split(".")[1] for label in rows} <= set(workloads)  # what cannot be estimated is left out
     for label, row in rows.items():
         workload = workloads[label.split(".")[1]]
