@@ -21,16 +21,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="even
 
 
 class Entered(Event, frozen=True, kw_only=True):
-    """The process is inside its fence and has sized its thread pools; the fields are from ``/proc``."""
+    """The process is inside its fence and has sized its thread pools. What the fence gives it, the kernel says."""
 
     pid: int
-    time_s: float
-    cpus_allowed: str
-    mems_allowed: str
-    cgroup: tuple[str, ...]
-    threads: int
     torch_threads: int
-    dropped_environment: tuple[str, ...] = ()
 
 
 class Phase(Event, frozen=True, kw_only=True):

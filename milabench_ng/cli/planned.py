@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from milabench_ng.cgroupfs import format_ids
+from milabench_ng.cgroup_files import format_ids
 from milabench_ng.cli.shares import share_table
 from milabench_ng.cli.showing import shown
 from milabench_ng.cli.tables import facts, heading, standard_output, table

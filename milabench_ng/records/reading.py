@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -59,6 +59,8 @@ class _Kind(msgspec.Struct, frozen=True):
         """Whether a record needs no upgrade, like those of 2020."""
         return self.mnb is None or (isinstance(self.mnb, _Ours) and self.mnb.schema == RECORD_UPGRADES.current)
 
+
+T = TypeVar("T")
 
 _kind = msgspec.json.Decoder(_Kind)
 _record = msgspec.json.Decoder(RecordView)
@@ -158,6 +160,13 @@ def _json_files(folder: str) -> tuple[list[str], list[Problem]]:
         except OSError as error:
             unseen.append(problem(os.path.relpath(parent, folder), error.strerror or str(error)))
     return sorted(paths), unseen
+
+
+def decode_record(content: bytes, name: str, decoder: msgspec.json.Decoder[T]) -> T:
+    """A record of any schema as the decoder's type, which describes today's. ``name``: the file's."""
+    if _kind.decode(content).is_current:
+        return decoder.decode(content)  # straight from the bytes, which is faster
+    return msgspec.convert(upgrade_record(msgspec.json.decode(content), name), decoder.type)
 
 
 def _decode(content: bytes, name: str) -> Found | None:

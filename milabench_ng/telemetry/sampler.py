@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from milabench_ng.node.gpus import open_nvml, read_gpus
+from milabench_ng.node.gpus import Gpu, open_nvml, read_gpus
 from milabench_ng.telemetry.gpu import GpuSource
 from milabench_ng.telemetry.host import HostSource
 from milabench_ng.telemetry.messages import Dropped, Sample, SamplerReport, Supported, Watch, encode
@@ -120,6 +120,11 @@ def sample(sources: Sequence[Source]) -> Iterator[Sample]:
             yield Sample(time_s=time.monotonic(), source=source.name, key=key, values=values)
 
 
+def wanted(devices: Sequence[Gpu], uuids: str | None) -> tuple[Gpu, ...]:
+    """The devices named by ``uuids``, separated by commas; all for None."""
+    return tuple(gpu for gpu in devices if uuids is None or gpu.uuid in uuids.split(","))
+
+
 def next_tick(due_s: float, now_s: float, interval_s: float) -> float:
     """The next future tick after ``due_s``: a read that took too long skips ticks instead of shifting them."""
     missed = max(0, int((now_s - due_s) / interval_s))
@@ -156,11 +161,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Sample until told to end. Returns 0."""
     parser = argparse.ArgumentParser(prog="python -m milabench_ng.telemetry.sampler", description=__doc__)
     parser.add_argument("--interval", type=float, default=0.5, metavar="SECONDS", help="time between samples")
-    interval_s: float = parser.parse_args(argv).interval
+    parser.add_argument("--gpus", metavar="UUID,...", help="the devices to read, possibly none; all if not given")
+    given = parser.parse_args(argv)
+    interval_s: float = given.interval
     end_with_parent()
     with open_nvml() as nvml:
         tenants = TenantSource()
-        sources: tuple[Source, ...] = (GpuSource(nvml, read_gpus(nvml).devices), tenants, HostSource())
+        gpus = GpuSource(nvml, wanted(read_gpus(nvml).devices, given.gpus))
+        sources: tuple[Source, ...] = (gpus, tenants, HostSource())
         writer = ReportWriter(sys.stdout.fileno())
         # A broken pipe: the reader is gone.
         with contextlib.suppress(BrokenPipeError):

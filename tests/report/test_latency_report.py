@@ -13,6 +13,7 @@ import pytest
 import tampering
 from make_records import PER_GPU
 
+from milabench_ng.report.html.as_html import report_page
 from milabench_ng.report.report import make_report
 from milabench_ng.report.summary.folder import encode_summary, load, load_baseline
 from milabench_ng.report.summary.summary import Latency
@@ -80,7 +81,8 @@ def test_every_form_has_them(folder: Path) -> None:
         "p99_ms": pytest.approx(P99_MS),
     }
     assert tests[1]["latency"] is None
-    assert "latency of a batch" in printed(folder, "html")
+    assert "latency of a batch" in printed(folder, "markdown")
+    assert "latency" in [table.key for table in report_page(make_report(folder), None).tables]
 
 
 def test_a_stored_summary_keeps_them(folder: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from milabench_ng.node.gpus import open_nvml, read_gpus
 from milabench_ng.telemetry.gpu import GpuSource
 from milabench_ng.telemetry.host import Counters, HostSource, rates, whole_disks
 from milabench_ng.telemetry.messages import Watch
+from milabench_ng.telemetry.sampler import wanted
 from milabench_ng.telemetry.tenant import TenantFiles, TenantSource
 
 MIB = 1 << 20
@@ -88,6 +89,13 @@ def test_a_mig_instance_has_its_own_memory_and_the_power_of_its_gpu() -> None:
         "MIG-2": (2, 697),
     }
     assert "utilization_pct" not in read["MIG-1"]
+
+
+def test_only_the_gpus_of_the_run_are_read() -> None:
+    nvml = open_nvml(FakeNvml(busy_gpu("GPU-a"), busy_gpu("GPU-b")))
+    devices = read_gpus(nvml).devices
+    read = {names: GpuSource(nvml, wanted(devices, names)).keys for names in (None, "GPU-b", "GPU-a,GPU-b", "")}
+    assert read == {None: ("GPU-a", "GPU-b"), "GPU-b": ("GPU-b",), "GPU-a,GPU-b": ("GPU-a", "GPU-b"), "": ()}
 
 
 def test_without_nvml_there_are_no_keys_and_a_note() -> None:

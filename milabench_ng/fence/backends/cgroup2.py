@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from milabench_ng.cgroupfs import Group2, Ids
+from milabench_ng.cgroup_files import Ids
+from milabench_ng.cgroupfs import Group2
 from milabench_ng.fence.backends.kernel_group import KernelGroup
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import CounterFiles

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from milabench_ng.cgroupfs import parse_ids
+from milabench_ng.cgroup_files import parse_ids
 from milabench_ng.records.isolation import ProcView
 
 

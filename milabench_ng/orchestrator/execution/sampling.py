@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from milabench_ng.events import Lines
 from milabench_ng.requests import python_command
@@ -20,12 +20,12 @@ INTERVAL_S = 0.5
 class Sampler:
     """A sampler process and its reports."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        """Start it with the environment ``environ``."""
+    def __init__(self, environ: Mapping[str, str], gpus: Iterable[str]) -> None:
+        """Start it with the environment ``environ``; it reads the devices with the UUIDs ``gpus``, and no others."""
         self.recorder = Recorder()
         self._lines = Lines(AnyReport)
         self._process = subprocess.Popen(
-            python_command("milabench_ng.telemetry.sampler", "--interval", str(INTERVAL_S)),
+            python_command("milabench_ng.telemetry.sampler", "--interval", str(INTERVAL_S), "--gpus", ",".join(gpus)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=dict(environ),

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from milabench_ng.report.procurement.stability import Stability
 from milabench_ng.report.procurement.tender import Tender
-from milabench_ng.report.render.cells import Fact, number, one_decimal, whole
+from milabench_ng.report.render.cells import Cell, Fact, Tone, number, one_decimal, whole
 from milabench_ng.report.render.columns import span
 from milabench_ng.report.render.ratio_statements import span_of_money
 from milabench_ng.report.render.sections import Column, Section, section
 from milabench_ng.report.render.tables import SCORE_UNIT
 from milabench_ng.report.scoring.bands import EstimateBand
+from milabench_ng.report.scoring.cost import PerReference
 from milabench_ng.report.statistics.intervals import Interval
 from milabench_ng.report.summary.marked import Marked
 
@@ -104,43 +105,23 @@ def _bids(tender: Tender) -> Section:
         Column("rank", "", whole, True, value=lambda row: row.rank),
         Column("bid", value=lambda row: row.name),
         Column("ranked over", "tests", whole, True, value=lambda row: None if row.rank is None else tests),
-        Column(
-            "marked",
-            tone=lambda cell: "bad" if cell == "marked" else "plain",
-            value=lambda row: "marked" if row.marks else "no",
-        ),
+        Column("marked", tone=_toned("marked", "bad", "plain"), value=lambda row: "marked" if row.marks else "no"),
         Column("devices", "", whole, True, value=lambda row: row.devices),
         Column("hardware", value=lambda row: row.hardware),
-        Column("score", tone=lambda cell: "good" if cell == "complete" else "bad", value=lambda row: row.score_status),
-        Column("isolation", tone=lambda cell: "good" if cell == "full" else "bad", value=lambda row: row.isolation),
+        Column("score", tone=_toned("complete", "good", "bad"), value=lambda row: row.score_status),
+        Column("isolation", tone=_toned("full", "good", "bad"), value=lambda row: row.isolation),
         Column("price of a node", money, number, True, value=lambda row: row.price),
         Column("ratio to the reference node", "", number, True, value=lambda row: row.ratio),
         Column("95 % interval", value=lambda row: span(row.ratio_interval)),
-        Column(
-            "per reference node",
-            money,
-            number,
-            True,
-            value=lambda row: row.per_reference.value if row.per_reference else None,
-        ),
+        Column("per reference node", money, number, True, value=lambda row: _value(row.per_reference)),
         Column(
             "95 % interval of it",
             money,
             value=lambda row: _money(row.per_reference.known if row.per_reference else None),
         ),
-        Column(
-            "throughput for money",
-            per_money,
-            number,
-            True,
-            value=lambda row: row.score_per_price.value if row.score_per_price else None,
-        ),
+        Column("throughput for money", per_money, number, True, value=lambda row: _value(row.score_per_price)),
         Column("95 % interval of that", per_money, value=lambda row: _money(row.score_per_price)),
-        Column(
-            "Pareto",
-            tone=lambda cell: "good" if cell == "yes" else "faint",
-            value=lambda row: "yes" if row.pareto else "no",
-        ),
+        Column("Pareto", tone=_toned("yes", "good", "faint"), value=lambda row: "yes" if row.pareto else "no"),
         Column("no value or interval because", value=lambda row: row.why or None),
         Column("marks", tone=lambda _: "bad", value=lambda row: "; ".join(mark.text for mark in row.marks) or None),
         notes=("Pareto: no other bid's node does as much for less money",),
@@ -156,6 +137,14 @@ def _left_out(tender: Tender) -> Section:
         Column("bids", value=lambda one: " and ".join(one.bids)),
         Column("what differs", value=lambda one: one.why),
     )
+
+
+def _toned(word: str, then: Tone, otherwise: Tone) -> Callable[[Cell], Tone]:
+    return lambda cell: then if cell == word else otherwise
+
+
+def _value(known: PerReference | Interval | None) -> float | None:
+    return None if known is None else known.value
 
 
 def _money(interval: Interval | EstimateBand | None) -> str | None:
@@ -202,11 +191,7 @@ def _stability(found: Stability) -> Section:
         "what the order rests on: each assumption a fifth up and down, each test left out",
         sorted(found.changes, key=lambda change: (change.same_winner, change.same, change.lead_pct)),
         Column("changed", value=lambda change: change.what),
-        Column(
-            "first",
-            tone=lambda cell: "plain" if cell == found.order[0] else "bad",
-            value=lambda change: change.order[0],
-        ),
+        Column("first", tone=_toned(found.order[0], "plain", "bad"), value=lambda change: change.order[0]),
         Column("leads by", "%", one_decimal, True, value=lambda change: change.lead_pct),
         Column("order", value=lambda change: "the same" if change.same else ", ".join(change.order)),
     )

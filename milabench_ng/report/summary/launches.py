@@ -47,12 +47,12 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     test: str
     label: str
     job_id: str
-    run_id: str | None
+    run_id: str | None = None
     """None for a record of 2020."""
     scheme: Scheme
     measured: bool = True
     """Whether it ran for its own result, not as company."""
-    devices: tuple[str, ...]
+    devices: tuple[str, ...] = ()
     """Their slots, which are named after them; empty if a record of 2020 does not say."""
     hardware: tuple[Device, ...] = ()
     """The same devices as the record describes them; empty in a record of 2020."""
@@ -67,12 +67,12 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     """None in a record of 2020."""
     steps: tuple[int, int] | None = None
     """Steps before the window and in it, of its first rank; None without a full window."""
-    cause: str | None
+    cause: str | None = None
     """Why it failed; None for a success."""
     detail: str = ""
-    perf: float
+    perf: float = math.nan
     """Items per second: mean over the ranks; NaN for a failed launch."""
-    samples: tuple[float, ...]
+    samples: tuple[float, ...] = ()
     """What enters the test's statistics: ``perf``, or every rank's rate as in 2020."""
     rank_rates: tuple[float, ...] = ()
     """Items per second of every rank, in the order of ``devices``."""
@@ -80,7 +80,7 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     shapes: tuple[Shape, ...] = ()
     """Oddities in the course of the rate, by rank."""
     program_s: float | None = None
-    peak_memory_mib: float
+    peak_memory_mib: float = 0.0
     wait_share: float | None = None
     latencies: Latencies = ()
     """Of the batches in the window, all ranks together; empty except for inference."""
@@ -223,7 +223,6 @@ def _of_2020(read: ReadRecord) -> LaunchResult:
         test=view.name,
         label=scheme.label(view.name, view.device_count),
         job_id=view.job_id,
-        run_id=None,
         scheme=scheme,
         devices=tuple(visible),
         hostname=view.hostname or "",

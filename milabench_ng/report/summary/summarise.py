@@ -191,14 +191,9 @@ def _unreadable(problem: Problem, test: str, job_id: str, label: str, scheme: Sc
         test=test,
         label=label,
         job_id=job_id,
-        run_id=None,
         scheme=scheme,
-        devices=(),
         cause="unreadable",
         detail=problem.reason,
-        perf=float("nan"),
-        samples=(),
-        peak_memory_mib=0.0,
     )
 
 

@@ -80,7 +80,7 @@ def _expected(stated: Profile, planned: Plan) -> Plan:
         launch.test.removeprefix(f"{planned.suite}."): ResolvedOptions(launch.arguments) for launch in planned.launches
     }
     resolved = {name: known.get(name, ResolvedOptions({})) for name in stated.tests}
-    return make_plan(stated, (), resolved, planned.devices, planned.repeat, planned.order, planned.nonce)
+    return make_plan(stated, resolved, planned.devices, planned.repeat, planned.order, planned.nonce)
 
 
 _Key = tuple[str, str, str, float, int, tuple[int, ...], tuple[str, ...], str]
