@@ -78,6 +78,9 @@ TABLE: dict[str, Check] = {
     "mnb jobs quick": DRY,
     "mnb jobs quick --name toy_reg --name vae --name loader --repeat 5": DRY,
     "mnb jobs standard": DRY,
+    "mnb jobs unet3d --repeat 3 -o results": PARSE,
+    "mnb report results --layout unet3d --format csv": Check("elsewhere", "test_layouts"),
+    "mnb report results --compare unet3d-a100 unet3d-v100": RUN,
     "mnb jobs standard --data-scale 0.01 --window 2 --ram-total 120GiB": PARSE,
     "mnb jobs standard --name convnet_fp16 --data-scale 0.1": DRY,
     "mnb jobs standard --name convnet_fp16 --name convnet --name fast_style --name translator --data-scale 0.1 "
@@ -141,6 +144,8 @@ TABLE: dict[str, Check] = {
     ),
     "python3 -m milabench_ng jobs profiles/standard.json --repeat 2 --ram-total 250GiB": DRY,
     "python3 -m pytest tests/fence tests/node tests/telemetry": Check("elsewhere", "they run beside this test"),
+    'pip install "milabench_ng[volumes]"': Check("elsewhere", "needs the network"),
+    "scripts/baselines-unet3d": Check("script", "needs the table that it reads"),
     "scripts/baselines-2020": Check("script", "writes the shipped baselines"),
     "scripts/bench-fence": Check("script", "takes half a minute, and wants a quiet node"),
     'pip install "milabench_ng[segmentation]"': Check("elsewhere", "needs the network"),

@@ -199,6 +199,20 @@ def test_blocks_have_their_halo_and_zeros_outside_of_the_volume(ramp: Volume) ->
         assert np.array_equal(blocks[index].numpy(), expected), index
 
 
+def test_loader_processes_read_what_this_process_reads(place: Path) -> None:
+    volume = Cremi().open(place)
+    assert isinstance(volume, Volume)
+    patches = Patches(volume, {"depth": 16, "height": 32, "width": 32})
+    seen = []
+    for workers in (0, 2):
+        bench = bench_on(Recording(last=4), data_set=Cremi(), data_path=place, workers=workers)
+        batches = bench.loader(2, samples=patches, order=patches.corners)
+        seen.append([[part.clone() for part in batch] for batch in bench.measure(batches)])
+    assert len(seen[0]) == 4
+    for alone, together in zip(*seen, strict=True):
+        assert all(torch.equal(one, other) for one, other in zip(alone, together, strict=True))
+
+
 class Shifted(nn.Module):
     """A convolution that sees two voxels far."""
 
