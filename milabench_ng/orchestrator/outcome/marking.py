@@ -8,7 +8,8 @@ from milabench_ng.node.conditions import throttled_fraction
 from milabench_ng.orchestrator.outcome.observation import Observation, SessionFacts
 from milabench_ng.orchestrator.outcome.skipped import skipped
 from milabench_ng.records.marks import Mark
-from milabench_ng.records.record import SKIPPED_LIMIT, layers_fit
+from milabench_ng.records.precision_seen import layers_fit
+from milabench_ng.records.record import SKIPPED_LIMIT
 from milabench_ng.records.window import WindowRule
 
 FAULTS = ("sw_thermal", "hw_thermal", "hw_power_brake")

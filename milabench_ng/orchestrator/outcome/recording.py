@@ -16,11 +16,11 @@ from milabench_ng.orchestrator.outcome.observation import Observation, SessionFa
 from milabench_ng.orchestrator.outcome.skipped import skipped
 from milabench_ng.plan import Launch
 from milabench_ng.records.isolation import Isolation
+from milabench_ng.records.precision_seen import PrecisionSeen
 from milabench_ng.records.record import (
     Call,
     CodeSource,
     Mnb,
-    PrecisionSeen,
     Rank,
     Record,
     Timing,
