@@ -51,7 +51,8 @@ def report(
     folder
         A result folder, or a summary file (also of the 2020 tool).
     compare
-        One or more baselines: summary files, result folders, or names of shipped ones (v100, rtx8000, h200, a100).
+        One or more baselines: summary files, result folders, or names of shipped ones (v100, rtx8000, h200, a100;
+        for unet3d unet3d-a100, unet3d-v100 and others).
     margin
         Largest difference that does not matter: a ratio is equivalent if its interval lies inside 1 +- this, and
         better or worse if it lies outside.
@@ -68,7 +69,7 @@ def report(
     form
         Output format: table, json, csv or markdown.
     layout
-        Print the columns that users of a public suite know, as csv or markdown: unet3d.
+        Print the columns that users of a public suite know; with --format csv or markdown.
     tables
         Also write every table as a CSV file into this folder.
     """
