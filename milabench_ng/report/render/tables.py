@@ -14,7 +14,6 @@ from milabench_ng.report.scoring.scaling import ScalingCurve
 from milabench_ng.report.scoring.slow_devices import MEASURES
 from milabench_ng.report.statistics.effects import unusual
 
-SCORE_UNIT = "classic items/s"
 _BAR = 40
 
 
@@ -112,7 +111,7 @@ def _sub_scores(report: Report) -> Section:
             Heading("how"),
             Heading("tests", "", whole, True),
             Heading("of the weights", "%", one_decimal, True),
-            Heading("per device", SCORE_UNIT, number, True),
+            Heading("per device", report.score_unit, number, True),
             Heading("+-95 %", "%", one_decimal, True),
             Heading("no value or interval because"),
         ),

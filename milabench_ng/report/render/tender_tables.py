@@ -10,7 +10,6 @@ from milabench_ng.report.render.cells import Cell, Fact, Tone, number, one_decim
 from milabench_ng.report.render.columns import span
 from milabench_ng.report.render.ratio_statements import span_of_money
 from milabench_ng.report.render.sections import Heading, Section
-from milabench_ng.report.render.tables import SCORE_UNIT
 from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.statistics.intervals import Interval
 from milabench_ng.report.summary.marked import Marked
@@ -113,8 +112,8 @@ def _bids(tender: Tender) -> Section:
             Heading("95 % interval"),
             Heading("per reference node", money, number, True),
             Heading("95 % interval of it", money),
-            Heading("throughput for money", f"{SCORE_UNIT} per 1000 {money}", number, True),
-            Heading("95 % interval of that", f"{SCORE_UNIT} per 1000 {money}"),
+            Heading("throughput for money", f"{tender.score_unit} per 1000 {money}", number, True),
+            Heading("95 % interval of that", f"{tender.score_unit} per 1000 {money}"),
             Heading("Pareto", tone=lambda cell: "good" if cell == "yes" else "faint"),
             Heading("no value or interval because"),
             Heading("marks", tone=lambda _: "bad"),
