@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.errors import InputError
+from milabench_ng.formula import evaluate
 from milabench_ng.plain import short
 
 type_names = {"int": int, "float": float, "bool": bool, "str": str}
@@ -112,14 +113,35 @@ class Classic(msgspec.Struct, frozen=True, kw_only=True):
     """2020 options without effect on what is measured here."""
 
 
+class DataBy(msgspec.Struct, frozen=True, kw_only=True):
+    """Which data set a workload reads, by the value of one of its options."""
+
+    option: str
+    sets: dict[str, str]
+    """Value of the option -> name of the data set; with other values it reads none."""
+
+
+class Derived(msgspec.Struct, frozen=True):
+    """The rate in another unit, such as one that users of a suite know."""
+
+    unit: str
+    formula: str
+    """Over ``rate`` (items per second) and the workload's options, with ``+ - * /`` and parentheses."""
+
+    def of(self, rate: float, options: Mapping[str, Scalar | None]) -> float:
+        """The value of a launch with ``options``. Raises InputError if there is none, as `formula.evaluate` does."""
+        numbers = {name: value for name, value in options.items() if type(value) in (int, float)}
+        return evaluate(self.formula, {**numbers, "rate": rate})  # type: ignore[dict-item]  # type() is the check
+
+
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a workload without importing it."""
 
     name: str
     unit: str
     """What one item is: ``"images"``, ``"tokens"``..."""
-    data: str | None
-    """The name of the data set it reads."""
+    data: str | DataBy | None
+    """The name of the data set that it reads, or how its options choose one."""
     options: tuple[Option, ...]
     precision: str
     """The mode it runs in by default."""
@@ -143,6 +165,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     classic_factor: float
     """Items of 2020 per true item."""
     classic: tuple[Classic, ...]
+    derived: tuple[Derived, ...] = ()
+    """Its rate in other units."""
     description: str
     origin: str
     """``package.module:function``."""
@@ -152,6 +176,20 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """Its module and those of the same package that it imports."""
     source_sha256: str
     """Hash of their concatenated files."""
+
+    def data_set(self, arguments: Mapping[str, Scalar | None]) -> str | None:
+        """The name of the data set that it reads with these arguments."""
+        if isinstance(self.data, DataBy):
+            return self.data.sets.get(str(arguments[self.data.option]))
+        return self.data
+
+    @property
+    def data_sets(self) -> dict[str, str]:
+        """The data sets that it may read, by name, and with which option; ``""`` if it always does."""
+        if isinstance(self.data, DataBy):
+            flag = self.data.option.replace("_", "-")
+            return {name: f"--{flag} {value}" for value, name in self.data.sets.items()}
+        return {self.data: ""} if self.data else {}
 
     @property
     def remedy(self) -> str:
@@ -199,11 +237,20 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
     def classic(self) -> Catalogue:
         """The same, but workloads read the classic form of their data set if there is one."""
         changed = {
-            name: msgspec.structs.replace(workload, data=self.data_sets[workload.data].classic or workload.data)
+            name: msgspec.structs.replace(workload, data=self._classic(workload.data))
             for name, workload in self.workloads.items()
-            if workload.data is not None
         }
-        return msgspec.structs.replace(self, workloads={**self.workloads, **changed})
+        return msgspec.structs.replace(self, workloads=changed)
+
+    def _classic(self, data: str | DataBy | None) -> str | DataBy | None:
+        match data:
+            case None:
+                return None
+            case DataBy():
+                sets = {value: self.data_sets[name].classic or name for value, name in data.sets.items()}
+                return DataBy(option=data.option, sets=sets)
+            case name:
+                return self.data_sets[name].classic or name
 
 
 def normal_name(option: str) -> str:

@@ -21,16 +21,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="even
 
 
 class Entered(Event, frozen=True, kw_only=True):
-    """The process is inside its fence and has sized its thread pools; the fields are from ``/proc``."""
+    """The process is inside its fence and has sized its thread pools. What the fence gives it, the kernel says."""
 
     pid: int
-    time_s: float
-    cpus_allowed: str
-    mems_allowed: str
-    cgroup: tuple[str, ...]
-    threads: int
     torch_threads: int
-    dropped_environment: tuple[str, ...] = ()
 
 
 class Phase(Event, frozen=True, kw_only=True):
@@ -67,6 +61,8 @@ class Slice(Event, frozen=True, kw_only=True):
     wait_s: float
     backlog: int | None = None
     """Items made but not yet requested, the mean over the slice's steps; None if nothing is made ahead."""
+    latency: tuple[tuple[int, int], ...] = ()
+    """Latencies of its batches as ``(bucket, count)``, in at most 256 buckets; empty except for inference."""
 
 
 class Loss(Event, frozen=True, kw_only=True):
@@ -115,6 +111,8 @@ class Done(Event, frozen=True, kw_only=True):
     steps: int
     ran: str
     matmul_error: float
+    layer_dtype: str | None = None
+    """The type of the first output of a linear or convolution layer in the first step; None if none ran."""
     peak_device_bytes: int | None = None
     read_bytes: int | None = None
     """What the readers of the data set read within their budget, if they have one, and in how many seconds."""

@@ -6,6 +6,7 @@ duplicate keys in an object, only finite numbers, no deep nesting. Errors are In
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
@@ -177,3 +178,15 @@ def open_to_write(name: str, folder: int, flags: int) -> int:
     """
     flags |= os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.open(name, flags, 0o666, dir_fd=folder)
+
+
+def is_locked(path: Path, flags: int = 0) -> bool:
+    """Whether another process has an exclusive flock(2) on ``path``. Raises OSError if neither can be seen."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

@@ -212,29 +212,28 @@ def smallest_memory(devices: Sequence[Device], gpus: Sequence[Gpu]) -> DeviceMem
 
 def make_plan(
     profile: Profile,
-    names: Sequence[str],
     arguments: Resolved,
     devices: Sequence[Device],
     repeat: int,
     order: Order = "interleaved",
     nonce: str | None = None,
 ) -> Plan:
-    """The batches of ``repeat`` runs of the tests called ``names`` (all if empty) over ``devices``."""
+    """The batches of ``repeat`` runs over ``devices`` of the tests that have ``arguments``; the others are omitted."""
     if not 1 <= repeat <= MOST_RUNS:
         raise InputError(f"--repeat {repeat}: at least 1, at most {MOST_RUNS:,}")
     if not devices:
         raise InputError("no device to run on")
-    selected = profile.select(names)
     groups = [
         launches
         for run in range(repeat)
-        for name, test in selected.tests.items()
+        for name, test in profile.tests.items()
+        if name in arguments
         for launches in _launches(f"{profile.suite}.{name}", test, arguments[name], devices, run)
     ]
     omitted = [
         label
         for name, test in profile.tests.items()
-        if name not in selected.tests
+        if name not in arguments
         for label in _labels(f"{profile.suite}.{name}", test, len(devices))
     ]
     return Plan(

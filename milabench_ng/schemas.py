@@ -26,30 +26,25 @@ def schema(kind: SchemaKind) -> Schema:
     """The schema of ``kind``: a profile file, the record of a launch, one line of the protocol, a summary, run.json,
     one line of ledger.jsonl, one line of events.jsonl, a buyer's rules.
     """
-    match kind:
-        case "profile":
-            return _profile()
-        case "record":
-            return _of("record", RECORD_SCHEMA, "The JSON file of one launch.", Record)
-        case "event":
-            described = "One line between worker and orchestrator: an event upwards, or a command downwards."
-            return _of("event", EVENT_SCHEMA, described, AnyEvent, AnyCommand)
-        case "summary":
-            return _of("summary", SUMMARY_SCHEMA, "The statistics of a result folder; stored, a baseline.", Summary)
-        case "rules":
-            return _of("rules", RULES_SCHEMA, "A buyer's demands on a result; see docs/run-rules.md.", Rules)
-        case "run":
-            return _of("run", RUN_SCHEMA, "run.json, the manifest of a result folder.", Manifest)
-        case "ledger":
-            return _of(
-                "ledger", LEDGER_SCHEMA, "One line of ledger.jsonl, what was done to a result folder.", LedgerLine
-            )
-        case "run-event":
-            described = "One line of events.jsonl, what happened while a run went on."
-            return _of("run-event", RUN_EVENTS_SCHEMA, described, Stamped)
+    return _profile() if kind == "profile" else _of(kind, *_FILES[kind])
 
 
-def _of(title: str, version: int, description: str, *types: Any) -> Schema:
+_FILES: dict[str, tuple[int, str, tuple[Any, ...]]] = {
+    "record": (RECORD_SCHEMA, "The JSON file of one launch.", (Record,)),
+    "event": (
+        EVENT_SCHEMA,
+        "One line between worker and orchestrator: an event upwards, or a command downwards.",
+        (AnyEvent, AnyCommand),
+    ),
+    "summary": (SUMMARY_SCHEMA, "The statistics of a result folder; stored, a baseline.", (Summary,)),
+    "rules": (RULES_SCHEMA, "A buyer's demands on a result; see docs/run-rules.md.", (Rules,)),
+    "run": (RUN_SCHEMA, "run.json, the manifest of a result folder.", (Manifest,)),
+    "ledger": (LEDGER_SCHEMA, "One line of ledger.jsonl, what was done to a result folder.", (LedgerLine,)),
+    "run-event": (RUN_EVENTS_SCHEMA, "One line of events.jsonl, what happened while a run went on.", (Stamped,)),
+}
+
+
+def _of(title: str, version: int, description: str, types: tuple[Any, ...]) -> Schema:
     """The schema of one type, or of any of several."""
     roots, definitions = msgspec.json.schema_components(types, ref_template="#/$defs/{name}")
     body = roots[0] if len(roots) == 1 else {"anyOf": list(roots)}

@@ -13,18 +13,19 @@ def mean(values: Sequence[float]) -> float:
 
 def population_std(values: Sequence[float]) -> float:
     """Population standard deviation (ddof 0), as in 2020; NaN if empty."""
-    if not values:
-        return math.nan
-    centre = mean(values)
-    return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / len(values))
+    return _std(values, 0)
 
 
 def sample_std(values: Sequence[float]) -> float:
     """Sample standard deviation (ddof 1); NaN for fewer than two values."""
-    if len(values) < 2:
+    return _std(values, 1)
+
+
+def _std(values: Sequence[float], ddof: int) -> float:
+    if len(values) <= ddof:
         return math.nan
     centre = mean(values)
-    return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
+    return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - ddof))
 
 
 def median(values: Sequence[float]) -> float:

@@ -2,7 +2,19 @@
 
 from milabench_ng.bench.bench import Bench
 from milabench_ng.bench.definition import Definition, workload
-from milabench_ng.bench.ranges import Count, Fraction, Rate
-from milabench_ng.catalogue import Classic
+from milabench_ng.bench.ranges import Count, Fraction, FromZero, Rate, WholeNumber
+from milabench_ng.catalogue import Classic, DataBy, Derived
 
-__all__ = ["Bench", "Classic", "Count", "Definition", "Fraction", "Rate", "workload"]
+__all__ = [
+    "Bench",
+    "Classic",
+    "Count",
+    "DataBy",
+    "Definition",
+    "Derived",
+    "Fraction",
+    "FromZero",
+    "Rate",
+    "WholeNumber",
+    "workload",
+]

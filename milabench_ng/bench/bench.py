@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,10 +14,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset
 
-from milabench_ng.bench import shared_memory
+from milabench_ng.bench import feeding, shared_memory
 from milabench_ng.bench.ahead import INTERVAL_S, Ahead
 from milabench_ng.bench.channel import Channel
-from milabench_ng.bench.feeding import Endless, Feed, Gate, Gated, SampleOrder, in_order, length, shuffled
+from milabench_ng.bench.compiling import compiled
+from milabench_ng.bench.file_errors import FileErrors
+from milabench_ng.bench.layer_type import LayerType
 from milabench_ng.bench.meter import Meter
 from milabench_ng.bench.moving import to_device, to_host
 from milabench_ng.bench.options import CommonOptions
@@ -27,7 +27,6 @@ from milabench_ng.bench.precision import MODES, probe, ran
 from milabench_ng.bench.trace import TraceRecorder
 from milabench_ng.datasets.base import DataSet
 from milabench_ng.datasets.budget import Budget, Budgeted
-from milabench_ng.errors import DataError, InputError
 from milabench_ng.events import Done, Phase, Ready
 from milabench_ng.records.window import WindowRule
 
@@ -38,14 +37,6 @@ OWN = 1 << 30
 """Added to the seed for a tenant's random numbers after its first step; those common to all begin at the seed."""
 PREFETCH = 2
 """Batches that each loader process keeps ready."""
-
-
-UNREADABLE = (OSError, EOFError, SyntaxError)
-"""Raised by reading a file that is missing, truncated or damaged."""
-UNOPENED = (*UNREADABLE, ValueError, RuntimeError, AssertionError)
-"""Raised by torchvision and numpy when they open such a data set."""
-OF_FILES = (None, errno.ENOENT, errno.EACCES, errno.EIO, errno.ENOTDIR, errno.EISDIR, errno.ESTALE, errno.ELOOP)
-"""The errno of such an OSError; None if Pillow raised it or it comes from a loader process."""
 
 
 class Bench:
@@ -82,14 +73,17 @@ class Bench:
         self._channel = channel
         self._data_set = data_set
         self._data_path = data_path
+        self._file_errors = FileErrors(data_set, data_path)
         self._tenants = tenants
         self._mark_interval_s = mark_interval_s
         self._close_in_children = close_in_children
         self._budget = Budget(read_bytes_per_s) if read_bytes_per_s else None
         self._precision = MODES[options.precision](device)
         self._order = torch.Generator().manual_seed(options.seed + tenant)
+        self._layer_type = LayerType()
+        self._meter: Meter | None = None
         self._trace = TraceRecorder(channel, rank, self._precision.scale)
-        self._feeds: list[Feed] = []
+        self._feeds: list[feeding.Feed] = []
         self._built_since = time.monotonic()
         self._pid = os.getpid()
         self.seed = options.seed
@@ -115,7 +109,21 @@ class Bench:
         module.to(self.device)
         self._precision.cast(module)
         self._trace.watch(module)
+        self._layer_type.watch(module)
         return module
+
+    def compile(self, module: nn.Module, *inputs: Any) -> Callable[..., Any]:
+        """A placed ``module``, compiled for inputs like these: of the same shapes, types and memory formats.
+
+        Compiles here, before ``ready``, for training or inference as the module's mode says. The seconds are told as
+        the phase ``compile``, not as part of ``build``. Raises InputError if the compiler fails.
+        """
+        since = time.monotonic()
+        function = compiled(module, self.to_device(inputs), self.device, self._precision.context)
+        seconds = time.monotonic() - since
+        self._built_since += seconds  # told apart
+        self._channel.send(Phase(rank=self.rank, name="compile", seconds=seconds))
+        return function
 
     def to_device(self, value: Any) -> Any:
         """Move the tensors in ``value``, also within lists, tuples and dicts, to the device.
@@ -133,23 +141,21 @@ class Bench:
         def opened() -> Any:
             return data_set.open(place, split=split, transform=transform)
 
-        try:
+        with self._file_errors.opening():
             return self._budget.reading(opened) if self._budget else opened()
-        except UNOPENED as error:
-            raise self._unreadable(error) from error
 
     def loader(
         self,
         batch_size: int | None,
         *,
         samples: Dataset[Any] | None = None,
-        order: SampleOrder | None = None,
+        order: feeding.SampleOrder | None = None,
         collate: Callable[[list[Any]], Any] | None = None,
         workers: int | None = None,
         transform: Callable[..., Any] | None = None,
         shuffle: bool = True,
         pin_memory: bool = True,
-    ) -> Feed:
+    ) -> feeding.Feed:
         """Endless batches of the workload's data set, in an order that depends on seed and tenant.
 
         All batches have one size: the remainder of an epoch begins the next. The first batch is the same for every
@@ -165,17 +171,17 @@ class Bench:
         wanted = self.max_workers if workers is None else workers
         processes = self.processes(wanted)
         data: Any = self.data(transform=transform) if samples is None else samples
-        if processes and batch_size is not None and samples is None:  # the indices of custom samples are unknown
-            with self._reading():
+        if processes and batch_size is not None and order is None:  # the indices of a custom order are unknown
+            with self._file_errors.reading():
                 sample = shared_memory.sample_bytes(data)
             shared_memory.require(sample, batch_size, PREFETCH * processes, self._tenants)
-        gate = Gate(processes)
+        gate = feeding.Gate(processes)
         if order is None:
-            order = shuffled(len(data)) if shuffle else in_order(len(data))
+            order = feeding.shuffled(len(data)) if shuffle else feeding.in_order(len(data))
         loader = DataLoader(
-            Gated(Budgeted(data, self._budget) if self._budget else data, gate, self.seed),
+            feeding.Gated(Budgeted(data, self._budget) if self._budget else data, gate, self.seed),
             batch_size=batch_size,
-            sampler=Endless(order, self._order, self.seed, first=(batch_size or 1) if shuffle else 0),
+            sampler=feeding.Endless(order, self._order, self.seed, first=(batch_size or 1) if shuffle else 0),
             collate_fn=collate,
             num_workers=processes,
             prefetch_factor=PREFETCH if processes else None,
@@ -184,7 +190,7 @@ class Bench:
             pin_memory=pin_memory and self.device.type == "cuda",
             generator=self._order,
         )
-        self._feeds.append(Feed(loader, gate))
+        self._feeds.append(feeding.Feed(loader, gate))
         return self._feeds[-1]
 
     def measure(
@@ -196,9 +202,9 @@ class Bench:
         function of the batch; by default the length of its first tensor. Says ``ready`` when the first batch is
         requested, and waits for the common start.
         """
-        items = count if callable(count) else (lambda _: count) if count is not None else length
+        items = count if callable(count) else (lambda _: count) if count is not None else feeding.length
         ahead = Ahead.on(self.device, self._mark_interval_s)
-        meter = Meter(
+        meter = self._meter = Meter(
             self._channel,
             rank=self.rank,
             clock=time.monotonic,
@@ -208,7 +214,7 @@ class Bench:
             max_count=self._options.max_count,
             rule=self._rule,
         )
-        endless = repeat(batches)
+        endless = feeding.repeat(batches)
         try:
             batch = self._fetch(endless)  # the first batch is here
             self._say_ready()
@@ -216,11 +222,13 @@ class Bench:
         finally:  # processes waiting at a gate would not end otherwise
             for feed in self._feeds:
                 feed.open()
+        self._layer_type.begin()
         meter.start()
         while not self._channel.ended(meter.steps):
             if meter.steps == 1:
+                self._layer_type.end()
                 torch.manual_seed(self._own_seed)  # reference traces know the first step; from here on tenants differ
-            asked, backlog = time.monotonic(), self._backlog(meter)
+            asked, backlog = time.monotonic(), feeding.backlog_of(self._feeds, meter.count)
             batch = self.to_device(batch if meter.steps == 0 else self._fetch(endless))
             waited = time.monotonic() - asked
             with self._precision.context():
@@ -242,40 +250,21 @@ class Bench:
         """The outputs of ``model`` on the host, floating-point ones in fp32: one step of inference.
 
         Call it once in each round of the loop. The model runs in inference mode and in the precision mode; a batch is
-        done when its outputs are on the host, as its caller would see it. ``model``: a module in evaluation mode that
-        ``place`` has placed, compiled or not; its outputs may be nested lists, tuples and dicts of tensors.
+        done when its outputs are on the host, as its caller would see it; the time from the call to that moment is the
+        batch's latency. ``model``: a module in evaluation mode that ``place`` has placed, compiled or not; its outputs
+        may be nested lists, tuples and dicts of tensors.
         """
+        called_s = time.monotonic()
         with torch.inference_mode():
             outputs = to_host(model(*inputs))
+        if self._meter is not None:
+            self._meter.note_latency(time.monotonic() - called_s)
         self._trace.outputs(outputs)
         return outputs
 
-    def _backlog(self, meter: Meter) -> float | None:
-        """Items that loader processes have made and the launch has not yet requested; None without a loader."""
-        if not self._feeds:
-            return None
-        samples = sum(feed.taken for feed in self._feeds)
-        return sum(feed.ahead for feed in self._feeds) * meter.count / samples if samples else 0.0
-
     def _fetch(self, batches: Iterator[BatchT]) -> BatchT:
-        with self._reading():
+        with self._file_errors.reading():
             return next(batches)
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Turn exceptions that a file can cause into data errors, if the workload has data."""
-        try:
-            yield
-        except UNREADABLE as error:
-            foreign = isinstance(error, ConnectionError) or getattr(error, "errno", None) not in OF_FILES
-            if self._data_set is None or foreign:
-                raise
-            raise self._unreadable(error) from error
-
-    def _unreadable(self, error: Exception) -> DataError:
-        name = self._data_set.name if self._data_set else ""
-        reason = str(error).strip().rpartition("\n")[2]
-        return DataError(f"data set {name} in {self._data_path}: {reason}; mnb prepare checks it")
 
     def _enter_loader(self, _worker: int) -> None:
         torch.set_num_threads(1)
@@ -311,19 +300,9 @@ class Bench:
                 steps=meter.steps,
                 ran=ran(self._trace.dtypes(), product, self._precision),
                 matmul_error=product[1],
+                layer_dtype=self._layer_type.seen,
                 peak_device_bytes=torch.cuda.max_memory_allocated(self.device) if cuda else None,
                 read_bytes=spent.bytes if spent else None,
                 read_s=spent.seconds if spent else None,
             )
         )
-
-
-def repeat(batches: Iterable[BatchT]) -> Iterator[BatchT]:
-    """Epoch after epoch. Raises InputError if an epoch has no batch."""
-    while True:
-        empty = True
-        for batch in batches:
-            empty = False
-            yield batch
-        if empty:
-            raise InputError("the data set has no batch: is the batch size larger than the data set?")

@@ -6,7 +6,7 @@ import dataclasses
 import importlib.util
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from msgspec import Meta
@@ -16,9 +16,10 @@ from milabench_ng import catalogue
 from milabench_ng.batch_sizes import BATCH_SIZE
 from milabench_ng.bench.options import COMMON
 from milabench_ng.bench.source import source_modules
-from milabench_ng.catalogue import Bound, Classic, Option, Range
+from milabench_ng.catalogue import Bound, Classic, DataBy, Derived, Option, Range
 from milabench_ng.datasets.base import DataSet
 from milabench_ng.errors import InputError
+from milabench_ng.formula import names
 from milabench_ng.sources import digest
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Definition:
 
     function: Function
     unit: str
-    data: type[DataSet] | None
+    data: type[DataSet] | DataBy | None
     precision: str
     distributed: bool
     bound: Bound | None
@@ -45,6 +46,10 @@ class Definition:
     auto_batch: bool
     classic_factor: float
     classic: tuple[Classic, ...]
+    derived: tuple[Derived, ...]
+
+    def __post_init__(self) -> None:
+        _check_derived(self)
 
     def __call__(self, bench: Bench, **options: Any) -> None:
         """Run the workload on ``bench``."""
@@ -70,10 +75,12 @@ class Definition:
     def describe(self, name: str, package: str) -> catalogue.Workload:
         """This workload as a value of the catalogue, under ``name``, from the distribution ``package``."""
         modules = source_modules(self.function)
+        if isinstance(self.data, DataBy):
+            check_choice(self.data, self.own_options, self.name)
         return catalogue.Workload(
             name=name,
             unit=self.unit,
-            data=self.data.name if self.data else None,
+            data=self.data.name if isinstance(self.data, type) else self.data,
             options=(*self.own_options, *COMMON(self.precision)),
             precision=self.precision,
             distributed=self.distributed,
@@ -85,6 +92,7 @@ class Definition:
             ram_gib=self.ram_gib,
             classic_factor=self.classic_factor,
             classic=self.classic,
+            derived=self.derived,
             description=inspect.getdoc(self.function) or "",
             origin=f"{self.function.__module__}:{self.function.__qualname__}",
             package=package,
@@ -96,7 +104,7 @@ class Definition:
 def workload(
     *,
     unit: str,
-    data: type[DataSet] | None = None,
+    data: type[DataSet] | DataBy | None = None,
     precision: str = "fp32",
     distributed: bool = False,
     bound: Bound | None = None,
@@ -107,15 +115,19 @@ def workload(
     auto_batch: bool = False,
     classic_factor: float = 1.0,
     classic: tuple[Classic, ...] = (),
+    derived: tuple[Derived, ...] = (),
 ) -> Callable[[Function], Definition]:
     """Declare a function ``(bench, *, options...)`` as a workload.
 
-    ``unit``: what one item is. ``data``: the data set that it reads. ``distributed``: it runs as one rank per device.
-    ``bound``: what sets its pace. ``cpu_only``: its device is the CPU even if the tenant has a GPU. ``requires``:
-    modules that it imports at run time and that may not be installed; ``extra``: the extra of its package that installs
-    them. ``ram_gib``: RAM that a tenant needs, without page cache. ``auto_batch``: ``--batch-size auto`` may find its
-    option ``batch_size``: the memory that it needs grows with that. ``classic_factor``: items of the 2020 tool per true
-    item. ``classic``: how 2020 profiles name it.
+    ``unit``: what one item is. ``data``: the data set that it reads, or which one by the value of an option.
+    ``distributed``: it runs as one rank per device. ``bound``: what sets its pace. ``cpu_only``: its device is the CPU
+    even if the tenant has a GPU. ``requires``: modules that it imports at run time and that may not be installed;
+    ``extra``: the extra of its package that installs them. ``ram_gib``: RAM that a tenant needs, without page cache.
+    ``auto_batch``: ``--batch-size auto`` may find its option ``batch_size``, with which its memory grows.
+    ``classic_factor``: items of the 2020 tool per true item. ``classic``: how 2020 profiles name it. ``derived``: its
+    rate in other units, shown beside it.
+
+    Raises InputError for a derived unit whose formula cannot be evaluated.
     """
 
     def declare(function: Function) -> Definition:
@@ -133,9 +145,41 @@ def workload(
             auto_batch=auto_batch,
             classic_factor=classic_factor,
             classic=classic,
+            derived=derived,
         )
 
     return declare
+
+
+def check_choice(data: DataBy, options: Sequence[Option], name: str) -> None:
+    """Raise InputError unless one of ``options`` chooses the data set, and takes the values that it does so by."""
+    chooser = next((option for option in options if option.name == data.option), None)
+    if chooser is None or not set(data.sets) <= set(chooser.choices):
+        raise InputError(
+            f"workload {name}: data=DataBy({data.option!r}, {data.sets!r}) needs an option {data.option!r} annotated "
+            f"with a Literal that has {', '.join(map(repr, data.sets))}"
+        )
+
+
+def _check_derived(definition: Definition) -> None:
+    """Raise InputError for formulas over anything but ``rate`` and the workload's numeric options."""
+    if not definition.derived:
+        return
+    where = f"workload {definition.function.__module__}:{definition.function.__qualname__}"
+    options = (*definition.own_options, *COMMON(definition.precision))
+    numeric = [option.name for option in options if option.type in ("int", "float")]
+    if "rate" in numeric:
+        raise InputError(f"{where}: option 'rate' would hide the rate in the formulas of its derived units; rename it")
+    units = [each.unit for each in definition.derived]
+    if len({*units}) < len(units):
+        raise InputError(f"{where}: a derived unit is declared twice: {', '.join(units)}")
+    for each in definition.derived:
+        unknown = sorted(names(each.formula) - {"rate", *numeric})
+        if unknown:
+            raise InputError(
+                f"{where}: derived unit {each.unit!r} = {each.formula!r} has no value for {', '.join(unknown)}; "
+                f"there are rate, {', '.join(numeric)}"
+            )
 
 
 def read_options(function: Function) -> tuple[Option, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, TypeVar
@@ -27,6 +27,7 @@ LOOK_S = 1.0
 """How often a process waiting at the gate checks that its launch is alive, in seconds."""
 
 MadeT = TypeVar("MadeT")
+BatchT = TypeVar("BatchT")
 SampleOrder = Callable[[torch.Generator], Iterable[Any]]
 """One epoch: the indices to load, in an order that the generator decides."""
 
@@ -175,3 +176,22 @@ def length(batch: Any) -> int:
     while isinstance(first, list | tuple | dict):
         first = next(iter(first.values())) if isinstance(first, dict) else first[0]
     return len(first)
+
+
+def backlog_of(feeds: Sequence[Feed], count: int) -> float | None:
+    """Items that loader processes have made and a launch of ``count`` items has not yet requested; None without any."""
+    if not feeds:
+        return None
+    samples = sum(feed.taken for feed in feeds)
+    return sum(feed.ahead for feed in feeds) * count / samples if samples else 0.0
+
+
+def repeat(batches: Iterable[BatchT]) -> Iterator[BatchT]:
+    """Epoch after epoch. Raises InputError if an epoch has no batch."""
+    while True:
+        empty = True
+        for batch in batches:
+            empty = False
+            yield batch
+        if empty:
+            raise InputError("the data set has no batch: is the batch size larger than the data set?")

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from milabench_ng.bench.channel import Channel
 from milabench_ng.events import Full, Slice
+from milabench_ng.records.latency import histogram
 from milabench_ng.records.window import SliceRow, WindowRule, averaging_window, is_steady, settled_after
 from milabench_ng.stats import mean
 
@@ -42,6 +43,7 @@ class Meter:
         self.steps = 0
         self._full = False
         self._slice_backlogs: list[float] = []
+        self._slice_latencies: list[float] = []
         self._settled: list[SliceRow] = []
         """The slices that began after settling: only these may be in the window."""
 
@@ -50,6 +52,10 @@ class Meter:
         self._slice_start = self.clock()
         self._settled_s = self._slice_start + self.rule.settle_s
         self._reset()
+
+    def note_latency(self, seconds: float) -> None:
+        """Note how long the batch of the current step took, from the call to its outputs on the host."""
+        self._slice_latencies.append(seconds)
 
     def step(self, count: int, wait_s: float, backlog: float | None = None) -> None:
         """Count a step of ``count`` items, done on the host, of which ``wait_s`` was spent waiting for data.
@@ -78,6 +84,7 @@ class Meter:
             steps=self._slice_steps,
             wait_s=self._slice_wait,
             backlog=round(mean(self._slice_backlogs)) if self._slice_backlogs else None,
+            latency=histogram(self._slice_latencies),
         )
         self.channel.send(event)
         first = self.steps == self._slice_steps
@@ -95,6 +102,7 @@ class Meter:
         self._slice_count = 0
         self._slice_wait = 0.0
         self._slice_backlogs = []
+        self._slice_latencies = []
 
     def _say_full(self, now: float) -> None:
         """Say ``full`` if the count is done and a stop from now on would leave a full window of steady work."""

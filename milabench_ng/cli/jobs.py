@@ -84,7 +84,10 @@ def jobs(
     if accept_difference:
         raise InputError("--accept-difference is for --resume")
     request = msgspec.structs.replace(
-        node.profile_request(profile, names=name, repeat=repeat, flags=flags),
+        node.profile_request(profile),
+        names=name,
+        repeat=repeat,
+        flags=flags,
         order=order or ("random" if nonce is not None else "interleaved"),
         nonce=secrets.token_hex(8) if order == "random" and nonce is None else nonce,
         retry=retry,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -67,7 +67,7 @@ def _print_workloads(catalogue: Catalogue) -> None:
         (
             workload.name,
             workload.unit,
-            workload.data or "-",
+            _reads(workload),
             workload.bound or "-",
             workload.precision,
             _needs(workload),
@@ -122,14 +122,27 @@ def _needs(workload: Workload) -> str:
     return ", ".join(marked) or "-"
 
 
+def _reads(workload: Workload) -> str:
+    """The data sets, and with which option it reads them."""
+    return ", ".join(f"{name} ({option})" if option else name for name, option in workload.data_sets.items()) or "-"
+
+
+def _volumes(workload: Workload, catalogue: Catalogue) -> Iterator[str]:
+    """How large its data sets are."""
+    for name, option in workload.data_sets.items():
+        data = catalogue.data_sets[name]
+        when = f" with {option}" if option else ""
+        yield f"{name}{when}: {data.files:,} files, {format_bytes(data.bytes)} in full size"
+
+
 def _facts(workload: Workload, catalogue: Catalogue) -> list[tuple[str, str]]:
     """What a test of the workload counts, needs and stresses."""
-    data = catalogue.data_sets[workload.data] if workload.data else None
     ram = "not stated" if workload.ram_gib is None else f"about {workload.ram_gib:g} GiB, without page cache"
     return [
         ("counts", workload.unit),
+        *(("also in", f"{each.unit}: {each.formula}") for each in workload.derived),
         ("stresses", STRESSED[workload.bound] if workload.bound else "not stated"),
-        ("reads", f"{data.name}: {data.files:,} files, {format_bytes(data.bytes)} in full size" if data else "nothing"),
+        ("reads", ", ".join(_volumes(workload, catalogue)) or "nothing"),
         ("RAM per tenant", ram),
         ("runs on", "the CPU alone" if workload.cpu_only else "the tenant's device"),
         ("needs", f"{_needs(workload)}: {workload.remedy}" if workload.missing else _needs(workload)),

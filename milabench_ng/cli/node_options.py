@@ -83,35 +83,19 @@ class NodeOptions:
     total_limit: float | None = None
     spool: Path | None = None
 
-    def profile_request(
-        self, profile: Path, *, names: tuple[str, ...] = (), repeat: int = 1, flags: tuple[str, ...] = ()
-    ) -> RunRequest:
+    def profile_request(self, profile: Path) -> RunRequest:
         """The request made of these options and a profile, given as a file or a shipped profile's name."""
         file = profile_file(profile)
-        text = read_text(file)
-        return self.request(suite=file.stem, text=text, source=plain(file), names=names, repeat=repeat, flags=flags)
+        return self.request(suite=file.stem, text=read_text(file), source=plain(file))
 
-    def request(
-        self,
-        *,
-        suite: str,
-        text: str,
-        source: str,
-        names: tuple[str, ...] = (),
-        repeat: int = 1,
-        flags: tuple[str, ...] = (),
-        outdir: Path | None = None,
-    ) -> RunRequest:
+    def request(self, *, suite: str, text: str, source: str) -> RunRequest:
         """The request made of these options and a profile."""
         return RunRequest(
             suite=suite,
             profile_text=text,
             profile_source=source,
-            names=names,
-            repeat=repeat,
             tenants=self.tenants,
             gpus=tuple(name for name in self.gpus.split(",") if name),
-            flags=flags,
             isolation=self.isolation,
             io=IoShare(read=self.io_read, write=self.io_write),
             ram_total_bytes=None if self.ram_total is None else parse_bytes(self.ram_total, "--ram-total"),
@@ -121,7 +105,7 @@ class NodeOptions:
             data_scale=self.data_scale,
             classic_data=self.classic_data,
             dataroot=data_root(self.dataroot),
-            outdir=(outdir or self.output or default_output()).absolute(),
+            outdir=(self.output or default_output()).absolute(),
             rule=window_rule(self.window),
             allow_concurrent=self.allow_concurrent,
             limits=TimeLimits(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from milabench_ng.cgroupfs import format_ids
+from milabench_ng.cgroup_files import format_ids
 from milabench_ng.cli.shares import share_table
 from milabench_ng.cli.showing import shown
 from milabench_ng.cli.tables import facts, heading, standard_output, table
@@ -59,7 +59,7 @@ def _print_facts(dry: DryRun, request: RunRequest) -> None:
     plan, duration = dry.planned.plan, dry.duration
     data = ", ".join(f"{name} (scale {scale:g})" for name, scale in dry.data)
     mark = "" if dry.tier == "full" else ", NOT ISOLATED: mnb doctor says why and what to do"
-    left = dry.planned.allocation.leftover_cpus
+    left = dry.planned.leftover_cpus
     estimate = (
         f"at least {format_seconds(duration.total_s)}: {format_seconds(duration.work_s)} of work, "
         f"{format_seconds(duration.start_s)} allowed for starting; generating data comes on top"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
+
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.options import DataRoot, Several, Switch
 from milabench_ng.cli.showing import shown
@@ -41,7 +43,7 @@ def prepare(
         Use the noise images of 2020 instead of ImageNet, as in `mnb jobs`.
     """
     options = NodeOptions(dataroot=dataroot, data_scale=data_scale, classic_data=classic_data)
-    request = options.profile_request(profile, names=name)
+    request = msgspec.structs.replace(options.profile_request(profile), names=name)
     with shown() as bus:
         places = asyncio.run(have_ready(request, bus))
     _print(places)

@@ -11,7 +11,15 @@ from cyclopts import Parameter
 from milabench_ng.cli.options import Html, Output, Switch, WeightsOption
 from milabench_ng.report.report import make_report
 from milabench_ng.report.scoring.cost import PricePer
-from milabench_ng.report.writers import Form, open_output, write_page, write_report, write_tables
+from milabench_ng.report.writers import (
+    Form,
+    SuiteName,
+    open_output,
+    write_layout,
+    write_page,
+    write_report,
+    write_tables,
+)
 from milabench_ng.units import parse_share
 
 
@@ -27,6 +35,7 @@ def report(
     price_per: PricePer = "node",
     penalize_variance: bool = True,
     form: Annotated[Form, Parameter(name="--format")] = "table",
+    layout: SuiteName | None = None,
     tables: Path | None = None,
     html: Html = None,
     output: Output = None,
@@ -58,6 +67,8 @@ def report(
         Charge each test for the spread of its launches.
     form
         Output format: table, json, csv or markdown.
+    layout
+        Print the columns that users of a public suite know, as csv or markdown: unet3d.
     tables
         Also write every table as a CSV file into this folder.
     """
@@ -77,5 +88,8 @@ def report(
     if html is not None:
         write_page(made, folder, html)
     with open_output(output, sys.stdout) as stream:
-        write_report(made, form, stream)
+        if layout is None:
+            write_report(made, form, stream)
+        else:
+            write_layout(made, layout, form, stream)
     return made.exit_code

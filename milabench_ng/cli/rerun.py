@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import msgspec
+
 from milabench_ng.cli.executing import execute
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.orchestrator.planning.rerun import profile_of
@@ -30,4 +32,5 @@ def rerun(
     again = profile_of(record)
     same = dataclasses.replace(node, classic_data=node.classic_data or again.classic_data)
     beside = same if same.tenants or same.gpus else dataclasses.replace(same, tenants=again.tenants)
-    return execute(beside.request(suite="rerun", text=again.text, source=str(record), flags=flags))
+    request = beside.request(suite="rerun", text=again.text, source=str(record))
+    return execute(msgspec.structs.replace(request, flags=flags))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import msgspec
+
 from milabench_ng.cli.executing import execute, execute_into_file
 from milabench_ng.cli.node_options import NodeOptions
 
@@ -30,12 +32,9 @@ def run(
     """
     alone = node if node.tenants or node.gpus else dataclasses.replace(node, tenants=1)
     test = workload.rpartition(":")[2]
-    request = alone.request(
-        suite="run",
-        text=json.dumps({test: {"workload": workload}}),
-        source=f"mnb run {workload}",
-        flags=flags,
-    )
+    text = json.dumps({test: {"workload": workload}})
+    request = alone.request(suite="run", text=text, source=f"mnb run {workload}")
+    request = msgspec.structs.replace(request, flags=flags)
     if request.outdir.suffix == ".json":
         return execute_into_file(request)
     return execute(request)

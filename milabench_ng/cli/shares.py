@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from milabench_ng.cgroupfs import format_ids
+from milabench_ng.cgroup_files import format_ids
 from milabench_ng.cli.tables import table
 from milabench_ng.fence.sharing.layout import Layout
 from milabench_ng.records.isolation import Share

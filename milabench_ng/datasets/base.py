@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 import numpy as np
+
+from milabench_ng.errors import InputError
 
 if TYPE_CHECKING:
     from torch.utils.data import Dataset
@@ -17,6 +19,9 @@ BINARY = "mnb-binary"
 """The subfolder of a set for the output of `DataSet.convert`."""
 Progress = Callable[[int, int], None]
 """Called with the number of items made and their total, in the caller's thread."""
+Transform = Callable[..., Any] | None
+"""What a set does to a sample before a workload sees it; None for the set's usual transform."""
+Samples: TypeAlias = "Dataset[tuple[Any, Any]]"
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -63,15 +68,28 @@ class DataSet(ABC):
         naming the file, for malformed texts.
         """
 
-    @abstractmethod
-    def open(
-        self, place: Path, *, split: str = "train", transform: Callable[[Any], Any] | None = None
-    ) -> Dataset[tuple[Any, Any]]:
-        """Open the twin or the real set in `place`; the default `transform` is the set's usual one."""
+    def libraries(self) -> dict[str, str]:
+        """Versions of libraries that this set's bytes depend on, besides those of all sets."""
+        return {}
 
     @abstractmethod
+    def open(self, place: Path, *, split: str = "train", transform: Transform = None) -> Samples:
+        """Open the twin or the real set in `place`; the default `transform` is the set's usual one."""
+
+    @staticmethod
+    def scaled(splits: Mapping[str, int], scale: float) -> dict[str, int]:
+        """Items of each split at `scale`, at least one."""
+        return {split: max(1, round(count * scale)) for split, count in splits.items()}
+
+    def require_split(self, split: str, splits: Iterable[str]) -> None:
+        """Raise InputError if `split` is none of `splits`."""
+        known = tuple(splits)
+        if split not in known:
+            raise InputError(f"{self.name} has no split {split!r}; it has: {', '.join(known)}")
+
     def looks_real(self, place: Path) -> bool:
         """Whether a folder without our manifest holds the real set. A few file names decide: nothing is read."""
+        return bool(self.texts) and all((place / text).is_file() for text in self.texts)
 
 
 def random_stream(seed: int, *item: int) -> np.random.Generator:

@@ -175,6 +175,7 @@ def _seal(data_set: DataSet, place: Path, scale: float, processes: int) -> TwinM
             "numpy": numpy.__version__,
             "pillow": PIL.__version__,
             "libjpeg": PIL.features.version("libjpeg_turbo") or f"libjpeg {PIL.features.version('jpg')}",
+            **data_set.libraries(),
         },
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )

@@ -11,6 +11,7 @@ GROUP = "milabench_ng.datasets"
 BUILT_IN = (
     EntryPoint("bsds500", "milabench_ng.datasets.images.bsds500:Bsds500", GROUP),
     EntryPoint("coco", "milabench_ng.datasets.images.coco:Coco", GROUP),
+    EntryPoint("cremi", "milabench_ng.datasets.volumes.cremi:Cremi", GROUP),
     EntryPoint("imagenet", "milabench_ng.datasets.images.imagenet:ImageNet", GROUP),
     EntryPoint("imagenet-classic", "milabench_ng.datasets.images.imagenet:ClassicImageNet", GROUP),
     EntryPoint("ml-20m", "milabench_ng.datasets.tables.ml_20m:MovieLens", GROUP),

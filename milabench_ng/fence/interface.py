@@ -17,6 +17,9 @@ import msgspec
 from milabench_ng.errors import IsolationError
 from milabench_ng.records.isolation import Effective, GroupEvents, Mode, ProcView, Share, Tier, Usage
 
+OOM_SCORE_ADJ = 500
+"""The kernel kills tenants before anything else of the node."""
+
 
 class IsolationMismatch(IsolationError):  # noqa: N818  (the name of the finding, not of a failure of ours)
     """The kernel gives a tenant something other than its share."""
@@ -107,8 +110,9 @@ class Group(Protocol):
         """Usage so far, with the maxima over all calls of this and `watch`."""
 
     def watch(self) -> Usage:
-        """Return `usage` and do what the kernel leaves to us (kill the rest after an out-of-memory kill on v1, stop a
-        tenant above its RAM share in the affinity tier). Call it several times a second."""
+        """Read what has no maximum in the kernel, and do what the kernel leaves to us (kill the rest after an
+        out-of-memory kill on v1, stop a tenant above its RAM share in the affinity tier). Call it several times a
+        second. Returns a reading that may lack all else that `usage` has."""
 
     def pids(self) -> tuple[int, ...]:
         """The processes in the group."""

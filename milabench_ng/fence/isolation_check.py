@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from milabench_ng.cgroupfs import format_ids
+from milabench_ng.cgroup_files import format_ids
 from milabench_ng.fence.interface import IsolationMismatch
 from milabench_ng.fence.kernel.mounts import parse_own_groups
 from milabench_ng.records.isolation import Death, Effective, GroupEvents, IoLimit, ProcView, Share, Usage

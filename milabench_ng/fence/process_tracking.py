@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 from milabench_ng.fence import guardian
 from milabench_ng.fence.interface import IsolationMismatch
+from milabench_ng.fence.kernel.readings import host_text
 from milabench_ng.fence.runs import Guardian
+from milabench_ng.node.conditions import kernel_table
 from milabench_ng.records.isolation import Usage
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -94,24 +97,20 @@ class Followed:
 
 def _smaps(pid: int) -> dict[str, int]:
     """Bytes by field of /proc/PID/smaps_rollup; empty for a process that is gone."""
-    lines = _read(f"/proc/{pid}/smaps_rollup").splitlines()[1:]
-    return {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
+    return {name: 1024 * kib for name, kib in kernel_table(Path(f"/proc/{pid}/smaps_rollup")).items()}
 
 
 def _cpu_usec(pid: int) -> int:
     """User and system time of the process and the children that it has waited for."""
-    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    fields = _stat(pid)
     return sum(map(int, fields[11:15])) * 1_000_000 // _TICKS_PER_S
 
 
 def _threads(pid: int) -> int:
-    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    fields = _stat(pid)
     return int(fields[17]) if fields else 0
 
 
-def _read(path: str) -> str:
-    try:
-        with open(path) as file:
-            return file.read()
-    except OSError:
-        return ""
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat after the name; empty for a process that is gone."""
+    return host_text(f"{pid}/stat").rpartition(")")[2].split()

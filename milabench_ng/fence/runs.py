@@ -18,6 +18,7 @@ import msgspec
 
 from milabench_ng.errors import IsolationError
 from milabench_ng.fence import guardian
+from milabench_ng.files import is_locked
 
 TOP = "mnb"
 _OWNER = "user.mnb.owner"
@@ -78,7 +79,7 @@ class RunGroups:
         self.directories = {parent: Path(parent, TOP, run_id) for parent in parents}
         made: list[Path] = []
         try:
-            with _locked_top(parents[0]):
+            with locked_top(parents[0]):
                 for parent, directory in self.directories.items():
                     Path(parent, TOP).mkdir(exist_ok=True)
                     prepare(Path(parent, TOP))
@@ -118,7 +119,7 @@ def reap(parents: Sequence[str], allow_concurrent: bool = False) -> list[str]:
     said: list[str] = []
     if not names:
         return said
-    with _locked_top(parents[0]):
+    with locked_top(parents[0]):
         for name in sorted(names):
             directories = [str(Path(parent, TOP, name)) for parent in parents]
             if not _dead(Path(directories[0])):
@@ -136,7 +137,7 @@ def reap(parents: Sequence[str], allow_concurrent: bool = False) -> list[str]:
 
 def remove_tops(parents: Sequence[str]) -> None:
     """Remove `mnb` in each hierarchy unless a run is below it. A scope may be gone with its last process."""
-    with contextlib.suppress(FileNotFoundError), _locked_top(parents[0]):
+    with contextlib.suppress(FileNotFoundError), locked_top(parents[0]):
         for parent in parents:
             with contextlib.suppress(OSError):  # another run's groups are in it, or it is gone
                 Path(parent, TOP).rmdir()
@@ -145,12 +146,9 @@ def remove_tops(parents: Sequence[str]) -> None:
 def _dead(directory: Path) -> bool:
     """Whether the run's lock is free (or its first group is gone, and only remains are left)."""
     try:
-        os.close(_lock(directory))
-    except BlockingIOError:
-        return False
+        return not is_locked(directory)
     except FileNotFoundError:
         return True
-    return True
 
 
 def _living(directory: Path) -> str:
@@ -178,11 +176,11 @@ def _lock(directory: Path) -> int:
 
 
 @contextlib.contextmanager
-def _locked_top(parent: str) -> Iterator[None]:
+def locked_top(parent: str, kind: int = fcntl.LOCK_EX) -> Iterator[None]:
     """Keep a starting and a reaping run apart: the latter must not see groups that are not locked yet."""
     descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, kind)
         yield
     finally:
         os.close(descriptor)

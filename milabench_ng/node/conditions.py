@@ -12,77 +12,18 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import psutil
 
-from milabench_ng.node.gpus import Gpu, GpuReader, Nvml
+from milabench_ng.node.gpu_conditions import THROTTLE_FIELDS, GpuSettings, GpuState, read_gpu_settings, read_gpu_state
+from milabench_ng.node.gpus import Gpu, Nvml
 from milabench_ng.node.pci_gpus import kernel_text
 from milabench_ng.node.topology import meminfo
 from milabench_ng.units import utc_iso, utc_now
 
 Edge = Literal["before", "after"]
-
-# Numbers of nvml.h: they are its binary interface.
-_SM, _MEMORY = 1, 2
-_DIE = 0
-_CORRECTED, _UNCORRECTED = 0, 1
-_SINCE_DRIVER_LOAD = 0
-_THROTTLE_FIELDS = {
-    "sw_power_cap": 74,
-    "sync_boost": 76,
-    "sw_thermal": 269,
-    "hw_thermal": 270,
-    "hw_power_brake": 271,
-}
-_MEMORY_TEMPERATURE_FIELD = 82
-
-
-class GpuSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a GPU. Power in watts, clocks in MHz."""
-
-    pci_bus_id: str
-    vbios: str | None
-    power_limit_w: float | None
-    default_power_limit_w: float | None
-    enforced_power_limit_w: float | None
-    """The lowest of all limits in force."""
-    max_sm_clock_mhz: int | None
-    max_memory_clock_mhz: int | None
-    application_sm_clock_mhz: int | None
-    application_memory_clock_mhz: int | None
-    ecc: bool | None
-    ecc_pending: bool | None
-    """ECC mode after the next reset."""
-    mig_mode: bool | None
-    persistence_mode: bool | None
-
-
-class GpuState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state and counters of a GPU."""
-
-    power_w: float | None
-    energy_mj: int | None
-    """Energy since the driver was loaded; updated every 100 ms."""
-    sm_clock_mhz: int | None
-    memory_clock_mhz: int | None
-    temperature_c: int | None
-    memory_temperature_c: float | None
-    reasons: int | None
-    """Bits of what holds the clocks down now (NVML clocks event reasons)."""
-    throttled_ns: dict[str, float | None]
-    """Time for which the clocks were held down so far, by reason."""
-    ecc_corrected: int | None
-    """Since the driver was loaded, like the next."""
-    ecc_uncorrected: int | None
-    remapped_rows: tuple[int, ...] | None
-    """Corrected, uncorrected, pending (0 or 1), failed (0 or 1)."""
-    pcie_generation: int | None
-    """Drops when the GPU is idle."""
-    pcie_width: int | None
-    foreign_pids: tuple[int, ...] | None
-    """Compute processes that are not ours, with NVML's pids: in a container these may be the host's."""
 
 
 class HostSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,8 +99,8 @@ def read_conditions(
     """
     moment, utc = time.monotonic(), utc_iso(utc_now())
     boards = {gpu.board: (gpu, nvml.reader(gpu.board)) for gpu in devices}
-    states = {uuid: _gpu_state(reader, own_pids) for uuid, (_, reader) in boards.items()}
-    gpu_settings = {uuid: _gpu_settings(gpu, reader) for uuid, (gpu, reader) in boards.items()}
+    states = {uuid: read_gpu_state(reader, own_pids) for uuid, (_, reader) in boards.items()}
+    gpu_settings = {uuid: read_gpu_settings(gpu, reader) for uuid, (gpu, reader) in boards.items()}
     return Conditions(
         time_s=moment,
         utc=utc,
@@ -191,7 +132,7 @@ def throttled_fraction(before: Conditions, after: Conditions) -> dict[str, dict[
     fractions: dict[str, dict[str, float]] = {}
     for uuid in before.gpus.keys() & after.gpus.keys():
         first, last = before.gpus[uuid].throttled_ns, after.gpus[uuid].throttled_ns
-        pairs = {reason: (first.get(reason), last.get(reason)) for reason in _THROTTLE_FIELDS}
+        pairs = {reason: (first.get(reason), last.get(reason)) for reason in THROTTLE_FIELDS}
         fractions[uuid] = {
             reason: (end - start) / elapsed_ns
             for reason, (start, end) in pairs.items()
@@ -212,47 +153,6 @@ def cpu_seconds() -> tuple[float, float, float]:
     # User time already includes guest time.
     busy = spent.user + spent.nice + spent.system + spent.irq + spent.softirq
     return busy, spent.steal, busy + spent.steal + spent.idle + spent.iowait
-
-
-def _gpu_settings(gpu: Gpu, reader: GpuReader) -> GpuSettings:
-    ecc = reader.ask("ecc", "EccMode") or (None, None)
-    mig = reader.ask("mig_mode", "MigMode") or (None, None)
-    return GpuSettings(
-        pci_bus_id=gpu.pci_bus_id,
-        vbios=reader.ask("vbios", "VbiosVersion"),
-        power_limit_w=_thousandth(reader.ask("power_limit_w", "PowerManagementLimit")),
-        default_power_limit_w=_thousandth(reader.ask("default_power_limit_w", "PowerManagementDefaultLimit")),
-        enforced_power_limit_w=_thousandth(reader.ask("enforced_power_limit_w", "EnforcedPowerLimit")),
-        max_sm_clock_mhz=reader.ask("max_sm_clock_mhz", "MaxClockInfo", _SM),
-        max_memory_clock_mhz=reader.ask("max_memory_clock_mhz", "MaxClockInfo", _MEMORY),
-        application_sm_clock_mhz=reader.ask("application_sm_clock_mhz", "ApplicationsClock", _SM),
-        application_memory_clock_mhz=reader.ask("application_memory_clock_mhz", "ApplicationsClock", _MEMORY),
-        ecc=_truth(ecc[0]),
-        ecc_pending=_truth(ecc[1]),
-        mig_mode=_truth(mig[0]),
-        persistence_mode=_truth(reader.ask("persistence_mode", "PersistenceMode")),
-    )
-
-
-def _gpu_state(reader: GpuReader, own_pids: Collection[int]) -> GpuState:
-    fields = reader.fields({**_THROTTLE_FIELDS, "memory_temperature_c": _MEMORY_TEMPERATURE_FIELD})
-    processes = reader.ask("foreign_pids", "ComputeRunningProcesses")
-    return GpuState(
-        power_w=_thousandth(reader.ask("power_w", "PowerUsage")),
-        energy_mj=reader.ask("energy_mj", "TotalEnergyConsumption"),
-        sm_clock_mhz=reader.ask("sm_clock_mhz", "ClockInfo", _SM),
-        memory_clock_mhz=reader.ask("memory_clock_mhz", "ClockInfo", _MEMORY),
-        temperature_c=reader.ask("temperature_c", "Temperature", _DIE),
-        memory_temperature_c=fields.pop("memory_temperature_c"),
-        reasons=reader.ask("reasons", "CurrentClocksEventReasons"),
-        throttled_ns=fields,
-        ecc_corrected=reader.ask("ecc_corrected", "TotalEccErrors", _CORRECTED, _SINCE_DRIVER_LOAD),
-        ecc_uncorrected=reader.ask("ecc_uncorrected", "TotalEccErrors", _UNCORRECTED, _SINCE_DRIVER_LOAD),
-        remapped_rows=reader.ask("remapped_rows", "RemappedRows"),
-        pcie_generation=reader.ask("pcie_generation", "CurrPcieLinkGeneration"),
-        pcie_width=reader.ask("pcie_width", "CurrPcieLinkWidth"),
-        foreign_pids=None if processes is None else tuple(sorted({p.pid for p in processes} - set(own_pids))),
-    )
 
 
 def _host_settings(root: Path) -> HostSettings:
@@ -308,11 +208,3 @@ def _chosen(choices: str | None) -> str | None:
 def _sum(texts: Iterable[str | None]) -> int | None:
     numbers = [int(text) for text in texts if text]
     return sum(numbers) if numbers else None
-
-
-def _thousandth(number: int | None) -> float | None:
-    return None if number is None else number / 1000
-
-
-def _truth(number: Any) -> bool | None:
-    return None if number is None else bool(number)

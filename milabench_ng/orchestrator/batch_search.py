@@ -80,7 +80,7 @@ async def _search(test: str, batch: Batch, context: RunContext, bus: Bus) -> Fou
     """Try sizes in all launches of ``test`` at the same time: one size for all, which the smallest of them can have."""
     began_s = time.monotonic()
     launches = [launch for launch in batch.launches if launch.test == test]
-    option = next(one for one in context.facts.workload(launches[0]).options if one.name == BATCH_SIZE)
+    option = next(one for one in context.facts.planned.workload(launches[0]).options if one.name == BATCH_SIZE)
     fraction = context.facts.planned.resolved.tests[test.rpartition(".")[2]].memory_fraction
     limits = {slot: int(fraction * context.memory(one, slot)) for one in launches for slot in one.slot_ids}
     trials: list[SizeTrial] = []
@@ -170,7 +170,7 @@ def _failure(tenant: Tenant, runner: BatchRunner, context: RunContext, busy: Seq
         broken_protocol=tenant.broken_protocol,
         failures=tenant.failures,
     )
-    limits = {slot: context.facts.shares[slot].memory_bytes for slot in tenant.launch.slot_ids}
+    limits = {slot: context.facts.planned.shares[slot].memory_bytes for slot in tenant.launch.slot_ids}
     found = judge(outcome, tenant.ranks, runner.evidence[tenant.launch.job_id], limits)
     if any(group.name in busy for group in tenant.groups.values()):
         return found or Failure(cause="timeout", detail="processes of it could not be removed")

@@ -72,7 +72,7 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> 
         wanted = needed(planned.plan, planned.catalogue)
         data = await prepare_all(wanted, server, request.dataroot, bus.preparing)
         environment, dropped = passed_on(scratch, bus)
-        sampler = await stack.enter_async_context(sampling())
+        sampler = await stack.enter_async_context(sampling(planned))
         fence = stack.enter_context(fenced(planned, name.group, bus))
         interrupted = stack.enter_context(interruptions(bus.note))
         manifest = make_manifest(planned, name.run_id, fence, command_line)
@@ -143,10 +143,10 @@ def run_begins(planned: PlannedRun, name: SessionName) -> RunBegins:
 
 
 @asynccontextmanager
-async def sampling() -> AsyncIterator[Sampler]:
-    """Run a sampler while it is needed."""
+async def sampling(planned: PlannedRun) -> AsyncIterator[Sampler]:
+    """Run a sampler of the run's devices while it is needed."""
     environment, _ = worker_environment(os.environ, {})
-    sampler = Sampler(environment)
+    sampler = Sampler(environment, (device.uuid for device in planned.devices.values() if device.uuid))
     try:
         yield sampler
     finally:

@@ -20,7 +20,7 @@ from milabench_ng.orchestrator.execution.logs import Log
 from milabench_ng.orchestrator.execution.pacing import read_host_pace, work_at_once
 from milabench_ng.orchestrator.execution.sampling import Sampler
 from milabench_ng.orchestrator.execution.tenant import Tenant
-from milabench_ng.orchestrator.outcome.observations import BatchObservation, observe
+from milabench_ng.orchestrator.outcome.observing import BatchObservation, observe
 from milabench_ng.orchestrator.outcome.recording import make_record
 from milabench_ng.orchestrator.outcome.run_context import RunContext
 from milabench_ng.orchestrator.persistence.result_writer import FileContent
@@ -37,14 +37,14 @@ from milabench_ng.units import utc_now
 async def run(context: RunContext, bus: Bus) -> None:
     """Run pending batches in order until none is left, or until an interruption."""
     progress, interrupted = context.progress, context.interrupted
-    rule, start = context.facts.rule, context.facts.planned.start
+    planned = context.facts.planned
     beyond_s: list[float] = []
     while not interrupted.is_set() and (works := progress.to_do()):
-        least_s = [least_batch_s(work.batch, rule) for work in works]
+        least_s = [least_batch_s(work.batch, planned.rule) for work in works]
         for place, work in enumerate(works):
             if interrupted.is_set():
                 break
-            left_s = time_left_s(least_s[place:], beyond_s, start)
+            left_s = time_left_s(least_s[place:], beyond_s, planned.start)
             bus.publish(batch_begins(work.batch, len(progress.plan.batches), left_s))
             began_s = time.monotonic()
             for name, record in (await run_batch(work, context, bus)).items():
@@ -103,7 +103,7 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
     files = {launch.test: context.files(launch) for launch in batch.launches}
     cache = context.facts.planned.request.cache
     data = {test: make_ready(found, cache) for test, found in files.items() if found is not None}
-    shares = {slot: context.facts.shares[slot].cpus for one in batch.launches for slot in one.slot_ids}
+    shares = {slot: context.facts.planned.shares[slot].cpus for one in batch.launches for slot in one.slot_ids}
     pace_before = await read_host_pace(shares, work_at_once)
     before = _conditions(context)
     context.xids.drain()
@@ -160,14 +160,13 @@ def _conditions(context: RunContext) -> Conditions:
 
 async def _probe_io(runner: BatchRunner, context: RunContext) -> None:
     """Check in all groups of the batch at once that the I/O share holds, before anything works."""
-    shares = context.facts.io
+    shares = context.facts.planned.io
     limited = [tenant for tenant in runner.tenants if tenant.launch.test in shares]
     groups = {(one.launch.job_id, slot): group for one in limited for slot, group in one.groups.items()}
     asked = {(one.launch.job_id, slot): shares[one.launch.test] for one in limited for slot in one.groups}
     found = await probe_all(groups, asked, context.facts.planned.request.dataroot)
     for (job_id, slot), seen in found.items():
-        evidence = runner.evidence[job_id]
-        evidence[slot] = msgspec.structs.replace(evidence[slot], io=seen, mismatch=excess(seen))
+        runner.note(job_id, slot, io=seen, mismatch=excess(seen))
 
 
 def _tenant(

@@ -20,32 +20,32 @@ def make_tenant(
     launch: Launch, batch: Batch, context: RunContext, requested_s: float, log: Log, **task_fields: Any
 ) -> Tenant:
     """Make the fence of a launch of ``batch``; its worker is not started yet. ``task_fields``: more of its `Task`."""
-    facts = context.facts
+    planned = context.facts.planned
     groups: dict[str, Group] = {
-        slot: context.fence.create(f"b{batch.number}-d{slot}", facts.share(launch.test, slot))
+        slot: context.fence.create(f"b{batch.number}-d{slot}", planned.share(launch.test, slot))
         for slot in launch.slot_ids
     }
     seats = tuple(
         Seat(
             slot=slot,
-            device=facts.devices[slot],
+            device=planned.devices[slot],
             entry=msgspec.to_builtins(groups[slot].entry),
-            threads=facts.shares[slot].cores,
+            threads=planned.shares[slot].cores,
         )
         for slot in launch.slot_ids
     )
     own = {**context.environment, **environment(groups[launch.slot_ids[0]].share)}
     files = context.files(launch)
-    uuids = [facts.devices[slot].uuid for slot in launch.slot_ids]
+    uuids = [planned.devices[slot].uuid for slot in launch.slot_ids]
     own["CUDA_VISIBLE_DEVICES"] = ",".join(uuid for uuid in uuids if uuid)
     task = Task(
         workload=launch.workload,
         arguments=launch.arguments,
         seats=seats,
         processes=sum(len(other.devices) for other in batch.launches),
-        rule=facts.rule,
+        rule=planned.rule,
         data=files.place if files else None,
-        read_bytes_per_s=reader_budget(facts.io.get(launch.test)),
+        read_bytes_per_s=reader_budget(planned.io.get(launch.test)),
         environment=own,
         requested_s=requested_s,
         **task_fields,

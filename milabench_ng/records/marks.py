@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
+
+from milabench_ng.grouping import grouped
 
 MarkKind = Literal[
     "resumed",
@@ -102,7 +103,5 @@ def worst(marks: Iterable[Mark]) -> Mark:
 
 def merged(marks: Iterable[Mark]) -> tuple[Mark, ...]:
     """The worst mark for each kind, subject and device."""
-    same: dict[tuple[str, str, str | None], list[Mark]] = defaultdict(list)
-    for mark in marks:
-        same[mark.kind, mark.what, mark.device].append(mark)
-    return tuple(worst(each) for each in same.values())
+    same = grouped(marks, lambda mark: (mark.kind, mark.what, mark.device))
+    return tuple(map(worst, same.values()))

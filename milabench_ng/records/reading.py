@@ -6,19 +6,18 @@ which are not JSON. A file that cannot be read is a `Problem` with a name and a 
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.files import LARGE, parse_json, read_content
+from milabench_ng.files import LARGE, is_locked, parse_json, read_content
 from milabench_ng.plain import plain, short
 from milabench_ng.records.ledger import Chain, check_chain
-from milabench_ng.records.names import LEDGER, RECORD_NAME
+from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME
 from milabench_ng.records.upgrades.manifest import MANIFEST_UPGRADES
 from milabench_ng.records.upgrades.record import RECORD_UPGRADES, upgrade_record
 from milabench_ng.records.views import ManifestView, RecordView
@@ -60,6 +59,8 @@ class _Kind(msgspec.Struct, frozen=True):
         """Whether a record needs no upgrade, like those of 2020."""
         return self.mnb is None or (isinstance(self.mnb, _Ours) and self.mnb.schema == RECORD_UPGRADES.current)
 
+
+T = TypeVar("T")
 
 _kind = msgspec.json.Decoder(_Kind)
 _record = msgspec.json.Decoder(RecordView)
@@ -127,18 +128,9 @@ def is_going_on(folder: Path) -> bool:
     SIGKILL, can leave a folder that looks active; nor does a copied folder.
     """
     try:
-        manifest = os.open(folder / "run.json", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
+        return is_locked(folder / MANIFEST, os.O_NONBLOCK)
+    except OSError:  # there is none, or the file system has no locks
         return False
-    try:
-        fcntl.flock(manifest, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # a file system without locks
-        return False
-    finally:
-        os.close(manifest)
-    return False
 
 
 def _no_file(path: str | Path, error: InputError) -> str:
@@ -168,6 +160,13 @@ def _json_files(folder: str) -> tuple[list[str], list[Problem]]:
         except OSError as error:
             unseen.append(problem(os.path.relpath(parent, folder), error.strerror or str(error)))
     return sorted(paths), unseen
+
+
+def decode_record(content: bytes, name: str, decoder: msgspec.json.Decoder[T]) -> T:
+    """A record of any schema as the decoder's type, which describes today's. ``name``: the file's."""
+    if _kind.decode(content).is_current:
+        return decoder.decode(content)  # straight from the bytes, which is faster
+    return msgspec.convert(upgrade_record(msgspec.json.decode(content), name), decoder.type)
 
 
 def _decode(content: bytes, name: str) -> Found | None:

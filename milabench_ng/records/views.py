@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from milabench_ng.catalogue import Derived
 from milabench_ng.plan import Device, Launch, Plan
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.marks import Mark
@@ -134,6 +135,7 @@ class MnbView(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
     bound: str | None = None
     classic_factor: Factor
+    derived: tuple[Derived, ...] = ()
     devices: tuple[Device, ...] = ()
     start_s: Moment | None = None
     stop_s: Moment | None

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from milabench_ng.events import Slice
+from milabench_ng.records.latency import Latencies, merged
 from milabench_ng.stats import mean, median
 
 MIN_STEPS = 10
@@ -63,7 +64,7 @@ class WindowRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SliceRow(msgspec.Struct, frozen=True, array_like=True):
-    """One slice in a record: ``[start_s, length_s, count, steps, wait_s, backlog]``."""
+    """One slice in a record: ``[start_s, length_s, count, steps, wait_s, backlog, latency]``."""
 
     start_s: Moment
     length_s: Length
@@ -72,11 +73,13 @@ class SliceRow(msgspec.Struct, frozen=True, array_like=True):
     wait_s: Amount
     backlog: WholeNumber | None = None
     """Items made but not yet requested, the mean over the slice's steps; None if nothing is made ahead."""
+    latency: Latencies = ()
+    """Latencies of its batches; empty except for inference."""
 
     @classmethod
     def of(cls, event: Slice) -> SliceRow:
         """The row of a worker's event."""
-        return cls(event.start_s, event.length_s, event.count, event.steps, event.wait_s, event.backlog)
+        return cls(event.start_s, event.length_s, event.count, event.steps, event.wait_s, event.backlog, event.latency)
 
     @property
     def end_s(self) -> float:
@@ -184,6 +187,11 @@ def wait_share(rows: Sequence[SliceRow], window: Window) -> float:
     inside = [row for row in rows if window.holds(row)]
     seconds = math.fsum(row.length_s for row in inside)
     return math.fsum(row.wait_s for row in inside) / seconds if seconds > 0 else math.nan
+
+
+def latencies(rows: Sequence[SliceRow], window: Window) -> Latencies:
+    """The latencies of the batches in the slices wholly inside ``window``."""
+    return merged(row.latency for row in rows if window.holds(row))
 
 
 def worked_off(rows: Sequence[SliceRow]) -> float:

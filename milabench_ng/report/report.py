@@ -21,6 +21,7 @@ from milabench_ng.report.scoring.slow_devices import GpuComparison, side_by_side
 from milabench_ng.report.scoring.subsets import SubScore, sub_scores
 from milabench_ng.report.scoring.weights import Weights, load_weights, spread_unplanned
 from milabench_ng.report.statistics.effects import MARGIN
+from milabench_ng.report.summary.derived_rates import DerivedRate, derived_rates
 from milabench_ng.report.summary.folder import load, load_baseline
 from milabench_ng.report.summary.launches import weakest_tier
 from milabench_ng.report.summary.marked import Marked, count_marks
@@ -41,6 +42,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     causes: dict[str, int]
     """Failures by cause."""
     row: TestSummary
+    derived: tuple[DerivedRate, ...] = ()
+    """``scored.perf`` in other units."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,6 +222,7 @@ def _line(scored: ScoredTest, row: TestSummary, comparisons: Sequence[Comparison
         node_total=None if scored.perf is None else scored.perf * row.devices,
         causes=dict(Counter(failed.cause for failed in row.failed)),
         row=row,
+        derived=derived_rates(row, scored.perf),
     )
 
 

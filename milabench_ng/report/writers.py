@@ -11,15 +11,37 @@ from types import ModuleType
 from typing import Literal, TextIO
 
 from milabench_ng.errors import InputError
+from milabench_ng.report.layouts.layout import SuiteLayout
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.report import Report
 
 Form = Literal["table", "json", "csv", "markdown"]
+SuiteName = Literal["unet3d"]
+"""Suites whose users know other columns: the modules of `report.layouts`."""
 
 
 def write_report(report: Report, form: Form, stream: TextIO) -> None:
     """Write ``report`` to ``stream`` in the named format."""
     import_module(f"milabench_ng.report.render.as_{form}").write(report, stream)
+
+
+def write_layout(report: Report, suite: SuiteName, form: Form, stream: TextIO) -> None:
+    """Write ``report`` to ``stream`` with the columns of ``suite``, as CSV or Markdown.
+
+    Raises InputError for another form, or if the report has no test of the suite.
+    """
+    from milabench_ng.report.render import as_csv, as_markdown
+
+    layout: SuiteLayout = import_module(f"milabench_ng.report.layouts.{suite}").LAYOUT
+    match form:
+        case "csv":
+            as_csv.write_section(layout.table(report), stream)
+        case "markdown":
+            for section in layout.tables(report):
+                as_markdown.write_section(section, stream)
+            as_markdown.write_isolation(report, stream)
+        case _:
+            raise InputError(f"--layout {suite} --format {form}: a suite's layout is csv or markdown; choose one")
 
 
 def write_tables(report: Report, folder: Path) -> None:

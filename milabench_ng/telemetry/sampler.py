@@ -15,11 +15,11 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from milabench_ng.node.gpus import open_nvml, read_gpus
+from milabench_ng.node.gpus import Gpu, open_nvml, read_gpus
 from milabench_ng.telemetry.gpu import GpuSource
 from milabench_ng.telemetry.host import HostSource
 from milabench_ng.telemetry.messages import Dropped, Sample, SamplerReport, Supported, Watch, encode
@@ -31,7 +31,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 class ReportWriter:
-    """Writes reports to a pipe, each with one write, and never waits for the reader."""
+    """Writes reports to a pipe and never waits for the reader."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -41,23 +41,44 @@ class ReportWriter:
         """Number dropped since it was last reported."""
         self._since_s = 0.0
 
-    def write(self, report: SamplerReport) -> None:
-        """Write the report, or drop and count it. Reports the number dropped as soon as there is room again."""
-        if self._dropped and self._put(Dropped(time_s=report.time_s, since_s=self._since_s, count=self._dropped)):
-            self._dropped = 0
-        if not self._put(report):
-            self._since_s = self._since_s if self._dropped else report.time_s
-            self._dropped += 1
+    def write(self, reports: Iterable[SamplerReport]) -> None:
+        """Write the reports, or drop and count them. Reports the number dropped as soon as there is room again."""
+        for time_s, lines in portions(reports):
+            if self._dropped:
+                self._tell_dropped(time_s)
+            if not self._put(b"".join(lines)):
+                self._since_s = self._since_s if self._dropped else time_s
+                self._dropped += len(lines)
 
-    def _put(self, report: SamplerReport) -> bool:
+    def _tell_dropped(self, time_s: float) -> None:
+        if self._put(encode(Dropped(time_s=time_s, since_s=self._since_s, count=self._dropped))):
+            self._dropped = 0
+
+    def _put(self, portion: bytes) -> bool:
         """Write if the pipe polls writable: it then has room for PIPE_BUF bytes and takes a line up to that (pipe(7)).
 
         Only the first report can be longer, on a node with very many devices, and it finds the pipe empty.
         """
         if not self._room.poll(0):
             return False
-        os.write(self._descriptor, encode(report))
+        os.write(self._descriptor, portion)
         return True
+
+
+def portions(reports: Iterable[SamplerReport]) -> Iterator[tuple[float, list[bytes]]]:
+    """The reports as lines, as many at a time as a pipe takes in one write; with the time of the first."""
+    lines: list[bytes] = []
+    size, time_s = 0, 0.0
+    for report in reports:
+        line = encode(report)
+        if lines and size + len(line) > select.PIPE_BUF:
+            yield time_s, lines
+            lines, size = [], 0
+        time_s = time_s if lines else report.time_s
+        lines.append(line)
+        size += len(line)
+    if lines:
+        yield time_s, lines
 
 
 class OrderReader:
@@ -99,6 +120,11 @@ def sample(sources: Sequence[Source]) -> Iterator[Sample]:
             yield Sample(time_s=time.monotonic(), source=source.name, key=key, values=values)
 
 
+def wanted(devices: Sequence[Gpu], uuids: str | None) -> tuple[Gpu, ...]:
+    """The devices named by ``uuids``, separated by commas; all for None."""
+    return tuple(gpu for gpu in devices if uuids is None or gpu.uuid in uuids.split(","))
+
+
 def next_tick(due_s: float, now_s: float, interval_s: float) -> float:
     """The next future tick after ``due_s``: a read that took too long skips ticks instead of shifting them."""
     missed = max(0, int((now_s - due_s) / interval_s))
@@ -107,15 +133,15 @@ def next_tick(due_s: float, now_s: float, interval_s: float) -> float:
 
 def serve(
     sources: Sequence[Source], tenants: TenantSource, orders: OrderReader, interval_s: float
-) -> Iterator[SamplerReport]:
-    """All reports until the orders end; ``tenants`` is the source that the orders are for."""
-    yield supported(sources, interval_s)
+) -> Iterator[Iterable[SamplerReport]]:
+    """All reports until the orders end, those of one sample together; ``tenants`` gets the orders."""
+    yield (supported(sources, interval_s),)
     due = time.monotonic() + interval_s
     while not orders.ended:
         for line in orders.wait(due - time.monotonic()):
             tenants.watch(msgspec.json.decode(line, type=Watch))
         if time.monotonic() >= due:
-            yield from sample(sources)
+            yield sample(sources)
             due = next_tick(due, time.monotonic(), interval_s)
 
 
@@ -135,16 +161,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Sample until told to end. Returns 0."""
     parser = argparse.ArgumentParser(prog="python -m milabench_ng.telemetry.sampler", description=__doc__)
     parser.add_argument("--interval", type=float, default=0.5, metavar="SECONDS", help="time between samples")
-    interval_s: float = parser.parse_args(argv).interval
+    parser.add_argument("--gpus", metavar="UUID,...", help="the devices to read, possibly none; all if not given")
+    given = parser.parse_args(argv)
+    interval_s: float = given.interval
     end_with_parent()
     with open_nvml() as nvml:
         tenants = TenantSource()
-        sources: tuple[Source, ...] = (GpuSource(nvml, read_gpus(nvml).devices), tenants, HostSource())
+        gpus = GpuSource(nvml, wanted(read_gpus(nvml).devices, given.gpus))
+        sources: tuple[Source, ...] = (gpus, tenants, HostSource())
         writer = ReportWriter(sys.stdout.fileno())
         # A broken pipe: the reader is gone.
         with contextlib.suppress(BrokenPipeError):
-            for report in serve(sources, tenants, OrderReader(sys.stdin.fileno()), interval_s):
-                writer.write(report)
+            for reports in serve(sources, tenants, OrderReader(sys.stdin.fileno()), interval_s):
+                writer.write(reports)
     return 0
 
 

@@ -7,19 +7,17 @@ Documentation: Documentation/admin-guide/cgroup-v1/memory.rst and cgroup-v2.rst 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
-from milabench_ng.node.conditions import kernel_table
-from milabench_ng.node.pci_gpus import kernel_text
+from milabench_ng.node.held_file import HeldFile, number_of
 from milabench_ng.telemetry.messages import SourceName, Watch
 from milabench_ng.units import MIB
 
-# Name of a value, and of its line in v2's and in v1's memory.stat. The v1 lines without "total" exclude the groups
-# below.
+# Name of a value, and of its line in v1's and in v2's memory.stat. A v1 file has both lines; those without "total"
+# exclude the groups below.
 _MEMORY_LINES = (
-    ("anon_mib", "anon", "total_rss"),
-    ("shmem_mib", "shmem", "total_shmem"),
-    ("file_mib", "file", "total_cache"),
+    ("anon_mib", (b"total_rss", b"anon")),
+    ("shmem_mib", (b"total_shmem", b"shmem")),
+    ("file_mib", (b"total_cache", b"file")),
 )
 
 
@@ -27,12 +25,12 @@ class TenantSource:
     """The watched cgroups."""
 
     name: SourceName = "tenant"
-    values = (*(name for name, _, _ in _MEMORY_LINES), "current_mib", "cpu_s")
+    values = (*(name for name, _ in _MEMORY_LINES), "current_mib", "cpu_s")
     unsupported: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def __init__(self) -> None:
-        self._watched: dict[str, Watch] = {}
+        self._watched: dict[str, TenantFiles] = {}
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -41,37 +39,57 @@ class TenantSource:
 
     def watch(self, order: Watch) -> None:
         """Read this tenant from now on."""
-        self._watched[order.key] = order
+        self._watched[order.key] = TenantFiles(order)
 
     def read(self) -> Iterator[tuple[str, dict[str, float]]]:
         """The values of every tenant whose group exists."""
-        for key, order in self._watched.items():
-            values = read_tenant(order)
+        for key, files in self._watched.items():
+            values = files.read()
             if values:
                 yield key, values
 
 
-def read_tenant(order: Watch) -> dict[str, float]:
-    """The tenant's memory in MiB and CPU time in seconds since its group was made, from its files."""
-    stat = kernel_table(Path(order.memory_stat)) if order.memory_stat else {}
-    values = {name: _either(stat, v1, v2) / MIB for name, v2, v1 in _MEMORY_LINES if v1 in stat or v2 in stat}
-    current = kernel_text(Path(order.memory_current)) if order.memory_current else None
-    values |= {"current_mib": int(current) / MIB} if current else {}
-    seconds = _cpu_seconds(Path(order.cpu_usage)) if order.cpu_usage else None
-    return values if seconds is None else {**values, "cpu_s": seconds}
+class TenantFiles:
+    """The files of one tenant's group."""
+
+    def __init__(self, order: Watch) -> None:
+        self._memory_stat = _held(order.memory_stat)
+        self._memory_current = _held(order.memory_current)
+        self._cpu_usage = _held(order.cpu_usage)
+
+    def read(self) -> dict[str, float]:
+        """The tenant's memory in MiB and CPU time in seconds since its group was made."""
+        stat = _text(self._memory_stat)
+        memory = {name: _first_of(stat, lines) for name, lines in _MEMORY_LINES}
+        memory["current_mib"] = _whole(_text(self._memory_current))
+        values = {name: size / MIB for name, size in memory.items() if size is not None}
+        seconds = _cpu_seconds(_text(self._cpu_usage))
+        return values if seconds is None else {**values, "cpu_s": seconds}
 
 
-def _either(stat: dict[str, int], v1: str, v2: str) -> int:
-    """A v1 file has both lines; the one with ``total`` counts."""
-    return stat[v1] if v1 in stat else stat[v2]
+def _held(path: str | None) -> HeldFile | None:
+    return None if path is None else HeldFile(path)
 
 
-def _cpu_seconds(path: Path) -> float | None:
+def _text(file: HeldFile | None) -> bytes:
+    """What the file holds; nothing if there is none, or the group has vanished."""
+    try:
+        return b"" if file is None else file.read()
+    except OSError:
+        return b""
+
+
+def _first_of(table: bytes, names: tuple[bytes, ...]) -> int | None:
+    return next((number for name in names if (number := number_of(table, name)) is not None), None)
+
+
+def _whole(text: bytes) -> int | None:
+    return int(text) if text else None
+
+
+def _cpu_seconds(text: bytes) -> float | None:
     """v2's ``cpu.stat`` counts microseconds in a table, v1's ``cpuacct.usage`` is one number of nanoseconds."""
-    text = kernel_text(path)
-    if not text:
-        return None
-    if text.isdecimal():
+    if text[:1].isdigit():
         return int(text) / 1e9
-    microseconds = kernel_table(path).get("usage_usec")
+    microseconds = number_of(text, b"usage_usec")
     return None if microseconds is None else microseconds / 1e6

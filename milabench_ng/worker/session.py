@@ -67,7 +67,7 @@ def run_rank(
     before_bytes = resident().now
     if task.trial_steps:
         channel = TrialChannel(channel, rank, task.trial_steps)
-    channel.send(entered(rank))
+    channel.send(Entered(rank=rank, pid=os.getpid(), torch_threads=torch.get_num_threads()))
     phases = {**phases, "enter": time.monotonic() - since}
     since = time.monotonic()
     device = torch.device("cpu") if definition.cpu_only else open_device(seat)
@@ -119,18 +119,3 @@ def open_device(seat: Seat) -> torch.device:
     device = torch.device("cuda", 0)
     torch.zeros(1, device=device)
     return device
-
-
-def entered(rank: int) -> Entered:
-    """What ``/proc`` shows of this process."""
-    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
-    return Entered(
-        rank=rank,
-        pid=os.getpid(),
-        time_s=time.monotonic(),
-        cpus_allowed=status["Cpus_allowed_list"].strip(),
-        mems_allowed=status.get("Mems_allowed_list", "").strip(),
-        cgroup=tuple(Path("/proc/self/cgroup").read_text().splitlines()),
-        threads=int(status["Threads"]),
-        torch_threads=torch.get_num_threads(),
-    )

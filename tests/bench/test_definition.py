@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import Meta
 
-from milabench_ng.bench import Bench, Count, Definition, Fraction, Rate, workload
+from milabench_ng.bench import Bench, Count, DataBy, Definition, Derived, Fraction, Rate, workload
 from milabench_ng.bench.definition import read_options
 from milabench_ng.bench.options import COMMON, split
 from milabench_ng.catalogue import Option, parse_flags, resolve
@@ -186,3 +186,55 @@ def test_an_automatic_batch_is_declared_and_needs_its_option() -> None:
 
     with pytest.raises(InputError, match="auto_batch needs an option 'batch_size' of type int"):
         lacks.describe("lacks", "")
+
+
+def test_an_option_may_choose_the_data_set() -> None:
+    @workload(unit="rows", data=DataBy(option="source", sets={"disk": "mnist"}))
+    def choosing(bench: Bench, *, source: Literal["memory", "disk"] = "memory") -> None:
+        """Read a data set, or none."""
+
+    described = choosing.describe("choosing", "tests 1")
+    assert described.data_set({"source": "disk"}) == "mnist"
+    assert described.data_set({"source": "memory"}) is None
+
+
+@pytest.mark.parametrize(
+    "chosen", [DataBy(option="src", sets={"disk": "mnist"}), DataBy(option="source", sets={"c": "mnist"})]
+)
+def test_a_choice_of_data_by_no_option_or_value_is_refused(chosen: DataBy) -> None:
+    @workload(unit="rows", data=chosen)
+    def choosing(bench: Bench, *, source: Literal["memory", "disk"] = "memory") -> None:
+        """Read a data set, or none."""
+
+    with pytest.raises(InputError, match="needs an option"):
+        choosing.describe("choosing", "tests 1")
+
+
+def pictures(bench: Bench, *, width: int = 2, scale: float = 1.0, kind: str = "a", fast: bool = False) -> None: ...
+
+
+def test_derived_units_are_in_the_catalogue() -> None:
+    units = (Derived("MPx/s", "rate * width * scale / 1e6"), Derived("x", "rate * workers"))
+    declared = workload(unit="images", derived=units)(pictures)
+    assert declared.describe("pictures", "").derived == units
+    assert sample.describe("sample", "").derived == ()
+
+
+@pytest.mark.parametrize(
+    ("derived", "told"),
+    [
+        ([("x", "rate * height")], "derived unit 'x' = 'rate * height' has no value for height; there are rate, width"),
+        ([("x", "kind * fast")], "has no value for fast, kind; there are rate, width, scale, max_count"),
+        ([("x", "rate ** 2")], "formula 'rate ** 2': only numbers, names"),
+        ([("x", "rate"), ("x", "rate")], "a derived unit is declared twice: x, x"),
+    ],
+)
+def test_a_bad_formula_is_refused_when_the_workload_is_declared(derived: list[tuple[str, str]], told: str) -> None:
+    with pytest.raises(InputError) as caught:
+        workload(unit="images", derived=tuple(Derived(*each) for each in derived))(pictures)
+    assert told in str(caught.value)
+
+
+def test_no_option_may_hide_the_rate() -> None:
+    with pytest.raises(InputError, match=r"option 'rate' would hide the rate"):
+        workload(unit="rows", derived=(Derived("x", "rate"),))(sample.function)

@@ -7,7 +7,9 @@ import torch
 from recording import Recording, bench_on
 from torch import Tensor, nn
 
-from milabench_ng.events import Digest, Loss
+from milabench_ng.bench import bench as bench_module
+from milabench_ng.events import Digest, Loss, Slice
+from milabench_ng.records.latency import bucket_of, merged
 
 
 class Detector(nn.Module):
@@ -60,6 +62,39 @@ def test_the_mean_magnitude_of_outputs_and_their_digest_are_told() -> None:
 def test_outputs_that_are_not_finite_are_told() -> None:
     channel, _ = inferred(nn.Identity(), torch.tensor([float("nan")]), 1)
     assert [loss.value for loss in channel.all(Loss)] == [None]
+
+
+class Slow(nn.Module):
+    """Every batch takes a quarter of a second more than the one before, on a clock of its own."""
+
+    now = 100.0
+    batches = 0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def forward(self, batch: Tensor) -> Tensor:
+        self.batches += 1
+        self.now += 0.25 * self.batches
+        return batch
+
+
+def test_a_latency_is_the_time_from_the_call_to_the_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Slow()
+    monkeypatch.setattr(bench_module, "time", slow)
+    channel, _ = inferred(slow, torch.ones(1), 3)
+    assert merged(event.latency for event in channel.all(Slice)) == tuple((bucket_of(s), 1) for s in (0.25, 0.5, 0.75))
+
+
+def test_inference_outside_the_loop_is_in_no_slice() -> None:
+    channel = Recording(last=1)
+    bench = bench_on(channel)
+    model = bench.place(nn.Linear(4, 2)).eval()
+    bench.infer(model, torch.ones(1, 4))
+    for batch in bench.measure([torch.ones(1, 4)]):
+        bench.infer(model, batch)
+    (_, count), *others = channel.one(Slice).latency
+    assert (count, others) == (1, [])
 
 
 @pytest.mark.parametrize("flip", [0, 5])

@@ -56,6 +56,16 @@ def test_a_slice_ends_with_the_first_step_after_the_sample_duration_and_holds_th
     assert {event.rank for event in bed.channel.all(Slice)} == {2}
 
 
+def test_latencies_are_those_of_the_slice_and_training_has_none() -> None:
+    """1 ms is in bucket 348, since 1.02 ** 348 = 983 and 1.02 ** 349 = 1003 (in us)."""
+    bed = Bed()
+    for latencies in ((0.001, 0.001), (), (0.001,)):
+        for seconds in latencies:
+            bed.meter.note_latency(seconds)
+        bed.step(0.5)
+    assert [event.latency for event in bed.channel.all(Slice)] == [((348, 2),), (), ((348, 1),)]
+
+
 def test_a_long_iteration_makes_one_long_slice() -> None:
     bed = Bed()
     bed.step(0.25, 8)

@@ -18,6 +18,7 @@ _KNOWN = {
     *("$schema", "$id", "$defs", "title", "description", "version", "default", "discriminator"),
     *("$ref", "anyOf", "if", "else", "type", "enum", "properties", "patternProperties", "additionalProperties"),
     *("required", "items", "prefixItems", "minItems", "maxItems", "minimum", "maximum", "exclusiveMinimum"),
+    "minProperties",
 }
 
 
@@ -57,6 +58,8 @@ def _in_range(value: float, schema: dict[str, Any]) -> bool:
 
 def _object_errors(value: dict[str, Any], schema: dict[str, Any], root: dict[str, Any], where: str) -> list[str]:
     found = [f"{where}: {key} is missing" for key in schema.get("required", ()) if key not in value]
+    if len(value) < schema.get("minProperties", 0):
+        found.append(f"{where}: too few members")
     for key, member in value.items():
         matching = [one for pattern, one in schema.get("patternProperties", {}).items() if re.search(pattern, key)]
         if key in schema.get("properties", {}):

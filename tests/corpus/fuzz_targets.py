@@ -138,7 +138,7 @@ def profile(content: bytes) -> None:
         for rate in (test.io.read, test.io.write) if test.io else ():
             if rate is not None:
                 parse_bytes_per_second(rate, name)
-    msgspec.json.encode(make_plan(made, (), arguments, [Device(index=0, kind="cpu")], 1))
+    msgspec.json.encode(make_plan(made, arguments, [Device(index=0, kind="cpu")], 1))
 
 
 def weights(content: bytes) -> None:

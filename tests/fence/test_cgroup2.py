@@ -89,6 +89,30 @@ def test_limits_events_and_usage_are_read(group: cgroup2.Cgroup2Group, tmp_path:
     assert (usage.pressure["cpu"].some_s, usage.pressure["cpu"].full_s) == (2.0, 1.0)
 
 
+def test_watching_keeps_what_has_no_maximum_in_the_kernel(group: cgroup2.Cgroup2Group, tmp_path: Path) -> None:
+    node = tmp_path / "run/t0"
+    for stat, pids in (("anon 40\nfile 60\nshmem 10\n", "9\n"), ("anon 1\nfile 5\nshmem 0\n", "2\n")):
+        (node / "memory.stat").write_text(stat)
+        (node / "pids.current").write_text(pids)
+        group.watch()
+    usage = group.usage()
+    assert (usage.anon_bytes, usage.shmem_bytes, usage.page_cache_bytes) == (40, 10, 50)
+    assert (usage.anon_shmem_max_bytes, usage.page_cache_max_bytes, usage.pids_peak) == (50, 50, 9)
+    # The kernel's own maximum and what only grows are read at the end.
+    assert (usage.memory_peak_bytes, usage.cpu_usec, usage.io_read_bytes) == (9, 12, 10)
+
+
+def test_without_a_peak_in_the_kernel_memory_is_watched(group: cgroup2.Cgroup2Group, tmp_path: Path) -> None:
+    node = tmp_path / "run/t0"
+    (node / "memory.peak").unlink()
+    older = cgroup2.Cgroup2Group("t0", group.share, Group2(node), "", frozenset({"memory"}), shm=False)
+    for current in ("7\n", "70\n", "8\n"):
+        (node / "memory.current").write_text(current)
+        older.watch()
+    usage = older.usage()
+    assert (usage.memory_peak_bytes, usage.memory_bytes) == (70, 8)
+
+
 def test_killing_does_not_look_like_a_changed_limit(group: cgroup2.Cgroup2Group, tmp_path: Path) -> None:
     before = group.effective()
     group.kill()

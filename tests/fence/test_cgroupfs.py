@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from milabench_ng.cgroupfs import Cpuset1, Group1, Group2, Limit, Memory1, Memory2, Pids2, format_ids, parse_ids
+from milabench_ng.cgroup_files import Limit, format_ids, parse_ids
+from milabench_ng.cgroupfs import Cpuset1, Group1, Group2, Memory1, Memory2, Pids2
 
 
 def write(directory: Path, **files: str) -> None:

@@ -10,10 +10,9 @@ import msgspec
 import pytest
 
 from milabench_ng.catalogue import Catalogue
-from milabench_ng.events import Ready
+from milabench_ng.events import Done, Ready
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.sharing.layout import lay_out
-from milabench_ng.fence.sharing.shares import Allocation
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.orchestrator.execution.batch import Timeline
 from milabench_ng.orchestrator.execution.tenant import RankLog
@@ -57,14 +56,14 @@ def facts(
     planned = PlannedRun(
         resolved=ResolvedRequest(request=request, catalogue=catalogue, profile=profile, tests={}, arguments={}),
         plan=Plan(suite="s", devices=tuple(devices.values()), repeat=1, batches=()),
-        allocation=Allocation(own, (), 0, 0),
         layout=lay_out(devices, own),
+        leftover_cpus=(),
         isolation="auto",
         capabilities=Capabilities("v1", "6.1", True, {}),
         start="warm",
         io={},
         limits={},
-        device_notes=(),
+        sharing_notes=(),
     )
     made = SessionFacts(
         planned=planned,
@@ -175,6 +174,30 @@ def test_every_kind_has_its_words() -> None:
         "SMT siblings shared between tenants",
         "device 0: precision fp32 asked, tf32 ran",
     ]
+
+
+@pytest.mark.parametrize(
+    ("layer", "told"),
+    [(None, []), ("float32", []), ("float16", ["device 0: precision fp32 asked, the model's layers gave float16"])],
+)
+def test_layers_that_compute_in_another_type_are_a_mark(layer: str | None, told: list[str]) -> None:
+    launch = seen(0)
+    done = Done(time_s=99.0, count=1, steps=1, ran="fp32", matmul_error=0.0, layer_dtype=layer)
+    assert [mark.text for mark in marks(facts(), replaced(launch, done=done))] == told
+
+
+def replaced(launch: Observation, done: Done) -> Observation:
+    ranks = [RankLog(ready=rank.ready, done=done) for rank in launch.ranks]
+    return msgspec.structs.replace(launch, ranks=ranks)
+
+
+def test_tf32_on_a_device_without_it_is_a_mark() -> None:
+    """An option without effect is never silent."""
+    launch = seen(0)
+    launch = msgspec.structs.replace(
+        launch, launch=msgspec.structs.replace(launch.launch, arguments={"precision": "tf32"})
+    )
+    assert [mark.text for mark in marks(facts(), launch)] == ["device 0: precision tf32 asked, fp32 ran"]
 
 
 def test_a_partial_fence_is_a_mark_of_its_own() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from milabench_ng.cgroupfs import parse_ids
+from milabench_ng.cgroup_files import parse_ids
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, BatchBegins, LaunchState, Slices
 from milabench_ng.orchestrator.execution.pacing import BURSTS
 from milabench_ng.report.summary.folder import load

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from milabench_ng.node.conditions import Conditions, GpuSettings, GpuState, HostSettings, HostState, Settings
+from milabench_ng.node.conditions import Conditions, HostSettings, HostState, Settings
+from milabench_ng.node.gpu_conditions import GpuSettings, GpuState
 from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.inventory import Cpus, Inventory
 from milabench_ng.node.pci_gpus import PciGpu

@@ -51,9 +51,11 @@ def plan(
     profile = Profile(
         suite, {name: Test(workload=name, partition_scheme=scheme) for name, scheme in tests.items()}, text="{}"
     )
-    arguments = {name: ResolvedOptions({"batch_size": 64, "max_count": 1000, "precision": "fp32"}) for name in tests}
+    arguments = {
+        name: ResolvedOptions({"batch_size": 64, "max_count": 1000, "precision": "fp32"}) for name in names or tests
+    }
     chosen = [device(index) for index in range(devices)]
-    return make_plan(profile, names, arguments, chosen, repeat, "interleaved" if nonce is None else "random", nonce)
+    return make_plan(profile, arguments, chosen, repeat, "interleaved" if nonce is None else "random", nonce)
 
 
 def device(index: int) -> Device:

@@ -45,6 +45,7 @@ def change(folder: Path, pattern: str, what: Change) -> None:
         (ours(classic_factor=10.0), "classic_factor 10.0 instead of 1.0"),
         (ours(unit="tokens"), "unit tokens instead of images"),
         (ours(bound="io"), "bound io instead of cpu"),
+        (ours(derived=[{"unit": "x", "formula": "rate"}]), "derived unit x rate instead of None"),
         (options(batch_size=512), "option batch_size 512 instead of 64"),
         (options(layers=3), "option layers 3 instead of None"),
     ],

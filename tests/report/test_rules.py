@@ -210,6 +210,15 @@ def imprecise(content: dict[str, Any]) -> None:
     content["mnb"]["precision"]["matmul_error_before"] = 3e-4
 
 
+def layers_in_half(content: dict[str, Any]) -> None:
+    content["mnb"]["precision"]["layer_dtype"] = "float16"
+
+
+def too_many_latencies(content: dict[str, Any]) -> None:
+    """Six batches in five steps."""
+    content["mnb"]["ranks"][0]["slices"][20] += [None, [[348, 5], [465, 1]]]
+
+
 def no_data(content: dict[str, Any]) -> None:
     content["mnb"]["data"] = None
 
@@ -303,6 +312,11 @@ BROKEN: dict[str, tuple[str, Tamper, str]] = {
     "batch size overridden": ("R10", everywhere(overridden), "changed on the command line: batch_size"),
     "option that the profile does not state": ("R10", everywhere(smaller_option), "max_count is 10, 1000 is demanded"),
     "arguments of one record": ("R10", record(lambda at: smaller_batch(at["mnb"]["launch"])), "instead of 64"),
+    "formula of one record": (
+        "R10",
+        record(ours(derived=[{"unit": "MPx/s", "formula": "rate * 9"}])),
+        "its list of derived units is MPx/s = rate * 9, that of most of its row none",
+    ),
     "items of one record": ("R10", record(ours(classic_factor=10.0)), "its classic_factor is 10.0, that of most"),
     "removed record": ("R12", remove("standard.vae.J0.0.*"), "standard.vae J0.0: it was planned and has no record"),
     "too few repeats": ("R11", remove("standard.vae.J1.*"), "standard.vae"),
@@ -316,6 +330,16 @@ BROKEN: dict[str, tuple[str, Tamper, str]] = {
     "record of another moment": ("R17", record(ours(start_s=900.0)), "did not start and stop together"),
     "lower precision": ("R18", record(precise), "fp32 was asked for, fp32, then tf32 ran"),
     "precision and probe": ("R18", record(imprecise), "fp32 is said to have run, and the probe's product was wrong by"),
+    "layers in another type": (
+        "R18",
+        record(layers_in_half),
+        "fp32 was asked for, the model's layers gave float16",
+    ),
+    "more batches than steps": (
+        "R4",
+        record(too_many_latencies),
+        "slice 20 is impossible: the latencies of 6 batches in 5 steps",
+    ),
     "data not said": ("R19", record(no_data), "it does not say what it read, as other launches of its test do"),
     "less data": ("R19", record(small_share), "imagenet has scale 0.5, 1 is demanded"),
     "data in memory": ("R20", manifest(tmpfs), "/data lies on tmpfs (memory), which is refused"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 
 from milabench_ng.requests import python_command
 from milabench_ng.telemetry.messages import AnyReport, Dropped, Sample, Supported, Watch, encode
-from milabench_ng.telemetry.sampler import ReportWriter, next_tick
+from milabench_ng.telemetry.sampler import ReportWriter, next_tick, portions
 
 F_SETPIPE_SZ = 1031
 END_S = 10
@@ -138,12 +139,12 @@ def test_a_full_pipe_drops_samples_and_says_how_many() -> None:
     fcntl.fcntl(writing, F_SETPIPE_SZ, 8192)
     writer = ReportWriter(writing)
     for number in range(100):
-        writer.write(Sample(time_s=float(number), source="host", key="node", values={"load_1min": 1.0, "x": 2.0}))
+        writer.write([Sample(time_s=float(number), source="host", key="node", values={"load_1min": 1.0, "x": 2.0})])
     come = [decode_report(line) for line in os.read(reading, 1 << 16).splitlines()]
     assert 0 < len(come) < 100
     assert [report.time_s for report in come] == [float(number) for number in range(len(come))]
 
-    writer.write(Sample(time_s=100.0, source="host", key="node", values={}))
+    writer.write([Sample(time_s=100.0, source="host", key="node", values={})])
     told = [decode_report(line) for line in os.read(reading, 1 << 16).splitlines()]
     assert told[0] == Dropped(time_s=100.0, since_s=float(len(come)), count=100 - len(come))
     assert told[1:] == [Sample(time_s=100.0, source="host", key="node", values={})]
@@ -164,3 +165,14 @@ def test_it_starts_without_torch_numpy_and_rich() -> None:
         "heavy = {'torch', 'numpy', 'rich', 'cyclopts'} & sys.modules.keys(); assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_the_reports_of_a_moment_share_writes_that_a_pipe_always_takes_whole() -> None:
+    values = {f"value_{number}": 1.0 for number in range(40)}
+    reports = [Sample(time_s=float(number), source="gpu", key="GPU-0", values=values) for number in range(20)]
+    shared = list(portions(reports))
+    assert 1 < len(shared) < len(reports)
+    assert all(len(b"".join(lines)) <= select.PIPE_BUF for _, lines in shared)
+    assert [decode_report(line) for _, lines in shared for line in lines] == reports
+    assert [time_s for time_s, _ in shared] == [decode_report(lines[0]).time_s for _, lines in shared]
+    assert list(portions([])) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,9 +11,10 @@ from fake_nvml import LOST, FakeGpu, FakeNvml
 
 from milabench_ng.node.gpus import open_nvml, read_gpus
 from milabench_ng.telemetry.gpu import GpuSource
-from milabench_ng.telemetry.host import Counters, HostSource, rates, read_counters, whole_disks
+from milabench_ng.telemetry.host import Counters, HostSource, rates, whole_disks
 from milabench_ng.telemetry.messages import Watch
-from milabench_ng.telemetry.tenant import TenantSource, read_tenant
+from milabench_ng.telemetry.sampler import wanted
+from milabench_ng.telemetry.tenant import TenantFiles, TenantSource
 
 MIB = 1 << 20
 
@@ -89,6 +91,13 @@ def test_a_mig_instance_has_its_own_memory_and_the_power_of_its_gpu() -> None:
     assert "utilization_pct" not in read["MIG-1"]
 
 
+def test_only_the_gpus_of_the_run_are_read() -> None:
+    nvml = open_nvml(FakeNvml(busy_gpu("GPU-a"), busy_gpu("GPU-b")))
+    devices = read_gpus(nvml).devices
+    read = {names: GpuSource(nvml, wanted(devices, names)).keys for names in (None, "GPU-b", "GPU-a,GPU-b", "")}
+    assert read == {None: ("GPU-a", "GPU-b"), "GPU-b": ("GPU-b",), "GPU-a,GPU-b": ("GPU-a", "GPU-b"), "": ()}
+
+
 def test_without_nvml_there_are_no_keys_and_a_note() -> None:
     with open_nvml() as nvml:
         if nvml.problem is None:
@@ -121,7 +130,7 @@ def v2_group(folder: Path) -> Watch:
 
 
 def test_tenant_v2(tmp_path: Path) -> None:
-    assert read_tenant(v2_group(tmp_path / "t0")) == {
+    assert TenantFiles(v2_group(tmp_path / "t0")).read() == {
         "anon_mib": 3,
         "shmem_mib": 2,
         "file_mib": 8,
@@ -137,7 +146,7 @@ def test_tenant_v1_counts_the_groups_below(tmp_path: Path) -> None:
         memory__usage_in_bytes=str(12 * MIB),
         cpuacct__usage="2500000000",
     )
-    assert read_tenant(order) == {"anon_mib": 3, "shmem_mib": 2, "file_mib": 8, "current_mib": 12, "cpu_s": 2.5}
+    assert TenantFiles(order).read() == {"anon_mib": 3, "shmem_mib": 2, "file_mib": 8, "current_mib": 12, "cpu_s": 2.5}
 
 
 def test_a_vanished_tenant_is_passed_by(tmp_path: Path) -> None:
@@ -160,22 +169,42 @@ def test_rates_of_the_host() -> None:
     assert rates(before, before) == {}
 
 
-def test_disks_are_counted_once_and_partitions_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "diskstats").write_text(
-        "259 0 nvme0n1 1 0 100 0 1 0 40 0 0 0 0\n"
-        "259 1 nvme0n1p1 1 0 100 0 1 0 40 0 0 0 0\n"
-        "253 0 dm-0 1 0 100 0 1 0 40 0 0 0 0\n"
-        "8 0 sda 1 0 10 0 1 0 2 0 0 0 0\n"
-    )
+def fake_host(folder: Path) -> HostSource:
+    """A node with two disks, a partition and a device made of others."""
+    (folder / "stat").write_text("cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 1 2 3 4 5 6 7 8 9 10\nintr 5 0 0\n")
+    (folder / "meminfo").write_text("MemTotal:        8192 kB\nMemAvailable:    3072 kB\n")
+    for disk, read, written in (
+        ("nvme0n1", 100, 40),
+        ("nvme0n1/nvme0n1p1", 100, 40),
+        ("dm-0", 100, 40),
+        ("sda", 10, 2),
+    ):
+        (folder / "block" / disk).mkdir(parents=True)
+        (folder / "block" / disk / "stat").write_text(f"  1  0  {read}  0  1  0  {written}  0  0  0  0\n")
     for disk in ("nvme0n1", "sda"):
-        (tmp_path / "block" / disk / "device").mkdir(parents=True)
-    (tmp_path / "block/dm-0").mkdir()
-    disks = whole_disks(tmp_path)
-    assert disks == {"nvme0n1", "sda"}
-    (tmp_path / "stat").write_text("cpu  1 2 3 4 5 6 7 8 9 10\n")
-    monkeypatch.setattr("psutil.PROCFS_PATH", str(tmp_path))
-    assert read_counters(disks | {"gone"}).disk_bytes == (512 * 110, 512 * 42)
-    assert read_counters(()).disk_bytes == (0, 0)
+        (folder / "block" / disk / "device").mkdir()
+    return HostSource(procfs=folder, sysfs=folder)
+
+
+def test_disks_are_counted_once_and_partitions_not(tmp_path: Path) -> None:
+    assert fake_host(tmp_path).counters().disk_bytes == (512 * 110, 512 * 42)
+    assert [disk.name for disk in whole_disks(tmp_path)] == ["nvme0n1", "sda"]
+
+
+def test_cpu_seconds_leave_guest_time_out(tmp_path: Path) -> None:
+    ticks = os.sysconf("SC_CLK_TCK")
+    assert fake_host(tmp_path).counters().cpu_s == pytest.approx((19 / ticks, 8 / ticks, 36 / ticks))
+
+
+def test_a_disk_that_was_pulled_out_is_not_counted(tmp_path: Path) -> None:
+    fake_host(tmp_path)
+    (tmp_path / "block/sda/stat").unlink()
+    assert HostSource(procfs=tmp_path, sysfs=tmp_path).counters().disk_bytes == (512 * 100, 512 * 40)
+
+
+def test_available_memory_is_that_of_the_kernel(tmp_path: Path) -> None:
+    ((_, values),) = fake_host(tmp_path).read()
+    assert values["memory_available_mib"] == 3.0
 
 
 def test_this_host_gives_memory_and_load() -> None:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from milabench_ng.catalogue import Catalogue, DataSetInfo, Option, Workload, describe, parse_flags, resolve
+from milabench_ng.catalogue import Catalogue, DataBy, DataSetInfo, Option, Workload, describe, parse_flags, resolve
 from milabench_ng.errors import InputError
 
 OPTIONS = (
@@ -137,7 +137,7 @@ def test_an_unknown_workload_lists_those_there_are() -> None:
 
 
 def test_with_classic_data_a_workload_reads_the_classic_form_of_its_set_where_there_is_one() -> None:
-    def reads(data: str | None) -> Workload:
+    def reads(data: str | DataBy | None) -> Workload:
         return Workload(
             name="one",
             unit="images",
@@ -166,7 +166,12 @@ def test_with_classic_data_a_workload_reads_the_classic_form_of_its_set_where_th
         )
 
     catalogue = Catalogue(
-        workloads={"photos": reads("photos"), "digits": reads("digits"), "none": reads(None)},
+        workloads={
+            "photos": reads("photos"),
+            "digits": reads("digits"),
+            "none": reads(None),
+            "some": reads(DataBy(option="source", sets={"far": "photos", "near": "digits"})),
+        },
         data_sets={one.name: one for one in (data_set("photos", "noise"), data_set("noise"), data_set("digits"))},
     )
     found = catalogue.classic()
@@ -174,6 +179,11 @@ def test_with_classic_data_a_workload_reads_the_classic_form_of_its_set_where_th
         "photos": "noise",
         "digits": "digits",
         "none": None,
+        "some": DataBy(option="source", sets={"far": "noise", "near": "digits"}),
     }
+    some = found.workloads["some"]
+    assert [some.data_set({"source": value}) for value in ("far", "near", "nowhere")] == ["noise", "digits", None]
+    assert some.data_sets == {"noise": "--source far", "digits": "--source near"}
+    assert found.workloads["photos"].data_set({}) == "noise"
     assert found.data_sets == catalogue.data_sets
     assert found.classic() == found

@@ -59,6 +59,7 @@ def test_an_event_is_one_line_that_says_what_it_is() -> None:
         "steps": 2,
         "wait_s": 0.125,
         "backlog": None,
+        "latency": [],
     }
     assert encode(EVENTS[5]).count(b"\n") == 1
 

@@ -11,10 +11,9 @@ from PIL import Image
 from torch.utils.data import Dataset
 from torchvision.transforms.functional import to_tensor
 
-from milabench_ng.datasets.base import DataSet, Progress, Size, random_stream
+from milabench_ng.datasets.base import DataSet, Progress, Samples, Size, Transform, random_stream
 from milabench_ng.datasets.images import photographs
 from milabench_ng.datasets.parallel import for_each
-from milabench_ng.errors import InputError
 
 IMAGES = Path("BSR", "BSDS500", "data", "images")
 SPLITS = {"train": 200, "val": 100, "test": 200}
@@ -34,24 +33,14 @@ class Bsds500(DataSet):
         images = sum(SPLITS.values())
         return Size(images, images * BYTES_PER_IMAGE, images * 0.007)
 
-    def generate(  # one size: no scale
-        self,
-        place: Path,
-        scale: float,  # noqa: ARG002
-        seed: int,
-        progress: Progress,
-        processes: int,
-    ) -> None:
+    def generate(self, place: Path, scale: float, seed: int, progress: Progress, processes: int) -> None:  # noqa: ARG002
         for split in SPLITS:
             (place / IMAGES / split).mkdir(parents=True)
         photographs.texture(seed)
         for_each(functools.partial(_write, place, seed), sum(SPLITS.values()), processes, progress)
 
-    def open(
-        self, place: Path, *, split: str = "train", transform: Callable[[Any], Any] | None = None
-    ) -> Dataset[tuple[Any, Any]]:
-        if split not in SPLITS:
-            raise InputError(f"bsds500 has no split {split!r}; it has: {', '.join(SPLITS)}")
+    def open(self, place: Path, *, split: str = "train", transform: Transform = None) -> Samples:
+        self.require_split(split, SPLITS)
         return Pictures(place / IMAGES / split, transform or to_tensor)
 
     def looks_real(self, place: Path) -> bool:

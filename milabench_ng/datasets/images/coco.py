@@ -13,12 +13,11 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset
 
-from milabench_ng.datasets.base import BINARY, DataSet, Progress, Size, random_stream
+from milabench_ng.datasets.base import BINARY, DataSet, Progress, Samples, Size, Transform, random_stream
 from milabench_ng.datasets.images import coco_index, photographs
 from milabench_ng.datasets.images.coco_index import Array
 from milabench_ng.datasets.images.coco_scenes import annotation_file, file_name, scene
 from milabench_ng.datasets.parallel import for_each
-from milabench_ng.errors import InputError
 
 SPLITS = {"train": 118_287, "val": 5_000}
 BYTES_PER_IMAGE = 160_000  # measured over 1,233 images
@@ -36,11 +35,11 @@ class Coco(DataSet):
     texts = tuple(f"annotations/instances_{split}2017.json" for split in SPLITS)
 
     def size(self, scale: float) -> Size:
-        images = sum(_images(scale).values())
+        images = sum(self.scaled(SPLITS, scale).values())
         return Size(images + 6, images * (BYTES_PER_IMAGE + BYTES_OF_BOXES), images * SECONDS_PER_IMAGE)
 
     def generate(self, place: Path, scale: float, seed: int, progress: Progress, processes: int) -> None:
-        counts = _images(scale)
+        counts = self.scaled(SPLITS, scale)
         for split in SPLITS:
             (place / f"{split}2017").mkdir()
         photographs.texture(seed)
@@ -54,11 +53,8 @@ class Coco(DataSet):
         for split in SPLITS:
             coco_index.write(_annotations(place, split), target)
 
-    def open(
-        self, place: Path, *, split: str = "train", transform: Callable[..., Any] | None = None
-    ) -> Dataset[tuple[Any, Any]]:
-        if split not in SPLITS:
-            raise InputError(f"coco has no split {split!r}; it has: {', '.join(SPLITS)}")
+    def open(self, place: Path, *, split: str = "train", transform: Transform = None) -> Samples:
+        self.require_split(split, SPLITS)
         images, boxes = coco_index.read(place / BINARY, _annotations(place, split))
         return Boxed(place / f"{split}2017", images, boxes, transform or _as_it_is)
 
@@ -92,10 +88,6 @@ class Boxed(Dataset[Any]):
 
 def _as_it_is(picture: Image.Image, corners: torch.Tensor, labels: torch.Tensor) -> Any:
     return picture, corners, labels
-
-
-def _images(scale: float) -> dict[str, int]:
-    return {split: max(1, round(count * scale)) for split, count in SPLITS.items()}
 
 
 def _annotations(place: Path, split: str) -> Path:

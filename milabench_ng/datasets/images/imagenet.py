@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from PIL import Image
-from torch.utils.data import Dataset
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import Compose, Normalize, RandomHorizontalFlip, RandomResizedCrop, ToTensor
 
 from milabench_ng.datasets import manifest
-from milabench_ng.datasets.base import DataSet, Progress, Size, random_stream
+from milabench_ng.datasets.base import DataSet, Progress, Samples, Size, Transform, random_stream
 from milabench_ng.datasets.images import photographs
 from milabench_ng.datasets.parallel import for_each
 
@@ -35,11 +33,11 @@ class ImageNet(DataSet):
     seconds_per_image: ClassVar[float] = 0.009
 
     def size(self, scale: float) -> Size:
-        images = sum(_images(scale).values())
+        images = sum(self.scaled(SPLITS, scale).values())
         return Size(images, images * self.bytes_per_image, images * self.seconds_per_image)
 
     def generate(self, place: Path, scale: float, seed: int, progress: Progress, processes: int) -> None:
-        images = _images(scale)
+        images = self.scaled(SPLITS, scale)
         for split, count in images.items():
             for label in range(min(count, CLASSES)):
                 (place / split / _folder(label)).mkdir(parents=True)
@@ -63,9 +61,7 @@ class ImageNet(DataSet):
         label = index % CLASSES
         (place / split / _folder(label) / f"{index}.jpeg").write_bytes(self.picture(seed, item, label))
 
-    def open(
-        self, place: Path, *, split: str = "train", transform: Callable[[Any], Any] | None = None
-    ) -> Dataset[tuple[Any, Any]]:
+    def open(self, place: Path, *, split: str = "train", transform: Transform = None) -> Samples:
         opened = Listed if manifest.read(place) is not None else ImageFolder
         return opened(str(place / split), transform=transform or training_transform())
 
@@ -100,8 +96,11 @@ class ClassicImageNet(ImageNet):
         return False
 
 
-def training_transform(size: int = 224) -> Compose:
-    """The usual augmentation: a random crop scaled to `size` pixels a side, randomly flipped, normalised."""
+def training_transform(size: int | tuple[int, int] = 224) -> Compose:
+    """The usual augmentation: a random crop scaled to `size`, randomly flipped, normalised.
+
+    `size`: pixels of a side, or height and width.
+    """
     return Compose(
         [
             RandomResizedCrop(size),
@@ -126,10 +125,6 @@ class Listed(ImageFolder):  # type: ignore[misc]
         place, split = Path(directory).parent, Path(directory).name
         parts = ((entry.path, entry.path.split("/")) for entry in manifest.read_listing(place))
         return [(f"{place}/{path}", class_to_idx[names[1]]) for path, names in parts if names[0] == split]
-
-
-def _images(scale: float) -> dict[str, int]:
-    return {split: max(1, round(count * scale)) for split, count in SPLITS.items()}
 
 
 def _folder(label: int) -> str:

@@ -5,18 +5,14 @@ from __future__ import annotations
 import functools
 import os
 import struct
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from torch.utils.data import Dataset
 from torchvision.datasets import MNIST
 from torchvision.transforms import ToTensor
 
-from milabench_ng.datasets.base import DataSet, Progress, Size, random_stream
+from milabench_ng.datasets.base import DataSet, Progress, Samples, Size, Transform, random_stream
 from milabench_ng.datasets.images import digits
 from milabench_ng.datasets.parallel import for_each
-from milabench_ng.errors import InputError
 
 RAW = Path("MNIST", "raw")
 PARTS = {"train": 60_000, "t10k": 10_000}
@@ -37,25 +33,15 @@ class Mnist(DataSet):
         digits_in_all = sum(PARTS.values())
         return Size(4, digits_in_all * 785 + 48, 2.0)
 
-    def generate(  # one size: no scale
-        self,
-        place: Path,
-        scale: float,  # noqa: ARG002
-        seed: int,
-        progress: Progress,
-        processes: int,
-    ) -> None:
+    def generate(self, place: Path, scale: float, seed: int, progress: Progress, processes: int) -> None:  # noqa: ARG002
         (place / RAW).mkdir(parents=True)
         for part, count in PARTS.items():
             _images(place, part).write_bytes(IMAGES_HEADER.pack(IMAGES_MAGIC, count, digits.SIDE, digits.SIDE))
             _labels(place, part).write_bytes(LABELS_HEADER.pack(LABELS_MAGIC, count))
         for_each(functools.partial(_write, place, seed), sum(PARTS.values()) // BLOCK, processes, progress)
 
-    def open(
-        self, place: Path, *, split: str = "train", transform: Callable[[Any], Any] | None = None
-    ) -> Dataset[tuple[Any, Any]]:
-        if split not in ("train", "test"):
-            raise InputError(f"mnist has no split {split!r}; it has: train, test")
+    def open(self, place: Path, *, split: str = "train", transform: Transform = None) -> Samples:
+        self.require_split(split, ["train", "test"])
         return MNIST(str(place), train=split == "train", transform=transform or ToTensor())  # type: ignore[no-any-return]
 
     def looks_real(self, place: Path) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import Dataset
 
-from milabench_ng.datasets.base import BINARY, DataSet, Progress, Size, random_stream
+from milabench_ng.datasets.base import BINARY, DataSet, Progress, Samples, Size, Transform, random_stream
 from milabench_ng.datasets.parallel import for_each
 from milabench_ng.datasets.words import Integers, apportion, cut, draw, join, read_piece, zipf
 from milabench_ng.errors import InputError
@@ -66,22 +65,16 @@ class MovieLens(DataSet):
         np.save(target / "pairs.npy", pairs.astype(np.min_scalar_type(users * items)))
         np.save(target / "shape.npy", np.asarray([users, items]))
 
-    def open(
-        self, place: Path, *, split: str = "train", transform: Callable[[Any], Any] | None = None
-    ) -> Dataset[tuple[Any, Any]]:
-        if split != "train":
-            raise InputError(f"ml-20m has no split {split!r}; it has: train")
+    def open(self, place: Path, *, split: str = "train", transform: Transform = None) -> Samples:
+        self.require_split(split, ["train"])
         users, items = np.load(place / BINARY / "shape.npy").tolist()
         return Ratings(np.load(place / BINARY / "pairs.npy", mmap_mode="r"), users, items, transform)
-
-    def looks_real(self, place: Path) -> bool:
-        return (place / RATINGS).is_file()
 
 
 class Ratings(Dataset[tuple[Any, Any]]):
     """Which user has rated which item."""
 
-    def __init__(self, pairs: Any, users: int, items: int, transform: Callable[[Any], Any] | None) -> None:
+    def __init__(self, pairs: Any, users: int, items: int, transform: Transform) -> None:
         """`pairs`: user * items + item of each rating, unsigned, sorted."""
         self.pairs = np.asarray(pairs)  # still mapped; indexing a memmap is slower
         self.users = users

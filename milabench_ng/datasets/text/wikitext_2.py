@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from milabench_ng.datasets.base import BINARY, DataSet, Progress, Size, random_stream
+from milabench_ng.datasets.base import BINARY, DataSet, Progress, Samples, Size, Transform, random_stream
 from milabench_ng.datasets.words import Integers, apportion, invent, zipf
-from milabench_ng.errors import InputError
 
 TYPES = 33_278  # different words of the three splits, with <eos> and <unk>
 TOKENS = {"train": 2_088_628, "valid": 217_646, "test": 245_569}  # with <eos>
@@ -34,14 +32,7 @@ class WikiText2(DataSet):
     def size(self, scale: float) -> Size:  # noqa: ARG002 - it has one size
         return Size(files=6, bytes=24_000_000, core_seconds=2.0)
 
-    def generate(  # one size: no scale; 13 MB: one process
-        self,
-        place: Path,
-        scale: float,  # noqa: ARG002
-        seed: int,
-        progress: Progress,
-        processes: int,  # noqa: ARG002
-    ) -> None:
+    def generate(self, place: Path, scale: float, seed: int, progress: Progress, processes: int) -> None:  # noqa: ARG002
         words = invent(random_stream(seed, 0), TYPES - 2, shortest=1)
         spelling = np.asarray(["\n", *words[:UNKNOWN_RANK], "<unk>", *words[UNKNOWN_RANK:]], object)
         for number, split in enumerate(TOKENS):
@@ -64,22 +55,16 @@ class WikiText2(DataSet):
             np.save(target / f"{split}.npy", np.asarray(tokens, np.int32))
             progress(done, len(TOKENS))
 
-    def open(
-        self, place: Path, *, split: str = "train", transform: Callable[[Any], Any] | None = None
-    ) -> Dataset[tuple[Any, Any]]:
-        if split not in TOKENS:
-            raise InputError(f"wikitext-2 has no split {split!r}; it has: {', '.join(TOKENS)}")
+    def open(self, place: Path, *, split: str = "train", transform: Transform = None) -> Samples:
+        self.require_split(split, TOKENS)
         arrays = {name: np.load(place / BINARY / f"{name}.npy", mmap_mode="r") for name in TOKENS}
         return Words(arrays[split], 1 + max(int(array.max()) for array in arrays.values()), transform)
-
-    def looks_real(self, place: Path) -> bool:
-        return all((place / text).is_file() for text in self.texts)
 
 
 class Words(Dataset[tuple[Any, Any]]):
     """A text: sample i is token i and the token after it."""
 
-    def __init__(self, tokens: Any, vocabulary: int, transform: Callable[[Any], Any] | None) -> None:
+    def __init__(self, tokens: Any, vocabulary: int, transform: Transform) -> None:
         """`tokens`: word numbers, int32; `vocabulary`: how many different words all splits have."""
         self.tokens = tokens
         self.vocabulary = vocabulary

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from milabench_ng.datasets.base import BINARY, DataSet, Progress, Size, random_stream
+from milabench_ng.datasets.base import BINARY, DataSet, Progress, Samples, Size, Transform, random_stream
 from milabench_ng.datasets.parallel import for_each
 from milabench_ng.datasets.words import Integers, cut, draw, invent, join, read_piece, zipf
 from milabench_ng.errors import InputError
@@ -74,17 +74,11 @@ class Wmt16(DataSet):
         if sentences[0] != sentences[1]:
             raise InputError(f"{place}: {self.texts[0]} has {sentences[0]} lines, {self.texts[1]} has {sentences[1]}")
 
-    def open(
-        self, place: Path, *, split: str = "train", transform: Callable[[Any], Any] | None = None
-    ) -> Dataset[tuple[Any, Any]]:
-        if split != "train":
-            raise InputError(f"wmt16 has no split {split!r}; it has: train")
+    def open(self, place: Path, *, split: str = "train", transform: Transform = None) -> Samples:
+        self.require_split(split, ["train"])
         files = (f"{language}{part}" for part in ("", "-starts") for language in LANGUAGES)
         arrays = [np.load(place / BINARY / f"{name}.npy", mmap_mode="r") for name in files]
         return SentencePairs(arrays[:2], arrays[2:], int(np.load(place / BINARY / "vocabulary.npy")), transform)
-
-    def looks_real(self, place: Path) -> bool:
-        return all((place / text).is_file() for text in self.texts)
 
 
 class SentencePairs(Dataset[tuple[Any, Any]]):

@@ -12,9 +12,9 @@ import time
 import msgspec
 
 from milabench_ng.errors import IsolationError
-from milabench_ng.fence.backends import cgroup2, none
+from milabench_ng.fence.backends import none
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.interface import FenceEntry
+from milabench_ng.fence.interface import OOM_SCORE_ADJ, FenceEntry
 from milabench_ng.fence.process_tracking import Owners
 from milabench_ng.fence.runs import Guardian
 from milabench_ng.records.isolation import GroupEvents, Share, Tier, Usage
@@ -42,7 +42,7 @@ class AffinityGroup(none.NoneGroup):
 
     @property
     def entry(self) -> FenceEntry:
-        return FenceEntry(cpus=self.share.cpus, oom_score_adj=cgroup2.OOM_SCORE_ADJ)
+        return FenceEntry(cpus=self.share.cpus, oom_score_adj=OOM_SCORE_ADJ)
 
     def events(self) -> GroupEvents:
         return msgspec.structs.replace(super().events(), oom_kill=self._stopped)

@@ -6,22 +6,20 @@ kill all at once and to report pressure. v1 kills one process when memory runs o
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 
 from milabench_ng.cgroupfs import Cpuset1, Group1
-from milabench_ng.fence import guardian, isolation_check
-from milabench_ng.fence.backends.cgroup2 import OOM_SCORE_ADJ, least_memory
+from milabench_ng.fence.backends.cgroup2 import least_memory
+from milabench_ng.fence.backends.kernel_group import KernelGroup
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.interface import CounterFiles, FenceEntry
+from milabench_ng.fence.interface import CounterFiles
 from milabench_ng.fence.kernel.counters1 import Counters1, memory_limits
 from milabench_ng.fence.kernel.mounts import find, parse_mountinfo
-from milabench_ng.fence.kernel.procview import read_process
 from milabench_ng.fence.kernel.readings import host_text, refusals
 from milabench_ng.fence.runs import RunGroups
 from milabench_ng.fence.sharing.shares import Bounds
-from milabench_ng.records.isolation import Effective, GroupEvents, MemoryLimit, ProcView, Share, Tier, Usage
+from milabench_ng.records.isolation import MemoryLimit, Share, Tier, Usage
 
 NAME = "cgroup1"
 WARM_WORKERS = True
@@ -45,41 +43,27 @@ def bounds(capabilities: Capabilities) -> Bounds:
     return least_memory(cpus, mems, limits)
 
 
-class Cgroup1Group:
+class Cgroup1Group(KernelGroup):
     """One tenant's groups; `directories` by controller (`unified` is v2's), `groups` their names in /proc."""
 
     def __init__(self, name: str, share: Share, directories: Mapping[str, Path], groups: Mapping[str, str], shm: bool):
-        self.name = name
-        self.share = share
-        self._directories = directories
-        self._groups = groups
-        self._shm = shm
-        self._last: Usage | None = None
-        self._at_kill: Effective | None = None
-        self._kernel = Counters1(directories)
+        self._by_controller = directories
+        self._counters = Counters1(directories)
+        super().__init__(name, share, directories.values(), groups, self._counters, shm)
         with refusals(f"set the limits of {name}"):
             self._limit()
 
     @property
-    def entry(self) -> FenceEntry:
-        procs = tuple(f"{directory}/cgroup.procs" for directory in self._unique())
-        return FenceEntry(procs, self.share.cpus, OOM_SCORE_ADJ, self.share.memory_bytes if self._shm else None)
-
-    @property
     def files(self) -> CounterFiles:
-        memory, cpuacct = self._directories.get("memory"), self._directories.get("cpuacct")
+        memory, cpuacct = self._by_controller.get("memory"), self._by_controller.get("cpuacct")
         return CounterFiles(
             memory_stat=str(memory / "memory.stat") if memory else None,
             memory_current=str(memory / "memory.usage_in_bytes") if memory else None,
             cpu_usage=str(cpuacct / "cpuacct.usage") if cpuacct else None,
         )
 
-    def _unique(self) -> tuple[str, ...]:
-        """Controllers that are mounted together share a directory."""
-        return tuple(dict.fromkeys(map(str, self._directories.values())))
-
     def _limit(self) -> None:
-        share, kernel = self.share, self._kernel
+        share, kernel = self.share, self._counters
         if kernel.cpuset:
             kernel.cpuset.mems = share.mems
             kernel.cpuset.cpus = share.cpus
@@ -95,37 +79,11 @@ class Cgroup1Group:
             kernel.blkio.read_bps = ((limit.device, str(limit.read_bytes_per_s or 0)),)  # 0 is no limit
             kernel.blkio.write_bps = ((limit.device, str(limit.write_bytes_per_s or 0)),)
 
-    def verify(self, pid: int) -> tuple[Effective, ProcView]:
-        effective, proc = self.effective(), read_process(pid)
-        isolation_check.check(self.name, self.share, effective, proc, self._groups)
-        return effective, proc
-
-    def effective(self) -> Effective:
-        return self._at_kill or self._kernel.limits()
-
-    def events(self) -> GroupEvents:
-        return self._kernel.events()
-
-    def usage(self) -> Usage:
-        self._last = isolation_check.with_maxima(self._last, self._kernel.usage())
-        return self._last
-
     def watch(self) -> Usage:
-        usage = self.usage()
-        if self._kernel.events().oom_kill:
+        usage = super().watch()
+        if self._counters.out_of_memory():
             self.kill()
         return usage
-
-    def pids(self) -> tuple[int, ...]:
-        return tuple(sorted({pid for directory in self._unique() for pid in guardian.processes(directory)}))
-
-    def kill(self) -> None:
-        with contextlib.suppress(FileNotFoundError):  # already removed
-            self._at_kill = self._at_kill or self._kernel.limits()
-        guardian.kill(self._unique())
-
-    def remove(self, patience_s: float = 2.0) -> bool:
-        return guardian.sweep(self._unique(), patience_s)[2]
 
 
 class Cgroup1Fence:

@@ -8,22 +8,21 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from milabench_ng.cgroupfs import Group2, Ids
-from milabench_ng.fence import guardian, isolation_check
+from milabench_ng.cgroup_files import Ids
+from milabench_ng.cgroupfs import Group2
+from milabench_ng.fence.backends.kernel_group import KernelGroup
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.interface import CounterFiles, FenceEntry
+from milabench_ng.fence.interface import CounterFiles
 from milabench_ng.fence.kernel.counters2 import Counters2, memory_limits
 from milabench_ng.fence.kernel.mounts import find, parse_mountinfo
 from milabench_ng.fence.kernel.occupants import LEAF, evacuate
-from milabench_ng.fence.kernel.procview import read_process
 from milabench_ng.fence.kernel.readings import host_text, refusals
 from milabench_ng.fence.runs import RunGroups
 from milabench_ng.fence.sharing.shares import Bounds
-from milabench_ng.records.isolation import Effective, GroupEvents, MemoryLimit, ProcView, Share, Tier, Usage
+from milabench_ng.records.isolation import MemoryLimit, Share, Tier
 
 NAME = "cgroup2"
 WARM_WORKERS = True
-OOM_SCORE_ADJ = 500
 # Not cpu: disjoint cpusets need no weights, and cpu.stat exists without it.
 _CONTROLLERS = frozenset({"cpuset", "memory", "pids", "io"})
 
@@ -42,26 +41,15 @@ def bounds(capabilities: Capabilities) -> Bounds:
     return least_memory(cpus, mems, memory_limits(parent.directory))
 
 
-class Cgroup2Group:
-    """One tenant's group."""
+class Cgroup2Group(KernelGroup):
+    """One tenant's group; ``group`` is its name in /proc."""
 
     def __init__(self, name: str, share: Share, node: Group2, group: str, controllers: frozenset[str], shm: bool):
-        self.name = name
-        self.share = share
+        super().__init__(name, share, [node.directory], {"": group}, Counters2(node, controllers), shm)
         self._node = node
-        self._group = group
         self._controllers = controllers
-        self._shm = shm
-        self._last: Usage | None = None
-        self._at_kill: Effective | None = None
-        self._kernel = Counters2(node, controllers)
         with refusals(f"set the limits of {name}"):
             self._limit()
-
-    @property
-    def entry(self) -> FenceEntry:
-        procs = (str(self._node.directory / "cgroup.procs"),)
-        return FenceEntry(procs, self.share.cpus, OOM_SCORE_ADJ, self.share.memory_bytes if self._shm else None)
 
     @property
     def files(self) -> CounterFiles:
@@ -83,35 +71,6 @@ class Cgroup2Group:
         for limit in share.io if "io" in self._controllers else ():
             rates = {"rbps": limit.read_bytes_per_s, "wbps": limit.write_bytes_per_s}
             node.io.max = {limit.device: {key: "max" if rate is None else str(rate) for key, rate in rates.items()}}
-
-    def verify(self, pid: int) -> tuple[Effective, ProcView]:
-        effective, proc = self.effective(), read_process(pid)
-        isolation_check.check(self.name, self.share, effective, proc, {"": self._group})
-        return effective, proc
-
-    def effective(self) -> Effective:
-        return self._at_kill or self._kernel.limits()
-
-    def events(self) -> GroupEvents:
-        return self._kernel.events()
-
-    def usage(self) -> Usage:
-        self._last = isolation_check.with_maxima(self._last, self._kernel.usage())
-        return self._last
-
-    def watch(self) -> Usage:
-        return self.usage()
-
-    def pids(self) -> tuple[int, ...]:
-        return tuple(guardian.processes(str(self._node.directory)))
-
-    def kill(self) -> None:
-        with contextlib.suppress(FileNotFoundError):  # already removed
-            self._at_kill = self._at_kill or self._kernel.limits()
-        guardian.kill([str(self._node.directory)])
-
-    def remove(self, patience_s: float = 2.0) -> bool:
-        return guardian.sweep([str(self._node.directory)], patience_s)[2]
 
 
 class Cgroup2Fence:

@@ -11,10 +11,10 @@ from pathlib import Path
 from milabench_ng.fence import isolation_check
 from milabench_ng.fence.backends import cgroup2
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.interface import CounterFiles, FenceEntry
+from milabench_ng.fence.interface import OOM_SCORE_ADJ, CounterFiles, FenceEntry
 from milabench_ng.fence.kernel import counters1, counters2
-from milabench_ng.fence.kernel.procview import host_oom_kills, read_process
-from milabench_ng.fence.kernel.readings import host_text
+from milabench_ng.fence.kernel.procview import read_process
+from milabench_ng.fence.kernel.readings import host_oom_kills
 from milabench_ng.fence.process_tracking import Followed, Owners
 from milabench_ng.fence.runs import Guardian
 from milabench_ng.fence.sharing.shares import Bounds
@@ -51,7 +51,7 @@ class NoneGroup:
 
     @property
     def entry(self) -> FenceEntry:
-        return FenceEntry(oom_score_adj=cgroup2.OOM_SCORE_ADJ)
+        return FenceEntry(oom_score_adj=OOM_SCORE_ADJ)
 
     @property
     def files(self) -> CounterFiles:
@@ -70,7 +70,7 @@ class NoneGroup:
         return Effective()
 
     def events(self) -> GroupEvents:
-        return GroupEvents(host_oom_kill=host_oom_kills(host_text("vmstat")))
+        return GroupEvents(host_oom_kill=host_oom_kills())
 
     def usage(self) -> Usage:
         self._last = isolation_check.with_maxima(self._last, self._followed.usage())

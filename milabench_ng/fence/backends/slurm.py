@@ -14,9 +14,9 @@ import msgspec
 
 from milabench_ng.errors import IsolationError
 from milabench_ng.fence import isolation_check
-from milabench_ng.fence.backends import affinity, cgroup2
+from milabench_ng.fence.backends import affinity
 from milabench_ng.fence.capabilities import Capabilities, SlurmJob
-from milabench_ng.fence.interface import CounterFiles, Door, FenceEntry, IsolationMismatch
+from milabench_ng.fence.interface import OOM_SCORE_ADJ, CounterFiles, Door, FenceEntry, IsolationMismatch
 from milabench_ng.fence.kernel.procview import read_process
 from milabench_ng.fence.process_tracking import Followed, Owners
 from milabench_ng.fence.runs import Guardian
@@ -68,7 +68,7 @@ class SlurmGroup:
     @property
     def entry(self) -> FenceEntry:
         door = Door(self._step.socket, self._step.pid)
-        return FenceEntry(cpus=self.share.cpus, oom_score_adj=cgroup2.OOM_SCORE_ADJ, door=door)
+        return FenceEntry(cpus=self.share.cpus, oom_score_adj=OOM_SCORE_ADJ, door=door)
 
     @property
     def files(self) -> CounterFiles:

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from milabench_ng.cgroupfs import Blkio1, Cpuacct1, Cpuset1, Group1, Group2, Memory1, Pids2
-from milabench_ng.fence.kernel.procview import host_oom_kills
-from milabench_ng.fence.kernel.readings import host_text, pressure_of
+from milabench_ng.fence.kernel.readings import host_oom_kills, pressure_of
+from milabench_ng.fence.kernel.watched import WatchedGroup
+from milabench_ng.node.held_file import held_if_there, number_of
 from milabench_ng.records.isolation import Effective, GroupEvents, IoLimit, MemoryLimit, Usage
 
 
@@ -25,6 +26,8 @@ class Counters1:
         self.blkio = Group1(directories["blkio"], Blkio1).files if "blkio" in directories else None
         self._cpuacct = Group1(directories["cpuacct"], Cpuacct1).files if "cpuacct" in directories else None
         self._unified = Group2(directories["unified"]) if "unified" in directories else None
+        self._watched = self._to_watch()
+        self._oom_control = held_if_there(directories["memory"] / "memory.oom_control") if self.memory else None
 
     def limits(self) -> Effective:
         """The limits as the kernel reports them."""
@@ -47,8 +50,16 @@ class Counters1:
         return GroupEvents(
             oom_kill=self.memory.oom_control.get("oom_kill", 0) if self.memory else 0,
             pids_max=self.pids.events.get("max") if self.pids and self.pids.has("pids.events") else None,
-            host_oom_kill=host_oom_kills(host_text("vmstat")),
+            host_oom_kill=host_oom_kills(),
         )
+
+    def watched(self) -> Usage:
+        """The part of `usage` that must be read several times a second, from files that stay open."""
+        return self._watched.read()
+
+    def out_of_memory(self) -> bool:
+        """Whether a process has been killed for memory, as in `events`, from a file that stays open."""
+        return bool(self._oom_control and number_of(self._oom_control.read(), b"oom_kill"))
 
     def usage(self) -> Usage:
         """Usage, including all groups below."""
@@ -66,6 +77,15 @@ class Counters1:
             io_write_bytes=written,
             pids_peak=self._pids_peak(),
             pressure=pressure_of(self._unified) if self._unified else {},
+        )
+
+    def _to_watch(self) -> WatchedGroup:
+        memory, pids = self._directories.get("memory"), self._directories.get("pids")
+        return WatchedGroup(
+            lines=(b"total_rss", b"total_shmem", b"total_cache"),
+            stat=memory / "memory.stat" if memory else None,
+            memory=None,  # v1 has always kept its maximum
+            pids=pids / "pids.current" if pids and self.pids and not self.pids.has("pids.peak") else None,
         )
 
     def _cpu_usec(self) -> int | None:

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from milabench_ng.cgroupfs import Group2
-from milabench_ng.fence.kernel.procview import host_oom_kills
-from milabench_ng.fence.kernel.readings import host_text, io_bytes, pressure_of
+from milabench_ng.fence.kernel.readings import host_oom_kills, io_bytes, pressure_of
+from milabench_ng.fence.kernel.watched import WatchedGroup
 from milabench_ng.records.isolation import Effective, GroupEvents, IoLimit, MemoryLimit, Usage
 
 
@@ -20,6 +20,7 @@ class Counters2:
     def __init__(self, node: Group2, controllers: Iterable[str]) -> None:
         self._node = node
         self._controllers = frozenset(controllers)
+        self._watched = self._to_watch()
 
     def limits(self) -> Effective:
         """The limits as the kernel reports them."""
@@ -44,8 +45,12 @@ class Counters2:
             oom=memory.get("oom"),
             oom_group_kill=memory.get("oom_group_kill"),
             pids_max=self._node.pids.events.get("max") if "pids" in self._controllers else None,
-            host_oom_kill=host_oom_kills(host_text("vmstat")),
+            host_oom_kill=host_oom_kills(),
         )
+
+    def watched(self) -> Usage:
+        """The part of `usage` that must be read several times a second, from files that stay open."""
+        return self._watched.read()
 
     def usage(self) -> Usage:
         """Usage, including all groups below."""
@@ -67,6 +72,15 @@ class Counters2:
             io_write_bytes=written,
             pids_peak=self._pids_peak() if held("pids") else None,
             pressure=pressure_of(node),
+        )
+
+    def _to_watch(self) -> WatchedGroup:
+        node, held = self._node, self._controllers.__contains__
+        return WatchedGroup(
+            lines=(b"anon", b"shmem", b"file"),
+            stat=node.directory / "memory.stat" if held("memory") else None,
+            memory=node.directory / "memory.current" if held("memory") and not node.memory.has("memory.peak") else None,
+            pids=node.directory / "pids.current" if held("pids") and not node.pids.has("pids.peak") else None,
         )
 
     def _pids_peak(self) -> int:

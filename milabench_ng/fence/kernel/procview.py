@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from milabench_ng.cgroupfs import parse_ids
+from milabench_ng.cgroup_files import parse_ids
 from milabench_ng.records.isolation import ProcView
 
 
@@ -25,15 +25,6 @@ def read_process(pid: int) -> ProcView:
         )
     except (FileNotFoundError, ProcessLookupError) as error:
         raise ProcessLookupError(f"there is no process {pid} any more") from error
-
-
-def host_oom_kills(text: str) -> int | None:
-    """Out-of-memory kills on the whole node, from /proc/vmstat; None if it does not count them (before 4.13)."""
-    for line in text.splitlines():
-        name, number = line.split()
-        if name == "oom_kill":
-            return int(number)
-    return None
 
 
 def _open_fds(directory: Path) -> dict[str, str]:

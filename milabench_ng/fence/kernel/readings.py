@@ -6,8 +6,11 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from milabench_ng.cgroupfs import Group2, Nested
+from milabench_ng.cgroup_files import Nested
+from milabench_ng.cgroupfs import Group2
 from milabench_ng.errors import IsolationError
+from milabench_ng.node.conditions import kernel_table
+from milabench_ng.node.pci_gpus import kernel_text
 from milabench_ng.records.isolation import Pressure
 
 
@@ -36,10 +39,12 @@ def pressure_of(group: Group2) -> dict[str, Pressure]:
 
 def host_text(name: str) -> str:
     """The text of a /proc file; empty if it is unreadable (hardened containers hide vmstat)."""
-    try:
-        return Path("/proc", name).read_text()
-    except OSError:
-        return ""
+    return kernel_text(Path("/proc", name)) or ""
+
+
+def host_oom_kills() -> int | None:
+    """Out-of-memory kills on the whole node; None if the kernel does not count them (before 4.13)."""
+    return kernel_table(Path("/proc/vmstat")).get("oom_kill")
 
 
 def io_bytes(stat: Nested) -> tuple[int, int]:

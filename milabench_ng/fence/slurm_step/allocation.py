@@ -19,7 +19,8 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from milabench_ng.cgroupfs import Group2, format_ids
+from milabench_ng.cgroup_files import format_ids
+from milabench_ng.cgroupfs import Group2
 from milabench_ng.errors import IsolationError
 from milabench_ng.fence.capabilities import SlurmJob
 from milabench_ng.fence.kernel.counters1 import Counters1

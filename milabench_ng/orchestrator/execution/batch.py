@@ -92,6 +92,11 @@ class BatchRunner:
             self._collect()
         return Timeline(start_s=self.start_s, stop_s=self.stop_s)
 
+    def note(self, job_id: str, slot: str, **seen: object) -> None:
+        """Add to the evidence of a launch's group what was seen of it."""
+        evidence = self.evidence[job_id]
+        evidence[slot] = msgspec.structs.replace(evidence[slot], **seen)
+
     async def _start_worker(self, tenant: Tenant) -> None:
         await tenant.start(self.starter, self._verify)
         self.announcer.reached(tenant, "starting")
@@ -164,9 +169,7 @@ class BatchRunner:
             try:
                 group.watch()
             except OSError as error:
-                evidence = self.evidence[tenant.launch.job_id]
-                lost = f"its group cannot be read any more: {error}"
-                evidence[slot] = msgspec.structs.replace(evidence[slot], mismatch=lost)
+                self.note(tenant.launch.job_id, slot, mismatch=f"its group cannot be read any more: {error}")
                 self._kill(tenant)
 
     def _end_if_late(self, tenant: Tenant, now: float, asked: float) -> None:
@@ -177,7 +180,7 @@ class BatchRunner:
             start_s=self.start_s,
             stop_s=self.stop_s,
             heard_s=tenant.heard_s,
-            longest_slice_s=tenant.longest_slice_s(),
+            longest_slice_s=tenant.longest_slice_s,
         )
         late = overdue(progress, self.limits[tenant.launch.test], now)
         if late and tenant.launch.job_id not in self.timed_out:
@@ -207,16 +210,16 @@ class BatchRunner:
     def _verify(self, tenant: Tenant, entered: Entered) -> None:
         """Compare the share of a process that has entered with what the kernel gives it."""
         slot = tenant.launch.slot_ids[entered.rank]
-        evidence = self.evidence[tenant.launch.job_id]
+        job_id = tenant.launch.job_id
         try:
             effective, proc = tenant.groups[slot].verify(entered.pid)
         except IsolationMismatch as error:
-            evidence[slot] = msgspec.structs.replace(evidence[slot], mismatch=str(error))
+            self.note(job_id, slot, mismatch=str(error))
             self._kill(tenant)
         except ProcessLookupError:
             return
         else:
-            evidence[slot] = msgspec.structs.replace(evidence[slot], effective=effective, proc=proc)
+            self.note(job_id, slot, effective=effective, proc=proc)
 
     def _kill(self, tenant: Tenant) -> None:
         """Kill it, and read its counters first: the kill itself raises them (forks are refused)."""
@@ -233,12 +236,11 @@ class BatchRunner:
 
     def _read_counters(self, tenant: Tenant, *, end: bool) -> None:
         """Read usage and events; at the ``end`` of the measurement, while the tenant still works, also limits."""
-        evidence = self.evidence[tenant.launch.job_id]
         for slot, group in tenant.groups.items():
             changes: dict[str, object] = {"usage": group.usage(), "after": group.events()}
             if end:
                 changes["effective_end"] = group.effective()
-            evidence[slot] = msgspec.structs.replace(evidence[slot], **changes)
+            self.note(tenant.launch.job_id, slot, **changes)
 
 
 async def gone(tenants: Iterable[Tenant]) -> list[str]:

@@ -20,7 +20,9 @@ Needed = tuple[str, float]
 
 def needed(plan: Plan, catalogue: Catalogue) -> tuple[Needed, ...]:
     """The data sets that the launches of ``plan`` read, without duplicates."""
-    pairs = ((catalogue.workloads[launch.workload].data, launch.data_scale) for launch in plan.launches)
+    pairs = (
+        (catalogue.workloads[launch.workload].data_set(launch.arguments), launch.data_scale) for launch in plan.launches
+    )
     return tuple(dict.fromkeys((name, scale) for name, scale in pairs if name is not None))
 
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from milabench_ng.events import Lines
 from milabench_ng.requests import python_command
@@ -20,12 +20,12 @@ INTERVAL_S = 0.5
 class Sampler:
     """A sampler process and its reports."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        """Start it with the environment ``environ``."""
+    def __init__(self, environ: Mapping[str, str], gpus: Iterable[str]) -> None:
+        """Start it with the environment ``environ``; it reads the devices with the UUIDs ``gpus``, and no others."""
         self.recorder = Recorder()
         self._lines = Lines(AnyReport)
         self._process = subprocess.Popen(
-            python_command("milabench_ng.telemetry.sampler", "--interval", str(INTERVAL_S)),
+            python_command("milabench_ng.telemetry.sampler", "--interval", str(INTERVAL_S), "--gpus", ",".join(gpus)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=dict(environ),
@@ -59,13 +59,8 @@ class Sampler:
         self._process.stdout.close()
 
     def _receive(self) -> None:
-        while True:
-            try:
-                chunk = os.read(self._reports, 1 << 16)
-            except BlockingIOError:
-                return
-            if not chunk:
-                asyncio.get_running_loop().remove_reader(self._reports)
-                return
-            for report in self._lines.feed(chunk):
-                self.recorder.feed(report)
+        chunk = os.read(self._reports, 1 << 16)
+        if not chunk:
+            asyncio.get_running_loop().remove_reader(self._reports)
+        for report in self._lines.feed(chunk):
+            self.recorder.feed(report)

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from milabench_ng.files import is_locked
+
 PREFIX = "mnb-scratch-"
 
 
@@ -18,7 +20,8 @@ def scratch_folder(run_id: str) -> Iterator[Path]:
     """Make this run's folder, after removing those of dead runs (their lock is free)."""
     parent = Path(tempfile.gettempdir())
     for left in parent.glob(f"{PREFIX}*"):
-        if left.is_dir() and not left.is_symlink() and left.stat().st_uid == os.geteuid() and not _locked(left):
+        own = left.is_dir() and not left.is_symlink() and left.stat().st_uid == os.geteuid()
+        if own and not is_locked(left, os.O_DIRECTORY | os.O_NOFOLLOW):
             shutil.rmtree(left)
     folder = parent / f"{PREFIX}{run_id}"
     folder.mkdir(mode=0o700)
@@ -29,14 +32,3 @@ def scratch_folder(run_id: str) -> Iterator[Path]:
     finally:
         shutil.rmtree(folder)
         os.close(lock)
-
-
-def _locked(folder: Path) -> bool:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False

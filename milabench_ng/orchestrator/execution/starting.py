@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from milabench_ng.errors import InputError, MnbError
 from milabench_ng.fence.interface import FenceEntry
 from milabench_ng.requests import (
     MESSAGE_BYTES,
+    Answer,
     AnyAnswer,
     AnyRequest,
     DataEstimate,
@@ -38,20 +39,19 @@ from milabench_ng.requests import (
     python_command,
 )
 
+A = TypeVar("A", bound=Answer)
 
-class StartedWorker:
+
+class StartedWorker(NamedTuple):
     """A worker process: its pid, and its exit status once it has ended."""
 
-    def __init__(self, pid: int, ended: asyncio.Future[int]) -> None:
-        self.pid = pid
-        self.ended = ended
-        """0 to 255, or the negative number of the signal."""
+    pid: int
+    ended: asyncio.Future[int]
+    """0 to 255, or the negative number of the signal."""
 
 
 class Starter(Protocol):
     """A way to start a worker."""
-
-    name: str
 
     async def start(self, task: Task, commands: int, events: int, log: int) -> StartedWorker:
         """Start ``task`` with the descriptors for commands (read), events (write) and log (write)."""
@@ -59,8 +59,6 @@ class Starter(Protocol):
 
 class WorkerServer:
     """The orchestrator's side of the worker server."""
-
-    name = "warm"
 
     def __init__(self, connection: socket.socket, process: subprocess.Popen[bytes]) -> None:
         self._connection = connection
@@ -104,18 +102,12 @@ class WorkerServer:
 
     async def describe(self, foreign: tuple[str, ...] = ()) -> Catalogue:
         """The catalogue, including the workloads that a profile names by path."""
-        async for answer in self._ask(Describe(id=self._next(), foreign=foreign)):
-            if isinstance(answer, Described):
-                return answer.catalogue
-        raise MnbError("the worker server ended")
+        return (await self._answer(Described, Describe(id=self._next(), foreign=foreign))).catalogue
 
     async def estimate(self, sets: tuple[tuple[str, float], ...], dataroot: Path, processes: int) -> DataEstimate:
         """Estimate what preparing data sets takes; ``sets`` are names and scales."""
         request = EstimateData(id=self._next(), sets=sets, dataroot=str(dataroot), processes=processes)
-        async for answer in self._ask(request):
-            if isinstance(answer, DataEstimate):
-                return answer
-        raise MnbError("the worker server ended")
+        return await self._answer(DataEstimate, request)
 
     async def prepare(
         self, name: str, dataroot: Path, scale: float, processes: int
@@ -131,10 +123,7 @@ class WorkerServer:
         request = Spawn(id=self._next(), task=task)
         ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._ended[request.id] = ended
-        async for answer in self._ask(request, commands, events, log):
-            if isinstance(answer, Spawned):
-                return StartedWorker(answer.pid, ended)
-        raise MnbError("the worker server ended")
+        return StartedWorker((await self._answer(Spawned, request, commands, events, log)).pid, ended)
 
     async def close(self) -> None:
         """End the server, which exits when its connection is closed."""
@@ -146,6 +135,13 @@ class WorkerServer:
     def _next(self) -> int:
         self._number += 1
         return self._number
+
+    async def _answer(self, kind: type[A], request: AnyRequest, *descriptors: int) -> A:
+        """The answer of this kind to ``request``."""
+        async for answer in self._ask(request, *descriptors):
+            if isinstance(answer, kind):
+                return answer
+        raise MnbError("the worker server ended")
 
     async def _ask(self, request: AnyRequest, *descriptors: int) -> AsyncIterator[AnyAnswer]:
         """The answers to ``request``, up to the final one."""
@@ -206,8 +202,6 @@ def check_threads(threads: int) -> None:
 
 class ColdStarter:
     """Starts a new interpreter for every launch, through the entry shim."""
-
-    name = "cold"
 
     async def start(self, task: Task, commands: int, events: int, log: int) -> StartedWorker:
         """Spawn the shim, which enters the fence and becomes the worker."""

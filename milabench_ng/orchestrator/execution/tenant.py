@@ -7,6 +7,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable
+from itertools import takewhile
 
 import msgspec
 
@@ -34,6 +35,9 @@ from milabench_ng.orchestrator.execution.starting import StartedWorker, Starter
 from milabench_ng.plan import Launch
 from milabench_ng.records.window import SliceRow
 from milabench_ng.requests import Task
+
+_CHUNK_BYTES = 1 << 16
+"""A read that gives less has emptied the pipe."""
 
 
 @dataclasses.dataclass
@@ -79,6 +83,8 @@ class Tenant:
         """Time when it reported its failure, or ended."""
         self.pid: int | None = None
         self.broken_protocol = ""
+        self.longest_slice_s = 0.0
+        """The longest slice of all ranks so far; 0 before the first."""
 
     async def start(self, starter: Starter, on_entered: Callable[[Tenant, Entered], None]) -> None:
         """Start the worker; ``on_entered`` is called for each of its processes that has entered the fence."""
@@ -125,20 +131,16 @@ class Tenant:
             self._close()
             self.ended.set_result(None)
 
-    def longest_slice_s(self) -> float:
-        """The longest slice of all ranks so far; 0 before the first."""
-        return max((row.length_s for rank in self.ranks for row in rank.slices), default=0.0)
-
     def rate(self, since_s: float) -> float:
         """Items per second over the slices begun after ``since_s``, mean of the ranks; for display."""
-        recent = [[row for row in rank.slices if row.start_s >= since_s] for rank in self.ranks]
+        recent = [list(takewhile(lambda row: row.start_s >= since_s, reversed(rank.slices))) for rank in self.ranks]
         rates = [sum(row.count for row in rows) / sum(row.length_s for row in rows) for rows in recent if rows]
         return sum(rates) / len(rates) if rates else 0.0
 
     def _receive(self) -> None:
         while True:
             try:
-                chunk = os.read(self._events, 1 << 16)
+                chunk = os.read(self._events, _CHUNK_BYTES)
             except BlockingIOError:
                 return
             if not chunk:
@@ -151,6 +153,8 @@ class Tenant:
             except msgspec.DecodeError as error:
                 self.broken_protocol = f"the worker wrote something that is no event: {error}"
                 self.kill()
+            if len(chunk) < _CHUNK_BYTES:
+                return
 
     def _note(self, event: AnyEvent) -> None:
         rank = self.ranks[event.rank]
@@ -167,6 +171,7 @@ class Tenant:
                     self.ready.set_result(None)
             case Slice():
                 rank.slices.append(SliceRow.of(event))
+                self.longest_slice_s = max(self.longest_slice_s, event.length_s)
             case Loss():
                 rank.losses[str(event.step)] = event.value
             case GradientNorm():

@@ -8,7 +8,7 @@ from milabench_ng.node.conditions import throttled_fraction
 from milabench_ng.orchestrator.outcome.observation import Observation, SessionFacts
 from milabench_ng.orchestrator.outcome.skipped import skipped
 from milabench_ng.records.marks import Mark
-from milabench_ng.records.record import SKIPPED_LIMIT
+from milabench_ng.records.record import SKIPPED_LIMIT, layers_fit
 from milabench_ng.records.window import WindowRule
 
 FAULTS = ("sw_thermal", "hw_thermal", "hw_power_brake")
@@ -28,8 +28,8 @@ def _of_run(facts: SessionFacts) -> Iterator[Mark]:
         yield Mark(kind="partly isolated")
     elif facts.fence.tier != "full":
         yield Mark(kind="not isolated", what=facts.fence.tier)
-    if not facts.rule.comparable:
-        yield Mark(kind="window shortened", value=facts.rule.length_s, limit=WindowRule().length_s)
+    if not facts.planned.rule.comparable:
+        yield Mark(kind="window shortened", value=facts.planned.rule.length_s, limit=WindowRule().length_s)
 
 
 def _of_request(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
@@ -39,7 +39,7 @@ def _of_request(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
         yield Mark(kind="automatic batch size", what=str(seen.batch_search.size or "none fits"))
     if seen.data and seen.data.kind == "classic":
         yield Mark(kind="classic data", what=seen.data.name)
-    asked = facts.io.get(seen.launch.test)
+    asked = facts.planned.io.get(seen.launch.test)
     if asked and asked.override:
         yield Mark(kind="I/O share overridden")
     if asked and asked.method == "readers":
@@ -50,7 +50,7 @@ def _of_batch(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
     if seen.neighbours.lost:
         lost, planned = len(seen.neighbours.lost), seen.neighbours.planned
         yield Mark(kind="neighbours lost", what=str(planned), value=lost)
-    if any(facts.shares[slot].smt_shared for slot in seen.launch.slot_ids):
+    if any(facts.planned.shares[slot].smt_shared for slot in seen.launch.slot_ids):
         yield Mark(kind="siblings shared")
 
 
@@ -61,7 +61,10 @@ def _of_devices(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
     for slot, rank in zip(seen.launch.slot_ids, seen.ranks, strict=True):
         if rank.ready and rank.ready.ran != requested and rank.ready.parameters:
             yield Mark(kind="precision", device=slot, what=f"{requested} asked, {rank.ready.ran} ran")
-        steps = skipped(rank, seen.timeline.start_s, facts.rule)
+        layer = rank.done.layer_dtype if rank.done else None
+        if not layers_fit(requested, layer):
+            yield Mark(kind="precision", device=slot, what=f"{requested} asked, the model's layers gave {layer}")
+        steps = skipped(rank, seen.timeline.start_s, facts.planned.rule)
         share = steps.too_many if steps else None
         if share is not None:
             yield Mark(kind="steps skipped", device=slot, value=share, limit=SKIPPED_LIMIT)

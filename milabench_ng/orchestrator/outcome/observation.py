@@ -8,19 +8,17 @@ from typing import Any
 
 import msgspec
 
-from milabench_ng.catalogue import Workload
-from milabench_ng.fence.io import limits
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.orchestrator.execution.batch import GroupEvidence, Timeline
 from milabench_ng.orchestrator.execution.tenant import RankLog
 from milabench_ng.orchestrator.persistence.sessions import Begun
 from milabench_ng.orchestrator.planning.planned_run import PlannedRun
-from milabench_ng.plan import Device, Launch
+from milabench_ng.plan import Launch
 from milabench_ng.records.batch_search import BatchSearch
 from milabench_ng.records.host_pace import HostPace
-from milabench_ng.records.isolation import IoEvidence, Isolation, Share
+from milabench_ng.records.isolation import Isolation, Share
 from milabench_ng.records.record import Data, Failure, Neighbours, SamplingSpan
-from milabench_ng.records.window import Window, WindowRule
+from milabench_ng.records.window import Window
 
 
 class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,34 +32,6 @@ class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
     fence: Isolation
     """The run's fence, without the tenants' parts."""
     dropped_environment: tuple[str, ...]
-
-    @property
-    def rule(self) -> WindowRule:
-        """The averaging window of launches."""
-        return self.planned.request.rule
-
-    @property
-    def io(self) -> Mapping[str, IoEvidence]:
-        """Requested I/O shares, by test (`suite.test`)."""
-        return self.planned.io
-
-    @property
-    def devices(self) -> Mapping[str, Device]:
-        """Devices by slot."""
-        return self.planned.devices
-
-    @property
-    def shares(self) -> Mapping[str, Share]:
-        """Shares by slot; `share` adds what differs between tests."""
-        return self.planned.shares
-
-    def share(self, test: str, slot: str) -> Share:
-        """The share of a slot's tenant while it runs a test."""
-        return msgspec.structs.replace(self.shares[slot], io=limits(self.io.get(test)))
-
-    def workload(self, launch: Launch) -> Workload:
-        """The workload of ``launch``."""
-        return self.planned.catalogue.workloads[launch.workload]
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,8 +33,8 @@ from milabench_ng.units import utc_iso
 def make_record(facts: SessionFacts, seen: Observation) -> Record:
     """The record of one launch."""
     launch = seen.launch
-    workload = facts.workload(launch)
-    first = facts.devices[launch.slot_ids[0]]
+    workload = facts.planned.workload(launch)
+    first = facts.planned.devices[launch.slot_ids[0]]
     return Record(
         name=launch.test,
         job_id=launch.job_id,
@@ -123,6 +123,7 @@ def _ours(facts: SessionFacts, seen: Observation, workload: Workload) -> Mnb:
         unit=workload.unit,
         bound=workload.bound,
         classic_factor=workload.classic_factor,
+        derived=workload.derived,
         source=CodeSource(
             workload=workload.name,
             origin=workload.origin,
@@ -130,7 +131,7 @@ def _ours(facts: SessionFacts, seen: Observation, workload: Workload) -> Mnb:
             sha256=workload.source_sha256,
             modules=workload.source_modules,
         ),
-        devices=tuple(facts.devices[slot] for slot in launch.slot_ids),
+        devices=tuple(facts.planned.devices[slot] for slot in launch.slot_ids),
         environment=seen.environment,
         dropped_environment=facts.dropped_environment,
         start=facts.planned.start,
@@ -139,7 +140,7 @@ def _ours(facts: SessionFacts, seen: Observation, workload: Workload) -> Mnb:
         start_to_ready_s=None if seen.ready_s is None else seen.ready_s - seen.requested_s,
         start_s=seen.timeline.start_s,
         stop_s=seen.timeline.stop_s,
-        window_rule=facts.rule,
+        window_rule=facts.planned.rule,
         window=seen.window,
         ranks=[_rank(facts, seen, number, rank) for number, rank in enumerate(seen.ranks)],
         precision=_precision(launch, seen.ranks[0]),
@@ -175,7 +176,7 @@ def _rank(facts: SessionFacts, seen: Observation, number: int, rank: RankLog) ->
         backlog=_backlog(rank, seen.window),
         losses=rank.losses,
         gradient_norms=rank.gradient_norms,
-        skipped=skipped(rank, seen.timeline.start_s, facts.rule),
+        skipped=skipped(rank, seen.timeline.start_s, facts.planned.rule),
         digests=rank.digests,
         torch_threads=rank.entered.torch_threads if rank.entered else None,
         peak_device_bytes=rank.done.peak_device_bytes if rank.done else None,
@@ -196,6 +197,7 @@ def _precision(launch: Launch, rank: RankLog) -> PrecisionSeen | None:
         ran_after=rank.done.ran if rank.done else None,
         matmul_error_before=rank.ready.matmul_error,
         matmul_error_after=rank.done.matmul_error if rank.done else None,
+        layer_dtype=rank.done.layer_dtype if rank.done else None,
     )
 
 

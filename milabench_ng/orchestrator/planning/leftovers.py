@@ -7,7 +7,6 @@ makes.
 from __future__ import annotations
 
 import fcntl
-import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,7 +14,8 @@ from typing import Literal
 
 import msgspec
 
-from milabench_ng.fence.runs import TOP
+from milabench_ng.fence.runs import TOP, locked_top
+from milabench_ng.files import is_locked
 from milabench_ng.orchestrator.execution.scratch import PREFIX
 
 
@@ -38,14 +38,10 @@ def _groups(parents: Sequence[str]) -> Iterator[Remains]:
     runs = sorted(Path(parents[0], TOP).glob("*/")) if parents else []
     if not runs:
         return
-    parent = os.open(parents[0], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(parent, fcntl.LOCK_SH)
+    with locked_top(parents[0], fcntl.LOCK_SH):
         for run in runs:
             if run.is_dir():
                 yield Remains("groups", str(run), _held(run))
-    finally:
-        os.close(parent)
 
 
 def _scratch(parent: Path) -> Iterator[Remains]:
@@ -64,15 +60,8 @@ def _half_made(dataroot: Path) -> Iterator[Remains]:
 def _held(path: Path) -> bool | None:
     """Whether another process has an exclusive lock on ``path``; None if this user may not open it."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return is_locked(path)
     except FileNotFoundError:
         return False
     except PermissionError:
         return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False

@@ -10,14 +10,15 @@ from typing import Literal
 import msgspec
 
 from milabench_ng import __version__
-from milabench_ng.catalogue import Catalogue
+from milabench_ng.catalogue import Catalogue, Workload
 from milabench_ng.fence.backends import slurm
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.choosing import Wish, bounds, choose
 from milabench_ng.fence.interface import Fence
+from milabench_ng.fence.io import limits as io_limits
 from milabench_ng.fence.probing.probe import probe
 from milabench_ng.fence.sharing.layout import Layout, lay_out, one_per_device, placements
-from milabench_ng.fence.sharing.shares import Allocation, Policy, allocate
+from milabench_ng.fence.sharing.shares import Policy, allocate
 from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.inventory import read_inventory
 from milabench_ng.node.storage import read_storage
@@ -40,10 +41,11 @@ from milabench_ng.orchestrator.planning.request import (
     resolve_request,
     time_limits,
 )
-from milabench_ng.plan import Device, Plan, smallest_memory
+from milabench_ng.plan import Device, Launch, Plan, smallest_memory
 from milabench_ng.profile import Profile
 from milabench_ng.records.isolation import IoEvidence, Share
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText, software_key
+from milabench_ng.records.window import WindowRule
 from milabench_ng.units import utc_iso, utc_now
 
 
@@ -52,8 +54,9 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
 
     resolved: ResolvedRequest
     plan: Plan
-    allocation: Allocation
     layout: Layout
+    leftover_cpus: tuple[int, ...]
+    """CPUs in no share."""
     isolation: Wish
     capabilities: Capabilities
     """What the fence can do here, probed once per run."""
@@ -63,8 +66,8 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
     """Requested I/O shares, by test (`suite.test`)."""
     limits: Mapping[str, Limits]
     """Watchdog limits, by test."""
-    device_notes: tuple[str, ...]
-    """Notes on the choice of devices."""
+    sharing_notes: tuple[str, ...]
+    """Notes on the choice of devices and their shares."""
 
     @property
     def request(self) -> RunRequest:
@@ -82,13 +85,18 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
         return self.resolved.profile
 
     @property
+    def rule(self) -> WindowRule:
+        """The averaging window of launches."""
+        return self.request.rule
+
+    @property
     def devices(self) -> Mapping[str, Device]:
         """By slot."""
         return {slot.id: slot.device for slot in self.layout}
 
     @property
     def shares(self) -> Mapping[str, Share]:
-        """By slot."""
+        """By slot; `share` adds what differs between tests."""
         return {slot.id: slot.share for slot in self.layout}
 
     @property
@@ -96,7 +104,15 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
         """What the user should know about it."""
         readers = {test: io.reason for test, io in self.io.items() if io.reason}
         said = (f"{test}: its readers hold the I/O share, not the kernel: {why}" for test, why in readers.items())
-        return (*self.profile.warnings, *self.device_notes, *self.allocation.notes, *said)
+        return (*self.profile.warnings, *self.sharing_notes, *said)
+
+    def share(self, test: str, slot: str) -> Share:
+        """The share of a slot's tenant while it runs a test."""
+        return msgspec.structs.replace(self.shares[slot], io=io_limits(self.io.get(test)))
+
+    def workload(self, launch: Launch) -> Workload:
+        """The workload of ``launch``."""
+        return self.catalogue.workloads[launch.workload]
 
 
 async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, ...]) -> PlannedRun:
@@ -127,14 +143,14 @@ async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, .
     return PlannedRun(
         resolved=resolved,
         plan=plan,
-        allocation=allocation,
         layout=lay_out(slots, allocation.shares),
+        leftover_cpus=allocation.leftover_cpus,
         isolation=wish,
         capabilities=capabilities,
         start=start,
         io=io,
         limits=time_limits(resolved, plan, start),
-        device_notes=chosen.notes,
+        sharing_notes=(*chosen.notes, *allocation.notes),
     )
 
 
@@ -149,7 +165,7 @@ def make_manifest(planned: PlannedRun, run_id: str, fence: Fence, command_line: 
         command_line=command_line,
         profile=ProfileText(file=request.profile_source, sha256=planned.profile.sha256, text=planned.profile.text),
         plan=planned.plan,
-        window_rule=request.rule,
+        window_rule=planned.rule,
         start=planned.start,
         dataroot=str(request.dataroot),
         inventory=inventory,
@@ -161,7 +177,7 @@ def make_manifest(planned: PlannedRun, run_id: str, fence: Fence, command_line: 
             notes=fence.notes,
             ram_total_bytes=request.ram_total_bytes,
         ),
-        shares=dict(planned.allocation.shares),
+        shares=dict(planned.shares),
         request=encode_request(request),
         software=inventory.versions,
         software_key=software_key(inventory),

@@ -173,9 +173,7 @@ def _options(
 def plan_for(resolved: ResolvedRequest, devices: tuple[Device, ...]) -> Plan:
     """The plan of a request for these devices. Pure."""
     request = resolved.request
-    return make_plan(
-        resolved.profile, request.names, resolved.arguments, devices, request.repeat, request.order, request.nonce
-    )
+    return make_plan(resolved.profile, resolved.arguments, devices, request.repeat, request.order, request.nonce)
 
 
 def io_shares(resolved: ResolvedRequest, capabilities: Capabilities, backend: str) -> dict[str, IoEvidence]:

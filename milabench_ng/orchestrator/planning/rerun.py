@@ -14,6 +14,7 @@ from milabench_ng.plan import Launch
 from milabench_ng.profile import Scheme
 from milabench_ng.records.isolation import IoEvidence
 from milabench_ng.records.record import Data, Neighbours
+from milabench_ng.records.upgrades.record import upgrade_record
 
 
 class Again(msgspec.Struct, frozen=True):
@@ -43,7 +44,7 @@ class _Record(msgspec.Struct, frozen=True):
 def profile_of(record: Path) -> Again:
     """The profile that repeats the launch of ``record``. A launch over K devices again uses K devices."""
     try:
-        ours = msgspec.convert(read_json(record, LARGE), _Record).mnb
+        ours = msgspec.convert(upgrade_record(read_json(record, LARGE), str(record)), _Record).mnb
     except msgspec.ValidationError as error:
         raise InputError(f"{plain(record)}: not a record of mnb: {short(error)}") from None
     launch = ours.launch

@@ -14,7 +14,7 @@ Arithmetic = Literal["fp32", "tf32", "half"]
 """The kind of arithmetic: fp32 without tensor cores, TF32, and fp16 or bf16 with fp32 accumulation."""
 
 
-class Peak(msgspec.Struct, frozen=True, kw_only=True):
+class Peak(msgspec.Struct, frozen=True):
     """Peak rates of one device. Arithmetic is in 1e12 operations per second, memory in 1e9 bytes per second."""
 
     name: str
@@ -51,97 +51,18 @@ _V100 = "NVIDIA V100 Tensor Core GPU data sheet (2020), SXM2"
 _A100 = "NVIDIA A100 Tensor Core GPU data sheet (2020, 2021)"
 _H100 = f"NVIDIA H100 Tensor Core GPU data sheet (2023); {_HALVED}"
 
+# Name, architecture, fp32, TF32, half, memory, source.
 PEAKS = (
-    Peak(
-        name="H200 SXM",
-        architecture="hopper",
-        fp32=66.9,
-        tf32=494.7,
-        half=989.4,
-        memory=4800.0,
-        source=f"NVIDIA H200 Tensor Core GPU data sheet (2024); {_HALVED}",
-    ),
-    Peak(
-        name="H100 SXM",
-        architecture="hopper",
-        fp32=66.9,
-        tf32=494.7,
-        half=989.4,
-        memory=3350.0,
-        source=_H100,
-    ),
-    Peak(
-        name="H100 PCIe",
-        architecture="hopper",
-        fp32=51.2,
-        tf32=378.0,
-        half=756.0,
-        memory=2000.0,
-        source=_H100,
-    ),
-    Peak(
-        name="A100-SXM4-80GB",
-        architecture="ampere",
-        fp32=19.5,
-        tf32=156.0,
-        half=312.0,
-        memory=2039.0,
-        source=_A100,
-    ),
-    Peak(
-        name="A100-SXM4-40GB",
-        architecture="ampere",
-        fp32=19.5,
-        tf32=156.0,
-        half=312.0,
-        memory=1555.0,
-        source=_A100,
-    ),
-    Peak(
-        name="A100-PCIE-80GB",
-        architecture="ampere",
-        fp32=19.5,
-        tf32=156.0,
-        half=312.0,
-        memory=1935.0,
-        source=_A100,
-    ),
-    Peak(
-        name="A100-PCIE-40GB",
-        architecture="ampere",
-        fp32=19.5,
-        tf32=156.0,
-        half=312.0,
-        memory=1555.0,
-        source=_A100,
-    ),
-    Peak(
-        name="V100-SXM2-32GB",
-        architecture="volta",
-        fp32=15.7,
-        tf32=None,
-        half=125.0,
-        memory=900.0,
-        source=_V100,
-    ),
-    Peak(
-        name="V100-SXM2-16GB",
-        architecture="volta",
-        fp32=15.7,
-        tf32=None,
-        half=125.0,
-        memory=900.0,
-        source=_V100,
-    ),
-    Peak(
-        name="Quadro RTX 8000",
-        architecture="turing",
-        fp32=16.3,
-        tf32=None,
-        half=130.5,
-        memory=672.0,
-        source="NVIDIA Quadro RTX 8000 data sheet (2018)",
-    ),
+    Peak("H200 SXM", "hopper", 66.9, 494.7, 989.4, 4800.0, f"NVIDIA H200 Tensor Core GPU data sheet (2024); {_HALVED}"),
+    Peak("H100 SXM", "hopper", 66.9, 494.7, 989.4, 3350.0, _H100),
+    Peak("H100 PCIe", "hopper", 51.2, 378.0, 756.0, 2000.0, _H100),
+    Peak("A100-SXM4-80GB", "ampere", 19.5, 156.0, 312.0, 2039.0, _A100),
+    Peak("A100-SXM4-40GB", "ampere", 19.5, 156.0, 312.0, 1555.0, _A100),
+    Peak("A100-PCIE-80GB", "ampere", 19.5, 156.0, 312.0, 1935.0, _A100),
+    Peak("A100-PCIE-40GB", "ampere", 19.5, 156.0, 312.0, 1555.0, _A100),
+    Peak("V100-SXM2-32GB", "volta", 15.7, None, 125.0, 900.0, _V100),
+    Peak("V100-SXM2-16GB", "volta", 15.7, None, 125.0, 900.0, _V100),
+    Peak("Quadro RTX 8000", "turing", 16.3, None, 130.5, 672.0, "NVIDIA Quadro RTX 8000 data sheet (2018)"),
 )
 
 _SAME = {

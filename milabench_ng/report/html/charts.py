@@ -104,7 +104,6 @@ def _map(gpus: GpuComparison, prefix: str) -> Chart:
         "slower than chance explains is marked slow.",
         views=(
             View(
-                name="",
                 data=(heat,),
                 layout=layout("device", "", height=height, yaxis=yaxis, xaxis={"type": "category"}, annotations=marks),
             ),
@@ -152,7 +151,6 @@ def _scaling(curves: Sequence[ScalingCurve]) -> Chart:
         "on an ideal machine.",
         views=(
             View(
-                name="",
                 data=(ideal, *traces),
                 layout=layout(
                     "devices",

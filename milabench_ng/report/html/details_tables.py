@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from milabench_ng.grouping import grouped
 from milabench_ng.report.html.folder_details import FenceEvidence, FolderDetails, SampledQuantity
 from milabench_ng.report.render.cells import Cell, number, whole
 from milabench_ng.report.render.sections import Heading, Section
@@ -24,10 +25,8 @@ def fence_section(evidence: FolderDetails) -> Section:
     """One row per device and fence."""
     rows: list[tuple[Cell, ...]] = []
     for device, fences in evidence.fences.items():
-        alike: dict[tuple[Cell, ...], list[FenceEvidence]] = defaultdict(list)
-        for fence in fences:
-            alike[_asked(fence)].append(fence)
-        rows += [(device, len(group), *asked, *_used(group)) for asked, group in alike.items()]
+        alike = grouped(fences, _asked).items()
+        rows += [(device, len(group), *asked, *_used(group)) for asked, group in alike]
     return Section(
         key="isolation",
         title="isolation: what was asked for, what the kernel held",
@@ -106,10 +105,8 @@ def telemetry_section(evidence: FolderDetails, label: str) -> Section | None:
 
 
 def _by_quantity(sampled: Sequence[SampledQuantity]) -> dict[str, list[SampledQuantity]]:
-    found: dict[str, list[SampledQuantity]] = {}
-    for at in sorted(sampled, key=lambda at: (at.source.partition(":")[0], at.quantity)):
-        found.setdefault(at.quantity, []).append(at)
-    return found
+    in_order = sorted(sampled, key=lambda at: (at.source.partition(":")[0], at.quantity))
+    return grouped(in_order, lambda at: at.quantity)
 
 
 def _measured(at: SampledQuantity) -> tuple[str, str]:

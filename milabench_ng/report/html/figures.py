@@ -28,7 +28,7 @@ PlotTrace = dict[str, Any]
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """One picture; if a chart has several, the reader chooses."""
 
-    name: str
+    name: str = ""
     data: tuple[PlotTrace, ...]
     layout: dict[str, Any]
 

@@ -17,7 +17,7 @@ from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, parse_json, read_content
 from milabench_ng.plain import short
 from milabench_ng.records.isolation import Effective, GroupEvents, Share, Usage
-from milabench_ng.records.reading import ReadRecord, read_folder, read_record
+from milabench_ng.records.reading import ReadRecord, decode_record, read_folder, read_record
 from milabench_ng.records.views import ManifestView
 from milabench_ng.report.launch.timeline import Course, courses
 
@@ -102,7 +102,7 @@ def read_evidence(folder: Path) -> FolderDetails:
         if measured:
             found += courses(read)
         try:
-            record = _decoder.decode(read_content(folder / read.file, LARGE, os.O_NOFOLLOW))
+            record = decode_record(read_content(folder / read.file, LARGE, os.O_NOFOLLOW), read.file, _decoder)
         except (InputError, msgspec.MsgspecError) as error:
             unread.append(f"{read.file}: {short(error)}")
             continue

@@ -7,7 +7,7 @@ import math
 import msgspec
 
 from milabench_ng.report.render.cells import Cell, Tone, ratio_tone
-from milabench_ng.report.render.columns import Column, column_groups
+from milabench_ng.report.render.columns import TestColumn, column_groups
 from milabench_ng.report.render.sections import Heading, Section
 from milabench_ng.report.report import Line, Report
 
@@ -30,7 +30,7 @@ class HtmlTable(msgspec.Struct, frozen=True, kw_only=True):
 
     key: str
     title: str
-    headings: tuple[Heading | Column, ...]
+    headings: tuple[Heading, ...]
     rows: tuple[tuple[HtmlCell, ...], ...]
     light: tuple[bool, ...] = ()
     """Whether each row is grey; empty if none is."""
@@ -67,27 +67,27 @@ def of_tests(report: Report) -> tuple[HtmlTable, ...]:
     )
 
 
-def _test_cell(column: Column, line: Line, prefix: str) -> HtmlCell:
+def _test_cell(column: TestColumn, line: Line, prefix: str) -> HtmlCell:
     """A cell of the test table; grey if it does not count."""
     cell = _cell(column, _brief(column, column.value(line), prefix))
     return msgspec.structs.replace(cell, tone="faint") if column.tone_of(line) == "faint" else cell
 
 
-def _brief(column: Column, cell: Cell, prefix: str) -> Cell:
+def _brief(column: TestColumn, cell: Cell, prefix: str) -> Cell:
     """A test's name without the suite, which is in the title."""
-    return cell.removeprefix(prefix) if column.key == "test" and isinstance(cell, str) else cell
+    return cell.removeprefix(prefix) if column.title == "test" and isinstance(cell, str) else cell
 
 
 def _is_light(line: Line) -> bool:
     return (line.scored.weight or 0.0) < _LIGHT
 
 
-def _cell(heading: Heading | Column, cell: Cell) -> HtmlCell:
+def _cell(heading: Heading, cell: Cell) -> HtmlCell:
     empty = cell is None or (isinstance(cell, float) and math.isnan(cell))
     return HtmlCell(heading.show(cell), "" if empty else str(cell), _class(heading, cell), heading.number)
 
 
-def _class(heading: Heading | Column, cell: Cell) -> str:
+def _class(heading: Heading, cell: Cell) -> str:
     """The CSS class; ratios have their own four colours, as in 2020."""
     tone: Tone = heading.tone(cell)
     return f"ratio-{tone}" if heading.tone is ratio_tone and tone != "plain" else tone

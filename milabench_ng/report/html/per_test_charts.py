@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from milabench_ng.grouping import grouped
 from milabench_ng.report.html.figures import NEUTRAL, Chart, PlotTrace, View, band, label, layout, line, style
 from milabench_ng.report.launch.timeline import Course
 from milabench_ng.report.report import Line
@@ -21,9 +22,7 @@ def charts_of_test(at: Line, courses: Sequence[Course], curves: Sequence[Scaling
 
 def _charts(at: Line, courses: Sequence[Course], curves: Sequence[ScalingCurve]) -> Iterator[Chart]:
     test = at.scored.test
-    moments: dict[tuple[str, int], list[Course]] = defaultdict(list)
-    for course in courses:
-        moments[course.session, course.run].append(course)
+    moments = grouped(courses, lambda course: (course.session, course.run))
     if moments:
         several = len({session for session, _ in moments}) > 1
         yield Chart(
@@ -85,7 +84,6 @@ def _distribution(test: str, unit: str, devices: dict[str, list[float]]) -> Char
         "axis does not begin at 0.",
         views=(
             View(
-                name="",
                 data=tuple(_box(index, *item) for index, item in enumerate(devices.items())),
                 layout=layout("device", f"{label(unit)}/s", xaxis={"type": "category"}, showlegend=False, height=300),
             ),
@@ -124,7 +122,6 @@ def _scaling(curve: ScalingCurve) -> Chart:
         reading="The rate of all devices that work together, and what it would be on an ideal machine.",
         views=(
             View(
-                name="",
                 data=(ideal, together),
                 layout=layout(
                     "devices",

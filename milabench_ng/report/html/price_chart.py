@@ -51,7 +51,6 @@ def price_chart(points: Sequence[Point], reference: str, currency: str) -> Chart
         "Along a dashed line that costs the same; further up and to the left is cheaper.",
         views=(
             View(
-                name="",
                 data=(
                     *(_line(cost, right, top) for cost in costs),
                     *(_mark(index, point, currency) for index, point in enumerate(points)),

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
-from typing import Annotated, TypeVar
+from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 
+from milabench_ng.grouping import grouped
 from milabench_ng.plain import short
 from milabench_ng.records.host_pace import PACE_LIMIT, HostPace, moved
 from milabench_ng.records.views import MnbView
 from milabench_ng.records.window import LARGEST, Amount
 from milabench_ng.stats import median
 
-K = TypeVar("K", bound=Hashable)
 Pace = Annotated[float, msgspec.Meta(gt=0, le=LARGEST)]
 Named = Annotated[dict[str, "PaceStat"], msgspec.Meta(min_length=1)]
 
@@ -130,8 +129,8 @@ def paces(seen: Sequence[PaceSeen]) -> Paces | None:
     used = [each for each in seen if each.known and each.library == library]
     if not used:
         return None
-    sessions = sorted(_grouped(used, lambda each: (each.run, each.session)).items())
-    devices = sorted(_grouped(used, lambda each: each.device).items(), key=lambda item: (len(item[0]), item[0]))
+    sessions = sorted(grouped(used, lambda each: (each.run, each.session)).items())
+    devices = sorted(grouped(used, lambda each: each.device).items(), key=lambda item: (len(item[0]), item[0]))
     return Paces(
         library=short(library),
         run=_stat(used),
@@ -160,7 +159,7 @@ def differ(one: float, other: float) -> bool:
 
 
 def _stat(seen: Sequence[PaceSeen]) -> PaceStat:
-    batches = _grouped(seen, lambda each: each.in_batch).values()
+    batches = grouped(seen, lambda each: each.in_batch).values()
     values = [median([value for each in batch for value in each.known]) for batch in batches]
     return PaceStat(len(values), median(values), min(values), max(values))
 
@@ -169,10 +168,3 @@ def _on_cpu(seen: Sequence[PaceSeen]) -> float:
     edges = (edge for each in seen for edge in (each.before, each.after))
     known = [edge.on_cpu for edge in edges if edge.on_cpu is not None]
     return median(known) if known else 1.0
-
-
-def _grouped(seen: Sequence[PaceSeen], key: Callable[[PaceSeen], K]) -> dict[K, list[PaceSeen]]:
-    groups: dict[K, list[PaceSeen]] = defaultdict(list)
-    for each in seen:
-        groups[key(each)].append(each)
-    return groups

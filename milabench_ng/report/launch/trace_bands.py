@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from milabench_ng.errors import InputError
+from milabench_ng.grouping import grouped
 from milabench_ng.report.launch.traces import (
     Bands,
     ReferenceTrace,
@@ -73,9 +74,7 @@ def build(suite: str, launches: Iterable[tuple[Traced, str]], made_from: Sequenc
     A band needs at least two tenants, or two launches of the same one; a digest counts if two launches agree on it and
     none differs. Raises InputError if launches of one test had different options or data.
     """
-    rows: dict[str, list[tuple[Traced, str]]] = defaultdict(list)
-    for launch, key in launches:
-        rows[launch.label].append((launch, key))
+    rows = grouped(launches, lambda pair: pair[0].label)
     return Traces(suite=suite, made_from=tuple(made_from), tests={name: _trace(name, rows[name]) for name in rows})
 
 

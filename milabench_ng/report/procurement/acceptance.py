@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.report.scoring.score import FAILURE_LIMIT, ScoredTest, failure_rate, log_parts, scored_tests
+from milabench_ng.report.scoring.score import FAILURE_LIMIT, ScoredTest, failure_rate, log_ratio, scored_tests
 from milabench_ng.report.scoring.weights import Weights, spread_unplanned
 from milabench_ng.report.statistics.effects import RANKED_FROM, holm
 from milabench_ng.report.statistics.intervals import LEVEL, Estimate, WeightedStat, combine, t_tail, why_none
@@ -127,9 +127,7 @@ def _score(
     if not weights or lacking:
         why = f"without {', '.join(lacking)} there is no ratio of scores" if lacking else "there are no weights"
         return _Item(name="score", why=why)
-    labels = list(weights)
-    theirs = [(-coefficient, stat) for coefficient, stat in log_parts(promised, labels, weights)]
-    return _Item(name="score", parts=[*log_parts(found, labels, weights), *theirs])
+    return _Item(name="score", parts=log_ratio(found, promised, list(weights), weights))
 
 
 def _judged(items: Sequence[_Item], guarantee: float) -> tuple[GuaranteeRatio, ...]:

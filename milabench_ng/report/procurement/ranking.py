@@ -10,9 +10,9 @@ import msgspec
 
 from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.comparison import Comparison
-from milabench_ng.report.scoring.score import log_parts
+from milabench_ng.report.scoring.score import log_ratio
 from milabench_ng.report.statistics.effects import RANKED_FROM, holm, p_value
-from milabench_ng.report.statistics.intervals import Estimate, WeightedStat, combine
+from milabench_ng.report.statistics.intervals import Estimate, combine
 
 _DOUBT = 0.05
 
@@ -39,9 +39,7 @@ def rank(reports: Mapping[str, Report], costs: Mapping[str, float], tests: Seque
 def cheaper_by(a: Report, cost_a: float, b: Report, cost_b: float, tests: Sequence[str]) -> Estimate | None:
     """The logarithm of the throughput per cost of ``a`` over that of ``b``, over ``tests``, which both have."""
     ours, theirs = ({line.scored.test: line.scored for line in report.lines} for report in (a, b))
-    weights = weights_of(a)
-    minus: list[WeightedStat] = [(-c, stat) for c, stat in log_parts(theirs, tests, weights)]
-    estimate = combine([*log_parts(ours, tests, weights), *minus])
+    estimate = combine(log_ratio(ours, theirs, tests, weights_of(a)))
     if estimate is None:
         return None
     nodes = math.log(a.summary.devices / cost_a) - math.log(b.summary.devices / cost_b)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from milabench_ng.report.procurement.ownership import NodePower, Terms, ownership
 
@@ -94,13 +95,13 @@ def _variations(worths: Sequence[Worth], terms: Terms | None) -> Iterator[Variat
         left = [_weighing(each, test, 0.0) for each in worths]
         if all(sum(each.weights.values()) > 0 for each in left):
             yield f"without {test}", left, terms
-    yield from _each(worths, terms, "price", lambda each, factor: _replace(each, price=each.price * factor))
+    yield from _each(worths, terms, "price", lambda each, factor: replace(each, price=each.price * factor))
     if terms is None:
         return
     for key in ("years", "tariff_per_kwh", "pue", "utilization"):
         for factor in (1 - STEP, 1 + STEP):
             value = _plausible(key, getattr(terms, key) * factor)
-            yield f"{key} {factor - 1:+.0%}", worths, msgspec.structs.replace(terms, **{key: value})
+            yield f"{key} {factor - 1:+.0%}", worths, replace(terms, **{key: value})
     yield from _each(worths, terms, "power", _powered)
     yield from _each(worths, terms, "maintenance", _maintained)
 
@@ -118,23 +119,19 @@ def _each(
 def _weighing(worth: Worth, test: str, factor: float) -> Worth:
     if test not in worth.weights:
         return worth
-    return _replace(worth, weights=worth.weights | {test: worth.weights[test] * factor})
+    return replace(worth, weights=worth.weights | {test: worth.weights[test] * factor})
 
 
 def _powered(worth: Worth, factor: float) -> Worth:
     if worth.power is None:
         return worth
-    power = msgspec.structs.replace(worth.power, load_w=worth.power.load_w * factor, idle_w=worth.power.idle_w * factor)
-    return _replace(worth, power=power)
+    power = replace(worth.power, load_w=worth.power.load_w * factor, idle_w=worth.power.idle_w * factor)
+    return replace(worth, power=power)
 
 
 def _maintained(worth: Worth, factor: float) -> Worth:
-    return _replace(worth, maintenance_per_year=worth.maintenance_per_year * factor)
+    return replace(worth, maintenance_per_year=worth.maintenance_per_year * factor)
 
 
 def _plausible(key: str, value: float) -> float:
     return min(value, 1.0) if key == "utilization" else max(value, 1.0) if key == "pue" else value
-
-
-def _replace(worth: Worth, **changes: object) -> Worth:
-    return msgspec.structs.replace(worth, **changes)

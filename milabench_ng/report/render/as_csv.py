@@ -9,7 +9,7 @@ from typing import TextIO
 
 from milabench_ng.plain import plain
 from milabench_ng.report.procurement.tender import Tender
-from milabench_ng.report.render.cells import Cell
+from milabench_ng.report.render.cells import NOT_MEASURED, Cell
 from milabench_ng.report.render.columns import file_columns
 from milabench_ng.report.render.sections import Section
 from milabench_ng.report.render.tables import after_tests, before_tests
@@ -41,11 +41,12 @@ def write_all(report: Report, folder: Path) -> tuple[Path, ...]:
     for section in (*before_tests(report), *after_tests(report)):
         files.append(folder / f"{_UNFIT.sub('-', section.key)}.csv")
         with files[-1].open("w", encoding="utf-8") as stream:
-            _section(section, stream)
+            write_section(section, stream)
     return tuple(files)
 
 
-def _section(section: Section, stream: TextIO) -> None:
+def write_section(section: Section, stream: TextIO) -> None:
+    """Write one table to ``stream``."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([plain(heading.header) for heading in section.headings])
     writer.writerows([_plain(cell) for cell in row] for row in section.rows)
@@ -53,11 +54,11 @@ def _section(section: Section, stream: TextIO) -> None:
 
 def write_tender(tender: Tender, stream: TextIO) -> None:
     """Write the bids of ``tender`` to ``stream``."""
-    _section(tender_sections(tender)[0], stream)
+    write_section(tender_sections(tender)[0], stream)
 
 
 def _plain(cell: Cell) -> Cell:
     """Remove terminal control characters, and escape text that a spreadsheet would take for a formula."""
     if not isinstance(cell, str):
         return "" if cell is None else cell
-    return plain(f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell)
+    return plain(f"'{cell}" if cell.startswith(("=", "+", "-", "@")) and cell != NOT_MEASURED else cell)

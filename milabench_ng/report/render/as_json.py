@@ -109,6 +109,8 @@ def _test(line: Line) -> dict[str, Any]:
         "missing": row.missing,
         "pending": row.pending,
         "causes": line.causes,
+        "derived": line.derived,
+        "latency": row.latency,
         "wait_pct": None if row.wait_share is None else 100 * row.wait_share,
         "peak_memory_mib": row.peak_memory,
         "power_w": row.power_w,

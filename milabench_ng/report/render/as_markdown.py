@@ -22,15 +22,20 @@ def write(report: Report, stream: TextIO) -> None:
     stream.write(f"# mnb report: {_plain(report.summary.suite)}\n\n")
     _facts(header(report), stream)
     for section in before_tests(report):
-        _section(section, stream)
+        write_section(section, stream)
     stream.write(_row(column.header for column in chosen))
     stream.write(_row("---:" if column.number else ":---" for column in chosen))
     for line in report.lines:
         stream.write(_row(column.show(column.value(line)) for column in chosen))
     stream.write("\n")
     for section in after_tests(report):
-        _section(section, stream)
+        write_section(section, stream)
     _facts(conclusion(report), stream)
+    write_isolation(report, stream)
+
+
+def write_isolation(report: Report, stream: TextIO) -> None:
+    """Write what the launches were not held by, if anything."""
     if not report.isolated:
         stream.write(f"**isolation: {isolation_fact(report).text}**\n")
 
@@ -40,10 +45,11 @@ def write_tender(tender: Tender, stream: TextIO) -> None:
     stream.write("# mnb bids\n\n")
     _facts(tender_facts(tender), stream)
     for section in tender_sections(tender):
-        _section(section, stream)
+        write_section(section, stream)
 
 
-def _section(section: Section, stream: TextIO) -> None:
+def write_section(section: Section, stream: TextIO) -> None:
+    """Write one table to ``stream``, below its title."""
     stream.write(f"## {_plain(section.title)}\n\n")
     stream.write(_row(heading.header for heading in section.headings))
     stream.write(_row("---:" if heading.number else ":---" for heading in section.headings))

@@ -13,7 +13,7 @@ from rich.text import Text
 from milabench_ng.plain import plain
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.cells import Fact, Tone
-from milabench_ng.report.render.columns import Column, columns
+from milabench_ng.report.render.columns import TestColumn, columns
 from milabench_ng.report.render.sections import Section
 from milabench_ng.report.render.statements import conclusion, header, isolation_fact
 from milabench_ng.report.render.tables import after_tests, before_tests
@@ -83,9 +83,9 @@ def _tests(report: Report) -> Table:
     return table
 
 
-def _cell(column: Column, line: Line, prefix: str) -> Text:
+def _cell(column: TestColumn, line: Line, prefix: str) -> Text:
     shown = plain(column.show(column.value(line)))
-    return Text(shown.removeprefix(prefix) if column.key == "test" else shown, _STYLES[column.tone_of(line)])
+    return Text(shown.removeprefix(prefix) if column.title == "test" else shown, _STYLES[column.tone_of(line)])
 
 
 def _print(section: Section, console: Console) -> None:

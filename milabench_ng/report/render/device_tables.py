@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from milabench_ng.report.launch.host_paces import PACE_UNIT, Paces
-from milabench_ng.report.render.cells import Cell, Tone, one_decimal, text, whole
-from milabench_ng.report.render.sections import Heading, Section
+from milabench_ng.report.render.cells import Cell, Tone, one_decimal, percent, whole
+from milabench_ng.report.render.sections import Column, Heading, Section, section
 from milabench_ng.report.scoring.slow_devices import GpuComparison, Measure
 
 
 def stragglers(gpus: GpuComparison) -> Section:
-    return Section(
-        key="stragglers",
-        title="slow devices",
-        headings=(
-            Heading("device", "", text, False, lambda _: "bad"),
-            Heading("test"),
-            Heading("against the others", "%", one_decimal, True),
-            Heading("z", "", one_decimal, True),
-        ),
-        rows=tuple(
-            (slow.device, slow.test or "all", slow.effect_pct, slow.z) for slow in (*gpus.overall, *gpus.stragglers)
-        ),
+    return section(
+        "stragglers",
+        "slow devices",
+        (*gpus.overall, *gpus.stragglers),
+        Column("device", tone=lambda _: "bad", value=lambda slow: slow.device),
+        Column("test", value=lambda slow: slow.test or "all"),
+        Column("against the others", "%", one_decimal, True, value=lambda slow: slow.effect_pct),
+        Column("z", "", one_decimal, True, value=lambda slow: slow.z),
         notes=(
             f"run them once more before they are judged{'; each is held against its model' if gpus.models else ''}",
         ),
@@ -35,10 +31,7 @@ def matrix(gpus: GpuComparison, measure: Measure) -> Section:
             Heading("test"),
             *(Heading(f"device {name}", "%", one_decimal, True, _gpu_tone) for name in named(gpus)),
         ),
-        rows=tuple(
-            (row.test, *(None if share is None else 100 * share for share in row.relative))
-            for row in gpus.rows(measure)
-        ),
+        rows=tuple((row.test, *map(percent, row.relative)) for row in gpus.rows(measure)),
     )
 
 
@@ -63,20 +56,15 @@ def host_pace_section(found: Paces) -> Section:
         rows += [(f"session {name}", stat) for name, stat in found.sessions.items()]
     if len(found.devices) > 1:
         rows += [(f"device {name}", stat) for name, stat in found.devices.items()]
-    return Section(
-        key="host-pace",
-        title="host pace",
-        headings=(
-            Heading("cores of"),
-            Heading("batches", "", whole, True),
-            Heading("median", PACE_UNIT, one_decimal, True),
-            Heading("least", PACE_UNIT, one_decimal, True),
-            Heading("greatest", PACE_UNIT, one_decimal, True),
-            Heading("against all", "%", one_decimal, True),
-        ),
-        rows=tuple(
-            (name, stat.n, stat.median, stat.min, stat.max, 100 * (stat.median / found.run.median - 1))
-            for name, stat in rows
-        ),
+    return section(
+        "host-pace",
+        "host pace",
+        rows,
+        Column("cores of", value=lambda row: row[0]),
+        Column("batches", "", whole, True, value=lambda row: row[1].n),
+        Column("median", PACE_UNIT, one_decimal, True, value=lambda row: row[1].median),
+        Column("least", PACE_UNIT, one_decimal, True, value=lambda row: row[1].min),
+        Column("greatest", PACE_UNIT, one_decimal, True, value=lambda row: row[1].max),
+        Column("against all", "%", one_decimal, True, value=lambda row: 100 * (row[1].median / found.run.median - 1)),
         notes=(f"computed by {found.library}",),
     )

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from milabench_ng.report.render.cells import Cell, Tone, number, one_decimal, ratio_text, tone_of_verdict, whole
+from milabench_ng.report.render.cells import (
+    Cell,
+    Tone,
+    number,
+    one_decimal,
+    percent,
+    ratio_text,
+    tone_of_verdict,
+    whole,
+)
 from milabench_ng.report.render.columns import half_width_pct, span
 from milabench_ng.report.render.device_tables import host_pace_section, matrix, stragglers
-from milabench_ng.report.render.sections import Heading, Section
-from milabench_ng.report.report import Report
+from milabench_ng.report.render.sections import Column, Section, section
+from milabench_ng.report.report import Line, Report
 from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.scaling import ScalingCurve
 from milabench_ng.report.scoring.slow_devices import MEASURES
@@ -36,6 +45,10 @@ def after_tests(report: Report) -> tuple[Section, ...]:
 
 
 def _after(report: Report) -> Iterator[Section]:
+    if any(line.derived for line in report.lines):
+        yield _suite_units(report)
+    if any(line.row.latency for line in report.lines):
+        yield _latency(report)
     if report.sub_scores:
         yield _sub_scores(report)
     for other in report.comparisons:
@@ -57,26 +70,15 @@ def _after(report: Report) -> Iterator[Section]:
 
 
 def _differences(other: Comparison) -> Section:
-    return Section(
-        key=f"differences-{other.name}",
-        title=f"what differs from {other.name}",
-        headings=(
-            Heading("what"),
-            Heading("this run"),
-            Heading("baseline"),
-            Heading("tests"),
-            Heading("the ratio", tone=_tone_of_use),
-        ),
-        rows=tuple(
-            (
-                one.what,
-                one.run,
-                one.baseline,
-                ", ".join(one.tests) or "all",
-                one.ratio,
-            )
-            for one in sorted(other.differences, key=lambda each: _USES.index(each.ratio))
-        ),
+    return section(
+        f"differences-{other.name}",
+        f"what differs from {other.name}",
+        sorted(other.differences, key=lambda each: _USES.index(each.ratio)),
+        Column("what", value=lambda one: one.what),
+        Column("this run", value=lambda one: one.run),
+        Column("baseline", value=lambda one: one.baseline),
+        Column("tests", value=lambda one: ", ".join(one.tests) or "all"),
+        Column("the ratio", tone=_tone_of_use, value=lambda one: one.ratio),
     )
 
 
@@ -94,66 +96,78 @@ def _left_out(other: Comparison) -> Section:
     tests: dict[str, list[str]] = {}
     for label, why in other.reasons.items():
         tests.setdefault(why, []).append(label.partition(".")[2] or label)
-    return Section(
-        key=f"left-out-{other.name}",
-        title=f"what the ratio to {other.name} leaves out",
-        headings=(Heading("tests"), Heading("why")),
-        rows=tuple((", ".join(names), why) for why, names in tests.items()),
+    return section(
+        f"left-out-{other.name}",
+        f"what the ratio to {other.name} leaves out",
+        tests.items(),
+        Column("tests", value=lambda item: ", ".join(item[1])),
+        Column("why", value=lambda item: item[0]),
         notes=(f"{len(counted)} of {other.of} weighted tests count: {', '.join(counted) or 'none'}",),
     )
 
 
+def _suite_units(report: Report) -> Section:
+    return section(
+        "suite-units",
+        "in the units of the suite",
+        ((line, each) for line in report.lines for each in line.derived),
+        Column("test", value=lambda item: _brief(item[0])),
+        Column("unit", value=lambda item: item[1].unit),
+        Column("perf", "", number, True, value=lambda item: item[1].value),
+        Column("formula", "rate: items/s", value=lambda item: item[1].formula),
+    )
+
+
+def _latency(report: Report) -> Section:
+    return section(
+        "latency",
+        "latency of a batch",
+        ((line, line.row.latency) for line in report.lines if line.row.latency),
+        Column("test", value=lambda item: _brief(item[0])),
+        Column("batches", "", whole, True, value=lambda item: item[1].batches),
+        Column("p50", "ms", number, True, value=lambda item: item[1].p50_ms),
+        Column("p99", "ms", number, True, value=lambda item: item[1].p99_ms),
+        notes=("from the call to the outputs on the host, in the windows of all launches",),
+    )
+
+
+def _brief(line: Line) -> str:
+    """The test's name without that of the suite."""
+    return line.scored.test.partition(".")[2] or line.scored.test
+
+
 def _sub_scores(report: Report) -> Section:
-    return Section(
-        key="sub-scores",
-        title="what decided the score",
-        headings=(
-            Heading("how"),
-            Heading("tests", "", whole, True),
-            Heading("of the weights", "%", one_decimal, True),
-            Heading("per device", report.score_unit, number, True),
-            Heading("+-95 %", "%", one_decimal, True),
-            Heading("no value or interval because"),
-        ),
-        rows=tuple(
-            (
-                part.name,
-                len(part.labels),
-                part.weight_pct,
-                part.per_device,
-                half_width_pct(part.interval),
-                part.why or None,
-            )
-            for part in report.sub_scores
-        ),
+    return section(
+        "sub-scores",
+        "what decided the score",
+        report.sub_scores,
+        Column("how", value=lambda part: part.name),
+        Column("tests", "", whole, True, value=lambda part: len(part.labels)),
+        Column("of the weights", "%", one_decimal, True, value=lambda part: part.weight_pct),
+        Column("per device", report.score_unit, number, True, value=lambda part: part.per_device),
+        Column("+-95 %", "%", one_decimal, True, value=lambda part: half_width_pct(part.interval)),
+        Column("no value or interval because", value=lambda part: part.why or None),
     )
 
 
 def _sub_ratios(other: Comparison) -> Section:
-    return Section(
-        key=f"sub-ratios-{other.name}",
-        title=f"what decided the ratio to {other.name}",
-        headings=(
-            Heading("over"),
-            Heading("tests", "", whole, True),
-            Heading("ratio of scores", "", ratio_text, True),
-            Heading("ratio of throughputs", "", ratio_text, True),
-            Heading("95 % interval"),
-            Heading("verdict", unusual(other.margin), tone=tone_of_verdict),
-            Heading("no verdict because"),
+    return section(
+        f"sub-ratios-{other.name}",
+        f"what decided the ratio to {other.name}",
+        other.subsets,
+        Column("over", value=lambda part: part.name),
+        Column("tests", "", whole, True, value=lambda part: len(part.labels)),
+        Column("ratio of scores", "", ratio_text, True, value=lambda part: part.ratio),
+        Column(
+            "ratio of throughputs",
+            "",
+            ratio_text,
+            True,
+            value=lambda part: part.effect.ratio.value if part.effect.ratio else None,
         ),
-        rows=tuple(
-            (
-                part.name,
-                len(part.labels),
-                part.ratio,
-                part.effect.ratio.value if part.effect.ratio else None,
-                span(part.known),
-                part.effect.verdict,
-                part.effect.why or None,
-            )
-            for part in other.subsets
-        ),
+        Column("95 % interval", value=lambda part: span(part.known)),
+        Column("verdict", unusual(other.margin), tone=tone_of_verdict, value=lambda part: part.effect.verdict),
+        Column("no verdict because", value=lambda part: part.effect.why or None),
     )
 
 
@@ -164,49 +178,40 @@ def _scaling(curve: ScalingCurve) -> Section:
         if curve.knee is None
         else f"the knee is at {curve.knee}: the next adds less than half"
     )
-    return Section(
-        key=f"scaling-{curve.test}",
-        title=f"scaling of {curve.test}",
-        headings=(
-            Heading("devices", "", whole, True),
-            Heading("together", f"{curve.unit}/s", number, True),
-            Heading("each", f"{curve.unit}/s", number, True),
-            Heading("efficiency", "%", one_decimal, True),
-            Heading("slowest rank"),
-            Heading("against the mean", "%", one_decimal, True),
-            Heading("chart"),
-        ),
-        rows=tuple(
-            (
-                step.devices,
-                step.aggregate,
-                step.per_device,
-                None if step.efficiency is None else 100 * step.efficiency,
-                None if step.slowest is None else f"device {step.slowest}",
-                step.slowest_pct,
-                "█" * round(_BAR * step.aggregate / best),
-            )
-            for step in curve.steps
-        ),
+    return section(
+        f"scaling-{curve.test}",
+        f"scaling of {curve.test}",
+        curve.steps,
+        Column("devices", "", whole, True, value=lambda step: step.devices),
+        Column("together", f"{curve.unit}/s", number, True, value=lambda step: step.aggregate),
+        Column("each", f"{curve.unit}/s", number, True, value=lambda step: step.per_device),
+        Column("efficiency", "%", one_decimal, True, value=lambda step: percent(step.efficiency)),
+        Column("slowest rank", value=lambda step: None if step.slowest is None else f"device {step.slowest}"),
+        Column("against the mean", "%", one_decimal, True, value=lambda step: step.slowest_pct),
+        Column("chart", value=lambda step: "█" * round(_BAR * step.aggregate / best)),
         notes=(knee,),
     )
 
 
 def _flags(report: Report) -> Section:
-    return Section(
-        key="flags",
-        title="odd launches (they count)",
-        headings=(Heading("launch"), Heading("what", tone=lambda _: "fair"), Heading("what is known")),
-        rows=tuple((f"{test} J{flag.job_id}", flag.kind, flag.detail) for test, flag in report.flags),
+    return section(
+        "flags",
+        "odd launches (they count)",
+        report.flags,
+        Column("launch", value=lambda item: f"{item[0]} J{item[1].job_id}"),
+        Column("what", tone=lambda _: "fair", value=lambda item: item[1].kind),
+        Column("what is known", value=lambda item: item[1].detail),
     )
 
 
 def _failures(report: Report) -> Section:
     rows = [(f"{test} J{failed.job_id}", failed.cause, failed.detail) for test, failed in report.failed]
     rows += [(problem.file, "unreadable", problem.reason) for problem in report.summary.problems]
-    return Section(
-        key="failures",
-        title="failed launches",
-        headings=(Heading("failed launch"), Heading("cause", tone=lambda _: "bad"), Heading("what is known")),
-        rows=tuple((name, cause, detail.strip().partition("\n")[0]) for name, cause, detail in rows),
+    return section(
+        "failures",
+        "failed launches",
+        rows,
+        Column("failed launch", value=lambda row: row[0]),
+        Column("cause", tone=lambda _: "bad", value=lambda row: row[1]),
+        Column("what is known", value=lambda row: row[2].strip().partition("\n")[0]),
     )

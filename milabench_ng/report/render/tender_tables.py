@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from milabench_ng.report.procurement.stability import Stability
-from milabench_ng.report.procurement.tender import BidRow, Tender
-from milabench_ng.report.render.cells import Cell, Fact, Tone, number, one_decimal, text, whole
+from milabench_ng.report.procurement.tender import Tender
+from milabench_ng.report.render.cells import Cell, Fact, Tone, number, one_decimal, whole
 from milabench_ng.report.render.columns import span
 from milabench_ng.report.render.ratio_statements import span_of_money
-from milabench_ng.report.render.sections import Heading, Section
+from milabench_ng.report.render.sections import Column, Section, section
 from milabench_ng.report.scoring.bands import EstimateBand
+from milabench_ng.report.scoring.cost import PerReference
 from milabench_ng.report.statistics.intervals import Interval
 from milabench_ng.report.summary.marked import Marked
 
@@ -94,145 +95,102 @@ def tender_sections(tender: Tender) -> tuple[Section, ...]:
 
 
 def _bids(tender: Tender) -> Section:
-    money = tender.currency
-    return Section(
-        key="bids",
-        title="bids",
-        headings=(
-            Heading("rank", "", whole, True),
-            Heading("bid"),
-            Heading("ranked over", "tests", whole, True),
-            Heading("marked", tone=lambda cell: "bad" if cell == "marked" else "plain"),
-            Heading("devices", "", whole, True),
-            Heading("hardware"),
-            Heading("score", tone=_status_tone),
-            Heading("isolation", tone=lambda cell: "good" if cell == "full" else "bad"),
-            Heading("price of a node", money, number, True),
-            Heading("ratio to the reference node", "", number, True),
-            Heading("95 % interval"),
-            Heading("per reference node", money, number, True),
-            Heading("95 % interval of it", money),
-            Heading("throughput for money", f"{tender.score_unit} per 1000 {money}", number, True),
-            Heading("95 % interval of that", f"{tender.score_unit} per 1000 {money}"),
-            Heading("Pareto", tone=lambda cell: "good" if cell == "yes" else "faint"),
-            Heading("no value or interval because"),
-            Heading("marks", tone=lambda _: "bad"),
+    money, per_money = tender.currency, f"{tender.score_unit} per 1000 {tender.currency}"
+    tests = len(tender.tests)
+    return section(
+        "bids",
+        "bids",
+        tender.rows,
+        Column("rank", "", whole, True, value=lambda row: row.rank),
+        Column("bid", value=lambda row: row.name),
+        Column("ranked over", "tests", whole, True, value=lambda row: None if row.rank is None else tests),
+        Column("marked", tone=_toned("marked", "bad", "plain"), value=lambda row: "marked" if row.marks else "no"),
+        Column("devices", "", whole, True, value=lambda row: row.devices),
+        Column("hardware", value=lambda row: row.hardware),
+        Column("score", tone=_toned("complete", "good", "bad"), value=lambda row: row.score_status),
+        Column("isolation", tone=_toned("full", "good", "bad"), value=lambda row: row.isolation),
+        Column("price of a node", money, number, True, value=lambda row: row.price),
+        Column("ratio to the reference node", "", number, True, value=lambda row: row.ratio),
+        Column("95 % interval", value=lambda row: span(row.ratio_interval)),
+        Column("per reference node", money, number, True, value=lambda row: _value(row.per_reference)),
+        Column(
+            "95 % interval of it",
+            money,
+            value=lambda row: _money(row.per_reference.known if row.per_reference else None),
         ),
-        rows=tuple(_bid(row, len(tender.tests)) for row in tender.rows),
+        Column("throughput for money", per_money, number, True, value=lambda row: _value(row.score_per_price)),
+        Column("95 % interval of that", per_money, value=lambda row: _money(row.score_per_price)),
+        Column("Pareto", tone=_toned("yes", "good", "faint"), value=lambda row: "yes" if row.pareto else "no"),
+        Column("no value or interval because", value=lambda row: row.why or None),
+        Column("marks", tone=lambda _: "bad", value=lambda row: "; ".join(mark.text for mark in row.marks) or None),
         notes=("Pareto: no other bid's node does as much for less money",),
     )
 
 
-def _bid(row: BidRow, tests: int) -> tuple[Cell, ...]:
-    per = row.per_reference
-    return (
-        row.rank,
-        row.name,
-        None if row.rank is None else tests,
-        "marked" if row.marks else "no",
-        row.devices,
-        row.hardware,
-        row.score_status,
-        row.isolation,
-        row.price,
-        row.ratio,
-        span(row.ratio_interval),
-        per.value if per else None,
-        _money(per.band or per.interval if per else None),
-        row.score_per_price.value if row.score_per_price else None,
-        _money(row.score_per_price),
-        "yes" if row.pareto else "no",
-        row.why or None,
-        "; ".join(mark.text for mark in row.marks) or None,
-    )
-
-
 def _left_out(tender: Tender) -> Section:
-    return Section(
-        key="not-the-same-work",
-        title="what leaves the ranking: not the same work in all bids",
-        headings=(Heading("test"), Heading("bids"), Heading("what differs")),
-        rows=tuple((one.test, " and ".join(one.bids), one.why) for one in tender.other_work),
+    return section(
+        "not-the-same-work",
+        "what leaves the ranking: not the same work in all bids",
+        tender.other_work,
+        Column("test", value=lambda one: one.test),
+        Column("bids", value=lambda one: " and ".join(one.bids)),
+        Column("what differs", value=lambda one: one.why),
     )
+
+
+def _toned(word: str, then: Tone, otherwise: Tone) -> Callable[[Cell], Tone]:
+    return lambda cell: then if cell == word else otherwise
+
+
+def _value(known: PerReference | Interval | None) -> float | None:
+    return None if known is None else known.value
 
 
 def _money(interval: Interval | EstimateBand | None) -> str | None:
     return span_of_money(interval) if interval else None
 
 
-def _status_tone(cell: Cell) -> Tone:
-    return "good" if cell == "complete" else "bad"
-
-
 def _ownership(tender: Tender) -> Section:
     money = tender.currency
     years = tender.terms.years if tender.terms else 0
-    return Section(
-        key="ownership",
-        title=f"cost of a node over {years:g} years",
-        headings=(
-            Heading("bid"),
-            Heading("price", money, number, True),
-            Heading("energy", "kWh", number, True),
-            Heading("energy", money, number, True),
-            Heading("maintenance", money, number, True),
-            Heading("together", money, number, True),
-            Heading("per reference node", money, number, True),
-            Heading("energy includes"),
-        ),
-        rows=tuple(
-            (
-                row.name,
-                owned.price,
-                owned.energy_kwh,
-                owned.energy,
-                owned.maintenance,
-                owned.total,
-                row.owned_per_reference,
-                "what was given" if owned.boundary == "given" else owned.boundary,
-            )
-            for row in tender.rows
-            if (owned := row.owned) is not None
+    return section(
+        "ownership",
+        f"cost of a node over {years:g} years",
+        [(row, row.owned) for row in tender.rows if row.owned is not None],
+        Column("bid", value=lambda item: item[0].name),
+        Column("price", money, number, True, value=lambda item: item[1].price),
+        Column("energy", "kWh", number, True, value=lambda item: item[1].energy_kwh),
+        Column("energy", money, number, True, value=lambda item: item[1].energy),
+        Column("maintenance", money, number, True, value=lambda item: item[1].maintenance),
+        Column("together", money, number, True, value=lambda item: item[1].total),
+        Column("per reference node", money, number, True, value=lambda item: item[0].owned_per_reference),
+        Column(
+            "energy includes",
+            value=lambda item: "what was given" if item[1].boundary == "given" else item[1].boundary,
         ),
     )
 
 
 def _purchase(tender: Tender) -> Section:
-    return Section(
-        key="purchase",
-        title="what is bought",
-        headings=(
-            Heading("bid"),
-            Heading("nodes", "", whole, True),
-            Heading("together", "reference nodes", number, True),
-            Heading("cost", tender.currency, number, True),
-            Heading("cost includes"),
-        ),
-        rows=tuple(
-            (
-                row.name,
-                row.nodes,
-                row.total_ratio,
-                row.total_cost,
-                "price, energy, maintenance" if row.owned else "price",
-            )
-            for row in tender.rows
-        ),
+    return section(
+        "purchase",
+        "what is bought",
+        tender.rows,
+        Column("bid", value=lambda row: row.name),
+        Column("nodes", "", whole, True, value=lambda row: row.nodes),
+        Column("together", "reference nodes", number, True, value=lambda row: row.total_ratio),
+        Column("cost", tender.currency, number, True, value=lambda row: row.total_cost),
+        Column("cost includes", value=lambda row: "price, energy, maintenance" if row.owned else "price"),
     )
 
 
 def _stability(found: Stability) -> Section:
-    return Section(
-        key="stability",
-        title="what the order rests on: each assumption a fifth up and down, each test left out",
-        headings=(
-            Heading("changed"),
-            Heading("first", tone=lambda cell: "plain" if cell == found.order[0] else "bad"),
-            Heading("leads by", "%", one_decimal, True),
-            Heading("order", "", text, False),
-        ),
-        rows=tuple(
-            (change.what, change.order[0], change.lead_pct, "the same" if change.same else ", ".join(change.order))
-            for change in sorted(found.changes, key=lambda change: (change.same_winner, change.same, change.lead_pct))
-        ),
+    return section(
+        "stability",
+        "what the order rests on: each assumption a fifth up and down, each test left out",
+        sorted(found.changes, key=lambda change: (change.same_winner, change.same, change.lead_pct)),
+        Column("changed", value=lambda change: change.what),
+        Column("first", tone=_toned(found.order[0], "plain", "bad"), value=lambda change: change.order[0]),
+        Column("leads by", "%", one_decimal, True, value=lambda change: change.lead_pct),
+        Column("order", value=lambda change: "the same" if change.same else ", ".join(change.order)),
     )

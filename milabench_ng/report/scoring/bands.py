@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from milabench_ng.report.scoring.score import ScoredTest
+from milabench_ng.report.scoring.score import ScoredRows, ScoredTest
 from milabench_ng.report.scoring.weights import Weights
 from milabench_ng.report.summary.summary import Summary
-
-ScoredRows = Mapping[str, ScoredTest]
 
 
 class EstimateBand(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from milabench_ng.report.scoring.bands import is_estimated, ratio_band, rule_check
 from milabench_ng.report.scoring.comparison import ComparedTest, Comparison, SubRatio
 from milabench_ng.report.scoring.reference import Reference
-from milabench_ng.report.scoring.score import Score, ScoredTest, level, log_parts, mean_over, scored_tests
+from milabench_ng.report.scoring.score import Score, ScoredRows, ScoredTest, level, log_ratio, mean_over, scored_tests
 from milabench_ng.report.scoring.subsets import subsets
 from milabench_ng.report.scoring.weights import Weights
 from milabench_ng.report.statistics.effects import MARGIN, Effect, effect, effects
-from milabench_ng.report.statistics.intervals import WeightedStat
 from milabench_ng.report.summary.comparable import Ratio, WorkDifference, differences, other_generation
 from milabench_ng.report.summary.marked import count_marks
 from milabench_ng.report.summary.summary import OriginKind, Summary
@@ -84,10 +83,9 @@ def compare(
     )
 
 
-Rows = Mapping[str, ScoredTest]
-
-
-def _sub_ratio(name: str, labels: Sequence[str], run: Rows, base: Rows, weights: Weights, margin: float) -> SubRatio:
+def _sub_ratio(
+    name: str, labels: Sequence[str], run: ScoredRows, base: ScoredRows, weights: Weights, margin: float
+) -> SubRatio:
     ratio = _ratio(mean_over(run, labels, weights), mean_over(base, labels, weights))
     return SubRatio(
         name=name,
@@ -98,10 +96,10 @@ def _sub_ratio(name: str, labels: Sequence[str], run: Rows, base: Rows, weights:
     )
 
 
-def _effect(run: Rows, base: Rows, labels: Sequence[str], weights: Weights, margin: float) -> Effect:
+def _effect(run: ScoredRows, base: ScoredRows, labels: Sequence[str], weights: Weights, margin: float) -> Effect:
     if is_estimated(run, base, labels):
         return Effect(ratio=None, verdict="not ranked", why="estimated, not measured")
-    return effect(_parts(run, base, labels, weights), margin)
+    return effect(log_ratio(run, base, labels, weights), margin)
 
 
 def _why_not(label: str, *reasons: Mapping[str, str]) -> str:
@@ -109,7 +107,7 @@ def _why_not(label: str, *reasons: Mapping[str, str]) -> str:
     return "; ".join(each[label] for each in reasons if label in each)
 
 
-def _lacks(label: str, run: Rows, base: Rows) -> str:
+def _lacks(label: str, run: ScoredRows, base: ScoredRows) -> str:
     """Which side has no rate of a test in known items; empty if both have one."""
     for side, rows in (("the run", run), ("the baseline", base)):
         why = rows[label].why_not if label in rows else "no rate"
@@ -148,17 +146,9 @@ def _reasons(found: Sequence[WorkDifference], ratio: Ratio) -> dict[str, str]:
     return {label: "; ".join(texts) for label, texts in reasons.items()}
 
 
-def _parts(
-    run: Mapping[str, ScoredTest], base: Mapping[str, ScoredTest], labels: Sequence[str], weights: Weights
-) -> list[WeightedStat]:
-    """The terms that sum to the logarithm of the ratio."""
-    theirs = [(-coefficient, stat) for coefficient, stat in log_parts(base, labels, weights)]
-    return [*log_parts(run, labels, weights), *theirs]
-
-
 def _rows(
-    run: Mapping[str, ScoredTest],
-    base: Mapping[str, ScoredTest],
+    run: ScoredRows,
+    base: ScoredRows,
     suppressed: Mapping[str, str],
     aside: Mapping[str, str],
     margin: float,
@@ -174,7 +164,7 @@ def _rows(
         and base[label].classic_factor is not None
     ]
     found = dict(
-        zip(alike, effects([_parts(run, base, [label], {label: 1.0}) for label in alike], margin), strict=True)
+        zip(alike, effects([log_ratio(run, base, [label], {label: 1.0}) for label in alike], margin), strict=True)
     )
     return {
         label: _compared(

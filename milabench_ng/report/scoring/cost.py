@@ -31,6 +31,11 @@ class PerReference(msgspec.Struct, frozen=True, kw_only=True):
     indicative: tuple[str, ...]
     """Why the value is only indicative; empty if it is not."""
 
+    @property
+    def known(self) -> EstimateBand | Interval | None:
+        """The band of an estimated value, the interval of a measured one."""
+        return self.band or self.interval
+
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
     """A price, and the resulting cost per unit of score. In dollars, or whatever currency was given."""

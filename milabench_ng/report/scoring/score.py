@@ -73,6 +73,16 @@ class ScoredTest(msgspec.Struct, frozen=True, kw_only=True):
         return (self.perf_adj or 0.0) * (self.classic_factor or 0.0)
 
     @property
+    def low(self) -> float | None:
+        """The lower end of the rate's interval; None without one."""
+        return self.interval.low if self.interval else None
+
+    @property
+    def high(self) -> float | None:
+        """The upper end of the rate's interval; None without one."""
+        return self.interval.high if self.interval else None
+
+    @property
     def of_unknown_items(self) -> bool:
         """Whether its rate cannot be compared with others; 0, if every launch failed, is 0 of any items."""
         return bool(self.perf_adj) and self.classic_factor is None
@@ -83,6 +93,10 @@ class ScoredTest(msgspec.Struct, frozen=True, kw_only=True):
         if self.perf_adj is None:
             return "no rate"
         return "no record of what its items are" if self.of_unknown_items else ""
+
+
+ScoredRows = Mapping[str, ScoredTest]
+"""By test."""
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
@@ -268,12 +282,18 @@ def failure_rate(summary: Summary) -> FailureRate:
     return FailureRate(n=n, fail=fail, rate=rate, passed=rate is not None and rate <= FAILURE_LIMIT)
 
 
-def mean_over(rows: Mapping[str, ScoredTest], labels: Sequence[str], weights: Weights) -> float:
+def mean_over(rows: ScoredRows, labels: Sequence[str], weights: Weights) -> float:
     """The weighted geometric mean in classic units over ``labels``; NaN if there are none."""
     return weighted_geometric_mean([rows[label].classic for label in labels], [weights[label] for label in labels])
 
 
-def log_parts(rows: Mapping[str, ScoredTest], labels: Sequence[str], weights: Weights) -> list[WeightedStat]:
+def log_ratio(run: ScoredRows, base: ScoredRows, labels: Sequence[str], weights: Weights) -> list[WeightedStat]:
+    """The terms of the logarithm of the ratio of two scores over the same tests."""
+    theirs = [(-coefficient, stat) for coefficient, stat in log_parts(base, labels, weights)]
+    return [*log_parts(run, labels, weights), *theirs]
+
+
+def log_parts(rows: ScoredRows, labels: Sequence[str], weights: Weights) -> list[WeightedStat]:
     """The terms that sum to the logarithm of the weighted geometric mean of the repeats, in classic units.
 
     If all tests have the same repeats, there is one part: each repeat has its own weighted geometric mean, whose spread

@@ -10,12 +10,12 @@ same model are compared.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
+from milabench_ng.grouping import grouped
 from milabench_ng.report.summary.summary import Summary, TestSummary
 from milabench_ng.stats import median, robust_std
 
@@ -96,10 +96,7 @@ def side_by_side(summary: Summary) -> GpuComparison | None:
 
 def _alike(devices: Sequence[str], models: Mapping[str, str]) -> list[list[str]]:
     """The devices by model."""
-    groups: dict[str, list[str]] = defaultdict(list)
-    for device in devices:
-        groups[models.get(device, "")].append(device)
-    return list(groups.values())
+    return list(grouped(devices, lambda device: models.get(device, "")).values())
 
 
 def _slow(tests: Mapping[str, TestSummary], alike: Sequence[str]) -> tuple[list[Straggler], tuple[Straggler, ...]]:

@@ -17,7 +17,7 @@ from typing import Annotated
 import msgspec
 
 from milabench_ng.records.window import SMALLEST
-from milabench_ng.stats import mean
+from milabench_ng.stats import mean, sample_std
 
 LEVEL = 0.95
 """The probability that an interval contains the true value."""
@@ -93,7 +93,7 @@ def log_stat(values: Sequence[float]) -> LogStat | None:
     centre = mean(logs)
     if len(logs) == 1:
         return LogStat(1, centre, None)
-    return LogStat(len(logs), centre, math.sqrt(math.fsum((log - centre) ** 2 for log in logs) / (len(logs) - 1)))
+    return LogStat(len(logs), centre, sample_std(logs))
 
 
 def combine(parts: Sequence[WeightedStat]) -> Estimate | None:

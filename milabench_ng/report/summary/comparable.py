@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal
 
 import msgspec
@@ -121,8 +121,8 @@ def _aspects(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, st
         yield "tenants", str(run.devices), str(base.devices), "counted"
     yield from _of_what_went_wrong(run, base)
     if bool(run.precision) != bool(base.precision):  # all our records have a precision, and none from 2020 does
-        recorded = [_joined(row.precision) or _UNKNOWN for row in (run, base)]
-        yield "precision, data and options", recorded[0], recorded[1], "not counted"
+        recorded = _sides(run, base, lambda row: _joined(row.precision) or _UNKNOWN)
+        yield "precision, data and options", *recorded, "not counted"
         return
     yield "precision", _joined(run.precision), _joined(base.precision), "suppressed"
     yield from _of_data(run, base)
@@ -137,14 +137,13 @@ def _of_what_went_wrong(run: TestSummary, base: TestSummary) -> Iterator[tuple[s
     """Problems of the baseline, compared with the run, since a bad baseline flatters every run. The run's own are in
     its report."""
     if base.marks:
-        marks = [_joined(_short(mark) for mark in row.marks) or "none" for row in (run, base)]
-        yield "marks", marks[0], marks[1], "counted"
+        marks = _sides(run, base, lambda row: _joined(map(_short, row.marks)) or "none")
+        yield "marks", *marks, "counted"
     if base.flags:
-        flags = [_joined(flag.kind for flag in row.flags) or "none" for row in (run, base)]
-        yield "flags", flags[0], flags[1], "counted"
+        flags = _sides(run, base, lambda row: _joined(flag.kind for flag in row.flags) or "none")
+        yield "flags", *flags, "counted"
     if base.failures:
-        failures = [f"{row.failures} of {row.n}" for row in (run, base)]
-        yield "failures", failures[0], failures[1], "counted"
+        yield "failures", *_sides(run, base, lambda row: f"{row.failures} of {row.n}"), "counted"
 
 
 def _short(mark: Mark) -> str:
@@ -154,20 +153,18 @@ def _short(mark: Mark) -> str:
 
 def _of_data(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, str, Ratio]]:
     fed = run.bound in _FED or base.bound in _FED
-    names = [_joined(at.name.removesuffix(f"-{at.kind}") for at in row.data) or "none" for row in (run, base)]
-    yield "data set", names[0], names[1], "suppressed"
-    scales = [_joined(f"{at.scale:g}" for at in row.data) for row in (run, base)]
-    yield "data scale", scales[0], scales[1], "suppressed"
-    caches = [_joined(at.cache for at in row.data) for row in (run, base)]
-    yield "data cache", caches[0], caches[1], "suppressed" if run.bound == "io" else "counted"
-    kinds = [_joined(at.kind for at in row.data) for row in (run, base)]
-    yield KIND, kinds[0], kinds[1], "not counted" if fed and NOISE in kinds else "counted"
+    names = _sides(run, base, lambda row: _joined(at.name.removesuffix(f"-{at.kind}") for at in row.data) or "none")
+    yield "data set", *names, "suppressed"
+    yield "data scale", *_sides(run, base, lambda row: _joined(f"{at.scale:g}" for at in row.data)), "suppressed"
+    caches = _sides(run, base, lambda row: _joined(at.cache for at in row.data))
+    yield "data cache", *caches, "suppressed" if run.bound == "io" else "counted"
+    kinds = _sides(run, base, lambda row: _joined(at.kind for at in row.data))
+    yield KIND, *kinds, "not counted" if fed and NOISE in kinds else "counted"
 
 
 def _of_options(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, str, Ratio]]:
     if bool(run.options) != bool(base.options):
-        recorded = ["recorded" if row.options else _UNKNOWN for row in (run, base)]
-        yield "options", recorded[0], recorded[1], "not counted"
+        yield "options", *_sides(run, base, lambda row: "recorded" if row.options else _UNKNOWN), "not counted"
         return
     fed = run.bound in _FED or base.bound in _FED
     for name in sorted((run.options.keys() | base.options.keys()) - FREE_OPTIONS):
@@ -181,6 +178,10 @@ def _of_options(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str,
 
 NOISE = "classic"
 """The kind of the images of 2020: decoding noise costs about 50 % more than decoding photographs."""
+
+
+def _sides(run: TestSummary, base: TestSummary, show: Callable[[TestSummary], str]) -> tuple[str, str]:
+    return show(run), show(base)
 
 
 def _joined(values: Iterable[str]) -> str:

@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-from milabench_ng.catalogue import Scalar
+from milabench_ng.catalogue import Derived, Scalar
 from milabench_ng.plan import Device
 from milabench_ng.profile import Scheme
+from milabench_ng.records.latency import Latencies, merged
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.reading import ReadRecord
 from milabench_ng.records.views import DataView, MnbView, RecordView
@@ -21,6 +22,7 @@ from milabench_ng.records.window import (
     SliceRow,
     Window,
     WindowRule,
+    latencies,
     rate,
     recorded_window,
     settled_since,
@@ -44,12 +46,12 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     test: str
     label: str
     job_id: str
-    run_id: str | None
+    run_id: str | None = None
     """None for a record of 2020."""
     scheme: Scheme
     measured: bool = True
     """Whether it ran for its own result, not as company."""
-    devices: tuple[str, ...]
+    devices: tuple[str, ...] = ()
     """Their slots, which are named after them; empty if a record of 2020 does not say."""
     hardware: tuple[Device, ...] = ()
     """The same devices as the record describes them; empty in a record of 2020."""
@@ -57,13 +59,15 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     unit: str = UNIT_2020
     classic_factor: float | None = None
     """Items of 2020 per item; None if the items are those of 2020."""
+    derived: tuple[Derived, ...] = ()
+    """Its rate in other units."""
     bound: str | None = None
-    cause: str | None
+    cause: str | None = None
     """Why it failed; None for a success."""
     detail: str = ""
-    perf: float
+    perf: float = math.nan
     """Items per second: mean over the ranks; NaN for a failed launch."""
-    samples: tuple[float, ...]
+    samples: tuple[float, ...] = ()
     """What enters the test's statistics: ``perf``, or every rank's rate as in 2020."""
     rank_rates: tuple[float, ...] = ()
     """Items per second of every rank, in the order of ``devices``."""
@@ -71,8 +75,10 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     shapes: tuple[Shape, ...] = ()
     """Oddities in the course of the rate, by rank."""
     program_s: float | None = None
-    peak_memory_mib: float
+    peak_memory_mib: float = 0.0
     wait_share: float | None = None
+    latencies: Latencies = ()
+    """Of the batches in the window, all ranks together; empty except for inference."""
     power: DevicePower | None = None
     """None if it is unknown or the device shares its GPU."""
     dropped: int = 0
@@ -111,6 +117,7 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         hostname=view.hostname or "",
         unit=mnb.unit,
         classic_factor=mnb.classic_factor,
+        derived=mnb.derived,
         bound=mnb.bound,
         cause=cause,
         detail=detail,
@@ -122,6 +129,7 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         program_s=_program_s(view),
         peak_memory_mib=_peak_memory(view, _visible(view)),
         wait_share=measured.wait_share if cause is None else None,
+        latencies=measured.latencies if cause is None else (),
         power=launch_power(mnb) if cause is None else None,
         dropped=mnb.sampled.dropped if mnb.sampled else 0,
         tier=_tier(mnb, cause),
@@ -138,6 +146,7 @@ class _Measured(msgspec.Struct, frozen=True):
 
     perf: float = math.nan
     wait_share: float = math.nan
+    latencies: Latencies = ()
     rank_rates: tuple[float, ...] = ()
     shapes: tuple[Shape, ...] = ()
 
@@ -158,6 +167,7 @@ def _measured(mnb: MnbView) -> _Measured:
     return _Measured(
         perf=mean(rates),
         wait_share=mean([wait_share(rows, window) for rows in slices]),
+        latencies=merged(latencies(rows, window) for rows in slices),
         rank_rates=rates,
         shapes=tuple(shapes),
     )
@@ -198,7 +208,6 @@ def _of_2020(read: ReadRecord) -> LaunchResult:
         test=view.name,
         label=scheme.label(view.name, view.device_count),
         job_id=view.job_id,
-        run_id=None,
         scheme=scheme,
         devices=tuple(visible),
         hostname=view.hostname or "",

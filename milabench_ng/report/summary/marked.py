@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from milabench_ng.grouping import grouped
 from milabench_ng.records.marks import Mark, MarkKind, worst
 from milabench_ng.report.summary.summary import TestSummary
 
@@ -33,10 +33,8 @@ class Marked(msgspec.Struct, frozen=True, kw_only=True):
 
 def count_marks(rows: Mapping[str, TestSummary]) -> tuple[Marked, ...]:
     """Count the marks of ``rows`` (by test), in order of first occurrence."""
-    same: dict[tuple[MarkKind, str], list[tuple[str, Mark]]] = defaultdict(list)
-    for test, row in rows.items():
-        for mark in row.marks:
-            same[mark.kind, mark.what].append((test, mark))
+    pairs = [(test, mark) for test, row in rows.items() for mark in row.marks]
+    same = grouped(pairs, lambda pair: (pair[1].kind, pair[1].what))
     return tuple(
         _counted(dict.fromkeys(test for test, _ in each), [mark for _, mark in each]) for each in same.values()
     )

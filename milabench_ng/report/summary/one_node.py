@@ -12,13 +12,13 @@ records.
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 
 import msgspec
 
 from milabench_ng.errors import InputError
+from milabench_ng.grouping import grouped
 from milabench_ng.plain import plain, short
 from milabench_ng.plan import Device
 from milabench_ng.records.views import ManifestView
@@ -91,11 +91,8 @@ def check_one_node(source: str, manifests: Sequence[ManifestView], results: Sequ
 
 def _made(manifests: Sequence[ManifestView], results: Sequence[LaunchResult]) -> Iterator[MadeOn]:
     """What each run's manifest says or, for a run without one, its records."""
-    groups: dict[tuple[str | None, str], list[LaunchResult]] = defaultdict(list)
-    places: dict[str | None, str] = {}
-    for result in results:
-        groups[result.run_id, result.hostname].append(result)
-        places.setdefault(result.run_id, os.path.dirname(result.file))
+    groups = grouped(results, lambda result: (result.run_id, result.hostname))
+    places = {result.run_id: os.path.dirname(result.file) for result in reversed(results)}  # of its first record
     promised = {manifest.run_id for manifest in manifests}
     for manifest in manifests:
         yield _by_manifest(manifest, places.get(manifest.run_id) or f"run {manifest.run_id}")

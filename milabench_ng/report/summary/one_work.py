@@ -7,11 +7,12 @@ impossible to say which is right, and the folder is refused.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from milabench_ng.catalogue import AUTO, Scalar
 from milabench_ng.errors import InputError
+from milabench_ng.grouping import grouped
 from milabench_ng.plain import plain, short
 from milabench_ng.records.reading import Problem
 from milabench_ng.report.summary.comparable import FREE_OPTIONS
@@ -25,9 +26,7 @@ def of_one_work(source: str, results: Sequence[LaunchResult]) -> tuple[tuple[Lau
 
     Raises InputError if it is impossible to say which are right.
     """
-    groups: dict[tuple[str, str | None], list[LaunchResult]] = defaultdict(list)
-    for result in results:
-        groups[result.label, result.run_id].append(result)
+    groups = grouped(results, lambda result: (result.label, result.run_id))
     usual: dict[str, LaunchResult] = {}
     odd: dict[str, Problem] = {}
     for (label, _), group in groups.items():
@@ -40,7 +39,9 @@ def of_one_work(source: str, results: Sequence[LaunchResult]) -> tuple[tuple[Lau
 def _work(result: LaunchResult) -> RowWork:
     """What all records of a row have in common."""
     options = {f"option {name}": value for name, value in result.options.items() if name not in FREE_OPTIONS}
-    return {"unit": result.unit, "classic_factor": result.classic_factor, "bound": result.bound, **options}
+    derived = {f"derived unit {each.unit}": each.formula for each in result.derived}
+    items = {"unit": result.unit, "classic_factor": result.classic_factor, "bound": result.bound}
+    return {**items, **derived, **options}
 
 
 def _usual(source: str, group: Sequence[LaunchResult]) -> LaunchResult:

@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from milabench_ng.errors import InputError
+from milabench_ng.grouping import grouped
 from milabench_ng.plan import Launch
 from milabench_ng.profile import Scheme
+from milabench_ng.records import latency
 from milabench_ng.records.ledger import Session, attempts
 from milabench_ng.records.marks import merged
 from milabench_ng.records.names import LEDGER
@@ -36,7 +38,7 @@ from milabench_ng.report.summary.provenance import (
     suite_of,
 )
 from milabench_ng.report.summary.repeats import by_job, device_stats, rank_means, repeats, stat_of
-from milabench_ng.report.summary.summary import FailedLaunch, Summary, TestSummary, progression_steps
+from milabench_ng.report.summary.summary import FailedLaunch, Latency, Summary, TestSummary, progression_steps
 from milabench_ng.stats import mean
 
 
@@ -57,9 +59,7 @@ def summarise(folder: Folder) -> Summary:
     absent = _absent(planned, results)
     results += _lost(folder, results, absent)
     devices, models = device_count(folder.manifests, results), models_of(folder)
-    rows: dict[str, list[LaunchResult]] = defaultdict(list)
-    for result in results:
-        rows[result.label].append(result)
+    rows = grouped(results, lambda result: result.label)
     promised = Counter(launch.label for launch in planned.values())
     together = side_by_side(folder.manifests)
     return Summary(
@@ -79,7 +79,7 @@ def summarise(folder: Folder) -> Summary:
         host_pace=paces(paces_seen(folder)),
         tests={
             label: _test(
-                rows[label],
+                rows.get(label, ()),
                 absent[label],
                 promised[label] if folder.manifests else None,
                 folder.going_on,
@@ -184,14 +184,9 @@ def _unreadable(problem: Problem, test: str, job_id: str, label: str, scheme: Sc
         test=test,
         label=label,
         job_id=job_id,
-        run_id=None,
         scheme=scheme,
-        devices=(),
         cause="unreadable",
         detail=problem.reason,
-        perf=float("nan"),
-        samples=(),
-        peak_memory_mib=0.0,
     )
 
 
@@ -222,6 +217,7 @@ def _test(
         peak_memory=max((result.peak_memory_mib for result in readable), default=0.0),
         unit=first.unit if first else "items",
         classic_factor=first.classic_factor if first else None,
+        derived=first.derived if first else (),
         bound=first.bound if first else None,
         scheme=scheme,
         devices=_width(results, absent) if scheme.spreads else devices,
@@ -240,6 +236,7 @@ def _test(
         power_launches=len(powers),
         telemetry_dropped=max((result.dropped for result in readable), default=0),
         wait_share=mean(waits) if waits else None,
+        latency=Latency.of(latency.merged(result.latencies for result in good)),
         tiers=distinct(result.tier for result in readable),
         data=distinct(result.data for result in readable),
         precision=distinct(result.precision for result in readable),

@@ -12,8 +12,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from milabench_ng.catalogue import Scalar
+from milabench_ng.catalogue import Derived, Scalar
 from milabench_ng.profile import Scheme
+from milabench_ng.records.latency import Latencies, batches, quantile_s
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.reading import Problem
 from milabench_ng.records.views import DataView, Factor
@@ -86,6 +87,23 @@ class EstimatedRate(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"an estimate of {self.value:g} with a band of {self.low:g} to {self.high:g}")
 
 
+class Latency(msgspec.Struct, frozen=True, kw_only=True):
+    """How long batches of inference take, from the call to their outputs on the host."""
+
+    batches: Tally
+    """In the windows of all launches."""
+    p50_ms: Amount
+    p99_ms: Amount
+
+    @classmethod
+    def of(cls, latencies: Latencies) -> Latency | None:
+        """The quantiles of a histogram; None for an empty one."""
+        if not latencies:
+            return None
+        p50_s, p99_s = (quantile_s(latencies, share) for share in (0.5, 0.99))
+        return cls(batches=batches(latencies), p50_ms=1e3 * p50_s, p99_ms=1e3 * p99_s)
+
+
 class Departure(msgspec.Struct, frozen=True, kw_only=True):
     """How a row's measurement departs from what its test is today."""
 
@@ -128,6 +146,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     unit: str = UNIT_2020
     classic_factor: Factor | None = None
     """Items of 2020 per item of this unit; None if unknown."""
+    derived: tuple[Derived, ...] = ()
+    """The rate in other units."""
     bound: str | None = None
     """What sets the test's pace, as declared by its workload."""
     scheme: Scheme = Scheme.PER_GPU
@@ -159,6 +179,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Telemetry samples lost in the launch that lost the most."""
     wait_share: Amount | None = None
     """Share of the window's time spent waiting for data, 0 to 1."""
+    latency: Latency | None = None
+    """None except for inference."""
     tiers: tuple[str, ...] = ()
     data: tuple[DataView, ...] = ()
     precision: tuple[str, ...] = ()

@@ -20,7 +20,7 @@ from milabench_ng.errors import InputError
 from milabench_ng.records.names import MANIFEST, is_result_file, write_atomically
 from milabench_ng.records.reading import is_going_on
 from milabench_ng.report.scoring.reference import CLASSIC_UNIT, REFERENCE, Reference, load_reference, score_unit
-from milabench_ng.report.scoring.score import Score, ScoredTest, score, scored_tests
+from milabench_ng.report.scoring.score import Score, score, scored_tests
 from milabench_ng.report.scoring.weights import Weights, load_weights, spread_unplanned, weights_file
 from milabench_ng.report.summary.folder import load
 from milabench_ng.report.summary.summary import Summary
@@ -115,20 +115,10 @@ def make_claim(summary: Summary, weights: Weights | None, reference: Reference |
         low=interval.low if interval else None,
         high=interval.high if interval else None,
         why=own.why if own else "there are no weights",
-        tests={row.test: _claimed(row) for row in scored_tests(summary, effective)},
-    )
-
-
-def _claimed(row: ScoredTest) -> ClaimedTest:
-    return ClaimedTest(
-        unit=row.unit,
-        n=row.n,
-        fail=row.fail,
-        perf=row.perf,
-        std_pct=row.std_pct,
-        perf_adj=row.perf_adj,
-        low=row.interval.low if row.interval else None,
-        high=row.interval.high if row.interval else None,
+        tests={
+            row.test: msgspec.convert(row, ClaimedTest, from_attributes=True)
+            for row in scored_tests(summary, effective)
+        },
     )
 
 

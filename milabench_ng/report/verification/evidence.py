@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 
 import msgspec
 
+from milabench_ng.grouping import grouped
 from milabench_ng.records.ledger import Chain
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.reading import Problem
@@ -76,10 +76,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
     def batches(self) -> dict[tuple[int, str], list[StoredRecord]]:
         """The records by batch and the time (UTC) at which it began: each group worked at the same time."""
-        found: dict[tuple[int, str], list[StoredRecord]] = defaultdict(list)
-        for kept in self.records:
-            found[kept.record.mnb.batch, kept.record.mnb.started_utc].append(kept)
-        return found
+        return grouped(self.records, lambda kept: (kept.record.mnb.batch, kept.record.mnb.started_utc))
 
     def named(self) -> Iterator[tuple[str, Record]]:
         """The records with their names in reasons."""

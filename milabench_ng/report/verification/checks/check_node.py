@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from milabench_ng.node.conditions import Conditions, GpuSettings, GpuState, throttled_fraction
+from milabench_ng.node.conditions import Conditions, throttled_fraction
+from milabench_ng.node.gpu_conditions import GpuSettings, GpuState
 from milabench_ng.records.ledger import Resumed
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown

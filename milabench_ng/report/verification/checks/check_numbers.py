@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from milabench_ng.records.latency import batches
 from milabench_ng.records.record import Mnb, Rank, Record, Timing, timing_name
 from milabench_ng.records.window import (
     MIN_STEPS,
@@ -149,6 +150,9 @@ def _bad_row(rows: Sequence[SliceRow], start_s: float | None) -> str | None:
     for number, row in enumerate(rows):
         if row.length_s <= 0 or row.count < 0 or row.steps < 1 or not 0 <= row.wait_s <= row.length_s + _GAP_S:
             return f"slice {number} is impossible: {row.length_s} s, {row.count} items, {row.steps} steps"
+        timed = batches(row.latency)
+        if timed > row.steps:
+            return f"slice {number} is impossible: the latencies of {timed} batches in {row.steps} steps"
         gap = 0.0 if end is None else row.start_s - end
         if not -_GAP_S <= gap <= (_GAP_S if number else _EARLY_S):
             return f"slice {number} begins {gap:.3f} s after {'the one before it' if number else 'the start line'}"

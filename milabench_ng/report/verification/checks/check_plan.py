@@ -80,7 +80,7 @@ def _expected(stated: Profile, planned: Plan) -> Plan:
         launch.test.removeprefix(f"{planned.suite}."): ResolvedOptions(launch.arguments) for launch in planned.launches
     }
     resolved = {name: known.get(name, ResolvedOptions({})) for name in stated.tests}
-    return make_plan(stated, (), resolved, planned.devices, planned.repeat, planned.order, planned.nonce)
+    return make_plan(stated, resolved, planned.devices, planned.repeat, planned.order, planned.nonce)
 
 
 _Key = tuple[str, str, str, float, int, tuple[int, ...], tuple[str, ...], str]
@@ -149,18 +149,23 @@ def arguments(evidence: Evidence) -> Finding:
 
 def _not_as_others(evidence: Evidence) -> Iterator[str]:
     """Records that count different items from most of their row."""
-    rows: dict[str, Counter[tuple[str, float, str | None]]] = defaultdict(Counter)
+    rows: dict[str, Counter[_Items]] = defaultdict(Counter)
     for _, record in evidence.named():
         rows[record.mnb.label][_items(record)] += 1
     for name, record in evidence.named():
         usual, _ = rows[record.mnb.label].most_common(1)[0]
-        for what, one, other in zip(("unit", "classic_factor", "bound"), _items(record), usual, strict=True):
+        for what, one, other in zip(_ITEMS, _items(record), usual, strict=True):
             if one != other:
                 yield f"{name}: its {what} is {one}, that of most of its row {other}"
 
 
-def _items(record: Record) -> tuple[str, float, str | None]:
-    return record.mnb.unit, record.mnb.classic_factor, record.mnb.bound
+_ITEMS = ("unit", "classic_factor", "bound", "list of derived units")
+_Items = tuple[str, float, str | None, str]
+
+
+def _items(record: Record) -> _Items:
+    derived = ", ".join(f"{each.unit} = {each.formula}" for each in record.mnb.derived)
+    return record.mnb.unit, record.mnb.classic_factor, record.mnb.bound, derived or "none"
 
 
 def _not_as_planned(evidence: Evidence, stated: Profile | None) -> Iterator[str]:

@@ -27,6 +27,8 @@ def _modes(evidence: Evidence) -> Iterator[str]:
         ran = [mode for mode in (found.ran_before, found.ran_after) if mode is not None]
         if _shows_its_mode(record, found) and any(mode != found.requested for mode in ran):
             yield f"{name}: {found.requested} was asked for, {', then '.join(dict.fromkeys(ran))} ran"
+        if not found.layers_fit:
+            yield f"{name}: {found.requested} was asked for, the model's layers gave {found.layer_dtype}"
         if record.success and found.ran_after is None:
             yield f"{name}: the precision was not probed after the stop"
         for mode, error in ((found.ran_before, found.matmul_error_before), (found.ran_after, found.matmul_error_after)):

@@ -67,15 +67,14 @@ def _note_readers(tenant: Tenant, runner: BatchRunner) -> None:
         io = evidence[slot].io
         if io and rank.done:
             seen = achieved(io, rank.done.read_bytes, rank.done.read_s)
-            mismatch = evidence[slot].mismatch or excess(seen)
-            evidence[slot] = msgspec.structs.replace(evidence[slot], io=seen, mismatch=mismatch)
+            runner.note(tenant.launch.job_id, slot, io=seen, mismatch=evidence[slot].mismatch or excess(seen))
 
 
 def _window(tenant: Tenant, observed: BatchObservation, context: RunContext) -> Window | None:
     start_s, stop_s = observed.timeline.start_s, observed.timeline.stop_s
     if start_s is None or stop_s is None:
         return None
-    return settled_window([rank.slices for rank in tenant.ranks], stop_s, context.facts.rule, start_s)
+    return settled_window([rank.slices for rank in tenant.ranks], stop_s, context.facts.planned.rule, start_s)
 
 
 def _failure(tenant: Tenant, observed: BatchObservation, context: RunContext) -> Failure | None:
@@ -89,7 +88,7 @@ def _failure(tenant: Tenant, observed: BatchObservation, context: RunContext) ->
         broken_protocol=tenant.broken_protocol,
         failures=tenant.failures,
     )
-    limits = {slot: context.facts.shares[slot].memory_bytes for slot in tenant.launch.slot_ids}
+    limits = {slot: context.facts.planned.shares[slot].memory_bytes for slot in tenant.launch.slot_ids}
     found = judge(outcome, tenant.ranks, observed.runner.evidence[tenant.launch.job_id], limits)
     if found is None and any(group.name in observed.busy for group in tenant.groups.values()):
         return Failure(cause="timeout", detail="processes of it could not be removed after the stop")
@@ -125,7 +124,7 @@ def _seen(
     ended_s = tenant.ended_s if tenant.ended_s is not None else time.monotonic()
     stop_s = observed.timeline.stop_s if observed.timeline.stop_s is not None else ended_s
     start_s = observed.timeline.start_s if observed.timeline.start_s is not None else stop_s
-    devices = [context.facts.devices[slot] for slot in launch.slot_ids]
+    devices = [context.facts.planned.devices[slot] for slot in launch.slot_ids]
     uuids = {str(device.index): device.uuid for device in devices}
     keys: list[tuple[SourceName, str]] = [
         ("host", HOST_KEY),

@@ -1,0 +1,44 @@
+"""Compiles a module before the clock starts, so that no window holds a compilation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import nn
+
+from milabench_ng.bench.moving import tensors
+from milabench_ng.errors import InputError
+
+
+def compiled(
+    module: nn.Module, inputs: Sequence[Any], device: torch.device, context: Callable[[], AbstractContextManager[Any]]
+) -> Callable[..., Any]:
+    """``module`` compiled by ``torch.compile``, and run on ``inputs``, which is when the compiler works.
+
+    In training mode it runs forward and backward, otherwise forward in inference mode; ``context`` makes the precision
+    mode's context. Leaves weights, gradients and random numbers as they were; the running statistics of batch
+    normalisation see the inputs. Raises InputError if the compiler fails.
+    """
+    from torch._dynamo.exc import BackendCompilerFailed  # takes a second, which other launches need not wait
+
+    function: Callable[..., Any] = torch.compile(module)
+    state = [device] if device.type == "cuda" else []
+    try:
+        with torch.random.fork_rng(devices=state), torch.inference_mode(not module.training), context():
+            outputs = tensors(function(*inputs))
+            if module.training:
+                sum(output.float().sum() for output in outputs).backward()  # type: ignore[union-attr]
+    except BackendCompilerFailed as error:
+        cause = error.inner_exception
+        reason = str(cause).strip().partition("\n")[0] or type(cause).__name__
+        raise InputError(
+            f"torch.compile failed for {type(module).__name__}: {reason}. It needs a C++ compiler, and on GPUs Triton: "
+            "install them, or run without --compile"
+        ) from error
+    module.zero_grad(set_to_none=True)
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return function

@@ -1,0 +1,70 @@
+"""The type that the model itself computes with: that of the first layer's output in the first step.
+
+Weights and a probe show what the mode makes of them; a model that leaves the mode's context, or converts its input,
+shows only here. Nothing of it is left after the first step.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
+from torch.utils.hooks import RemovableHandle
+
+LAYERS = (nn.Linear, _ConvNd)
+"""Layers whose output has the type that their product was computed in, in every mode."""
+
+
+class LayerType:
+    """Watches the linear and convolution layers of the placed modules until the first step is over."""
+
+    def __init__(self) -> None:
+        self._handles: dict[nn.Module, RemovableHandle] = {}
+        self._stepping = False
+        self._in_step: torch.dtype | None = None
+        self._compiled: torch.dtype | None = None
+
+    @property
+    def seen(self) -> str | None:
+        """The type by name, such as ``"float16"``; None if no layer has run."""
+        found = self._in_step or self._compiled
+        return None if found is None else str(found).removeprefix("torch.")
+
+    def watch(self, module: nn.Module) -> None:
+        """Include the layers of ``module``."""
+        for layer in module.modules():
+            if isinstance(layer, LAYERS) and layer not in self._handles:
+                self._handles[layer] = layer.register_forward_hook(self._hook(layer))
+
+    def begin(self) -> None:
+        """The first step begins: what runs before it may be outside the mode's context."""
+        self._stepping = True
+
+    def end(self) -> None:
+        """The first step is over."""
+        self._stepping = False
+        for handle in self._handles.values():
+            handle.remove()
+        self._handles.clear()
+
+    def _hook(self, layer: nn.Module) -> Any:
+        # A compiler runs `note` while it compiles and leaves no call behind; removing its hook would compile again.
+        @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # torch has no type for it
+        def note(dtype: torch.dtype, compiling: bool) -> None:
+            self._note(layer, dtype, compiling=compiling)
+
+        def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
+            if isinstance(output, Tensor):
+                note(output.dtype, torch.compiler.is_compiling())
+
+        return hook
+
+    def _note(self, layer: nn.Module, dtype: torch.dtype, *, compiling: bool) -> None:
+        if compiling:
+            self._handles.pop(layer, None)
+        if self._stepping:
+            self._in_step = self._in_step or dtype
+        elif compiling:
+            self._compiled = dtype

@@ -1,0 +1,71 @@
+"""What the groups of `cgroup1` and `cgroup2` have in common: the kernel holds them to their limits."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from milabench_ng.fence import guardian, isolation_check
+from milabench_ng.fence.interface import OOM_SCORE_ADJ, FenceEntry
+from milabench_ng.fence.kernel.counters1 import Counters1
+from milabench_ng.fence.kernel.counters2 import Counters2
+from milabench_ng.fence.kernel.procview import read_process
+from milabench_ng.records.isolation import Effective, GroupEvents, ProcView, Share, Usage
+
+
+class KernelGroup:
+    """One tenant's group in each of ``directories``; ``groups``: their names in /proc, by controller (v2: empty)."""
+
+    def __init__(
+        self,
+        name: str,
+        share: Share,
+        directories: Iterable[Path],
+        groups: Mapping[str, str],
+        kernel: Counters1 | Counters2,
+        shm: bool,
+    ) -> None:
+        self.name = name
+        self.share = share
+        self._directories = tuple(dict.fromkeys(map(str, directories)))  # mounted together, controllers share one
+        self._groups = groups
+        self._kernel = kernel
+        self._shm = shm
+        self._last: Usage | None = None
+        self._at_kill: Effective | None = None
+
+    @property
+    def entry(self) -> FenceEntry:
+        procs = tuple(f"{directory}/cgroup.procs" for directory in self._directories)
+        return FenceEntry(procs, self.share.cpus, OOM_SCORE_ADJ, self.share.memory_bytes if self._shm else None)
+
+    def verify(self, pid: int) -> tuple[Effective, ProcView]:
+        effective, proc = self.effective(), read_process(pid)
+        isolation_check.check(self.name, self.share, effective, proc, self._groups)
+        return effective, proc
+
+    def effective(self) -> Effective:
+        return self._at_kill or self._kernel.limits()
+
+    def events(self) -> GroupEvents:
+        return self._kernel.events()
+
+    def usage(self) -> Usage:
+        self._last = isolation_check.with_maxima(self._last, self._kernel.usage())
+        return self._last
+
+    def watch(self) -> Usage:
+        self._last = isolation_check.with_maxima(self._last, self._kernel.watched())
+        return self._last
+
+    def pids(self) -> tuple[int, ...]:
+        return tuple(sorted({pid for directory in self._directories for pid in guardian.processes(directory)}))
+
+    def kill(self) -> None:
+        with contextlib.suppress(FileNotFoundError):  # already removed
+            self._at_kill = self._at_kill or self._kernel.limits()
+        guardian.kill(self._directories)
+
+    def remove(self, patience_s: float = 2.0) -> bool:
+        return guardian.sweep(self._directories, patience_s)[2]

@@ -1,0 +1,75 @@
+"""Formulas of numbers and names with ``+ - * /`` and parentheses, such as ``rate * width / 1e6``. Pure.
+
+They come from workloads and from files of others, so nothing in them is executed: their syntax tree is walked.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Mapping
+
+from milabench_ng.errors import InputError
+from milabench_ng.plain import short
+
+LONGEST = 200
+"""Most characters of a formula, so that none nests deeply."""
+_OPERATIONS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+_PARTS = (ast.BinOp, ast.Name, ast.Load, ast.Constant, *_OPERATIONS)
+
+
+def names(formula: str) -> frozenset[str]:
+    """The names in ``formula``. Raises InputError for anything that is not a formula."""
+    return frozenset(node.id for node in ast.walk(_parse(formula)) if isinstance(node, ast.Name))
+
+
+def evaluate(formula: str, values: Mapping[str, float]) -> float:
+    """The value of ``formula``, with ``values`` for its names.
+
+    Raises InputError for anything that is not a formula, for a name without a value, and if the result is not finite.
+    """
+    try:
+        value = _value(_parse(formula), values)
+    except ZeroDivisionError:
+        raise InputError(f"formula {short(repr(formula))}: it divides by zero") from None
+    except KeyError as error:
+        known = ", ".join(values) or "none"
+        raise InputError(f"formula {short(repr(formula))}: unknown name {error}; there are {known}") from None
+    if not math.isfinite(value):
+        raise InputError(f"formula {short(repr(formula))}: its value is {value}; it must be finite")
+    return value
+
+
+def _parse(formula: str) -> ast.expr:
+    """The syntax tree, with nothing but the parts of a formula in it."""
+    where = f"formula {short(repr(formula))}"
+    if len(formula) > LONGEST:
+        raise InputError(f"{where}: it has {len(formula)} characters; at most {LONGEST} are allowed")
+    try:
+        tree = ast.parse(formula, mode="eval").body
+    except (SyntaxError, ValueError) as error:
+        raise InputError(f"{where}: it cannot be read: {error}") from None
+    for node in ast.walk(tree):
+        strange = not isinstance(node, _PARTS) or (
+            isinstance(node, ast.Constant) and type(node.value) not in (int, float)
+        )
+        if strange:
+            raise InputError(f"{where}: only numbers, names, + - * / and parentheses are allowed")
+    return tree
+
+
+def _value(node: ast.expr, values: Mapping[str, float]) -> float:
+    match node:
+        case ast.BinOp(left=left, op=operation, right=right):
+            return _OPERATIONS[type(operation)](_value(left, values), _value(right, values))
+        case ast.Name(id=name):
+            return float(values[name])
+        case ast.Constant(value=int() | float() as number):
+            return float(number)
+    raise TypeError(f"{ast.dump(node)} is no part of a formula")

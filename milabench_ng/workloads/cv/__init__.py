@@ -1,0 +1,1 @@
+"""Computer vision: published networks by name, trained and asked."""

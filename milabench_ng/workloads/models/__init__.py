@@ -1,0 +1,1 @@
+"""Networks that several workloads or families run."""

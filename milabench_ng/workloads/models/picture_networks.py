@@ -1,0 +1,76 @@
+"""Published networks for pictures, by name, with random weights: classifiers, a segmenter, detectors."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torchvision
+from torch import nn
+
+from milabench_ng.errors import InputError
+
+Classifier = Literal[
+    "resnet50",
+    "convnext_base",
+    "vgg16",
+    "efficientnet_v2_m",
+    "mobilenet_v3_large",
+    "resnext50_32x4d",
+    "swin_b",
+    "vit_b_16",
+]
+"""Networks of torchvision with 1,000 classes."""
+Segmenter = Literal["unet_resnet50"]
+"""A U-Net with a ResNet-50 encoder and one output channel, of segmentation-models-pytorch."""
+Detector = Literal["ssd300_vgg16", "fasterrcnn_resnet50_fpn_v2"]
+"""Networks of torchvision with 91 classes.
+
+Each resizes its pictures by itself: to 300 x 300, and to a shorter side of 800 pixels.
+"""
+Arch = Literal[Classifier, Segmenter, Detector]
+UNET_STEP = 32
+"""The encoder halves the picture five times."""
+PATCH = 16
+"""Side of a token of the vision transformer, in pixels."""
+
+
+def network(arch: Arch, height: int, width: int) -> nn.Module:
+    """The network for pictures of this size, as torchvision or segmentation-models-pytorch makes it.
+
+    Classifiers: [N, 3, height, width] to logits [N, 1000]. Segmenter: to logits [N, 1, height, width]. Detectors, in
+    evaluation: a list of pictures [3, height, width] to a list of ``boxes``, ``labels`` and ``scores``.
+
+    Raises InputError if the vision transformer's pictures are not square or not of whole patches, if a side of the
+    U-Net's is no multiple of 32, and for the U-Net without segmentation-models-pytorch.
+    """
+    size = f"--arch {arch}: pictures of {width} x {height} pixels"
+    match arch:
+        case "unet_resnet50":
+            if height % UNET_STEP or width % UNET_STEP:
+                raise InputError(f"{size}; both sides must be multiples of {UNET_STEP}")
+            return _unet(arch)
+        case "vit_b_16":
+            if height != width or width % PATCH:
+                raise InputError(f"{size}; it takes square ones whose side is a multiple of {PATCH}")
+            return _torchvision(arch, image_size=width)
+        case "ssd300_vgg16" | "fasterrcnn_resnet50_fpn_v2":
+            return _torchvision(arch, weights_backbone=None)
+        case _:
+            return _torchvision(arch)
+
+
+def _unet(arch: str) -> nn.Module:
+    try:
+        import segmentation_models_pytorch
+    except ImportError as error:
+        raise InputError(
+            f"--arch {arch} needs segmentation-models-pytorch, not installed here ({error}): "
+            'pip install "milabench_ng[segmentation]"'
+        ) from None
+    unet: nn.Module = segmentation_models_pytorch.Unet("resnet50", encoder_weights=None, in_channels=3, classes=1)
+    return unet
+
+
+def _torchvision(arch: str, **options: object) -> nn.Module:
+    found: nn.Module = torchvision.models.get_model(arch, weights=None, **options)
+    return found

@@ -1,0 +1,79 @@
+"""Inference of a 3D-UNet over a whole electron micrograph, block by block."""
+
+import math
+
+from torch import Tensor, nn
+
+from milabench_ng.bench import Bench, Count, Derived, WholeNumber, workload
+from milabench_ng.datasets.volumes.cremi import Cremi
+from milabench_ng.workloads.models.unet3d import UNet3d, check_sides
+from milabench_ng.workloads.unet3d.blocks import Blocks
+
+
+class WithoutHalo(nn.Module):
+    """A network of volumes that returns the middle of its output: the voxels that saw their surroundings."""
+
+    def __init__(self, network: nn.Module, block: tuple[int, ...], halo: tuple[int, ...]) -> None:
+        super().__init__()
+        self.network = network
+        self.block, self.halo = block, halo
+
+    def forward(self, volume: Tensor) -> Tensor:
+        """[N, C, D + 2 halo, H + 2 halo, W + 2 halo] to [N, C, D, H, W]."""
+        output: Tensor = self.network(volume)
+        for axis, (edge, side) in enumerate(zip(self.halo, self.block, strict=True), start=2):
+            output = output.narrow(axis, edge, side)
+        return output
+
+
+@workload(
+    unit="voxels",
+    data=Cremi,
+    bound="gpu-compute",
+    requires=("h5py",),
+    extra="volumes",
+    derived=(
+        Derived("MVox/s", "rate / 1e6"),
+        Derived(
+            "MVox/s net",
+            "rate / 1e6 * block_depth / (block_depth + 2 * halo_depth)"
+            " * block_height / (block_height + 2 * halo_height) * block_width / (block_width + 2 * halo_width)",
+        ),
+    ),
+)
+def unet3d_infer(
+    bench: Bench,
+    *,
+    block_depth: Count = 32,
+    block_height: Count = 384,
+    block_width: Count = 384,
+    halo_depth: WholeNumber = 16,
+    halo_height: WholeNumber = 64,
+    halo_width: WholeNumber = 64,
+) -> None:
+    """Find synaptic clefts in a volume with a 3D-UNet, block by block (EMBL's 3D-UNet benchmark).
+
+    22,575,329 parameters, random weights. An item is one voxel of the network's input, halo included, as the published
+    figures count (gross); each block also has a halo where it touches the border of the volume, of zeros. Of the output
+    only the block is copied to the host. Timed: the wait for the loader processes, which decompress, pad and normalise
+    the blocks, copy, forward, and the copy back. (The published figures leave out the wait, and copy the halo back.)
+
+    Options:
+        block_depth: sections of a block; with both halos a multiple of 16, like the other sides.
+        block_height: rows of a block.
+        block_width: columns of a block.
+        halo_depth: sections around a block, on either side.
+        halo_height: rows around a block.
+        halo_width: columns around a block.
+    """
+    block = {"block_depth": block_depth, "block_height": block_height, "block_width": block_width}
+    halo = {"halo_depth": halo_depth, "halo_height": halo_height, "halo_width": halo_width}
+    sides = {
+        f"--{name} with twice --{edge}".replace("_", "-"): block[name] + 2 * halo[edge]
+        for name, edge in zip(block, halo, strict=True)
+    }
+    check_sides(sides)
+    blocks = Blocks(bench.data(split="padded"), block, halo)
+    model = bench.place(WithoutHalo(UNet3d(), blocks.block, blocks.halo)).eval()
+    for volume in bench.measure(bench.loader(1, samples=blocks, shuffle=False), count=math.prod(sides.values())):
+        bench.infer(model, volume)

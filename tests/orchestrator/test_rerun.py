@@ -1,0 +1,40 @@
+"""What `mnb rerun` reads: records of any schema up to today's."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from milabench_ng.errors import InputError
+from milabench_ng.orchestrator.planning.rerun import profile_of
+from milabench_ng.records.record import RECORD_SCHEMA
+
+STORED = Path(__file__).parents[1] / "data" / "stored" / "0.1.0" / "run.bundle.tar.gz"
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A record that 0.1.0 wrote."""
+    with tarfile.open(STORED) as bundle:
+        bundle.extractall(tmp_path, filter="data")
+    return next(tmp_path.glob("results/*.J*.json"))
+
+
+def test_a_record_of_an_earlier_schema_runs_again(old: Path) -> None:
+    written = json.loads(old.read_text())
+    assert written["mnb"]["schema"] < RECORD_SCHEMA
+    again = profile_of(old)
+    (definition,) = json.loads(again.text).values()
+    assert definition["workload"] == written["mnb"]["launch"]["workload"]
+    assert again.tenants == written["mnb"]["neighbours"]["planned"] + 1
+
+
+def test_a_record_of_a_later_schema_is_refused(old: Path) -> None:
+    written = json.loads(old.read_text())
+    written["mnb"]["schema"] = RECORD_SCHEMA + 1
+    old.write_text(json.dumps(written))
+    with pytest.raises(InputError, match=f"record schema {RECORD_SCHEMA + 1}.*update mnb"):
+        profile_of(old)

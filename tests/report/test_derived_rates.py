@@ -1,0 +1,93 @@
+"""A rate in the units that its workload derives from it: from the record to every form of the report."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import make_records
+import pytest
+import tampering
+from make_records import PER_GPU
+
+from milabench_ng.report.report import make_report
+from milabench_ng.report.summary.folder import encode_summary, load, load_baseline
+from milabench_ng.report.writers import write_report
+
+UNITS = [["batches/s", "rate / batch_size"], ["ms/step", "1000 * batch_size / rate"]]
+"""At 128 items/s in batches of 64: 2 batches/s, and 500 ms a step."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two tests on two devices, of which vae has derived units."""
+    whole = make_records.plan("quick", {"vae": PER_GPU, "convnet": PER_GPU}, 2, 1)
+    make_records.write_run(tmp_path / "run", whole, lambda *_: 128.0, slices=40)
+    derive(tmp_path / "run", UNITS)
+    return tmp_path / "run"
+
+
+def derive(folder: Path, units: list[list[str]], pattern: str = "quick.vae.*") -> None:
+    derived = [dict(zip(("unit", "formula"), each, strict=True)) for each in units]
+    for path in folder.glob(pattern):
+        tampering.rewrite(path, lambda content: content["mnb"].update(derived=derived))
+
+
+def printed(folder: Path, form: Any) -> str:
+    stream = io.StringIO()
+    write_report(make_report(folder), form, stream)
+    return stream.getvalue()
+
+
+def test_the_terminal_has_a_table_in_the_units_of_the_suite(folder: Path) -> None:
+    _, found, rest = printed(folder, "table").partition("in the units of the suite\n")
+    assert found
+    rows = [line.split(maxsplit=3) for line in rest.partition("\n\n")[0].splitlines()]
+    assert [row[0] for row in rows if row].count("convnet") == 0
+    assert ["vae", "batches/s", "2", "rate / batch_size"] in [[cell.strip() for cell in row] for row in rows]
+    assert ["vae", "ms/step", "500.00", "1000 * batch_size / rate"] in [[cell.strip() for cell in row] for row in rows]
+
+
+def test_csv_has_a_column_for_each(folder: Path) -> None:
+    vae, convnet = list(csv.DictReader(io.StringIO(printed(folder, "csv"))))
+    assert (vae["perf (batches/s)"], vae["perf (ms/step)"]) == ("2.0", "500.0")
+    assert (convnet["perf (batches/s)"], convnet["perf (ms/step)"]) == ("", "")
+
+
+def test_json_has_value_and_formula(folder: Path) -> None:
+    vae, convnet = json.loads(printed(folder, "json"))["tests"]
+    values = [2.0, 500.0]
+    assert vae["derived"] == [
+        {"unit": unit, "formula": formula, "value": value} for (unit, formula), value in zip(UNITS, values, strict=True)
+    ]
+    assert convnet["derived"] == []
+
+
+def test_a_stored_summary_keeps_them(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "base.json").write_text(encode_summary(load(folder)))
+    again = load_baseline(str(tmp_path / "base.json"))
+    assert [(each.unit, each.formula) for each in again.tests["quick.vae"].derived] == [tuple(each) for each in UNITS]
+
+
+def test_without_any_nothing_is_shown(folder: Path) -> None:
+    derive(folder, [])
+    assert "units of the suite" not in printed(folder, "table")
+    assert printed(folder, "csv").partition("\n")[0].endswith("bound by,flags,isolation,score status")
+
+
+@pytest.mark.parametrize("formula", ["rate / (batch_size - 64)", "rate * depth", "rate ** 2", "(" * 10_000])
+def test_a_formula_without_a_value_costs_nothing_else(folder: Path, formula: str) -> None:
+    derive(folder, [["x", formula]])
+    vae, _ = json.loads(printed(folder, "json"))["tests"]
+    assert (vae["perf"], vae["derived"]) == (128.0, [{"unit": "x", "formula": formula, "value": None}])
+    assert "units of the suite" in printed(folder, "table")
+
+
+def test_a_failed_test_has_no_value(folder: Path) -> None:
+    for path in folder.glob("quick.vae.*"):
+        tampering.rewrite(path, lambda content: content.update(success=False))
+    vae, _ = json.loads(printed(folder, "json"))["tests"]
+    assert [each["value"] for each in vae["derived"]] == [None, None]

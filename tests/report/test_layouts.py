@@ -1,0 +1,125 @@
+"""Results in the columns of public suites."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import msgspec
+import pytest
+
+from milabench_ng.errors import InputError
+from milabench_ng.report.report import Report, build_report
+from milabench_ng.report.summary.folder import load_baseline
+from milabench_ng.report.summary.summary import Stat, Summary
+from milabench_ng.report.writers import Form, write_layout
+
+UNET3D = ["Gpu-Type", "Cuda-Version", "Pytorch-Version", "Precision", "Training [s/iter]", "Inference [MVox/s]"]
+PATCH, BLOCK = 48 * 384 * 384, 64 * 512 * 512
+
+
+def report_on(summary: Summary) -> Report:
+    return build_report(summary, "results", weights=None)
+
+
+def written(report: Report, form: Form) -> str:
+    stream = io.StringIO()
+    write_layout(report, "unet3d", form, stream)
+    return stream.getvalue()
+
+
+def rows(report: Report) -> list[list[str]]:
+    return list(csv.reader(written(report, "csv").splitlines()))
+
+
+def changed(label: str, rates: list[float], **options: int) -> Summary:
+    """The V100's baseline with one row of other rates and options."""
+    summary = load_baseline("unet3d-v100")
+    row = summary.tests[label]
+    row = msgspec.structs.replace(row, n=len(rates), train=Stat.of(rates), pergpu=None, options=row.options | options)
+    return msgspec.structs.replace(summary, tests={**summary.tests, label: row})
+
+
+def test_the_published_rows_come_out_as_they_went_in() -> None:
+    """The table's own figures; their deviations were between iterations, so they are not those of launches."""
+    head, *found = rows(report_on(load_baseline("unet3d-a100")))
+    assert head == [*UNET3D, "Blocks_train", "Blocks_inf"]
+    gpu = ["A100-PCIE-40GB", "11.1", "1.7.1"]
+    assert found == [
+        [*gpu, "tf32", "0.22", "42.47", "32 x 384 x 384", "64 x 384 x 384"],
+        [*gpu, "half", "0.32", "32.07", "48 x 384 x 384", "64 x 512 x 512"],
+        [*gpu, "mixed", "0.37", "-", "48 x 384 x 384", "-"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "single", "half", "mixed"),
+    [
+        ("rtx3090", ("tf32", "1.38", "21.96"), ("0.39", "37.76"), "0.43"),
+        ("v100", ("single", "0.88", "21.33"), ("0.36", "30.59"), "0.40"),
+        ("rtx2080ti", ("single", "1.00", "16.40"), ("0.55", "16.17"), "0.60"),
+        ("gtx1080ti", ("single", "2.51", "7.40"), ("2.68", "12.29"), "2.84"),
+    ],
+)
+def test_all_published_gpus(gpu: str, single: tuple[str, str, str], half: tuple[str, str], mixed: str) -> None:
+    _, *found = rows(report_on(load_baseline(f"unet3d-{gpu}")))
+    assert [row[3:6] for row in found] == [[*single], ["half", *half], ["mixed", mixed, "-"]]
+
+
+def test_several_launches_have_a_deviation() -> None:
+    """Three and five iterations a second: 1/4 s an iteration, and a deviation of a quarter of it."""
+    summary = changed("unet3d.unet3d_train_amp", [3.0 * PATCH, 5.0 * PATCH])
+    assert rows(report_on(summary))[3][4] == "0.25 +- 0.06"
+    fast = changed("unet3d.unet3d_train_amp", [16.0 * PATCH, 16.0 * PATCH])
+    assert rows(report_on(fast))[3][4] == "0.0625 +- 0.0000"
+
+
+def test_a_batch_is_part_of_an_iteration() -> None:
+    summary = changed("unet3d.unet3d_train_amp", [4.0 * PATCH], batch_size=2)
+    assert rows(report_on(summary))[3][4] == "0.50"
+
+
+def test_markdown_has_a_table_for_each_precision_with_the_net_rate() -> None:
+    text = written(report_on(changed("unet3d.unet3d_infer_half", [2.0 * BLOCK])), "markdown")
+    assert [line for line in text.splitlines() if line.startswith("## ")] == ["## single", "## half", "## mixed"]
+    half = text.partition("## half")[2].partition("## mixed")[0]
+    assert "| 0.36 | 33.55 | 9.44 | 48 x 384 x 384 | 64 x 512 x 512 |" in half  # 2 x 4.718592 MVox net
+    assert "isolation: NOT ISOLATED" in text
+
+
+def test_a_precision_that_runs_twice_has_two_rows() -> None:
+    summary = load_baseline("unet3d-v100")
+    again = {"unet3d.again": summary.tests["unet3d.unet3d_train_amp"]}
+    _, *found = rows(report_on(msgspec.structs.replace(summary, tests={**summary.tests, **again})))
+    assert [row[3:6] for row in found[2:]] == [["mixed", "0.40", "-"]] * 2
+
+
+def test_a_report_without_the_suite() -> None:
+    with pytest.raises(InputError, match="--layout unet3d: results has no measured test of that suite"):
+        written(report_on(load_baseline("v100")), "csv")
+
+
+def test_other_forms() -> None:
+    with pytest.raises(InputError, match="--layout unet3d --format table: a suite's layout is csv or markdown"):
+        written(report_on(load_baseline("unet3d-v100")), "table")
+
+
+def test_published_figures_stand_beside_a_run_and_decide_nothing() -> None:
+    """A run of the same work: a ratio without a verdict, and no score. Other sizes: no ratio at all."""
+    label = "unet3d.unet3d_train_amp"
+    published = load_baseline("unet3d-v100")
+    run = msgspec.structs.replace(
+        changed(label, [40.0 * PATCH]), provenance=msgspec.structs.replace(published.provenance, kind="measured")
+    )
+    found = build_report(run, "run", weights=None, baselines=[("unet3d-v100", published)])
+    line = next(line for line in found.lines if line.scored.test == label)
+    assert line.compared[0] is not None
+    assert line.compared[0].perf_ratio == pytest.approx(40 * 0.40)
+    assert line.compared[0].effect.verdict == "not ranked"
+    assert (found.score, found.exit_code) == (None, 0)
+    larger = build_report(
+        changed(label, [PATCH], depth=64), "run", weights=None, baselines=[("unet3d-v100", published)]
+    )
+    (other,) = [line for line in larger.lines if line.scored.test == label]
+    assert other.compared[0] is not None
+    assert other.compared[0].perf_ratio is None

@@ -1,0 +1,203 @@
+"""Networks for pictures learn, answer and count, in every precision and from every source."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import torch
+from recording import Recording, bench_on
+from torch import Tensor
+from torch.nn import functional as F
+from torchvision.models import resnet50
+
+from milabench_ng.bench import Bench
+from milabench_ng.datasets import registry
+from milabench_ng.datasets.prepare import prepare
+from milabench_ng.errors import InputError
+from milabench_ng.events import Done, Loss, Ready, Slice
+from milabench_ng.profile import parse_profile
+from milabench_ng.shipped import profile_file
+from milabench_ng.worker.discovery import builtin_workloads
+from milabench_ng.workloads.cv.picture_feed import STEP, NoisePool, PictureFeed
+from milabench_ng.workloads.models.picture_networks import Classifier, Detector, Segmenter
+
+WORKLOADS = builtin_workloads()
+HEAVY = ("convnext_base", "efficientnet_v2_m", "swin_b", "vgg16", "vit_b_16")
+"""A training step of these takes seconds on a CPU; they are asked only."""
+SMALL = {"batch_size": 2, "width": 64, "height": 64}
+
+
+def launch(name: str, steps: int = 1, **given: Any) -> tuple[Recording, list[float], list[Any]]:
+    """The channel, the losses and the outputs of ``steps`` steps."""
+    known = {key: given.pop(key) for key in ("precision", "tenant", "workers", "data_set", "data_path") if key in given}
+    channel = Recording(last=steps)
+    bench = bench_on(channel, **known)
+    losses: list[float] = []
+    outputs: list[Any] = []
+    step, infer = bench.step, bench.infer
+
+    def learn(loss: Tensor, optimizer: Any) -> None:
+        losses.append(loss.item())
+        step(loss, optimizer)
+
+    def ask(model: Any, *inputs: Any) -> Any:
+        outputs.append(infer(model, *inputs))
+
+    bench.step, bench.infer = learn, ask  # type: ignore[method-assign,assignment]
+    WORKLOADS[name](bench, **{**SMALL, **given})
+    return channel, losses, outputs
+
+
+@pytest.mark.parametrize("arch", [name for name in (*get_args(Classifier), *get_args(Segmenter)) if name not in HEAVY])
+def test_training(arch: str) -> None:
+    channel, losses, _ = launch("cv_train", 2, arch=arch, width=96)
+    assert channel.one(Done).count == 4
+    expected = math.log(2) if arch in get_args(Segmenter) else 500 * math.log(1000)  # targets of 1/2 on average
+    assert losses == pytest.approx([expected] * 2, rel=0.2)
+
+
+@pytest.mark.parametrize("arch", get_args(Classifier))
+def test_asking_a_classifier(arch: str) -> None:
+    channel, _, [logits] = launch("cv_infer", arch=arch, batch_size=1)
+    assert logits.shape == (1, 1000)
+    assert channel.one(Done).count == 1
+    assert channel.all(Loss)[0].value == pytest.approx(float(logits.abs().mean()))
+
+
+@pytest.mark.parametrize(("arch", "boxes"), [("ssd300_vgg16", 200), ("fasterrcnn_resnet50_fpn_v2", 100)])
+def test_asking_a_detector(arch: str, boxes: int) -> None:
+    channel, _, [found] = launch("cv_infer", arch=arch, batch_size=1, width=96)
+    assert channel.one(Done).count == 1
+    for each in found:
+        assert set(each) == {"boxes", "labels", "scores"}
+        assert each["boxes"].shape == (len(each["scores"]), 4)
+        assert len(each["scores"]) <= boxes
+        assert (each["boxes"][:, 2] <= 96).all()
+        assert (each["boxes"][:, 3] <= 64).all()
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_two_steps_are_those_of_plain_torch(channels_last: bool) -> None:
+    _, losses, _ = launch("cv_train", 2, arch="resnet50", width=96, channels_last=channels_last)
+    assert losses == pytest.approx(plain_losses(), rel=1e-5)
+
+
+def plain_losses() -> list[float]:
+    """Two steps of ResNet-50 as one would write them; the second on the tenant's own random numbers."""
+    torch.manual_seed(1234)
+    model = resnet50()
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-5)
+    losses = []
+    for seed in (None, 1234 + (1 << 30)):
+        if seed is not None:
+            torch.manual_seed(seed)
+        logits = model(torch.rand(2, 3, 64, 96))
+        log_probabilities = logits - logits.exp().sum(1, keepdim=True).log()
+        loss = -(torch.rand(2, 1000) * log_probabilities).sum() / 2
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def test_tenants_share_the_first_step_and_no_other() -> None:
+    first, other = (launch("cv_train", 2, arch="mobilenet_v3_large", tenant=tenant)[1] for tenant in (0, 1))
+    assert first[0] == other[0]
+    assert first[1] != other[1]
+
+
+@pytest.mark.parametrize("precision", ["bf16", "amp", "half"])
+def test_training_in_low_precision_stays_finite(precision: str) -> None:
+    channel, losses, _ = launch("cv_train", 4, arch="mobilenet_v3_large", precision=precision)
+    assert channel.one(Ready).ran == channel.one(Done).ran == precision
+    assert all(map(math.isfinite, losses))
+
+
+def test_half_answers_in_half() -> None:
+    channel, _, [logits] = launch("cv_infer", arch="mobilenet_v3_large", precision="half")
+    assert channel.one(Ready).dtypes == {"float16": 5_483_032}
+    assert logits.dtype is torch.float32
+    assert torch.equal(logits, logits.half().float())
+
+
+def test_pictures_from_memory_through_loader_processes() -> None:
+    channel, losses, _ = launch("cv_train", 3, arch="mobilenet_v3_large", source="memory", workers=1)
+    assert [entry.count for entry in channel.all(Slice)] == [2] * 3
+    assert all(map(math.isfinite, losses))
+
+
+def test_pictures_from_files(tmp_path: Path) -> None:
+    data_set = registry.find("imagenet")
+    place = prepare(data_set, tmp_path, 0.0002, lambda _done, _total: None, 2).path
+    given = {"arch": "mobilenet_v3_large", "source": "loader", "width": 96}
+    channel, _, outputs = launch("cv_infer", 2, data_set=data_set, data_path=place, **given)
+    assert channel.one(Done).count == 4
+    assert not torch.equal(*outputs)
+
+
+def test_the_data_set_is_read_only_if_it_is_the_source() -> None:
+    for name in ("cv_train", "cv_infer"):
+        described = WORKLOADS[name].describe(name, "tests 1")
+        assert [described.data_set({"source": each}) for each in ("resident", "memory", "loader")] == [
+            *(None, None),
+            "imagenet",
+        ]
+
+
+def test_noise_is_cut_from_the_pool_at_a_place_that_follows_from_the_number() -> None:
+    pool, same, other = NoisePool(4, 6, 1), NoisePool(4, 6, 1), NoisePool(4, 6, 2)
+    assert pool[7].shape == (3, 4, 6)
+    assert torch.equal(pool[7], same[7])
+    assert not torch.equal(pool[7], other[7])
+    flat = torch.cat([pool[0].flatten(), pool[1].flatten()])
+    assert flat.float().mean() == pytest.approx(127.5, abs=35)
+    assert pool[3].untyped_storage().data_ptr() == pool[0].untyped_storage().data_ptr()  # cut, not copied
+    assert pool[3].storage_offset() == 3 * STEP
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_bytes_become_numbers_from_0_to_1_in_the_models_type_and_format(channels_last: bool) -> None:
+    bench: Bench = bench_on(Recording())
+    feed = PictureFeed(bench, "memory", (2, 4, 6), torch.float16, channels_last)
+    batch = torch.randint(256, (2, 3, 4, 6), dtype=torch.uint8)
+    ready = feed.ready(batch)
+    assert ready.dtype is torch.float16
+    assert ready.is_contiguous(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
+    assert torch.allclose(ready.float(), batch / 255, atol=1e-3)
+    assert feed.ready(ready).data_ptr() == ready.data_ptr()  # a resident batch is made ready once
+
+
+def test_the_profile_names_every_network_in_fp32_and_amp_with_one_batch_size_each() -> None:
+    tests = parse_profile(profile_file(Path("cv")).read_text(), "cv")[0]
+    batches: dict[tuple[str, str], set[int]] = {}
+    for name, test in tests.items():
+        given = test["arguments"]
+        assert name.startswith(f"{test['workload']}_{given['arch']}_{given['precision']}")
+        batches.setdefault((test["workload"], given["arch"]), set()).add(given["batch_size"])
+    everything = {("cv_train", arch) for arch in (*get_args(Classifier), *get_args(Segmenter))} | {
+        ("cv_infer", arch) for arch in (*get_args(Classifier), *get_args(Detector))
+    }
+    assert set(batches) == everything
+    assert {f"{workload}_{arch}_{mode}" for workload, arch in everything for mode in ("fp32", "amp")} <= set(tests)
+    assert all(len(sizes) == 1 for sizes in batches.values())
+
+
+def test_detectors_are_not_compiled() -> None:
+    with pytest.raises(InputError, match="ssd300_vgg16 --compile: shapes inside a detector depend"):
+        launch("cv_infer", arch="ssd300_vgg16", compile=True)
+
+
+def test_the_loss_over_one_channel_has_a_gradient() -> None:
+    """Cross entropy over a single class, which the published benchmark takes for its U-Net, has none."""
+    logits = torch.randn(2, 1, 4, 4, requires_grad=True)
+    targets = torch.rand(2, 1, 4, 4)
+    F.cross_entropy(logits, targets).backward()
+    assert logits.grad is not None
+    assert not logits.grad.any()
+    _, losses, _ = launch("cv_train", 3, arch="unet_resnet50")
+    assert len(set(losses)) == 3
