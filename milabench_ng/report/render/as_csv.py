@@ -24,11 +24,11 @@ def write(report: Report, stream: TextIO) -> None:
     """Write ``report`` to ``stream``."""
     chosen = file_columns(report)
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([*(plain(column.header) for column in chosen), "isolation", "score status", "score unit"])
-    status, unit = (report.score.status, report.score.unit) if report.score else ("", "")
+    writer.writerow([*(plain(column.header) for column in chosen), "isolation", "score status"])
+    status = report.score.status if report.score else ""
     for line in report.lines:
         cells = (column.value(line) for column in chosen)
-        writer.writerow([*(_plain(cell) for cell in cells), report.isolation, status, unit])
+        writer.writerow([*(_plain(cell) for cell in cells), report.isolation, status])
 
 
 def write_all(report: Report, folder: Path) -> tuple[Path, ...]:

@@ -17,7 +17,8 @@ from milabench_ng.report.render.ratio_statements import ABSENT, dollars, ratio_t
 from milabench_ng.report.render.traces_told import told
 from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.comparison import SubRatio
-from milabench_ng.report.scoring.score import FAILURE_LIMIT, Score
+from milabench_ng.report.scoring.failure_rate import FAILURE_LIMIT
+from milabench_ng.report.scoring.score import Score
 from milabench_ng.report.scoring.subsets import SubScore
 from milabench_ng.report.summary.power import lost_samples, power_doubts
 from milabench_ng.stats import median

@@ -28,9 +28,6 @@ from milabench_ng.report.summary.repeats import between_devices, run_to_run
 from milabench_ng.report.summary.summary import Summary, TestSummary
 from milabench_ng.stats import weighted_geometric_mean
 
-FAILURE_LIMIT = 0.01
-"""The highest failure rate with which a node passes."""
-
 
 class ScoredTest(msgspec.Struct, frozen=True, kw_only=True):
     """One row. Rates are in items of ``unit`` per second; None means not measured."""
@@ -126,15 +123,6 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     """Why there is no interval."""
     repeats_needed: int | None = None
     """Repeats needed for an interval of +-1 %; None without an interval, and above 1000."""
-
-
-class FailureRate(msgspec.Struct, frozen=True, kw_only=True):
-    """Failed launches over all launches, whether or not their tests have a weight."""
-
-    n: int
-    fail: int
-    rate: float | None
-    passed: bool
 
 
 def scored_tests(
@@ -273,13 +261,6 @@ def _reasons(summary: Summary, missing: tuple[str, ...], omitted: tuple[str, ...
     if not summary.has_plan and summary.units == "true":
         reasons.append("without run.json it is not known what was planned")
     return tuple(reasons)
-
-
-def failure_rate(summary: Summary) -> FailureRate:
-    """The failure rate over all rows; a file that belongs to no row counts as a failed launch."""
-    n, fail = summary.launches, summary.failures
-    rate = fail / n if n else None
-    return FailureRate(n=n, fail=fail, rate=rate, passed=rate is not None and rate <= FAILURE_LIMIT)
 
 
 def mean_over(rows: ScoredRows, labels: Sequence[str], weights: Weights) -> float:
