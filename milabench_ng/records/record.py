@@ -13,6 +13,7 @@ import msgspec
 from milabench_ng.catalogue import Bound, Derived, Scalar
 from milabench_ng.node.conditions import Conditions, Edge
 from milabench_ng.plan import Device, Launch, Role
+from milabench_ng.records.batch_search import BatchSearch
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import Isolation
 from milabench_ng.records.marks import Mark
@@ -189,7 +190,9 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     dropped_environment: tuple[str, ...]
     start: Literal["warm", "cold"]
     phases_s: dict[str, float]
-    """Seconds from start to ready, by phase."""
+    """Seconds from start to ready, by phase; ``batch size``, the search for one, was before the start."""
+    batch_search: BatchSearch | msgspec.UnsetType = msgspec.UNSET
+    """How an automatic batch size was found; omitted for one that was given."""
     start_to_ready_s: float | None
     start_s: float | None
     """When ``Start`` was sent (monotonic)."""

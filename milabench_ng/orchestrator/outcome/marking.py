@@ -36,6 +36,8 @@ def _of_run(facts: SessionFacts) -> Iterator[Mark]:
 def _of_request(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
     if seen.launch.overrides:
         yield Mark(kind="options overridden", what=", ".join(seen.launch.overrides))
+    if seen.batch_search:
+        yield Mark(kind="automatic batch size", what=str(seen.batch_search.size or "none fits"))
     if seen.data and seen.data.kind == "classic":
         yield Mark(kind="classic data", what=seen.data.name)
     asked = facts.planned.io.get(seen.launch.test)
