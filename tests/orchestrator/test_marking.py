@@ -105,6 +105,7 @@ def seen(*devices: int, held: Mapping[str, float] = {}, ran: str = "fp32", **cha
         shares={},
         evidence={},
         disjoint=True,
+        batch_search=None,
         neighbours=Neighbours(planned=1, alive_at_stop=1),
         data=None,
         environment={},
