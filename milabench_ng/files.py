@@ -160,6 +160,11 @@ def _kind(mode: int) -> str:
     return kinds.get(stat.S_IFMT(mode), "something else")
 
 
+def nearest(path: Path) -> Path:
+    """The path, or the nearest folder above it that exists."""
+    return next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
+
+
 @contextmanager
 def opened_folder(path: Path) -> Iterator[int]:
     """A descriptor of the folder ``path``, not a symbolic link: names are looked up in it and nowhere else."""

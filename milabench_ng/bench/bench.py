@@ -18,16 +18,17 @@ from milabench_ng.bench import feeding, shared_memory
 from milabench_ng.bench.ahead import INTERVAL_S, Ahead
 from milabench_ng.bench.channel import Channel
 from milabench_ng.bench.compiling import compiled
+from milabench_ng.bench.edge_events import done_event, ready_event
 from milabench_ng.bench.file_errors import FileErrors
 from milabench_ng.bench.layer_type import LayerType
 from milabench_ng.bench.meter import Meter
 from milabench_ng.bench.moving import to_device, to_host
 from milabench_ng.bench.options import CommonOptions
-from milabench_ng.bench.precision import MODES, probe, ran
+from milabench_ng.bench.precision import MODES
 from milabench_ng.bench.trace import TraceRecorder
 from milabench_ng.datasets.base import DataSet
 from milabench_ng.datasets.budget import Budget, Budgeted
-from milabench_ng.events import Done, Phase, Ready
+from milabench_ng.events import Phase
 from milabench_ng.records.window import WindowRule
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -237,7 +238,7 @@ class Bench:
             meter.step(items(batch), waited, backlog)
         ahead.synchronize()
         self._trace.report()
-        self._say_done(meter)
+        self._channel.send(done_event(self._precision, self._trace, self._layer_type, meter, self._budget))
 
     def step(self, loss: Tensor, optimizer: Optimizer, *, clip_norm: float | None = None) -> None:
         """Backward and one optimizer step in the precision mode. ``clip_norm``: largest total gradient norm."""
@@ -272,37 +273,6 @@ class Bench:
         self.enter_process()
 
     def _say_ready(self) -> None:
-        dtypes = self._trace.dtypes()
-        product = probe(self._precision)
-        self._channel.send(Phase(rank=self.rank, name="build", seconds=time.monotonic() - self._built_since))
-        self._channel.send(
-            Ready(
-                rank=self.rank,
-                time_s=time.monotonic(),
-                precision=self._options.precision,
-                dtypes=dtypes,
-                parameters=sum(dtypes.values()),
-                ran=ran(dtypes, product, self._precision),
-                matmul_error=product[1],
-                skips=self._precision.scale.skips,
-            )
-        )
-
-    def _say_done(self, meter: Meter) -> None:
-        product = probe(self._precision)
-        cuda = self.device.type == "cuda"
-        spent = self._budget.spent() if self._budget else None
-        self._channel.send(
-            Done(
-                rank=self.rank,
-                time_s=time.monotonic(),
-                count=meter.count,
-                steps=meter.steps,
-                ran=ran(self._trace.dtypes(), product, self._precision),
-                matmul_error=product[1],
-                layer_dtype=self._layer_type.seen,
-                peak_device_bytes=torch.cuda.max_memory_allocated(self.device) if cuda else None,
-                read_bytes=spent.bytes if spent else None,
-                read_s=spent.seconds if spent else None,
-            )
-        )
+        ready = ready_event(self.rank, self._options.precision, self._precision, self._trace)
+        self._channel.send(Phase(rank=self.rank, name="build", seconds=ready.time_s - self._built_since))
+        self._channel.send(ready)

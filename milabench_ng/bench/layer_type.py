@@ -50,10 +50,12 @@ class LayerType:
         self._handles.clear()
 
     def _hook(self, layer: nn.Module) -> Any:
-        # A compiler runs `note` while it compiles and leaves no call behind; removing its hook would compile again.
-        @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # torch has no type for it
         def note(dtype: torch.dtype, compiling: bool) -> None:
             self._note(layer, dtype, compiling=compiling)
+
+        # As `torch.compiler.assume_constant_result`, which would import the compiler, which takes seconds: it runs
+        # `note` while it compiles and leaves no call behind. Removing such a hook would make it compile again.
+        note._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
         def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
             if isinstance(output, Tensor):

@@ -23,6 +23,7 @@ from milabench_ng.datasets.base import DataSet, Progress, Size
 from milabench_ng.datasets.conversion import convert_real, convert_twin, current
 from milabench_ng.datasets.manifest import TwinManifest
 from milabench_ng.errors import InputError
+from milabench_ng.files import nearest
 from milabench_ng.units import GIB
 
 SEED = 20200801
@@ -99,8 +100,7 @@ def to_generate(data_set: DataSet, dataroot: Path, scale: float) -> Size | None:
 
 def free_bytes(dataroot: Path) -> int:
     """Free bytes where `dataroot` is, or would be made."""
-    there = next(path for path in (dataroot, *dataroot.parents) if path.exists())
-    return shutil.disk_usage(there).free
+    return shutil.disk_usage(nearest(dataroot)).free
 
 
 def check(located: Located) -> None:

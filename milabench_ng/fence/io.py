@@ -22,6 +22,7 @@ import msgspec
 from milabench_ng.errors import InputError
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import Group
+from milabench_ng.files import nearest
 from milabench_ng.profile import IoShare
 from milabench_ng.records.isolation import IoEvidence, IoLimit, IoMethod
 from milabench_ng.units import KIB, MIB, format_bytes, parse_bytes_per_second
@@ -67,11 +68,6 @@ def whole_disk(path: Path, sysfs: Path = Path("/sys")) -> Disk | None:
     if (block / "partition").exists():
         block = block.parent
     return Disk((block / "dev").read_text().strip(), block.name)
-
-
-def nearest(path: Path) -> Path:
-    """The path, or its nearest existing parent."""
-    return next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
 
 
 def method(capabilities: Capabilities, backend: str) -> IoMethod | None:

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from milabench_ng.files import nearest
 from milabench_ng.node.pci_gpus import kernel_text
 
 StorageKind = Literal["disk", "memory", "network", "overlay", "other"]
@@ -68,7 +69,7 @@ def mount_of(path: Path, mounts: tuple[Mount, ...]) -> Mount:
 
 def read_storage(path: Path, mountinfo: Path = Path("/proc/self/mountinfo"), sysfs: Path = Path("/sys")) -> Storage:
     """The storage of ``path``. For a path that does not exist yet, its nearest existing ancestor counts."""
-    there = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists()).resolve()
+    there = nearest(path).resolve()
     mount = mount_of(there, parse_mountinfo(mountinfo.read_text()))
     block = _block_device(mount, sysfs)
     space = os.statvfs(there)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -12,6 +13,7 @@ from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.window import LARGEST, Amount, Moment, SliceRow, WholeNumber, WindowRule
 
+Utc = Annotated[datetime, msgspec.Meta(tz=True)]
 Factor = Annotated[float, msgspec.Meta(ge=1e-6, le=1e6)]
 """Items of 2020 per item."""
 
@@ -134,6 +136,7 @@ class MnbView(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     unit: str
     bound: str | None = None
+    started_utc: Utc | None = None
     classic_factor: Factor
     derived: tuple[Derived, ...] = ()
     devices: tuple[Device, ...] = ()

@@ -16,7 +16,7 @@ from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.report import Report
 
 Form = Literal["table", "json", "csv", "markdown"]
-SuiteName = Literal["unet3d"]
+SuiteName = Literal["cv", "unet3d"]
 """Suites whose users know other columns: the modules of `report.layouts`."""
 
 

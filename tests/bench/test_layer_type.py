@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -75,6 +77,22 @@ def test_only_the_first_step_counts_and_nothing_is_left_after_it() -> None:
     watched.end()
     assert watched.seen == "bfloat16"
     assert not any(layer._forward_hooks for layer in model)
+
+
+def test_watching_does_not_import_the_compiler() -> None:
+    """It takes seconds, and most launches do not compile."""
+    program = (
+        "import sys, torch\n"
+        "from milabench_ng.bench.layer_type import LayerType\n"
+        "watched, model = LayerType(), torch.nn.Linear(2, 2)\n"
+        "watched.watch(model)\n"
+        "watched.begin()\n"
+        "model(torch.ones(1, 2))\n"
+        "watched.end()\n"
+        "print(watched.seen, 'torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.split() == ["float32", "False"]
 
 
 @pytest.mark.parametrize("when", ["before the first step", "in the first step"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from itertools import accumulate
 from pathlib import Path
 
 import msgspec
@@ -62,6 +63,17 @@ def test_every_field_of_the_row_is_filled(folder: Path) -> None:
         *("ranks", "origin", "estimate", "departures"),
     }
     assert summary.provenance.hardware == "1 x NVIDIA H200"
+
+
+def test_the_steps_of_a_row_are_those_of_the_slices_before_and_in_the_window(folder: Path) -> None:
+    row = load(folder).tests["standard.recom"]
+    assert row.steps is not None
+    assert row.train is not None
+    slices = json.loads(RECORD.read_bytes())["mnb"]["ranks"][0]["slices"]
+    before = list(accumulate(each[3] for each in slices)).index(row.steps.before) + 1
+    inside = slices[before + 1 : -3]  # one slice lies across the beginning, three end after the end
+    assert sum(each[3] for each in inside) == row.steps.measured
+    assert sum(each[2] for each in inside) / sum(each[1] for each in inside) == pytest.approx(row.train.mean)
 
 
 def test_telemetry_and_fence_are_found(folder: Path) -> None:

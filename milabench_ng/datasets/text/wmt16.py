@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +83,7 @@ class Wmt16(DataSet):
 class SentencePairs(Dataset[tuple[Any, Any]]):
     """Sentences and their translations as numbers of sub-words, each between BEGIN and END."""
 
-    def __init__(
-        self, tokens: list[Any], starts: list[Any], vocabulary: int, transform: Callable[[Any], Any] | None
-    ) -> None:
+    def __init__(self, tokens: list[Any], starts: list[Any], vocabulary: int, transform: Transform) -> None:
         """`tokens` (uint16), `starts` (int64): one array per language; `vocabulary`: how many different numbers."""
         self.tokens = tokens
         self.starts = starts

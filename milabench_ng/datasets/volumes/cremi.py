@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import Dataset
 
-from milabench_ng.datasets.base import DataSet, Progress, Size, random_stream
+from milabench_ng.datasets.base import DataSet, Progress, Samples, Size, Transform, random_stream
 from milabench_ng.datasets.parallel import for_each
 from milabench_ng.datasets.volumes import tissue
 from milabench_ng.errors import InputError
@@ -70,11 +70,8 @@ class Cremi(DataSet):
                 if split == "train":
                     _join(place, split, shape, _dataset(file, CLEFTS, shape, np.uint64))
 
-    def open(
-        self, place: Path, *, split: str = "train", transform: Callable[..., Any] | None = None
-    ) -> Dataset[tuple[Any, Any]]:
-        if split not in FILES:
-            raise InputError(f"cremi has no split {split!r}; it has: {', '.join(FILES)}")
+    def open(self, place: Path, *, split: str = "train", transform: Transform = None) -> Samples:
+        self.require_split(split, FILES)
         return Volume(place / FILES[split], labelled=split == "train", transform=transform or _as_it_is)
 
     def looks_real(self, place: Path) -> bool:

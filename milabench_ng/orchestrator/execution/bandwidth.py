@@ -9,7 +9,8 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.fence.interface import Group
-from milabench_ng.fence.io import Transfer, finish_probe, nearest, probe_file, start_probe
+from milabench_ng.fence.io import Transfer, finish_probe, probe_file, start_probe
+from milabench_ng.files import nearest
 from milabench_ng.records.isolation import IoEvidence
 
 GroupKey = tuple[str, str]

@@ -11,7 +11,6 @@ from milabench_ng.orchestrator.planning.request import (
     RunRequest,
     foreign_workloads,
     plan_for,
-    read_profile,
     resolve_request,
 )
 from milabench_ng.plan import Device
@@ -29,7 +28,7 @@ async def ask_profile(request: RunRequest, bus: Bus) -> ResolvedRequest:
 
     Raises InputError if the profile is invalid.
     """
-    foreign = foreign_workloads(read_profile(request)[0])
+    foreign = foreign_workloads(request)  # an invalid profile needs no server
     async with serving(bus.stage) as server:
         return _resolved(request, await server.describe(foreign), bus)
 
@@ -39,7 +38,7 @@ async def have_ready(request: RunRequest, bus: Bus) -> tuple[Place, ...]:
 
     Raises InputError for an invalid profile and for a full or read-only disk.
     """
-    foreign = foreign_workloads(read_profile(request)[0])
+    foreign = foreign_workloads(request)
     async with serving(bus.stage) as server:
         resolved = _resolved(request, await server.describe(foreign), bus)
         # The data does not depend on the devices, so one of them is enough.

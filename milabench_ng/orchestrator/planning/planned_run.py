@@ -33,7 +33,6 @@ from milabench_ng.orchestrator.planning.request import (
     foreign_workloads,
     io_shares,
     plan_for,
-    read_profile,
     refuse_missing_packages,
     refuse_several_steps,
     required_isolation,
@@ -116,8 +115,7 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, ...]) -> PlannedRun:
     """Plan all that can be planned before anything starts. Raises InputError and IsolationError."""
-    raw, _ = read_profile(request)
-    catalogue = await server.describe(foreign_workloads(raw))
+    catalogue = await server.describe(foreign_workloads(request))
     topology = read_topology()
     chosen = choose_devices(gpus, request, len(topology.online), os.environ)
     resolved = resolve_request(request, catalogue, smallest_memory(chosen.devices, gpus))

@@ -76,9 +76,9 @@ def read_profile(request: RunRequest) -> tuple[dict[str, dict[str, object]], boo
     return parse_profile(request.profile_text, request.profile_source)
 
 
-def foreign_workloads(tests: Mapping[str, Mapping[str, object]]) -> tuple[str, ...]:
-    """The workloads that a profile names as ``package.module:function``."""
-    named = (definition.get("workload") for definition in tests.values())
+def foreign_workloads(request: RunRequest) -> tuple[str, ...]:
+    """The workloads that the request's profile names as ``package.module:function``."""
+    named = (definition.get("workload") for definition in read_profile(request)[0].values())
     return tuple(dict.fromkeys(name for name in named if isinstance(name, str) and ":" in name))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -62,6 +63,10 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     derived: tuple[Derived, ...] = ()
     """Its rate in other units."""
     bound: str | None = None
+    started_utc: datetime | None = None
+    """None in a record of 2020."""
+    steps: tuple[int, int] | None = None
+    """Steps before the window and in it, of its first rank; None without a full window."""
     cause: str | None = None
     """Why it failed; None for a success."""
     detail: str = ""
@@ -119,6 +124,8 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         classic_factor=mnb.classic_factor,
         derived=mnb.derived,
         bound=mnb.bound,
+        started_utc=mnb.started_utc,
+        steps=measured.steps if cause is None else None,
         cause=cause,
         detail=detail,
         perf=perf if cause is None else math.nan,
@@ -146,6 +153,7 @@ class _Measured(msgspec.Struct, frozen=True):
 
     perf: float = math.nan
     wait_share: float = math.nan
+    steps: tuple[int, int] = (0, 0)
     latencies: Latencies = ()
     rank_rates: tuple[float, ...] = ()
     shapes: tuple[Shape, ...] = ()
@@ -167,10 +175,17 @@ def _measured(mnb: MnbView) -> _Measured:
     return _Measured(
         perf=mean(rates),
         wait_share=mean([wait_share(rows, window) for rows in slices]),
+        steps=_steps(slices[0], window),
         latencies=merged(latencies(rows, window) for rows in slices),
         rank_rates=rates,
         shapes=tuple(shapes),
     )
+
+
+def _steps(rows: Sequence[SliceRow], window: Window) -> tuple[int, int]:
+    """Steps of one rank before the window and in it; a slice across its beginning is in neither."""
+    before = sum(row.steps for row in rows if row.end_s <= window.start_s)
+    return before, sum(row.steps for row in rows if window.holds(row))
 
 
 def _shapes(rows: Sequence[SliceRow], window: Window, rule: WindowRule, start_s: float) -> Iterator[Shape]:

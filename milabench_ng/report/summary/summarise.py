@@ -38,8 +38,15 @@ from milabench_ng.report.summary.provenance import (
     suite_of,
 )
 from milabench_ng.report.summary.repeats import by_job, device_stats, rank_means, repeats, stat_of
-from milabench_ng.report.summary.summary import FailedLaunch, Latency, Summary, TestSummary, progression_steps
-from milabench_ng.stats import mean
+from milabench_ng.report.summary.summary import (
+    FailedLaunch,
+    Latency,
+    StepTally,
+    Summary,
+    TestSummary,
+    progression_steps,
+)
+from milabench_ng.stats import mean, median
 
 
 def summarise(folder: Folder) -> Summary:
@@ -237,12 +244,22 @@ def _test(
         telemetry_dropped=max((result.dropped for result in readable), default=0),
         wait_share=mean(waits) if waits else None,
         latency=Latency.of(latency.merged(result.latencies for result in good)),
+        steps=_steps([result.steps for result in good if result.steps is not None]),
+        started_utc=min((result.started_utc for result in readable if result.started_utc), default=None),
         tiers=distinct(result.tier for result in readable),
         data=distinct(result.data for result in readable),
         precision=distinct(result.precision for result in readable),
         marks=merged(mark for result in readable for mark in result.marks),
         reference=distinct(result.reference for result in good if result.reference),
     )
+
+
+def _steps(launches: Sequence[tuple[int, int]]) -> StepTally | None:
+    """The steps of a usual launch."""
+    if not launches:
+        return None
+    before, measured = (round(median(counts)) for counts in zip(*launches, strict=True))
+    return StepTally(before=before, measured=measured)
 
 
 def _width(results: Sequence[LaunchResult], absent: Sequence[Launch]) -> int:

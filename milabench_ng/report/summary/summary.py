@@ -17,7 +17,7 @@ from milabench_ng.profile import Scheme
 from milabench_ng.records.latency import Latencies, batches, quantile_s
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.reading import Problem
-from milabench_ng.records.views import DataView, Factor
+from milabench_ng.records.views import DataView, Factor, Utc
 from milabench_ng.records.window import Amount
 from milabench_ng.report.launch.host_paces import Paces
 from milabench_ng.report.statistics.intervals import LogStat
@@ -104,6 +104,15 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
         return cls(batches=batches(latencies), p50_ms=1e3 * p50_s, p99_ms=1e3 * p99_s)
 
 
+class StepTally(msgspec.Struct, frozen=True, kw_only=True):
+    """How many steps a launch did: the median over the launches of a row."""
+
+    before: Tally
+    """Before the window."""
+    measured: Tally
+    """In the window."""
+
+
 class Departure(msgspec.Struct, frozen=True, kw_only=True):
     """How a row's measurement departs from what its test is today."""
 
@@ -181,6 +190,10 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the window's time spent waiting for data, 0 to 1."""
     latency: Latency | None = None
     """None except for inference."""
+    steps: StepTally | None = None
+    """None if not recorded."""
+    started_utc: Utc | None = None
+    """When its first launch started; None if not recorded."""
     tiers: tuple[str, ...] = ()
     data: tuple[DataView, ...] = ()
     precision: tuple[str, ...] = ()

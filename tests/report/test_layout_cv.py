@@ -1,0 +1,96 @@
+"""Results of the vision models in the columns of the benchmark that published them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from milabench_ng.catalogue import Derived
+from milabench_ng.errors import InputError
+from milabench_ng.report.report import Report, build_report
+from milabench_ng.report.summary.folder import load_baseline
+from milabench_ng.report.summary.summary import Stat, StepTally, TestSummary
+from milabench_ng.report.writers import Form, write_layout
+
+HEAD = [
+    *("Datetime", "GPU", "cuDNN version", "N GPUs", "Data Loader workers", "Model", "Precision", "Minibatch"),
+    *("Input width [px]", "Input height [px]", "Warmup steps", "Benchmark steps", "MPx/s", "images/s", "batches/s"),
+]
+NATIVE = (Derived("MPx/s", "rate * width * height / 1e6"), Derived("batches/s", "rate / batch_size"))
+
+
+def row(precision: str, rate: float, **options: Any) -> TestSummary:
+    """A test on four devices, 1,000 x 500 pixels."""
+    given = {"arch": "resnet50", "batch_size": 10, "width": 1000, "height": 500, "source": "resident", "workers": 8}
+    return TestSummary(
+        n=1,
+        failures=0,
+        train=Stat.of([rate]),
+        unit="images",
+        classic_factor=1.0,
+        derived=NATIVE,
+        devices=4,
+        launches={"0.0": rate},
+        options=given | options,
+        precision=(precision,),
+        steps=StepTally(before=20, measured=90),
+        started_utc=datetime(2026, 1, 6, 16, 5, 9, tzinfo=UTC),
+    )
+
+
+def report_on(**rows: TestSummary) -> Report:
+    whole = load_baseline("v100")
+    provenance = msgspec.structs.replace(whole.provenance, software={"cudnn": "9.10.2"})
+    tests = {f"cv.{name}": each for name, each in rows.items()}
+    summary = msgspec.structs.replace(
+        whole, suite="cv", devices=4, models=dict.fromkeys("0123", "H200"), provenance=provenance, tests=tests
+    )
+    return build_report(summary, "results", weights=None)
+
+
+def written(report: Report, form: Form) -> str:
+    stream = io.StringIO()
+    write_layout(report, "cv", form, stream)
+    return stream.getvalue()
+
+
+def test_each_test_is_a_row_with_the_sums_over_the_devices() -> None:
+    report = report_on(
+        train=row("amp", 100.0, learning_rate=2e-5, source="memory"),
+        infer=row("half", 300.0, arch="vgg16"),
+    )
+    head, *found = csv.reader(written(report, "csv").splitlines())
+    assert head == HEAD
+    assert found == [
+        [
+            *("06/01/2026 16:05:09", "H200", "9.10.2", "4", "8", "resnet50", "amp", "10", "1000", "500", "20", "90"),
+            *("200.00", "400.00", "40.00"),  # 4 x 100 images of half a megapixel, in batches of 10
+        ],
+        [
+            *("06/01/2026 16:05:09", "H200", "9.10.2", "4", "0", "vgg16", "half", "10", "1000", "500", "20", "90"),
+            *("600.00", "1200.00", "120.00"),
+        ],
+    ]
+
+
+def test_markdown_has_a_table_for_training_and_one_for_inference() -> None:
+    report = report_on(train=row("amp", 100.0, learning_rate=2e-5), infer=row("half", 300.0))
+    text = written(report, "markdown")
+    assert [line for line in text.splitlines() if line.startswith("## ")] == ["## training", "## inference"]
+    assert "isolation: " in text
+
+
+def test_a_result_without_dates_and_steps_shows_none() -> None:
+    plain = msgspec.structs.replace(row("amp", 100.0), steps=None, started_utc=None)
+    found = list(csv.reader(written(report_on(infer=plain), "csv").splitlines()))[1]
+    assert (found[0], *found[10:12]) == ("-", "-", "-")
+
+
+def test_other_suites_are_refused() -> None:
+    with pytest.raises(InputError, match="--layout cv: results has no measured test of that suite"):
+        written(build_report(load_baseline("v100"), "results", weights=None), "csv")
