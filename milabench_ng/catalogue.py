@@ -17,6 +17,8 @@ from milabench_ng.plain import short
 
 type_names = {"int": int, "float": float, "bool": bool, "str": str}
 Scalar = bool | int | float | str
+AUTO = "auto"
+"""In place of a number: the orchestrator finds it before the first batch of the test (`batch_sizes`)."""
 Bound = Literal["cpu", "io", "launch", "gpu-compute", "gpu-memory"]
 """What sets a workload's pace on the GPUs of its time.
 
@@ -57,9 +59,13 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     range: Range = Range()
     """The range of an int or a float."""
     meaning: str = ""
+    auto: bool = False
+    """Whether it also takes `AUTO`."""
 
     def check(self, value: object, where: str) -> Scalar:
         """``value`` in this option's type; an int is accepted for a float, nothing else is converted."""
+        if self.auto and value == AUTO:
+            return AUTO
         if type(value) is int and not -(1 << 63) <= value < 1 << 63:
             raise InputError(f"{where}: {self.name} is an integer of more than 64 bits (default {self.default!r})")
         if self.type == "float" and type(value) is int:
@@ -75,6 +81,8 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 
     def parse(self, text: str, where: str) -> Scalar:
         """The value of ``text`` from a command line."""
+        if self.auto and text == AUTO:
+            return AUTO
         words: dict[str, Scalar] = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
         try:
             value = words[text.lower()] if self.type == "bool" else type_names[self.type](text)
@@ -84,8 +92,9 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
         return self.check(value, where)
 
     def kind(self) -> str:
-        """``"int"``, ``"int >= 1"`` or ``"one of fp32, amp"``."""
-        return f"one of {', '.join(self.choices)}" if self.choices else f"{self.type} {self.range}".rstrip()
+        """``"int"``, ``"int >= 1"``, ``"int >= 1 or auto"`` or ``"one of fp32, amp"``."""
+        found = f"one of {', '.join(self.choices)}" if self.choices else f"{self.type} {self.range}".rstrip()
+        return f"{found} or {AUTO}" if self.auto else found
 
 
 class Classic(msgspec.Struct, frozen=True, kw_only=True):

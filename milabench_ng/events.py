@@ -119,6 +119,13 @@ class Done(Event, frozen=True, kw_only=True):
     read_s: float | None = None
 
 
+class Peak(Event, frozen=True, kw_only=True):
+    """The end of a trial of a batch size."""
+
+    bytes: int
+    """The most memory in use on the device or, on the CPU, the most that this process added to its resident memory."""
+
+
 class Failed(Event, frozen=True, kw_only=True):
     """The worker raised. ``kind`` is the cause in the record (``exception``, ``nan``, ``device_oom``...)."""
 
@@ -139,7 +146,7 @@ class Stop(Command, frozen=True):
     """End it after the current step."""
 
 
-AnyEvent = Entered | Phase | Ready | Slice | Loss | GradientNorm | Skips | Digest | Full | Done | Failed
+AnyEvent = Entered | Phase | Ready | Slice | Loss | GradientNorm | Skips | Digest | Full | Done | Peak | Failed
 AnyCommand = Start | Stop
 
 _encoder = msgspec.json.Encoder()

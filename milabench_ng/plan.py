@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from milabench_ng.catalogue import Scalar
+from milabench_ng.batch_sizes import BATCH_SIZE
+from milabench_ng.catalogue import AUTO, Scalar
 from milabench_ng.errors import InputError
 from milabench_ng.memory_classes import DeviceMemory
 from milabench_ng.node.gpus import Gpu
@@ -83,6 +84,15 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     def slot_ids(self) -> tuple[str, ...]:
         """The slots that it runs on, in the order of its ranks."""
         return tuple(map(str, self.devices)) if self.slots is msgspec.UNSET else self.slots
+
+    @property
+    def auto_batch(self) -> bool:
+        """Whether its batch size is to be found by trial."""
+        return self.arguments.get(BATCH_SIZE) == AUTO
+
+    def sized(self, size: int) -> Launch:
+        """This launch with a batch size of ``size``."""
+        return msgspec.structs.replace(self, arguments={**self.arguments, BATCH_SIZE: size})
 
     @property
     def memory_classes(self) -> dict[str, str]:

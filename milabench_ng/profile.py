@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from milabench_ng.batch_sizes import FRACTION
 from milabench_ng.catalogue import Scalar
 from milabench_ng.errors import InputError
 from milabench_ng.files import parse_json
@@ -111,6 +112,8 @@ class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: TimeLimits | None = None
     data_scale: float = 1.0
     """The size of the data set twin relative to the real set."""
+    memory_fraction: float = FRACTION
+    """The part of its memory that a tenant may fill if the batch size is automatic."""
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -180,6 +183,8 @@ def build_profile(suite: str, tests: RawTests, text: str, source: str, warnings:
             raise InputError(f"{where}: {short(error)}") from None
         if not 0 < test.data_scale <= 1:
             raise InputError(f"{where}: data_scale is {test.data_scale}; it must be above 0 and at most 1")
+        if not 0 < test.memory_fraction <= 1:
+            raise InputError(f"{where}: memory_fraction is {test.memory_fraction}; it must be above 0 and at most 1")
         for limit, seconds in msgspec.structs.asdict(test.limits or TimeLimits()).items():
             if seconds is not None and not 0 < seconds < math.inf:
                 raise InputError(f"{where}: limits: {limit} is {seconds}; it must be a number of seconds above 0")

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from milabench_ng.catalogue import Catalogue, Scalar
+from milabench_ng.events import Failed
 from milabench_ng.plan import Device
 from milabench_ng.records.window import WindowRule
 
@@ -55,6 +56,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """The whole environment: nothing is inherited."""
     requested_s: float
     """When the orchestrator requested it (monotonic)."""
+    trial_steps: int = 0
+    """For a trial of a batch size: steps after which the launch is full."""
+    unfit: Failed | None = None
+    """What the search for the batch size failed with: to be reported instead of working."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="request"):

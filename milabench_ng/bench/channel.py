@@ -5,10 +5,11 @@ from __future__ import annotations
 import mmap
 import os
 import select
+import time
 from typing import Protocol
 
 from milabench_ng.errors import InputError
-from milabench_ng.events import AnyCommand, Event, Lines, Start, Stop, encode
+from milabench_ng.events import AnyCommand, Event, Full, Lines, Start, Stop, encode
 
 HEADROOM = 8
 """Steps between a rank's decision to stop and the last step.
@@ -90,6 +91,37 @@ class SharedStop:
     @step.setter
     def step(self, step: int) -> None:
         self._cell[0] = step
+
+
+class TrialChannel:
+    """A channel for a trial of a batch size: it is full after some steps, and heeds a stop after each."""
+
+    def __init__(self, channel: Channel, rank: int, steps: int) -> None:
+        self._channel = channel
+        self._rank = rank
+        self._steps = steps
+        self._full = False
+
+    def send(self, event: Event) -> None:
+        """Say something to the orchestrator."""
+        self._channel.send(event)
+
+    def wait_for_start(self) -> None:
+        """Start with the others."""
+        self._channel.wait_for_start()
+
+    def poll(self, steps: int) -> None:
+        """Look for a ``Stop``."""
+        self._channel.poll(steps)
+
+    def ended(self, steps: int) -> bool:
+        """Whether ``steps`` was the last one. Says ``full`` when the steps of the trial are done."""
+        if steps >= self._steps:
+            if not self._full:
+                self._full = True
+                self.send(Full(rank=self._rank, time_s=time.monotonic(), count=steps))
+            self.poll(steps)
+        return self._channel.ended(steps)
 
 
 class RankChannel:

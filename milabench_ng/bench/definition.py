@@ -13,6 +13,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from milabench_ng import catalogue
+from milabench_ng.batch_sizes import BATCH_SIZE
 from milabench_ng.bench.options import COMMON
 from milabench_ng.bench.source import source_modules
 from milabench_ng.catalogue import Bound, Classic, DataBy, Derived, Option, Range
@@ -42,6 +43,7 @@ class Definition:
     requires: tuple[str, ...]
     extra: str | None
     ram_gib: float | None
+    auto_batch: bool
     classic_factor: float
     classic: tuple[Classic, ...]
     derived: tuple[Derived, ...]
@@ -61,7 +63,14 @@ class Definition:
     @property
     def own_options(self) -> tuple[Option, ...]:
         """The options of the function's keyword-only parameters, without the common ones."""
-        return read_options(self.function)
+        options = read_options(self.function)
+        if not self.auto_batch:
+            return options
+        if not any((option.name, option.type) == (BATCH_SIZE, "int") for option in options):
+            raise InputError(
+                f"workload {self.function.__module__}:{self.name}: auto_batch needs an option 'batch_size' of type int"
+            )
+        return tuple(replace(option, auto=option.name == BATCH_SIZE) for option in options)
 
     def describe(self, name: str, package: str) -> catalogue.Workload:
         """This workload as a value of the catalogue, under ``name``, from the distribution ``package``."""
@@ -103,6 +112,7 @@ def workload(
     requires: tuple[str, ...] = (),
     extra: str | None = None,
     ram_gib: float | None = None,
+    auto_batch: bool = False,
     classic_factor: float = 1.0,
     classic: tuple[Classic, ...] = (),
     derived: tuple[Derived, ...] = (),
@@ -113,6 +123,7 @@ def workload(
     ``distributed``: it runs as one rank per device. ``bound``: what sets its pace. ``cpu_only``: its device is the CPU
     even if the tenant has a GPU. ``requires``: modules that it imports at run time and that may not be installed;
     ``extra``: the extra of its package that installs them. ``ram_gib``: RAM that a tenant needs, without page cache.
+    ``auto_batch``: ``--batch-size auto`` may find its option ``batch_size``, with which its memory grows.
     ``classic_factor``: items of the 2020 tool per true item. ``classic``: how 2020 profiles name it. ``derived``: its
     rate in other units, shown beside it.
 
@@ -131,6 +142,7 @@ def workload(
             requires=requires,
             extra=extra,
             ram_gib=ram_gib,
+            auto_batch=auto_batch,
             classic_factor=classic_factor,
             classic=classic,
             derived=derived,

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from milabench_ng.bench.loss_scale import Dynamic, Static, Unscaled, parameters_of
-from milabench_ng.records.record import FP32_ERROR
+from milabench_ng.records.precision_seen import FP32_ERROR
 
 
 class Precision:

@@ -93,9 +93,11 @@ def jobs(
         retry=retry,
     )
     if weights is not None:
+        from milabench_ng.report.scoring.reference import load_reference
         from milabench_ng.report.scoring.weights import load_weights
 
-        load_weights(weights, request.suite)  # mistakes show before hours of work, not after
+        load_weights(weights, request.suite)
+        load_reference(weights, request.suite)  # mistakes show before hours of work, not after
     return show_plan(request) if dry_run else execute(request, weights)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from milabench_ng.fence.interface import Group
-from milabench_ng.fence.io import excess, reader_budget
-from milabench_ng.fence.sharing.shares import environment
+from milabench_ng.fence.io import excess
 from milabench_ng.node.conditions import Conditions, read_conditions
+from milabench_ng.orchestrator.batch_search import FoundSize, find_sizes, with_sizes
 from milabench_ng.orchestrator.events.bus import Bus
 from milabench_ng.orchestrator.events.run_events import BatchBegins, LaunchEnds, Placed
 from milabench_ng.orchestrator.execution.announcing import Announcer
@@ -27,10 +26,10 @@ from milabench_ng.orchestrator.outcome.run_context import RunContext
 from milabench_ng.orchestrator.persistence.result_writer import FileContent
 from milabench_ng.orchestrator.persistence.run_progress import BatchWork
 from milabench_ng.orchestrator.planning.duration import least_batch_s, time_left_s
+from milabench_ng.orchestrator.tenants import make_tenant
 from milabench_ng.plan import Batch, Launch
 from milabench_ng.records.record import Record
 from milabench_ng.records.window import launch_perf
-from milabench_ng.requests import Seat, Task
 from milabench_ng.telemetry.messages import Watch
 from milabench_ng.units import utc_now
 
@@ -94,7 +93,11 @@ def launch_ends(name: str, record: Record) -> LaunchEnds:
 
 
 async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str, Record]:
-    """Run one batch and write its records; return them by file name."""
+    """Run one batch and write its records; return them by file name, none if interrupted before it began."""
+    found = await find_sizes(work, context, bus)
+    if context.interrupted.is_set():
+        return {}
+    work = with_sizes(work, found)
     batch = work.batch
     context.progress.begin(work)
     files = {launch.test: context.files(launch) for launch in batch.launches}
@@ -105,7 +108,7 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
     before = _conditions(context)
     context.xids.drain()
     requested_s, started = time.monotonic(), utc_now()
-    tenants = [_tenant(launch, work, context, requested_s) for launch in batch.launches]
+    tenants = [_tenant(launch, work, context, requested_s, found) for launch in batch.launches]
     _watch(tenants, context.sampler)
     announcer = Announcer(batch.number, tenants, bus.publish)
     limits = context.facts.planned.limits
@@ -129,6 +132,7 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
         data=data,
         xids=context.xids.drain(),
         busy=busy,
+        searches={test: one.search for test, one in found.items()},
     )
     records = [make_record(context.facts, seen) for seen in observe(observed, context)]
     names = [context.folder.record(one.name, one.job_id, started, one.success).name for one in records]
@@ -165,39 +169,13 @@ async def _probe_io(runner: BatchRunner, context: RunContext) -> None:
         runner.note(job_id, slot, io=seen, mismatch=excess(seen))
 
 
-def _tenant(launch: Launch, work: BatchWork, context: RunContext, requested_s: float) -> Tenant:
+def _tenant(
+    launch: Launch, work: BatchWork, context: RunContext, requested_s: float, found: Mapping[str, FoundSize]
+) -> Tenant:
     """Make a launch's fence; its worker is not started yet."""
-    planned = context.facts.planned
-    groups: dict[str, Group] = {
-        slot: context.fence.create(f"b{work.batch.number}-d{slot}", planned.share(launch.test, slot))
-        for slot in launch.slot_ids
-    }
-    seats = tuple(
-        Seat(
-            slot=slot,
-            device=planned.devices[slot],
-            entry=msgspec.to_builtins(groups[slot].entry),
-            threads=planned.shares[slot].cores,
-        )
-        for slot in launch.slot_ids
-    )
-    own = {**context.environment, **environment(groups[launch.slot_ids[0]].share)}
-    files = context.files(launch)
-    uuids = [planned.devices[slot].uuid for slot in launch.slot_ids]
-    own["CUDA_VISIBLE_DEVICES"] = ",".join(uuid for uuid in uuids if uuid)
-    task = Task(
-        workload=launch.workload,
-        arguments=launch.arguments,
-        seats=seats,
-        processes=sum(len(other.devices) for other in work.batch.launches),
-        rule=planned.rule,
-        data=files.place if files else None,
-        read_bytes_per_s=reader_budget(planned.io.get(launch.test)),
-        environment=own,
-        requested_s=requested_s,
-    )
     attempt = context.progress.attempt(launch) if launch in work.wanted else 0
     # The same company may be in many batches.
     name = launch.label if launch.measured else f"{launch.label}.b{work.batch.number}"
     log = Log(context.folder.log(name, launch.job_id, attempt))
-    return Tenant(launch, task, groups, log)
+    unfit = found[launch.test].unfit if launch.test in found else None
+    return make_tenant(launch, work.batch, context, requested_s, log, unfit=unfit)

@@ -13,9 +13,11 @@ import msgspec
 from milabench_ng.catalogue import Bound, Derived, Scalar
 from milabench_ng.node.conditions import Conditions, Edge
 from milabench_ng.plan import Device, Launch, Role
+from milabench_ng.records.batch_search import BatchSearch
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import Isolation
 from milabench_ng.records.marks import Mark
+from milabench_ng.records.precision_seen import PrecisionSeen
 from milabench_ng.records.window import SliceRow, Window, WindowRule
 
 RECORD_SCHEMA = 2
@@ -91,50 +93,6 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
     """State of the page cache before the batch, the same for all tenants; uncontrolled if it could not be measured."""
     resident_fraction: float | None
     """Part of the set's bytes in the page cache, from 0 to 1."""
-
-
-FP32_ERROR = 1e-5
-"""Relative error of a matrix product from which on it was not computed in fp32."""
-
-
-LAYER_DTYPES = {
-    "fp32": "float32",
-    "tf32": "float32",
-    "amp": "float16",
-    "bf16": "bfloat16",
-    "half": "float16",
-    "half_master": "float16",
-    "half_master_static": "float16",
-}
-"""The type of a layer's output in each precision mode."""
-
-
-def layers_fit(mode: str, dtype: str | None) -> bool:
-    """Whether a layer's output has the type of a precision mode; true if either is unknown."""
-    return dtype is None or LAYER_DTYPES.get(mode, dtype) == dtype
-
-
-class PrecisionSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """The requested mode, and what really ran."""
-
-    requested: str
-    dtypes: dict[str, int]
-    """Parameters of the model by dtype."""
-    ran_before: str
-    """The mode that the weights' types and a matrix product on the device showed before ``start``."""
-    ran_after: str | None
-    """The same after ``stop``; null if the launch did not get there."""
-    matmul_error_before: float
-    """Relative error of that product: about 1e-7 in fp32, 3e-4 in TF32 and fp16, 3e-3 in bf16."""
-    matmul_error_after: float | None
-    layer_dtype: str | None = None
-    """The type of the first output of a linear or convolution layer of the model in the first step; null if none ran,
-    or if the launch did not get to the end."""
-
-    @property
-    def layers_fit(self) -> bool:
-        """Whether the model's own layers computed in the requested mode, as far as is known."""
-        return layers_fit(self.requested, self.layer_dtype)
 
 
 class CodeSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -232,7 +190,9 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     dropped_environment: tuple[str, ...]
     start: Literal["warm", "cold"]
     phases_s: dict[str, float]
-    """Seconds from start to ready, by phase."""
+    """Seconds from start to ready, by phase; ``batch size``, the search for one, was before the start."""
+    batch_search: BatchSearch | msgspec.UnsetType = msgspec.UNSET
+    """How an automatic batch size was found; omitted for one that was given."""
     start_to_ready_s: float | None
     start_s: float | None
     """When ``Start`` was sent (monotonic)."""

@@ -14,8 +14,10 @@ from milabench_ng.report.scoring.choices import Choices, choices
 from milabench_ng.report.scoring.compare import compare
 from milabench_ng.report.scoring.comparison import ComparedTest, Comparison
 from milabench_ng.report.scoring.cost import Price, PricePer, cost
+from milabench_ng.report.scoring.failure_rate import FailureRate, failure_rate
+from milabench_ng.report.scoring.reference import CLASSIC_UNIT, Reference, load_reference
 from milabench_ng.report.scoring.scaling import ScalingCurve, scaling_curves
-from milabench_ng.report.scoring.score import FailureRate, Score, ScoredTest, failure_rate, score, scored_tests
+from milabench_ng.report.scoring.score import Score, ScoredTest, score, scored_tests
 from milabench_ng.report.scoring.slow_devices import GpuComparison, side_by_side
 from milabench_ng.report.scoring.subsets import SubScore, sub_scores
 from milabench_ng.report.scoring.weights import Weights, load_weights, spread_unplanned
@@ -76,6 +78,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict of the buyer's rules; None if none were given."""
 
     @property
+    def score_unit(self) -> str:
+        """The unit of scores, sub-scores and the baselines' scores."""
+        return CLASSIC_UNIT if self.score is None else self.score.unit
+
+    @property
     def isolated(self) -> bool:
         """Whether the kernel held every launch to its share."""
         return self.isolation == "full"
@@ -134,6 +141,7 @@ def make_report(
         summary,
         str(source),
         weights=chosen,
+        reference=load_reference(weights, summary.suite),
         baselines=[(name, load_baseline(name)) for name in dict.fromkeys(compare_to)],
         price=None if price is None else (price, price_per),
         penalize_variance=penalize_variance,
@@ -161,18 +169,32 @@ def build_report(
     source: str,
     *,
     weights: Weights | None,
+    reference: Reference | None = None,
     baselines: Sequence[tuple[str, Summary]] = (),
     price: tuple[float, PricePer] | None = None,
     penalize_variance: bool = True,
     margin: float = MARGIN,
     compare_gpus: bool = False,
 ) -> Report:
-    """The report on ``summary``. Pure. ``baselines`` come with their names, ``price`` with its unit."""
+    """The report on ``summary``. Pure. ``baselines`` come with their names, ``price`` with its unit.
+
+    ``reference``: what the score is relative to; None for classic units.
+    """
     effective = spread_unplanned(weights or {}, summary.devices)
     scored = scored_tests(summary, effective, penalize_variance=penalize_variance)
-    own = score(summary, weights, penalize_variance=penalize_variance) if weights else None
+    own = score(summary, weights, reference, penalize_variance=penalize_variance) if weights else None
     comparisons = tuple(
-        compare(summary, other, name, effective, own, penalize_variance=penalize_variance, margin=margin, label=label)
+        compare(
+            summary,
+            other,
+            name,
+            effective,
+            own,
+            penalize_variance=penalize_variance,
+            margin=margin,
+            label=label,
+            reference=reference,
+        )
         for (name, other), label in zip(baselines, _labels([name for name, _ in baselines]), strict=True)
     )
     return Report(
@@ -186,7 +208,7 @@ def build_report(
         comparisons=comparisons,
         unplanned=tuple(label for label in weights or {} if label not in effective),
         coverage=_coverage(summary),
-        sub_scores=sub_scores(summary, effective, own, penalize_variance=penalize_variance) if own else (),
+        sub_scores=sub_scores(summary, effective, own, reference, penalize_variance=penalize_variance) if own else (),
         gpus=side_by_side(summary),
         show_gpus=compare_gpus,
         scaling=scaling_curves({row.test: row for row in scored}, summary.tests),

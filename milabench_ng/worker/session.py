@@ -16,16 +16,17 @@ import torch
 
 from milabench_ng.bench import Bench, Definition
 from milabench_ng.bench.ahead import INTERVAL_S
-from milabench_ng.bench.channel import Channel, PipeChannel
+from milabench_ng.bench.channel import Channel, PipeChannel, TrialChannel
 from milabench_ng.bench.options import split
 from milabench_ng.datasets.registry import find
 from milabench_ng.errors import MnbError
-from milabench_ng.events import Entered, Failed, Phase, encode
+from milabench_ng.events import Entered, Failed, Peak, Phase, encode
 from milabench_ng.plan import tenant_number
 from milabench_ng.requests import Seat, Task
 from milabench_ng.worker import ranks
 from milabench_ng.worker.causes import cause_of, told
 from milabench_ng.worker.discovery import find_workload
+from milabench_ng.worker.memory import device_peak, resident
 
 
 def read_task(content: bytes) -> Task:
@@ -42,6 +43,9 @@ def run(task: Task, commands: int, events: int, phases: dict[str, float], since:
     faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
     channel = PipeChannel(events, commands)
     try:
+        if task.unfit is not None:
+            channel.send(task.unfit)
+            return 1
         definition, _ = find_workload(task.workload)
         if definition.distributed:
             for name, seconds in phases.items():
@@ -60,6 +64,9 @@ def run_rank(
     """Run the workload as one rank of ``task``, in this process."""
     seat = task.seats[rank]
     size_thread_pools(seat.threads)
+    before_bytes = resident().now
+    if task.trial_steps:
+        channel = TrialChannel(channel, rank, task.trial_steps)
     channel.send(Entered(rank=rank, pid=os.getpid(), torch_threads=torch.get_num_threads()))
     phases = {**phases, "enter": time.monotonic() - since}
     since = time.monotonic()
@@ -83,6 +90,9 @@ def run_rank(
         read_bytes_per_s=task.read_bytes_per_s,
     )
     definition(bench, **own)
+    if task.trial_steps:
+        used = device_peak(device) if device.type == "cuda" else resident().peak - before_bytes
+        channel.send(Peak(rank=rank, bytes=max(0, used)))
 
 
 def failure(error: Exception, rank: int) -> Failed:

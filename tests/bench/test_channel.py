@@ -12,9 +12,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from milabench_ng.bench.channel import HEADROOM, PipeChannel, RankChannel, SharedStop
+from milabench_ng.bench.channel import HEADROOM, PipeChannel, RankChannel, SharedStop, TrialChannel
 from milabench_ng.errors import InputError
-from milabench_ng.events import AnyEvent, Done, Lines, Phase, Start, Stop, encode
+from milabench_ng.events import AnyEvent, Done, Full, Lines, Phase, Start, Stop, encode
 
 RANKS = 2
 WAIT_S = 30
@@ -48,6 +48,19 @@ def test_events_go_up_as_lines(pipes: Pipes) -> None:
     for event in sent:
         pipes.channel.send(event)
     assert list(Lines(AnyEvent).feed(os.read(pipes.events, 4096))) == sent
+
+
+def test_a_trial_is_full_after_its_steps_and_heeds_a_stop_after_each(pipes: Pipes) -> None:
+    trial = TrialChannel(pipes.channel, rank=1, steps=2)
+    pipes.tell(Start())
+    trial.wait_for_start()
+    pipes.tell(Stop())
+    assert not trial.ended(0)
+    assert not trial.ended(1)  # the orchestrator waits for all tenants: none stops before its steps are done
+    assert trial.ended(2)
+    (said,) = Lines(AnyEvent).feed(os.read(pipes.events, 4096))
+    assert isinstance(said, Full)
+    assert (said.rank, said.count) == (1, 2)
 
 
 def test_start_then_stop(pipes: Pipes) -> None:

@@ -168,6 +168,26 @@ def test_every_common_option_has_a_meaning() -> None:
     assert all(option.meaning for option in COMMON("fp32"))
 
 
+def test_an_automatic_batch_is_declared_and_needs_its_option() -> None:
+    @workload(unit="rows", auto_batch=True)
+    def grows(bench: Bench, *, batch_size: Count = 4, depth: Count = 2) -> None:
+        """First line."""
+
+    described = {option.name: option for option in grows.describe("grows", "").options}
+    assert [name for name, option in described.items() if option.auto] == ["batch_size"]
+    assert resolve(tuple(described.values()), {"batch_size": "auto"}, "here")["batch_size"] == "auto"
+    assert parse_flags(tuple(described.values()), ["--batch-size", "auto"], "here") == {"batch_size": "auto"}
+    with pytest.raises(InputError, match=r"depth is 'auto'; it takes int >= 1 \(default 2\)"):
+        resolve(tuple(described.values()), {"depth": "auto"}, "here")
+
+    @workload(unit="rows", auto_batch=True)
+    def lacks(bench: Bench, *, depth: Count = 2) -> None:
+        """First line."""
+
+    with pytest.raises(InputError, match="auto_batch needs an option 'batch_size' of type int"):
+        lacks.describe("lacks", "")
+
+
 def test_an_option_may_choose_the_data_set() -> None:
     @workload(unit="rows", data=DataBy(option="source", sets={"disk": "mnist"}))
     def choosing(bench: Bench, *, source: Literal["memory", "disk"] = "memory") -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from milabench_ng.bench.layer_type import LayerType
 from milabench_ng.bench.precision import MODES
 from milabench_ng.events import Done
-from milabench_ng.records.record import LAYER_DTYPES, layers_fit
+from milabench_ng.records.precision_seen import LAYER_DTYPES, layers_fit
 
 
 def network() -> nn.Sequential:

@@ -36,6 +36,7 @@ from milabench_ng.records.names import LEDGER, MANIFEST, ResultFolder
 from milabench_ng.report.launch.traces import Traced, compare, decode_traces, encode_traces
 from milabench_ng.report.procurement.offers import compare_bids
 from milabench_ng.report.report import Report, build_report, make_report
+from milabench_ng.report.scoring.reference import load_reference
 from milabench_ng.report.scoring.weights import load_weights
 from milabench_ng.report.summary.folder import decode_summary, encode_summary, load
 from milabench_ng.report.summary.summary import Summary
@@ -145,7 +146,8 @@ def weights(content: bytes) -> None:
     with folder() as place:
         file = place / "w.json"
         file.write_bytes(content)
-        show(build_report(_SUMMARY, "s", weights=load_weights(file, "standard")))
+        reference = load_reference(file, "standard")
+        show(build_report(_SUMMARY, "s", weights=load_weights(file, "standard"), reference=reference))
 
 
 def summary(content: bytes) -> None:

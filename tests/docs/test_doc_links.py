@@ -17,7 +17,15 @@ _PROJECT_FILE = re.compile(r"(?:\.\./)?[\w./-]*[\w-](?:\.(?:py|md|json|toml|lock
 _MADE_BY_USERS = frozenset(
     {
         *("run.json", "vae.json", "base.json", "report.json", "probe.json", "results/", "FILE.json"),
-        *("weights/SUITE.json", "bundle.json", "bundle.json.sig", "weights.json", "ledger.jsonl", "wheelhouse/"),
+        *(
+            "weights/SUITE.json",
+            "bundle.json",
+            "bundle.json.sig",
+            "weights.json",
+            "reference.json",
+            "ledger.jsonl",
+            "wheelhouse/",
+        ),
     }
 )
 """Files that exist only after somebody has run something."""

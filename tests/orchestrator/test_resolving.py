@@ -14,13 +14,17 @@ from milabench_ng.memory_classes import DeviceMemory
 from milabench_ng.orchestrator.planning.request import (
     ResolvedRequest,
     RunRequest,
+    foreign_workloads,
     plan_for,
+    refuse_unsearchable,
     required_isolation,
     resolve_request,
     time_limits,
 )
 from milabench_ng.plan import Device
 from milabench_ng.profile import TimeLimits
+from milabench_ng.records.isolation import Tier
+from milabench_ng.shipped import find
 from milabench_ng.units import GIB, MIB
 from milabench_ng.worker.discovery import describe
 
@@ -132,3 +136,58 @@ def test_all_entries_of_a_table_are_checked_not_only_the_chosen_one(catalogue: C
         resolve_request(request_for(wrong), catalogue)
     with pytest.raises(InputError, match="test 'one': batch-size is stated by memory class, the smallest is 16GiB"):
         resolve_request(request_for({"one": TABLE["one"]}), catalogue, DeviceMemory("device 0 (T4)", GIB))
+
+
+AUTO_BATCH: dict[str, object] = {
+    "t": {"workload": "tests.orchestrator.growing:growing", "arguments": {"batch_size": "auto"}}
+}
+SCALING: dict[str, object] = {
+    "t": {
+        "workload": "tests.orchestrator.growing:growing_ranks",
+        "arguments": {"batch_size": "auto"},
+        "partition_scheme": {"type": "gpu-progression"},
+    }
+}
+CARD = DeviceMemory("device 0 (Card)", GIB)
+
+
+@pytest.mark.parametrize(
+    ("tests", "memory", "tier", "words"),
+    [
+        (SCALING, CARD, "full", "all numbers of devices of a gpu-progression must do the same work per device"),
+        (AUTO_BATCH, None, "none", "without a fence nothing keeps it from filling the node's"),
+        (
+            AUTO_BATCH,
+            DeviceMemory("device 0 (Card)", None),
+            "full",
+            "the driver does not tell how much memory device 0",
+        ),
+    ],
+)
+def test_an_automatic_batch_size_that_cannot_be_found_is_refused(
+    tests: dict[str, object], memory: DeviceMemory | None, tier: Tier, words: str
+) -> None:
+    found = resolve_request(request_for(tests), describe(foreign_workloads(tests)), memory)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=words):
+        refuse_unsearchable(found, memory, tier)
+
+
+def test_an_automatic_batch_size_is_found_on_a_card_and_in_a_fence() -> None:
+    found = resolve_request(request_for(AUTO_BATCH), describe(foreign_workloads(AUTO_BATCH)), CARD)  # type: ignore[arg-type]
+    refuse_unsearchable(found, CARD, "none")
+    refuse_unsearchable(found, None, "full")
+    assert [launch.auto_batch for launch in plan_for(found, CPUS).launches] == [True, True]
+
+
+def test_a_workload_that_does_not_declare_it_takes_no_automatic_batch_size(catalogue: Catalogue) -> None:
+    with pytest.raises(InputError, match="batch_size is 'auto'; it takes int >= 1"):
+        resolve_request(request_for({"t": {"workload": "vae", "arguments": {"batch_size": "auto"}}}), catalogue)
+    with pytest.raises(InputError, match=r"memory_fraction is 1\.5; it must be above 0 and at most 1"):
+        resolve_request(request_for({"t": {"workload": "vae", "memory_fraction": 1.5}}), catalogue)
+
+
+def test_no_shipped_profile_of_a_closed_division_has_an_automatic_batch_size() -> None:
+    for name in ("standard", "standard-10gb", "standard-5gb", "lite", "quick", "smoke"):
+        path = find("profiles", name)
+        assert path is not None
+        assert '"auto"' not in path.read_text()

@@ -37,19 +37,26 @@ def test_every_field_of_the_view_is_there() -> None:
     assert isinstance(found, ReadRecord)
     mnb = found.view.mnb
     assert mnb is not None
-    made_before = {"sampled", "host_pace"}
+    made_before = {"sampled", "host_pace", "derived"}
     assert empty(mnb, MnbView.__struct_fields__) == {"failure", "marks", *made_before}  # it did not fail
     assert all(at.power_w is not None for key, at in mnb.telemetry.items() if key.startswith("gpu:"))
 
 
 def test_records_of_one_slot_per_device_are_written_as_they_were_before_there_were_slots() -> None:
-    """Key by key as 0.2.0 wrote them, in the same order."""
+    """Key by key as 0.2.0 wrote them, in the same order; 0.3.0 adds derived units, the layers' type and
+    each slice's latencies."""
     with opened(RECORD.parent / "stored" / "0.2.0" / "run.bundle.tar.gz") as there:
         contents = [path.read_bytes() for path in there.folder.glob("quick.*.json")]
     assert len(contents) == 8
     for content in contents:
-        again = encode_record(msgspec.json.decode(content, type=Record))
-        assert json.loads(again, object_pairs_hook=list) == json.loads(content, object_pairs_hook=list)
+        again = json.loads(encode_record(msgspec.json.decode(content, type=Record)))
+        assert again["mnb"].pop("derived") == []
+        assert again["mnb"]["precision"].pop("layer_dtype") is None
+        rows = [row for rank in again["mnb"]["ranks"] for row in rank["slices"]]
+        assert rows
+        assert all(row.pop() == [] for row in rows)
+        ordered = json.loads(json.dumps(again), object_pairs_hook=list)
+        assert ordered == json.loads(content, object_pairs_hook=list)
 
 
 def test_every_field_of_the_row_is_filled(folder: Path) -> None:
@@ -60,7 +67,7 @@ def test_every_field_of_the_row_is_filled(folder: Path) -> None:
     assert empty(row, TestSummary.__struct_fields__) == {
         *without_failures,
         *without_a_plan,
-        *("ranks", "origin", "estimate", "departures"),
+        *("ranks", "origin", "estimate", "departures", "derived", "latency"),
     }
     assert summary.provenance.hardware == "1 x NVIDIA H200"
 

@@ -1,4 +1,4 @@
-"""R10 where the profile leaves an option to the device: by memory class. The verifier chooses again."""
+"""R10 where the profile leaves an option to the device: by memory class, or automatic. The verifier chooses again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import make_records
 import pytest
 from make_records import PER_GPU
-from tampering import Change, everywhere, manifest
+from tampering import Change, everywhere, manifest, record
 
 from milabench_ng.report.verification.findings import Ruling
 from milabench_ng.report.verification.rules import Rules
@@ -72,3 +72,81 @@ def test_the_smallest_device_of_the_manifest_decides(folder: Path) -> None:
             "vae: batch_size is stated by memory class, the smallest is 16GiB, and device 1 (Test GPU) has 8.0 GiB"
         )
     )
+
+
+SEARCH: dict[str, Any] = {
+    "size": 64,
+    "fraction": 0.9,
+    "limit_bytes": {"0": 1000, "1": 900},
+    "steps": 3,
+    "batch": 0,
+    "seconds": 30.0,
+    "trials": [
+        {"size": 64, "seconds": 1.0, "peak_bytes": {"0": 800, "1": 800}, "unfit": {}},
+        {"size": 128, "seconds": 1.0, "peak_bytes": {"0": 1600, "1": None}, "unfit": {"0": "over", "1": "oom"}},
+        {"size": 96, "seconds": 1.0, "peak_bytes": {"0": 950, "1": 950}, "unfit": {"1": "over"}},
+    ],
+}
+
+
+@pytest.fixture
+def searched(tmp_path: Path) -> Path:
+    """A run whose profile says ``auto``; 64 was found."""
+    made = tmp_path / "results"
+    make_records.write_run(made, make_records.plan("standard", {"vae": PER_GPU}, 2, 1), slices=30)
+
+    def auto(content: dict[str, Any]) -> None:
+        tests = json.loads(content["profile"]["text"])
+        tests["vae"]["arguments"]["batch_size"] = "auto"
+        content["profile"]["text"] = json.dumps(tests)
+        for batch in content["plan"]["batches"]:
+            for launch in batch["launches"]:
+                launch["arguments"]["batch_size"] = "auto"
+
+    manifest(auto)(made)
+    for name in ("0.0", "0.1"):
+        record(search_of(SEARCH), f"standard.vae.J{name}.*")(made)
+    return made
+
+
+def search_of(search: dict[str, Any] | None) -> Change:
+    def change(content: dict[str, Any]) -> None:
+        content["mnb"].pop("batch_search", None)
+        if search is not None:
+            content["mnb"]["batch_search"] = search
+
+    return change
+
+
+def test_a_size_that_follows_from_its_trials_is_what_is_demanded(searched: Path) -> None:
+    assert r10(searched).reasons == ()
+
+
+def test_a_closed_result_has_no_automatic_batch_size(searched: Path) -> None:
+    found = verify(searched, Rules(closed=True)).rulings
+    reasons = next(ruling.reasons for ruling in found if ruling.id == "R10")
+    assert reasons == (
+        "standard.vae: its batch size is automatic, and a closed result has the one that the profile states",
+    )
+
+
+FORGED: dict[str, tuple[dict[str, Any] | None, str]] = {
+    "no search": (None, "its batch size was to be found, and it does not say how it was"),
+    "a smaller size": (SEARCH | {"size": 32}, "batch size 32 does not follow from the trials that it names"),
+    "a size that did not fit": (
+        SEARCH | {"size": 96, "trials": [{**one, "unfit": {}} for one in SEARCH["trials"][::2]]},
+        "batch size 96 does not follow from the trials that it names",
+    ),
+    "another fraction": (SEARCH | {"fraction": 0.5}, "its batch size fills 0.5 of the memory, 0.9 is demanded"),
+    "a size that did not run": (
+        SEARCH | {"size": 128, "trials": [{**SEARCH["trials"][0], "size": 128}]},
+        "it ran with batch_size 64 instead of 128",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FORGED)
+def test_a_search_that_cannot_have_been_is_found(case: str, searched: Path) -> None:
+    search, reason = FORGED[case]
+    record(search_of(search), "standard.vae.J0.1.*")(searched)
+    assert r10(searched).reasons[0].endswith(f": {reason}")

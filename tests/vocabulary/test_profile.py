@@ -159,6 +159,12 @@ def test_selecting_keeps_the_order_of_the_file() -> None:
 @pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.json")), ids=lambda path: path.name)
 def test_the_shipped_profiles_are_profiles(path: Path) -> None:
     tests = profile(read_text(path)).tests
-    assert {"toy_reg", "toy_lstm", "vae", "loader", "convnet"} <= set(tests)
+    assert tests
     others = [name for name, test in tests.items() if test.partition_scheme.type != "per-gpu"]
     assert others == [name for name in tests if name == "scaling"]
+
+
+@pytest.mark.parametrize("name", ["standard", "lite", "smoke", "quick"])
+def test_the_profiles_of_the_suite_of_2020_have_its_cheap_tests(name: str) -> None:
+    tests = profile(read_text(SHIPPED / f"{name}.json")).tests
+    assert {"toy_reg", "toy_lstm", "vae", "loader", "convnet"} <= set(tests)

@@ -21,7 +21,7 @@ from milabench_ng.bench.precision import MODES
 from milabench_ng.datasets import registry
 from milabench_ng.datasets.prepare import prepare
 from milabench_ng.events import Digest, Done, Ready, Slice
-from milabench_ng.records.record import LAYER_DTYPES
+from milabench_ng.records.precision_seen import LAYER_DTYPES
 from milabench_ng.worker.discovery import builtin_workloads
 
 import sys  # isort: skip

@@ -23,6 +23,7 @@ from milabench_ng.events import (
     GradientNorm,
     Lines,
     Loss,
+    Peak,
     Phase,
     Ready,
     Skips,
@@ -47,6 +48,8 @@ class RankLog:
     ready: Ready | None = None
     done: Done | None = None
     full_s: float | None = None
+    peak_bytes: int | None = None
+    """Of a trial of a batch size."""
     slices: list[SliceRow] = dataclasses.field(default_factory=list)
     losses: dict[str, float | None] = dataclasses.field(default_factory=dict)
     gradient_norms: dict[str, float | None] = dataclasses.field(default_factory=dict)
@@ -183,6 +186,8 @@ class Tenant:
                     self.full.set_result(None)
             case Done():
                 rank.done = event
+            case Peak():
+                rank.peak_bytes = event.bytes
             case Failed():
                 self.failures.append(event)
                 self.failed_s = self.failed_s or self.heard_s

@@ -8,7 +8,8 @@ from milabench_ng.node.conditions import throttled_fraction
 from milabench_ng.orchestrator.outcome.observation import Observation, SessionFacts
 from milabench_ng.orchestrator.outcome.skipped import skipped
 from milabench_ng.records.marks import Mark
-from milabench_ng.records.record import SKIPPED_LIMIT, layers_fit
+from milabench_ng.records.precision_seen import layers_fit
+from milabench_ng.records.record import SKIPPED_LIMIT
 from milabench_ng.records.window import WindowRule
 
 FAULTS = ("sw_thermal", "hw_thermal", "hw_power_brake")
@@ -35,6 +36,8 @@ def _of_run(facts: SessionFacts) -> Iterator[Mark]:
 def _of_request(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
     if seen.launch.overrides:
         yield Mark(kind="options overridden", what=", ".join(seen.launch.overrides))
+    if seen.batch_search:
+        yield Mark(kind="automatic batch size", what=str(seen.batch_search.size or "none fits"))
     if seen.data and seen.data.kind == "classic":
         yield Mark(kind="classic data", what=seen.data.name)
     asked = facts.planned.io.get(seen.launch.test)

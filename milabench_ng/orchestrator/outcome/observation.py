@@ -14,6 +14,7 @@ from milabench_ng.orchestrator.execution.tenant import RankLog
 from milabench_ng.orchestrator.persistence.sessions import Begun
 from milabench_ng.orchestrator.planning.planned_run import PlannedRun
 from milabench_ng.plan import Launch
+from milabench_ng.records.batch_search import BatchSearch
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import Isolation, Share
 from milabench_ng.records.record import Data, Failure, Neighbours, SamplingSpan
@@ -56,6 +57,8 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     evidence: Mapping[str, GroupEvidence]
     disjoint: bool | None
     """Whether no CPU was in two tenants' shares, as the kernel gave them."""
+    batch_search: BatchSearch | None
+    """How its batch size was found; None if it was given."""
     neighbours: Neighbours
     data: Data | None
     environment: dict[str, str]

@@ -22,6 +22,7 @@ from milabench_ng.orchestrator.outcome.observation import Observation
 from milabench_ng.orchestrator.outcome.run_context import RunContext
 from milabench_ng.orchestrator.persistence.run_progress import BatchWork
 from milabench_ng.plan import Launch
+from milabench_ng.records.batch_search import BatchSearch
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.record import Beside, Data, Failure, Neighbour, Neighbours, SamplingSpan
 from milabench_ng.records.window import Window, settled_window
@@ -46,6 +47,8 @@ class BatchObservation(msgspec.Struct, frozen=True, kw_only=True):
     """GPU errors, by UUID."""
     busy: Sequence[str]
     """Groups that could not be removed."""
+    searches: Mapping[str, BatchSearch]
+    """How automatic batch sizes were found, by test; others are absent."""
 
 
 def observe(observed: BatchObservation, context: RunContext) -> list[Observation]:
@@ -150,6 +153,7 @@ def _seen(
         shares={slot: group.share for slot, group in tenant.groups.items()},
         evidence=evidence[launch.job_id],
         disjoint=disjoint(one for one in cpus if one is not None) if cpus else None,
+        batch_search=observed.searches.get(launch.test),
         neighbours=_neighbours(tenant, observed.runner.tenants, failures, stop_s),
         data=observed.data.get(launch.test),
         environment=tenant.task.environment,

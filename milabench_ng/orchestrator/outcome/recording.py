@@ -16,11 +16,11 @@ from milabench_ng.orchestrator.outcome.observation import Observation, SessionFa
 from milabench_ng.orchestrator.outcome.skipped import skipped
 from milabench_ng.plan import Launch
 from milabench_ng.records.isolation import Isolation
+from milabench_ng.records.precision_seen import PrecisionSeen
 from milabench_ng.records.record import (
     Call,
     CodeSource,
     Mnb,
-    PrecisionSeen,
     Rank,
     Record,
     Timing,
@@ -135,7 +135,8 @@ def _ours(facts: SessionFacts, seen: Observation, workload: Workload) -> Mnb:
         environment=seen.environment,
         dropped_environment=facts.dropped_environment,
         start=facts.planned.start,
-        phases_s=_phases(seen.ranks),
+        phases_s=_phases(seen),
+        batch_search=seen.batch_search or msgspec.UNSET,
         start_to_ready_s=None if seen.ready_s is None else seen.ready_s - seen.requested_s,
         start_s=seen.timeline.start_s,
         stop_s=seen.timeline.stop_s,
@@ -156,10 +157,12 @@ def _ours(facts: SessionFacts, seen: Observation, workload: Workload) -> Mnb:
     )
 
 
-def _phases(ranks: Sequence[RankLog]) -> dict[str, float]:
-    """The slowest rank's seconds, phase by phase."""
-    names = dict.fromkeys(name for rank in ranks for name in rank.phases)
-    return {name: max(rank.phases.get(name, 0.0) for rank in ranks) for name in names}
+def _phases(seen: Observation) -> dict[str, float]:
+    """The slowest rank's seconds, phase by phase; before them, the search for a batch size."""
+    search = seen.batch_search
+    before = {"batch size": search.seconds} if search and not search.reused else {}
+    names = dict.fromkeys(name for rank in seen.ranks for name in rank.phases)
+    return before | {name: max(rank.phases.get(name, 0.0) for rank in seen.ranks) for name in names}
 
 
 def _rank(facts: SessionFacts, seen: Observation, number: int, rank: RankLog) -> Rank:

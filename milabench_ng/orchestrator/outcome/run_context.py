@@ -42,3 +42,14 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
         """The data set that ``launch`` reads."""
         name = self.facts.planned.workload(launch).data_set(launch.arguments)
         return None if name is None else self.data[name, launch.data_scale]
+
+    def on_cpu(self, launch: Launch, slot: str) -> bool:
+        """Whether the memory of ``launch`` is RAM: on a CPU partition, or if its workload uses no other device."""
+        return self.facts.planned.workload(launch).cpu_only or self.facts.planned.devices[slot].kind == "cpu"
+
+    def memory(self, launch: Launch, slot: str) -> int:
+        """The bytes of memory that an automatic batch size may be made for: of the slot's device, or its RAM."""
+        if self.on_cpu(launch, slot):
+            return self.facts.planned.shares[slot].memory_bytes
+        sizes = {gpu.uuid: gpu.memory_bytes for gpu in self.gpus}
+        return sizes[str(self.facts.planned.devices[slot].uuid)] or 0  # planning refuses a device that does not tell

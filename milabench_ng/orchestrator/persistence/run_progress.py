@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -12,6 +13,7 @@ from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, read_content
 from milabench_ng.orchestrator.persistence.result_writer import FileContent, ResultWriter
 from milabench_ng.plan import Batch, Launch, Plan
+from milabench_ng.records.batch_search import BatchSearch
 from milabench_ng.records.ledger import (
     AnyLedgerEvent,
     Attempt,
@@ -49,6 +51,7 @@ class RunProgress:
         events = writer.chain.events
         self._tried = attempts(events)
         self._standing = standing(events, writer)
+        self._searched: dict[str, BatchSearch] = {}
         self._failures = Counter(_key(event) for event in recorded(events) if event.cause not in (None, NOT_TRIED))
 
     @property
@@ -71,6 +74,12 @@ class RunProgress:
     def attempt(self, launch: Launch) -> int:
         """Number of the launch's current attempt; 0 for company, which makes none."""
         return self._tried[_key(launch)] if launch.measured else 0
+
+    def searched(self, test: str) -> BatchSearch | None:
+        """The search for the batch size of ``test`` that found one, of this session or an earlier one."""
+        events = (event for event in recorded(self.writer.chain.events) if event.label == test)
+        searches = (read_search(self.writer.folder.path / event.file, event.sha256) for event in events)
+        return self._searched.get(test) or next((one for one in searches if one and one.size), None)
 
     def begin(self, work: BatchWork) -> None:
         """Note a batch about to start: its attempts are on disk before anything else of it."""
@@ -102,6 +111,9 @@ class RunProgress:
                     cause=cause,
                 )
             )
+            search = record.mnb.batch_search
+            if search is not msgspec.UNSET and search.size:
+                self._searched[record.name] = search
             if not record.mnb.launch.measured:
                 continue
             if cause != NOT_TRIED:
@@ -145,6 +157,23 @@ def standing(events: Sequence[AnyLedgerEvent], writer: ResultWriter) -> dict[Lau
             if file_digest(content) == event.sha256:
                 found[_key(event)] = event.cause
     return found
+
+
+class _Ours(msgspec.Struct, frozen=True):
+    batch_search: BatchSearch | None = None
+
+
+class _Searched(msgspec.Struct, frozen=True):
+    mnb: _Ours
+
+
+def read_search(path: Path, sha256: str) -> BatchSearch | None:
+    """The search in a record that is complete and unchanged; None without one."""
+    try:
+        content = read_content(path, LARGE, os.O_NOFOLLOW)
+    except InputError:
+        return None
+    return msgspec.json.decode(content, type=_Searched).mnb.batch_search if file_digest(content) == sha256 else None
 
 
 def _key(of: Launch | Recorded) -> LaunchKey:

@@ -35,6 +35,7 @@ from milabench_ng.orchestrator.planning.request import (
     plan_for,
     refuse_missing_packages,
     refuse_several_steps,
+    refuse_unsearchable,
     required_isolation,
     resolve_request,
     time_limits,
@@ -118,7 +119,8 @@ async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, .
     catalogue = await server.describe(foreign_workloads(request))
     topology = read_topology()
     chosen = choose_devices(gpus, request, len(topology.online), os.environ)
-    resolved = resolve_request(request, catalogue, smallest_memory(chosen.devices, gpus))
+    memory = smallest_memory(chosen.devices, gpus)
+    resolved = resolve_request(request, catalogue, memory)
     plan = plan_for(resolved, chosen.devices)
     refuse_missing_packages(resolved)
     wish = required_isolation(resolved)
@@ -126,6 +128,7 @@ async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, .
     backend = choose(capabilities, wish)
     if backend.NAME == slurm.NAME:
         refuse_several_steps(plan)
+    refuse_unsearchable(resolved, memory, backend.tier(capabilities) or "none")
     io = io_shares(resolved, capabilities, backend.NAME)
     slots = one_per_device(chosen.devices)
     allocation = allocate(

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from milabench_ng.catalogue import Catalogue, normal_name, parse_flags, resolve
+from milabench_ng.batch_sizes import BATCH_SIZE
+from milabench_ng.catalogue import AUTO, Catalogue, normal_name, parse_flags, resolve
 from milabench_ng.errors import InputError, IsolationError
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.choosing import Wish
@@ -19,7 +20,7 @@ from milabench_ng.orchestrator.execution.watchdog import Limits, limits_for
 from milabench_ng.plan import Device, Order, Plan, Resolved, ResolvedOptions, make_plan
 from milabench_ng.profile import IoShare, Profile, Test, TimeLimits, build_profile, parse_profile
 from milabench_ng.profile_2020 import convert_2020
-from milabench_ng.records.isolation import IoEvidence
+from milabench_ng.records.isolation import IoEvidence, Tier
 from milabench_ng.records.window import WindowRule
 
 
@@ -210,6 +211,30 @@ def refuse_several_steps(plan: Plan) -> None:
             "of its own, which a launch cannot spread over. Name the other tests after the profile, or accept "
             "--isolation affinity (results are marked NOT ISOLATED)."
         )
+
+
+def refuse_unsearchable(resolved: ResolvedRequest, memory: DeviceMemory | None, tier: Tier) -> None:
+    """Raise InputError for an automatic batch size that cannot be found.
+
+    ``memory``: of the smallest device, None for CPU partitions; ``tier``: of the fence.
+    """
+    for name, test in resolved.tests.items():
+        if resolved.arguments[name].arguments.get(BATCH_SIZE) != AUTO:
+            continue
+        where = f"{resolved.where(name)}: batch_size auto"
+        if test.partition_scheme.type.steps:
+            raise InputError(
+                f"{where}: all numbers of devices of a {test.partition_scheme.type.value} must do the same work per "
+                "device; find the size with partition scheme 'normal', and state it"
+            )
+        on_cpu = memory is None or resolved.catalogue.workloads[test.workload].cpu_only
+        if on_cpu and tier == "none":
+            raise InputError(
+                f"{where}: on the CPU it is found by filling a tenant's RAM, and without a fence nothing keeps it from "
+                "filling the node's; state a number, or leave out --isolation none"
+            )
+        if not on_cpu and memory is not None and not memory.bytes:
+            raise InputError(f"{where}: the driver does not tell how much memory {memory.device} has; state a number")
 
 
 def refuse_missing_packages(resolved: ResolvedRequest) -> None:

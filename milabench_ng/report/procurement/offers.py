@@ -10,6 +10,7 @@ from milabench_ng.report.procurement.bids import Bids, read_bids
 from milabench_ng.report.procurement.same_work import other_work, shared
 from milabench_ng.report.procurement.tender import Tender, evaluate
 from milabench_ng.report.report import Report, build_report
+from milabench_ng.report.scoring.reference import Reference, load_reference
 from milabench_ng.report.scoring.weights import Weights, load_weights
 from milabench_ng.report.summary.folder import load, load_baseline
 from milabench_ng.report.summary.summary import Summary
@@ -22,15 +23,27 @@ def compare_bids(path: Path) -> Tender:
     near = here / bids.reference
     reference = load_baseline(str(near) if os.path.exists(near) else bids.reference)
     summaries = {name: load(here / bid.results) for name, bid in bids.bids.items()}
-    weights = load_weights(here / bids.weights if bids.weights else None, _suite(summaries, path)) or {}
+    file, suite = here / bids.weights if bids.weights else None, _suite(summaries, path)
+    weights = load_weights(file, suite) or {}
+    unit_of_scores = load_reference(file, suite)
     apart = other_work(summaries, weights)
     counted = shared(weights, apart) or weights
-    reports = {name: _report(name, one, reference, bids, counted) for name, one in summaries.items()}
+    reports = {name: _report(name, one, reference, bids, counted, unit_of_scores) for name, one in summaries.items()}
     return evaluate(bids, reports, weights, apart)
 
 
-def _report(name: str, summary: Summary, reference: Summary, bids: Bids, weights: Weights) -> Report:
-    return build_report(summary, name, weights=weights, baselines=[(bids.reference, reference)], margin=bids.margin)
+def _report(
+    name: str, summary: Summary, reference: Summary, bids: Bids, weights: Weights, scored_against: Reference | None
+) -> Report:
+    """``reference``: the tender's, that bids are compared with; ``scored_against``: what scores are relative to."""
+    return build_report(
+        summary,
+        name,
+        weights=weights,
+        reference=scored_against,
+        baselines=[(bids.reference, reference)],
+        margin=bids.margin,
+    )
 
 
 def _suite(summaries: dict[str, Summary], path: Path) -> str:

@@ -46,7 +46,7 @@ class BidRow(msgspec.Struct, frozen=True, kw_only=True):
     per_reference: PerReference | None
     """What one reference node's worth costs to buy."""
     score_per_price: Interval | None
-    """Classic items per second of a node per 1000 units of the currency."""
+    """Score of a node, in ``score_unit``, per 1000 units of the currency."""
     owned: Ownership | None
     """Cost over the years; None if the tariff or the power is unknown."""
     owned_per_reference: float | None
@@ -69,6 +69,8 @@ class Tender(msgspec.Struct, frozen=True, kw_only=True):
     """All bids, evaluated and ranked."""
 
     reference: str
+    score_unit: str
+    """The unit of the bids' scores."""
     currency: str
     terms: Terms | None
     rows: tuple[BidRow, ...]
@@ -123,6 +125,7 @@ def evaluate(bids: Bids, reports: Mapping[str, Report], weights: Weights, apart:
     planned = dict.fromkeys(label for at in reports.values() for label in spread_unplanned(weights, at.summary.devices))
     return Tender(
         reference=bids.reference,
+        score_unit=next(iter(reports.values())).score_unit,
         currency=bids.currency,
         terms=bids.terms,
         rows=tuple(sorted(rows, key=lambda row: _order(row, costs[row.name]))),

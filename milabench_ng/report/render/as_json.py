@@ -8,7 +8,6 @@ import msgspec
 
 from milabench_ng.plain import printed_json
 from milabench_ng.report.procurement.tender import Tender
-from milabench_ng.report.render.tables import SCORE_UNIT
 from milabench_ng.report.report import Line, Report
 from milabench_ng.report.scoring.comparison import ComparedTest, Comparison
 
@@ -26,7 +25,7 @@ def write_tender(tender: Tender, stream: TextIO) -> None:
 
 
 def as_object(report: Report) -> dict[str, Any]:
-    """The report as plain values. Rates are in items of the test's ``unit`` per second, scores in classic items/s."""
+    """The report as plain values. Rates are in items of the test's ``unit`` per second, scores in their ``unit``."""
     summary, rate = report.summary, report.failure_rate
     return {
         "schema": REPORT_SCHEMA,
@@ -50,9 +49,9 @@ def as_object(report: Report) -> dict[str, Any]:
         "score": _score(report),
         "failure_rate": rate.rate,
         "failures": {"n": rate.n, "fail": rate.fail, "passed": rate.passed},
-        "baseline": _baseline(report.comparisons[0]) if report.comparisons else None,
+        "baseline": _baseline(report.comparisons[0], report.score_unit) if report.comparisons else None,
         "ratio": report.comparisons[0].ratio if report.comparisons else None,
-        "baselines": [_baseline(other) for other in report.comparisons],
+        "baselines": [_baseline(other, report.score_unit) for other in report.comparisons],
         "intervals_cover": report.coverage,
         "sub_scores": report.sub_scores,
         "gpus": report.gpus,
@@ -83,12 +82,12 @@ def _choices(report: Report) -> dict[str, Any]:
 
 
 def _score(report: Report) -> dict[str, Any] | None:
-    return {**msgspec.structs.asdict(report.score), "unit": SCORE_UNIT} if report.score else None
+    return msgspec.structs.asdict(report.score) if report.score else None
 
 
-def _baseline(other: Comparison) -> dict[str, Any]:
+def _baseline(other: Comparison, unit: str) -> dict[str, Any]:
     fields = msgspec.structs.asdict(other)
-    return {key: value for key, value in fields.items() if key != "rows"} | {"unit": SCORE_UNIT}
+    return {key: value for key, value in fields.items() if key != "rows"} | {"unit": unit}
 
 
 def _compared(compared: ComparedTest | None) -> dict[str, Any]:

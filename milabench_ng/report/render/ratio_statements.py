@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from milabench_ng.report.render.cells import NOT_MEASURED, Fact, Tone, figure, tone_of_verdict
 from milabench_ng.report.render.columns import span
-from milabench_ng.report.render.tables import SCORE_UNIT
 from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.scoring.comparison import Comparison, SubRatio
@@ -103,7 +102,7 @@ def span_of_money(interval: Interval | EstimateBand) -> str:
 
 def ratios_of_scores(report: Report) -> list[Fact]:
     """The score ratios, with each baseline's name and score."""
-    return [fact for other in report.comparisons for fact in _ratio(other)]
+    return [fact for other in report.comparisons for fact in _ratio(other, report.score_unit)]
 
 
 def ratio_text(part: SubRatio) -> str:
@@ -111,7 +110,7 @@ def ratio_text(part: SubRatio) -> str:
     return f"{part.ratio or 0.0:.3f}" + (f" {span(part.band)}" if part.band else "")
 
 
-def _ratio(other: Comparison) -> list[Fact]:
+def _ratio(other: Comparison, unit: str) -> list[Fact]:
     name = f"{other.name} ({other.provenance.kind}; {other.provenance.hardware})"
     if other.score is None or other.ratio is None:
         return [Fact("baseline", f"{name}: no weighted test in common, no ratio", "fair")]
@@ -121,7 +120,7 @@ def _ratio(other: Comparison) -> list[Fact]:
     guess = f" {span(other.band)}{_estimated(other.checked)}" if other.band else ""
     return [
         Fact("baseline", name),
-        Fact("score of the baseline", f"{figure(other.score)} {SCORE_UNIT} per device, the same tests"),
+        Fact("score of the baseline", f"{figure(other.score)} {unit} per device, the same tests"),
         Fact(
             "ratio of the scores",
             f"{other.ratio:.3f}{guess} per device{per_node}{over}{doubt}",

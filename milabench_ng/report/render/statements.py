@@ -14,11 +14,11 @@ from milabench_ng.report.render.cells import NOT_MEASURED, Fact, Tone, figure
 from milabench_ng.report.render.choices_told import choices_told, devices_told
 from milabench_ng.report.render.columns import half_width_pct
 from milabench_ng.report.render.ratio_statements import ABSENT, dollars, ratio_text, ratios, ratios_of_scores
-from milabench_ng.report.render.tables import SCORE_UNIT
 from milabench_ng.report.render.traces_told import told
 from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.comparison import SubRatio
-from milabench_ng.report.scoring.score import FAILURE_LIMIT, Score
+from milabench_ng.report.scoring.failure_rate import FAILURE_LIMIT
+from milabench_ng.report.scoring.score import Score
 from milabench_ng.report.scoring.subsets import SubScore
 from milabench_ng.report.summary.power import lost_samples, power_doubts
 from milabench_ng.stats import median
@@ -67,9 +67,9 @@ def _score_interval(report: Report) -> Fact:
         return Fact("score", f"{score.status}: see below" if score else "none: no weights", "bad")
     name = _score_name(score)
     if score.interval is None:
-        return Fact(name, f"{figure(score.per_device)} {SCORE_UNIT} per device; no interval: {score.why}", "fair")
+        return Fact(name, f"{figure(score.per_device)} {score.unit} per device; no interval: {score.why}", "fair")
     at = score.interval
-    text = f"{figure(at.value)} [{figure(at.low)}, {figure(at.high)}] {SCORE_UNIT} per device ({score.status})"
+    text = f"{figure(at.value)} [{figure(at.low)}, {figure(at.high)}] {score.unit} per device ({score.status})"
     needed = "over 1000" if score.repeats_needed is None else str(score.repeats_needed)
     takes = f"+-1 % takes {needed} repeats at this spread"
     return Fact(name, f"{text}; 95 %, {at.n} repeats, {report.coverage}; {takes}", "strong")
@@ -95,7 +95,7 @@ def _parts(report: Report) -> list[Fact]:
             for ratio in other.subsets
             if ratio.name == part.name and ratio.ratio is not None
         )
-        text = f"{figure(part.per_device)} {SCORE_UNIT}{interval} ({counted(len(part.labels))}{against})"
+        text = f"{figure(part.per_device)} {report.score_unit}{interval} ({counted(len(part.labels))}{against})"
         facts.append(Fact(part.name, text))
     return facts
 
@@ -235,8 +235,8 @@ def _score(report: Report) -> list[Fact]:
     tone: Tone = "strong" if complete else "fair"
     name = _score_name(score)
     return [
-        Fact(f"{name} per device", f"{figure(score.per_device)} {SCORE_UNIT}, {state}", tone),
-        Fact(f"{name} per node", f"{figure(score.per_node)} {SCORE_UNIT} ({score.devices} devices)", tone),
+        Fact(f"{name} per device", f"{figure(score.per_device)} {score.unit}, {state}", tone),
+        Fact(f"{name} per node", f"{figure(score.per_node)} {score.unit} ({score.devices} devices)", tone),
     ]
 
 
@@ -250,5 +250,5 @@ def _price(report: Report) -> list[Fact]:
     doubt = f" ({report.score.status} score)" if report.score and report.score.status != "complete" else ""
     at = price.interval
     width = f" [{figure(at.low)}, {figure(at.high)}]" if at else ""
-    text = f"{figure(price.rpp)}{width} $ per {SCORE_UNIT}, lower is better{doubt}"
+    text = f"{figure(price.rpp)}{width} $ per {report.score_unit}, lower is better{doubt}"
     return [*facts, Fact("RPP", text, "fair" if doubt else "strong")]

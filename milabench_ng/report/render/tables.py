@@ -23,7 +23,6 @@ from milabench_ng.report.scoring.scaling import ScalingCurve
 from milabench_ng.report.scoring.slow_devices import MEASURES
 from milabench_ng.report.statistics.effects import unusual
 
-SCORE_UNIT = "classic items/s"
 _BAR = 40
 
 
@@ -145,7 +144,7 @@ def _sub_scores(report: Report) -> Section:
         Column("how", value=lambda part: part.name),
         Column("tests", "", whole, True, value=lambda part: len(part.labels)),
         Column("of the weights", "%", one_decimal, True, value=lambda part: part.weight_pct),
-        Column("per device", SCORE_UNIT, number, True, value=lambda part: part.per_device),
+        Column("per device", report.score_unit, number, True, value=lambda part: part.per_device),
         Column("+-95 %", "%", one_decimal, True, value=lambda part: half_width_pct(part.interval)),
         Column("no value or interval because", value=lambda part: part.why or None),
     )

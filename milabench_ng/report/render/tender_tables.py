@@ -10,7 +10,6 @@ from milabench_ng.report.render.cells import Cell, Fact, Tone, number, one_decim
 from milabench_ng.report.render.columns import span
 from milabench_ng.report.render.ratio_statements import span_of_money
 from milabench_ng.report.render.sections import Column, Section, section
-from milabench_ng.report.render.tables import SCORE_UNIT
 from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.scoring.cost import PerReference
 from milabench_ng.report.statistics.intervals import Interval
@@ -96,7 +95,7 @@ def tender_sections(tender: Tender) -> tuple[Section, ...]:
 
 
 def _bids(tender: Tender) -> Section:
-    money, per_money = tender.currency, f"{SCORE_UNIT} per 1000 {tender.currency}"
+    money, per_money = tender.currency, f"{tender.score_unit} per 1000 {tender.currency}"
     tests = len(tender.tests)
     return section(
         "bids",

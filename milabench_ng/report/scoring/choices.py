@@ -9,6 +9,7 @@ import msgspec
 
 from milabench_ng.files import read_content
 from milabench_ng.plain import plain
+from milabench_ng.report.scoring.reference import load_reference
 from milabench_ng.report.scoring.weights import Weights, load_weights
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.shipped import find
@@ -25,7 +26,8 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
 
 def choices(summary: Summary, weights: Weights | None, file: Path | None) -> Choices:
     """The choices of a report on ``summary`` with ``weights`` from ``file``, which is None if no file was given."""
-    foreign = file is not None and weights != load_weights(None, summary.suite)
+    shipped = load_weights(None, summary.suite), load_reference(None, summary.suite)
+    foreign = file is not None and (weights, load_reference(file, summary.suite)) != shipped
     return Choices(weights=plain(file) if foreign else "", profiles=_unshipped(summary))
 
 

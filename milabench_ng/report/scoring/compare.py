@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from milabench_ng.report.scoring.bands import is_estimated, ratio_band, rule_check
 from milabench_ng.report.scoring.comparison import ComparedTest, Comparison, SubRatio
-from milabench_ng.report.scoring.score import Score, ScoredRows, ScoredTest, log_ratio, mean_over, scored_tests
+from milabench_ng.report.scoring.reference import Reference
+from milabench_ng.report.scoring.score import Score, ScoredRows, ScoredTest, level, log_ratio, mean_over, scored_tests
 from milabench_ng.report.scoring.subsets import subsets
 from milabench_ng.report.scoring.weights import Weights
 from milabench_ng.report.statistics.effects import MARGIN, Effect, effect, effects
@@ -28,8 +29,11 @@ def compare(
     penalize_variance: bool = True,
     margin: float = MARGIN,
     label: str = "",
+    reference: Reference | None = None,
 ) -> Comparison:
     """``run`` over ``baseline``; ``weights`` are the run's effective ones, empty if there are none.
+
+    ``reference``: what the scores are relative to; the ratio is the same with any.
 
     The baseline's failures and spread are penalised like the run's.
     """
@@ -44,8 +48,9 @@ def compare(
         if (why := _why_not(label, suppressed, aside, missing) or _lacks(label, ours, theirs))
     }
     common = [label for label in weights if label not in reasons]
-    base = mean_over(theirs, common, weights) if common else None
-    own = mean_over(ours, common, weights) if common else None
+    one = level(reference, common, weights, penalize=penalize_variance) if common else 1.0
+    base = mean_over(theirs, common, weights) / one if common else None
+    own = mean_over(ours, common, weights) / one if common else None
     ratio = _ratio(own, base)
     whole = run_score is not None and run_score.status == "complete" and len(common) == len(weights)
     return Comparison(

@@ -55,7 +55,7 @@ class SubRatio(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """The scores of both sides over the weighted tests that both have, in classic units."""
+    """The scores of both sides over the weighted tests that both have, in the unit of the run's score."""
 
     name: str
     """As given: a folder, a file or a shipped baseline."""

@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from milabench_ng.report.scoring.reference import CLASSIC_UNIT, Reference, score_unit
 from milabench_ng.report.scoring.weights import Weights, spread_unplanned
 from milabench_ng.report.statistics.intervals import (
     Interval,
@@ -26,9 +27,6 @@ from milabench_ng.report.statistics.intervals import (
 from milabench_ng.report.summary.repeats import between_devices, run_to_run
 from milabench_ng.report.summary.summary import Summary, TestSummary
 from milabench_ng.stats import weighted_geometric_mean
-
-FAILURE_LIMIT = 0.01
-"""The highest failure rate with which a node passes."""
 
 
 class ScoredTest(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,8 +100,10 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     """The score over all weighted tests, or the reason why there is none."""
 
     status: Literal["complete", "partial", "invalid"]
+    unit: str = CLASSIC_UNIT
+    """Classic items/s, or ``x`` and the name of the reference."""
     per_device: float | None
-    """Classic items per second; None for an invalid score."""
+    """In ``unit``; None for an invalid score."""
     per_node: float | None
     devices: int
     tests: int
@@ -123,15 +123,6 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     """Why there is no interval."""
     repeats_needed: int | None = None
     """Repeats needed for an interval of +-1 %; None without an interval, and above 1000."""
-
-
-class FailureRate(msgspec.Struct, frozen=True, kw_only=True):
-    """Failed launches over all launches, whether or not their tests have a weight."""
-
-    n: int
-    fail: int
-    rate: float | None
-    passed: bool
 
 
 def scored_tests(
@@ -193,8 +184,10 @@ def _doubt(row: TestSummary) -> tuple[float, float] | None:
     return (found.low / found.value, found.high / found.value) if found and found.value else None
 
 
-def score(summary: Summary, weights: Weights, *, penalize_variance: bool = True) -> Score:
-    """The score of ``summary`` over the tests that have a weight."""
+def score(
+    summary: Summary, weights: Weights, reference: Reference | None = None, *, penalize_variance: bool = True
+) -> Score:
+    """The score of ``summary`` over the tests that have a weight, in classic units or relative to ``reference``."""
     effective = spread_unplanned(weights, summary.devices)
     rows = {row.test: row for row in scored_tests(summary, effective, penalize_variance=penalize_variance)}
     omitted = tuple(label for label in effective if label in summary.omitted and label not in rows)
@@ -202,18 +195,24 @@ def score(summary: Summary, weights: Weights, *, penalize_variance: bool = True)
     missing = tuple(label for label in expected if _is_missing(summary.tests.get(label)))
     counted = [label for label in effective if label in rows and not rows[label].why_not]
     unlike = [label for label in effective if label in rows and rows[label].of_unknown_items]
+    others = other_items(summary, reference, counted)
+    counted = [label for label in counted if label not in others]
     reasons = _reasons(summary, missing, omitted, len(effective))
     reasons += tuple(f"{label} has {rows[label].why_not}" for label in unlike)
+    reasons += tuple(f"{label} counts {why}" for label, why in others.items())
     status: Literal["complete", "partial", "invalid"] = "complete"
     if missing or not counted:
         status = "invalid"
     elif omitted or reasons:
         status = "partial"
-    value = mean_over(rows, counted, effective) if status != "invalid" else None
+    value = None
+    if status != "invalid":
+        value = mean_over(rows, counted, effective) / level(reference, counted, effective, penalize=penalize_variance)
     parts = log_parts(rows, counted, effective)
     estimate = combine(parts) if value else None
     return Score(
         status=status,
+        unit=score_unit(reference),
         per_device=value,
         per_node=None if value is None else value * summary.devices,
         devices=summary.devices,
@@ -227,6 +226,25 @@ def score(summary: Summary, weights: Weights, *, penalize_variance: bool = True)
         why="" if estimate else "there is no score above 0" if not value else why_none(parts),
         repeats_needed=repeats_needed(parts) if estimate else None,
     )
+
+
+def level(reference: Reference | None, labels: Sequence[str], weights: Weights, *, penalize: bool) -> float:
+    """The reference's own score over ``labels``, in classic units, which a score relative to it is divided by.
+
+    The mean of the ratios is the ratio of the means, since they are geometric. 1 without a reference.
+    """
+    if reference is None:
+        return 1.0
+    rows = {row.test: row for row in scored_tests(reference.summary, weights, penalize_variance=penalize)}
+    return mean_over(rows, labels, weights)
+
+
+def other_items(summary: Summary, reference: Reference | None, labels: Sequence[str]) -> dict[str, str]:
+    """The ``labels`` whose items are not those of the reference, and both."""
+    if reference is None:
+        return {}
+    units = {label: (summary.tests[label].unit, reference.summary.tests[label].unit) for label in labels}
+    return {label: f"{ours}, the reference {theirs}" for label, (ours, theirs) in units.items() if ours != theirs}
 
 
 def _is_missing(row: TestSummary | None) -> bool:
@@ -243,13 +261,6 @@ def _reasons(summary: Summary, missing: tuple[str, ...], omitted: tuple[str, ...
     if not summary.has_plan and summary.units == "true":
         reasons.append("without run.json it is not known what was planned")
     return tuple(reasons)
-
-
-def failure_rate(summary: Summary) -> FailureRate:
-    """The failure rate over all rows; a file that belongs to no row counts as a failed launch."""
-    n, fail = summary.launches, summary.failures
-    rate = fail / n if n else None
-    return FailureRate(n=n, fail=fail, rate=rate, passed=rate is not None and rate <= FAILURE_LIMIT)
 
 
 def mean_over(rows: ScoredRows, labels: Sequence[str], weights: Weights) -> float:

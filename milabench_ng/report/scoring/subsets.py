@@ -9,7 +9,8 @@ import msgspec
 
 from milabench_ng.catalogue import Bound
 from milabench_ng.plain import plain
-from milabench_ng.report.scoring.score import Score, ScoredTest, log_parts, mean_over, scored_tests
+from milabench_ng.report.scoring.reference import Reference
+from milabench_ng.report.scoring.score import Score, ScoredTest, level, log_parts, mean_over, other_items, scored_tests
 from milabench_ng.report.scoring.weights import Weights
 from milabench_ng.report.statistics.intervals import Interval, combine, interval, why_none
 from milabench_ng.report.summary.summary import Summary, progression_steps
@@ -19,7 +20,7 @@ WITHOUT_SCALING = "without scaling"
 
 
 class SubScore(msgspec.Struct, frozen=True, kw_only=True):
-    """The score computed in another way, or over some of the tests. Classic items per second and device."""
+    """The score computed in another way, or over some of the tests. In the score's unit, per device."""
 
     name: str
     labels: tuple[str, ...]
@@ -43,24 +44,39 @@ def subsets(rows: Mapping[str, ScoredTest], labels: Sequence[str]) -> dict[str, 
 
 
 def sub_scores(
-    summary: Summary, weights: Weights, score: Score, *, penalize_variance: bool = True
+    summary: Summary,
+    weights: Weights,
+    score: Score,
+    reference: Reference | None = None,
+    *,
+    penalize_variance: bool = True,
 ) -> tuple[SubScore, ...]:
     """The sub-scores with their intervals; ``weights`` are the effective ones."""
     rows = {row.test: row for row in scored_tests(summary, weights, penalize_variance=penalize_variance)}
     unpunished = {row.test: row for row in scored_tests(summary, weights, penalize_variance=False)}
     unknown = {label for label, row in rows.items() if row.of_unknown_items}
     labels = [label for label in weights if label not in score.omitted and label not in unknown]
-    made = [_sub_score(name, members, rows, weights, score) for name, members in subsets(rows, labels).items()]
+    labels = [label for label in labels if label not in other_items(summary, reference, [*rows.keys() & weights])]
+
+    def level_over(members: Sequence[str], *, penalize: bool) -> float:
+        return level(reference, members, weights, penalize=penalize)
+
+    made = [
+        _sub_score(name, members, rows, weights, score, level_over(members, penalize=penalize_variance))
+        for name, members in subsets(rows, labels).items()
+    ]
     if penalize_variance and weights:  # all weights may be for steps that need more devices
-        made.insert(0, _sub_score(WITHOUT_PENALTY, labels, unpunished, weights, score))
+        made.insert(
+            0, _sub_score(WITHOUT_PENALTY, labels, unpunished, weights, score, level_over(labels, penalize=False))
+        )
     return tuple(made)
 
 
 def _sub_score(
-    name: str, labels: Sequence[str], rows: Mapping[str, ScoredTest], weights: Weights, score: Score
+    name: str, labels: Sequence[str], rows: Mapping[str, ScoredTest], weights: Weights, score: Score, level: float
 ) -> SubScore:
     lacking = [label for label in labels if label in score.missing or label not in rows]
-    value = None if lacking or not labels else mean_over(rows, labels, weights)
+    value = None if lacking or not labels else mean_over(rows, labels, weights) / level
     parts = log_parts(rows, labels, weights) if value else []
     estimate = combine(parts)
     return SubScore(

@@ -1,10 +1,13 @@
-"""Weights: how much each test contributes to the score. A JSON file ``{"suite.test": {"weight": 8}}``, as in 2020."""
+"""Weights: how much each test contributes to the score. A JSON file ``{"suite.test": {"weight": 8}}``, as in 2020.
+
+With ``"*": {"reference": NAME, "sha256": ...}`` the score is relative to a stored result (`reference`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
@@ -15,6 +18,21 @@ from milabench_ng.report.summary.summary import progression_steps
 from milabench_ng.shipped import find
 
 Weights = Mapping[str, float]
+
+
+HEADER = "*"
+"""The key of what concerns the whole file; a test's label has a dot."""
+
+
+class WeightsHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What concerns the whole file."""
+
+    FORM: ClassVar[str] = 'the form is {"*": {"reference": "h200-unet3d", "sha256": "..."}}'
+
+    reference: str
+    """A shipped baseline, or a file next to the weights, without ``.json``."""
+    sha256: str
+    """Of its file, so that nothing but the weights decides what a score means."""
 
 
 class _Weight(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,7 +52,9 @@ def load_weights(path: Path | None, suite: str) -> Weights | None:
     where = f"weights {plain(chosen)}"
     advice = f'the form is {{"{short(suite)}.vae": {{"weight": 8}}}}'
     raw = convert_json(read_json(chosen), dict[str, Any], where, advice)
-    entries = {label: convert_json(raw[label], _Weight, f"{where}: {short(label)}", advice) for label in raw}
+    entries = {
+        label: convert_json(raw[label], _Weight, f"{where}: {short(label)}", advice) for label in raw if label != HEADER
+    }
     weights = {label: entry.weight for label, entry in entries.items() if entry.weight > 0}
     if not weights:
         raise InputError(f"{where}: no test has a weight above 0")

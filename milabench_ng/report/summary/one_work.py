@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from milabench_ng.catalogue import Scalar
+from milabench_ng.catalogue import AUTO, Scalar
 from milabench_ng.errors import InputError
 from milabench_ng.grouping import grouped
 from milabench_ng.plain import plain, short
@@ -67,10 +67,10 @@ def _check(source: str, one: LaunchResult, other: LaunchResult) -> None:
 
 
 def _differing(result: LaunchResult, usual: LaunchResult) -> dict[str, tuple[Scalar | None, Scalar | None]]:
-    """Both values of everything that differs."""
+    """Both values of everything that differs. A launch whose batch size could not be found failed, and has none."""
     ours, theirs = _work(result), _work(usual)
     pairs = {what: (ours.get(what), theirs.get(what)) for what in dict.fromkeys([*ours, *theirs])}
-    return {what: pair for what, pair in pairs.items() if pair[0] != pair[1]}
+    return {what: pair for what, pair in pairs.items() if pair[0] != pair[1] and AUTO not in pair}
 
 
 def _problem(result: LaunchResult, usual: LaunchResult) -> Problem:

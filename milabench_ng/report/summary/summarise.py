@@ -237,7 +237,7 @@ def _test(
         log_perf=log_stat(list(repeated.values())),
         ranks=rank_means(good),
         flags=flags(named),
-        options=first.options if first else {},
+        options=next((result.options for result in (*good, *readable)), {}),
         power_w=mean([power.watts for power in powers]) if powers else None,
         power_basis=distinct(power.basis for power in powers),
         power_launches=len(powers),

@@ -215,6 +215,12 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("a row is measured or estimated, not both")
 
     @property
+    def rated(self) -> bool:
+        """Whether it has a rate above 0, after the penalties for spread and failures, in items that are known."""
+        measured = self.train is not None and self.train.mean > self.train.std and self.failures < self.n
+        return (measured or (self.estimate is not None and self.estimate.value > 0)) and self.classic_factor is not None
+
+    @property
     def other_work(self) -> tuple[str, ...]:
         """The departures that change the work."""
         return tuple(each.what for each in self.departures if each.decides)

@@ -19,6 +19,7 @@ from milabench_ng import __version__
 from milabench_ng.errors import InputError
 from milabench_ng.records.names import MANIFEST, is_result_file, write_atomically
 from milabench_ng.records.reading import is_going_on
+from milabench_ng.report.scoring.reference import CLASSIC_UNIT, REFERENCE, Reference, load_reference, score_unit
 from milabench_ng.report.scoring.score import Score, score, scored_tests
 from milabench_ng.report.scoring.weights import Weights, load_weights, spread_unplanned, weights_file
 from milabench_ng.report.summary.folder import load
@@ -55,13 +56,15 @@ class ClaimedTest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers that the sender printed. Scores are in classic items per second; None if there is no score."""
+    """The numbers that the sender printed. Scores are in ``unit``; None if there is no score."""
 
     suite: str
     devices: int
     hardware: str
     versions: dict[str, str]
     status: str | None
+    unit: str = CLASSIC_UNIT
+    """Of the score; versions that knew no other left it out."""
     per_device: float | None
     per_node: float | None
     low: float | None
@@ -95,10 +98,10 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     signed: bool
 
 
-def make_claim(summary: Summary, weights: Weights | None) -> Claim:
-    """The numbers that a report on ``summary`` prints. Pure."""
+def make_claim(summary: Summary, weights: Weights | None, reference: Reference | None = None) -> Claim:
+    """The numbers that a report on ``summary`` prints, with its score relative to ``reference``. Pure."""
     effective = spread_unplanned(weights or {}, summary.devices)
-    own: Score | None = score(summary, weights) if weights else None
+    own: Score | None = score(summary, weights, reference) if weights else None
     interval = own.interval if own else None
     return Claim(
         suite=summary.suite,
@@ -106,6 +109,7 @@ def make_claim(summary: Summary, weights: Weights | None) -> Claim:
         hardware=summary.provenance.hardware,
         versions=summary.provenance.software,
         status=own.status if own else None,
+        unit=score_unit(reference),
         per_device=own.per_device if own else None,
         per_node=own.per_node if own else None,
         low=interval.low if interval else None,
@@ -134,9 +138,12 @@ def pack(folder: Path, output: Path | None, weights: Path | None = None, key: Pa
     sources = {f"{RESULTS}{name}": folder / name for name in names}
     if chosen is not None:
         sources[WEIGHTS] = chosen
+    reference = load_reference(weights, summary.suite)
+    if reference is not None:
+        sources[REFERENCE] = reference.file
     packing = PackingList(
         version=__version__,
-        claim=make_claim(summary, load_weights(weights, summary.suite)),
+        claim=make_claim(summary, load_weights(weights, summary.suite), reference),
         files={name: _sum(path) for name, path in sorted(sources.items())},
     )
     listed = msgspec.json.format(msgspec.json.encode(packing), indent=1) + b"\n"
@@ -184,6 +191,6 @@ def _add(archive: tarfile.TarFile, name: str, size: int, content: IO[bytes]) -> 
 
 def is_member(name: str) -> bool:
     """Whether a file of that name belongs in a bundle."""
-    return name in (PACKING_LIST, SIGNATURE, WEIGHTS) or (
+    return name in (PACKING_LIST, SIGNATURE, WEIGHTS, REFERENCE) or (
         name.startswith(RESULTS) and is_result_file(name.removeprefix(RESULTS))
     )

@@ -20,6 +20,7 @@ from milabench_ng.records.reading import Problem, is_going_on, problem, read_led
 from milabench_ng.records.record import RECORD_SCHEMA, Record
 from milabench_ng.records.upgrades.manifest import MANIFEST_UPGRADES
 from milabench_ng.records.upgrades.record import upgrade_record
+from milabench_ng.report.scoring.reference import REFERENCE, load_reference
 from milabench_ng.report.scoring.weights import load_weights, weights_file
 from milabench_ng.report.summary.folder import load
 from milabench_ng.report.verification.bundle import RESULTS, WEIGHTS, FileSum, make_claim
@@ -89,7 +90,7 @@ def gather(
         ledger=read_ledger(there.folder) if LEDGER in names else None,
         unreadable=unreadable,
         summary=summary,
-        claim=make_claim(summary, load_weights(chosen, summary.suite)),
+        claim=make_claim(summary, load_weights(chosen, summary.suite), load_reference(chosen, summary.suite)),
         sources=own_sources(one.record.mnb.source.origin for one in kept),
         version=milabench_ng.__version__,
     )
@@ -143,6 +144,8 @@ def _sums(there: Opened, names: Iterable[str]) -> dict[str, FileSum]:
     paths = {f"{RESULTS}{name}": there.folder / name for name in names}
     if there.weights is not None:
         paths[WEIGHTS] = there.weights
+        reference = there.weights.with_name(REFERENCE)
+        paths |= {REFERENCE: reference} if reference.is_file() else {}
     return {name: FileSum(bytes=path.stat().st_size, sha256=sha256_of(path)) for name, path in paths.items()}
 
 
@@ -193,5 +196,5 @@ def _facts(evidence: Evidence) -> dict[str, str]:
         "score": f"{claim.status or 'none'}",
     }
     if claim.per_device is not None and claim.per_node is not None:
-        facts["score"] += f": {claim.per_device:.6g} per device, {claim.per_node:.6g} per node (classic items/s)"
+        facts["score"] += f": {claim.per_device:.6g} per device, {claim.per_node:.6g} per node ({claim.unit})"
     return facts

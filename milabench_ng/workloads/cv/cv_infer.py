@@ -13,7 +13,7 @@ from milabench_ng.workloads.models.picture_networks import Classifier, Detector,
 DETECTORS = get_args(Detector)
 
 
-@workload(unit="images", data=FILES, bound="gpu-compute", derived=NATIVE)
+@workload(unit="images", data=FILES, bound="gpu-compute", auto_batch=True, derived=NATIVE)
 def cv_infer(
     bench: Bench,
     *,

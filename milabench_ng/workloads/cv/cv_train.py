@@ -17,7 +17,7 @@ EPSILON = 1e-8
 """Adam's, if the weights can hold it."""
 
 
-@workload(unit="images", data=FILES, bound="gpu-compute", derived=NATIVE)
+@workload(unit="images", data=FILES, bound="gpu-compute", auto_batch=True, derived=NATIVE)
 def cv_train(
     bench: Bench,
     *,

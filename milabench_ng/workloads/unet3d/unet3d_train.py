@@ -17,6 +17,7 @@ from milabench_ng.workloads.unet3d.blocks import Patches
     bound="gpu-compute",
     requires=("h5py",),
     extra="volumes",
+    auto_batch=True,
     derived=(Derived("s/iter", "depth * height * width * batch_size / rate"), Derived("MVox/s", "rate / 1e6")),
 )
 def unet3d_train(

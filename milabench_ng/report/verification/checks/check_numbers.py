@@ -90,7 +90,7 @@ def _in_claim(evidence: Evidence) -> Iterator[str]:
     if evidence.packing is None:
         return
     stated, found = evidence.packing.claim, evidence.claim
-    for key in ("suite", "devices", "hardware", "status", "per_device", "per_node", "low", "high"):
+    for key in ("suite", "devices", "hardware", "status", "unit", "per_device", "per_node", "low", "high"):
         yield from _difference(key, getattr(stated, key), getattr(found, key))
     for test in dict.fromkeys([*stated.tests, *found.tests]):
         yield from _test_difference(test, stated, found)

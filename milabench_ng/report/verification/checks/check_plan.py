@@ -144,7 +144,7 @@ def arguments(evidence: Evidence) -> Finding:
     Also, all records of a row count the same items.
     """
     stated = read_stated(evidence.manifest)
-    return judged([*_not_as_planned(evidence), *_not_as_stated(evidence, stated), *_not_as_others(evidence)])
+    return judged([*_not_as_planned(evidence, stated), *_not_as_stated(evidence, stated), *_not_as_others(evidence)])
 
 
 def _not_as_others(evidence: Evidence) -> Iterator[str]:
@@ -168,17 +168,37 @@ def _items(record: Record) -> _Items:
     return record.mnb.unit, record.mnb.classic_factor, record.mnb.bound, derived or "none"
 
 
-def _not_as_planned(evidence: Evidence) -> Iterator[str]:
+def _not_as_planned(evidence: Evidence, stated: Profile | None) -> Iterator[str]:
     launches = evidence.manifest.plan.launches
     planned = {(launch.label, launch.job_id, launch.measured): launch for launch in launches}
     for name, record in evidence.named():
         launch = planned.get((record.mnb.label, record.job_id, record.mnb.launch.measured))
+        search = record.mnb.batch_search
+        if launch is not None and launch.auto_batch:
+            yield from (f"{name}: {why}" for why in _not_as_searched(record, stated))
+            if search is not msgspec.UNSET and search.size is not None:
+                launch = launch.sized(search.size)
         if launch is not None and launch != record.mnb.launch:
             yield f"{name}: it ran {_changed(launch, record.mnb.launch)}"
         if record.call.arguments != record.mnb.launch.arguments:
             yield f"{name}: the arguments of its call are not those of its launch"
         if any(one.io and one.io.override for one in record.mnb.isolation.values()):
             yield f"{name}: its I/O share is not that of the profile"
+
+
+def _not_as_searched(record: Record, stated: Profile | None) -> Iterator[str]:
+    """What is wrong with the search for an automatic batch size."""
+    search = record.mnb.batch_search
+    if search is msgspec.UNSET:
+        yield "its batch size was to be found, and it does not say how it was"
+        return
+    if search.size is None and record.success:
+        yield "no batch size was found, and it is said to have worked"
+    if not search.follows:
+        yield f"batch size {search.size} does not follow from the trials that it names"
+    test = stated.tests.get(record.mnb.launch.test.rpartition(".")[2]) if stated else None
+    if test is not None and search.fraction != test.memory_fraction:
+        yield f"its batch size fills {search.fraction:g} of the memory, {test.memory_fraction:g} is demanded"
 
 
 def _changed(planned: Launch, ran: Launch) -> str:
@@ -205,6 +225,8 @@ def _not_as_stated(evidence: Evidence, stated: Profile | None) -> Iterator[str]:
         for option, value in (own.get("*", {}) | demanded | own.get(name, {})).items():
             if launch.arguments.get(option) != value:
                 yield f"{launch.test}: {option} is {launch.arguments.get(option)!r}, {value!r} is demanded"
+        if launch.auto_batch and evidence.rules.closed and launch.test not in seen:
+            yield f"{launch.test}: its batch size is automatic, and a closed result has the one that the profile states"
         if launch.memory_classes != classes:
             yield f"{launch.test}: its memory classes are {launch.memory_classes}, {classes} follow from the devices"
         if seen.setdefault(launch.test, launch.arguments) != launch.arguments:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from milabench_ng.records.marks import Mark
-from milabench_ng.records.record import FP32_ERROR, SKIPPED_LIMIT, Data, PrecisionSeen, Record
+from milabench_ng.records.precision_seen import FP32_ERROR, PrecisionSeen
+from milabench_ng.records.record import SKIPPED_LIMIT, Data, Record
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
 

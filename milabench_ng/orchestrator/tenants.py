@@ -1,0 +1,53 @@
+"""Makes the tenants of a batch: fence, task and environment of each launch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from milabench_ng.fence.interface import Group
+from milabench_ng.fence.io import reader_budget
+from milabench_ng.fence.sharing.shares import environment
+from milabench_ng.orchestrator.execution.logs import Log
+from milabench_ng.orchestrator.execution.tenant import Tenant
+from milabench_ng.orchestrator.outcome.run_context import RunContext
+from milabench_ng.plan import Batch, Launch
+from milabench_ng.requests import Seat, Task
+
+
+def make_tenant(
+    launch: Launch, batch: Batch, context: RunContext, requested_s: float, log: Log, **task_fields: Any
+) -> Tenant:
+    """Make the fence of a launch of ``batch``; its worker is not started yet. ``task_fields``: more of its `Task`."""
+    planned = context.facts.planned
+    groups: dict[str, Group] = {
+        slot: context.fence.create(f"b{batch.number}-d{slot}", planned.share(launch.test, slot))
+        for slot in launch.slot_ids
+    }
+    seats = tuple(
+        Seat(
+            slot=slot,
+            device=planned.devices[slot],
+            entry=msgspec.to_builtins(groups[slot].entry),
+            threads=planned.shares[slot].cores,
+        )
+        for slot in launch.slot_ids
+    )
+    own = {**context.environment, **environment(groups[launch.slot_ids[0]].share)}
+    files = context.files(launch)
+    uuids = [planned.devices[slot].uuid for slot in launch.slot_ids]
+    own["CUDA_VISIBLE_DEVICES"] = ",".join(uuid for uuid in uuids if uuid)
+    task = Task(
+        workload=launch.workload,
+        arguments=launch.arguments,
+        seats=seats,
+        processes=sum(len(other.devices) for other in batch.launches),
+        rule=planned.rule,
+        data=files.place if files else None,
+        read_bytes_per_s=reader_budget(planned.io.get(launch.test)),
+        environment=own,
+        requested_s=requested_s,
+        **task_fields,
+    )
+    return Tenant(launch, task, groups, log)

@@ -1,0 +1,26 @@
+"""The failure rate of a run, and whether a node passes with it. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from milabench_ng.report.summary.summary import Summary
+
+FAILURE_LIMIT = 0.01
+"""The highest failure rate with which a node passes."""
+
+
+class FailureRate(msgspec.Struct, frozen=True, kw_only=True):
+    """Failed launches over all launches, whether or not their tests have a weight."""
+
+    n: int
+    fail: int
+    rate: float | None
+    passed: bool
+
+
+def failure_rate(summary: Summary) -> FailureRate:
+    """The failure rate over all rows; a file that belongs to no row counts as a failed launch."""
+    n, fail = summary.launches, summary.failures
+    rate = fail / n if n else None
+    return FailureRate(n=n, fail=fail, rate=rate, passed=rate is not None and rate <= FAILURE_LIMIT)

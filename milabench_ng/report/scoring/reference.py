@@ -1,0 +1,88 @@
+"""The reference of a suite's score: the stored result that its weights name, and whose rates are 1 in the score."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from milabench_ng.errors import InputError
+from milabench_ng.files import convert_json, read_content, read_json
+from milabench_ng.plain import plain, short
+from milabench_ng.report.scoring.weights import HEADER, WeightsHeader, load_weights, weights_file
+from milabench_ng.report.summary.folder import decode_summary
+from milabench_ng.report.summary.summary import Summary
+from milabench_ng.shipped import find
+
+REFERENCE = "reference.json"
+"""The name of the reference in a bundle, next to its weights."""
+CLASSIC_UNIT = "classic items/s"
+"""The unit of a score without a reference, as in 2020."""
+
+
+class Reference(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored result that scores are multiples of."""
+
+    name: str
+    file: Path
+    sha256: str
+    summary: Summary
+
+    @property
+    def unit(self) -> str:
+        """The unit of a score: one device of the reference has 1."""
+        return f"x {plain(self.name)}"
+
+
+def score_unit(reference: Reference | None) -> str:
+    """The unit of a score."""
+    return CLASSIC_UNIT if reference is None else reference.unit
+
+
+def load_reference(path: Path | None, suite: str) -> Reference | None:
+    """The reference that the weights file ``path`` names, else the shipped one of ``suite``; None without one.
+
+    It is a file next to the weights, or a shipped baseline. Raises InputError if there is none of that name with the
+    SHA-256 that the weights state, or if it lacks a rate of a weighted test.
+    """
+    chosen = weights_file(path, suite)
+    raw = {} if chosen is None else convert_json(read_json(chosen), dict[str, object], f"weights {plain(chosen)}", "")
+    if chosen is None or HEADER not in raw:
+        return None
+    where = f"weights {plain(chosen)}"
+    stated = convert_json(raw[HEADER], WeightsHeader, f"{where}: '{HEADER}'", WeightsHeader.FORM)
+    if Path(stated.reference).name != stated.reference:
+        raise InputError(
+            f"{where}: reference {short(repr(stated.reference))}: name a file next to the weights, no path"
+        )
+    found = _find(chosen.parent, stated, where)
+    for label in load_weights(path, suite) or {}:
+        row = found.summary.tests.get(label)
+        if row is None or not row.rated:
+            raise InputError(
+                f"{where}: reference {plain(found.name)} has no rate of {short(label)}; leave its weight out"
+            )
+    return found
+
+
+def _find(folder: Path, stated: WeightsHeader, where: str) -> Reference:
+    name = stated.reference.removesuffix(".json")
+    seen: list[str] = []
+    for file in _candidates(folder, name):
+        content = read_content(file)
+        sha256 = hashlib.sha256(content).hexdigest()
+        if sha256 == stated.sha256:
+            return Reference(name=name, file=file, sha256=sha256, summary=decode_summary(content, str(file)))
+        seen.append(f"{plain(file)} has SHA-256 {sha256[:12]}")
+    found = "; ".join(seen) or "there is no such file next to the weights, and no such shipped baseline"
+    raise InputError(f"{where}: reference {plain(name)} with SHA-256 {short(stated.sha256[:12])}: {found}")
+
+
+def _candidates(folder: Path, name: str) -> Iterator[Path]:
+    near = (folder / f"{name}.json", folder / REFERENCE)
+    yield from (file for file in near if file.is_file())
+    shipped = find("baselines", name)
+    if shipped is not None:
+        yield shipped

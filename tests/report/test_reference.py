@@ -1,0 +1,176 @@
+"""Scores relative to a reference that the weights name, on numbers computed by hand and in bundles."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import make_records
+import pytest
+import tampering
+from make_records import PER_GPU
+from test_score import row, summary
+
+from milabench_ng.errors import InputError
+from milabench_ng.report.render import as_json
+from milabench_ng.report.render.statements import conclusion, header
+from milabench_ng.report.render.tables import after_tests
+from milabench_ng.report.report import Report, build_report
+from milabench_ng.report.scoring.reference import CLASSIC_UNIT, Reference, load_reference
+from milabench_ng.report.scoring.score import score
+from milabench_ng.report.scoring.weights import load_weights
+from milabench_ng.report.summary.folder import encode_summary, load
+from milabench_ng.report.summary.summary import Summary
+from milabench_ng.report.verification.bundle import pack
+from milabench_ng.report.verification.rules import Rules
+from milabench_ng.report.verification.verify import verify
+from milabench_ng.stats import weighted_geometric_mean
+
+WEIGHTS = {"s.a": 1.0, "s.b": 3.0}
+RUN = summary({"s.a": row(200.0, std=100.0), "s.b": row(32.0, unit="voxels")})
+AT_ONE = summary({"s.a": row(50.0), "s.b": row(20.0, std=4.0, unit="voxels")}, devices=1)
+RATIOS = (100 / 50, 32 / 16)
+
+
+def against(made: Summary) -> Reference:
+    return Reference(name="paper", file=Path("paper.json"), sha256="0" * 64, summary=made)
+
+
+def test_the_score_is_the_weighted_geometric_mean_of_the_ratios_per_device() -> None:
+    made = score(RUN, WEIGHTS, against(AT_ONE))
+    assert (made.status, made.unit) == ("complete", "x paper")
+    assert made.per_device == pytest.approx((RATIOS[0] * RATIOS[1] ** 3) ** 0.25, rel=1e-12)
+    assert made.per_node == pytest.approx(2 * (RATIOS[0] * RATIOS[1] ** 3) ** 0.25, rel=1e-12)
+    plain = score(RUN, WEIGHTS, against(AT_ONE), penalize_variance=False)
+    assert plain.per_device == pytest.approx(((200 / 50) * (32 / 20) ** 3) ** 0.25, rel=1e-12)
+
+
+def test_the_reference_itself_has_one() -> None:
+    assert score(AT_ONE, WEIGHTS, against(AT_ONE)).per_device == pytest.approx(1.0, rel=1e-12)
+
+
+def test_without_a_reference_the_score_is_in_classic_units_to_the_last_digit() -> None:
+    made = score(RUN, WEIGHTS)
+    assert made.unit == CLASSIC_UNIT
+    assert made.per_device == weighted_geometric_mean([100.0, 32.0], [1.0, 3.0])
+
+
+def test_a_test_of_other_items_than_the_reference_does_not_count() -> None:
+    other = summary({"s.a": row(50.0), "s.b": row(16.0, unit="images")})
+    made = score(RUN, WEIGHTS, against(other))
+    assert made.status == "partial"
+    assert made.per_device == pytest.approx(2.0, rel=1e-12)
+    assert made.reasons == ("s.b counts voxels, the reference images",)
+
+
+def report(**options: Any) -> Report:
+    return build_report(RUN, "run", weights=WEIGHTS, reference=against(AT_ONE), **options)
+
+
+def test_the_report_says_the_unit_everywhere() -> None:
+    made = report(baselines=[("half", AT_ONE)], price=(1000.0, "node"))
+    told = {fact.name: fact.text for fact in (*header(made), *conclusion(made))}
+    assert told["score per device"].startswith("2 x paper, complete")
+    assert told["score per node"].startswith("4 x paper (2 devices)")
+    assert told["score of the baseline"].startswith("1 x paper per device")
+    assert told["ratio of the scores"].startswith("2.000 per device; per node 4.000")
+    assert told["RPP"].startswith("250.00 $ per x paper")
+    assert CLASSIC_UNIT not in "".join(told.values())
+    assert made.price is not None
+    assert made.price.rpp == pytest.approx(250.0, rel=1e-12)
+    written = as_json.as_object(made)
+    assert (written["score"]["unit"], written["baseline"]["unit"]) == ("x paper", "x paper")
+    (parts,) = [section for section in after_tests(made) if section.key == "sub-scores"]
+    assert "per device (x paper)" in [heading.header for heading in parts.headings]
+
+
+def test_ratios_and_sub_scores_do_not_depend_on_the_reference() -> None:
+    relative, classic = (
+        report(baselines=[("half", AT_ONE)]),
+        build_report(RUN, "run", weights=WEIGHTS, baselines=[("half", AT_ONE)]),
+    )
+    (ours,), (theirs,) = relative.comparisons, classic.comparisons
+    assert ours.ratio == pytest.approx(theirs.ratio, rel=1e-12)
+    for one, other in zip(relative.sub_scores, classic.sub_scores, strict=True):
+        assert one.labels == other.labels
+        assert one.per_device is not None
+        assert other.per_device is not None
+    (unpunished, *_) = relative.sub_scores
+    assert unpunished.per_device == pytest.approx(((200 / 50) * (32 / 20) ** 3) ** 0.25, rel=1e-12)
+
+
+def written(folder: Path, made: Summary, labels: dict[str, float], **header: str) -> Path:
+    """A weights file with a reference next to it."""
+    content = encode_summary(made).encode()
+    (folder / "paper.json").write_bytes(content)
+    stated = {"reference": "paper", "sha256": hashlib.sha256(content).hexdigest()} | header
+    file = folder / "weights.json"
+    file.write_text(json.dumps({"*": stated} | {label: {"weight": weight} for label, weight in labels.items()}))
+    return file
+
+
+def test_weights_name_the_reference_and_pin_it(tmp_path: Path) -> None:
+    file = written(tmp_path, AT_ONE, WEIGHTS)
+    assert load_weights(file, "s") == WEIGHTS
+    found = load_reference(file, "s")
+    assert found is not None
+    assert (found.name, found.summary.tests) == ("paper", AT_ONE.tests)
+    assert load_reference(None, "standard") is None
+    assert load_reference(None, "no-such-suite") is None
+
+
+@pytest.mark.parametrize(
+    ("header", "labels", "words"),
+    [
+        ({"sha256": "1" * 64}, WEIGHTS, "reference paper with SHA-256 111111111111: "),
+        ({"reference": "nobody"}, WEIGHTS, "there is no such file next to the weights, and no such shipped baseline"),
+        ({"reference": "../paper"}, WEIGHTS, "name a file next to the weights, no path"),
+        ({"name": "x"}, WEIGHTS, 'the form is {"*": {"reference"'),
+        ({}, {"s.a": 1.0, "s.c": 1.0}, "reference paper has no rate of s.c; leave its weight out"),
+    ],
+)
+def test_a_reference_that_cannot_be_used_is_an_error(
+    header: dict[str, str], labels: dict[str, float], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError) as raised:
+        load_reference(written(tmp_path, AT_ONE, labels, **header), "s")
+    assert words in str(raised.value)
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    folder = tmp_path / "results"
+    make_records.write_run(folder, make_records.plan("standard", {"vae": PER_GPU}, 2, 2), slices=30)
+    return folder
+
+
+def test_a_bundle_holds_its_reference_and_is_verified_with_it(results: Path, tmp_path: Path) -> None:
+    weights = written(tmp_path, load(results), {"standard.vae": 1.0})
+    made = pack(results, tmp_path / "b.tar.gz", weights=weights)
+    files = tampering.members(made.path)
+    assert files["reference.json"] == (tmp_path / "paper.json").read_bytes()
+    for file in (weights, tmp_path / "paper.json"):
+        file.unlink()
+    found = verify(made.path, Rules())
+    assert found.facts["score"].endswith("(x paper)")
+    assert [ruling for ruling in found.rulings if ruling.id in ("R1", "R3") and ruling.result != "pass"] == []
+
+
+def test_another_reference_in_a_bundle_is_found(results: Path, tmp_path: Path) -> None:
+    weights = written(tmp_path, load(results), {"standard.vae": 1.0})
+    made = pack(results, tmp_path / "b.tar.gz", weights=weights)
+    files = tampering.members(made.path)
+    files["reference.json"] = files["reference.json"].replace(b'"mean": ', b'"mean":  ')
+    with pytest.raises(InputError, match="reference paper with SHA-256"):
+        verify(tampering.repack(made.path, files), Rules())
+
+
+def test_a_claim_in_another_unit_is_found(results: Path, tmp_path: Path) -> None:
+    weights = written(tmp_path, load(results), {"standard.vae": 1.0})
+    made = pack(results, tmp_path / "b.tar.gz", weights=weights)
+    files = tampering.members(made.path)
+    files["bundle.json"] = files["bundle.json"].replace(b'"x paper"', b'"classic items/s"')
+    (ruling,) = [one for one in verify(tampering.repack(made.path, files), Rules()).rulings if one.id == "R3"]
+    assert ruling.reasons == ("unit was claimed as classic items/s, and is x paper",)
