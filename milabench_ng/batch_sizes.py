@@ -19,10 +19,11 @@ LARGEST = 1 << 16
 
 
 def sizes_for(option: Option) -> tuple[int, ...]:
-    """The sizes to choose from, within the range of the workload's option, in ascending order."""
+    """The sizes to choose from, within the range of the workload's option and its ends, in ascending order."""
     powers = [1 << exponent for exponent in range(LARGEST.bit_length())]
     between = [3 * power for power in powers if 3 * power < LARGEST]
-    return tuple(size for size in sorted([*powers, *between]) if option.range.holds(size))
+    ends = [size for size in (option.range.ge, option.range.le) if isinstance(size, int)]
+    return tuple(size for size in sorted({*powers, *between, *ends}) if option.range.holds(size))
 
 
 def next_size(tried: Mapping[int, bool], sizes: Sequence[int]) -> int | None:

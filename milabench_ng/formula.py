@@ -49,6 +49,8 @@ def evaluate(formula: str, values: Mapping[str, float]) -> float:
 def _parse(formula: str) -> ast.expr:
     """The syntax tree, with nothing but the parts of a formula in it."""
     where = f"formula {short(repr(formula))}"
+    if "#" in formula:
+        raise InputError(f"{where}: it has a comment; only numbers, names, + - * / and parentheses are allowed")
     if len(formula) > LONGEST:
         raise InputError(f"{where}: it has {len(formula)} characters; at most {LONGEST} are allowed")
     try:

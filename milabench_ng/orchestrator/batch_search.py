@@ -25,11 +25,11 @@ from milabench_ng.records.record import Cause, Failure
 from milabench_ng.records.window import Window
 from milabench_ng.units import format_bytes
 
-TOO_LARGE: frozenset[Cause] = frozenset({"device_oom", "oom", "exception", "data_error", "short"})
+TOO_LARGE: frozenset[Cause] = frozenset({"device_oom", "oom", "exception", "data_error", "short", "timeout"})
 """Causes that a smaller batch may not have; any other ends the search.
 
 Besides memory, a batch may be too large for the data set, for shared memory, for the index type of a kernel
-(``exception``), or for its steps to end within ``max_seconds`` (``short``).
+(``exception``), or for its steps to end within ``max_seconds`` (``short``) or the limits of a launch (``timeout``).
 """
 
 
@@ -122,7 +122,11 @@ async def _try_size(
 ) -> tuple[SizeTrial, dict[str, Failure]]:
     """A few steps of ``launches``, side by side, and why they failed, by slot."""
     began_s = time.monotonic()
-    tenants = [make_tenant(one, batch, context, began_s, _log(one, context), trial_steps=STEPS) for one in launches]
+    trial = f"-t{launches[0].arguments[BATCH_SIZE]}"
+    tenants = [
+        make_tenant(one, batch, context, began_s, _log(one, context), trial=trial, trial_steps=STEPS)
+        for one in launches
+    ]
     silent = Announcer(batch.number, tenants, lambda _: None)  # the state of a trial is not that of a launch
     runner = BatchRunner(tenants, context.starter, context.facts.planned.limits, context.interrupted, silent)
     try:
@@ -173,7 +177,7 @@ def _failure(tenant: Tenant, runner: BatchRunner, context: RunContext, busy: Seq
     limits = {slot: context.facts.planned.shares[slot].memory_bytes for slot in tenant.launch.slot_ids}
     found = judge(outcome, tenant.ranks, runner.evidence[tenant.launch.job_id], limits)
     if any(group.name in busy for group in tenant.groups.values()):
-        return found or Failure(cause="timeout", detail="processes of it could not be removed")
+        return Failure(cause="exit", detail="processes of it could not be removed")
     if found is not None and found.cause == "short":
         return Failure(cause="short", detail=f"its {STEPS} steps took longer than max_seconds")
     return None if found is not None and found.cause == "nan" else found

@@ -17,12 +17,23 @@ from milabench_ng.requests import Seat, Task
 
 
 def make_tenant(
-    launch: Launch, batch: Batch, context: RunContext, requested_s: float, log: Log, **task_fields: Any
+    launch: Launch,
+    batch: Batch,
+    context: RunContext,
+    requested_s: float,
+    log: Log,
+    *,
+    trial: str = "",
+    **task_fields: Any,
 ) -> Tenant:
-    """Make the fence of a launch of ``batch``; its worker is not started yet. ``task_fields``: more of its `Task`."""
+    """Make the fence of a launch of ``batch``; its worker is not started yet.
+
+    ``trial``: makes the names of its groups its own, since those of an earlier trial may not be gone.
+    ``task_fields``: more of its `Task`.
+    """
     planned = context.facts.planned
     groups: dict[str, Group] = {
-        slot: context.fence.create(f"b{batch.number}-d{slot}", planned.share(launch.test, slot))
+        slot: context.fence.create(f"b{batch.number}{trial}-d{slot}", planned.share(launch.test, slot))
         for slot in launch.slot_ids
     }
     seats = tuple(

@@ -64,8 +64,9 @@ def run_rank(
     """Run the workload as one rank of ``task``, in this process."""
     seat = task.seats[rank]
     size_thread_pools(seat.threads)
-    before_bytes = resident().now
+    before_bytes = 0
     if task.trial_steps:
+        before_bytes = resident().now
         channel = TrialChannel(channel, rank, task.trial_steps)
     channel.send(Entered(rank=rank, pid=os.getpid(), torch_threads=torch.get_num_threads()))
     phases = {**phases, "enter": time.monotonic() - since}

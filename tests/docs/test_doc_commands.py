@@ -87,6 +87,8 @@ TABLE: dict[str, Check] = {
     "--ram-total 250GiB": PARSE,
     "mnb jobs standard --repeat 3": DRY,
     "mnb jobs standard --repeat 3 --ram-total 480GiB": PARSE,
+    "mnb jobs cv --name cv_train_mobilenet_v3_large_fp32 --window 2 -- --width 64 --height 64 --batch-size 2": (PARSE),
+    "mnb jobs unet3d --name unet3d_train_fp32 --window 1 --data-scale 0.01 -- --depth 16 --height 16 --width 16": PARSE,
     "mnb list": RUN,
     "mnb list -v": PARSE,
     "mnb list profiles/standard.json -v": RUN,
@@ -149,8 +151,10 @@ TABLE: dict[str, Check] = {
     "scripts/baselines-2020": Check("script", "writes the shipped baselines"),
     "scripts/bench-fence": Check("script", "takes half a minute, and wants a quiet node"),
     'pip install "milabench_ng[segmentation]"': Check("elsewhere", "needs the network"),
-    "scripts/bench-field": Check("script", "takes minutes"),
-    "scripts/bench-field --device cpu --small --name mobilenet --pairs 1": Check("script", "takes half a minute"),
+    "uv run scripts/bench-field": Check("script", "takes minutes"),
+    "uv run scripts/bench-field --device cpu --small --name mobilenet --pairs 1": Check(
+        "script", "takes half a minute"
+    ),
     "scripts/bench-html": Check("script", "takes half a minute, and needs Chromium"),
     "scripts/bench-launch": Check("script", "takes minutes"),
     "scripts/bench-meter": Check("script", "takes minutes"),

@@ -54,3 +54,16 @@ def open_names() -> list[str]:
     """What this process has open."""
     folder = Path("/proc/self/fd")
     return [os.readlink(entry) for entry in folder.iterdir() if entry.is_symlink() and entry.exists()]
+
+
+def test_a_closed_file_holds_no_descriptor_and_is_opened_again(tmp_path: Path) -> None:
+    file = tmp_path / "number"
+    file.write_text("1")
+    held = HeldFile(file)
+    before = len(os.listdir("/proc/self/fd"))
+    assert held.read() == b"1"
+    assert len(os.listdir("/proc/self/fd")) == before + 1
+    held.close()
+    held.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert held.read() == b"1"

@@ -20,6 +20,7 @@ from milabench_ng.report.writers import Form, write_layout
 HEAD = [
     *("Datetime", "GPU", "cuDNN version", "N GPUs", "Data Loader workers", "Model", "Precision", "Minibatch"),
     *("Input width [px]", "Input height [px]", "Warmup steps", "Benchmark steps", "MPx/s", "images/s", "batches/s"),
+    *("Test", "Failed launches"),
 ]
 NATIVE = (Derived("MPx/s", "rate * width * height / 1e6"), Derived("batches/s", "rate / batch_size"))
 
@@ -69,11 +70,11 @@ def test_each_test_is_a_row_with_the_sums_over_the_devices() -> None:
     assert found == [
         [
             *("06/01/2026 16:05:09", "H200", "9.10.2", "4", "8", "resnet50", "amp", "10", "1000", "500", "20", "90"),
-            *("200.00", "400.00", "40.00"),  # 4 x 100 images of half a megapixel, in batches of 10
+            *("200.00", "400.00", "40.00", "cv.train", "0"),  # 4 x 100 images of half a megapixel, in batches of 10
         ],
         [
             *("06/01/2026 16:05:09", "H200", "9.10.2", "4", "0", "vgg16", "half", "10", "1000", "500", "20", "90"),
-            *("600.00", "1200.00", "120.00"),
+            *("600.00", "1200.00", "120.00", "cv.infer", "0"),
         ],
     ]
 

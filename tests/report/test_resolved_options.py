@@ -150,3 +150,13 @@ def test_a_search_that_cannot_have_been_is_found(case: str, searched: Path) -> N
     search, reason = FORGED[case]
     record(search_of(search), "standard.vae.J0.1.*")(searched)
     assert r10(searched).reasons[0].endswith(f": {reason}")
+
+
+def test_a_nonce_gives_the_same_order_with_memory_classes(tmp_path: Path) -> None:
+    made = tmp_path / "results"
+    make_records.write_run(made, make_records.plan("standard", {"vae": PER_GPU}, 2, 3, nonce="n"), slices=30)
+    manifest(table)(made)
+    manifest(memory(H100, H100))(made)
+    everywhere(lambda launch: launch.update(classes={"batch_size": "80GiB"}))(made)
+    rulings = {ruling.id: ruling for ruling in verify(made, Rules(nonce="n")).rulings}
+    assert rulings["R9"].result == "pass", rulings["R9"]

@@ -29,8 +29,10 @@ def test_the_series_is_the_powers_of_two_and_what_is_halfway() -> None:
 
 def test_the_range_of_the_option_limits_the_series() -> None:
     limited = Option(name="batch_size", type="int", default=8, range=Range(ge=3, le=10))
-    assert sizes_for(limited) == (3, 4, 6, 8)
+    assert sizes_for(limited) == (3, 4, 6, 8, 10)
     assert search(1 << 20, (3, 4, 6, 8)) == [3, 6, 8]
+    only = Option(name="batch_size", type="int", default=5, range=Range(ge=5, le=5))
+    assert sizes_for(only) == (5,)
 
 
 @pytest.mark.parametrize(

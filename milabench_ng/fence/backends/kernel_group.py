@@ -68,4 +68,5 @@ class KernelGroup:
         guardian.kill(self._directories)
 
     def remove(self, patience_s: float = 2.0) -> bool:
+        self._kernel.close()
         return guardian.sweep(self._directories, patience_s)[2]

@@ -57,6 +57,12 @@ class Counters1:
         """The part of `usage` that must be read several times a second, from files that stay open."""
         return self._watched.read()
 
+    def close(self) -> None:
+        """Close the files that stay open."""
+        self._watched.close()
+        if self._oom_control is not None:
+            self._oom_control.close()
+
     def out_of_memory(self) -> bool:
         """Whether a process has been killed for memory, as in `events`, from a file that stays open."""
         return bool(self._oom_control and number_of(self._oom_control.read(), b"oom_kill"))

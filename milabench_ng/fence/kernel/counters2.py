@@ -52,6 +52,10 @@ class Counters2:
         """The part of `usage` that must be read several times a second, from files that stay open."""
         return self._watched.read()
 
+    def close(self) -> None:
+        """Close the files that stay open."""
+        self._watched.close()
+
     def usage(self) -> Usage:
         """Usage, including all groups below."""
         node = self._node

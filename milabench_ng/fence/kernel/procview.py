@@ -10,14 +10,20 @@ from milabench_ng.records.isolation import ProcView
 
 
 def read_process(pid: int) -> ProcView:
-    """What /proc/PID shows now. Raises ProcessLookupError if there is no such process."""
+    """What /proc/PID shows now. Raises ProcessLookupError if there is no such process, or if it is ending.
+
+    A process that ends gives up its memory before the kernel moves it to the root of every hierarchy.
+    """
     directory = Path(f"/proc/{pid}")
     try:
+        groups = tuple((directory / "cgroup").read_text().splitlines())
         lines = (line.split(":", 1) for line in (directory / "status").read_text().splitlines())
         status = {name: value.strip() for name, value in lines}
+        if "VmSize" not in status:
+            raise ProcessLookupError(f"process {pid} is ending")
         return ProcView(
             pid=pid,
-            groups=tuple((directory / "cgroup").read_text().splitlines()),
+            groups=groups,
             cpus_allowed=parse_ids(status["Cpus_allowed_list"]),
             mems_allowed=parse_ids(status["Mems_allowed_list"]),
             threads=int(status["Threads"]),

@@ -34,6 +34,12 @@ class WatchedGroup:
             pids_peak=_number(self._pids),
         )
 
+    def close(self) -> None:
+        """Close the files."""
+        for file in (self._stat, self._memory, self._pids):
+            if file is not None:
+                file.close()
+
 
 def _number(file: HeldFile | None) -> int | None:
     return int(file.read()) if file else None

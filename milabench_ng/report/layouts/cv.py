@@ -53,6 +53,8 @@ def _columns(report: Report) -> Iterable[Column[Line]]:
         Column("MPx/s", value=lambda line: _derived(line, "MPx/s")),
         Column("images/s", value=lambda line: _rounded(line.node_total)),
         Column("batches/s", value=lambda line: _derived(line, "batches/s")),
+        Column("Test", value=lambda line: line.scored.test),
+        Column("Failed launches", value=lambda line: line.scored.fail),
     )
 
 

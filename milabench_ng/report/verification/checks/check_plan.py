@@ -77,7 +77,10 @@ def _expected(stated: Profile, planned: Plan) -> Plan:
     if planned.repeat * len(planned.devices) * len(stated.tests) > _MOST_LAUNCHES:
         raise InputError(f"{planned.repeat} repeats on {len(planned.devices)} devices are more than anybody runs")
     known = {
-        launch.test.removeprefix(f"{planned.suite}."): ResolvedOptions(launch.arguments) for launch in planned.launches
+        launch.test.removeprefix(f"{planned.suite}."): ResolvedOptions(
+            launch.arguments, launch.overrides, launch.memory_classes
+        )
+        for launch in planned.launches
     }
     resolved = {name: known.get(name, ResolvedOptions({})) for name in stated.tests}
     return make_plan(stated, resolved, planned.devices, planned.repeat, planned.order, planned.nonce)
@@ -234,14 +237,16 @@ def _not_as_stated(evidence: Evidence, stated: Profile | None) -> Iterator[str]:
 
 
 def _demands(manifest: Manifest, stated: Profile) -> dict[str, tuple[dict[str, Scalar], dict[str, str]]]:
-    """The arguments that the profile states for the manifest's devices, and the memory classes, by test.
+    """The arguments that the profile states for the manifest's devices, and the memory classes, by planned test.
 
     Raises InputError for a device that reaches no class.
     """
     memory = smallest_memory(manifest.plan.devices, manifest.inventory.gpus)
+    planned = {launch.test.removeprefix(f"{manifest.plan.suite}.") for launch in manifest.plan.launches}
     return {
         name: choose_entries({normal_name(key): value for key, value in test.arguments.items()}, memory, name)
         for name, test in stated.tests.items()
+        if name in planned
     }
 
 
