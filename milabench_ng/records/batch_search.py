@@ -7,6 +7,10 @@ import msgspec
 from milabench_ng.batch_sizes import largest_fitting
 
 
+SEARCH_PHASE = "batch size"
+"""The name of its seconds among the phases of a launch."""
+
+
 class SizeTrial(msgspec.Struct, frozen=True, kw_only=True):
     """A few steps with one batch size, in all launches of the test at the same time."""
 

@@ -15,6 +15,7 @@ from milabench_ng.orchestrator.outcome.marking import marks
 from milabench_ng.orchestrator.outcome.observation import Observation, SessionFacts
 from milabench_ng.orchestrator.outcome.skipped import skipped
 from milabench_ng.plan import Launch
+from milabench_ng.records.batch_search import SEARCH_PHASE
 from milabench_ng.records.isolation import Isolation
 from milabench_ng.records.precision_seen import PrecisionSeen
 from milabench_ng.records.record import (
@@ -160,7 +161,7 @@ def _ours(facts: SessionFacts, seen: Observation, workload: Workload) -> Mnb:
 def _phases(seen: Observation) -> dict[str, float]:
     """The slowest rank's seconds, phase by phase; before them, the search for a batch size."""
     search = seen.batch_search
-    before = {"batch size": search.seconds} if search and not search.reused else {}
+    before = {SEARCH_PHASE: search.seconds} if search and not search.reused else {}
     names = dict.fromkeys(name for rank in seen.ranks for name in rank.phases)
     return before | {name: max(rank.phases.get(name, 0.0) for rank in seen.ranks) for name in names}
 
