@@ -6,7 +6,6 @@ import msgspec
 
 from milabench_ng.batch_sizes import largest_fitting
 
-
 SEARCH_PHASE = "batch size"
 """The name of its seconds among the phases of a launch."""
 
