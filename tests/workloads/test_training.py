@@ -173,8 +173,8 @@ def scaling_program(rendezvous: Path, results: Any) -> None:
 def test_scaling_over_one_rank(tmp_path: Path) -> None:
     """In a process of its own: a process group and its threads stay for the life of a process."""
     receiver, sender = multiprocessing.Pipe(duplex=False)
-    fork = multiprocessing.get_context("fork")
-    process = fork.Process(target=scaling_program, args=(tmp_path / "rendezvous", sender), daemon=True)
+    fresh = multiprocessing.get_context("spawn")  # autograd's threads, if a test before had some, forbid a fork
+    process = fresh.Process(target=scaling_program, args=(tmp_path / "rendezvous", sender), daemon=True)
     process.start()
     sender.close()
     parameters, count, losses = receiver.recv()

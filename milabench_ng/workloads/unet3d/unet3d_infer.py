@@ -51,7 +51,7 @@ def unet3d_infer(
     halo_height: WholeNumber = 64,
     halo_width: WholeNumber = 64,
 ) -> None:
-    """Find synaptic clefts in a volume with a 3D-UNet, block by block (EMBL's 3D-UNet benchmark).
+    """Find synaptic clefts in a volume, block by block (EMBL's 3D-UNet benchmark): bound by the GPU, if fed.
 
     22,575,329 parameters, random weights. An item is one voxel of the network's input, halo included, as the published
     figures count (gross); each block also has a halo where it touches the border of the volume, of zeros. Of the output

@@ -29,13 +29,14 @@ def unet3d_train(
     batch_size: Count = 1,
     learning_rate: FromZero = 1e-3,
 ) -> None:
-    """Train a 3D-UNet to find synaptic clefts (Cicek et al., arXiv:1606.06650; EMBL's 3D-UNet benchmark).
+    """Train a 3D-UNet to find synaptic clefts (EMBL's 3D-UNet benchmark): bound by the GPU, if fed.
 
-    22,575,329 parameters, no normalisation layers; binary cross entropy with logits; Adam in its fused form. An item is
-    one voxel of a patch, and patches lie anywhere in the volume. Timed: the wait for the loader processes, which
-    decompress raw and labels of each patch and normalise it, copy, forward, backward, step. (The published figures
-    leave out the wait.) In pure fp16 (`half`) gradients vanish, so that nothing can be learnt: with a learning rate of
-    0 the loss stays finite, at the same cost.
+    Cicek et al., arXiv:1606.06650; 22,575,329 parameters, no normalisation layers. Binary cross entropy with logits;
+    Adam in its fused form. Patches lie anywhere in the volume. An item is one voxel of a patch.
+
+    Timed: the wait for the loader processes, which decompress raw and labels of each patch and normalise it, copy,
+    forward, backward, step. (The published figures leave out the wait.) In pure fp16 (`half`) gradients vanish, so that
+    nothing can be learnt: with a learning rate of 0 the loss stays finite, at the same cost.
 
     Options:
         depth: sections of a patch, a multiple of 16.
