@@ -17,6 +17,7 @@ from typing import Literal
 import msgspec
 import psutil
 
+from milabench_ng.node.cpu_totals import cpu_totals
 from milabench_ng.node.gpu_conditions import THROTTLE_FIELDS, GpuSettings, GpuState, read_gpu_settings, read_gpu_state
 from milabench_ng.node.gpus import Gpu, Nvml
 from milabench_ng.node.pci_gpus import kernel_text
@@ -149,10 +150,7 @@ def kernel_table(path: Path) -> dict[str, int]:
 
 def cpu_seconds() -> tuple[float, float, float]:
     """Busy, steal and total seconds since boot, summed over CPUs."""
-    spent = psutil.cpu_times()
-    # User time already includes guest time.
-    busy = spent.user + spent.nice + spent.system + spent.irq + spent.softirq
-    return busy, spent.steal, busy + spent.steal + spent.idle + spent.iowait
+    return cpu_totals(*psutil.cpu_times()[:8])
 
 
 def _host_settings(root: Path) -> HostSettings:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from milabench_ng.node.cpu_totals import cpu_totals
 from milabench_ng.node.held_file import HeldFile, number_of
 from milabench_ng.telemetry.messages import HOST_KEY, SourceName
 from milabench_ng.units import KIB, MIB
@@ -84,10 +85,7 @@ def rates(before: Counters, now: Counters) -> dict[str, float]:
 
 def cpu_seconds(stat: bytes) -> tuple[float, float, float]:
     """Busy, steal and total seconds since boot, summed over CPUs, from ``/proc/stat``."""
-    ticks = map(int, stat.split(b"\n", 1)[0].split()[1:9])
-    user, nice, system, idle, iowait, irq, softirq, steal = (number / _TICKS_PER_S for number in ticks)
-    busy = user + nice + system + irq + softirq  # user time already includes guest time
-    return busy, steal, busy + steal + idle + iowait
+    return cpu_totals(*(int(ticks) / _TICKS_PER_S for ticks in stat.split(b"\n", 1)[0].split()[1:9]))
 
 
 def disk_bytes(stats: Iterable[bytes]) -> tuple[int, int]:

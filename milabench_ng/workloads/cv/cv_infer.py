@@ -55,6 +55,6 @@ def cv_infer(
         model.to(memory_format=torch.channels_last)
     feed = PictureFeed(bench, source, (batch_size, height, width), next(model.parameters()).dtype, channels_last)
     forward = bench.compile(model, feed.example()) if compile else model
-    for batch in bench.measure(feed.batches, count=batch_size):
+    for batch in bench.measure(feed.batches(), count=batch_size):
         pictures = feed.ready(batch)
         bench.infer(forward, list(pictures) if detects else pictures)

@@ -60,7 +60,7 @@ def cv_train(
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate, eps=epsilon, fused=True)
     feed = PictureFeed(bench, source, (batch_size, height, width), dtype, channels_last)
     forward = bench.compile(model, feed.example()) if compile else model
-    for batch in bench.measure(feed.batches, count=batch_size):
+    for batch in bench.measure(feed.batches(), count=batch_size):
         outputs = forward(feed.ready(batch)).float()  # the classifiers' loss overflows fp16
         bench.step(loss_of(arch)(outputs, torch.rand_like(outputs)), optimizer)
 

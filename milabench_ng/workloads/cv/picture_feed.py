@@ -60,9 +60,8 @@ class PictureFeed:
         self._dtype = dtype
         self._format = torch.channels_last if channels_last else torch.contiguous_format
 
-    @property
     def batches(self) -> Iterable[Any]:
-        """What ``bench.measure`` fetches; `ready` makes pictures of it."""
+        """Make what ``bench.measure`` fetches; `ready` makes pictures of it."""
         bench, size = self._bench, (self._height, self._width)
         match self._source:
             case "resident":
