@@ -20,7 +20,7 @@ from tampering import NONCE, WHOLE, Change, Tamper, everywhere, fence, gpu, gpu_
 
 from milabench_ng import __version__
 from milabench_ng.records.record import RECORD_SCHEMA
-from milabench_ng.report.launch.traces import Bands, ReferenceTrace, TraceBand
+from milabench_ng.report.launch.traces import PACING, Bands, ReferenceTrace, TraceBand
 from milabench_ng.report.verification.bundle import pack
 from milabench_ng.report.verification.checks.registry import RULES
 from milabench_ng.report.verification.findings import Ruling, Verification
@@ -37,7 +37,7 @@ STRICT = Rules(
     profile=Pin(sha256=PROFILE.sha256),
     weights=Pin(sha256=hashlib.sha256(WEIGHTS).hexdigest()),
     nonce=NONCE,
-    arguments={"vae": {"max_count": 1000}},
+    arguments={"vae": {"max_count": 0}},
     repeat=2,
     ledger=True,
     failure_rate=0.01,
@@ -175,6 +175,17 @@ def smaller_option(launch: dict[str, Any]) -> None:
         launch["arguments"]["max_count"] = 10
 
 
+def faster_learning(launch: dict[str, Any]) -> None:
+    if launch["test"] == "standard.vae":
+        launch["arguments"]["learning_rate"] = 1.0
+
+
+def worth_more(folder: Path) -> None:
+    for path in folder.glob("standard.vae.*"):
+        tampering.rewrite(path, ours(classic_factor=1000.0))
+    make_records.write_ledger(folder, WHOLE)
+
+
 def idle_gpu(content: dict[str, Any]) -> None:
     more = content["inventory"]["pci_gpus"][-1] | {"pci_bus_id": "0000:99:00.0"}
     content["inventory"]["pci_gpus"].append(more)
@@ -310,7 +321,9 @@ BROKEN: dict[str, tuple[str, Tamper, str]] = {
     "batches in another order": ("R9", manifest(backwards), "not in the order that the nonce makes"),
     "batch size changed everywhere": ("R10", everywhere(smaller_batch), "batch_size is 32, 64 is demanded"),
     "batch size overridden": ("R10", everywhere(overridden), "changed on the command line: batch_size"),
-    "option that the profile does not state": ("R10", everywhere(smaller_option), "max_count is 10, 1000 is demanded"),
+    "option that the profile does not state": ("R10", everywhere(smaller_option), "max_count is 10, 0 is demanded"),
+    "option that nobody states": ("R10", everywhere(faster_learning), "learning_rate is 1.0, 0.001 is demanded"),
+    "items of all records": ("R10", worth_more, "its classic_factor is 1000.0, vae has 1.0"),
     "arguments of one record": ("R10", record(lambda at: smaller_batch(at["mnb"]["launch"])), "instead of 64"),
     "formula of one record": (
         "R10",
@@ -426,7 +439,7 @@ def test_r3_numbers_that_were_claimed(folder: Path) -> None:
 def test_r22_a_launch_outside_its_reference_traces(folder: Path, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The report makes these marks; no record has them."""
     bands: Bands = {"gpu": {"fp32": {"1": TraceBand(2.0, 0.004)}}}
-    arguments = {"batch_size": 64, "precision": "fp32"}
+    arguments = {name: value for name, value in make_records.arguments_of("vae").items() if name not in PACING}
     trace = ReferenceTrace(arguments=arguments, data=("imagenet", "twin", 1.0), losses=bands)
     monkeypatch.setattr("milabench_ng.report.summary.folder.load_traces", lambda _suite: {"standard.vae": trace})
 
