@@ -6,18 +6,19 @@ from pathlib import Path
 
 import msgspec
 
-from milabench_ng.catalogue import Bound, Derived, Scalar, Workload
+from milabench_ng.catalogue import Bound, DataBy, Derived, Scalar, Workload
 
 FILE = Path(__file__).with_suffix(".json")
 
 
 class Declared(msgspec.Struct, frozen=True, kw_only=True):
-    """What a workload counts, and its options where a profile states none."""
+    """What a workload counts and reads, and its options where a profile states none."""
 
     unit: str
     classic_factor: float
     bound: Bound | None
     derived: tuple[Derived, ...]
+    data: str | DataBy | None
     defaults: dict[str, Scalar | None]
 
 
@@ -28,6 +29,7 @@ def declared(workload: Workload) -> Declared:
         classic_factor=workload.classic_factor,
         bound=workload.bound,
         derived=workload.derived,
+        data=workload.data,
         defaults={option.name: option.default for option in workload.options},
     )
 

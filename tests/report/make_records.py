@@ -66,7 +66,9 @@ def arguments_of(workload: str) -> dict[str, Scalar | None]:
 
 def declares(workload: str) -> Declared:
     """What a workload counts: a built-in one as it says itself, any other one images."""
-    made_up = Declared(unit="images", classic_factor=1.0, bound="cpu", derived=(), defaults={"precision": "fp32"})
+    made_up = Declared(
+        unit="images", classic_factor=1.0, bound="cpu", derived=(), data="imagenet", defaults={"precision": "fp32"}
+    )
     return BUILTIN.get(workload, made_up)
 
 

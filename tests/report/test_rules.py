@@ -186,6 +186,20 @@ def worth_more(folder: Path) -> None:
     make_records.write_ledger(folder, WHOLE)
 
 
+def no_data_at_all(folder: Path) -> None:
+    for path in folder.glob("standard.vae.*"):
+        tampering.rewrite(path, ours(data=None))
+    make_records.write_ledger(folder, WHOLE)
+
+
+def unsaid_storage(content: dict[str, Any]) -> None:
+    del content["storage"]["outdir"]
+
+
+def empty_bus(content: dict[str, Any]) -> None:
+    content["inventory"]["pci_gpus"] = []
+
+
 def idle_gpu(content: dict[str, Any]) -> None:
     more = content["inventory"]["pci_gpus"][-1] | {"pci_bus_id": "0000:99:00.0"}
     content["inventory"]["pci_gpus"].append(more)
@@ -353,7 +367,15 @@ BROKEN: dict[str, tuple[str, Tamper, str]] = {
         record(too_many_latencies),
         "slice 20 is impossible: the latencies of 6 batches in 5 steps",
     ),
-    "data not said": ("R19", record(no_data), "it does not say what it read, as other launches of its test do"),
+    "data not said": ("R19", record(no_data), "it does not say what it read; vae reads mnist"),
+    "data of no launch said": ("R19", no_data_at_all, "it does not say what it read; vae reads mnist"),
+    "storage not said": ("R20", manifest(unsaid_storage), "run.json does not say what the outdir lies on"),
+    "PCI bus not listed": ("R23", manifest(empty_bus), "the list of the PCI bus lacks the GPU at 0000:01:00.0"),
+    "default power limit not told": (
+        "R25",
+        record(gpu(default_power_limit_w=None)),
+        "GPU-1 does not say its power limit by default",
+    ),
     "less data": ("R19", record(small_share), "imagenet has scale 0.5, 1 is demanded"),
     "data in memory": ("R20", manifest(tmpfs), "/data lies on tmpfs (memory), which is refused"),
     "changed workload": (
