@@ -200,6 +200,38 @@ def empty_bus(content: dict[str, Any]) -> None:
     content["inventory"]["pci_gpus"] = []
 
 
+def moved(folder: Path, **more: float) -> None:
+    """The stop of a batch 10 s earlier, with a window to fit."""
+    for path in folder.glob("standard.vae.J0.*"):
+
+        def change(content: dict[str, Any]) -> None:
+            mnb = content["mnb"]
+            stop = mnb["stop_s"] - 10
+            mnb.update(stop_s=stop, window={"start_s": stop - 10, "end_s": stop - 1})
+            mnb["ranks"][0] |= {name: mnb["ranks"][0][name] + by for name, by in more.items()}
+
+        tampering.rewrite(path, change)
+    make_records.write_ledger(folder, WHOLE)
+
+
+def earlier_stop(folder: Path) -> None:
+    moved(folder)
+
+
+def earlier_full(folder: Path) -> None:
+    moved(folder, full_s=-10)
+
+
+def everywhere_full_too_soon(folder: Path) -> None:
+    for path in folder.glob("standard.vae.*"):
+        tampering.rewrite(path, lambda content: content["mnb"]["launch"]["arguments"].update(max_count=10**9))
+    make_records.write_ledger(folder, WHOLE)
+
+
+def cut_short(content: dict[str, Any]) -> None:
+    del content["mnb"]["ranks"][0]["slices"][-2:]
+
+
 def idle_gpu(content: dict[str, Any]) -> None:
     more = content["inventory"]["pci_gpus"][-1] | {"pci_bus_id": "0000:99:00.0"}
     content["inventory"]["pci_gpus"].append(more)
@@ -326,6 +358,10 @@ def falling(place: int) -> int:
 BROKEN: dict[str, tuple[str, Tamper, str]] = {
     "tampered slice": ("R3", record(tampering.one_slice), "rates that rank 0 states are not those of its slices"),
     "slice taken out": ("R4", record(tampering.without_a_slice), "slice 20 begins 0.500 s after the one before it"),
+    "stop at the best moment": ("R4", earlier_stop, "standard.vae J0.0: it was stopped -9.0 s after the last launch"),
+    "full at the best moment": ("R4", earlier_full, "rank 0 has slices from long after its stop"),
+    "full before max_count": ("R4", everywhere_full_too_soon, "items, 1000000000 are its max_count"),
+    "slices cut before the stop": ("R4", record(cut_short), "rank 0 has no slices up to its stop"),
     "impossible rate": ("R5", record(tampering.faster), "x the peak of Test GPU in fp32"),
     "swapped profile": ("R6", manifest(other_profile), "is demanded"),
     "launches relabelled as company": ("R8", everywhere(second_device_as_company), ", company)"),
