@@ -16,6 +16,7 @@ from milabench_ng.orchestrator.execution.announcing import Announcer
 from milabench_ng.orchestrator.execution.bandwidth import probe_all
 from milabench_ng.orchestrator.execution.batch import BatchRunner, gone
 from milabench_ng.orchestrator.execution.caching import make_ready
+from milabench_ng.orchestrator.execution.edges import read_surroundings
 from milabench_ng.orchestrator.execution.logs import Log
 from milabench_ng.orchestrator.execution.pacing import read_host_pace, work_at_once
 from milabench_ng.orchestrator.execution.sampling import Sampler
@@ -30,6 +31,7 @@ from milabench_ng.orchestrator.tenants import make_tenant
 from milabench_ng.plan import Batch, Launch
 from milabench_ng.records.batch_search import SEARCH_PHASE
 from milabench_ng.records.record import Record
+from milabench_ng.records.surroundings import Surroundings
 from milabench_ng.records.window import launch_perf
 from milabench_ng.telemetry.messages import Watch
 from milabench_ng.units import utc_now
@@ -108,7 +110,7 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
     data = {test: make_ready(found, cache) for test, found in files.items() if found is not None}
     shares = {slot: context.facts.planned.shares[slot].cpus for one in batch.launches for slot in one.slot_ids}
     pace_before = await read_host_pace(shares, work_at_once)
-    before = _conditions(context)
+    before, around = _conditions(context), _surroundings(shares, context)
     context.xids.drain()
     requested_s, started = time.monotonic(), utc_now()
     tenants = [_tenant(launch, work, context, requested_s, found) for launch in batch.launches]
@@ -119,7 +121,7 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
     try:
         await _probe_io(runner, context)
         timeline = await runner.run()
-        after = _conditions(context)
+        after, around_after = _conditions(context), _surroundings(shares, context)
     finally:
         busy = await gone(tenants)
         logs = _close_logs(tenants, context)
@@ -131,6 +133,7 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
         started=started,
         requested_s=requested_s,
         conditions=(before, after),
+        surroundings=(around, around_after),
         host_pace=(pace_before, pace_after),
         data=data,
         xids=context.xids.drain(),
@@ -159,6 +162,10 @@ def _close_logs(tenants: Sequence[Tenant], context: RunContext) -> list[FileCont
 
 def _conditions(context: RunContext) -> Conditions:
     return read_conditions(context.nvml, context.gpus, context.own_pids)
+
+
+def _surroundings(shares: Mapping[str, tuple[int, ...]], context: RunContext) -> Surroundings:
+    return read_surroundings(context.facts.planned.capabilities.above, shares, context.claim, context.own_pids)
 
 
 async def _probe_io(runner: BatchRunner, context: RunContext) -> None:

@@ -27,6 +27,7 @@ from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import Share
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.record import Data, Neighbour, Neighbours, SamplingSpan
+from milabench_ng.records.surroundings import CpuLimit, Surroundings
 from milabench_ng.records.window import WindowRule
 from tests.report.make_node import conditions, fence
 
@@ -110,12 +111,19 @@ def seen(*devices: int, held: Mapping[str, float] = {}, ran: str = "fp32", **cha
         data=None,
         environment={},
         conditions=(before, _throttled(after, held)),
+        surroundings=(around(0.0), around(100.0)),
         host_pace=dict.fromkeys(map(str, devices), (pace(80.0), pace(80.0))),
         gpu_monitor={},
         telemetry={},
         sampled=SamplingSpan(start_s=89.0, end_s=98.0, interval_s=0.5, dropped=0),
     )
     return msgspec.structs.replace(made, **changes)
+
+
+def around(time_s: float, **changes: object) -> Surroundings:
+    """Nothing in the way of 4 CPUs."""
+    quiet = Surroundings(time_s=time_s, cpus=4, cpu_limits=(), contested=(), machinery_cpu_s=0.0)
+    return msgspec.structs.replace(quiet, **changes)
 
 
 def pace(mb_per_s: float) -> HostPace:
@@ -190,6 +198,31 @@ def test_layers_that_compute_in_another_type_are_a_mark(layer: str | None, told:
 def replaced(launch: Observation, done: Done) -> Observation:
     ranks = [RankLog(ready=rank.ready, done=done) for rank in launch.ranks]
     return msgspec.structs.replace(launch, ranks=ranks)
+
+
+def test_another_run_and_a_quota_are_marks_at_whichever_edge_they_were() -> None:
+    pod = CpuLimit(group="/pod", cpus=3.0, periods=100, throttled=10, held_back_s=1.0)
+    later = msgspec.structs.replace(pod, periods=200, throttled=60, held_back_s=9.0)
+    surroundings = (around(0.0, cpu_limits=(pod,)), around(100.0, cpu_limits=(later,), contested=("cpu1", "cpu2")))
+    assert [mark.text for mark in marks(facts(), seen(0, surroundings=surroundings))] == [
+        "another run had cpu1, cpu2 too",
+        "/pod has a quota of 3 CPUs, the shares have 4",
+        "held back by the CPU quota of /pod, or above, 50 % of the time, limit 0.5 %",
+    ]
+
+
+def test_a_quota_that_cannot_be_seen_is_a_mark_by_what_it_held_back() -> None:
+    """40 of the 400 seconds that 4 CPUs have in the batch."""
+    before, after = (CpuLimit(group="/", held_back_s=seconds) for seconds in (2.0, 42.0))
+    surroundings = (around(0.0, cpu_limits=(before,)), around(100.0, cpu_limits=(after,)))
+    mark = Mark(kind="held back by a CPU quota", what="/", value=0.1, limit=0.005)
+    assert marks(facts(), seen(0, surroundings=surroundings)) == (mark,)
+
+
+def test_quotas_that_leave_enough_are_none() -> None:
+    wide = CpuLimit(group="/pod", cpus=4.0, weight=0.5, periods=100, throttled=0, held_back_s=0.0)
+    surroundings = (around(0.0, cpu_limits=(wide,)), around(100.0, cpu_limits=(wide,)))
+    assert marks(facts(), seen(0, surroundings=surroundings)) == ()
 
 
 def test_tf32_on_a_device_without_it_is_a_mark() -> None:

@@ -10,6 +10,7 @@ from milabench_ng.orchestrator.outcome.skipped import skipped
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.precision_seen import layers_fit
 from milabench_ng.records.record import SKIPPED_LIMIT
+from milabench_ng.records.surroundings import Surroundings, held_back, tightest
 from milabench_ng.records.window import WindowRule
 
 FAULTS = ("sw_thermal", "hw_thermal", "hw_power_brake")
@@ -48,11 +49,25 @@ def _of_request(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
 
 
 def _of_batch(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
+    yield from _of_surroundings(*seen.surroundings)
     if seen.neighbours.lost:
         lost, planned = len(seen.neighbours.lost), seen.neighbours.planned
         yield Mark(kind="neighbours lost", what=str(planned), value=lost)
     if any(facts.planned.shares[slot].smt_shared for slot in seen.launch.slot_ids):
         yield Mark(kind="siblings shared")
+
+
+def _of_surroundings(before: Surroundings, after: Surroundings) -> Iterator[Mark]:
+    """Other runs on the same CPUs, and quotas above the tenants, at either edge."""
+    contested = sorted({*before.contested, *after.contested})
+    if contested:
+        yield Mark(kind="CPUs shared with another run", what=", ".join(contested))
+    quota = tightest((*before.cpu_limits, *after.cpu_limits), after.cpus)
+    if quota is not None:
+        yield Mark(kind="CPU quota", what=quota.group, value=quota.cpus, limit=after.cpus)
+    group, fraction = held_back(before, after)
+    if fraction > THROTTLE_LIMIT:
+        yield Mark(kind="held back by a CPU quota", what=group, value=fraction, limit=THROTTLE_LIMIT)
 
 
 def _of_devices(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:

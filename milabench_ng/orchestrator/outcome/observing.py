@@ -25,6 +25,7 @@ from milabench_ng.plan import Launch
 from milabench_ng.records.batch_search import BatchSearch
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.record import Beside, Data, Failure, Neighbour, Neighbours, SamplingSpan
+from milabench_ng.records.surroundings import Surroundings
 from milabench_ng.records.window import Window, settled_window
 from milabench_ng.telemetry.messages import HOST_KEY, SourceName
 
@@ -39,6 +40,7 @@ class BatchObservation(msgspec.Struct, frozen=True, kw_only=True):
     """When it was requested (UTC), at ``requested_s``."""
     requested_s: float
     conditions: tuple[Conditions, Conditions]
+    surroundings: tuple[Surroundings, Surroundings]
     host_pace: tuple[Mapping[str, HostPace], Mapping[str, HostPace]]
     """Pace by slot, at both edges."""
     data: Mapping[str, Data]
@@ -158,6 +160,7 @@ def _seen(
         data=observed.data.get(launch.test),
         environment=tenant.task.environment,
         conditions=observed.conditions,
+        surroundings=observed.surroundings,
         host_pace={slot: (observed.host_pace[0][slot], observed.host_pace[1][slot]) for slot in launch.slot_ids},
         gpu_monitor=recorder.gpu_monitor(uuids, start_s, stop_s),
         telemetry=recorder.telemetry(keys, over.start_s, over.end_s),
