@@ -37,6 +37,7 @@ class FenceEntry(msgspec.Struct, frozen=True):
 
     `procs` are files to write "0" to, in this order; `cpus` the affinity to set, empty to leave it alone;
     `shm_bytes` the size of its own /dev/shm, which vanishes with its last process (None: keep the node's);
+    `confined`: whether it gives up the means to leave, as far as it may (`fence.entry.confine`);
     `door` what starts the process inside (`fence.slurm_step.step`), None if it enters by itself.
     """
 
@@ -44,6 +45,7 @@ class FenceEntry(msgspec.Struct, frozen=True):
     cpus: tuple[int, ...] = ()
     oom_score_adj: int | None = None
     shm_bytes: int | None = None
+    confined: bool = False
     door: Door | None = None
 
     def command(self, argv: Sequence[str], descriptors: int = 3) -> list[str]:
@@ -116,6 +118,9 @@ class Group(Protocol):
 
     def pids(self) -> tuple[int, ...]:
         """The processes in the group."""
+
+    def outside(self, pid: int) -> str:
+        """What of process `pid`, or of a thread of it, is outside this fence; empty if nothing is, or it has ended."""
 
     def kill(self) -> None:
         """Send SIGKILL to every process in the group and forbid forks. Does not wait."""

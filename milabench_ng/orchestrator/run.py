@@ -20,6 +20,7 @@ from milabench_ng.orchestrator.execution.edges import read_surroundings
 from milabench_ng.orchestrator.execution.logs import Log
 from milabench_ng.orchestrator.execution.pacing import read_host_pace, work_at_once
 from milabench_ng.orchestrator.execution.sampling import Sampler
+from milabench_ng.orchestrator.execution.strays import end_strays, running
 from milabench_ng.orchestrator.execution.tenant import Tenant
 from milabench_ng.orchestrator.outcome.observing import BatchObservation, observe
 from milabench_ng.orchestrator.outcome.recording import make_record
@@ -112,6 +113,7 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
     pace_before = await read_host_pace(shares, work_at_once)
     before, around = _conditions(context), _surroundings(shares, context)
     context.xids.drain()
+    known = running()
     requested_s, started = time.monotonic(), utc_now()
     tenants = [_tenant(launch, work, context, requested_s, found) for launch in batch.launches]
     _watch(tenants, context.sampler)
@@ -124,6 +126,7 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
         after, around_after = _conditions(context), _surroundings(shares, context)
     finally:
         busy = await gone(tenants)
+        strays = end_strays(known | {*context.own_pids, *(tenant.pid for tenant in tenants if tenant.pid)})
         logs = _close_logs(tenants, context)
     pace_after = await read_host_pace(shares, work_at_once)
     observed = BatchObservation(
@@ -138,6 +141,7 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
         data=data,
         xids=context.xids.drain(),
         busy=busy,
+        strays=strays,
         searches={test: one.search for test, one in found.items()},
     )
     records = [make_record(context.facts, seen) for seen in observe(observed, context)]

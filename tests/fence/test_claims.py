@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -88,9 +87,9 @@ def test_without_groups_too_one_of_them_begins(isolation: str) -> None:
 
 
 @pytest.fixture
-def cpus() -> Iterator[tuple[str, ...]]:
+def cpus() -> tuple[str, ...]:
     """CPUs that no run has."""
-    yield resources((5001, 5000), (None, "GPU-test"))
+    return resources((5001, 5000), (None, "GPU-test"))
 
 
 def test_a_second_run_is_refused_and_told_of_the_first(cpus: tuple[str, ...]) -> None:

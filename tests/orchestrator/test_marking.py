@@ -14,7 +14,7 @@ from milabench_ng.events import Done, Ready
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.sharing.layout import lay_out
 from milabench_ng.node.conditions import Conditions
-from milabench_ng.orchestrator.execution.batch import Timeline
+from milabench_ng.orchestrator.execution.batch import GroupEvidence, Timeline
 from milabench_ng.orchestrator.execution.tenant import RankLog
 from milabench_ng.orchestrator.outcome.marking import marks
 from milabench_ng.orchestrator.outcome.observation import Observation, SessionFacts
@@ -24,7 +24,7 @@ from milabench_ng.orchestrator.planning.request import ResolvedRequest, RunReque
 from milabench_ng.plan import Device, Launch, Plan
 from milabench_ng.profile import Profile
 from milabench_ng.records.host_pace import HostPace
-from milabench_ng.records.isolation import Share
+from milabench_ng.records.isolation import ProcView, Scheduling, Share
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.record import Data, Neighbour, Neighbours, SamplingSpan
 from milabench_ng.records.surroundings import CpuLimit, Surroundings
@@ -112,6 +112,7 @@ def seen(*devices: int, held: Mapping[str, float] = {}, ran: str = "fp32", **cha
         environment={},
         conditions=(before, _throttled(after, held)),
         surroundings=(around(0.0), around(100.0)),
+        strays=(),
         host_pace=dict.fromkeys(map(str, devices), (pace(80.0), pace(80.0))),
         gpu_monitor={},
         telemetry={},
@@ -223,6 +224,18 @@ def test_quotas_that_leave_enough_are_none() -> None:
     wide = CpuLimit(group="/pod", cpus=4.0, weight=0.5, periods=100, throttled=0, held_back_s=0.0)
     surroundings = (around(0.0, cpu_limits=(wide,)), around(100.0, cpu_limits=(wide,)))
     assert marks(facts(), seen(0, surroundings=surroundings)) == ()
+
+
+def test_processes_that_outlived_the_fences_mark_all_launches_of_the_batch() -> None:
+    mark = Mark(kind="outlived its fence", what="daemon (12)")
+    assert marks(facts(), seen(0, strays=("daemon (12)",))) == (mark,)
+
+
+def test_what_schedules_or_limits_a_tenant_in_another_way_is_a_mark() -> None:
+    proc = ProcView(7, (), (0,), (0,), 1, {}, scheduling=Scheduling("other", 19, {"open files": 64}))
+    evidence = {"0": GroupEvidence(proc=proc, privileged=("scheduling class fifo",))}
+    mark = Mark(kind="scheduling", device="0", what="niceness 19, open files limited to 64, scheduling class fifo")
+    assert marks(facts(), seen(0, evidence=evidence)) == (mark,)
 
 
 def test_tf32_on_a_device_without_it_is_a_mark() -> None:

@@ -62,9 +62,9 @@ def messages(
         )
     if found.quota is not None:
         yield (
-            f"isolation: {found.quota.group} has a CPU quota of {found.quota.cpus:g} CPUs, and the tenants would divide "
-            f"{found.usable}: the kernel would make them wait. Remove the quota (docker: no --cpus; Kubernetes: no CPU "
-            "limit; cpu.max or cpu.cfs_quota_us of that group), or give mnb only that many CPUs "
+            f"isolation: {found.quota.group} has a CPU quota of {found.quota.cpus:g} CPUs, and the tenants would "
+            f"divide {found.usable}: the kernel would make them wait. Remove the quota (docker: no --cpus; "
+            "Kubernetes: no CPU limit; cpu.max or cpu.cfs_quota_us of that group), or give mnb only that many CPUs "
             "(docker: --cpuset-cpus)."
         )
     yield from _partial(found)

@@ -16,6 +16,7 @@ from milabench_ng.orchestrator.execution.announcing import Announcer
 from milabench_ng.orchestrator.execution.interruption import Interruption
 from milabench_ng.orchestrator.execution.stacks import dump_stacks, kernel_view
 from milabench_ng.orchestrator.execution.starting import Starter
+from milabench_ng.orchestrator.execution.strays import departed, privileged
 from milabench_ng.orchestrator.execution.tenant import Tenant
 from milabench_ng.orchestrator.execution.watchdog import LaunchProgress, Limits, overdue
 from milabench_ng.records.isolation import Effective, GroupEvents, IoEvidence, ProcView, Usage
@@ -35,6 +36,8 @@ class GroupEvidence(msgspec.Struct, frozen=True, kw_only=True):
     before: GroupEvents | None = None
     after: GroupEvents | None = None
     mismatch: str | None = None
+    privileged: tuple[str, ...] = ()
+    """What put threads of it before those of others at the stop."""
     io: IoEvidence | None = None
 
 
@@ -147,6 +150,7 @@ class BatchRunner:
         for tenant in self.tenants:
             if tenant.alive:
                 self._read_counters(tenant, end=True)
+                self._look_outside(tenant)
             tenant.tell(Stop())
             if not tenant.ready.done():
                 self._kill(tenant)
@@ -233,6 +237,13 @@ class BatchRunner:
         for tenant in self.tenants:
             if tenant.launch.job_id not in self._killed:
                 self._read_counters(tenant, end=False)
+
+    def _look_outside(self, tenant: Tenant) -> None:
+        """Fail a launch of which something has left its fence: no group shows that."""
+        entered = [rank.entered.pid for rank in tenant.ranks if rank.entered]
+        found = departed(entered, tuple(tenant.groups.values()))
+        changes: dict[str, object] = {"mismatch": found} if found else {}
+        self.note(tenant.launch.job_id, tenant.launch.slot_ids[0], privileged=privileged(entered), **changes)
 
     def _read_counters(self, tenant: Tenant, *, end: bool) -> None:
         """Read usage and events; at the ``end`` of the measurement, while the tenant still works, also limits."""

@@ -13,7 +13,9 @@ from milabench_ng.fence.kernel.quotas import cpu_limits
 from milabench_ng.records.surroundings import Surroundings
 
 
-def read_surroundings(above: str, shares: Mapping[str, tuple[int, ...]], claim: Claim, own: Iterable[int]) -> Surroundings:
+def read_surroundings(
+    above: str, shares: Mapping[str, tuple[int, ...]], claim: Claim, own: Iterable[int]
+) -> Surroundings:
     """What surrounds a batch now.
 
     ``above``: the group above its tenants, empty if it cannot be seen; ``shares``: their CPUs, by slot; ``own``: the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from milabench_ng.fence.kernel.limits import handicaps
 from milabench_ng.node.conditions import throttled_fraction
 from milabench_ng.orchestrator.outcome.observation import Observation, SessionFacts
 from milabench_ng.orchestrator.outcome.skipped import skipped
@@ -50,6 +51,8 @@ def _of_request(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
 
 def _of_batch(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
     yield from _of_surroundings(*seen.surroundings)
+    if seen.strays:
+        yield Mark(kind="outlived its fence", what=", ".join(seen.strays))
     if seen.neighbours.lost:
         lost, planned = len(seen.neighbours.lost), seen.neighbours.planned
         yield Mark(kind="neighbours lost", what=str(planned), value=lost)
@@ -77,6 +80,10 @@ def _of_devices(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
     for slot, rank in zip(seen.launch.slot_ids, seen.ranks, strict=True):
         if rank.ready and rank.ready.ran != requested and rank.ready.parameters:
             yield Mark(kind="precision", device=slot, what=f"{requested} asked, {rank.ready.ran} ran")
+        proc = seen.evidence[slot].proc if slot in seen.evidence else None
+        odd = (*handicaps(proc.scheduling), *seen.evidence[slot].privileged) if proc and proc.scheduling else ()
+        if odd:
+            yield Mark(kind="scheduling", device=slot, what=", ".join(dict.fromkeys(odd)))
         layer = rank.done.layer_dtype if rank.done else None
         if not layers_fit(requested, layer):
             yield Mark(kind="precision", device=slot, what=f"{requested} asked, the model's layers gave {layer}")

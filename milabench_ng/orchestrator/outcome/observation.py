@@ -65,6 +65,8 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, str]
     conditions: tuple[Conditions, Conditions]
     surroundings: tuple[Surroundings, Surroundings]
+    strays: tuple[str, ...]
+    """Processes of the batch that outlived its groups."""
     host_pace: Mapping[str, tuple[HostPace, HostPace]]
     """Pace of its shares by slot, before and after."""
     gpu_monitor: dict[str, Any]

@@ -49,6 +49,8 @@ class BatchObservation(msgspec.Struct, frozen=True, kw_only=True):
     """GPU errors, by UUID."""
     busy: Sequence[str]
     """Groups that could not be removed."""
+    strays: tuple[str, ...]
+    """Processes of the batch that outlived its groups."""
     searches: Mapping[str, BatchSearch]
     """How automatic batch sizes were found, by test; others are absent."""
 
@@ -161,6 +163,7 @@ def _seen(
         environment=tenant.task.environment,
         conditions=observed.conditions,
         surroundings=observed.surroundings,
+        strays=observed.strays,
         host_pace={slot: (observed.host_pace[0][slot], observed.host_pace[1][slot]) for slot in launch.slot_ids},
         gpu_monitor=recorder.gpu_monitor(uuids, start_s, stop_s),
         telemetry=recorder.telemetry(keys, over.start_s, over.end_s),
