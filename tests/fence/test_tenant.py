@@ -161,6 +161,12 @@ def test_shared_memory_files_vanish_with_the_tenant(fence: Fence, make_share: Ma
     assert not Path("/dev/shm", name).exists()
 
 
+def test_bytes_that_v1_does_not_count_are_not_zero(fence: Fence, make_share: MakeShare) -> None:
+    usage = fence.create("t0", make_share()).usage()
+    counted = None if fence.backend == "cgroup1" else 0
+    assert (usage.io_read_bytes, usage.io_write_bytes) == (counted, counted)
+
+
 def test_usage_counts_cpu_time(fence: Fence, make_share: MakeShare, start: Start) -> None:
     group = fence.create("t0", make_share())
     process = start(group, "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass")

@@ -18,13 +18,14 @@ from milabench_ng.orchestrator.execution.batch import GroupEvidence, Timeline
 from milabench_ng.orchestrator.execution.tenant import RankLog
 from milabench_ng.orchestrator.outcome.marking import marks
 from milabench_ng.orchestrator.outcome.observation import Observation, SessionFacts
+from milabench_ng.orchestrator.outcome.observing import cache_spread
 from milabench_ng.orchestrator.persistence.sessions import Begun, SessionName
 from milabench_ng.orchestrator.planning.planned_run import PlannedRun
 from milabench_ng.orchestrator.planning.request import ResolvedRequest, RunRequest
 from milabench_ng.plan import Device, Launch, Plan
 from milabench_ng.profile import Profile
 from milabench_ng.records.host_pace import HostPace
-from milabench_ng.records.isolation import ProcView, Scheduling, Share
+from milabench_ng.records.isolation import Effective, ProcView, Scheduling, Share, Usage
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.record import Data, Neighbour, Neighbours, SamplingSpan
 from milabench_ng.records.surroundings import CpuLimit, Surroundings
@@ -113,6 +114,7 @@ def seen(*devices: int, held: Mapping[str, float] = {}, ran: str = "fp32", **cha
         conditions=(before, _throttled(after, held)),
         surroundings=(around(0.0), around(100.0)),
         strays=(),
+        cache_spread=0.0,
         host_pace=dict.fromkeys(map(str, devices), (pace(80.0), pace(80.0))),
         gpu_monitor={},
         telemetry={},
@@ -236,6 +238,17 @@ def test_what_schedules_or_limits_a_tenant_in_another_way_is_a_mark() -> None:
     evidence = {"0": GroupEvidence(proc=proc, privileged=("scheduling class fifo",))}
     mark = Mark(kind="scheduling", device="0", what="niceness 19, open files limited to 64, scheduling class fifo")
     assert marks(facts(), seen(0, evidence=evidence)) == (mark,)
+
+
+def test_page_caches_that_differ_by_a_tenth_of_a_share_are_a_mark() -> None:
+    def group(cache_bytes: int | None) -> GroupEvidence:
+        return GroupEvidence(usage=Usage(page_cache_max_bytes=cache_bytes), effective=Effective(memory_bytes=1000))
+
+    spread = cache_spread([{"0": group(150)}, {"1": group(25), "2": group(None)}])
+    mark = Mark(kind="unequal page cache", value=0.125, limit=0.1)
+    assert marks(facts(), seen(0, cache_spread=spread)) == (mark,)
+    assert marks(facts(), seen(0, cache_spread=cache_spread([{"0": group(150)}, {"1": group(50)}]))) == ()
+    assert cache_spread([{"0": GroupEvidence()}]) == 0.0
 
 
 def test_tf32_on_a_device_without_it_is_a_mark() -> None:

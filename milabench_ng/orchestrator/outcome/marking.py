@@ -17,6 +17,8 @@ from milabench_ng.records.window import WindowRule
 FAULTS = ("sw_thermal", "hw_thermal", "hw_power_brake")
 """Throttle reasons that are faults of the node or its cooling; the power cap is normal at full load."""
 THROTTLE_LIMIT = 0.005
+CACHE_LIMIT = 0.1
+"""Page cache that one tenant is charged more than another: that much less of its share is left for its own work."""
 
 
 def marks(facts: SessionFacts, seen: Observation) -> tuple[Mark, ...]:
@@ -51,6 +53,8 @@ def _of_request(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
 
 def _of_batch(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
     yield from _of_surroundings(*seen.surroundings)
+    if seen.cache_spread > CACHE_LIMIT:
+        yield Mark(kind="unequal page cache", value=seen.cache_spread, limit=CACHE_LIMIT)
     if seen.strays:
         yield Mark(kind="outlived its fence", what=", ".join(seen.strays))
     if seen.neighbours.lost:

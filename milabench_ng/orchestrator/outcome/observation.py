@@ -67,6 +67,8 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     surroundings: tuple[Surroundings, Surroundings]
     strays: tuple[str, ...]
     """Processes of the batch that outlived its groups."""
+    cache_spread: float
+    """How far the page caches of the batch's tenants are apart, as a part of a share."""
     host_pace: Mapping[str, tuple[HostPace, HostPace]]
     """Pace of its shares by slot, before and after."""
     gpu_monitor: dict[str, Any]

@@ -120,7 +120,7 @@ def _divide(
 ) -> tuple[Allocation | None, str | None]:
     """The shares, or why there are none."""
     tenants = placements(one_per_device(devices))
-    policy = Policy(ram_total_bytes=request.ram_total_bytes)
+    policy = Policy(ram_total_bytes=request.ram_total_bytes, reserved_cores=request.reserved_cores)
     try:
         return allocate(topology, tenants, bounds(capabilities, "auto"), policy), None
     except IsolationError as error:
