@@ -28,9 +28,10 @@ _CLONE_NEWNS, _CLONE_NEWCGROUP, _CLONE_NEWIPC = 0x00020000, 0x02000000, 0x080000
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT, _MS_BIND = (1 << bit for bit in (0, 1, 2, 3, 5, 12))
 _MS_REC, _MS_SLAVE = 1 << 14, 1 << 19
 # What root keeps (linux/capability.h): reading the data of all users as before (CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH,
-# FOWNER, FSETID), and pinning memory (IPC_LOCK). CUDA and NCCL need none; without SYS_ADMIN and SYS_PTRACE no writable
-# view of the groups can be had, without SYS_NICE and SYS_RESOURCE no real-time class and no higher limit.
-KEPT_CAPABILITIES = frozenset({0, 1, 2, 3, 4, 14})
+# FOWNER, FSETID), pinning memory (IPC_LOCK) and making the driver's device files (MKNOD). Without SYS_ADMIN and
+# SYS_PTRACE no writable view of the groups can be had, without SYS_NICE and SYS_RESOURCE no real-time class and no
+# higher limit.
+KEPT_CAPABILITIES = frozenset({0, 1, 2, 3, 4, 14, 27})
 _UNLIMITED = (
     *(resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_RSS, resource.RLIMIT_CPU),
     *(resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC),

@@ -15,6 +15,7 @@ from milabench_ng.fence.choosing import open_fence, reap
 from milabench_ng.fence.claims import Claim, resources
 from milabench_ng.fence.entry import adopt_orphans
 from milabench_ng.fence.interface import Fence
+from milabench_ng.node.device_nodes import make_device_nodes
 from milabench_ng.node.faults import XidEvents
 from milabench_ng.node.gpus import Gpu, open_nvml, read_gpus
 from milabench_ng.orchestrator.display.json_lines import JsonLines
@@ -163,6 +164,7 @@ def fenced(planned: PlannedRun, run_id: str, bus: Bus) -> Iterator[tuple[Fence, 
     wanted = resources((cpu for share in planned.shares.values() for cpu in share.cpus), (one.uuid for one in devices))
     allowed = planned.request.allow_concurrent
     adopt_orphans()
+    make_device_nodes()
     with Claim(wanted, run_id, allowed) as claim:
         for text in reap(planned.capabilities, allowed):
             bus.note(text)

@@ -134,7 +134,7 @@ def test_what_it_has_given_up_is_read_from_the_kernel(fence: Fence, make_share: 
         assert confinement.groups_read_only
         assert confinement.ipc_namespace
         assert confinement.no_new_privs
-        kept = {"CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "IPC_LOCK"}
+        kept = {"CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "IPC_LOCK", "MKNOD"}
         assert set(confinement.capabilities) <= kept
     finally:
         end(process)
