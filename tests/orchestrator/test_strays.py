@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from milabench_ng.fence.interface import Group
-from milabench_ng.orchestrator.execution.strays import departed, end_strays, running
+from milabench_ng.orchestrator.execution.strays import end_strays, living_parents, look, running
 from milabench_ng.records.isolation import Usage
 
 HERE = "tests.orchestrator.broken"
@@ -56,6 +56,10 @@ def group(cpu_usec: int | None) -> Group:
     return made
 
 
+def seen(pid: int, *groups: Group) -> str:
+    return look([pid], groups, living_parents()).departed
+
+
 def test_a_daemon_with_no_session_group_or_environment_of_ours_is_ended() -> None:
     done = subprocess.run([sys.executable, "-c", WATCH], stdout=subprocess.PIPE, text=True, check=True)
     assert done.stdout == "1 True () True\n"
@@ -68,9 +72,9 @@ def test_cpu_time_that_the_group_did_not_count_was_used_elsewhere() -> None:
     try:
         assert process.stdout
         process.stdout.readline()
-        assert "only 0.2 s of it in its group" in departed([process.pid], [group(100_000), group(100_000)])
-        assert departed([process.pid], [group(1_000_000), group(500_000)]) == ""
-        assert departed([process.pid], [group(None)]) == ""
+        assert "only 0.2 s of it in its group" in seen(process.pid, group(100_000), group(100_000))
+        assert seen(process.pid, group(1_000_000), group(500_000)) == ""
+        assert seen(process.pid, group(None)) == ""
     finally:
         process.communicate("end\n")
 

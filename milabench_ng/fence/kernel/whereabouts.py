@@ -24,18 +24,25 @@ def outside(pid: int, groups: Mapping[str, str], cpus: Collection[int]) -> str:
 
 
 def _outside(place: str, thread: int, groups: Mapping[str, str], cpus: set[int]) -> Iterator[str]:
-    inside = parse_own_groups(host_text(f"{place}/cgroup"))
+    found = [*_elsewhere(f"{place}/cgroup", groups), *_wider(thread, cpus)]
+    status = host_text(f"{place}/status") if found else ""
+    if "VmSize" in status:  # else it is ending, and the kernel has moved it to the root of every hierarchy
+        name = status.split("\n", 1)[0].split("\t")[-1]
+        yield from (f"{name} ({thread}) {what}" for what in found)
+
+
+def _elsewhere(path: str, groups: Mapping[str, str]) -> Iterator[str]:
+    inside = parse_own_groups(host_text(path))
+    for controller, group in groups.items():
+        where = inside.get(controller, "")
+        if where != group and not where.startswith(f"{group}/"):
+            yield f"is in group {where} of {controller or 'cgroup2'} and not in {group}"
+
+
+def _wider(thread: int, cpus: set[int]) -> Iterator[str]:
     try:
         allowed = os.sched_getaffinity(thread)
     except ProcessLookupError:
         return
-    status = host_text(f"{place}/status")
-    if "VmSize" not in status:  # it is ending, and the kernel has moved it to the root of every hierarchy
-        return
-    name = status.split("\n", 1)[0].split("\t")[-1]
-    for controller, group in groups.items():
-        where = inside.get(controller, "")
-        if where != group and not where.startswith(f"{group}/"):
-            yield f"{name} ({thread}) is in group {where} of {controller or 'cgroup2'} and not in {group}"
     if cpus and not allowed <= cpus:
-        yield f"{name} ({thread}) may run on CPUs {format_ids(allowed)}, its share has {format_ids(cpus)}"
+        yield f"may run on CPUs {format_ids(allowed)}, its share has {format_ids(cpus)}"

@@ -6,42 +6,58 @@ a daemon stays below them, whatever group, session or environment it gives itsel
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import contextlib
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+import msgspec
 import psutil
 
 from milabench_ng.fence.interface import Group
 from milabench_ng.fence.kernel.limits import privileges
+from milabench_ng.fence.kernel.readings import host_text
+from milabench_ng.grouping import grouped
 
+_PATIENCE_S = 2.0
 _TOLERANCE, _TOLERANCE_S = 0.02, 0.5
 """CPU time that a launch may have used before it entered, beside the inaccuracy of the counters."""
-_PATIENCE_S = 2.0
 
 
-def departed(pids: Iterable[int], groups: Sequence[Group]) -> str:
-    """What is outside all fences of a launch, of the processes ``pids`` that entered and all that they started.
+class Sighting(msgspec.Struct, frozen=True):
+    """What was seen of the processes of a launch: what is outside all its fences (empty: nothing), and what puts a
+    thread of it before those of others."""
 
-    Empty if nothing is. Processes outside are killed.
+    departed: str = ""
+    privileged: tuple[str, ...] = ()
+
+
+def look(pids: Iterable[int], groups: Sequence[Group], parents: Mapping[int, int]) -> Sighting:
+    """Look at the processes ``pids`` of a launch, which entered ``groups``, and at all that they started.
+
+    ``parents``: as `living_parents` gives them. Processes outside are killed.
     """
+    family = _processes(_below(pids, parents))
+    used_s = sum(map(_cpu_s, family))
     found = ""
-    processes = _families(pids)
-    for process in processes:
+    for process in family:
         outside = [group.outside(process.pid) for group in groups]
         if all(outside):
             found = found or outside[0]
             _kill(process)
-    return found or _uncounted(sum(map(_cpu_s, processes)), groups)
+    privileged = dict.fromkeys(what for process in family for what in privileges(process.pid))
+    return Sighting(found or _uncounted(used_s, groups), tuple(privileged))
 
 
-def privileged(pids: Iterable[int]) -> tuple[str, ...]:
-    """What puts a thread of a launch before those of others, of the processes ``pids`` and all that they started."""
-    found = (what for process in _families(pids) for what in privileges(process.pid))
-    return tuple(dict.fromkeys(found))
+def living_parents() -> dict[int, int]:
+    """The parent of every process of the node."""
+    pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
+    fields = {pid: host_text(f"{pid}/stat").rpartition(")")[2].split() for pid in pids}
+    return {pid: int(stat[1]) for pid, stat in fields.items() if stat}
 
 
-def running(besides: Iterable[int] = ()) -> frozenset[int]:
-    """The processes below this one, and ``besides``."""
-    return frozenset({*besides, *(process.pid for process in psutil.Process().children(recursive=True))})
+def running() -> frozenset[int]:
+    """The processes below this one."""
+    return frozenset(_below([os.getpid()], living_parents())[1:])
 
 
 def end_strays(known: Collection[int]) -> tuple[str, ...]:
@@ -49,7 +65,7 @@ def end_strays(known: Collection[int]) -> tuple[str, ...]:
 
     Call it when all groups of a batch are gone, with the processes that ran before it.
     """
-    unknown = [process for process in psutil.Process().children(recursive=True) if process.pid not in known]
+    unknown = _processes(running() - frozenset(known))
     found = tuple(name for process in unknown if (name := _name(process)))
     for process in unknown:
         _kill(process)
@@ -57,16 +73,22 @@ def end_strays(known: Collection[int]) -> tuple[str, ...]:
     return found
 
 
-def _families(pids: Iterable[int]) -> list[psutil.Process]:
-    """These processes and all below them."""
-    found: dict[int, psutil.Process] = {}
+def _below(pids: Iterable[int], parents: Mapping[int, int]) -> list[int]:
+    """These processes and all below them that live."""
+    children = grouped(parents, lambda pid: parents[pid])
+    found = [pid for pid in pids if pid in parents]
+    for pid in found:  # grows on the way
+        found += children.get(pid, ())
+    return found
+
+
+def _processes(pids: Iterable[int]) -> list[psutil.Process]:
+    """Those that still live; psutil tells them from later ones with the same number."""
+    found = []
     for pid in pids:
-        try:
-            first = psutil.Process(pid)
-            found |= {process.pid: process for process in (first, *first.children(recursive=True))}
-        except psutil.NoSuchProcess:
-            continue
-    return list(found.values())
+        with contextlib.suppress(psutil.Error):
+            found.append(psutil.Process(pid))
+    return found
 
 
 def _uncounted(used_s: float, groups: Sequence[Group]) -> str:
@@ -96,8 +118,6 @@ def _name(process: psutil.Process) -> str:
 
 
 def _kill(process: psutil.Process) -> None:
-    """SIGKILL, to this process only (psutil compares the start time)."""
-    try:
+    """SIGKILL; nothing for one that is gone."""
+    with contextlib.suppress(psutil.Error):
         process.kill()
-    except psutil.Error:
-        return
