@@ -64,8 +64,8 @@ class Capabilities(msgspec.Struct, frozen=True):
 
     `slurm` is the allocation that this process runs in; None outside one.
     `own` is this process's own group on v2 (or its memory group on v1), whose limits apply to all that it starts.
-    `above` is the group whose CPU quota, and that of those above it, holds for all tenants, empty if it cannot be seen;
-    `quota` the tightest of them, if it gives less than all `usable` CPUs.
+    `above` is the group whose CPU quota, and that of those above it, holds for all groups that we make, `own_cpu` that
+    of this process; empty if it cannot be seen. `quota` is the tightest above, if less than all `usable` CPUs.
     """
 
     mode: Mode
@@ -78,6 +78,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     messages: tuple[str, ...] = ()
     slurm: SlurmJob | None = None
     above: str = ""
+    own_cpu: str = ""
     usable: int = 0
     quota: CpuLimit | None = None
 

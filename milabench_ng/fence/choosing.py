@@ -66,6 +66,15 @@ def bounds(capabilities: Capabilities, isolation: Wish) -> Bounds:
     return choose(capabilities, isolation).bounds(capabilities)
 
 
+def above(capabilities: Capabilities, isolation: Wish) -> str:
+    """The group whose CPU quota, and that of those above it, holds for the tenants of a run with this wish.
+
+    Empty if it cannot be seen. Tenants without groups of ours inherit that of this process.
+    """
+    ours = choose(capabilities, isolation) in (scope, cgroup2, cgroup1)
+    return capabilities.above if ours else capabilities.own_cpu
+
+
 def open_fence(capabilities: Capabilities, isolation: Wish, run_id: str, holds: str = "") -> Fence:
     """Open the fence of one run; `holds` describes what it uses, for runs that find it in the way: `GPUs 0-7`.
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 EXIT_REFUSED = 125
 EXIT_NOT_FOUND = 127
 _MAX_DESCRIPTORS = 1 << 20
+_LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 24, 36, 38
 _CLONE_NEWNS, _CLONE_NEWCGROUP, _CLONE_NEWIPC = 0x00020000, 0x02000000, 0x08000000
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT, _MS_BIND = (1 << bit for bit in (0, 1, 2, 3, 5, 12))
@@ -199,8 +200,7 @@ def _raise_limit(limit: int, wanted: int) -> None:
 
 
 def _call(name: str, *arguments: int | bytes | None) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if getattr(libc, name)(*(ctypes.c_ulong(a) if isinstance(a, int) else a for a in arguments)) != 0:
+    if getattr(_LIBC, name)(*(ctypes.c_ulong(a) if isinstance(a, int) else a for a in arguments)) != 0:
         raise EntryError(f"{name}: {os.strerror(ctypes.get_errno())}")
 
 

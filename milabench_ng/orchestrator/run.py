@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from milabench_ng.fence.choosing import above
 from milabench_ng.fence.io import excess
 from milabench_ng.node.conditions import Conditions, read_conditions
 from milabench_ng.orchestrator.batch_search import FoundSize, find_sizes, with_sizes
@@ -169,7 +170,9 @@ def _conditions(context: RunContext) -> Conditions:
 
 
 def _surroundings(shares: Mapping[str, tuple[int, ...]], context: RunContext) -> Surroundings:
-    return read_surroundings(context.facts.planned.capabilities.above, shares, context.claim, context.own_pids)
+    planned = context.facts.planned
+    group = above(planned.capabilities, planned.isolation)
+    return read_surroundings(group, shares, context.claim, context.own_pids)
 
 
 async def _probe_io(runner: BatchRunner, context: RunContext) -> None:

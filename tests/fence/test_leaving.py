@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import msgspec
 import pytest
 from fence_waiting import wait_for
 
-from milabench_ng.fence.interface import Fence, Group
+from milabench_ng.fence.interface import Fence, FenceEntry, Group
 from milabench_ng.fence.kernel.procview import read_process
 from milabench_ng.fence.kernel.whereabouts import outside
 from milabench_ng.records.isolation import Share
@@ -175,4 +176,23 @@ def test_a_daemon_stays_a_descendant(fence: Fence, make_share: MakeShare) -> Non
         assert f"PPid:\t{process.pid}\n" in Path(f"/proc/{daemon}/status").read_text()
     finally:
         group.remove()
+        end(process)
+
+
+def test_one_without_the_right_to_give_up_enters_all_the_same_and_it_shows() -> None:
+    """As in a container without CAP_SYS_ADMIN."""
+    if shutil.which("setpriv") is None:
+        pytest.skip("needs setpriv (util-linux)")
+    inner = FenceEntry(confined=True).command([sys.executable, "-I", "-S", "-c", HOLD])
+    command = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", *inner]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert first_line(process) == "in"
+        confinement = read_process(process.pid).confinement
+        assert confinement
+        assert not confinement.cgroup_namespace
+        assert not confinement.ipc_namespace
+        assert confinement.no_new_privs
+        assert "SYS_PTRACE" not in confinement.capabilities
+    finally:
         end(process)

@@ -175,21 +175,15 @@ def _refused(directory: Path, via: str, error: OSError) -> Controller:
 
 
 def _with_quota(found: Capabilities, mounts: tuple[CgroupMount, ...], own: dict[str, str]) -> Capabilities:
-    """The same, with the CPU quotas that hold for the tenants."""
-    above = _above(found, mounts, own)
-    usable = _usable_cpus(found)
-    quota = tightest(cpu_limits(Path(above)), usable) if above else None
-    return msgspec.structs.replace(found, above=above, usable=usable, quota=quota)
-
-
-def _above(found: Capabilities, mounts: tuple[CgroupMount, ...], own: dict[str, str]) -> str:
-    """The nearest group above all tenants in the hierarchy of the cpu controller: where we make theirs, else our own,
-    which they inherit."""
+    """The same, with the CPU quotas that hold for the tenants: of where we make their groups, or else of our own."""
     mount = find(mounts, "cpu") or find(mounts, "")
     if mount is None:
-        return ""
-    ours = next((parent for parent in found.parents if Path(parent).is_relative_to(mount.point)), None)
-    return ours or _own_in(mount, own.get("cpu" if mount.version == 1 else ""))
+        return found
+    own_cpu = _own_in(mount, own.get("cpu" if mount.version == 1 else ""))
+    made = next((parent for parent in found.parents if Path(parent).is_relative_to(mount.point)), None)
+    above, usable = made or own_cpu, _usable_cpus(found)
+    quota = tightest(cpu_limits(Path(above)), usable) if above else None
+    return msgspec.structs.replace(found, above=above, own_cpu=own_cpu, usable=usable, quota=quota)
 
 
 def _usable_cpus(found: Capabilities) -> int:
