@@ -60,8 +60,3 @@ def held_back(before: Surroundings, after: Surroundings) -> tuple[str, float]:
         found.append((limit.group, waited / max(periods, waited, 1)))
         found.append((limit.group, seconds / (after.cpus * (after.time_s - before.time_s))))
     return max(found, key=lambda one: one[1])
-
-
-def machinery_cpus(before: Surroundings, after: Surroundings) -> float:
-    """How many CPUs the machinery kept busy between the edges, on average."""
-    return (after.machinery_cpu_s - before.machinery_cpu_s) / (after.time_s - before.time_s)
