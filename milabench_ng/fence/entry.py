@@ -76,7 +76,6 @@ def enter(entry: EntryLike, parent_pid: int) -> None:
     """
     join(entry)
     die_with(parent_pid)
-    adopt_orphans()
     if entry.shm_bytes is not None:
         _own_shm(entry.shm_bytes)
     _reset()
@@ -109,10 +108,12 @@ def confine(entry: EntryLike) -> None:
 
     Its own cgroup namespace, all groups read-only, few capabilities, and none to be gained by an exec. What this user
     or kernel does not allow is left out; ``ProcView.confinement`` is what /proc shows of it. The ranks of a launch
-    share /dev/shm and the IPC namespace, which `enter` made: this is the last step of each.
+    share /dev/shm and the IPC namespace, which `enter` made: this is the last step of each rank, and not of their
+    agent, which looks for the deaths of its children.
     """
     if not entry.confined:
         return
+    adopt_orphans()
     with contextlib.suppress(EntryError):
         _call("unshare", _CLONE_NEWNS | _CLONE_NEWCGROUP)
         _call("mount", b"none", b"/", None, _MS_REC | _MS_SLAVE, None)

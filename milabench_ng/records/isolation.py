@@ -99,8 +99,11 @@ class Scheduling(msgspec.Struct, frozen=True):
     limits: dict[str, int]
 
 
-class ProcView(msgspec.Struct, frozen=True):
-    """One process as /proc shows it: its groups (`hierarchy:controllers:path`), CPUs, memory nodes, threads, files."""
+class ProcView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One process as /proc shows it: its groups (`hierarchy:controllers:path`), CPUs, memory nodes, threads, files.
+
+    Records of before 0.4 lack `confinement` and `scheduling`.
+    """
 
     pid: int
     groups: tuple[str, ...]
