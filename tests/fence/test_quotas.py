@@ -74,6 +74,20 @@ def test_a_quota_above_is_no_full_isolation(pod: Path) -> None:
 
 
 @pytest.mark.root
+def test_a_container_sees_the_quota_of_its_own_group(pod: Path) -> None:
+    """In a cgroup namespace with the hierarchy mounted anew, the group is the root of all that can be seen."""
+    mounts = parse_mountinfo(Path("/proc/self/mountinfo").read_text())
+    mount = find(mounts, "cpu") or find(mounts, "")
+    assert mount
+    kind = "-t cgroup2" if mount.version == 2 else f"-t cgroup -o {','.join(mount.controllers)}"
+    anew = f'umount -l {mount.point} && mount {kind} cgroup {mount.point} && exec "$0" -c "$1"'
+    argv = ["unshare", "--cgroup", "--mount", "sh", "-c", anew, sys.executable, TELL.format(parent=None)]
+    said = inside(pod, f"import os; os.execvp('unshare', {argv!r})").communicate()[0]
+    assert said.startswith("partial 0.5\n")
+    assert f"{mount.point} has a CPU quota of 0.5 CPUs" in said
+
+
+@pytest.mark.root
 def test_what_a_quota_held_back_shows_below_it_too(pod: Path) -> None:
     """As in a cgroup namespace, whose root is below the group with the quota."""
     set_quota(pod, 0.05)  # less than it gets beside any other load
