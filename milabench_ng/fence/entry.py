@@ -211,12 +211,14 @@ def main(arguments: list[str]) -> int:
     fields = json.loads(text)
     parent_pid = fields.pop("parent_pid")
     os.closerange(fields.pop("descriptors"), _MAX_DESCRIPTORS)
+    last = fields.pop("last")
     try:
         if dashes != "--" or not argv:
             raise EntryError("usage: entry.py ENTRY_JSON -- argv...")
         entry = SimpleNamespace(**fields)
         enter(entry, parent_pid)
-        confine(entry)
+        if last:
+            confine(entry)
     except EntryError as error:
         print(refusal(error), file=sys.stderr)
         return EXIT_REFUSED

@@ -48,13 +48,14 @@ class FenceEntry(msgspec.Struct, frozen=True):
     confined: bool = False
     door: Door | None = None
 
-    def command(self, argv: Sequence[str], descriptors: int = 3) -> list[str]:
+    def command(self, argv: Sequence[str], descriptors: int = 3, last: bool = True) -> list[str]:
         """The command line that enters and becomes `argv`; start it from a thread that stays alive (PDEATHSIG).
 
         `descriptors`: how many file descriptors, from 0 on, `argv` keeps; all other inherited ones are closed.
+        `last`: whether it enters no other group later, as the ranks of several devices do.
         """
         parent = self.door.pid if self.door else os.getpid()
-        own = {"parent_pid": parent, "descriptors": descriptors}
+        own = {"parent_pid": parent, "descriptors": descriptors, "last": last}
         order = msgspec.json.encode({**msgspec.to_builtins(self), **own}).decode()
         enter = [*_program("entry.py"), order, "--", *argv]
         if self.door is None:

@@ -207,8 +207,7 @@ class ColdStarter:
         """Spawn the shim, which enters the fence and becomes the worker."""
         worker = python_command("milabench_ng.worker.cold", repr(task.requested_s))
         entry = msgspec.convert(task.seats[0].entry, FenceEntry)
-        alone = len(task.seats) == 1  # of several, each rank is confined once it is in its own group
-        argv = msgspec.structs.replace(entry, confined=entry.confined and alone).command(worker, descriptors=5)
+        argv = entry.command(worker, descriptors=5, last=len(task.seats) == 1)
         standard_input = os.memfd_create("mnb-task")
         os.write(standard_input, msgspec.json.encode(task))
         os.lseek(standard_input, 0, os.SEEK_SET)
