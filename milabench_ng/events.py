@@ -17,14 +17,14 @@ EVENT_SCHEMA = 1
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="event"):
     """Base of all events; ``rank`` is 0 except in launches over several devices."""
 
-    rank: int = 0
+    rank: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class Entered(Event, frozen=True, kw_only=True):
     """The process is inside its fence and has sized its thread pools. What the fence gives it, the kernel says."""
 
-    pid: int
-    torch_threads: int
+    pid: Annotated[int, msgspec.Meta(gt=0)]
+    torch_threads: Annotated[int, msgspec.Meta(gt=0)]
 
 
 class Phase(Event, frozen=True, kw_only=True):
@@ -55,10 +55,10 @@ class Slice(Event, frozen=True, kw_only=True):
     """At least the sample duration of work, closed by one device synchronisation."""
 
     start_s: float
-    length_s: Annotated[float, msgspec.Meta(gt=0)]
-    count: int
-    steps: int
-    wait_s: float
+    length_s: Annotated[float, msgspec.Meta(ge=1e-6)]
+    count: Annotated[int, msgspec.Meta(ge=0)]
+    steps: Annotated[int, msgspec.Meta(ge=0)]
+    wait_s: Annotated[float, msgspec.Meta(ge=0)]
     backlog: int | None = None
     """Items made but not yet requested, the mean over the slice's steps; None if nothing is made ahead."""
     latency: tuple[tuple[int, int], ...] = ()

@@ -15,6 +15,7 @@ from milabench_ng.fence.sharing.layout import lay_out, one_per_device
 from milabench_ng.node.inventory import Inventory
 from milabench_ng.orchestrator.planning.readiness import Checkup, examine
 from milabench_ng.plain import printed_json
+from milabench_ng.records.isolation import Confinement
 from milabench_ng.units import format_bytes
 
 Statements = Iterator[tuple[str, str]]
@@ -124,6 +125,23 @@ def _fence(checkup: Checkup) -> Statements:
     yield "isolation", f"{checkup.tier} (through {checkup.backend})"
     yield "cgroups", f"{capabilities.mode}{', as root' if capabilities.root else ', not as root'}"
     yield "groups below", ", ".join(capabilities.parents) or "none can be made"
+    if checkup.confinement is not None:
+        yield from _confinement(checkup.confinement)
+
+
+def _confinement(held: Confinement) -> Statements:
+    """What tenants cannot do here to leave their share."""
+    means = {
+        "write to cgroups": held.groups_read_only,
+        "see groups above their own": held.cgroup_namespace,
+        "leave System V memory behind": held.ipc_namespace,
+        "gain rights by an exec": held.no_new_privs,
+    }
+    yield "tenants cannot", ", ".join(name for name, given_up in means.items() if given_up) or "be kept from leaving"
+    able = [name for name, given_up in means.items() if not given_up]
+    if able:
+        yield "tenants could", f"{', '.join(able)} (found out at the stop; it takes root to prevent it)"
+    yield "they keep", ", ".join(f"CAP_{name}" for name in held.capabilities) or "no capability"
 
 
 def _controllers(checkup: Checkup) -> object:

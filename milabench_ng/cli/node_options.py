@@ -52,7 +52,9 @@ class NodeOptions:
     window
         Average over this many seconds instead of 9. Shortened results are marked not comparable.
     allow_concurrent
-        Run even if another mnb is running, on other GPUs and CPUs.
+        Run even if another mnb uses some of the CPUs or GPUs. The results of both are marked.
+    reserve_cores
+        Give this many cores to no tenant: mnb itself, and what else runs, then have a place of their own.
     ready_limit
         Kill a worker that is not ready after this many seconds, instead of the profile's limit or the plan's.
     silence_limit
@@ -78,6 +80,7 @@ class NodeOptions:
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None
     window: float | None = None
     allow_concurrent: bool = False
+    reserve_cores: int = 0
     ready_limit: float | None = None
     silence_limit: float | None = None
     total_limit: float | None = None
@@ -98,6 +101,7 @@ class NodeOptions:
             gpus=tuple(name for name in self.gpus.split(",") if name),
             isolation=self.isolation,
             io=IoShare(read=self.io_read, write=self.io_write),
+            reserved_cores=not_negative(self.reserve_cores, "--reserve-cores"),
             ram_total_bytes=None if self.ram_total is None else parse_bytes(self.ram_total, "--ram-total"),
             cgroup_parent=self.cgroup_parent,
             start="cold" if self.cold_start else "warm",
@@ -122,6 +126,13 @@ def positive(seconds: float | None, option: str) -> float | None:
     if seconds is not None and not 0 < seconds < math.inf:
         raise InputError(f"{option} {seconds:g}: a number of seconds above 0")
     return seconds
+
+
+def not_negative(number: int, option: str) -> int:
+    """A number of things that an option names."""
+    if number < 0:
+        raise InputError(f"{option} {number}: at least 0")
+    return number
 
 
 def data_root(asked: Path | None) -> Path:

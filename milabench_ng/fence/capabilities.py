@@ -7,6 +7,7 @@ import errno
 import msgspec
 
 from milabench_ng.records.isolation import Mode, Tier
+from milabench_ng.records.surroundings import CpuLimit
 
 
 class Controller(msgspec.Struct, frozen=True):
@@ -63,6 +64,8 @@ class Capabilities(msgspec.Struct, frozen=True):
 
     `slurm` is the allocation that this process runs in; None outside one.
     `own` is this process's own group on v2 (or its memory group on v1), whose limits apply to all that it starts.
+    `above` is the group whose CPU quota, and that of those above it, holds for all groups that we make, `own_cpu` that
+    of this process; empty if it cannot be seen. `quota` is the tightest above, if less than all `usable` CPUs.
     """
 
     mode: Mode
@@ -74,17 +77,21 @@ class Capabilities(msgspec.Struct, frozen=True):
     swap_bytes: int = 0
     messages: tuple[str, ...] = ()
     slurm: SlurmJob | None = None
+    above: str = ""
+    own_cpu: str = ""
+    usable: int = 0
+    quota: CpuLimit | None = None
 
     def ok(self, *names: str) -> bool:
         return all(name in self.controllers and self.controllers[name].ok for name in names)
 
     @property
     def tier(self) -> Tier:
-        """The best available tier."""
+        """The best available tier: a share of CPUs that a quota takes time from is not held."""
         if self.mode in ("mixed", "none"):
             return "affinity"
         tiers: tuple[Tier, Tier, Tier] = ("affinity", "partial", "full")
-        return tiers[self.ok("cpuset") + self.ok("memory")]
+        return tiers[(self.ok("cpuset") and self.quota is None) + self.ok("memory")]
 
     @property
     def parents(self) -> tuple[str, ...]:

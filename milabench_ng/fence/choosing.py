@@ -11,9 +11,10 @@ from milabench_ng.fence import runs
 from milabench_ng.fence.backends import affinity, cgroup1, cgroup2, none, scope, slurm
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import Fence, FenceEntry
+from milabench_ng.fence.kernel.procview import read_process
 from milabench_ng.fence.probing.probe import probe
 from milabench_ng.fence.sharing.shares import Bounds
-from milabench_ng.records.isolation import Tier
+from milabench_ng.records.isolation import Confinement, Tier
 
 Wish = Literal["auto", "full", "partial", "affinity", "none"]
 
@@ -65,6 +66,15 @@ def bounds(capabilities: Capabilities, isolation: Wish) -> Bounds:
     return choose(capabilities, isolation).bounds(capabilities)
 
 
+def above(capabilities: Capabilities, isolation: Wish) -> str:
+    """The group whose CPU quota, and that of those above it, holds for the tenants of a run with this wish.
+
+    Empty if it cannot be seen. Tenants without groups of ours inherit that of this process.
+    """
+    ours = choose(capabilities, isolation) in (scope, cgroup2, cgroup1)
+    return capabilities.above if ours else capabilities.own_cpu
+
+
 def open_fence(capabilities: Capabilities, isolation: Wish, run_id: str, holds: str = "") -> Fence:
     """Open the fence of one run; `holds` describes what it uses, for runs that find it in the way: `GPUs 0-7`.
 
@@ -86,6 +96,21 @@ def enter_scope(isolation: Wish, cgroup_parent: str | None) -> None:
     """Restart this program in a systemd scope if one is needed; must be called before anything is started."""
     if isolation not in (affinity.NAME, none.NAME) and cgroup_parent is None:
         scope.enter(probe())
+
+
+def confinement() -> Confinement | None:
+    """What a tenant of this user gives up here, determined by trying it; None if it could not even start."""
+    pipe = subprocess.PIPE
+    command = FenceEntry(confined=True).command(["cat"])
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"in\n")
+        process.stdin.flush()
+        try:
+            return read_process(process.pid).confinement if process.stdout.readline() else None
+        except ProcessLookupError:
+            return None
 
 
 def own_shm_works() -> bool:

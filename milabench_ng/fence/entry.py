@@ -6,11 +6,13 @@ ENTRY_JSON -- argv...` enters and becomes argv (cold start; 10 ms). A forked wor
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
 import resource
 import signal
+import struct
 import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Protocol
@@ -21,9 +23,24 @@ if TYPE_CHECKING:
 EXIT_REFUSED = 125
 EXIT_NOT_FOUND = 127
 _MAX_DESCRIPTORS = 1 << 20
-_PR_SET_PDEATHSIG = 1
-_CLONE_NEWNS = 0x00020000
-_MS_NOSUID, _MS_NODEV, _MS_REC, _MS_SLAVE = 1 << 1, 1 << 2, 1 << 14, 1 << 19
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 24, 36, 38
+_CLONE_NEWNS, _CLONE_NEWCGROUP, _CLONE_NEWIPC = 0x00020000, 0x02000000, 0x08000000
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT, _MS_BIND = (1 << bit for bit in (0, 1, 2, 3, 5, 12))
+_MS_REC, _MS_SLAVE = 1 << 14, 1 << 19
+# What root keeps (linux/capability.h): reading the data of all users as before (CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH,
+# FOWNER, FSETID), pinning memory (IPC_LOCK) and making the driver's device files (MKNOD). Without SYS_ADMIN and
+# SYS_PTRACE no writable view of the groups can be had, without SYS_NICE and SYS_RESOURCE no real-time class and no
+# higher limit.
+KEPT_CAPABILITIES = frozenset({0, 1, 2, 3, 4, 14, 27})
+_UNLIMITED = (
+    *(resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_RSS, resource.RLIMIT_CPU),
+    *(resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC),
+    resource.RLIMIT_MEMLOCK,  # pinned buffers are charged to the share: a second, smaller limit only confuses
+)
+_FILES = 65536
+"""Open files for each process: loaders share tensors by descriptors."""
+_CAPABILITY_VERSION_3 = 0x20080522
 
 
 class EntryLike(Protocol):
@@ -37,6 +54,8 @@ class EntryLike(Protocol):
     def oom_score_adj(self) -> int | None: ...
     @property
     def shm_bytes(self) -> int | None: ...
+    @property
+    def confined(self) -> bool: ...
 
 
 class EntryError(Exception):
@@ -51,14 +70,19 @@ def refusal(error: EntryError) -> str:
 def enter(entry: EntryLike, parent_pid: int) -> None:
     """Put this process, which must be single-threaded, inside the fence: own session, groups, CPUs, /dev/shm, limits.
 
+    What it inherited of niceness, scheduling class and limits is reset; what this user may not reset, /proc shows.
+
     It is killed when the thread of `parent_pid` that started it ends. Raises EntryError.
     """
     join(entry)
     die_with(parent_pid)
     if entry.shm_bytes is not None:
         _own_shm(entry.shm_bytes)
+    _reset()
+    if entry.confined:
+        with contextlib.suppress(EntryError):  # needs CAP_SYS_ADMIN; /proc/PID/ns shows it
+            _call("unshare", _CLONE_NEWIPC)  # System V segments and message queues end with the last process
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _unlimit_memlock()
     if entry.oom_score_adj is not None:
         _write("/proc/self/oom_score_adj", str(entry.oom_score_adj))
 
@@ -77,6 +101,55 @@ def join(entry: EntryLike) -> None:
             os.sched_setaffinity(0, entry.cpus)
         except OSError as error:
             raise EntryError(f"cannot run on CPUs {list(entry.cpus)}: {error.strerror}") from error
+
+
+def confine(entry: EntryLike) -> None:
+    """Take from this process, which must be single-threaded, the means to leave the fence that it has entered.
+
+    Its own cgroup namespace, all groups read-only, few capabilities, and none to be gained by an exec. What this user
+    or kernel does not allow is left out; ``ProcView.confinement`` is what /proc shows of it. The ranks of a launch
+    share /dev/shm and the IPC namespace, which `enter` made: this is the last step of each rank, and not of their
+    agent, which looks for the deaths of its children.
+    """
+    if not entry.confined:
+        return
+    adopt_orphans()
+    with contextlib.suppress(EntryError):
+        _call("unshare", _CLONE_NEWNS | _CLONE_NEWCGROUP)
+        _call("mount", b"none", b"/", None, _MS_REC | _MS_SLAVE, None)
+        flags = _MS_BIND | _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
+        for point in _cgroup_mounts():
+            _call("mount", b"none", point, None, flags, None)
+    with contextlib.suppress(EntryError):
+        _drop_capabilities()
+    _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose parent ends (prctl(2)): a daemon does not get out of sight."""
+    _call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _cgroup_mounts() -> list[bytes]:
+    """Where cgroups are mounted (proc(5), mountinfo)."""
+    with open("/proc/self/mountinfo", "rb") as file:
+        halves = [line.split(b" - ", 1) for line in file]
+    points = [mount.split()[4] for mount, kind in halves if kind.startswith((b"cgroup ", b"cgroup2 "))]
+    return [point.replace(b"\\040", b" ") for point in points]
+
+
+def _drop_capabilities() -> None:
+    with open("/proc/self/status") as file:
+        held = next(int(line.split()[1], 16) for line in file if line.startswith("CapPrm"))
+    kept = held & sum(1 << number for number in KEPT_CAPABILITIES)
+    with open("/proc/sys/kernel/cap_last_cap") as file:
+        numbers = range(int(file.read()) + 1)
+    for number in numbers if held else ():
+        if number not in KEPT_CAPABILITIES:
+            _call("prctl", _PR_CAPBSET_DROP, number, 0, 0, 0)
+    low, high = kept & 0xFFFFFFFF, kept >> 32
+    sets = struct.pack("=6I", low, low, 0, high, high, 0)  # effective, permitted, inheritable; twice 32 of them
+    _call("capset", struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), sets)
 
 
 def _write(path: str, text: str) -> None:
@@ -105,18 +178,30 @@ def _own_shm(size_bytes: int) -> None:
     _call("mount", b"tmpfs", b"/dev/shm", b"tmpfs", _MS_NOSUID | _MS_NODEV, options)
 
 
-def _unlimit_memlock() -> None:
-    """Lift the memlock limit: pinned buffers are charged to the share, and a second, smaller limit only confuses."""
-    _, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+def _reset() -> None:
+    """Undo what a shell or a service manager may have set: it would make this node another than the next."""
+    with contextlib.suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+        os.setpriority(os.PRIO_PROCESS, 0, 0)
+    for limit in _UNLIMITED:
+        _raise_limit(limit, resource.RLIM_INFINITY)
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < _FILES:
+        _raise_limit(resource.RLIMIT_NOFILE, _FILES)
+
+
+def _raise_limit(limit: int, wanted: int) -> None:
+    """Raise a limit, or at least its soft part to its hard one."""
+    _, hard = resource.getrlimit(limit)
+    enough = hard == resource.RLIM_INFINITY or hard >= wanted > resource.RLIM_INFINITY
     try:
-        resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        resource.setrlimit(limit, (wanted, hard if enough else wanted))
     except (ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_MEMLOCK, (hard, hard))
+        resource.setrlimit(limit, (hard, hard))
 
 
 def _call(name: str, *arguments: int | bytes | None) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if getattr(libc, name)(*(ctypes.c_ulong(a) if isinstance(a, int) else a for a in arguments)) != 0:
+    if getattr(_LIBC, name)(*(ctypes.c_ulong(a) if isinstance(a, int) else a for a in arguments)) != 0:
         raise EntryError(f"{name}: {os.strerror(ctypes.get_errno())}")
 
 
@@ -126,10 +211,14 @@ def main(arguments: list[str]) -> int:
     fields = json.loads(text)
     parent_pid = fields.pop("parent_pid")
     os.closerange(fields.pop("descriptors"), _MAX_DESCRIPTORS)
+    last = fields.pop("last")
     try:
         if dashes != "--" or not argv:
             raise EntryError("usage: entry.py ENTRY_JSON -- argv...")
-        enter(SimpleNamespace(**fields), parent_pid)
+        entry = SimpleNamespace(**fields)
+        enter(entry, parent_pid)
+        if last:
+            confine(entry)
     except EntryError as error:
         print(refusal(error), file=sys.stderr)
         return EXIT_REFUSED

@@ -37,6 +37,7 @@ class FenceEntry(msgspec.Struct, frozen=True):
 
     `procs` are files to write "0" to, in this order; `cpus` the affinity to set, empty to leave it alone;
     `shm_bytes` the size of its own /dev/shm, which vanishes with its last process (None: keep the node's);
+    `confined`: whether it gives up the means to leave, as far as it may (`fence.entry.confine`);
     `door` what starts the process inside (`fence.slurm_step.step`), None if it enters by itself.
     """
 
@@ -44,15 +45,17 @@ class FenceEntry(msgspec.Struct, frozen=True):
     cpus: tuple[int, ...] = ()
     oom_score_adj: int | None = None
     shm_bytes: int | None = None
+    confined: bool = False
     door: Door | None = None
 
-    def command(self, argv: Sequence[str], descriptors: int = 3) -> list[str]:
+    def command(self, argv: Sequence[str], descriptors: int = 3, last: bool = True) -> list[str]:
         """The command line that enters and becomes `argv`; start it from a thread that stays alive (PDEATHSIG).
 
         `descriptors`: how many file descriptors, from 0 on, `argv` keeps; all other inherited ones are closed.
+        `last`: whether it enters no other group later, as the ranks of several devices do.
         """
         parent = self.door.pid if self.door else os.getpid()
-        own = {"parent_pid": parent, "descriptors": descriptors}
+        own = {"parent_pid": parent, "descriptors": descriptors, "last": last}
         order = msgspec.json.encode({**msgspec.to_builtins(self), **own}).decode()
         enter = [*_program("entry.py"), order, "--", *argv]
         if self.door is None:
@@ -116,6 +119,9 @@ class Group(Protocol):
 
     def pids(self) -> tuple[int, ...]:
         """The processes in the group."""
+
+    def outside(self, pid: int) -> str:
+        """What of process `pid`, or of a thread of it, is outside this fence; empty if nothing is, or it has ended."""
 
     def kill(self) -> None:
         """Send SIGKILL to every process in the group and forbid forks. Does not wait."""

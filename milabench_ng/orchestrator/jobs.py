@@ -12,7 +12,10 @@ import msgspec
 
 from milabench_ng import __version__
 from milabench_ng.fence.choosing import open_fence, reap
+from milabench_ng.fence.claims import Claim, resources
+from milabench_ng.fence.entry import adopt_orphans
 from milabench_ng.fence.interface import Fence
+from milabench_ng.node.device_nodes import make_device_nodes
 from milabench_ng.node.faults import XidEvents
 from milabench_ng.node.gpus import Gpu, open_nvml, read_gpus
 from milabench_ng.orchestrator.display.json_lines import JsonLines
@@ -73,7 +76,7 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> 
         data = await prepare_all(wanted, server, request.dataroot, bus.preparing)
         environment, dropped = passed_on(scratch, bus)
         sampler = await stack.enter_async_context(sampling(planned))
-        fence = stack.enter_context(fenced(planned, name.group, bus))
+        fence, claim = stack.enter_context(fenced(planned, name.group, bus))
         interrupted = stack.enter_context(interruptions(bus.note))
         manifest = make_manifest(planned, name.run_id, fence, command_line)
         begun = begin(request, writer, manifest, name, command_line)
@@ -81,6 +84,7 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> 
             environment=environment,
             facts=session_facts(planned, begun, fence, gpus, dropped),
             fence=fence,
+            claim=claim,
             starter=server if planned.start == "warm" else ColdStarter(),
             sampler=sampler,
             nvml=nvml,
@@ -154,18 +158,24 @@ async def sampling(planned: PlannedRun) -> AsyncIterator[Sampler]:
 
 
 @contextmanager
-def fenced(planned: PlannedRun, run_id: str, bus: Bus) -> Iterator[Fence]:
-    """Open the run's fence; remove it and everything in it afterwards."""
-    holds = ", ".join(device.uuid or f"CPU partition {device.index}" for device in planned.plan.devices)
-    for text in reap(planned.capabilities, planned.request.allow_concurrent):
-        bus.note(text)
-    fence = open_fence(planned.capabilities, planned.isolation, run_id, holds)
-    try:
-        for text in fence.notes:
+def fenced(planned: PlannedRun, run_id: str, bus: Bus) -> Iterator[tuple[Fence, Claim]]:
+    """Claim the run's CPUs and devices, then open its fence; remove it and everything in it afterwards."""
+    devices = planned.plan.devices
+    wanted = resources((cpu for share in planned.shares.values() for cpu in share.cpus), (one.uuid for one in devices))
+    allowed = planned.request.allow_concurrent
+    adopt_orphans()
+    make_device_nodes()
+    with Claim(wanted, run_id, allowed) as claim:
+        for text in reap(planned.capabilities, allowed):
             bus.note(text)
-        yield fence
-    finally:
-        fence.close()
+        holds = ", ".join(device.uuid or f"CPU partition {device.index}" for device in devices)
+        fence = open_fence(planned.capabilities, planned.isolation, run_id, holds)
+        try:
+            for text in fence.notes:
+                bus.note(text)
+            yield fence, claim
+        finally:
+            fence.close()
 
 
 @contextmanager

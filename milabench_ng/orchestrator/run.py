@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from milabench_ng.fence.choosing import above
 from milabench_ng.fence.io import excess
 from milabench_ng.node.conditions import Conditions, read_conditions
 from milabench_ng.orchestrator.batch_search import FoundSize, find_sizes, with_sizes
@@ -16,9 +17,11 @@ from milabench_ng.orchestrator.execution.announcing import Announcer
 from milabench_ng.orchestrator.execution.bandwidth import probe_all
 from milabench_ng.orchestrator.execution.batch import BatchRunner, gone
 from milabench_ng.orchestrator.execution.caching import make_ready
+from milabench_ng.orchestrator.execution.edges import read_surroundings
 from milabench_ng.orchestrator.execution.logs import Log
 from milabench_ng.orchestrator.execution.pacing import read_host_pace, work_at_once
 from milabench_ng.orchestrator.execution.sampling import Sampler
+from milabench_ng.orchestrator.execution.strays import end_strays, running
 from milabench_ng.orchestrator.execution.tenant import Tenant
 from milabench_ng.orchestrator.outcome.observing import BatchObservation, observe
 from milabench_ng.orchestrator.outcome.recording import make_record
@@ -30,6 +33,7 @@ from milabench_ng.orchestrator.tenants import make_tenant
 from milabench_ng.plan import Batch, Launch
 from milabench_ng.records.batch_search import SEARCH_PHASE
 from milabench_ng.records.record import Record
+from milabench_ng.records.surroundings import Surroundings
 from milabench_ng.records.window import launch_perf
 from milabench_ng.telemetry.messages import Watch
 from milabench_ng.units import utc_now
@@ -108,8 +112,9 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
     data = {test: make_ready(found, cache) for test, found in files.items() if found is not None}
     shares = {slot: context.facts.planned.shares[slot].cpus for one in batch.launches for slot in one.slot_ids}
     pace_before = await read_host_pace(shares, work_at_once)
-    before = _conditions(context)
+    before, around = _conditions(context), _surroundings(shares, context)
     context.xids.drain()
+    known = running()
     requested_s, started = time.monotonic(), utc_now()
     tenants = [_tenant(launch, work, context, requested_s, found) for launch in batch.launches]
     _watch(tenants, context.sampler)
@@ -119,9 +124,10 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
     try:
         await _probe_io(runner, context)
         timeline = await runner.run()
-        after = _conditions(context)
+        after, around_after = _conditions(context), _surroundings(shares, context)
     finally:
         busy = await gone(tenants)
+        strays = end_strays(known | {*context.own_pids, *(tenant.pid for tenant in tenants if tenant.pid)})
         logs = _close_logs(tenants, context)
     pace_after = await read_host_pace(shares, work_at_once)
     observed = BatchObservation(
@@ -131,10 +137,12 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
         started=started,
         requested_s=requested_s,
         conditions=(before, after),
+        surroundings=(around, around_after),
         host_pace=(pace_before, pace_after),
         data=data,
         xids=context.xids.drain(),
         busy=busy,
+        strays=strays,
         searches={test: one.search for test, one in found.items()},
     )
     records = [make_record(context.facts, seen) for seen in observe(observed, context)]
@@ -159,6 +167,12 @@ def _close_logs(tenants: Sequence[Tenant], context: RunContext) -> list[FileCont
 
 def _conditions(context: RunContext) -> Conditions:
     return read_conditions(context.nvml, context.gpus, context.own_pids)
+
+
+def _surroundings(shares: Mapping[str, tuple[int, ...]], context: RunContext) -> Surroundings:
+    planned = context.facts.planned
+    group = above(planned.capabilities, planned.isolation)
+    return read_surroundings(group, shares, context.claim, context.own_pids)
 
 
 async def _probe_io(runner: BatchRunner, context: RunContext) -> None:

@@ -74,8 +74,36 @@ class Effective(msgspec.Struct, frozen=True):
     ancestors: tuple[MemoryLimit, ...] = ()
 
 
-class ProcView(msgspec.Struct, frozen=True):
-    """One process as /proc shows it: its groups (`hierarchy:controllers:path`), CPUs, memory nodes, threads, files."""
+class Confinement(msgspec.Struct, frozen=True):
+    """Which means of leaving its fence a process has given up, as /proc shows it. What a user may not do is False.
+
+    `cgroup_namespace`, `ipc_namespace`: it has its own; `groups_read_only`: no cgroup mount that it sees is writable;
+    `no_new_privs`: no exec gives it more; `capabilities`: the names of those that it has left.
+    """
+
+    cgroup_namespace: bool
+    groups_read_only: bool
+    ipc_namespace: bool
+    no_new_privs: bool
+    capabilities: tuple[str, ...]
+
+
+class Scheduling(msgspec.Struct, frozen=True):
+    """The class, niceness and soft limits (those that are not infinite, by name, as in /proc/PID/limits) of a process.
+
+    The class is ``other`` for all that nobody has changed (sched(7)).
+    """
+
+    policy: str
+    nice: int
+    limits: dict[str, int]
+
+
+class ProcView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One process as /proc shows it: its groups (`hierarchy:controllers:path`), CPUs, memory nodes, threads, files.
+
+    Records of before 0.4 lack `confinement` and `scheduling`.
+    """
 
     pid: int
     groups: tuple[str, ...]
@@ -83,6 +111,8 @@ class ProcView(msgspec.Struct, frozen=True):
     mems_allowed: tuple[int, ...]
     threads: int
     open_fds: dict[str, str]
+    confinement: Confinement | None = None
+    scheduling: Scheduling | None = None
 
 
 class Pressure(msgspec.Struct, frozen=True):

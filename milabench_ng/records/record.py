@@ -18,6 +18,7 @@ from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import Isolation
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.precision_seen import PrecisionSeen
+from milabench_ng.records.surroundings import Surroundings
 from milabench_ng.records.window import SliceRow, Window, WindowRule
 
 RECORD_SCHEMA = 2
@@ -207,6 +208,8 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     isolation: dict[str, Isolation]
     """Isolation by slot: a launch over K devices has K shares."""
     conditions: dict[Edge, Conditions]
+    surroundings: dict[Edge, Surroundings] | msgspec.UnsetType = msgspec.UNSET
+    """CPU quotas, other runs and the machinery; omitted in records of before 0.4."""
     host_pace: dict[str, dict[Edge, HostPace]]
     """Pace of each share's CPUs, by slot; empty if it was not measured."""
     telemetry: dict[str, dict[str, dict[str, float]]]

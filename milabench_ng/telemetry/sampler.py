@@ -165,6 +165,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = parser.parse_args(argv)
     interval_s: float = given.interval
     end_with_parent()
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    os.nice(19)
     with open_nvml() as nvml:
         tenants = TenantSource()
         gpus = GpuSource(nvml, wanted(read_gpus(nvml).devices, given.gpus))

@@ -17,6 +17,7 @@ import time
 
 import msgspec
 
+from milabench_ng.fence.entry import adopt_orphans
 from milabench_ng.requests import MESSAGE_BYTES, Answer, AnyRequest, Exited, Serving, Spawn, Spawned
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
@@ -27,6 +28,7 @@ def main(descriptor: int) -> None:
     """Serve on the socket ``descriptor`` until the orchestrator closes its end."""
     began, server_pid = time.monotonic(), os.getpid()
     die_with_parent()
+    adopt_orphans()
     connection = socket.socket(fileno=descriptor)
     children = select_wakeup()
     from milabench_ng.worker import answers, warm

@@ -10,7 +10,7 @@ import traceback
 from types import SimpleNamespace
 from typing import NoReturn
 
-from milabench_ng.fence.entry import EXIT_REFUSED, EntryError, enter, refusal
+from milabench_ng.fence.entry import EXIT_REFUSED, EntryError, confine, enter, refusal
 from milabench_ng.requests import Task
 from milabench_ng.worker import session
 
@@ -21,7 +21,10 @@ def run(task: Task, server_pid: int, commands: int, events: int, log: int) -> No
     os.dup2(log, sys.stderr.fileno())
     try:
         spawned = time.monotonic()
-        enter(SimpleNamespace(**task.seats[0].entry), server_pid)
+        entry = SimpleNamespace(**task.seats[0].entry)
+        enter(entry, server_pid)
+        if len(task.seats) == 1:  # of several, each rank is confined once it is in its own group
+            confine(entry)
         commands, events = keep_only(commands, events, log)
         os.environ.clear()
         os.environ.update(task.environment)

@@ -55,6 +55,14 @@ def test_three_and_five_gpus_local_first() -> None:
     assert result.notes == ("t7: only 0% of its CPUs are on NUMA node 1, where its device is",)
 
 
+def test_reserved_cores_go_to_no_tenant() -> None:
+    result = allocate(machine(1, 8, threads=2), tenants(None, None), policy=Policy(reserved_cores=2))
+    assert [share.cpus for share in result.shares.values()] == [(2, 3, 4, 10, 11, 12), (5, 6, 7, 13, 14, 15)]
+    assert result.leftover_cpus == (0, 1, 8, 9)
+    with pytest.raises(IsolationError, match="0 usable CPUs for 2 tenants"):
+        allocate(machine(1, 2), tenants(None, None), policy=Policy(reserved_cores=2))
+
+
 def test_two_cores_two_tenants() -> None:
     result = allocate(machine(1, 2, node_gib=24), tenants(None, None))
     assert [share.cpus for share in result.shares.values()] == [(0,), (1,)]

@@ -106,6 +106,34 @@ def test_reading_a_file_larger_than_the_share_is_no_oom(
     assert usage.anon_shmem_max_bytes < 50 * MIB
 
 
+def test_whoever_reads_a_file_first_is_charged_and_nobody_for_what_is_warm(
+    fence: Fence, make_share: MakeShare, start: Start, tmp_path: Path
+) -> None:
+    file = tmp_path / "data"
+    file.write_bytes(os.urandom(48 * MIB))
+    read = f"open({str(file)!r}, 'rb').read(); {HOLD}"
+    cold, second, warm = (fence.create(name, make_share()) for name in ("cold", "second", "warm"))
+    with file.open("rb") as stream:
+        os.fsync(stream.fileno())
+        os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        for group in (cold, second):
+            reader = start(group, read)
+            assert reader.stdout
+            assert reader.stdout.readline() == "in\n"
+        assert cache_bytes(cold) - cache_bytes(second) >= 40 * MIB
+        os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        stream.read()
+    reader = start(warm, read)
+    assert reader.stdout
+    assert reader.stdout.readline() == "in\n"
+    assert cache_bytes(warm) < 8 * MIB
+
+
+def cache_bytes(group: Group) -> int:
+    """The page cache that a group is charged for."""
+    return group.usage().page_cache_max_bytes or 0
+
+
 def test_a_fork_bomb_is_bounded(fence: Fence, make_share: MakeShare, start: Start) -> None:
     group = fence.create("t0", make_share(pids=40))
     # Nine doublings: more than the limit, and no more than 512 processes should it fail to hold.
@@ -159,6 +187,12 @@ def test_shared_memory_files_vanish_with_the_tenant(fence: Fence, make_share: Ma
     process.wait()
     assert wait_for(lambda: (group.usage().memory_bytes or 0) < 50 * MIB)
     assert not Path("/dev/shm", name).exists()
+
+
+def test_bytes_that_v1_does_not_count_are_not_zero(fence: Fence, make_share: MakeShare) -> None:
+    usage = fence.create("t0", make_share()).usage()
+    counted = None if fence.backend == "cgroup1" else 0
+    assert (usage.io_read_bytes, usage.io_write_bytes) == (counted, counted)
 
 
 def test_usage_counts_cpu_time(fence: Fence, make_share: MakeShare, start: Start) -> None:

@@ -208,3 +208,36 @@ def collectives(bench: Bench) -> None:
     for _ in bench.measure(repeat(None), count=1):
         dist.all_reduce(torch.ones(1 << 20, device=bench.device))
         time.sleep(0.01)
+
+
+@workload(unit="steps")
+def widens(bench: Bench) -> None:
+    """Runs wherever it likes. An item is a step. Timed: the sleep."""
+    for _ in bench.measure(repeat(None), count=1):
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+        time.sleep(0.01)
+
+
+@workload(unit="steps")
+def leaves_a_daemon(bench: Bench) -> None:
+    """Starts a daemon that ends long after it. An item is a step. Timed: the sleep."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            time.sleep(3600)
+        os._exit(0)
+    for _ in bench.measure(repeat(None), count=1):
+        time.sleep(0.01)
+
+
+@workload(unit="steps")
+def says(bench: Bench, *, event: str = "") -> None:
+    """Says something that cannot be, on the descriptor for events. An item is a step. Timed: the sleep.
+
+    Options:
+        event: JSON.
+    """
+    for step, _ in enumerate(bench.measure(repeat(None), count=1)):
+        time.sleep(0.01)
+        if step == 5:
+            os.write(4, event.encode() + b"\n")

@@ -14,19 +14,21 @@ from milabench_ng.events import Done, Ready
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.sharing.layout import lay_out
 from milabench_ng.node.conditions import Conditions
-from milabench_ng.orchestrator.execution.batch import Timeline
+from milabench_ng.orchestrator.execution.batch import GroupEvidence, Timeline
 from milabench_ng.orchestrator.execution.tenant import RankLog
 from milabench_ng.orchestrator.outcome.marking import marks
 from milabench_ng.orchestrator.outcome.observation import Observation, SessionFacts
+from milabench_ng.orchestrator.outcome.observing import cache_spread
 from milabench_ng.orchestrator.persistence.sessions import Begun, SessionName
 from milabench_ng.orchestrator.planning.planned_run import PlannedRun
 from milabench_ng.orchestrator.planning.request import ResolvedRequest, RunRequest
 from milabench_ng.plan import Device, Launch, Plan
 from milabench_ng.profile import Profile
 from milabench_ng.records.host_pace import HostPace
-from milabench_ng.records.isolation import Share
+from milabench_ng.records.isolation import Effective, ProcView, Scheduling, Share, Usage
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.record import Data, Neighbour, Neighbours, SamplingSpan
+from milabench_ng.records.surroundings import CpuLimit, Surroundings
 from milabench_ng.records.window import WindowRule
 from tests.report.make_node import conditions, fence
 
@@ -110,12 +112,21 @@ def seen(*devices: int, held: Mapping[str, float] = {}, ran: str = "fp32", **cha
         data=None,
         environment={},
         conditions=(before, _throttled(after, held)),
+        surroundings=(around(0.0), around(100.0)),
+        strays=(),
+        cache_spread=0.0,
         host_pace=dict.fromkeys(map(str, devices), (pace(80.0), pace(80.0))),
         gpu_monitor={},
         telemetry={},
         sampled=SamplingSpan(start_s=89.0, end_s=98.0, interval_s=0.5, dropped=0),
     )
     return msgspec.structs.replace(made, **changes)
+
+
+def around(time_s: float, **changes: object) -> Surroundings:
+    """Nothing in the way of 4 CPUs."""
+    quiet = Surroundings(time_s=time_s, cpus=4, cpu_limits=(), contested=(), machinery_cpu_s=0.0)
+    return msgspec.structs.replace(quiet, **changes)
 
 
 def pace(mb_per_s: float) -> HostPace:
@@ -190,6 +201,54 @@ def test_layers_that_compute_in_another_type_are_a_mark(layer: str | None, told:
 def replaced(launch: Observation, done: Done) -> Observation:
     ranks = [RankLog(ready=rank.ready, done=done) for rank in launch.ranks]
     return msgspec.structs.replace(launch, ranks=ranks)
+
+
+def test_another_run_and_a_quota_are_marks_at_whichever_edge_they_were() -> None:
+    pod = CpuLimit(group="/pod", cpus=3.0, periods=100, throttled=10, held_back_s=1.0)
+    later = msgspec.structs.replace(pod, periods=200, throttled=60, held_back_s=9.0)
+    surroundings = (around(0.0, cpu_limits=(pod,)), around(100.0, cpu_limits=(later,), contested=("cpu1", "cpu2")))
+    assert [mark.text for mark in marks(facts(), seen(0, surroundings=surroundings))] == [
+        "another run had cpu1, cpu2 too",
+        "/pod has a quota of 3 CPUs, the shares have 4",
+        "held back by the CPU quota of /pod, or above, 50 % of the time, limit 0.5 %",
+    ]
+
+
+def test_a_quota_that_cannot_be_seen_is_a_mark_by_what_it_held_back() -> None:
+    """40 of the 400 seconds that 4 CPUs have in the batch."""
+    before, after = (CpuLimit(group="/", held_back_s=seconds) for seconds in (2.0, 42.0))
+    surroundings = (around(0.0, cpu_limits=(before,)), around(100.0, cpu_limits=(after,)))
+    mark = Mark(kind="held back by a CPU quota", what="/", value=0.1, limit=0.005)
+    assert marks(facts(), seen(0, surroundings=surroundings)) == (mark,)
+
+
+def test_quotas_that_leave_enough_are_none() -> None:
+    wide = CpuLimit(group="/pod", cpus=4.0, weight=0.5, periods=100, throttled=0, held_back_s=0.0)
+    surroundings = (around(0.0, cpu_limits=(wide,)), around(100.0, cpu_limits=(wide,)))
+    assert marks(facts(), seen(0, surroundings=surroundings)) == ()
+
+
+def test_processes_that_outlived_the_fences_mark_all_launches_of_the_batch() -> None:
+    mark = Mark(kind="outlived its fence", what="daemon (12)")
+    assert marks(facts(), seen(0, strays=("daemon (12)",))) == (mark,)
+
+
+def test_what_schedules_or_limits_a_tenant_in_another_way_is_a_mark() -> None:
+    proc = ProcView(7, (), (0,), (0,), 1, {}, scheduling=Scheduling("other", 19, {"open files": 64}))
+    evidence = {"0": GroupEvidence(proc=proc, privileged=("scheduling class fifo",))}
+    mark = Mark(kind="scheduling", device="0", what="niceness 19, open files limited to 64, scheduling class fifo")
+    assert marks(facts(), seen(0, evidence=evidence)) == (mark,)
+
+
+def test_page_caches_that_differ_by_a_tenth_of_a_share_are_a_mark() -> None:
+    def group(cache_bytes: int | None) -> GroupEvidence:
+        return GroupEvidence(usage=Usage(page_cache_max_bytes=cache_bytes), effective=Effective(memory_bytes=1000))
+
+    spread = cache_spread([{"0": group(150)}, {"1": group(25), "2": group(None)}])
+    mark = Mark(kind="unequal page cache", value=0.125, limit=0.1)
+    assert marks(facts(), seen(0, cache_spread=spread)) == (mark,)
+    assert marks(facts(), seen(0, cache_spread=cache_spread([{"0": group(150)}, {"1": group(50)}]))) == ()
+    assert cache_spread([{"0": GroupEvidence()}]) == 0.0
 
 
 def test_tf32_on_a_device_without_it_is_a_mark() -> None:

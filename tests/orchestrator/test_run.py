@@ -189,6 +189,30 @@ def test_full_isolation_is_proved_by_the_kernel(observed) -> None:  # type: igno
             assert isolation.usage.cpu_usec > 0
 
 
+def test_every_rank_has_given_up_the_means_to_leave(observed) -> None:  # type: ignore[no-untyped-def]
+    finished, _, _ = observed
+    if finished.outcome.tier != "full" or os.geteuid() != 0:
+        pytest.skip("needs root and full isolation")
+    for record in finished.records:
+        for isolation in record.mnb.isolation.values():
+            confinement, scheduling = isolation.proc.confinement, isolation.proc.scheduling
+            assert confinement.groups_read_only
+            assert confinement.ipc_namespace
+            assert confinement.no_new_privs
+            assert "SYS_ADMIN" not in confinement.capabilities
+            assert (scheduling.policy, scheduling.nice) == ("other", 0)
+
+
+def test_what_surrounded_a_batch_is_recorded(observed) -> None:  # type: ignore[no-untyped-def]
+    finished, _, _ = observed
+    for record in finished.records:
+        before, after = record.mnb.surroundings["before"], record.mnb.surroundings["after"]
+        assert after.machinery_cpu_s > before.machinery_cpu_s > 0
+        assert before.contested == after.contested == ()
+        own = sum(len(isolation.requested.cpus) for isolation in record.mnb.isolation.values())
+        assert before.cpus == own * (1 + record.mnb.neighbours.planned)
+
+
 def test_tenants_compute_the_same_in_the_first_step_and_part_then(observed) -> None:  # type: ignore[no-untyped-def]
     finished, _, _ = observed
     first, second = finished.of("toy_reg")

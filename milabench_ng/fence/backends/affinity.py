@@ -42,7 +42,7 @@ class AffinityGroup(none.NoneGroup):
 
     @property
     def entry(self) -> FenceEntry:
-        return FenceEntry(cpus=self.share.cpus, oom_score_adj=OOM_SCORE_ADJ)
+        return FenceEntry(cpus=self.share.cpus, oom_score_adj=OOM_SCORE_ADJ, confined=True)
 
     def events(self) -> GroupEvents:
         return msgspec.structs.replace(super().events(), oom_kill=self._stopped)

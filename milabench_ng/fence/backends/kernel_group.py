@@ -11,6 +11,7 @@ from milabench_ng.fence.interface import OOM_SCORE_ADJ, FenceEntry
 from milabench_ng.fence.kernel.counters1 import Counters1
 from milabench_ng.fence.kernel.counters2 import Counters2
 from milabench_ng.fence.kernel.procview import read_process
+from milabench_ng.fence.kernel.whereabouts import outside
 from milabench_ng.records.isolation import Effective, GroupEvents, ProcView, Share, Usage
 
 
@@ -38,7 +39,8 @@ class KernelGroup:
     @property
     def entry(self) -> FenceEntry:
         procs = tuple(f"{directory}/cgroup.procs" for directory in self._directories)
-        return FenceEntry(procs, self.share.cpus, OOM_SCORE_ADJ, self.share.memory_bytes if self._shm else None)
+        shm_bytes = self.share.memory_bytes if self._shm else None
+        return FenceEntry(procs, self.share.cpus, OOM_SCORE_ADJ, shm_bytes, confined=True)
 
     def verify(self, pid: int) -> tuple[Effective, ProcView]:
         effective, proc = self.effective(), read_process(pid)
@@ -61,6 +63,9 @@ class KernelGroup:
 
     def pids(self) -> tuple[int, ...]:
         return tuple(sorted({pid for directory in self._directories for pid in guardian.processes(directory)}))
+
+    def outside(self, pid: int) -> str:
+        return outside(pid, self._groups, self.share.cpus)
 
     def kill(self) -> None:
         with contextlib.suppress(FileNotFoundError):  # already removed

@@ -15,6 +15,7 @@ from milabench_ng.fence.interface import OOM_SCORE_ADJ, CounterFiles, FenceEntry
 from milabench_ng.fence.kernel import counters1, counters2
 from milabench_ng.fence.kernel.procview import read_process
 from milabench_ng.fence.kernel.readings import host_oom_kills
+from milabench_ng.fence.kernel.whereabouts import outside
 from milabench_ng.fence.process_tracking import Followed, Owners
 from milabench_ng.fence.runs import Guardian
 from milabench_ng.fence.sharing.shares import Bounds
@@ -83,6 +84,9 @@ class NoneGroup:
 
     def pids(self) -> tuple[int, ...]:
         return self._followed.pids()
+
+    def outside(self, pid: int) -> str:
+        return outside(pid, {}, self.entry.cpus)
 
     def kill(self) -> None:
         self._followed.kill()

@@ -18,6 +18,7 @@ from milabench_ng.fence.backends import affinity
 from milabench_ng.fence.capabilities import Capabilities, SlurmJob
 from milabench_ng.fence.interface import OOM_SCORE_ADJ, CounterFiles, Door, FenceEntry, IsolationMismatch
 from milabench_ng.fence.kernel.procview import read_process
+from milabench_ng.fence.kernel.whereabouts import outside
 from milabench_ng.fence.process_tracking import Followed, Owners
 from milabench_ng.fence.runs import Guardian
 from milabench_ng.fence.sharing.shares import Bounds
@@ -130,6 +131,9 @@ class SlurmGroup:
 
     def pids(self) -> tuple[int, ...]:
         return self._followed.pids()
+
+    def outside(self, pid: int) -> str:
+        return outside(pid, {}, self.share.cpus)
 
     def kill(self) -> None:
         """Kill the processes. The step, with its holder, stays, so that its counters can still be read."""

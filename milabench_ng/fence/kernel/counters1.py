@@ -120,8 +120,13 @@ def _io_limits(blkio: Blkio1) -> tuple[IoLimit, ...]:
     return tuple(IoLimit(device, read.get(device), write.get(device)) for device in sorted({*read, *write}))
 
 
-def _io_bytes(blkio: Blkio1) -> tuple[int, int]:
-    """Bytes read and written, from lines `8:0 Read 4096` and a total at the end."""
+def _io_bytes(blkio: Blkio1) -> tuple[int | None, int | None]:
+    """Bytes read and written, from lines `8:0 Read 4096` and a total at the end.
+
+    None without such a line: the kernel counts on a disk only after it was told to throttle something there.
+    """
     rows = [row for row in blkio.io_service_bytes if len(row) == 3]
+    if not rows:
+        return None, None
     read, written = (sum(int(size) for _, kind, size in rows if kind == wanted) for wanted in ("Read", "Write"))
     return read, written

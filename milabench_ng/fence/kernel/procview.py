@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from milabench_ng.cgroup_files import parse_ids
-from milabench_ng.records.isolation import ProcView
+from milabench_ng.fence.kernel.limits import read_scheduling
+from milabench_ng.fence.kernel.mounts import parse_mountinfo
+from milabench_ng.records.isolation import Confinement, ProcView
+
+CAPABILITIES = (
+    *("CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP"),
+    *("LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "IPC_OWNER"),
+    *("SYS_MODULE", "SYS_RAWIO", "SYS_CHROOT", "SYS_PTRACE", "SYS_PACCT", "SYS_ADMIN", "SYS_BOOT", "SYS_NICE"),
+    *("SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "MKNOD", "LEASE", "AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP"),
+    *("MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG", "WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ", "PERFMON", "BPF"),
+    "CHECKPOINT_RESTORE",
+)
+"""By number (linux/capability.h)."""
 
 
 def read_process(pid: int) -> ProcView:
@@ -28,9 +41,31 @@ def read_process(pid: int) -> ProcView:
             mems_allowed=parse_ids(status["Mems_allowed_list"]),
             threads=int(status["Threads"]),
             open_fds=_open_fds(directory / "fd"),
+            confinement=_confinement(directory, status),
+            scheduling=read_scheduling(pid),
         )
     except (FileNotFoundError, ProcessLookupError) as error:
         raise ProcessLookupError(f"there is no process {pid} any more") from error
+
+
+def _confinement(directory: Path, status: Mapping[str, str]) -> Confinement:
+    mounts = parse_mountinfo((directory / "mountinfo").read_text())
+    held = int(status["CapPrm"], 16) | int(status["CapEff"], 16)
+    return Confinement(
+        cgroup_namespace=_own_namespace(directory, "cgroup"),
+        groups_read_only=all(mount.read_only for mount in mounts),
+        ipc_namespace=_own_namespace(directory, "ipc"),
+        no_new_privs=status.get("NoNewPrivs") == "1",
+        capabilities=tuple(_capability(number) for number in range(held.bit_length()) if held >> number & 1),
+    )
+
+
+def _own_namespace(directory: Path, kind: str) -> bool:
+    return os.readlink(directory / "ns" / kind) != os.readlink(f"/proc/self/ns/{kind}")
+
+
+def _capability(number: int) -> str:
+    return CAPABILITIES[number] if number < len(CAPABILITIES) else f"CAP_{number}"
 
 
 def _open_fds(directory: Path) -> dict[str, str]:

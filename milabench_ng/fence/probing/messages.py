@@ -60,6 +60,13 @@ def messages(
             "(no memory.memsw.limit_in_bytes): a tenant would swap instead of being stopped. "
             "swapoff -a, or boot with swapaccount=1."
         )
+    if found.quota is not None:
+        yield (
+            f"isolation: {found.quota.group} has a CPU quota of {found.quota.cpus:g} CPUs, and the tenants would "
+            f"divide {found.usable}: the kernel would make them wait. Remove the quota (docker: no --cpus; "
+            "Kubernetes: no CPU limit; cpu.max or cpu.cfs_quota_us of that group), or give mnb only that many CPUs "
+            "(docker: --cpuset-cpus)."
+        )
     yield from _partial(found)
     yield from _not_handed_down(found)
     if found.mode == "hybrid" and found.unified and found.tier == "full":

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from milabench_ng.cgroupfs import Group2
+from milabench_ng.cgroupfs import Cpuset1, Group1, Group2
 from milabench_ng.fence.capabilities import Capabilities, Controller
 from milabench_ng.fence.kernel.mounts import (
     CgroupMount,
@@ -24,9 +24,12 @@ from milabench_ng.fence.kernel.mounts import (
     parse_own_groups,
 )
 from milabench_ng.fence.kernel.occupants import foreign
+from milabench_ng.fence.kernel.quotas import cpu_limits
 from milabench_ng.fence.probing.messages import explain
 from milabench_ng.fence.slurm_step.allocation import read_job
 from milabench_ng.node.topology import read_topology
+from milabench_ng.records.isolation import Mode
+from milabench_ng.records.surroundings import tightest
 
 # The file of each controller that must exist and be writable; v1 calls io blkio.
 _FILES_1 = {
@@ -66,6 +69,7 @@ def probe(cgroup_parent: str | None = None) -> Capabilities:
         own=_own_directory(mounts, own, mode),
         swap_bytes=read_topology().swap_bytes,
     )
+    found = _with_quota(found, mounts, own)
     job = None if cgroup_parent else read_job(os.environ, found.parents, found.swap_bytes)
     return explain(msgspec.structs.replace(found, slurm=job), mounts, own)
 
@@ -170,8 +174,36 @@ def _refused(directory: Path, via: str, error: OSError) -> Controller:
     return Controller(False, via, str(directory), why, "run as root, or see docs/isolation.md", error.errno or 0)
 
 
-def _own_directory(mounts: tuple[CgroupMount, ...], own: dict[str, str], mode: str) -> str:
+def _with_quota(found: Capabilities, mounts: tuple[CgroupMount, ...], own: dict[str, str]) -> Capabilities:
+    """The same, with the CPU quotas that hold for the tenants: of where we make their groups, or else of our own."""
+    mount = find(mounts, "cpu") or find(mounts, "")
+    if mount is None:
+        return found
+    own_cpu = _own_in(mount, own.get("cpu" if mount.version == 1 else ""))
+    made = next((parent for parent in found.parents if Path(parent).is_relative_to(mount.point)), None)
+    above, usable = made or own_cpu, _usable_cpus(found)
+    quota = tightest(cpu_limits(Path(above)), usable) if above else None
+    return msgspec.structs.replace(found, above=above, own_cpu=own_cpu, usable=usable, quota=quota)
+
+
+def _usable_cpus(found: Capabilities) -> int:
+    """The number of CPUs that tenants could divide."""
+    if not found.ok("cpuset"):
+        return len(os.sched_getaffinity(0))
+    parent = found.controllers["cpuset"].parent
+    if found.mode != "v2":
+        return len(Group1(parent, Cpuset1).files.effective_cpus)
+    cpuset = Group2(parent).cpuset
+    return len(cpuset.cpus_effective) if cpuset.has("cpuset.cpus.effective") else len(os.sched_getaffinity(0))
+
+
+def _own_directory(mounts: tuple[CgroupMount, ...], own: dict[str, str], mode: Mode) -> str:
     name = "" if mode == "v2" else "memory"
     mount = find(mounts, name)
-    directory = mount.directory(own[name]) if mount and name in own else None
+    return _own_in(mount, own.get(name)) if mount else ""
+
+
+def _own_in(mount: CgroupMount, group: str | None) -> str:
+    """The directory of this process's own group; empty if it cannot be seen."""
+    directory = None if group is None else mount.directory(group)
     return str(directory or "")

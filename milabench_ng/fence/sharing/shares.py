@@ -42,10 +42,11 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """The user's choices: RAM to divide (None: the node's), and the least that a tenant must get."""
+    """The user's choices: RAM to divide (None: the node's), the least that a tenant must get, cores for no tenant."""
 
     ram_total_bytes: int | None = None
     memory_minimum_bytes: int = 4 * GIB
+    reserved_cores: int = 0
 
 
 class Allocation(msgspec.Struct, frozen=True):
@@ -75,7 +76,7 @@ def allocate(
     bounds, policy = bounds or Bounds(), policy or Policy()
     if not tenants:
         raise IsolationError("isolation: no tenants to divide the node among. Ask for at least one.")
-    usable = _usable_cpus(topology, bounds)
+    usable = _usable_cpus(topology, bounds, policy)
     cores, notes = usable_cores(topology, usable, len(tenants))
     hands = deal(cores, [tenant.node for tenant in tenants])
     memory = _memory(topology, bounds, policy)
@@ -132,9 +133,13 @@ def _cpus(hand: Iterable[Core]) -> tuple[int, ...]:
     return tuple(sorted(cpu for core in hand for cpu in core.cpus))
 
 
-def _usable_cpus(topology: Topology, bounds: Bounds) -> frozenset[int]:
+def _usable_cpus(topology: Topology, bounds: Bounds, policy: Policy) -> frozenset[int]:
+    """CPUs for tenants: not those of the reserved cores, the first ones, where the kernel has its own work too."""
     allowed = frozenset(topology.online if bounds.cpus is None else bounds.cpus) & frozenset(topology.online)
-    return allowed - frozenset(topology.isolated)
+    usable = allowed - frozenset(topology.isolated)
+    core = {cpu.id: cpu.core for cpu in topology.cpus}
+    reserved = set(list(dict.fromkeys(core[cpu] for cpu in sorted(usable)))[: policy.reserved_cores])
+    return frozenset(cpu for cpu in usable if core[cpu] not in reserved)
 
 
 def _local(hand: Sequence[Core], node: int | None) -> float | None:

@@ -16,6 +16,7 @@ from milabench_ng.orchestrator.execution.announcing import Announcer
 from milabench_ng.orchestrator.execution.interruption import Interruption
 from milabench_ng.orchestrator.execution.stacks import dump_stacks, kernel_view
 from milabench_ng.orchestrator.execution.starting import Starter
+from milabench_ng.orchestrator.execution.strays import living_parents, look
 from milabench_ng.orchestrator.execution.tenant import Tenant
 from milabench_ng.orchestrator.execution.watchdog import LaunchProgress, Limits, overdue
 from milabench_ng.records.isolation import Effective, GroupEvents, IoEvidence, ProcView, Usage
@@ -35,6 +36,8 @@ class GroupEvidence(msgspec.Struct, frozen=True, kw_only=True):
     before: GroupEvents | None = None
     after: GroupEvents | None = None
     mismatch: str | None = None
+    privileged: tuple[str, ...] = ()
+    """What put threads of it before those of others at the stop."""
     io: IoEvidence | None = None
 
 
@@ -144,9 +147,12 @@ class BatchRunner:
 
     def _stop(self) -> None:
         self.stop_s = time.monotonic()
+        parents = living_parents()
         for tenant in self.tenants:
             if tenant.alive:
                 self._read_counters(tenant, end=True)
+                self._look_outside(tenant, parents)
+        for tenant in self.tenants:
             tenant.tell(Stop())
             if not tenant.ready.done():
                 self._kill(tenant)
@@ -233,6 +239,13 @@ class BatchRunner:
         for tenant in self.tenants:
             if tenant.launch.job_id not in self._killed:
                 self._read_counters(tenant, end=False)
+
+    def _look_outside(self, tenant: Tenant, parents: Mapping[int, int]) -> None:
+        """Fail a launch of which something has left its fence: no group shows that."""
+        entered = [rank.entered.pid for rank in tenant.ranks if rank.entered]
+        seen = look(entered, tuple(tenant.groups.values()), parents)
+        changes: dict[str, object] = {"mismatch": seen.departed} if seen.departed else {}
+        self.note(tenant.launch.job_id, tenant.launch.slot_ids[0], privileged=seen.privileged, **changes)
 
     def _read_counters(self, tenant: Tenant, *, end: bool) -> None:
         """Read usage and events; at the ``end`` of the measurement, while the tenant still works, also limits."""

@@ -206,7 +206,8 @@ class ColdStarter:
     async def start(self, task: Task, commands: int, events: int, log: int) -> StartedWorker:
         """Spawn the shim, which enters the fence and becomes the worker."""
         worker = python_command("milabench_ng.worker.cold", repr(task.requested_s))
-        argv = msgspec.convert(task.seats[0].entry, FenceEntry).command(worker, descriptors=5)
+        entry = msgspec.convert(task.seats[0].entry, FenceEntry)
+        argv = entry.command(worker, descriptors=5, last=len(task.seats) == 1)
         standard_input = os.memfd_create("mnb-task")
         os.write(standard_input, msgspec.json.encode(task))
         os.lseek(standard_input, 0, os.SEEK_SET)

@@ -157,6 +157,8 @@ class Tenant:
                 return
 
     def _note(self, event: AnyEvent) -> None:
+        if event.rank >= len(self.ranks):
+            raise msgspec.ValidationError(f"rank {event.rank} of {len(self.ranks)}")
         rank = self.ranks[event.rank]
         match event:
             case Entered():

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from milabench_ng.fence.kernel.limits import handicaps
 from milabench_ng.node.conditions import throttled_fraction
 from milabench_ng.orchestrator.outcome.observation import Observation, SessionFacts
 from milabench_ng.orchestrator.outcome.skipped import skipped
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.precision_seen import layers_fit
 from milabench_ng.records.record import SKIPPED_LIMIT
+from milabench_ng.records.surroundings import Surroundings, held_back, tightest
 from milabench_ng.records.window import WindowRule
 
 FAULTS = ("sw_thermal", "hw_thermal", "hw_power_brake")
 """Throttle reasons that are faults of the node or its cooling; the power cap is normal at full load."""
 THROTTLE_LIMIT = 0.005
+CACHE_LIMIT = 0.1
+"""Page cache that one tenant is charged more than another: that much less of its share is left for its own work."""
 
 
 def marks(facts: SessionFacts, seen: Observation) -> tuple[Mark, ...]:
@@ -48,11 +52,29 @@ def _of_request(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
 
 
 def _of_batch(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
+    yield from _of_surroundings(*seen.surroundings)
+    if seen.cache_spread > CACHE_LIMIT:
+        yield Mark(kind="unequal page cache", value=seen.cache_spread, limit=CACHE_LIMIT)
+    if seen.strays:
+        yield Mark(kind="outlived its fence", what=", ".join(seen.strays))
     if seen.neighbours.lost:
         lost, planned = len(seen.neighbours.lost), seen.neighbours.planned
         yield Mark(kind="neighbours lost", what=str(planned), value=lost)
     if any(facts.planned.shares[slot].smt_shared for slot in seen.launch.slot_ids):
         yield Mark(kind="siblings shared")
+
+
+def _of_surroundings(before: Surroundings, after: Surroundings) -> Iterator[Mark]:
+    """Other runs on the same CPUs, and quotas above the tenants, at either edge."""
+    contested = sorted({*before.contested, *after.contested})
+    if contested:
+        yield Mark(kind="CPUs shared with another run", what=", ".join(contested))
+    quota = tightest((*before.cpu_limits, *after.cpu_limits), after.cpus)
+    if quota is not None:
+        yield Mark(kind="CPU quota", what=quota.group, value=quota.cpus, limit=after.cpus)
+    group, fraction = held_back(before, after)
+    if fraction > THROTTLE_LIMIT:
+        yield Mark(kind="held back by a CPU quota", what=group, value=fraction, limit=THROTTLE_LIMIT)
 
 
 def _of_devices(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
@@ -62,6 +84,10 @@ def _of_devices(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
     for slot, rank in zip(seen.launch.slot_ids, seen.ranks, strict=True):
         if rank.ready and rank.ready.ran != requested and rank.ready.parameters:
             yield Mark(kind="precision", device=slot, what=f"{requested} asked, {rank.ready.ran} ran")
+        proc = seen.evidence[slot].proc if slot in seen.evidence else None
+        odd = (*handicaps(proc.scheduling), *seen.evidence[slot].privileged) if proc and proc.scheduling else ()
+        if odd:
+            yield Mark(kind="scheduling", device=slot, what=", ".join(dict.fromkeys(odd)))
         layer = rank.done.layer_dtype if rank.done else None
         if not layers_fit(requested, layer):
             yield Mark(kind="precision", device=slot, what=f"{requested} asked, the model's layers gave {layer}")

@@ -18,6 +18,7 @@ from milabench_ng.records.batch_search import BatchSearch
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import Isolation, Share
 from milabench_ng.records.record import Data, Failure, Neighbours, SamplingSpan
+from milabench_ng.records.surroundings import Surroundings
 from milabench_ng.records.window import Window
 
 
@@ -63,6 +64,11 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     data: Data | None
     environment: dict[str, str]
     conditions: tuple[Conditions, Conditions]
+    surroundings: tuple[Surroundings, Surroundings]
+    strays: tuple[str, ...]
+    """Processes of the batch that outlived its groups."""
+    cache_spread: float
+    """How far the page caches of the batch's tenants are apart, as a part of a share."""
     host_pace: Mapping[str, tuple[HostPace, HostPace]]
     """Pace of its shares by slot, before and after."""
     gpu_monitor: dict[str, Any]

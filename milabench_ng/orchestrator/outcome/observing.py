@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -13,7 +13,7 @@ from milabench_ng.fence.io import achieved, excess
 from milabench_ng.fence.sharing.shares import disjoint
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.node.faults import device_fault
-from milabench_ng.orchestrator.execution.batch import BatchRunner, Timeline
+from milabench_ng.orchestrator.execution.batch import BatchRunner, GroupEvidence, Timeline
 from milabench_ng.orchestrator.execution.interruption import SAME_S, Interruption
 from milabench_ng.orchestrator.execution.sampling import INTERVAL_S
 from milabench_ng.orchestrator.execution.tenant import Tenant
@@ -25,6 +25,7 @@ from milabench_ng.plan import Launch
 from milabench_ng.records.batch_search import BatchSearch
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.record import Beside, Data, Failure, Neighbour, Neighbours, SamplingSpan
+from milabench_ng.records.surroundings import Surroundings
 from milabench_ng.records.window import Window, settled_window
 from milabench_ng.telemetry.messages import HOST_KEY, SourceName
 
@@ -39,6 +40,7 @@ class BatchObservation(msgspec.Struct, frozen=True, kw_only=True):
     """When it was requested (UTC), at ``requested_s``."""
     requested_s: float
     conditions: tuple[Conditions, Conditions]
+    surroundings: tuple[Surroundings, Surroundings]
     host_pace: tuple[Mapping[str, HostPace], Mapping[str, HostPace]]
     """Pace by slot, at both edges."""
     data: Mapping[str, Data]
@@ -47,6 +49,8 @@ class BatchObservation(msgspec.Struct, frozen=True, kw_only=True):
     """GPU errors, by UUID."""
     busy: Sequence[str]
     """Groups that could not be removed."""
+    strays: tuple[str, ...]
+    """Processes of the batch that outlived its groups."""
     searches: Mapping[str, BatchSearch]
     """How automatic batch sizes were found, by test; others are absent."""
 
@@ -158,6 +162,9 @@ def _seen(
         data=observed.data.get(launch.test),
         environment=tenant.task.environment,
         conditions=observed.conditions,
+        surroundings=observed.surroundings,
+        strays=observed.strays,
+        cache_spread=cache_spread(evidence.values()),
         host_pace={slot: (observed.host_pace[0][slot], observed.host_pace[1][slot]) for slot in launch.slot_ids},
         gpu_monitor=recorder.gpu_monitor(uuids, start_s, stop_s),
         telemetry=recorder.telemetry(keys, over.start_s, over.end_s),
@@ -168,6 +175,19 @@ def _seen(
             dropped=recorder.dropped(start_s, stop_s),
         ),
     )
+
+
+def cache_spread(evidence: Iterable[Mapping[str, GroupEvidence]]) -> float:
+    """How far the page caches of a batch's tenants are apart, as a part of the smallest share; 0 if that is unknown.
+
+    The kernel charges a file to whoever reads it first. Pure.
+    """
+    seen = [group for groups in evidence for group in groups.values() if group.usage and group.effective]
+    caches = [one.usage.page_cache_max_bytes for one in seen if one.usage]
+    shares = [one.effective.memory_bytes for one in seen if one.effective]
+    known = [size for size in caches if size is not None]
+    limits = [size for size in shares if size]
+    return (max(known) - min(known)) / min(limits) if known and limits else 0.0
 
 
 def _neighbours(

@@ -149,6 +149,7 @@ def _ours(facts: SessionFacts, seen: Observation, workload: Workload) -> Mnb:
         neighbours=seen.neighbours,
         isolation=_isolation(facts, seen),
         conditions=edges(*seen.conditions),
+        surroundings={"before": seen.surroundings[0], "after": seen.surroundings[1]},
         host_pace={at: {"before": first, "after": last} for at, (first, last) in seen.host_pace.items()},
         telemetry=seen.telemetry,
         sampled=seen.sampled,

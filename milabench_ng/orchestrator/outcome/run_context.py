@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from milabench_ng.fence.claims import Claim
 from milabench_ng.fence.interface import Fence
 from milabench_ng.node.faults import XidEvents
 from milabench_ng.node.gpus import Gpu, Nvml
@@ -26,6 +27,8 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str]
     """The environment of every worker, without its tenant's part."""
     fence: Fence
+    claim: Claim
+    """The run's CPUs and devices."""
     starter: Starter
     sampler: Sampler
     nvml: Nvml

@@ -135,7 +135,7 @@ async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, .
         topology,
         placements(slots),
         bounds(capabilities, wish),
-        Policy(ram_total_bytes=request.ram_total_bytes),
+        Policy(ram_total_bytes=request.ram_total_bytes, reserved_cores=request.reserved_cores),
     )
     start = request.start if backend.WARM_WORKERS else "cold"
     return PlannedRun(

@@ -10,7 +10,7 @@ import msgspec
 
 from milabench_ng.errors import IsolationError
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.choosing import best_reasons, bounds, choose
+from milabench_ng.fence.choosing import best_reasons, bounds, choose, confinement
 from milabench_ng.fence.probing.probe import probe
 from milabench_ng.fence.sharing.layout import one_per_device, placements
 from milabench_ng.fence.sharing.shares import Allocation, Policy, allocate
@@ -21,7 +21,7 @@ from milabench_ng.orchestrator.planning.devices import choose_devices
 from milabench_ng.orchestrator.planning.leftovers import Remains, find_remains
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plan import Device
-from milabench_ng.records.isolation import Tier
+from milabench_ng.records.isolation import Confinement, Tier
 
 CHECKUP_SCHEMA = 1
 _NEEDED = ("torch", "torchvision", "numpy", "pillow", "cgroupspy", "nvidia-ml-py", "psutil", "threadpoolctl")
@@ -40,6 +40,8 @@ class Checkup(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: Capabilities
     backend: str
     tier: Tier
+    confinement: Confinement | None
+    """What tenants give up to stay inside; None if that could not be tried."""
     devices: tuple[Device, ...]
     """Devices that the tenants of a run would use."""
     allocation: Allocation | None
@@ -72,6 +74,7 @@ def examine(request: RunRequest) -> Checkup:
         capabilities=capabilities,
         backend=choose(capabilities, "auto").NAME,
         tier=tier,
+        confinement=confinement(),
         devices=chosen.devices,
         allocation=allocation,
         dataroot=read_storage(request.dataroot),
@@ -117,7 +120,7 @@ def _divide(
 ) -> tuple[Allocation | None, str | None]:
     """The shares, or why there are none."""
     tenants = placements(one_per_device(devices))
-    policy = Policy(ram_total_bytes=request.ram_total_bytes)
+    policy = Policy(ram_total_bytes=request.ram_total_bytes, reserved_cores=request.reserved_cores)
     try:
         return allocate(topology, tenants, bounds(capabilities, "auto"), policy), None
     except IsolationError as error:

@@ -40,6 +40,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     io: IoShare = IoShare()
     """Overrides the profile where it is not None."""
     ram_total_bytes: int | None = None
+    reserved_cores: int = 0
+    """Cores that no tenant gets."""
     cgroup_parent: str | None = None
     start: Literal["warm", "cold"] = "warm"
     cache: Cache = "cold"

@@ -1,0 +1,90 @@
+"""A run's claim on CPUs and GPUs: no two runs measure on the same ones without a word.
+
+A name in the abstract socket namespace (unix(7)) belongs to one process at a time, and the kernel frees it with that
+process, however it ends. So a claim needs no file, no rights and no cleaning, works in every tier, and taking it is
+looking for others and making it known in one step. It reaches as far as the network namespace.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import socket
+from collections.abc import Iterable
+from typing import Self
+
+from milabench_ng.errors import IsolationError
+from milabench_ng.fence.kernel.readings import host_text
+
+_HELD = re.compile(r"@mnb:(\S+?)(\+\d+)?$", re.MULTILINE)
+_RUN = re.compile(r"@mnb-run:(\d+):(\S+)$", re.MULTILINE)
+
+
+def resources(cpus: Iterable[int], uuids: Iterable[str | None]) -> tuple[str, ...]:
+    """What a run on these CPUs and GPUs claims."""
+    return (*(f"cpu{cpu}" for cpu in sorted(set(cpus))), *sorted({uuid for uuid in uuids if uuid}))
+
+
+class Claim:
+    """A claim on resources, held until it is closed or its process ends."""
+
+    def __init__(self, wanted: Iterable[str], run_id: str, allow_concurrent: bool = False) -> None:
+        """Claim what is ``wanted``. What another run holds is shared with it if ``allow_concurrent``.
+
+        Raises IsolationError, naming the other runs, if it is not.
+        """
+        self._wanted = frozenset(wanted)
+        self._own: dict[str, socket.socket] = {}
+        for name in sorted(self._wanted):  # in one order for all: of runs that meet, one gets everything
+            if self._bind(f"mnb:{name}"):
+                continue
+            if not allow_concurrent:
+                break
+            self._bind(f"mnb:{name}+{os.getpid()}")
+        shared = self.contested()
+        if shared and not allow_concurrent:
+            self.close()
+            raise IsolationError(_refusal(shared))
+        self._bind(f"mnb-run:{os.getpid()}:{run_id}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def contested(self) -> tuple[str, ...]:
+        """What other runs claim of it now."""
+        found = _HELD.finditer(host_text("net/unix"))
+        others = {match[1] for match in found if match[0].removeprefix("@") not in self._own}
+        return tuple(sorted(self._wanted & others))
+
+    def close(self) -> None:
+        """Give it up."""
+        for held in self._own.values():
+            held.close()
+        self._own.clear()
+
+    def _bind(self, name: str) -> bool:
+        """Take a name; False if another process has it."""
+        taking = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            taking.bind(f"\0{name}")
+        except OSError as error:
+            taking.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
+            return False
+        self._own[name] = taking
+        return True
+
+
+def _refusal(shared: tuple[str, ...]) -> str:
+    """Why a run may not begin beside another, and what to do."""
+    runs = [f"run {match[2]} (pid {match[1]})" for match in _RUN.finditer(host_text("net/unix"))]
+    more = f" and {len(shared) - 4} more" if len(shared) > 4 else ""
+    return (
+        f"isolation: {' and '.join(runs) or 'another run that is starting'} uses {', '.join(shared[:4])}{more}. "
+        "Wait for it to end, or use --allow-concurrent (results are marked)."
+    )

@@ -1,0 +1,58 @@
+"""How the kernel schedules and limits a process, beside its groups: what it may have inherited from a shell.
+
+sched(7), getrlimit(2); /proc/PID/limits has the soft limits that hold.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from milabench_ng.records.isolation import Scheduling
+
+_CLASSES = {os.SCHED_OTHER: "other", os.SCHED_FIFO: "fifo", os.SCHED_RR: "rr", os.SCHED_BATCH: "batch"}
+_CLASSES |= {os.SCHED_IDLE: "idle", 6: "deadline"}
+_LIMITS = ("address space", "data size", "resident set", "cpu time", "file size", "open files", "processes")
+_LEAST = {"open files": 1024, "processes": 1024}
+"""What is enough; of everything else, only no limit is."""
+
+
+def read_scheduling(pid: int) -> Scheduling:
+    """How process `pid` is scheduled and limited. Raises ProcessLookupError or FileNotFoundError if it is gone."""
+    lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
+    soft = {line[4:26].strip(): line[26:].split()[0] for line in lines if line.startswith("Max ")}
+    return Scheduling(
+        policy=_class_of(pid),
+        nice=os.getpriority(os.PRIO_PROCESS, pid),
+        limits={name: int(soft[name]) for name in _LIMITS if soft[name] != "unlimited"},
+    )
+
+
+def handicaps(seen: Scheduling) -> Iterator[str]:
+    """What makes a process slower or faster than others, or fail where they do not. Pure."""
+    if seen.policy != "other":
+        yield f"scheduling class {seen.policy}"
+    if seen.nice:
+        yield f"niceness {seen.nice}"
+    for name, limit in seen.limits.items():
+        if limit < _LEAST.get(name, limit + 1):
+            yield f"{name} limited to {limit}"
+
+
+def privileges(pid: int) -> Iterator[str]:
+    """What puts a thread of process `pid` before those of others; nothing if it is gone."""
+    try:
+        for thread in map(int, os.listdir(f"/proc/{pid}/task")):
+            policy, nice = _class_of(thread), os.getpriority(os.PRIO_PROCESS, thread)
+            if policy in ("fifo", "rr", "deadline"):
+                yield f"scheduling class {policy}"
+            if nice < 0:
+                yield f"niceness {nice}"
+    except (FileNotFoundError, ProcessLookupError):
+        return
+
+
+def _class_of(thread: int) -> str:
+    number = os.sched_getscheduler(thread) & ~os.SCHED_RESET_ON_FORK
+    return _CLASSES.get(number, str(number))
