@@ -15,7 +15,7 @@ from milabench_ng.datasets.prepare import Located, locate, prepare
 from milabench_ng.datasets.shuffled import shuffled
 from milabench_ng.datasets.tables import ml_20m
 from milabench_ng.datasets.tables.ml_20m import MovieLens
-from milabench_ng.datasets.text import wmt16
+from milabench_ng.datasets.text import parallel_text
 from milabench_ng.datasets.text.bucketing import Buckets, collate
 from milabench_ng.datasets.text.wikitext_2 import WikiText2
 from milabench_ng.datasets.text.wmt16 import Wmt16
@@ -96,7 +96,7 @@ def test_wmt_opens_as_pairs_of_numbers(wmt: Located) -> None:
     vocabulary = (wmt.path / "vocab.bpe.32000").read_text().split()
     lines = (wmt.path / "train.tok.clean.bpe.32000.de").read_text().splitlines()
     _, target = opened[1_234]
-    assert (target[0], target[-1]) == (wmt16.BEGIN, wmt16.END)
+    assert (target[0], target[-1]) == (parallel_text.BEGIN, parallel_text.END)
     assert " ".join(vocabulary[number - 4] for number in target[1:-1].tolist()) == lines[1_234]
     chosen = opened.up_to(50)  # type: ignore[attr-defined]
     longest = [max(len(part) for part in opened[index]) for index in range(len(opened))]  # type: ignore[arg-type]
