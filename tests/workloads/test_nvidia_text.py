@@ -195,11 +195,13 @@ def test_the_loss_of_the_next_word_is_the_cross_entropy_and_stays_narrow_under_a
     (one,), (other,) = (torch.autograd.grad(loss, [logits]) for loss in (next_word_loss(logits, words), expected))
     assert torch.allclose(one, other, atol=1e-7)
     seen = []
-    with torch.autograd.graph.saved_tensors_hooks(
-        lambda saved: (seen.append(saved.dtype), saved)[1], lambda saved: saved
+    with (
+        torch.autograd.graph.saved_tensors_hooks(
+            lambda saved: (seen.append(saved.dtype), saved)[1], lambda saved: saved
+        ),
+        torch.autocast("cpu", torch.bfloat16),
     ):
-        with torch.autocast("cpu", torch.bfloat16):
-            assert next_word_loss(logits.bfloat16(), words).dtype is torch.float32
+        assert next_word_loss(logits.bfloat16(), words).dtype is torch.float32
     assert torch.float32 not in seen
 
 

@@ -140,7 +140,7 @@ def next_word_loss(logits: Tensor, following: Tensor) -> Tensor:
     """
     with torch.autocast(logits.device.type, enabled=False):
         logarithms = F.log_softmax(logits, dim=2)
-    return -logarithms.gather(2, following.unsqueeze(2)).float().mean()
+    return -logarithms.gather(2, following.long().unsqueeze(2)).float().mean()
 
 
 def _draw(parameter: Tensor) -> Tensor:

@@ -59,7 +59,7 @@ def txl(
     """
     check_width(width, heads)
     text = bench.data()
-    columns = rolled(text.columns(batch_size)).to(bench.device)
+    columns = rolled(text.columns(batch_size)).to(bench.device, torch.int32)
     windows = list(zip(torch.split(columns[:-1], length), torch.split(columns[1:], length), strict=True))
     sizes = {"layers": layers, "width": width, "heads": heads, "inner": inner}
     model = bench.place(TransformerXL(text.vocabulary, **sizes, dropout=dropout))
@@ -83,6 +83,6 @@ def check_width(width: int, heads: int) -> None:
 
 def rolled(columns: Tensor) -> Tensor:
     """Columns [length, N], each beginning at a random place of its own and going on from its start."""
-    length, count = columns.shape
-    starts = torch.randint(length, (count,))
-    return columns.gather(0, (torch.arange(length)[:, None] + starts) % length)
+    starts = torch.randint(len(columns), (columns.shape[1],))
+    turned = [column.roll(-int(start)) for column, start in zip(columns.t(), starts, strict=True)]
+    return torch.stack(turned, dim=1)
