@@ -21,7 +21,7 @@ PAD, BEGIN, SEPARATOR, FIRST_WORD = 0, 101, 102, 1_000
 VOCABULARY = 30_522
 QUESTION = (6, 21)
 """Sub-words of a question: at least, below."""
-SCALE = 50.0
+SCALE = 47.0
 """Texts have n sub-words with weight n^2 exp(-n / this), at most `TEXT`."""
 TEXT = LONGEST - QUESTION[1] - 2
 ANSWER = 11
