@@ -38,7 +38,7 @@ class WikiText103(DataSet):
 
     def size(self, scale: float) -> Size:
         tokens = _blocks(scale) * BLOCK
-        return Size(files=3, bytes=tokens * 11, core_seconds=1 + tokens * 1e-6)
+        return Size(files=3, bytes=tokens * 11, core_seconds=1 + tokens * 9e-7)
 
     def generate(self, place: Path, scale: float, seed: int, progress: Progress, processes: int) -> None:
         words = invent(random_stream(seed, 0), TYPES - 2, shortest=1)
