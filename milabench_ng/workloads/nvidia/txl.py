@@ -38,8 +38,9 @@ def txl(
 
     The defaults are the base model, 192 million parameters; profiles give the sizes of the large one. One softmax over
     all 267,735 words, whose weights are the embedding's, sets the pace and needs most of the memory. Each column of the
-    batch is a stretch of the text, and attention reaches into the segment before, which the model remembers. An item is
-    one token that it predicts. Timed: forward, backward, clipping, step; the text is on the device.
+    batch is a stretch of the text, and attention reaches into the segment before, which the model remembers.
+
+    An item is one token that is predicted. Timed: forward, backward, clipping, step; the text is on the device.
 
     As published, the learning rate is 0: the optimizer works, and leaves the weights as they are. There, fp16 meant
     fp16 weights with fp32 masters; here it is autocast, with logits and their logarithms in fp16.
