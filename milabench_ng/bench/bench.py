@@ -126,6 +126,15 @@ class Bench:
         self._channel.send(Phase(rank=self.rank, name="compile", seconds=seconds))
         return function
 
+    def rehearse(self, loss: Callable[[], Tensor]) -> None:
+        """Forward and backward in the precision mode, before the clock: reserves the memory of the largest batch.
+
+        The first step drops the gradients. ``loss``: computes it.
+        """
+        with self._precision.context():
+            made = loss()
+        torch.autograd.backward(made)
+
     def to_device(self, value: Any) -> Any:
         """Move the tensors in ``value``, also within lists, tuples and dicts, to the device.
 

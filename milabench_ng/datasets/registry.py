@@ -16,6 +16,9 @@ BUILT_IN = (
     EntryPoint("imagenet-classic", "milabench_ng.datasets.images.imagenet:ClassicImageNet", GROUP),
     EntryPoint("ml-20m", "milabench_ng.datasets.tables.ml_20m:MovieLens", GROUP),
     EntryPoint("mnist", "milabench_ng.datasets.images.mnist:Mnist", GROUP),
+    EntryPoint("news-commentary", "milabench_ng.datasets.text.news_commentary:NewsCommentary", GROUP),
+    EntryPoint("squad", "milabench_ng.datasets.text.squad:Squad", GROUP),
+    EntryPoint("wikitext-103", "milabench_ng.datasets.text.wikitext_103:WikiText103", GROUP),
     EntryPoint("wikitext-2", "milabench_ng.datasets.text.wikitext_2:WikiText2", GROUP),
     EntryPoint("wmt16", "milabench_ng.datasets.text.wmt16:Wmt16", GROUP),
 )

@@ -16,8 +16,10 @@ from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.report import Report
 
 Form = Literal["table", "json", "csv", "markdown"]
-SuiteName = Literal["cv", "unet3d"]
-"""Suites whose users know other columns: the modules of `report.layouts`."""
+SuiteName = Literal["cv", "lambda", "unet3d"]
+"""Suites whose users know other columns."""
+LAYOUTS: dict[SuiteName, str] = {"cv": "cv", "lambda": "nvidia_examples", "unet3d": "unet3d"}
+"""Their modules in `report.layouts`."""
 
 
 def write_report(report: Report, form: Form, stream: TextIO) -> None:
@@ -32,7 +34,7 @@ def write_layout(report: Report, suite: SuiteName, form: Form, stream: TextIO) -
     """
     from milabench_ng.report.render import as_csv, as_markdown
 
-    layout: SuiteLayout = import_module(f"milabench_ng.report.layouts.{suite}").LAYOUT
+    layout: SuiteLayout = import_module(f"milabench_ng.report.layouts.{LAYOUTS[suite]}").LAYOUT
     match form:
         case "csv":
             as_csv.write_section(layout.table(report), stream)

@@ -358,3 +358,25 @@ def test_tenants_draw_the_same_in_the_first_step_and_their_own_later() -> None:
     assert one[2] != other[2]
     assert len(set(one)) == 3
     assert bench_on(Recording(), tenant=1).seed == bench_on(Recording(), tenant=0).seed
+
+
+def test_a_rehearsal_computes_in_the_precision_mode_and_leaves_nothing_but_gradients() -> None:
+    channel = Recording(last=1)
+    bench = bench_on(channel, precision="bf16")
+    model = bench.place(nn.Linear(3, 1))
+    weight = model.weight.detach().clone()
+    seen: list[torch.dtype] = []
+
+    def loss() -> Tensor:
+        outputs = model(torch.ones(2, 3))
+        seen.append(outputs.dtype)
+        return outputs.float().sum()
+
+    bench.rehearse(loss)
+    assert seen == [torch.bfloat16]
+    assert torch.equal(model.weight, weight)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    for batch in bench.measure([torch.zeros(2, 3)]):
+        bench.step(model(batch).float().sum(), optimizer)
+    assert torch.equal(model.weight, weight)  # inputs of 0 give gradients of 0: those of the rehearsal were dropped
+    assert channel.one(Done).count == 2

@@ -15,9 +15,12 @@ from milabench_ng.datasets.prepare import Located, locate, prepare
 from milabench_ng.datasets.shuffled import shuffled
 from milabench_ng.datasets.tables import ml_20m
 from milabench_ng.datasets.tables.ml_20m import MovieLens
-from milabench_ng.datasets.text import wmt16
+from milabench_ng.datasets.text import parallel_text
 from milabench_ng.datasets.text.bucketing import Buckets, collate
+from milabench_ng.datasets.text.news_commentary import NewsCommentary
+from milabench_ng.datasets.text.squad import Squad
 from milabench_ng.datasets.text.wikitext_2 import WikiText2
+from milabench_ng.datasets.text.wikitext_103 import WikiText103
 from milabench_ng.datasets.text.wmt16 import Wmt16
 from milabench_ng.errors import InputError
 
@@ -96,12 +99,70 @@ def test_wmt_opens_as_pairs_of_numbers(wmt: Located) -> None:
     vocabulary = (wmt.path / "vocab.bpe.32000").read_text().split()
     lines = (wmt.path / "train.tok.clean.bpe.32000.de").read_text().splitlines()
     _, target = opened[1_234]
-    assert (target[0], target[-1]) == (wmt16.BEGIN, wmt16.END)
+    assert (target[0], target[-1]) == (parallel_text.BEGIN, parallel_text.END)
     assert " ".join(vocabulary[number - 4] for number in target[1:-1].tolist()) == lines[1_234]
     chosen = opened.up_to(50)  # type: ignore[attr-defined]
     longest = [max(len(part) for part in opened[index]) for index in range(len(opened))]  # type: ignore[arg-type]
     assert chosen.tolist() == [index for index, length in enumerate(longest) if length <= 50]
     assert 0.8 < len(chosen) / 2_000 < 0.9
+
+
+def test_the_twin_of_wmt_did_not_change(wmt: Located) -> None:
+    """Integer arithmetic: the same on every machine. Whoever changes the text raises Wmt16.version."""
+    assert wmt.manifest is not None
+    assert wmt.manifest.checksum == "19bc32d24017c5be64f05b4b4c0e491a1ab9b63917a97a3fe0481a6f44754e4c"
+
+
+def test_news_has_the_lengths_and_sub_words_that_gnmt_is_trained_on(tmp_path: Path) -> None:
+    """Of the real set, 92.5 % of the pairs have at most 50 numbers a side, and such a pair has 48.7 tokens."""
+    located = prepare(NewsCommentary(), tmp_path, 0.05, quiet, 1)
+    opened = NewsCommentary().open(located.path)
+    assert (len(opened), opened.vocabulary) == (8_000, 31_800)  # type: ignore[arg-type,attr-defined]
+    chosen = opened.up_to(50)  # type: ignore[attr-defined]
+    assert 0.88 < len(chosen) / 8_000 < 0.95
+    tokens = opened.lengths[:, chosen].sum(0) - 1  # type: ignore[attr-defined]
+    assert tokens.float().mean().item() == pytest.approx(48.7, rel=0.05)
+    assert np.corrcoef(opened.lengths.numpy())[0, 1] > 0.9  # type: ignore[attr-defined]
+
+
+def test_a_long_text_has_all_words_at_every_scale(tmp_path: Path) -> None:
+    located = prepare(WikiText103(), tmp_path, 0.0001, quiet, 1)
+    opened = WikiText103().open(located.path)
+    assert opened.vocabulary == 267_735  # type: ignore[attr-defined]
+    assert len(opened) == 999_999  # type: ignore[arg-type]
+    text = (located.path / "wiki.train.tokens").read_text()
+    lines = text.count("\n")
+    assert 1_000_000 / lines == pytest.approx(57 * 1_000_000 / (1_000_000 - 267_735), rel=0.02)
+    assert text.endswith("\n")
+    spelling = text.replace("\n", "<eos>").split()
+    names = dict(zip(opened.tokens.tolist(), spelling, strict=True))  # type: ignore[attr-defined]
+    assert len(names) == len(set(spelling)) == 267_735
+    assert {"<eos>", "<unk>"} <= set(names.values())
+    assert [names[number] for number in opened.tokens[-500:].tolist()] == spelling[-500:]  # type: ignore[attr-defined]
+
+
+def test_questions_are_cut_or_padded_to_one_length_and_know_their_answers(tmp_path: Path) -> None:
+    located = prepare(Squad(), tmp_path, 0.02, quiet, 1)
+    opened = Squad().open(located.path)
+    assert len(opened) == 1_773  # type: ignore[arg-type]
+    lengths = np.diff(opened.starts)  # type: ignore[attr-defined]
+    assert lengths.mean() == pytest.approx(150, abs=5)
+    assert lengths.max() <= 384
+    for index in range(0, 1_773, 50):
+        found, (first, last) = opened[index]
+        tokens, real, parts, span = opened.padded(384)[index]  # type: ignore[attr-defined]
+        assert (tokens[: len(found)] == found).all()
+        assert not tokens[len(found) :].any()
+        assert int(real.sum()) == len(found) == int(lengths[index])
+        separators = (tokens == 102).nonzero().flatten().tolist()
+        assert tokens[0] == 101
+        assert separators[1] == len(found) - 1
+        assert parts.nonzero().flatten().tolist() == [*range(separators[0] + 1, len(found))]
+        assert span.tolist() == [first, last]
+        assert separators[0] < first <= last < separators[1]
+        tokens, real, _, span = opened.padded(64)[index]  # type: ignore[attr-defined]
+        assert (tokens == found[:64]).all() if len(found) >= 64 else int(real.sum()) == len(found)
+        assert span.tolist() == ([first, last] if last < 64 else [0, 0])
 
 
 def test_ratings_have_the_real_tables_and_a_few_items_that_all_know(ratings: Located) -> None:

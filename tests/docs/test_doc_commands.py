@@ -81,6 +81,14 @@ TABLE: dict[str, Check] = {
     "mnb jobs unet3d --repeat 3 -o results": PARSE,
     "mnb report results --layout unet3d --format csv": Check("elsewhere", "test_layouts"),
     "mnb report results --compare unet3d-a100 unet3d-v100": RUN,
+    "mnb jobs lambda --repeat 3 -o results-lambda": PARSE,
+    "mnb jobs lambda --name gnmt_amp --name bert_large_squad_amp -o results-lambda": PARSE,
+    "mnb jobs lambda --name ncf_fp32 --window 1 --data-scale 0.01 -- --batch-size 4096": PARSE,
+    "mnb report results-lambda": PARSE,
+    "mnb report results-lambda --layout lambda --format csv --compare lambda-a100 --price 30000": Check(
+        "elsewhere", "test_layout_lambda"
+    ),
+    "mnb report results-lambda --compare lambda-h100 lambda-v100": PARSE,
     "mnb jobs standard --data-scale 0.01 --window 2 --ram-total 120GiB": PARSE,
     "mnb jobs standard --name convnet_fp16 --data-scale 0.1": DRY,
     "mnb jobs standard --name convnet_fp16 --name convnet --name fast_style --name translator --data-scale 0.1 "
@@ -146,7 +154,9 @@ TABLE: dict[str, Check] = {
     ),
     "python3 -m milabench_ng jobs profiles/standard.json --repeat 2 --ram-total 250GiB": DRY,
     "python3 -m pytest tests/fence tests/node tests/telemetry": Check("elsewhere", "they run beside this test"),
+    'pip install "milabench_ng[language]"': Check("elsewhere", "needs the network"),
     'pip install "milabench_ng[volumes]"': Check("elsewhere", "needs the network"),
+    "scripts/baselines-lambda": Check("script", "needs the table that it reads"),
     "scripts/baselines-unet3d": Check("script", "needs the table that it reads"),
     "scripts/baselines-2020": Check("script", "writes the shipped baselines"),
     "scripts/bench-fence": Check("script", "takes half a minute, and wants a quiet node"),

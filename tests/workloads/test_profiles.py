@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.catalogue import Catalogue, resolve
+from milabench_ng.memory_classes import DeviceMemory, choose_entries
 from milabench_ng.profile import Test, build_profile, parse_profile
 from milabench_ng.report.scoring.weights import load_weights
 from milabench_ng.report.summary.folder import load_baseline
+from milabench_ng.units import GIB
 from milabench_ng.worker.discovery import describe
 
 ROOT = Path(__file__).parents[2]
@@ -17,8 +19,11 @@ NAMES_2020 = [
     *("toy_reg", "toy_lstm", "vae", "loader", "reso", "translator", "wlm", "wlmfp16", "cart", "minigrid", "atari"),
     *("ssd", "fast_style", "dcgan", "convnet", "convnet_fp16", "recom", "scaling"),
 ]
-FIELD_SUITES = ("cv", "unet3d")
+FIELD_SUITES = ("cv", "lambda", "unet3d")
 """Public suites of others, whose scores rest on a reference, not on the weights of 2020."""
+SIZES_GIB = (8, 11, 16, 24, 32, 40, 48, 80, 96, 140, 192)
+"""The memory classes of Lambda's table."""
+MEMORIES = (None, *(DeviceMemory(device="GPU 0", bytes=size * GIB) for size in SIZES_GIB))
 PROFILES = sorted(path.stem for path in (ROOT / "profiles").glob("*.json"))
 
 
@@ -36,7 +41,9 @@ def entries_of(name: str) -> dict[str, Test]:
 def test_workloads_and_options_exist(name: str, catalogue: Catalogue) -> None:
     for test, entry in entries_of(name).items():
         workload = catalogue.workload(entry.workload, f"{name}.{test}")
-        resolve(workload.options, entry.arguments, f"{name}.{test}")
+        for memory in MEMORIES:
+            arguments, _ = choose_entries(entry.arguments, memory, f"{name}.{test}")
+            resolve(workload.options, arguments, f"{name}.{test}")
         assert (entry.partition_scheme.type == "gpu-progression") == (entry.workload == "scaling")
 
 

@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 from milabench_ng.datasets.tables.ml_20m import Ratings
-from milabench_ng.workloads.standard.recom import Batches, Epochs, NeuMF, Samples
-from milabench_ng.workloads.standard.translator import GNMT, Attention, Encoder, smoothed
+from milabench_ng.workloads.models.neumf import NeuMF
+from milabench_ng.workloads.models.recurrent_translator import GNMT, Attention, Encoder, smoothed
+from milabench_ng.workloads.standard.recom import Batches, Epochs, Samples
 from milabench_ng.workloads.standard.wlm import LanguageModel, detached
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Sampler
 
-from milabench_ng.datasets.text.wmt16 import PAD
+from milabench_ng.datasets.text.parallel_text import PAD
 
 SHARD = 80  # batches
 
@@ -32,6 +32,27 @@ class Buckets(Sampler[int]):
         for batch in torch.randperm(len(mixed) // self.batch_size, generator=self.generator).tolist():
             shard, place = divmod(batch, SHARD)  # a shard is sorted when its first batch is asked for
             yield from self.chosen[by_length(shard)[place * self.batch_size :][: self.batch_size]].tolist()
+
+
+class LengthClasses(Sampler[int]):
+    """Whole batches of samples of one class of length each, shuffled; what fills no batch of its class is left out."""
+
+    def __init__(self, chosen: Tensor, classes: Tensor, batch_size: int, generator: torch.Generator) -> None:
+        """``classes``: the number of one for each of the ``chosen`` samples."""
+        self.chosen = chosen
+        self.classes = classes
+        self.batch_size = batch_size
+        self.generator = generator
+
+    def __iter__(self) -> Iterator[int]:
+        mixed = torch.randperm(len(self.chosen), generator=self.generator)
+        whole = []
+        for each in torch.unique(self.classes).tolist():
+            members = mixed[self.classes[mixed] == each]
+            whole.append(members[: len(members) // self.batch_size * self.batch_size].view(-1, self.batch_size))
+        batches = torch.cat(whole)
+        for batch in torch.randperm(len(batches), generator=self.generator).tolist():
+            yield from self.chosen[batches[batch]].tolist()
 
 
 def collate(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, list[int]]:

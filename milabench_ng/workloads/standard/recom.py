@@ -1,11 +1,10 @@
 """Recommendation by neural collaborative filtering: large embedding tables, sampled negatives."""
 
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import Dataset, Sampler
 
@@ -13,6 +12,7 @@ from milabench_ng.bench import Bench, Classic, workload
 from milabench_ng.datasets.base import random_stream
 from milabench_ng.datasets.shuffled import shuffled
 from milabench_ng.datasets.tables.ml_20m import MovieLens, Ratings
+from milabench_ng.workloads.models.neumf import NeuMF
 
 HANDED_OVER = 16
 """Batches that a loader process hands over at once.
@@ -20,31 +20,6 @@ HANDED_OVER = 16
 Taking each separately costs an H200 a fifth of a step's time (docs/measurements.md), since it shares Python's lock with
 the kernel launches.
 """
-
-
-class NeuMF(nn.Module):
-    """A product of embeddings and a perceptron over other embeddings, joined by one linear layer."""
-
-    def __init__(self, users: int, items: int, factors: int, layers: list[int]) -> None:
-        """``layers``: widths of the perceptron; user and item share the first."""
-        super().__init__()
-        self.factors = nn.ModuleList(nn.Embedding(count, factors) for count in (users, items))
-        self.features = nn.ModuleList(nn.Embedding(count, layers[0] // 2) for count in (users, items))
-        self.perceptron = nn.Sequential(*(part for pair in pairwise(layers) for part in (nn.Linear(*pair), nn.ReLU())))
-        self.output = nn.Linear(factors + layers[-1], 1)
-        for module in self.modules():
-            match module:
-                case nn.Embedding():
-                    nn.init.normal_(module.weight, 0.0, 0.01)
-                case nn.Linear():
-                    nn.init.xavier_uniform_(module.weight)
-        nn.init.kaiming_uniform_(self.output.weight, nonlinearity="linear")
-
-    def forward(self, users: Tensor, items: Tensor) -> Tensor:
-        """Numbers of users [N] and items [N] to logits [N]."""
-        product = self.factors[0](users) * self.factors[1](items)
-        features = torch.cat((self.features[0](users), self.features[1](items)), dim=1)
-        return self.output(torch.cat((product, self.perceptron(features)), dim=1)).squeeze(1)  # type: ignore[no-any-return]
 
 
 class Samples(Dataset[Tensor]):

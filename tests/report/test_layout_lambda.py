@@ -1,0 +1,142 @@
+"""Results of NVIDIA's examples in the columns of Lambda's benchmark, and the figures that it published."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import msgspec
+import pytest
+
+from milabench_ng.errors import InputError
+from milabench_ng.report.report import Report, build_report
+from milabench_ng.report.scoring.cost import PricePer
+from milabench_ng.report.summary.folder import load_baseline
+from milabench_ng.report.summary.summary import Stat, Summary, TestSummary
+from milabench_ng.report.writers import Form, write_layout
+
+TASKS = [
+    *("ssd", "bert_base_squad", "bert_large_squad", "gnmt", "ncf", "resnet50", "tacotron2", "transformerxlbase"),
+    *("transformerxllarge", "waveglow", "maskrcnn"),
+]
+HEAD = ["name_gpu", "num_gpu", "price", "precision", "figure", *TASKS]
+
+
+def row(precision: str, rate: float, **changes: Any) -> TestSummary:
+    """A test on four devices of 500 W."""
+    return TestSummary(
+        n=1,
+        failures=0,
+        train=Stat.of([rate]),
+        unit="tokens",
+        classic_factor=1.0,
+        devices=4,
+        launches={"0.0": rate},
+        power_w=500.0,
+        options={"batch_size": 80, "layers": 4} | changes,
+        precision=(precision,),
+    )
+
+
+def summary_of(**rows: TestSummary) -> Summary:
+    whole = load_baseline("lambda-v100")
+    tests = {f"lambda.{name}": each for name, each in rows.items()}
+    return msgspec.structs.replace(whole, devices=4, models=dict.fromkeys("0123", "H200"), tests=tests)
+
+
+def report_on(run: Summary, other: Summary | None = None, price: tuple[float, PricePer] | None = None) -> Report:
+    baselines = [("older", other)] if other else []
+    return build_report(run, "results", weights=None, baselines=baselines, price=price)
+
+
+def written(report: Report, form: Form) -> str:
+    stream = io.StringIO()
+    write_layout(report, "lambda", form, stream)
+    return stream.getvalue()
+
+
+def figures(report: Report, precision: str, task: str) -> dict[str, str]:
+    """The figures of one test in the CSV."""
+    head, *rows = csv.reader(written(report, "csv").splitlines())
+    assert head == HEAD
+    return {each[4]: each[HEAD.index(task)] for each in rows if each[3] == precision}
+
+
+def test_figures_of_a_gpu_and_of_the_node() -> None:
+    """1,000 tokens a second on each of four GPUs: 2 a watt; 4,000 for 8,000 dollars."""
+    run = summary_of(gnmt_amp=row("amp", 1000.0), txl_base_tf32=row("tf32", 300.0))
+    report = report_on(run, summary_of(gnmt_amp=row("amp", 250.0, batch_size=20)), price=(2000.0, "gpu"))
+    assert figures(report, "amp", "gnmt") == {
+        "batch per GPU": "80",
+        "throughput per GPU": "1000.00",
+        "throughput": "4000.00",
+        "relative to older": "4",
+        "watt per GPU": "500.00",
+        "throughput per watt": "2",
+        "throughput per dollar": "0.5",
+    }
+    assert set(figures(report, "amp", "transformerxlbase").values()) == {"-"}
+    assert figures(report, "tf32", "transformerxlbase")["throughput per GPU"] == "300.00"
+    assert figures(report, "tf32", "transformerxlbase")["relative to older"] == "-"
+    rows = [each[:5] for each in csv.reader(written(report, "csv").splitlines())]
+    assert rows[1] == ["H200", "4", "8000.0", "amp", "batch per GPU"]
+
+
+def test_without_price_and_power_nothing_is_made_up() -> None:
+    plain = msgspec.structs.replace(row("amp", 1000.0), power_w=None)
+    found = figures(report_on(summary_of(gnmt_amp=plain)), "amp", "gnmt")
+    assert "throughput per dollar" not in found
+    assert (found["watt per GPU"], found["throughput per watt"]) == ("-", "-")
+
+
+def test_other_work_than_the_batch_is_not_compared() -> None:
+    run = summary_of(gnmt_amp=row("amp", 1000.0, layers=2))
+    report = report_on(run, summary_of(gnmt_amp=row("amp", 250.0)))
+    assert figures(report, "amp", "gnmt")["relative to older"] == "-"
+
+
+def test_markdown_has_a_table_for_each_precision() -> None:
+    run = summary_of(gnmt_fp32=row("fp32", 10.0), gnmt_amp=row("amp", 1000.0), ncf_amp=row("amp", 5.0))
+    text = written(report_on(run), "markdown")
+    assert [line for line in text.splitlines() if line.startswith("## ")] == ["## fp32", "## amp"]
+    assert r"| lambda.ncf\_amp | tokens | 80 | 5 | 20 | 500.00 | 0.01 |" in text
+    assert "isolation: " in text
+
+
+def test_other_suites_are_refused() -> None:
+    with pytest.raises(InputError, match="--layout lambda: results has no measured test of that suite"):
+        written(report_on(load_baseline("unet3d-v100")), "csv")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "precision", "published"),
+    [
+        ("v100", "fp32", {"gnmt": "22744", "ncf": "9.8e6", "transformerxlbase": "6518", "bert_large_squad": "12.36"}),
+        ("v100", "amp", {"gnmt": "81626", "transformerxllarge": "4372", "bert_base_squad": "148.7"}),
+        ("a100", "tf32", {"gnmt": "129911", "transformerxlbase": "30462", "bert_base_squad": "239.8"}),
+        ("h100", "amp", {"gnmt": "477117", "transformerxllarge": "30841", "bert_large_squad": "310.3"}),
+        ("h200", "amp", {"gnmt": "569819", "bert_base_squad": "930.5", "transformerxlbase": "-"}),
+        ("b200", "tf32", {"gnmt": "433179", "bert_large_squad": "281.9", "ncf": "-"}),
+    ],
+)
+def test_the_published_figures(gpu: str, precision: str, published: dict[str, str]) -> None:
+    """Those of the suite's own tables."""
+    report = report_on(load_baseline(f"lambda-{gpu}"))
+    for task, said in published.items():
+        found = figures(report, precision, task)["throughput per GPU"]
+        assert found == said if said == "-" else float(found) == pytest.approx(float(said), rel=0.005), task
+
+
+def test_what_ran_decides_and_what_was_not_as_stated_is_left_out() -> None:
+    """From Ampere on FP32 was TF32; from 80 GB on NCF's FP16 ran without autocast."""
+    known = {gpu: load_baseline(f"lambda-{gpu}").tests for gpu in ("v100", "a100", "h100")}
+    assert "lambda.gnmt_fp32" in known["v100"]
+    assert "lambda.ncf_amp" in known["v100"]
+    for gpu in ("a100", "h100"):
+        assert not [label for label in known[gpu] if label.endswith("_fp32")]
+        assert "lambda.ncf_amp" not in known[gpu]
+    caveats = {label: row.origin.caveat for label, row in known["h100"].items() if row.origin}
+    assert caveats["lambda.ncf_tf32"].endswith("batch 8000000; dropped tail corrected; 12 batches/epoch")
+    assert caveats["lambda.gnmt_amp"].startswith("the median of 45 systems, 465138.333 to 487273.0; batch 1520")
+    assert known["v100"]["lambda.bert_large_squad_amp"].options["batch_size"] == 24
