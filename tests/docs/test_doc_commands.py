@@ -180,7 +180,7 @@ TABLE: dict[str, Check] = {
     "scripts/release --rehearse": Check("script", "builds and installs a wheel, with torch"),
     "scripts/screenshots --docs": SLOW,
     "scripts/screenshots FOLDER OUT": Check("script", "needs Chromium and a result folder"),
-    "scripts/simulate-intervals": Check("script", "takes a minute"),
+    "scripts/simulate-decisions": Check("script", "takes minutes"),
     "scripts/soak": Check("script", "takes half an hour"),
     "scripts/test": Check("script", "it is what runs this test"),
     "scripts/test --quick": Check("script", "it runs most of these tests"),

@@ -4,7 +4,7 @@ The unit of replication is the repeat: launches at the same moment share the nod
 share everything, so neither counts as an independent measurement (Kalibera and Jones, "Rigorous benchmarking in
 reasonable time", ISMM 2013). All computation uses natural logarithms, where a ratio is a difference and a weighted
 geometric mean is a weighted sum. The parts of a sum may have different variances: degrees of freedom follow
-Satterthwaite (Biometrics Bulletin 2, 1946) as in Welch (Biometrika 34, 1947). ``scripts/simulate-intervals`` shows the
+Satterthwaite (Biometrics Bulletin 2, 1946) as in Welch (Biometrika 34, 1947). ``scripts/simulate-decisions`` shows the
 coverage.
 """
 

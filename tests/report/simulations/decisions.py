@@ -1,0 +1,40 @@
+"""All simulated decisions by name, and their seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from simulations import coverage, slow_devices, verdicts
+from simulations.finding import Finding
+
+SEED = 20260106
+
+
+class Decision(Protocol):
+    """What a module of this package has."""
+
+    @property
+    def TRIALS(self) -> int:  # noqa: N802
+        """For the tables."""
+
+    @property
+    def FEW_TRIALS(self) -> int:  # noqa: N802
+        """For the tests."""
+
+    def findings(self, rng: np.random.Generator, trials: int) -> Sequence[Finding]:
+        """What was measured over the trials."""
+
+
+DECISIONS: Mapping[str, Decision] = {
+    "coverage": coverage,
+    "slow-devices": slow_devices,
+    "verdicts": verdicts,
+}
+
+
+def simulate(name: str, trials: int) -> Sequence[Finding]:
+    """The findings of a decision, the same every time."""
+    return DECISIONS[name].findings(np.random.default_rng([SEED, *name.encode()]), trials)
