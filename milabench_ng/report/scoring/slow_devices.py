@@ -88,7 +88,7 @@ def side_by_side(summary: Summary) -> GpuComparison | None:
         return None
     groups = _alike(devices, summary.models)
     gaps = [gap for group in groups for gap in _gaps(tests, group)]
-    slow = _slow(gaps)
+    slow = slow_among(gaps)
     return GpuComparison(
         devices=devices,
         models=tuple(summary.models.get(device, "not recorded") for device in devices) if len(groups) > 1 else (),
@@ -186,7 +186,7 @@ def device_gaps(matrix: Matrix, test: str | None) -> list[DeviceGap]:
     ]
 
 
-def _slow(gaps: Sequence[DeviceGap]) -> list[Straggler]:
+def slow_among(gaps: Sequence[DeviceGap]) -> list[Straggler]:
     """The devices that are slower beyond doubt."""
     adjusted = holm([gap.p for gap in gaps])
     return [
