@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.report.scoring.failure_rate import FAILURE_LIMIT, failure_rate
+from milabench_ng.report.scoring.failure_rate import failure_rate
 from milabench_ng.report.scoring.score import ScoredTest, log_ratio, scored_tests
 from milabench_ng.report.scoring.weights import Weights, spread_unplanned
 from milabench_ng.report.statistics.effects import RANKED_FROM, holm
@@ -172,9 +172,7 @@ def _reasons(bid: Summary, delivered: Summary) -> tuple[str, ...]:
     reasons = []
     if delivered.devices < bid.devices:
         reasons.append(f"{delivered.devices} devices were delivered, {bid.devices} were bid")
-    rate = failure_rate(delivered)
-    if not rate.passed:
-        reasons.append(
-            f"{rate.fail} of {rate.n} launches failed on the delivered node, the limit is {FAILURE_LIMIT:.2%}"
-        )
+    excess = failure_rate(delivered).excess
+    if excess:
+        reasons.append(f"{excess}, on the delivered node")
     return tuple(reasons)

@@ -20,8 +20,8 @@ from milabench_ng.report.statistics.intervals import (
     WeightedStat,
     combine,
     interval,
-    log_stat,
     repeats_needed,
+    session_stat,
     why_none,
 )
 from milabench_ng.report.summary.repeats import between_devices, run_to_run
@@ -50,6 +50,8 @@ class ScoredTest(msgspec.Struct, frozen=True, kw_only=True):
     """Sample standard deviation of the repeats' means over their mean, in percent; None for one repeat."""
     repeats: dict[str, float] = {}
     """Mean rate over the devices by repeat, in this row's unit; empty if not recorded."""
+    sessions: dict[str, int] = {}
+    """The session of each repeat; empty if there is only one."""
     log_perf: LogStat | None = None
     """Log statistics of the repeats, in this row's unit; None if not recorded."""
     interval: Interval | None = None
@@ -63,6 +65,11 @@ class ScoredTest(msgspec.Struct, frozen=True, kw_only=True):
     def classic_log(self) -> LogStat | None:
         """``log_perf`` in classic units."""
         return self.log_perf.shifted(self.classic_factor) if self.log_perf and self.classic_factor else None
+
+    @property
+    def session_count(self) -> int:
+        """In how many sessions it was repeated."""
+        return len(set(self.sessions.values())) or 1
 
     @property
     def classic(self) -> float:
@@ -172,6 +179,7 @@ def _scored(label: str, row: TestSummary, units: str, weight: float | None, pena
         between_devices_pct=between_devices(row),
         run_to_run_pct=run_to_run(row),
         repeats={repeat: scale * rate for repeat, rate in row.repeats.items()},
+        sessions=row.sessions,
         log_perf=log_perf,
         interval=interval(estimate) if estimate else None,
         estimated=_doubt(row),
@@ -286,13 +294,14 @@ def log_parts(rows: ScoredRows, labels: Sequence[str], weights: Weights) -> list
     repeats = {tuple(sorted(rows[label].repeats)) for label in labels}
     if len(repeats) != 1 or any(stat is None for _, stat in parts):
         return parts
-    whole = log_stat(
-        [
-            weighted_geometric_mean(
+    whole = session_stat(
+        {
+            repeat: weighted_geometric_mean(
                 [rows[label].repeats[repeat] * (rows[label].classic_factor or 0.0) for label in labels],
                 [weights[label] for label in labels],
             )
             for repeat in repeats.pop()
-        ]
+        },
+        rows[labels[0]].sessions,
     )
     return parts if whole is None else [(1.0, whole)]

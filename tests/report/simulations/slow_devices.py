@@ -24,7 +24,9 @@ def findings(rng: np.random.Generator, trials: int) -> list[Finding]:
         for repeats in (1, 3, 5, 10):
             node = f"{devices} devices, {repeats} repeat{'s' if repeats > 1 else ''}"
             healthy = [_called(rng, devices, repeats, 0.0) for _ in range(trials)]
-            found.append(share(f"{node}, all healthy: any is called slow", [bool(names) for names in healthy], high=0.05))
+            found.append(
+                share(f"{node}, all healthy: any is called slow", [bool(names) for names in healthy], high=0.05)
+            )
             slowed = [_called(rng, devices, repeats, 0.05) for _ in range(trials)]
             wanted = 0.85 if devices == 8 and repeats >= 5 else -np.inf
             found.append(share(f"{node}, one 5 % slow: it is called", ["0" in names for names in slowed], low=wanted))
