@@ -21,7 +21,11 @@ class FailureRate(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def excess(self) -> str:
         """How it fails more often than it may; empty if it does not, or if nothing was launched."""
-        return "" if self.passed or not self.n else f"{self.fail} of {self.n} launches failed, the limit is {100 * FAILURE_LIMIT:g} %"
+        return (
+            ""
+            if self.passed or not self.n
+            else f"{self.fail} of {self.n} launches failed, the limit is {100 * FAILURE_LIMIT:g} %"
+        )
 
 
 def failure_rate(summary: Summary) -> FailureRate:

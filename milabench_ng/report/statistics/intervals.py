@@ -191,8 +191,10 @@ def t_quantile(probability: float, df: float) -> float:
     return float(ndtri(probability) if math.isinf(df) else stdtrit(df, probability))
 
 
-def t_tail(statistic: float, df: float) -> float:
-    """The probability of Student's t distribution above ``statistic``."""
-    from scipy.special import ndtr, stdtr
+def t_tail(statistic: float, df: float, away: float = 0.0) -> float:
+    """The probability of Student's t distribution above ``statistic``; noncentral if its mean is ``away`` from 0."""
+    from scipy.special import nctdtr, ndtr, stdtr
 
-    return float(ndtr(-statistic) if math.isinf(df) else stdtr(df, -statistic))
+    if math.isinf(df):
+        return float(ndtr(away - statistic))
+    return float(1 - nctdtr(df, away, statistic) if away else stdtr(df, -statistic))
