@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from simulations import coverage, slow_devices, verdicts
+from simulations import acceptance, coverage, ranking, sessions, slow_devices, verdicts
 from simulations.finding import Finding
 
 SEED = 20260106
@@ -29,7 +29,10 @@ class Decision(Protocol):
 
 
 DECISIONS: Mapping[str, Decision] = {
+    "acceptance": acceptance,
     "coverage": coverage,
+    "ranking": ranking,
+    "sessions": sessions,
     "slow-devices": slow_devices,
     "verdicts": verdicts,
 }
