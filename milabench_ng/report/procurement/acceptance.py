@@ -18,7 +18,8 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.report.scoring.failure_rate import FAILURE_LIMIT, failure_rate
-from milabench_ng.report.scoring.score import ScoredTest, log_ratio, scored_tests
+from milabench_ng.report.scoring.score import log_ratio
+from milabench_ng.report.scoring.scored import ScoredTest, scored_tests
 from milabench_ng.report.scoring.weights import Weights, spread_unplanned
 from milabench_ng.report.statistics.effects import RANKED_FROM, holm
 from milabench_ng.report.statistics.intervals import LEVEL, Estimate, WeightedStat, combine, t_tail, why_none

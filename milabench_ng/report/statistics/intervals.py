@@ -17,6 +17,7 @@ from typing import Annotated
 import msgspec
 
 from milabench_ng.records.window import SMALLEST
+from milabench_ng.report.statistics.drift import inflation
 from milabench_ng.stats import mean, sample_std
 
 LEVEL = 0.95
@@ -26,7 +27,7 @@ _TARGET = 0.01
 _MOST_REPEATS = 1000
 
 
-class LogStat(msgspec.Struct, frozen=True):
+class LogStat(msgspec.Struct, frozen=True, omit_defaults=True):
     """Natural logarithms of a test's rate, one per repeat."""
 
     n: Annotated[int, msgspec.Meta(ge=1, le=10**9)]
@@ -35,13 +36,16 @@ class LogStat(msgspec.Struct, frozen=True):
     std: Annotated[float, msgspec.Meta(ge=0, le=50)] | None
     """Sample standard deviation (divisor n - 1); None for one repeat. For the two extreme rates it is 48.8."""
 
+    inflation: Annotated[float, msgspec.Meta(ge=1, le=100)] = 1.0
+    """The variance of the mean over that of independent repeats, see `drift`."""
+
     def __post_init__(self) -> None:
         if (self.n == 1) != (self.std is None):
             raise ValueError(f"{self.n} repeats with {'no' if self.std is None else 'a'} standard deviation")
 
     def shifted(self, factor: float) -> LogStat:
         """The same for rates that are ``factor`` times as large."""
-        return LogStat(self.n, self.mean + math.log(factor), self.std)
+        return msgspec.structs.replace(self, mean=self.mean + math.log(factor))
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,26 +93,31 @@ def log_stat(values: Sequence[float]) -> LogStat | None:
     """The statistic of the repeats' rates; None if there are none or one is not above 0."""
     if not values or min(values) < SMALLEST:
         return None
-    logs = [math.log(value) for value in values]
-    centre = mean(logs)
-    if len(logs) == 1:
-        return LogStat(1, centre, None)
-    return LogStat(len(logs), centre, sample_std(logs))
+    return stat_of_logs([math.log(value) for value in values])
+
+
+def stat_of_logs(logs: Sequence[float]) -> LogStat:
+    """The statistic of at least one logarithm, in the order in which they were measured."""
+    return LogStat(len(logs), mean(logs), sample_std(logs) if len(logs) > 1 else None, inflation(logs))
 
 
 def combine(parts: Sequence[WeightedStat]) -> Estimate | None:
     """``sum(c * mean)`` of independent parts; None if one of them was not repeated, see `why_none`."""
-    known = [(c, stat.n, stat.mean, stat.std) for c, stat in parts if stat is not None and stat.std is not None]
-    if not known or len(known) < len(parts):
+    known = [(c, stat) for c, stat in parts if stat is not None]
+    terms = [
+        (c * c * stat.std * stat.std / stat.n * stat.inflation, max(1.0, (stat.n - 1) / stat.inflation))
+        for c, stat in known
+        if stat.std is not None
+    ]
+    if not terms or len(terms) < len(parts):
         return None
-    terms = [(c * c * std * std / n, n - 1) for c, n, _, std in known if std is not None]
     variance = math.fsum(term for term, _ in terms)
     denominator = math.fsum(term * term / df for term, df in terms)
     return Estimate(
-        mean=math.fsum(c * centre for c, _, centre, _ in known),
+        mean=math.fsum(c * stat.mean for c, stat in known),
         variance=variance,
         df=variance * variance / denominator if denominator > 0 else math.inf,
-        n=min(n for _, n, _, _ in known),
+        n=min(stat.n for _, stat in known),
     )
 
 
@@ -134,7 +143,7 @@ def repeats_needed(parts: Sequence[WeightedStat]) -> int | None:
     With n repeats each, the variance is ``V / n`` and the degrees of freedom are ``d (n - 1)``, with V and d from the
     parts.
     """
-    spreads = [(c * stat.std) ** 2 for c, stat in parts if stat is not None and stat.std is not None]
+    spreads = [(c * stat.std) ** 2 * stat.inflation for c, stat in parts if stat is not None and stat.std is not None]
     if not spreads or len(spreads) < len(parts):
         return None
     total = math.fsum(spreads)
