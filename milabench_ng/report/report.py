@@ -176,10 +176,12 @@ def build_report(
     penalize_variance: bool = True,
     margin: float = MARGIN,
     compare_gpus: bool = False,
+    compared: Weights | None = None,
 ) -> Report:
     """The report on ``summary``. Pure. ``baselines`` come with their names, ``price`` with its unit.
 
-    ``reference``: what the score is relative to; None for classic units.
+    ``reference``: what the score is relative to; None for classic units. ``compared``: what ratios to baselines are
+    over; None for the weights of the score.
     """
     effective = spread_unplanned(weights or {}, summary.devices)
     scored = scored_tests(summary, effective, penalize_variance=penalize_variance)
@@ -189,7 +191,7 @@ def build_report(
             summary,
             other,
             name,
-            effective,
+            effective if compared is None else compared,
             own,
             penalize_variance=penalize_variance,
             margin=margin,

@@ -214,7 +214,7 @@ def scored(test: str, repeats: dict[str, float], factor: float = 1.0) -> ScoredT
         classic_factor=factor,
         repeats=repeats,
         log_perf=log_stat(list(repeats.values())),
-        throughput=jackknife({repeat: factor * rate for repeat, rate in repeats.items()}, geometric_mean),
+        throughput=jackknife({repeat: factor * rate for repeat, rate in repeats.items()}, geometric_mean, {}),
     )
 
 

@@ -118,7 +118,7 @@ def test_a_test_on_one_device_says_nothing_of_how_devices_differ(tmp_path: Path)
     def rate(launch: Launch, _: int) -> float:
         return 90_000.0 if launch.devices == (0,) else 100_000.0
 
-    whole = make_records.plan("quick", {"vae": PER_GPU, "scaling": PROGRESSION}, 2, 1)
+    whole = make_records.plan("quick", {"vae": PER_GPU, "scaling": PROGRESSION}, 2, 2)
     make_records.write_run(tmp_path / "run", whole, rate)
     found = make_report(tmp_path / "run").gpus
     assert found is not None

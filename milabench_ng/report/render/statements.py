@@ -118,12 +118,16 @@ def _spread(name: str, values: Sequence[float | None], lacking: str) -> Fact:
 
 
 def _slow_devices(report: Report) -> list[Fact]:
-    if report.gpus is None:
+    found = report.gpus
+    if found is None:
         return []
-    slow = [f"device {at.device} ({at.effect_pct:+.1f} %)" for at in report.gpus.overall]
-    single = Counter(at.device for at in report.gpus.stragglers)
+    alone = found.alone
+    if not found.judged and len(alone) < len(found.devices):
+        why = "one repeat does not tell a slow device from a slow launch: mnb jobs PROFILE --repeat 5"
+        return [Fact("slow devices", f"not known: {why}", "faint")]
+    slow = [f"device {at.device} ({at.effect_pct:+.1f} %)" for at in found.overall]
+    single = Counter(at.device for at in found.stragglers)
     some = ", ".join(f"device {device} in {count}" for device, count in single.items()) if not slow else ""
-    alone = report.gpus.alone
     but = f"; not known of {', '.join(alone)}: no other is of that model" if alone else ""
     if some:
         return [Fact("slow devices", f"none over all tests; in single tests: {some}{but}", "fair")]

@@ -8,6 +8,7 @@ import msgspec
 
 from milabench_ng.report.scoring.bands import is_estimated, ratio_band, rule_check
 from milabench_ng.report.scoring.comparison import ComparedTest, Comparison, SubRatio
+from milabench_ng.report.scoring.failure_rate import failure_rate
 from milabench_ng.report.scoring.reference import Reference
 from milabench_ng.report.scoring.score import (
     Level,
@@ -47,8 +48,10 @@ def compare(
 
     ``reference``: what the scores are relative to; the ratio is the same with any.
 
-    The baseline's failures and spread are penalised like the run's.
+    The baseline's failures and spread are penalised like the run's. If a side fails more often than a node may, there
+    is no verdict on its throughput.
     """
+    failing = _failing(run, baseline)
     ours = {row.test: row for row in scored_tests(run, weights, penalize_variance=penalize_variance)}
     theirs = {row.test: row for row in scored_tests(baseline, weights, penalize_variance=penalize_variance)}
     found = differences(run, baseline)
@@ -83,13 +86,18 @@ def compare(
         interval=_interval(ratio, ours, theirs, common, weights),
         indicative=_indicative(run, baseline, common),
         ratio_per_node=None if ratio is None else ratio * run.devices / baseline.devices,
-        rows=_rows(ours, theirs, suppressed, aside, margin, {label: baseline.origin(label) for label in theirs}),
+        rows={
+            label: msgspec.structs.replace(row, effect=_withheld(row.effect, failing))
+            for label, row in _rows(
+                ours, theirs, suppressed, aside, margin, {label: baseline.origin(label) for label in theirs}
+            ).items()
+        },
         margin=margin,
-        effect=_effect(ours, theirs, common, weights, margin),
+        effect=_withheld(_effect(ours, theirs, common, weights, margin), failing),
         band=ratio_band(ratio, ours, theirs, common, weights),
         checked=rule_check((run, baseline), common),
         subsets=tuple(
-            _sub_ratio(name, members, ours, theirs, weights, margin)
+            _sub_ratio(name, members, ours, theirs, weights, margin, failing)
             for name, members in (subsets(ours, common) | _measured_rows(run, baseline, common)).items()
         ),
         differences=found,
@@ -97,7 +105,7 @@ def compare(
 
 
 def _sub_ratio(
-    name: str, labels: Sequence[str], run: ScoredRows, base: ScoredRows, weights: Weights, margin: float
+    name: str, labels: Sequence[str], run: ScoredRows, base: ScoredRows, weights: Weights, margin: float, failing: str
 ) -> SubRatio:
     ratio = ratio_of(mean_over(run, labels, weights).expected, mean_over(base, labels, weights).expected)
     return SubRatio(
@@ -105,8 +113,21 @@ def _sub_ratio(
         labels=tuple(labels),
         ratio=ratio,
         band=ratio_band(ratio, run, base, labels, weights),
-        effect=_effect(run, base, labels, weights, margin),
+        effect=_withheld(_effect(run, base, labels, weights, margin), failing),
     )
+
+
+def _failing(run: Summary, baseline: Summary) -> str:
+    """Which side fails more often than a node may; empty if neither does."""
+    found = {"the run": failure_rate(run).excess, "the baseline": failure_rate(baseline).excess}
+    return "; ".join(f"{side}: {excess}" for side, excess in found.items() if excess)
+
+
+def _withheld(found: Effect, failing: str) -> Effect:
+    """No verdict on what a node does that fails too often."""
+    if not failing or found.verdict == "not ranked":
+        return found
+    return msgspec.structs.replace(found, verdict="not ranked", why=failing)
 
 
 def _effect(run: ScoredRows, base: ScoredRows, labels: Sequence[str], weights: Weights, margin: float) -> Effect:

@@ -24,7 +24,7 @@ from milabench_ng.report.statistics.intervals import (
     repeats_needed,
     why_none,
 )
-from milabench_ng.report.statistics.jackknife import Jackknife, sum_by_repeat
+from milabench_ng.report.statistics.jackknife import Jackknife, sum_by_group
 from milabench_ng.report.summary.summary import Summary, TestSummary
 from milabench_ng.stats import weighted_geometric_mean
 
@@ -201,7 +201,7 @@ def _parts(rows: ScoredRows, logs: Mapping[str, Jackknife | None], weights: Weig
     alone: list[WeightedStat] = [
         (weights[label] / total, rows[label].classic_log) for label, each in logs.items() if each is None
     ]
-    return [(1.0, sum_by_repeat(known)), *alone] if known else alone
+    return [*((1.0, part) for part in sum_by_group(known)), *alone]
 
 
 def _negative(parts: Sequence[WeightedStat]) -> list[WeightedStat]:

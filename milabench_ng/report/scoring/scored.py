@@ -47,6 +47,8 @@ class ScoredTest(msgspec.Struct, frozen=True, kw_only=True):
     """Sample standard deviation of the repeats' means over their mean, in percent; None for one repeat."""
     repeats: dict[str, float] = {}
     """Mean rate over the devices by repeat, in this row's unit; empty if not recorded."""
+    sessions: dict[str, int] = {}
+    """The session of each repeat; empty if there is only one."""
     log_perf: LogStat | None = None
     """Log statistics of the repeats, in this row's unit; None if not recorded."""
     interval: Interval | None = None
@@ -60,6 +62,11 @@ class ScoredTest(msgspec.Struct, frozen=True, kw_only=True):
     def classic_log(self) -> LogStat | None:
         """``log_perf`` in classic units."""
         return self.log_perf.shifted(self.classic_factor) if self.log_perf and self.classic_factor else None
+
+    @property
+    def session_count(self) -> int:
+        """In how many sessions it was repeated."""
+        return len(set(self.sessions.values())) or 1
 
     @property
     def classic(self) -> float:
@@ -149,12 +156,13 @@ def _scored(
         std_pct=100 * measured.std / measured.mean if measured and measured.mean else None,
         perf_adj=adjusted,
         charged=charged,
-        throughput=jackknife(rates, geometric_mean) if factor else None,
+        throughput=jackknife(rates, geometric_mean, row.sessions) if factor else None,
         classic_factor=factor,
         bound=row.bound,
         between_devices_pct=between_devices(row),
         run_to_run_pct=run_to_run(row),
         repeats={repeat: scale * rate for repeat, rate in row.repeats.items()},
+        sessions=row.sessions,
         log_perf=log_perf,
         interval=interval(estimate) if estimate else None,
         estimated=_doubt(row),
@@ -175,7 +183,7 @@ def _charged(row: TestSummary, rates: Mapping[str, float], scale: float, penaliz
         std = math.sqrt(within + population_std(some) ** 2)
         return perf_adj(mean(some), std, row.n, row.failures, penalize_variance=penalize_variance)
 
-    return jackknife(rates, adjusted)
+    return jackknife(rates, adjusted, row.sessions)
 
 
 def _why_no_interval(row: TestSummary, log_perf: LogStat | None, *, serial: bool) -> str:

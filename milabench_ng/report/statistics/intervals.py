@@ -2,7 +2,8 @@
 
 The unit of replication is the repeat: launches at the same moment share the node's state, and slices of one launch
 share everything, so neither counts as an independent measurement (Kalibera and Jones, "Rigorous benchmarking in
-reasonable time", ISMM 2013). All computation uses natural logarithms, where a ratio is a difference and a weighted
+reasonable time", ISMM 2013). With three sessions or more, it is the session, for the same reason: its repeats share the
+day. All computation uses natural logarithms, where a ratio is a difference and a weighted
 geometric mean is a weighted sum. The parts of a sum may have different variances: degrees of freedom follow
 Satterthwaite (Biometrics Bulletin 2, 1946) as in Welch (Biometrika 34, 1947). ``scripts/simulate-decisions`` shows the
 coverage.
@@ -11,11 +12,12 @@ coverage.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import msgspec
 
+from milabench_ng.grouping import grouped
 from milabench_ng.records.window import SMALLEST
 from milabench_ng.report.statistics.drift import inflation
 from milabench_ng.stats import mean, sample_std
@@ -27,6 +29,10 @@ _TARGET = 0.01
 _MOST_REPEATS = 1000
 
 
+SESSIONS_FROM = 3
+"""Fewest sessions whose means say how much sessions differ."""
+
+
 class LogStat(msgspec.Struct, frozen=True, omit_defaults=True):
     """Natural logarithms of a test's rate, one per repeat."""
 
@@ -35,7 +41,8 @@ class LogStat(msgspec.Struct, frozen=True, omit_defaults=True):
     """Between the logarithms of the smallest and largest rates, about 34.5."""
     std: Annotated[float, msgspec.Meta(ge=0, le=50)] | None
     """Sample standard deviation (divisor n - 1); None for one repeat. For the two extreme rates it is 48.8."""
-
+    sessions: Annotated[int, msgspec.Meta(ge=SESSIONS_FROM, le=10**9)] | None = None
+    """If given, ``mean`` and ``std`` are those of this many means of sessions, not of the repeats."""
     inflation: Annotated[float, msgspec.Meta(ge=1, le=100)] = 1.0
     """The variance of the mean over that of independent repeats, see `drift`."""
 
@@ -46,6 +53,11 @@ class LogStat(msgspec.Struct, frozen=True, omit_defaults=True):
     def shifted(self, factor: float) -> LogStat:
         """The same for rates that are ``factor`` times as large."""
         return msgspec.structs.replace(self, mean=self.mean + math.log(factor))
+
+    @property
+    def independent(self) -> int:
+        """How many independent values ``mean`` is of: sessions if there are enough, else repeats."""
+        return self.sessions or self.n
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,19 +110,39 @@ def log_stat(values: Sequence[float]) -> LogStat | None:
 
 def stat_of_logs(logs: Sequence[float]) -> LogStat:
     """The statistic of at least one logarithm, in the order in which they were measured."""
-    return LogStat(len(logs), mean(logs), sample_std(logs) if len(logs) > 1 else None, inflation(logs))
+    return LogStat(len(logs), mean(logs), sample_std(logs) if len(logs) > 1 else None, inflation=inflation(logs))
+
+
+def session_stat(rates: Mapping[str, float], sessions: Mapping[str, int]) -> LogStat | None:
+    """The statistic of rates by repeat, of the means of their sessions if there are enough of these.
+
+    ``sessions`` has the session of each repeat; it may be empty if there is only one.
+    """
+    plain = log_stat(list(rates.values()))
+    logs = grouped(rates, lambda repeat: sessions.get(repeat, 1))
+    if plain is None or len(logs) < SESSIONS_FROM:
+        return plain
+    means = [mean([math.log(rates[repeat]) for repeat in repeats]) for repeats in logs.values()]
+    return by_session(stat_of_logs(means), plain.n)
+
+
+def by_session(means: LogStat, repeats: int) -> LogStat:
+    """The statistic of the ``means`` of sessions, which had so many ``repeats`` together."""
+    return msgspec.structs.replace(means, n=repeats, sessions=means.n)
 
 
 def combine(parts: Sequence[WeightedStat]) -> Estimate | None:
     """``sum(c * mean)`` of independent parts; None if one of them was not repeated, see `why_none`."""
-    known = [(c, stat) for c, stat in parts if stat is not None]
-    terms = [
-        (c * c * stat.std * stat.std / stat.n * stat.inflation, max(1.0, (stat.n - 1) / stat.inflation))
-        for c, stat in known
-        if stat.std is not None
-    ]
-    if not terms or len(terms) < len(parts):
+    known = [(c, stat) for c, stat in parts if stat is not None and stat.std is not None]
+    if not known or len(known) < len(parts):
         return None
+    terms = [
+        (
+            (c * (stat.std or 0.0)) ** 2 / stat.independent * stat.inflation,
+            max(1.0, (stat.independent - 1) / stat.inflation),
+        )
+        for c, stat in known
+    ]
     variance = math.fsum(term for term, _ in terms)
     denominator = math.fsum(term * term / df for term, df in terms)
     return Estimate(
@@ -141,9 +173,13 @@ def repeats_needed(parts: Sequence[WeightedStat]) -> int | None:
     """The repeats (of each part) needed for an interval of +- 1 % at the observed spread; None above 1000.
 
     With n repeats each, the variance is ``V / n`` and the degrees of freedom are ``d (n - 1)``, with V and d from the
-    parts.
+    parts. None also with sessions: more repeats of these cannot make up for more of them.
     """
-    spreads = [(c * stat.std) ** 2 * stat.inflation for c, stat in parts if stat is not None and stat.std is not None]
+    spreads = [
+        (c * stat.std) ** 2 * stat.inflation
+        for c, stat in parts
+        if stat is not None and stat.std is not None and not stat.sessions
+    ]
     if not spreads or len(spreads) < len(parts):
         return None
     total = math.fsum(spreads)
@@ -172,8 +208,10 @@ def t_quantile(probability: float, df: float) -> float:
     return float(ndtri(probability) if math.isinf(df) else stdtrit(df, probability))
 
 
-def t_tail(statistic: float, df: float) -> float:
-    """The probability of Student's t distribution above ``statistic``."""
-    from scipy.special import ndtr, stdtr
+def t_tail(statistic: float, df: float, away: float = 0.0) -> float:
+    """The probability of Student's t distribution above ``statistic``; noncentral if its mean is ``away`` from 0."""
+    from scipy.special import nctdtr, ndtr, stdtr
 
-    return float(ndtr(-statistic) if math.isinf(df) else stdtr(df, -statistic))
+    if math.isinf(df):
+        return float(ndtr(away - statistic))
+    return float(1 - nctdtr(df, away, statistic) if away else stdtr(df, -statistic))
