@@ -17,7 +17,8 @@ from milabench_ng.report.scoring.cost import Price, PricePer, cost
 from milabench_ng.report.scoring.failure_rate import FailureRate, failure_rate
 from milabench_ng.report.scoring.reference import CLASSIC_UNIT, Reference, load_reference
 from milabench_ng.report.scoring.scaling import ScalingCurve, scaling_curves
-from milabench_ng.report.scoring.score import Score, ScoredTest, score, scored_tests
+from milabench_ng.report.scoring.score import Score, score
+from milabench_ng.report.scoring.scored import ScoredTest, scored_tests
 from milabench_ng.report.scoring.slow_devices import GpuComparison, side_by_side
 from milabench_ng.report.scoring.subsets import SubScore, sub_scores
 from milabench_ng.report.scoring.weights import Weights, load_weights, spread_unplanned

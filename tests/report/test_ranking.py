@@ -24,7 +24,7 @@ from milabench_ng.report.procurement.ranking import cheaper_by
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.report import build_report
 from milabench_ng.report.scoring.compare import compare
-from milabench_ng.report.scoring.score import scored_tests
+from milabench_ng.report.scoring.scored import scored_tests
 from milabench_ng.report.scoring.weights import weights_over
 from milabench_ng.report.statistics.intervals import Estimate, session_stat, t_quantile
 from milabench_ng.report.summary.folder import encode_summary, load

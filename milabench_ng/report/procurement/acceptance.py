@@ -21,7 +21,8 @@ import msgspec
 from milabench_ng.errors import InputError
 from milabench_ng.report.procurement.other_machine import predicted, unseen
 from milabench_ng.report.scoring.failure_rate import failure_rate
-from milabench_ng.report.scoring.score import ScoredRows, ScoredTest, log_ratio, scored_tests
+from milabench_ng.report.scoring.score import log_ratio
+from milabench_ng.report.scoring.scored import ScoredRows, ScoredTest, scored_tests
 from milabench_ng.report.scoring.weights import Weights, spread_unplanned
 from milabench_ng.report.statistics.effects import RANKED_FROM, holm
 from milabench_ng.report.statistics.intervals import (

@@ -12,7 +12,7 @@ import math
 
 import msgspec
 
-from milabench_ng.report.scoring.score import ScoredRows
+from milabench_ng.report.scoring.scored import ScoredRows
 from milabench_ng.report.scoring.weights import Weights
 from milabench_ng.report.statistics.intervals import SESSIONS_FROM, Estimate, Interval, t_quantile
 

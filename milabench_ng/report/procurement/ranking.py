@@ -17,7 +17,8 @@ from milabench_ng.report.procurement.other_machine import predicted, unseen
 from milabench_ng.report.procurement.same_work import OtherWork
 from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.comparison import Comparison
-from milabench_ng.report.scoring.score import ScoredRows, ScoredTest, log_ratio
+from milabench_ng.report.scoring.score import log_ratio
+from milabench_ng.report.scoring.scored import ScoredRows, ScoredTest
 from milabench_ng.report.scoring.weights import Weights, spread_unplanned
 from milabench_ng.report.statistics.effects import RANKED_FROM, holm, p_value
 from milabench_ng.report.statistics.intervals import LEVEL, Estimate, combine

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import msgspec
 
-from milabench_ng.report.scoring.score import ScoredTest
+from milabench_ng.report.scoring.scored import ScoredTest
 from milabench_ng.report.summary.summary import TestSummary, progression_steps
 from milabench_ng.stats import mean
 

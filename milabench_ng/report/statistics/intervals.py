@@ -19,6 +19,7 @@ import msgspec
 
 from milabench_ng.grouping import grouped
 from milabench_ng.records.window import SMALLEST
+from milabench_ng.report.statistics.drift import inflation
 from milabench_ng.stats import mean, sample_std
 
 LEVEL = 0.95
@@ -42,6 +43,8 @@ class LogStat(msgspec.Struct, frozen=True, omit_defaults=True):
     """Sample standard deviation (divisor n - 1); None for one repeat. For the two extreme rates it is 48.8."""
     sessions: Annotated[int, msgspec.Meta(ge=SESSIONS_FROM, le=10**9)] | None = None
     """If given, ``mean`` and ``std`` are those of this many means of sessions, not of the repeats."""
+    inflation: Annotated[float, msgspec.Meta(ge=1, le=100)] = 1.0
+    """The variance of the mean over that of independent repeats, see `drift`."""
 
     def __post_init__(self) -> None:
         if (self.n == 1) != (self.std is None):
@@ -49,7 +52,7 @@ class LogStat(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def shifted(self, factor: float) -> LogStat:
         """The same for rates that are ``factor`` times as large."""
-        return LogStat(self.n, self.mean + math.log(factor), self.std, self.sessions)
+        return msgspec.structs.replace(self, mean=self.mean + math.log(factor))
 
     @property
     def independent(self) -> int:
@@ -102,11 +105,12 @@ def log_stat(values: Sequence[float]) -> LogStat | None:
     """The statistic of the repeats' rates; None if there are none or one is not above 0."""
     if not values or min(values) < SMALLEST:
         return None
-    logs = [math.log(value) for value in values]
-    centre = mean(logs)
-    if len(logs) == 1:
-        return LogStat(1, centre, None)
-    return LogStat(len(logs), centre, sample_std(logs))
+    return stat_of_logs([math.log(value) for value in values])
+
+
+def stat_of_logs(logs: Sequence[float]) -> LogStat:
+    """The statistic of at least one logarithm, in the order in which they were measured."""
+    return LogStat(len(logs), mean(logs), sample_std(logs) if len(logs) > 1 else None, inflation=inflation(logs))
 
 
 def session_stat(rates: Mapping[str, float], sessions: Mapping[str, int]) -> LogStat | None:
@@ -119,7 +123,12 @@ def session_stat(rates: Mapping[str, float], sessions: Mapping[str, int]) -> Log
     if plain is None or len(logs) < SESSIONS_FROM:
         return plain
     means = [mean([math.log(rates[repeat]) for repeat in repeats]) for repeats in logs.values()]
-    return LogStat(plain.n, mean(means), sample_std(means), len(means))
+    return by_session(stat_of_logs(means), plain.n)
+
+
+def by_session(means: LogStat, repeats: int) -> LogStat:
+    """The statistic of the ``means`` of sessions, which had so many ``repeats`` together."""
+    return msgspec.structs.replace(means, n=repeats, sessions=means.n)
 
 
 def combine(parts: Sequence[WeightedStat]) -> Estimate | None:
@@ -127,7 +136,13 @@ def combine(parts: Sequence[WeightedStat]) -> Estimate | None:
     known = [(c, stat) for c, stat in parts if stat is not None and stat.std is not None]
     if not known or len(known) < len(parts):
         return None
-    terms = [((c * (stat.std or 0.0)) ** 2 / stat.independent, stat.independent - 1) for c, stat in known]
+    terms = [
+        (
+            (c * (stat.std or 0.0)) ** 2 / stat.independent * stat.inflation,
+            max(1.0, (stat.independent - 1) / stat.inflation),
+        )
+        for c, stat in known
+    ]
     variance = math.fsum(term for term, _ in terms)
     denominator = math.fsum(term * term / df for term, df in terms)
     return Estimate(
@@ -161,7 +176,9 @@ def repeats_needed(parts: Sequence[WeightedStat]) -> int | None:
     parts. None also with sessions: more repeats of these cannot make up for more of them.
     """
     spreads = [
-        (c * stat.std) ** 2 for c, stat in parts if stat is not None and stat.std is not None and not stat.sessions
+        (c * stat.std) ** 2 * stat.inflation
+        for c, stat in parts
+        if stat is not None and stat.std is not None and not stat.sessions
     ]
     if not spreads or len(spreads) < len(parts):
         return None

@@ -277,6 +277,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         return own.kind if own else self.provenance.kind
 
     @property
+    def one_after_another(self) -> bool:
+        """Whether all repeats of a test ran before those of the next one (``--order file``)."""
+        return any(order.startswith("file") for order in self.orders)
+
+    @property
     def launches(self) -> int:
         """The number of launches that ended, including those that left nothing readable."""
         return sum(row.n for row in self.tests.values()) + len(self.problems)
