@@ -72,8 +72,8 @@ def test_jobs_in_three_sessions_begins_afresh_for_each(folder: Path) -> None:
     ends = [event.missing for event in events if isinstance(event, Finished)]
     assert ends == [2, 1, 0]
     assert not any(isinstance(event, Resumed | Interrupted) for event in events), "nothing was interrupted"
-    assert "this node, these 3 sessions" in done.stdout
     summary = load(folder / "three")
+    assert "3 sessions, one after the other" in summary.notes
     assert summary.tests["trial.toy_reg"].sessions == {"0": 1, "1": 2, "2": 3}
     rulings = {one.id: one for one in verify(folder / "three", Rules(repeat=3, least_sessions=4, resumes=0)).rulings}
     assert rulings["R11"].reasons == ("trial.toy_reg: it ran in 3 of 4 sessions",)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from simulations import acceptance, coverage, ranking, sessions, slow_devices, verdicts
+from simulations import acceptance, coverage, ranking, scaling, sessions, slow_devices, verdicts
 from simulations.finding import Finding
 
 SEED = 20260106
@@ -32,6 +32,7 @@ DECISIONS: Mapping[str, Decision] = {
     "acceptance": acceptance,
     "coverage": coverage,
     "ranking": ranking,
+    "scaling": scaling,
     "sessions": sessions,
     "slow-devices": slow_devices,
     "verdicts": verdicts,
