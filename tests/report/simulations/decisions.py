@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from simulations import coverage, slow_devices, verdicts
+from simulations import coverage, slow_devices, steadiness, verdicts
 from simulations.finding import Finding
 
 SEED = 20260106
@@ -31,6 +31,7 @@ class Decision(Protocol):
 DECISIONS: Mapping[str, Decision] = {
     "coverage": coverage,
     "slow-devices": slow_devices,
+    "steadiness": steadiness,
     "verdicts": verdicts,
 }
 
