@@ -20,6 +20,11 @@ LEAST_DISTANCE = 0.25
 """Least relative distance of a slice's rate from the usual one."""
 NOISE_FACTOR = 8.0
 """Least distance of a slice, in robust standard deviations of the other slices' rates."""
+STALL_S = 0.8
+"""A slice that took so much longer than usual for its items is a stall, whatever its rate: a second less the noise
+of its own items."""
+STALL_NOISE = 6.0
+"""The same, in robust standard deviations of what the others took longer."""
 _FEWEST = 4
 """Fewest slices for which there is a usual rate."""
 
@@ -43,7 +48,9 @@ def far_slice(rows: Sequence[SliceRow], window: Window, start_s: float) -> Shape
     others = [_rate(other) for place, other in enumerate(inside) if place != worst]
     far = max(LEAST_DISTANCE, NOISE_FACTOR * robust_std(others) / usual)
     seconds = window.end_s - window.start_s
-    if abs(_rate(row) / usual - 1) < far or abs(cost) < LEAST_COST * seconds:
+    spread = robust_std([_longer(other, usual) for place, other in enumerate(inside) if place != worst])
+    stalled = _longer(row, usual) >= max(STALL_S, STALL_NOISE * spread)
+    if not (stalled or abs(_rate(row) / usual - 1) >= far) or abs(cost) < LEAST_COST * seconds:
         return None
     place = f"slice {worst + 1} of {len(inside)} in the window" if worst < len(inside) else "a slice over its edge"
     detail = (
@@ -66,7 +73,12 @@ def _crosses(row: SliceRow, window: Window) -> bool:
 def _cost(row: SliceRow, window: Window, usual: float) -> float:
     """The seconds of the window that a slice took in excess of the usual time for its items."""
     part = (min(row.end_s, window.end_s) - max(row.start_s, window.start_s)) / row.length_s
-    return part * (row.length_s - row.count / usual)
+    return part * _longer(row, usual)
+
+
+def _longer(row: SliceRow, usual: float) -> float:
+    """The seconds that a slice took in excess of the usual time for its items."""
+    return row.length_s - row.count / usual
 
 
 def stock(rows: Sequence[SliceRow]) -> Shape | None:

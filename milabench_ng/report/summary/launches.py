@@ -195,7 +195,11 @@ def _shapes(rows: Sequence[SliceRow], window: Window, rule: WindowRule, start_s:
     """The oddities of one rank."""
     inside = [row for row in rows if window.holds(row)]
     begin = min(window.start_s, settled_since(rows, start_s, rule))
-    for found in (odd_shape(rows, begin, window.end_s), far_slice(rows, window, start_s), stock(inside)):
+    for found in (
+        odd_shape(rows, begin, window.start_s, window.end_s),
+        far_slice(rows, window, start_s),
+        stock(inside),
+    ):
         if found is not None:
             yield found
 

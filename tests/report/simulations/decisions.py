@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from simulations import acceptance, coverage, ranking, scaling, sessions, slow_devices, verdicts
+from simulations import acceptance, coverage, ranking, scaling, sessions, slow_devices, steadiness, verdicts
 from simulations.finding import Finding
 
 SEED = 20260106
@@ -35,6 +35,7 @@ DECISIONS: Mapping[str, Decision] = {
     "scaling": scaling,
     "sessions": sessions,
     "slow-devices": slow_devices,
+    "steadiness": steadiness,
     "verdicts": verdicts,
 }
 
