@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from simulations import coverage, slow_devices, steadiness, verdicts
+from simulations import coverage, planning, slow_devices, steadiness, verdicts, windows
 from simulations.finding import Finding
 
 SEED = 20260106
@@ -30,9 +30,11 @@ class Decision(Protocol):
 
 DECISIONS: Mapping[str, Decision] = {
     "coverage": coverage,
+    "planning": planning,
     "slow-devices": slow_devices,
     "steadiness": steadiness,
     "verdicts": verdicts,
+    "windows": windows,
 }
 
 
