@@ -193,7 +193,7 @@ def test_how_many_repeats_one_percent_takes() -> None:
         for n, times in zip((found - 1, found), larger, strict=True)
     ]
     assert widths[1] <= math.log(1.01) < widths[0]
-    assert found == 21
+    assert found == 20
     assert repeats_needed([(1.0, LogStat(3, 0.0, 0.0))]) == 2
     assert repeats_needed([(1.0, LogStat(3, 0.0, 1.0))]) is None
     assert repeats_needed([(1.0, LogStat(1, 0.0, None))]) is None

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from simulations import coverage, planning, slow_devices, steadiness, verdicts, windows
+from simulations import coverage, drift, lost_launches, penalised, planning, slow_devices, steadiness, verdicts, windows
 from simulations.finding import Finding
 
 SEED = 20260106
@@ -30,6 +30,9 @@ class Decision(Protocol):
 
 DECISIONS: Mapping[str, Decision] = {
     "coverage": coverage,
+    "drift": drift,
+    "lost-launches": lost_launches,
+    "penalised": penalised,
     "planning": planning,
     "slow-devices": slow_devices,
     "steadiness": steadiness,
