@@ -49,6 +49,8 @@ STATISTICS = {
     ("score", "interval"): "of the score without the bias of few repeats, instead of around the printed one",
     ("score", "repeats_needed"): "enough in four of five runs, instead of in every second",
     ("sub_scores", "*", "interval"): "as that of the score",
+    ("gpus", "overall"): "slow beyond doubt by a t test, instead of far from the median in robust deviations",
+    ("gpus", "stragglers"): "the same",
 }
 """What is defined anew since 0.2.0."""
 

@@ -32,7 +32,7 @@ _FEWEST = 4
 def far_slice(rows: Sequence[SliceRow], window: Window, start_s: float) -> Shape | None:
     """The slice that is far from the others in a window and cost or gained most; None if all are similar.
 
-    A slow slice that crosses an edge of the window counts with its part inside, although it is in no rate. ``start_s``:
+    A slow slice that crosses an edge of the window counts with its part inside, even if it is in no rate. ``start_s``:
     the launch's start, relative to which the slice's position is given.
     """
     inside = [row for row in rows if window.holds(row)]
@@ -57,7 +57,7 @@ def far_slice(rows: Sequence[SliceRow], window: Window, start_s: float) -> Shape
         f"{place}, {row.start_s - start_s:.1f} s after the start: {row.length_s:.1f} s at {_rate(row):.4g} items/s, "
     )
     kind: Literal["stall", "burst"] = "stall" if cost > 0 else "burst"
-    word = "cost" if worst < len(inside) else "hid"
+    word = "hid" if worst >= len(inside) and window.edges == "whole" else "cost"
     said = f"it {word if cost > 0 else 'saved'} {abs(cost):.1f} s, {abs(cost) / seconds:.0%} of the window"
     return Shape(kind, f"{detail}usually {usual:.4g}; {said}")
 

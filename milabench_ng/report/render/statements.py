@@ -20,6 +20,7 @@ from milabench_ng.report.scoring.comparison import SubRatio
 from milabench_ng.report.scoring.failure_rate import FAILURE_LIMIT
 from milabench_ng.report.scoring.score import Score
 from milabench_ng.report.scoring.subsets import SubScore
+from milabench_ng.report.statistics.effects import RANKED_FROM
 from milabench_ng.report.summary.power import lost_samples, power_doubts
 from milabench_ng.stats import median
 
@@ -69,10 +70,12 @@ def _score_interval(report: Report) -> Fact:
     if score.interval is None:
         return Fact(name, f"{figure(score.per_device)} {score.unit} per device; no interval: {score.why}", "fair")
     at = score.interval
-    text = f"{figure(at.value)} [{figure(at.low)}, {figure(at.high)}] {score.unit} per device ({score.status})"
+    text = f"{figure(score.per_device)} {score.unit} per device ({score.status})"
+    expected = f"over many repeats {figure(at.value)} [{figure(at.low)}, {figure(at.high)}]"
+    few = f"; under {RANKED_FROM} repeats too little is charged for spread" if at.n < RANKED_FROM else ""
     needed = "over 1000" if score.repeats_needed is None else str(score.repeats_needed)
     takes = f"+-1 % takes {needed} repeats at this spread"
-    return Fact(name, f"{text}; 95 %, {at.n} repeats, {report.coverage}; {takes}", "strong")
+    return Fact(name, f"{text}{few}; {expected}; 95 %, {at.n} repeats, {report.coverage}; {takes}", "strong")
 
 
 def _score_name(score: Score) -> str:
