@@ -32,6 +32,9 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     profile_source: str
     names: tuple[str, ...] = ()
     repeat: int = 1
+    """Runs of every test in each session."""
+    sessions: int = 1
+    """How often the run begins afresh, with a new worker server and fence."""
     tenants: int | None = None
     gpus: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
@@ -173,7 +176,8 @@ def _options(
 def plan_for(resolved: ResolvedRequest, devices: tuple[Device, ...]) -> Plan:
     """The plan of a request for these devices. Pure."""
     request = resolved.request
-    return make_plan(resolved.profile, resolved.arguments, devices, request.repeat, request.order, request.nonce)
+    repeat = request.repeat * request.sessions
+    return make_plan(resolved.profile, resolved.arguments, devices, repeat, request.order, request.nonce)
 
 
 def io_shares(resolved: ResolvedRequest, capabilities: Capabilities, backend: str) -> dict[str, IoEvidence]:

@@ -39,7 +39,7 @@ def _facts(tender: Tender) -> Iterator[Fact]:
         yield Fact(
             "sessions",
             f"fewer than {SESSIONS_FROM} from {', '.join(tender.declared)}, so intervals and ranks include "
-            f"{100 * GPU_STD:g} % between machines of a kind in tests that the GPU bounds and {100 * HOST_STD:g} % in the others; "
+            f"{100 * GPU_STD:g} % between machines in tests that the GPU bounds and {100 * HOST_STD:g} % in others; "
             f"mnb jobs PROFILE --sessions {SESSIONS_FROM} measures it",
             "fair",
         )

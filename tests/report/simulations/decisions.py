@@ -7,7 +7,21 @@ from typing import Protocol
 
 import numpy as np
 
-from simulations import coverage, drift, lost_launches, penalised, planning, slow_devices, steadiness, verdicts, windows
+from simulations import (
+    acceptance,
+    coverage,
+    drift,
+    lost_launches,
+    penalised,
+    planning,
+    ranking,
+    scaling,
+    sessions,
+    slow_devices,
+    steadiness,
+    verdicts,
+    windows,
+)
 from simulations.finding import Finding
 
 SEED = 20260106
@@ -29,11 +43,15 @@ class Decision(Protocol):
 
 
 DECISIONS: Mapping[str, Decision] = {
+    "acceptance": acceptance,
     "coverage": coverage,
     "drift": drift,
     "lost-launches": lost_launches,
     "penalised": penalised,
     "planning": planning,
+    "ranking": ranking,
+    "scaling": scaling,
+    "sessions": sessions,
     "slow-devices": slow_devices,
     "steadiness": steadiness,
     "verdicts": verdicts,
