@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from milabench_ng.events import Slice
 from milabench_ng.records.latency import Latencies, merged
@@ -54,8 +54,8 @@ class WindowRule(msgspec.Struct, frozen=True, kw_only=True):
     length_s: float = 9.0
     margin_s: float = 1.0
     """Time between the end of the window and ``Stop``."""
-    edges: Edges = "whole"
-    """What records that do not say it were measured by; today's runs have `MEASURED_BY`."""
+    edges: Edges | UnsetType = UNSET
+    """Records of earlier versions do not say it: whole slices. Today's runs have `MEASURED_BY`."""
 
     @property
     def total_s(self) -> float:
@@ -102,7 +102,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
     start_s: float
     end_s: float
-    edges: Edges = "whole"
+    edges: Edges | UnsetType = UNSET
+    """As in the rule."""
 
     def part(self, row: SliceRow) -> float:
         """The part of a slice that counts, 0 to 1."""

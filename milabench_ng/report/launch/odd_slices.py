@@ -57,7 +57,7 @@ def far_slice(rows: Sequence[SliceRow], window: Window, start_s: float) -> Shape
         f"{place}, {row.start_s - start_s:.1f} s after the start: {row.length_s:.1f} s at {_rate(row):.4g} items/s, "
     )
     kind: Literal["stall", "burst"] = "stall" if cost > 0 else "burst"
-    word = "hid" if worst >= len(inside) and window.edges == "whole" else "cost"
+    word = "hid" if worst >= len(inside) and window.edges != "shared" else "cost"
     said = f"it {word if cost > 0 else 'saved'} {abs(cost):.1f} s, {abs(cost) / seconds:.0%} of the window"
     return Shape(kind, f"{detail}usually {usual:.4g}; {said}")
 
