@@ -52,3 +52,8 @@ def weighted_geometric_mean(values: Sequence[float], weights: Sequence[float]) -
         return 0.0
     total = math.fsum(weight for _, weight in pairs)
     return math.exp(math.fsum(weight * math.log(value) for value, weight in pairs) / total)
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """``exp(mean(ln v))``; 0 if a value is 0, NaN if empty."""
+    return weighted_geometric_mean(values, [1.0] * len(values))

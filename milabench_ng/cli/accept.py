@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from milabench_ng.cli.options import TableOrJson, WeightsOption
+from milabench_ng.cli.options import Switch, TableOrJson, WeightsOption
 from milabench_ng.cli.tables import facts, standard_output, table
 from milabench_ng.plain import printed_json
 from milabench_ng.report.procurement.acceptance import Acceptance, GuaranteeRatio
 from milabench_ng.report.procurement.acceptance import accept as decide
+from milabench_ng.report.procurement.other_machine import GPU_STD, HOST_STD
 from milabench_ng.report.scoring.weights import load_weights
+from milabench_ng.report.statistics.intervals import SESSIONS_FROM
 from milabench_ng.report.verification.opening import load_source
 
 EXIT_CODES = {"keeps": 0, "breaks": 1, "inconclusive": 4}
@@ -22,11 +24,13 @@ def accept(
     *,
     guarantee: float = 0.97,
     weights: WeightsOption = None,
+    explain: Switch = False,
     form: TableOrJson = "table",
 ) -> int:
     """Decide whether a delivered node keeps what the bid promised, per test and in the score, allowing for error.
 
-    Both may be bundles, result folders or summaries. Each side needs at least 5 repeats and no marks.
+    Both may be bundles, result folders or summaries. Each side needs at least 5 repeats, in 3 sessions or more, and no
+    marks. To fewer sessions a declared variance between machines is added.
 
     Exit code: 0 if the guarantee is kept, 1 if it is broken, 4 if inconclusive, 2 for bad input.
 
@@ -40,6 +44,8 @@ def accept(
         What was measured on the delivered node.
     guarantee
         Share of the bid's throughput that the node must reach, such as 0.97.
+    explain
+        Also print how likely each verdict is for nodes whose true ratio is known.
     """
     promised, found = load_source(bid), load_source(delivered)
     made = decide(promised, found, load_weights(weights, promised.suite), guarantee)
@@ -47,6 +53,8 @@ def accept(
         _print_json(made)
     else:
         _print(made, bid, delivered)
+        if explain:
+            _print_characteristic(made)
     return EXIT_CODES[made.verdict]
 
 
@@ -61,6 +69,7 @@ def _print(made: Acceptance, bid: str, delivered: str) -> None:
         ("bid", bid),
         ("delivered", delivered),
         *(("broken by", reason) for reason in made.reasons),
+        *(("sessions", f"fewer than {SESSIONS_FROM} {side}: {_DECLARED}") for side in made.declared),
         *(("mark", f"{one.side}: {one.mark.counted(len(made.tests))}") for one in made.marks),
         *(("differs", f"{one.what}: {one.run} delivered, {one.baseline} bid") for one in made.differences),
     ]
@@ -70,6 +79,22 @@ def _print(made: Acceptance, bid: str, delivered: str) -> None:
     standard_output().print(facts(pairs), "", made_table, "", "at least, at most: one-sided 95 % bounds", sep="\n")
 
 
+def _print_characteristic(made: Acceptance) -> None:
+    headers = ("true ratio of scores", "keeps", "breaks", "neither")
+    rows = [
+        (f"{at.ratio:.4f}", *(f"{100 * share:.1f} %" for share in (at.keeps, at.breaks, 1 - at.keeps - at.breaks)))
+        for at in made.characteristic
+    ]
+    title = "how likely each verdict on the score is, at the spread of these runs"
+    if not rows:
+        title += ": not known without a ratio of scores that varies"
+    standard_output().print("", title, "", table(headers, rows, right=headers), sep="\n")
+
+
+_DECLARED = (
+    f"{100 * GPU_STD:g} % between machines is added in tests that the GPU bounds, {100 * HOST_STD:g} % in the others; "
+    f"mnb jobs PROFILE --sessions {SESSIONS_FROM} measures it"
+)
 _VERDICTS = {"keeps": "keeps", "breaks": "breaks", "inconclusive": "may or may not keep"}
 
 

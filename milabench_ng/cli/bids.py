@@ -22,7 +22,7 @@ def bids(
 ) -> int:
     """Rank bids by what a reference node's worth of throughput costs with each, with intervals.
 
-    Exit code: 0, or 1 if a bid has no valid score, or 2 for bad input.
+    Exit code: 0, or 1 if a bid has no valid score or fails too often, or 2 for bad input.
 
     Example: mnb bids bids.json
 

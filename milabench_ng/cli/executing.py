@@ -16,6 +16,7 @@ from milabench_ng.cli.showing import shown
 from milabench_ng.errors import InputError
 from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.orchestrator.jobs import RunOutcome, jobs
+from milabench_ng.orchestrator.persistence.resuming import resumed_request
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plain import plain
 from milabench_ng.records.names import MANIFEST, write_atomically
@@ -69,6 +70,17 @@ def execute_into_file(request: RunRequest) -> int:
 
 
 def _run(request: RunRequest) -> RunOutcome:
+    """Run all its sessions, one after the other: each is like a run that is resumed."""
+    outcome = _session(request)
+    for _ in range(1, request.sessions):
+        if outcome.interrupted or not outcome.missing:
+            break
+        given = {"retry": request.retry, "spool": request.spool}
+        outcome = _session(resumed_request(outcome.folder, None, request.accept, **given))
+    return outcome
+
+
+def _session(request: RunRequest) -> RunOutcome:
     with shown() as bus:
         return asyncio.run(jobs(request, bus, tuple(sys.argv)))
 

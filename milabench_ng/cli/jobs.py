@@ -32,6 +32,7 @@ def jobs(
     *flags: str,
     name: Several = (),
     repeat: int = 1,
+    sessions: int = 1,
     order: Order | None = None,
     nonce: str | None = None,
     retry: int = 0,
@@ -57,7 +58,9 @@ def jobs(
     name
         Run only this test; may be repeated.
     repeat
-        Number of runs of every test.
+        Number of runs of every test, in each session.
+    sessions
+        Begin afresh this many times, with a new fence and new processes: from 3 on, intervals hold for other sessions.
     order
         Order of the runs: test by test (file), all tests in turn (interleaved, default), or by the nonce (random).
     nonce
@@ -76,9 +79,11 @@ def jobs(
     if retry < 0:
         raise InputError(f"--retry {retry}: at least 0")
     if resume is not None:
-        if (flags, name, repeat, order, nonce, dry_run) != ((), (), 1, None, None, False):
+        if (flags, name, repeat, sessions, order, nonce, dry_run) != ((), (), 1, 1, None, None, False):
             raise InputError(NOT_AGAIN)
         return execute(_resumed(profile, resume, node, retry, accept_difference), weights)
+    if sessions < 1:
+        raise InputError(f"--sessions {sessions}: at least 1")
     if profile is None:
         raise InputError("name a profile (standard, quick or a file), or a folder to go on with: --resume OUTDIR")
     if accept_difference:
@@ -87,6 +92,7 @@ def jobs(
         node.profile_request(profile),
         names=name,
         repeat=repeat,
+        sessions=sessions,
         flags=flags,
         order=order or ("random" if nonce is not None else "interleaved"),
         nonce=secrets.token_hex(8) if order == "random" and nonce is None else nonce,

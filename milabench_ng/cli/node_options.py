@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 from cyclopts import Parameter
 
 from milabench_ng.cli.options import CgroupParent, DataRoot, GpusOption, RamTotal, Switch
@@ -19,7 +20,7 @@ from milabench_ng.orchestrator.execution.caching import Cache
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plain import plain, short
 from milabench_ng.profile import IoShare, TimeLimits
-from milabench_ng.records.window import WindowRule
+from milabench_ng.records.window import MEASURED_BY, WindowRule
 from milabench_ng.shipped import profile_file
 from milabench_ng.units import parse_bytes, utc_now
 
@@ -162,9 +163,13 @@ def default_output() -> Path:
 def window_rule(seconds: float | None) -> WindowRule:
     """The averaging window; a shorter one also settles for less time."""
     if seconds is None:
-        return WindowRule()
+        return MEASURED_BY
     if not 0.5 <= seconds <= 3600:
         raise InputError(f"--window {seconds:g}: between 0.5 and 3600 seconds")
-    whole = WindowRule()
-    part = min(1.0, seconds / whole.length_s)
-    return WindowRule(length_s=seconds, settle_s=whole.settle_s * part, margin_s=whole.margin_s * part)
+    part = min(1.0, seconds / MEASURED_BY.length_s)
+    return msgspec.structs.replace(
+        MEASURED_BY,
+        length_s=seconds,
+        settle_s=MEASURED_BY.settle_s * part,
+        margin_s=MEASURED_BY.margin_s * part,
+    )

@@ -53,6 +53,8 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path
     planned: int
     failed: int
+    missing: int
+    """Launches that later sessions are to run."""
     interrupted: bool
     tier: str
 
@@ -92,7 +94,7 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> 
             data=data,
             folder=writer.folder,
             xids=XidEvents(nvml, gpus),
-            progress=RunProgress(planned.plan, writer, request.retry),
+            progress=RunProgress(planned.plan, writer, request.retry, request.sessions),
             own_pids=(os.getpid(), server.pid, sampler.pid),
             interrupted=interrupted,
         )
@@ -117,6 +119,7 @@ def outcome(context: RunContext) -> RunOutcome:
         folder=context.folder.path,
         planned=len(context.facts.planned.plan.measured),
         failed=context.progress.failed,
+        missing=context.progress.missing,
         interrupted=context.interrupted.is_set(),
         tier=context.fence.tier,
     )

@@ -1,17 +1,17 @@
 """The averaging window of a launch and the rate in it. Pure.
 
 The window is [stop - 10 s, stop - 1 s] of the orchestrator's monotonic clock, longer if it holds fewer than 10
-iterations. Only slices wholly inside it count.
+iterations. Of a slice across an edge the part inside counts; in records of earlier versions, none of it (`Edges`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from milabench_ng.events import Slice
 from milabench_ng.records.latency import Latencies, merged
@@ -24,10 +24,7 @@ WORKED_OFF_LIMIT = 0.005
 At half a percent, a rate is too high by at most that and a batch, since slices end with a batch.
 """
 MOST_UNCOVERED = 0.25
-"""The part of a window that the slices wholly inside it may leave uncovered, unless it is less than two usual slices.
-
-A stall that crosses an edge is in none of these slices.
-"""
+"""The part of a window that slices may leave uncovered, unless it is less than two usual slices."""
 EDGE = 2
 """Slices at an edge of a window."""
 LARGEST = 1e15
@@ -42,6 +39,13 @@ Moment = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 WholeNumber = Annotated[int, Meta(ge=0, le=10**15)]
 
 
+Edges = Literal["whole", "shared"]
+"""What a slice across an edge of the window counts: nothing (whole slices only), or its part inside (shared).
+
+With whole slices a stall that crosses an edge is in no rate, which is then too high.
+"""
+
+
 class WindowRule(msgspec.Struct, frozen=True, kw_only=True):
     """How long a launch is averaged, in seconds."""
 
@@ -50,6 +54,8 @@ class WindowRule(msgspec.Struct, frozen=True, kw_only=True):
     length_s: float = 9.0
     margin_s: float = 1.0
     """Time between the end of the window and ``Stop``."""
+    edges: Edges | UnsetType = UNSET
+    """Records of earlier versions do not say it: whole slices. Today's runs have `MEASURED_BY`."""
 
     @property
     def total_s(self) -> float:
@@ -61,6 +67,10 @@ class WindowRule(msgspec.Struct, frozen=True, kw_only=True):
         """False for a window that was shortened (by tests): its results are marked."""
         whole = WindowRule()
         return self.length_s >= whole.length_s and self.margin_s >= whole.margin_s and self.settle_s >= whole.settle_s
+
+
+MEASURED_BY = WindowRule(edges="shared")
+"""The rule of a run, unless it is shortened."""
 
 
 class SliceRow(msgspec.Struct, frozen=True, array_like=True):
@@ -92,6 +102,15 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
     start_s: float
     end_s: float
+    edges: Edges | UnsetType = UNSET
+    """As in the rule."""
+
+    def part(self, row: SliceRow) -> float:
+        """The part of a slice that counts, 0 to 1."""
+        if self.holds(row):
+            return 1.0
+        inside_s = min(row.end_s, self.end_s) - max(row.start_s, self.start_s)
+        return max(0.0, inside_s) / row.length_s if self.edges == "shared" else 0.0
 
     def holds(self, row: SliceRow) -> bool:
         """Whether a slice is wholly inside."""
@@ -133,7 +152,7 @@ def averaging_window(
     known = [start for start in starts if start is not None]
     if not known or len(known) < len(starts):
         return None
-    window = Window(start_s=min(end - rule.length_s, *known), end_s=end)
+    window = Window(start_s=min(end - rule.length_s, *known), end_s=end, edges=rule.edges)
     covered = all(_covers(rows, window) for rows in ranks)
     return window if covered and window.start_s >= settled_s else None
 
@@ -158,10 +177,11 @@ def recorded_window(
 
 
 def _covers(rows: Sequence[SliceRow], window: Window) -> bool:
-    """Whether the slices wholly inside ``window`` cover enough of it."""
-    lengths = [row.length_s for row in rows if window.holds(row)]
+    """Whether what counts of the slices covers enough of ``window``, and one slice is wholly inside."""
+    usual = median([row.length_s for row in rows if window.holds(row)])
     length_s = window.end_s - window.start_s
-    return bool(lengths) and length_s - math.fsum(lengths) <= max(MOST_UNCOVERED * length_s, 2 * median(lengths))
+    covered_s = math.fsum(part * row.length_s for part, row in _parts(rows, window))
+    return length_s - covered_s <= max(MOST_UNCOVERED * length_s, 2 * usual) if usual > 0 else False
 
 
 def _start_of_last_steps(rows: Sequence[SliceRow], end_s: float) -> float | None:
@@ -176,17 +196,22 @@ def _start_of_last_steps(rows: Sequence[SliceRow], end_s: float) -> float | None
 
 
 def rate(rows: Sequence[SliceRow], window: Window) -> float:
-    """Items per second over the slices wholly inside ``window``; NaN without any."""
-    inside = [row for row in rows if window.holds(row)]
-    seconds = math.fsum(row.length_s for row in inside)
-    return sum(row.count for row in inside) / seconds if seconds > 0 else math.nan
+    """Items per second over what counts of the slices in ``window``; NaN without any."""
+    parts = _parts(rows, window)
+    seconds = math.fsum(part * row.length_s for part, row in parts)
+    return math.fsum(part * row.count for part, row in parts) / seconds if seconds > 0 else math.nan
 
 
 def wait_share(rows: Sequence[SliceRow], window: Window) -> float:
     """Share of the window's time that was spent waiting for data, 0 to 1; NaN without any slice."""
-    inside = [row for row in rows if window.holds(row)]
-    seconds = math.fsum(row.length_s for row in inside)
-    return math.fsum(row.wait_s for row in inside) / seconds if seconds > 0 else math.nan
+    parts = _parts(rows, window)
+    seconds = math.fsum(part * row.length_s for part, row in parts)
+    return math.fsum(part * row.wait_s for part, row in parts) / seconds if seconds > 0 else math.nan
+
+
+def _parts(rows: Sequence[SliceRow], window: Window) -> list[tuple[float, SliceRow]]:
+    """The slices that touch ``window``, each with the part of it that counts."""
+    return [(window.part(row), row) for row in rows if row.start_s < window.end_s and row.end_s > window.start_s]
 
 
 def latencies(rows: Sequence[SliceRow], window: Window) -> Latencies:

@@ -17,7 +17,8 @@ from milabench_ng.report.scoring.cost import Price, PricePer, cost
 from milabench_ng.report.scoring.failure_rate import FailureRate, failure_rate
 from milabench_ng.report.scoring.reference import CLASSIC_UNIT, Reference, load_reference
 from milabench_ng.report.scoring.scaling import ScalingCurve, scaling_curves
-from milabench_ng.report.scoring.score import Score, ScoredTest, score, scored_tests
+from milabench_ng.report.scoring.score import Score, score
+from milabench_ng.report.scoring.scored import ScoredTest, scored_tests
 from milabench_ng.report.scoring.slow_devices import GpuComparison, side_by_side
 from milabench_ng.report.scoring.subsets import SubScore, sub_scores
 from milabench_ng.report.scoring.weights import Weights, load_weights, spread_unplanned
@@ -175,10 +176,12 @@ def build_report(
     penalize_variance: bool = True,
     margin: float = MARGIN,
     compare_gpus: bool = False,
+    compared: Weights | None = None,
 ) -> Report:
     """The report on ``summary``. Pure. ``baselines`` come with their names, ``price`` with its unit.
 
-    ``reference``: what the score is relative to; None for classic units.
+    ``reference``: what the score is relative to; None for classic units. ``compared``: what ratios to baselines are
+    over; None for the weights of the score.
     """
     effective = spread_unplanned(weights or {}, summary.devices)
     scored = scored_tests(summary, effective, penalize_variance=penalize_variance)
@@ -188,7 +191,7 @@ def build_report(
             summary,
             other,
             name,
-            effective,
+            effective if compared is None else compared,
             own,
             penalize_variance=penalize_variance,
             margin=margin,

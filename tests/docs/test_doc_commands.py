@@ -55,6 +55,7 @@ TABLE: dict[str, Check] = {
     "mnb bids bids.json": PARSE,
     "mnb bids bids.json --html bids.html": PARSE,
     "mnb accept bid.bundle.tar.gz results --guarantee 0.97": Check("run", codes=(4,)),
+    "mnb accept bid.bundle.tar.gz results --guarantee 0.97 --explain": Check("run", codes=(4,)),
     "mnb bundle results --sign ~/.ssh/id_ed25519": Check(
         "elsewhere", "test_r2_who_signed signs, with a key of its own"
     ),
@@ -69,6 +70,8 @@ TABLE: dict[str, Check] = {
     "mnb jobs profiles/quick.json --name vae --name convnet -- --batch-size 64": DRY,
     "mnb jobs profiles/standard.json --dry-run": RUN,
     "mnb jobs profiles/standard.json --repeat 10 -o results": PARSE,
+    "mnb jobs profiles/standard.json --repeat 5 --sessions 3 -o results": PARSE,
+    "mnb jobs profiles/standard.json --repeat 5 --sessions 3 --nonce tender-2026-17 -d /scratch/mnb -o results": PARSE,
     "mnb jobs cv --name cv_train_resnet50_amp --name cv_infer_vit_b_16_half -o results-cv": PARSE,
     "mnb jobs cv --name cv_train_resnet50_amp -o results-cv -- --batch-size 1024": PARSE,
     "mnb jobs cv -o results-cv": PARSE,
@@ -190,7 +193,7 @@ TABLE: dict[str, Check] = {
     "scripts/release --rehearse": Check("script", "builds and installs a wheel, with torch"),
     "scripts/screenshots --docs": SLOW,
     "scripts/screenshots FOLDER OUT": Check("script", "needs Chromium and a result folder"),
-    "scripts/simulate-intervals": Check("script", "takes a minute"),
+    "scripts/simulate-decisions": Check("script", "takes minutes"),
     "scripts/soak": Check("script", "takes half an hour"),
     "scripts/test": Check("script", "it is what runs this test"),
     "scripts/test --quick": Check("script", "it runs most of these tests"),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from milabench_ng.report.scoring.score import ScoredTest, log_parts
+from milabench_ng.report.scoring.score import log_parts
+from milabench_ng.report.scoring.scored import ScoredTest
 from milabench_ng.report.statistics.effects import effect, effects, holm, p_value
 from milabench_ng.report.statistics.intervals import (
     Estimate,
@@ -20,6 +22,8 @@ from milabench_ng.report.statistics.intervals import (
     t_quantile,
     why_none,
 )
+from milabench_ng.report.statistics.jackknife import jackknife
+from milabench_ng.stats import geometric_mean
 
 RUN = [104.0, 103.1, 105.2, 103.7, 104.4]
 BASE = [100.0, 100.9, 99.2, 100.3, 99.8, 100.1]
@@ -182,9 +186,14 @@ def test_how_many_repeats_one_percent_takes() -> None:
     parts = [(1.0, LogStat(3, 0.0, 0.01))]
     found = repeats_needed(parts)
     assert found is not None
-    widths = [t_quantile(0.975, n - 1) * 0.01 / math.sqrt(n) for n in (found - 1, found)]
+    # the variance of the next run is at most so much larger in four of five pairs of runs
+    larger = [scipy_stats.f.ppf(0.80, n - 1, 2) for n in (found - 1, found)]
+    widths = [
+        t_quantile(0.975, n - 1) * 0.01 * math.sqrt(times / n)
+        for n, times in zip((found - 1, found), larger, strict=True)
+    ]
     assert widths[1] <= math.log(1.01) < widths[0]
-    assert found == 7
+    assert found == 20
     assert repeats_needed([(1.0, LogStat(3, 0.0, 0.0))]) == 2
     assert repeats_needed([(1.0, LogStat(3, 0.0, 1.0))]) is None
     assert repeats_needed([(1.0, LogStat(1, 0.0, None))]) is None
@@ -210,6 +219,7 @@ def scored(test: str, repeats: dict[str, float], factor: float = 1.0) -> ScoredT
         classic_factor=factor,
         repeats=repeats,
         log_perf=log_stat(list(repeats.values())),
+        throughput=jackknife({repeat: factor * rate for repeat, rate in repeats.items()}, geometric_mean, {}),
     )
 
 
@@ -222,10 +232,27 @@ def test_a_repeat_has_a_score_of_its_own() -> None:
     assert (stat.mean, stat.std) == pytest.approx((sum(logs) / 2, (logs[1] - logs[0]) / math.sqrt(2)), rel=1e-12)
 
 
-def test_tests_with_other_repeats_are_parts_of_their_own() -> None:
+def test_a_test_that_lacks_a_repeat_has_its_own_mean_there() -> None:
     rows = {"a": scored("a", {"0": 1.0, "1": 8.0}), "b": scored("b", {"0": 2.0, "2": 4.0}, factor=2.0)}
-    parts = log_parts(rows, ["a", "b"], {"a": 1.0, "b": 3.0})
-    assert [coefficient for coefficient, _ in parts] == [0.25, 0.75]
-    assert parts[1][1] == LogStat(
-        2, pytest.approx(math.log(32) / 2, rel=1e-12), pytest.approx(math.log(2) / math.sqrt(2))
-    )
+    ((_, stat),) = log_parts(rows, ["a", "b"], {"a": 1.0, "b": 3.0})
+    a, b = [0.0, math.log(8)], [math.log(4), math.log(8)]
+    middle_a, middle_b = sum(a) / 2, sum(b) / 2
+    # of three repeats and two measurements: 3 mean - 2 (the other one) where there is one, else the mean
+    by_repeat = [
+        (3 * middle_a - 2 * a[1]) / 4 + 3 * (3 * middle_b - 2 * b[1]) / 4,
+        (3 * middle_a - 2 * a[0]) / 4 + 3 * middle_b / 4,
+        middle_a / 4 + 3 * (3 * middle_b - 2 * b[0]) / 4,
+    ]
+    assert stat is not None
+    assert stat.n == 3
+    assert stat.mean == pytest.approx((middle_a + 3 * middle_b) / 4, rel=1e-12)
+    assert stat.std == pytest.approx(np.std(by_repeat, ddof=1), rel=1e-12)
+
+
+def test_a_test_whose_repeats_are_not_recorded_is_a_part_of_its_own() -> None:
+    known, stored = scored("a", {"0": 1.0, "1": 8.0}), scored("b", {"0": 2.0, "2": 4.0})
+    rows = {"a": known, "b": msgspec.structs.replace(stored, repeats={}, throughput=None)}
+    (_, whole), (coefficient, alone) = log_parts(rows, ["a", "b"], {"a": 1.0, "b": 3.0})
+    assert whole is not None
+    assert whole.mean == pytest.approx(math.log(8) / 2 / 4, rel=1e-12)
+    assert (coefficient, alone) == (0.75, stored.log_perf)

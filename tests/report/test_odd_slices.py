@@ -42,6 +42,23 @@ def test_a_stall_is_told_with_its_place_length_and_cost() -> None:
     )  # 5.3 - 144 / 1530 = 5.206 of 8.8 s
 
 
+def test_a_stall_of_a_second_is_told_also_among_uneven_slices() -> None:
+    """At 10 % noise a third of the usual rate is within 8 standard deviations, and a second is a second."""
+    rng = random.Random(1)
+    for place in range(3, 14):
+        spans = [(0.5, round(1000 * rng.gauss(1, 0.1))) for _ in range(17)]
+        spans[place] = (1.5, spans[place][1])
+        found = far(spans)
+        assert found is not None
+        assert (found.kind, f"slice {place + 1} of 17" in found.detail) == ("stall", True)
+
+
+def test_a_slice_of_slow_steps_is_no_stall() -> None:
+    """Slices of 5 s whose lengths vary by 10 %: a second more is within their noise."""
+    rng = random.Random(2)
+    assert sum(far([(5 * rng.gauss(1, 0.1), 100) for _ in range(12)]) is not None for _ in range(100)) <= 2
+
+
 def test_a_burst_is_told_too() -> None:
     found = far([(0.5, 100)] * 9 + [(0.5, 200)])
     assert found is not None

@@ -14,7 +14,8 @@ from milabench_ng.report.report import build_report, make_report
 from milabench_ng.report.scoring.compare import compare
 from milabench_ng.report.scoring.cost import cost
 from milabench_ng.report.scoring.failure_rate import failure_rate
-from milabench_ng.report.scoring.score import Score, perf_adj, score, scored_tests
+from milabench_ng.report.scoring.score import Score, score
+from milabench_ng.report.scoring.scored import perf_adj, scored_tests
 from milabench_ng.report.scoring.weights import load_weights, spread_unplanned
 from milabench_ng.report.summary.folder import load, load_baseline
 from milabench_ng.report.summary.summary import Provenance, Stat, Summary, TestSummary

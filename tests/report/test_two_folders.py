@@ -121,7 +121,7 @@ def test_a_test_on_one_device_says_nothing_of_how_devices_differ(tmp_path: Path)
     def rate(launch: Launch, _: int) -> float:
         return 90_000.0 if launch.devices == (0,) else 100_000.0
 
-    whole = make_records.plan("quick", {"vae": PER_GPU, "scaling": PROGRESSION}, 2, 1)
+    whole = make_records.plan("quick", {"vae": PER_GPU, "scaling": PROGRESSION}, 2, 2)
     make_records.write_run(tmp_path / "run", whole, rate)
     found = make_report(tmp_path / "run").gpus
     assert found is not None
@@ -294,8 +294,23 @@ def test_scaling_by_hand(tmp_path: Path) -> None:
     assert [step.added for step in curve.steps[1:]] == pytest.approx([0.90, -0.16], rel=1e-12)
     assert [step.slowest for step in curve.steps] == [None, "1", "1"]
     assert curve.steps[1].slowest_pct == pytest.approx(100 * (92 / 95 - 1), rel=1e-12)
-    assert curve.knee == 2
-    assert "the knee is at 2" in printed(make_report(tmp_path / "run"))
+    assert (curve.knee, curve.doubtful) == (None, 2)
+    assert "the knee may be at 2: these repeats do not tell" in " ".join(printed(make_report(tmp_path / "run")).split())
+
+
+@pytest.mark.parametrize(("noise", "knee"), [(0.01, 2), (0.4, None)])
+def test_a_knee_is_called_only_beyond_doubt(tmp_path: Path, noise: float, knee: int | None) -> None:
+    """The third device adds -16 of 100, give or take the noise."""
+
+    def rate(launch: Launch, _: int) -> float:
+        rates = {1: 100.0, 2: 95.0, 3: 58.0}
+        return rates[len(launch.devices)] * (1 + noise * ((launch.run + len(launch.devices)) % 3 - 1))
+
+    make_records.write_run(tmp_path / "run", make_records.plan("quick", {"scaling": PROGRESSION}, 3, 3), rate)
+    (curve,) = make_report(tmp_path / "run").scaling
+    assert (curve.knee, curve.doubtful) == (knee, None if knee else 2)
+    if knee:
+        assert "the knee is at 2" in printed(make_report(tmp_path / "run"))
 
 
 def test_of_ranks_with_one_rate_none_is_called_the_slowest(tmp_path: Path) -> None:

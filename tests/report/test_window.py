@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import pytest
+from msgspec import UNSET
 
 from milabench_ng.records.window import (
+    MEASURED_BY,
     SliceRow,
     Window,
     WindowRule,
@@ -36,6 +39,24 @@ def test_only_slices_wholly_inside_count() -> None:
     across = rows((39.75, 40.25), (48.75, 49.25), count=1000)
     assert rate([*across, *at_the_edges], window) == 60.0
     assert math.isnan(rate(across, window))
+
+
+def test_of_a_slice_across_an_edge_the_part_inside_counts() -> None:
+    window = Window(start_s=40.0, end_s=49.0, edges="shared")
+    inside = rows((40.5, 48.0), count=150)
+    across = rows((39.5, 40.5), (48.0, 52.0), count=20)
+    # half of the first and a quarter of the last: 10 + 150 + 5 in 0.5 + 7.5 + 1 s
+    assert rate([*across, *inside], window) == pytest.approx(165 / 9, rel=1e-12)
+    waited = [SliceRow(39.5, 1.0, 20, 5, 0.4), SliceRow(40.5, 8.5, 150, 5, 1.0)]
+    assert wait_share(waited, window) == pytest.approx((0.2 + 1.0) / 9, rel=1e-12)
+    assert math.isnan(rate(rows((30.0, 40.0), (49.0, 50.0)), window))
+
+
+def test_a_run_shares_the_slices_at_its_edges_and_older_records_do_not() -> None:
+    assert MEASURED_BY.edges == "shared"
+    assert msgspec.convert({"settle_s": 2.0, "length_s": 9.0, "margin_s": 1.0}, WindowRule).edges is UNSET
+    halves = rows(*((i / 2, i / 2 + 0.5) for i in range(100)))
+    assert averaging_window([halves], 50.0, MEASURED_BY) == Window(start_s=40.0, end_s=49.0, edges="shared")
 
 
 def test_a_rank_has_settled_after_two_seconds_and_after_what_began_in_them() -> None:

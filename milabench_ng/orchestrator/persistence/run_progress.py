@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -43,14 +43,15 @@ class BatchWork(msgspec.Struct, frozen=True, kw_only=True):
 class RunProgress:
     """Tracks the launches of a plan."""
 
-    def __init__(self, plan: Plan, writer: ResultWriter, retry: int) -> None:
-        """``retry``: how often a launch that fails is tried again."""
+    def __init__(self, plan: Plan, writer: ResultWriter, retry: int, sessions: int = 1) -> None:
+        """``retry``: how often a launch that fails is tried again; ``sessions``: in how many parts the plan is run."""
         self.plan = plan
         self.writer = writer
         self.retry = retry
         events = writer.chain.events
         self._tried = attempts(events)
         self._standing = standing(events, writer)
+        self._runs = runs_of_session(plan, self._standing, sessions)
         self._searched: dict[str, BatchSearch] = {}
         self._failures = Counter(_key(event) for event in recorded(events) if event.cause not in (None, NOT_TRIED))
 
@@ -67,8 +68,8 @@ class RunProgress:
         return self._tried.total() - good + untried
 
     def to_do(self) -> tuple[BatchWork, ...]:
-        """Batches without valid records, in plan order; then failed ones that may be retried."""
-        missing = works(self.plan, lambda launch: _key(launch) not in self._standing)
+        """Batches of the session without valid records, in plan order; then failed ones that may be retried."""
+        missing = works(self.plan, lambda launch: launch.run in self._runs and _key(launch) not in self._standing)
         return missing or works(self.plan, self._may_be_retried)
 
     def attempt(self, launch: Launch) -> int:
@@ -133,7 +134,17 @@ class RunProgress:
 
     def _may_be_retried(self, launch: Launch) -> bool:
         key = _key(launch)
-        return self._standing.get(key) is not None and self._failures[key] <= self.retry
+        return launch.run in self._runs and self._standing.get(key) is not None and self._failures[key] <= self.retry
+
+
+def runs_of_session(plan: Plan, done: Container[LaunchKey], sessions: int) -> range:
+    """The runs of the first session that has launches to do, all of them if none has. Pure."""
+    missing = [launch.run for launch in plan.measured if _key(launch) not in done]
+    if not missing:
+        return range(plan.repeat)
+    each = plan.repeat // sessions
+    first = min(missing) // each * each
+    return range(first, first + each)
 
 
 def works(plan: Plan, wanted: Callable[[Launch], bool]) -> tuple[BatchWork, ...]:

@@ -9,7 +9,7 @@ import secrets
 import socket
 import tempfile
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,7 +23,16 @@ from milabench_ng.orchestrator.persistence.result_writer import ResultWriter
 from milabench_ng.orchestrator.persistence.resuming import SessionDifference, check_same, open_writer, read_manifest
 from milabench_ng.orchestrator.persistence.run_progress import standing
 from milabench_ng.orchestrator.planning.request import RunRequest
-from milabench_ng.records.ledger import AnyLedgerEvent, Rebooted, Resumed, Session, Started, check_chain
+from milabench_ng.records.ledger import (
+    AnyLedgerEvent,
+    Finished,
+    Interrupted,
+    Rebooted,
+    Resumed,
+    Session,
+    Started,
+    check_chain,
+)
 from milabench_ng.records.manifest import Manifest, encode_manifest
 from milabench_ng.records.names import ResultFolder
 from milabench_ng.units import utc_now
@@ -121,7 +130,8 @@ def begin(
     done = standing(events, writer)
     missing = sum((launch.label, launch.job_id) not in done for launch in first.plan.measured)
     before = writer.chain.sessions[-1]
-    writer.promise(encode_manifest(first), *later_events(before, session, missing, found))
+    planned = missing > 0 and request.sessions > 1 and ended_by_itself(events)
+    writer.promise(encode_manifest(first), *later_events(before, session, missing, found, planned=planned))
     accepted = [text for event in writer.chain.events if isinstance(event, Resumed) for text in event.accepted]
     return Begun(name, tuple(dict.fromkeys(accepted)) if found else ())
 
@@ -166,9 +176,17 @@ def first_events(manifest: Manifest, session: Session) -> tuple[AnyLedgerEvent, 
 
 
 def later_events(
-    before: Session, session: Session, missing: int, accepted: Collection[SessionDifference]
+    before: Session, session: Session, missing: int, accepted: Collection[SessionDifference], *, planned: bool
 ) -> tuple[AnyLedgerEvent, ...]:
-    """The first events of a later session."""
+    """The first events of a later session; ``planned``: nothing went wrong before, and the plan has more of them."""
     rebooted = Rebooted(before=before.boot_id, after=session.boot_id)
     resumed = Resumed(missing=missing, accepted=tuple(map(str, accepted)))
-    return (session, rebooted, resumed) if before.boot_id != session.boot_id else (session, resumed)
+    if before.boot_id != session.boot_id:
+        return session, rebooted, resumed
+    return (session,) if planned and not accepted else (session, resumed)
+
+
+def ended_by_itself(events: Sequence[AnyLedgerEvent]) -> bool:
+    """Whether the last session did all that it was to do."""
+    last = [type(event) for event in events[-2:]]
+    return last[-1] is Finished and Interrupted not in last

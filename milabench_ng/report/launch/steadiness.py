@@ -1,10 +1,8 @@
-"""Whether a launch worked at one rate: drift, sawtooth, no steady state. Pure.
+"""Whether a launch worked at one rate: drift, periods, changes of level. Pure.
 
-Uses the slices after settling (from the window on, if that begins earlier), reduced to medians of three so that a
-single slow slice is not reported. Each finding needs a trend test or a noise threshold *and* an effect that matters,
-since with many launches chance alone produces many findings. Launches that start slowly or never settle are common
-(Barrett et al., "Virtual machine warmup blows hot and cold", OOPSLA 2017); nothing is truncated or left out because of
-a finding.
+Each finding needs a test against the noise *and* an effect that matters, since with many launches chance alone produces
+many findings. Launches that start slowly or never settle are common (Barrett et al., "Virtual machine warmup blows hot
+and cold", OOPSLA 2017); nothing is truncated or left out because of a finding.
 """
 
 from __future__ import annotations
@@ -12,32 +10,28 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Literal
 
 import msgspec
 
 from milabench_ng.records.window import SliceRow
-from milabench_ng.stats import mean, median, sample_std
+from milabench_ng.stats import mean, median
 
 MIN_CHANGE = 0.03
-"""Relative change over the launch below which it has neither drift nor a change of level."""
+"""Relative change below which a launch has neither drift nor a change of level."""
 MIN_SWING = 0.05
 """Relative height below which a swing is not a tooth."""
-MIN_TURNS = 4
-"""Fewest turns from rise to fall or back: two whole teeth."""
+MIN_SLICES = 12
+"""With fewer slices, a launch is not judged."""
 _TREND_Z = 3.29
 """Two-sided 0.1 % of the normal distribution."""
-_NOISE_FACTOR = 6.0
+_BRIDGE = 1.95
+"""A Brownian bridge goes further from 0 in 0.1 % of cases (Kolmogorov's distribution)."""
 _GROUP = 3
-_BLOCKS = 12
-MIN_SLICES = _GROUP * _BLOCKS
-"""With fewer slices, only the halves are compared."""
-MIN_HALF = 6
-"""Fewest slices in a half; with fewer, a launch is not judged."""
-MIN_HALVES = 0.15
-"""Relative change between the halves of a short launch below which it has one level."""
-_STANDARD_ERRORS = 2.0
+"""Slices whose median is a value in the search for a period, so that single slow slices are none."""
+_LIKENESS = 4.0
+"""Least autocorrelation at a period, in standard errors."""
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -47,42 +41,30 @@ class Shape(msgspec.Struct, frozen=True):
     detail: str
 
 
-def odd_shape(rows: Sequence[SliceRow], from_s: float, until_s: float) -> Shape | None:
-    """What is odd about the rate between two moments; None for a steady launch, or one too short to tell."""
+def odd_shape(rows: Sequence[SliceRow], from_s: float, window_s: float, until_s: float) -> Shape | None:
+    """What is odd about the rate from ``from_s`` to ``until_s``, or from ``window_s``, where its window begins.
+
+    None for a steady launch, or one too short to tell.
+    """
+    whole, window = (_rates(rows, begin_s, until_s) for begin_s in (from_s, window_s))
+    return _drift(whole) or _period(whole) or _step(window, "window") or _step_beyond_warm_up(whole)
+
+
+def _rates(rows: Sequence[SliceRow], from_s: float, until_s: float) -> list[float]:
+    """Relative to their median; empty if there are too few."""
     begin = bisect_left(rows, from_s, key=lambda row: row.start_s)
     end = bisect_right(rows, until_s, key=lambda row: row.end_s)
     rates = [row.count / row.length_s for row in rows[begin:end]]
-    if len(rates) < MIN_SLICES:
-        return _halves(rates)
-    smooth = [sorted(rates[i : i + _GROUP])[_GROUP // 2] for i in range(0, len(rates) - _GROUP + 1, _GROUP)]
-    level = median(smooth)
-    if level <= 0 or max(smooth) - min(smooth) < MIN_CHANGE * level:
-        return None
-    relative = [value / level for value in smooth]
-    blocks = _block_means(relative)
-    return _drift(blocks) or _sawtooth(relative) or _unsettled(blocks)
+    usual = median(rates)
+    return [rate / usual for rate in rates] if len(rates) >= MIN_SLICES and usual > 0 else []
 
 
-def _halves(rates: Sequence[float]) -> Shape | None:
-    """Whether the halves of a launch with too few slices for a trend have different levels, beyond their noise."""
-    half = len(rates) // 2
-    if half < MIN_HALF:
-        return None
-    first, second = rates[:half], rates[-half:]
-    change = mean(second) / mean(first) - 1 if mean(first) > 0 else 0.0
-    error = math.sqrt((sample_std(first) ** 2 + sample_std(second) ** 2) / half) / (mean(first) or 1.0)
-    if abs(change) < max(MIN_HALVES, _STANDARD_ERRORS * error):
-        return None
-    return Shape("no steady state", f"the second half was {change:+.0%} against the first")
-
-
-def _block_means(values: Sequence[float]) -> list[float]:
-    edges = [len(values) * i // _BLOCKS for i in range(_BLOCKS + 1)]
-    return [mean(values[begin:end]) for begin, end in pairwise(edges)]
-
-
-def _drift(blocks: Sequence[float]) -> Shape | None:
+def _drift(rates: Sequence[float]) -> Shape | None:
     """Trend test of Mann (Econometrica 13, 1945) and Kendall, with the slope of Theil and Sen (JASA 63, 1968)."""
+    if not rates:
+        return None
+    edges = [len(rates) * i // MIN_SLICES for i in range(MIN_SLICES + 1)]
+    blocks = [mean(rates[begin:end]) for begin, end in pairwise(edges)]
     n = len(blocks)
     pairs = [(blocks[j] - blocks[i], j - i) for i in range(n) for j in range(i + 1, n)]
     s = sum((rise > 0) - (rise < 0) for rise, _ in pairs)
@@ -93,34 +75,50 @@ def _drift(blocks: Sequence[float]) -> Shape | None:
     return Shape("drift", f"the rate {'rose' if change > 0 else 'fell'} by {abs(change):.1%} over the launch")
 
 
-def _sawtooth(values: Sequence[float]) -> Shape | None:
-    """Repeated turns, each after a swing that is large relative to the noise between successive values."""
-    steps = [abs(after - before) for before, after in pairwise(values)]
-    swing = max(MIN_SWING, _NOISE_FACTOR * 1.4826 * median(steps) / math.sqrt(2))
-    low = high = values[0]
-    turns, rising = 0, None
-    for value in values:
-        low, high = min(low, value), max(high, value)
-        if rising is not True and value - low >= swing:
-            turns, rising, high = turns + (rising is False), True, value
-        elif rising is not False and high - value >= swing:
-            turns, rising, low = turns + (rising is True), False, value
-    if turns < MIN_TURNS:
+def _period(rates: Sequence[float]) -> Shape | None:
+    """A peak of the autocorrelation, after it has once been below 0, and a swing that is large over such a period."""
+    values = [median(rates[i : i + _GROUP]) for i in range(0, len(rates) - _GROUP + 1, _GROUP)]
+    likeness = {lag: _likeness(values, lag) for lag in range(1, len(values) // 2 + 1)}
+    turned = next((lag for lag, each in likeness.items() if each < 0), len(values))
+    peaks = {lag: each for lag, each in likeness.items() if lag > turned}
+    if not peaks:
         return None
-    return Shape("sawtooth", f"the rate turned {turns} times by more than {swing:.0%}")
-
-
-def _unsettled(blocks: Sequence[float]) -> Shape | None:
-    """Whether the truncation with the most even rest is in the second half (MSER: White, Simulation 69, 1997)."""
-    n = len(blocks)
-
-    def spread(begin: int) -> float:
-        rest = blocks[begin:]
-        centre = mean(rest)
-        return math.fsum((value - centre) ** 2 for value in rest) / len(rest) ** 2
-
-    begin = min(range(n - 2), key=spread)
-    change = mean(blocks[begin:]) / mean(blocks[:begin]) - 1 if begin else 0.0
-    if begin <= n / 2 or abs(change) < MIN_CHANGE:
+    lag = max(peaks, key=peaks.__getitem__)
+    swing = median([max(values[i : i + lag]) - min(values[i : i + lag]) for i in range(len(values) - lag + 1)])
+    if peaks[lag] * math.sqrt(len(values) - lag) < _LIKENESS or swing < MIN_SWING:
         return None
-    return Shape("no steady state", f"the level changed by {change:+.1%} after {begin / n:.0%} of the launch")
+    return Shape("sawtooth", f"the rate swung by {swing:.1%} every {lag * _GROUP} slices")
+
+
+def _likeness(values: Sequence[float], lag: int) -> float:
+    """The autocorrelation of ``values`` at a lag."""
+    centre = mean(values)
+    squares = mean([(value - centre) ** 2 for value in values])
+    products = [(one - centre) * (other - centre) for one, other in zip(values, values[lag:], strict=False)]
+    return mean(products) / squares if squares > 0 else 0.0
+
+
+def _step_beyond_warm_up(rates: Sequence[float]) -> Shape | None:
+    """A change of level in the second half of a launch, or to a lower level: a rise in the first half is a warm-up."""
+    found = _step(rates, "launch")
+    half = len(rates) // 2
+    warmed_up = found is not None and _step(rates[half:], "") is None and mean(rates[half:]) > mean(rates[:half])
+    return None if warmed_up else found
+
+
+def _step(rates: Sequence[float], where: str) -> Shape | None:
+    """Where the sum of what is above the mean goes furthest from 0 (CUSUM: Page, Biometrika 41, 1954).
+
+    The noise is estimated from successive slices, so that the step itself is not in it.
+    """
+    if not rates:
+        return None
+    centre = mean(rates)
+    noise = math.sqrt(mean([(after - before) ** 2 for before, after in pairwise(rates)]) / 2)
+    sums = list(accumulate(rate - centre for rate in rates))[:-1]
+    place = 1 + max(range(len(sums)), key=lambda i: abs(sums[i]))
+    change = mean(rates[place:]) / mean(rates[:place]) - 1 if mean(rates[:place]) > 0 else math.inf
+    if abs(sums[place - 1]) <= _BRIDGE * noise * math.sqrt(len(rates)) or abs(change) < MIN_CHANGE:
+        return None
+    said = f"the level changed by {change:+.1%} after {place / len(rates):.0%} of the {where}"
+    return Shape("no steady state", said)

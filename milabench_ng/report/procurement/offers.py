@@ -7,11 +7,12 @@ from pathlib import Path
 
 from milabench_ng.errors import InputError
 from milabench_ng.report.procurement.bids import Bids, read_bids
-from milabench_ng.report.procurement.same_work import other_work, shared
+from milabench_ng.report.procurement.ranking import common_tests, common_with_reference
+from milabench_ng.report.procurement.same_work import other_work
 from milabench_ng.report.procurement.tender import Tender, evaluate
 from milabench_ng.report.report import Report, build_report
 from milabench_ng.report.scoring.reference import Reference, load_reference
-from milabench_ng.report.scoring.weights import Weights, load_weights
+from milabench_ng.report.scoring.weights import Weights, load_weights, weights_over
 from milabench_ng.report.summary.folder import load, load_baseline
 from milabench_ng.report.summary.summary import Summary
 
@@ -27,15 +28,32 @@ def compare_bids(path: Path) -> Tender:
     weights = load_weights(file, suite) or {}
     unit_of_scores = load_reference(file, suite)
     apart = other_work(summaries, weights)
-    counted = shared(weights, apart) or weights
-    reports = {name: _report(name, one, reference, bids, counted, unit_of_scores) for name, one in summaries.items()}
-    return evaluate(bids, reports, weights, apart)
+    unlike = {one.test for one in apart}
+    scored = weights_over(weights, [label for label in weights if label not in unlike]) or weights
+
+    def reported(compared: Weights | None) -> dict[str, Report]:
+        return {
+            name: _report(name, one, reference, bids, scored, compared, unit_of_scores)
+            for name, one in summaries.items()
+        }
+
+    each_its_own = reported(None)
+    tests = common_tests(each_its_own, weights, apart)
+    compared = weights_over(weights, common_with_reference(each_its_own, tests))
+    return evaluate(bids, reported(compared), weights, apart, tests)
 
 
 def _report(
-    name: str, summary: Summary, reference: Summary, bids: Bids, weights: Weights, scored_against: Reference | None
+    name: str,
+    summary: Summary,
+    reference: Summary,
+    bids: Bids,
+    weights: Weights,
+    compared: Weights | None,
+    scored_against: Reference | None,
 ) -> Report:
-    """``reference``: the tender's, that bids are compared with; ``scored_against``: what scores are relative to."""
+    """``reference``: the tender's, that bids are compared with over ``compared``; ``scored_against``: what scores are
+    relative to."""
     return build_report(
         summary,
         name,
@@ -43,6 +61,7 @@ def _report(
         reference=scored_against,
         baselines=[(bids.reference, reference)],
         margin=bids.margin,
+        compared=compared,
     )
 
 

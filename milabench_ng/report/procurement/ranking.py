@@ -1,4 +1,9 @@
-"""The ranking of bids, and the Pareto-optimal ones. Pure."""
+"""The ranking of bids, and the Pareto-optimal ones. Pure.
+
+A bid's throughput is what its node gets done: the weighted geometric mean over the ranked tests, each the geometric
+mean of its repeats times the share of its launches that did not fail. Tests and weights are the same for all bids, so
+the rank depends neither on their order nor on which bid's node has more devices.
+"""
 
 from __future__ import annotations
 
@@ -8,64 +13,118 @@ from itertools import combinations
 
 import msgspec
 
+from milabench_ng.report.procurement.other_machine import predicted, unseen
+from milabench_ng.report.procurement.same_work import OtherWork
 from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.score import log_ratio
+from milabench_ng.report.scoring.scored import ScoredRows, ScoredTest
+from milabench_ng.report.scoring.weights import Weights, spread_unplanned
 from milabench_ng.report.statistics.effects import RANKED_FROM, holm, p_value
-from milabench_ng.report.statistics.intervals import Estimate, combine
-
-_DOUBT = 0.05
+from milabench_ng.report.statistics.intervals import LEVEL, Estimate, combine
 
 
-def rank(reports: Mapping[str, Report], costs: Mapping[str, float], tests: Sequence[str]) -> tuple[dict[str, int], str]:
-    """The rank of every bid with a ratio, over ``tests``; or why there are none."""
-    known = {name: report for name, report in reports.items() if ratio_of(report) is not None}
+def rank(reports: Mapping[str, Report], costs: Mapping[str, float], weights: Weights) -> tuple[dict[str, int], str]:
+    """The rank of every bid that can have one, over the tests in ``weights``; or why there are none."""
+    known = [name for name, report in reports.items() if not why_unfit(report)]
     if len(known) < 2:
-        return {}, "fewer than two bids have a ratio to the reference"
-    if not tests:
+        return {}, "fewer than two bids have a complete score within the failure limit"
+    if not weights:
         return {}, "no weighted test is the same work in all bids"
     pairs = list(combinations(known, 2))
-    estimates = [cheaper_by(known[a], costs[a], known[b], costs[b], tests) for a, b in pairs]
+    estimates = [cheaper_by(reports[a], costs[a], reports[b], costs[b], weights) for a, b in pairs]
     if any(estimate is None or estimate.n < RANKED_FROM for estimate in estimates):
         return {}, f"under {RANKED_FROM} repeats"
     firm = [estimate for estimate in estimates if estimate is not None]
     ranks = dict.fromkeys(known, 1)
     for (a, b), estimate, p in zip(pairs, firm, holm([p_value(estimate) for estimate in firm]), strict=True):
-        if p < _DOUBT:
+        if p < 1 - LEVEL:
             ranks[b if estimate.mean > 0 else a] += 1
     return ranks, ""
 
 
-def cheaper_by(a: Report, cost_a: float, b: Report, cost_b: float, tests: Sequence[str]) -> Estimate | None:
-    """The logarithm of the throughput per cost of ``a`` over that of ``b``, over ``tests``, which both have."""
-    ours, theirs = ({line.scored.test: line.scored for line in report.lines} for report in (a, b))
-    estimate = combine(log_ratio(ours, theirs, tests, weights_of(a)))
+def cheaper_by(a: Report, cost_a: float, b: Report, cost_b: float, weights: Weights) -> Estimate | None:
+    """The logarithm of the throughput per cost of ``a`` over that of ``b``, over the tests in ``weights``."""
+    ours, theirs = scored_rows(a), scored_rows(b)
+    estimate = combine(log_ratio(ours, theirs, list(weights), weights))
     if estimate is None:
         return None
+    done = _log_done(ours, weights) - _log_done(theirs, weights)
     nodes = math.log(a.summary.devices / cost_a) - math.log(b.summary.devices / cost_b)
-    return msgspec.structs.replace(estimate, mean=estimate.mean + nodes)
+    wider = predicted(estimate, unseen(ours, weights) + unseen(theirs, weights))
+    return msgspec.structs.replace(wider, mean=wider.mean + done + nodes)
+
+
+def log_rate(row: ScoredTest) -> float:
+    """The logarithm of a test's rate in classic units, with its failed launches as lost throughput."""
+    known = row.classic_log
+    return (known.mean if known else math.log((row.perf or 0.0) * (row.classic_factor or 0.0))) + _done(row)
+
+
+def log_throughput(report: Report, weights: Weights) -> float:
+    """The logarithm of what a node gets done over the tests in ``weights``, in classic units."""
+    rows = scored_rows(report)
+    mean = math.fsum(weight * log_rate(rows[label]) for label, weight in weights.items())
+    return math.log(report.summary.devices) + mean / math.fsum(weights.values())
+
+
+def _log_done(rows: ScoredRows, weights: Weights) -> float:
+    lost = math.fsum(weight * _done(rows[label]) for label, weight in weights.items())
+    return lost / math.fsum(weights.values())
+
+
+def _done(row: ScoredTest) -> float:
+    """The logarithm of the share of its launches that did not fail."""
+    return math.log1p(-row.fail / row.n) if row.n else 0.0
 
 
 def pareto_set(points: Mapping[str, tuple[float, float | None]]) -> set[str]:
-    """The bids that no other dominates; ``points`` has cost and ratio by name."""
-    known = {name: (cost, ratio) for name, (cost, ratio) in points.items() if ratio is not None}
+    """The bids that no other dominates; ``points`` has cost and throughput by name."""
+    known = {name: (cost, done) for name, (cost, done) in points.items() if done is not None}
     return {
         name
-        for name, (cost, ratio) in known.items()
-        if not any((other[0] <= cost and other[1] >= ratio) and other != (cost, ratio) for other in known.values())
+        for name, (cost, done) in known.items()
+        if not any((other[0] <= cost and other[1] >= done) and other != (cost, done) for other in known.values())
     }
 
 
-def weights_of(report: Report) -> dict[str, float]:
-    """The effective weights."""
-    return {line.scored.test: line.scored.weight for line in report.lines if line.scored.weight}
+def common_tests(reports: Mapping[str, Report], weights: Weights, apart: Sequence[OtherWork]) -> list[str]:
+    """The weighted tests that every bid with a valid score measured, the same work in all bids."""
+    fit = [report for report in reports.values() if not why_unfit(report)]
+    unlike = {one.test for one in apart}
+    return [label for label in weights if fit and label not in unlike and all(_has(at, label, weights) for at in fit)]
+
+
+def _has(report: Report, label: str, weights: Weights) -> bool:
+    """Whether a bid's node has a weighted test and a rate of it."""
+    row = scored_rows(report).get(label)
+    planned = label in spread_unplanned(weights, report.summary.devices)
+    return planned and row is not None and bool(row.perf and row.classic_factor)
+
+
+def common_with_reference(reports: Mapping[str, Report], tests: Sequence[str]) -> list[str]:
+    """Those of ``tests`` whose ratio to the reference counts for every bid with a valid score."""
+    counted = [other.counted for report in reports.values() if not why_unfit(report) if (other := reference_of(report))]
+    return [label for label in tests if all(label in each for each in counted)]
+
+
+def scored_rows(report: Report) -> dict[str, ScoredTest]:
+    """The rows of a report by test."""
+    return {line.scored.test: line.scored for line in report.lines}
+
+
+def why_unfit(report: Report) -> str:
+    """Why a bid has no ratio and no rank; empty if it can have them. An invalid score cannot win, nor can a node that
+    fails more often than one may."""
+    if report.score is None:
+        return "there are no weights for the suite"
+    return f"the score is {report.score.status}" if report.score.status != "complete" else report.failure_rate.excess
 
 
 def ratio_of(report: Report) -> float | None:
-    """The ratio to the reference; None unless the score is complete, so that an invalid one cannot win."""
+    """The ratio to the reference; None for a bid that is unfit."""
     other = reference_of(report)
-    usable = other is not None and report.score is not None and report.score.status == "complete"
-    return other.ratio_per_node if other is not None and usable else None
+    return other.ratio_per_node if other is not None and not why_unfit(report) else None
 
 
 def reference_of(report: Report) -> Comparison | None:

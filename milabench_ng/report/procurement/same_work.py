@@ -1,8 +1,7 @@
 """Which tests bids can be ranked by: those that are the same work in all of them. Pure.
 
 Two bids can be ordered only if both did the same work, as must any third between them. A test whose ratio does not
-count between some two bids is dropped from the ranking for all: if tests differed, a bid could win by leaving out its
-weak ones.
+count between some two bids is dropped for all: if tests differed, a bid could win by leaving out its weak ones.
 """
 
 from __future__ import annotations
@@ -36,9 +35,3 @@ def other_work(bids: Mapping[str, Summary], weights: Weights) -> tuple[OtherWork
         for label in one.tests
         if label in weights
     )
-
-
-def shared(weights: Weights, apart: tuple[OtherWork, ...]) -> Weights:
-    """``weights`` without the tests in ``apart``."""
-    left = {one.test for one in apart}
-    return {label: weight for label, weight in weights.items() if label not in left}

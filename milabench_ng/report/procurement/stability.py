@@ -21,10 +21,10 @@ class Worth(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     logs: dict[str, float]
-    """Natural logarithm of the ratio to the reference, by weighted test."""
+    """Natural logarithm of a device's rate, by ranked test."""
     weights: dict[str, float]
-    nodes: float
-    """Devices in a node over those in a reference node."""
+    devices: int
+    """In a node."""
     price: float
     power: NodePower | None
     """None if energy is not counted."""
@@ -69,19 +69,19 @@ def stability(worths: Sequence[Worth], terms: Terms | None) -> Stability:
     return Stability(order=order, lead_pct=lead, changes=tuple(changes))
 
 
-def per_reference(worth: Worth, terms: Terms | None) -> float:
-    """What one reference node's worth costs; infinite if no test is left."""
+def per_throughput(worth: Worth, terms: Terms | None) -> float:
+    """What a unit of throughput costs; infinite if no test is left."""
     total = math.fsum(worth.weights.values())
     if not total:
         return math.inf
-    ratio = worth.nodes * math.exp(math.fsum(worth.weights[test] * log for test, log in worth.logs.items()) / total)
+    done = worth.devices * math.exp(math.fsum(worth.weights[test] * log for test, log in worth.logs.items()) / total)
     if terms is None or worth.power is None:
-        return worth.price / ratio
-    return ownership(worth.price, worth.power, worth.maintenance_per_year, terms).total / ratio
+        return worth.price / done
+    return ownership(worth.price, worth.power, worth.maintenance_per_year, terms).total / done
 
 
 def _order(worths: Sequence[Worth], terms: Terms | None) -> tuple[tuple[str, ...], float]:
-    costs = sorted((per_reference(worth, terms), worth.name) for worth in worths)
+    costs = sorted((per_throughput(worth, terms), worth.name) for worth in worths)
     return tuple(name for _, name in costs), 100 * (costs[1][0] / costs[0][0] - 1)
 
 

@@ -3,26 +3,37 @@
 Every node is measured in nodes of one reference. The bids are ranked by what one of those costs: bid A ranks before bid
 B if the difference of their logarithms is significant (Welch, with Holm's adjustment over all pairs); bids that cannot
 be told apart share a rank. There is no margin: a rank says which is cheaper, not by how much, and of two offers the one
-to buy is the one that is certainly cheaper, even if by 1 %. All pairs are ranked over the same tests: those that are
-the same work in all bids, see `same_work`.
+to buy is the one that is certainly cheaper, even if by 1 %. All bids are ranked, compared and varied over the same
+tests, those that are the same work in all bids (`same_work`), with the weights of the tender.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from milabench_ng.report.procurement.bids import Bid, Bids
+from milabench_ng.report.procurement.other_machine import predicted_interval, unseen
 from milabench_ng.report.procurement.ownership import NodePower, Ownership, Terms, ownership
-from milabench_ng.report.procurement.ranking import pareto_set, rank, ratio_of, reference_of, weights_of
+from milabench_ng.report.procurement.ranking import (
+    log_rate,
+    log_throughput,
+    pareto_set,
+    rank,
+    ratio_of,
+    reference_of,
+    scored_rows,
+    why_unfit,
+)
 from milabench_ng.report.procurement.same_work import OtherWork
 from milabench_ng.report.procurement.stability import Stability, Worth, stability
 from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.bands import EstimateBand
-from milabench_ng.report.scoring.cost import PerReference, cost
-from milabench_ng.report.scoring.weights import Weights, spread_unplanned
+from milabench_ng.report.scoring.comparison import Comparison
+from milabench_ng.report.scoring.cost import PerReference, Price, cost
+from milabench_ng.report.scoring.weights import Weights, spread_unplanned, weights_over
 from milabench_ng.report.statistics.intervals import Interval
 from milabench_ng.report.summary.marked import Marked
 from milabench_ng.report.summary.power import power_doubts
@@ -51,6 +62,8 @@ class BidRow(msgspec.Struct, frozen=True, kw_only=True):
     """Cost over the years; None if the tariff or the power is unknown."""
     owned_per_reference: float | None
     """Cost over the years of one reference node's worth."""
+    owned_interval: Interval | EstimateBand | None
+    """The range of ``owned_per_reference``: that of the ratio; prices and power are taken as exact."""
     nodes: int | None
     """How many nodes are bought."""
     total_ratio: float | None
@@ -78,7 +91,11 @@ class Tender(msgspec.Struct, frozen=True, kw_only=True):
     """What the bids are ranked by."""
     why_unranked: str
     tests: tuple[str, ...]
-    """The tests that the ranking covers."""
+    """The tests that ranks, Pareto and stability cover."""
+    compared: tuple[str, ...]
+    """Those of them that the ratios to the reference cover."""
+    declared: tuple[str, ...]
+    """The bids of fewer than three sessions, whose intervals include a declared variance between machines."""
     of: int
     """How many tests have a weight."""
     other_work: tuple[OtherWork, ...]
@@ -95,8 +112,14 @@ class Tender(msgspec.Struct, frozen=True, kw_only=True):
         return int(any(row.ratio is None for row in self.rows))
 
 
-def evaluate(bids: Bids, reports: Mapping[str, Report], weights: Weights, apart: tuple[OtherWork, ...]) -> Tender:
-    """Rank ``bids``; ``reports`` are on their results, each compared with the reference only.
+def evaluate(
+    bids: Bids,
+    reports: Mapping[str, Report],
+    weights: Weights,
+    apart: tuple[OtherWork, ...],
+    tests: Sequence[str],
+) -> Tender:
+    """Rank ``bids`` over ``tests``; ``reports`` are on their results, each compared with the reference only.
 
     ``weights`` are those of the tender, ``apart`` the weighted tests that are not the same work in all bids: the
     reports give them no weight, as long as any others remain.
@@ -109,33 +132,36 @@ def evaluate(bids: Bids, reports: Mapping[str, Report], weights: Weights, apart:
     }
     by_ownership = len(owned) == len(bids.bids) and len({one.boundary for one in owned.values()}) == 1
     costs = {name: owned[name].total if by_ownership else bid.price for name, bid in bids.bids.items()}
-    unlike = {one.test for one in apart}
-    tests = tuple(label for label in _common(reports) if label not in unlike)
-    ranks, why = rank(reports, costs, tests)
-    pareto = pareto_set({name: (costs[name], ratio_of(reports[name])) for name in bids.bids}) if tests else set()
+    shares, fit = weights_over(weights, tests), [name for name in bids.bids if not why_unfit(reports[name])]
+    ranks, why = rank(reports, costs, shares)
+    done = {name: math.exp(log_throughput(reports[name], shares)) for name in fit if shares}
+    pareto = pareto_set({name: (costs[name], done.get(name)) for name in bids.bids})
+    compared = tuple(label for label in tests if any(label in _counted(reports[name]) for name in fit))
+    known = {name: _known(reports[name], weights_over(weights, compared)) for name in fit}
     rows = [
-        _row(name, bid, reports[name], owned.get(name), bids, ranks.get(name), name in pareto)
+        _row(name, bid, reports[name], owned.get(name), bids, known.get(name), ranks.get(name), name in pareto)
         for name, bid in bids.bids.items()
     ]
     worths = [
-        worth(name, bid, reports[name], powers[name] if by_ownership else None)
-        for name, bid in bids.bids.items()
-        if ratio_of(reports[name]) is not None
+        worth(name, bids.bids[name], reports[name], powers[name] if by_ownership else None, shares) for name in done
     ]
+    unlike = {one.test for one in apart}
     planned = dict.fromkeys(label for at in reports.values() for label in spread_unplanned(weights, at.summary.devices))
     return Tender(
         reference=bids.reference,
         score_unit=next(iter(reports.values())).score_unit,
         currency=bids.currency,
         terms=bids.terms,
-        rows=tuple(sorted(rows, key=lambda row: _order(row, costs[row.name]))),
+        rows=tuple(sorted(rows, key=lambda row: _order(row, costs[row.name], done.get(row.name)))),
         criterion=f"cost over {bids.years:g} years per reference node" if by_ownership else "price per reference node",
         why_unranked=why,
-        tests=tests,
+        tests=tuple(tests),
+        compared=compared,
+        declared=tuple(name for name in done if unseen(scored_rows(reports[name]), shares)),
         of=len(planned),
         other_work=apart,
         not_in_all=tuple(label for label in planned if label not in tests and label not in unlike),
-        stability=stability(worths, bids.terms if by_ownership else None) if tests and len(worths) > 1 else None,
+        stability=stability(worths, bids.terms if by_ownership else None) if len(worths) > 1 else None,
         notes=tuple(_notes(bids, owned, reports)),
     )
 
@@ -153,35 +179,42 @@ def power_of(bid: Bid, report: Report, terms: Terms | None) -> NodePower | None:
     return NodePower(load_w=mean * report.summary.devices, idle_w=0.0, boundary="GPUs only, measured")
 
 
-def worth(name: str, bid: Bid, report: Report, power: NodePower | None) -> Worth:
-    """What one bid contributes to the order."""
-    other = report.comparisons[0]
-    weights = weights_of(report)
-    logs = {
-        line.scored.test: math.log(compared.perf_ratio_adj)
-        for line in report.lines
-        if (compared := line.compared[0]) is not None and line.scored.test not in other.left_out
-        if line.scored.test in weights and compared.perf_ratio_adj
-    }
+def worth(name: str, bid: Bid, report: Report, power: NodePower | None, weights: Weights) -> Worth:
+    """What one bid contributes to the order, over the tests in ``weights``."""
+    rows = scored_rows(report)
     return Worth(
         name=name,
-        logs=logs,
-        weights={label: weights[label] for label in logs},
-        nodes=report.summary.devices / other.devices,
+        logs={label: log_rate(rows[label]) for label in weights},
+        weights=dict(weights),
+        devices=report.summary.devices,
         price=bid.price,
         power=power,
         maintenance_per_year=bid.maintenance_per_year,
     )
 
 
-def _common(reports: Mapping[str, Report]) -> list[str]:
-    """The weighted tests that every bid with a ratio has."""
-    weights = [weights_of(report) for report in reports.values() if ratio_of(report) is not None]
-    return [label for label in (weights[0] if weights else {}) if all(label in each for each in weights)]
+def _counted(report: Report) -> tuple[str, ...]:
+    other = reference_of(report)
+    return other.counted if other is not None else ()
+
+
+def _known(report: Report, compared: Weights) -> Interval | EstimateBand | None:
+    """The range of a bid's ratio to the reference, for any machine and session of its kind."""
+    other = reference_of(report)
+    if other is None or other.node_interval is None:
+        return None if other is None else other.node_band
+    return other.node_band or predicted_interval(other.node_interval, unseen(scored_rows(report), compared))
 
 
 def _row(
-    name: str, bid: Bid, report: Report, owned: Ownership | None, bids: Bids, rank: int | None, pareto: bool
+    name: str,
+    bid: Bid,
+    report: Report,
+    owned: Ownership | None,
+    bids: Bids,
+    known: Interval | EstimateBand | None,
+    rank: int | None,
+    pareto: bool,
 ) -> BidRow:
     ratio, other, score = ratio_of(report), reference_of(report), report.score
     price = cost(bid.price, "node", score, report.summary.devices, report.comparisons)
@@ -196,12 +229,13 @@ def _row(
         failure_rate=report.failure_rate.rate,
         price=bid.price,
         ratio=ratio,
-        ratio_interval=other.node_known if other is not None and ratio is not None else None,
-        why=_why(report),
-        per_reference=price.per_reference[0] if price.per_reference and ratio is not None else None,
+        ratio_interval=known,
+        why=why_unfit(report) or _why(other),
+        per_reference=_per_reference(price, known) if ratio is not None else None,
         score_per_price=price.interval.scaled(1 / 1000).inverse if price.interval else None,
         owned=owned,
         owned_per_reference=owned.total / ratio if owned and ratio else None,
+        owned_interval=known.scaled(1 / owned.total).inverse if owned and known else None,
         nodes=nodes,
         total_ratio=None if nodes is None or ratio is None else nodes * ratio,
         total_cost=None if nodes is None else nodes * per_node,
@@ -211,18 +245,23 @@ def _row(
     )
 
 
-def _why(report: Report) -> str:
-    score, other = report.score, reference_of(report)
-    if score is None or score.status != "complete":
-        return f"the score is {score.status}" if score else "there are no weights for the suite"
+def _per_reference(price: Price, known: Interval | EstimateBand | None) -> PerReference | None:
+    """What a reference node's worth costs, with the range of the ratio."""
+    made = price.per_reference[0] if price.per_reference else None
+    if made is None or not isinstance(known, Interval):
+        return made
+    return msgspec.structs.replace(made, interval=known.scaled(1 / price.per_node).inverse)
+
+
+def _why(other: Comparison | None) -> str:
     if other is None or other.ratio is None:
-        return "no weighted test in common with the reference"
+        return "no weighted test in common with the other bids and the reference"
     return other.effect.why
 
 
-def _order(row: BidRow, price: float) -> tuple[float, float]:
-    """The sort key: best first, those without a ratio last."""
-    return (row.rank or math.inf, price / row.ratio if row.ratio else math.inf)
+def _order(row: BidRow, cost: float, done: float | None) -> tuple[float, float]:
+    """The sort key: best first, those that cannot be ranked last."""
+    return (row.rank or math.inf, cost / done if done else math.inf)
 
 
 def _notes(bids: Bids, owned: Mapping[str, Ownership], reports: Mapping[str, Report]) -> list[str]:

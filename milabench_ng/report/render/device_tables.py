@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from milabench_ng.report.launch.host_paces import PACE_UNIT, Paces
-from milabench_ng.report.render.cells import Cell, Tone, one_decimal, percent, whole
+from milabench_ng.report.render.cells import Cell, Tone, number, one_decimal, percent, whole
 from milabench_ng.report.render.sections import Column, Heading, Section, section
 from milabench_ng.report.scoring.slow_devices import GpuComparison, Measure
 
@@ -16,9 +16,9 @@ def stragglers(gpus: GpuComparison) -> Section:
         Column("device", tone=lambda _: "bad", value=lambda slow: slow.device),
         Column("test", value=lambda slow: slow.test or "all"),
         Column("against the others", "%", one_decimal, True, value=lambda slow: slow.effect_pct),
-        Column("z", "", one_decimal, True, value=lambda slow: slow.z),
+        Column("p", "", number, True, value=lambda slow: slow.p),
         notes=(
-            f"run them once more before they are judged{'; each is held against its model' if gpus.models else ''}",
+            f"more than 3 % below the others{' of their model' if gpus.models else ''}; p over all devices and tests",
         ),
     )
 

@@ -20,6 +20,7 @@ from milabench_ng.report.scoring.comparison import SubRatio
 from milabench_ng.report.scoring.failure_rate import FAILURE_LIMIT
 from milabench_ng.report.scoring.score import Score
 from milabench_ng.report.scoring.subsets import SubScore
+from milabench_ng.report.statistics.effects import RANKED_FROM
 from milabench_ng.report.summary.power import lost_samples, power_doubts
 from milabench_ng.stats import median
 
@@ -69,10 +70,12 @@ def _score_interval(report: Report) -> Fact:
     if score.interval is None:
         return Fact(name, f"{figure(score.per_device)} {score.unit} per device; no interval: {score.why}", "fair")
     at = score.interval
-    text = f"{figure(at.value)} [{figure(at.low)}, {figure(at.high)}] {score.unit} per device ({score.status})"
+    text = f"{figure(score.per_device)} {score.unit} per device ({score.status})"
+    expected = f"over many repeats {figure(at.value)} [{figure(at.low)}, {figure(at.high)}]"
+    few = f"; under {RANKED_FROM} repeats too little is charged for spread" if at.n < RANKED_FROM else ""
     needed = "over 1000" if score.repeats_needed is None else str(score.repeats_needed)
     takes = f"+-1 % takes {needed} repeats at this spread"
-    return Fact(name, f"{text}; 95 %, {at.n} repeats, {report.coverage}; {takes}", "strong")
+    return Fact(name, f"{text}{few}; {expected}; 95 %, {at.n} repeats, {report.coverage}; {takes}", "strong")
 
 
 def _score_name(score: Score) -> str:
@@ -118,12 +121,16 @@ def _spread(name: str, values: Sequence[float | None], lacking: str) -> Fact:
 
 
 def _slow_devices(report: Report) -> list[Fact]:
-    if report.gpus is None:
+    found = report.gpus
+    if found is None:
         return []
-    slow = [f"device {at.device} ({at.effect_pct:+.1f} %)" for at in report.gpus.overall]
-    single = Counter(at.device for at in report.gpus.stragglers)
+    alone = found.alone
+    if not found.judged and len(alone) < len(found.devices):
+        why = "one repeat does not tell a slow device from a slow launch: mnb jobs PROFILE --repeat 5"
+        return [Fact("slow devices", f"not known: {why}", "faint")]
+    slow = [f"device {at.device} ({at.effect_pct:+.1f} %)" for at in found.overall]
+    single = Counter(at.device for at in found.stragglers)
     some = ", ".join(f"device {device} in {count}" for device, count in single.items()) if not slow else ""
-    alone = report.gpus.alone
     but = f"; not known of {', '.join(alone)}: no other is of that model" if alone else ""
     if some:
         return [Fact("slow devices", f"none over all tests; in single tests: {some}{but}", "fair")]

@@ -173,11 +173,11 @@ def _sub_ratios(other: Comparison) -> Section:
 
 def _scaling(curve: ScalingCurve) -> Section:
     best = max(step.aggregate for step in curve.steps)
-    knee = (
-        "every further device adds more than half of what one alone does"
-        if curve.knee is None
-        else f"the knee is at {curve.knee}: the next adds less than half"
-    )
+    knee = "every further device adds more than half of what one alone does"
+    if curve.knee is not None:
+        knee = f"the knee is at {curve.knee}: the next adds less than half"
+    elif curve.doubtful is not None:
+        knee = f"the knee may be at {curve.doubtful}: these repeats do not tell whether the next adds less than half"
     return section(
         f"scaling-{curve.test}",
         f"scaling of {curve.test}",

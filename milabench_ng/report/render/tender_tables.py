@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from milabench_ng.report.procurement.other_machine import GPU_STD, HOST_STD
 from milabench_ng.report.procurement.stability import Stability
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.cells import Cell, Fact, Tone, number, one_decimal, whole
@@ -12,7 +13,7 @@ from milabench_ng.report.render.ratio_statements import span_of_money
 from milabench_ng.report.render.sections import Column, Section, section
 from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.scoring.cost import PerReference
-from milabench_ng.report.statistics.intervals import Interval
+from milabench_ng.report.statistics.intervals import SESSIONS_FROM, Interval
 from milabench_ng.report.summary.marked import Marked
 
 _SHOWN = 12
@@ -33,6 +34,14 @@ def _facts(tender: Tender) -> Iterator[Fact]:
             "assumptions",
             f"{terms.years:g} years, {terms.tariff_per_kwh:g} {tender.currency}/kWh, PUE {terms.pue:g}, "
             f"utilisation {terms.utilization:.0%}",
+        )
+    if tender.declared:
+        yield Fact(
+            "sessions",
+            f"fewer than {SESSIONS_FROM} from {', '.join(tender.declared)}, so intervals and ranks include "
+            f"{100 * GPU_STD:g} % between machines in tests that the GPU bounds and {100 * HOST_STD:g} % in others; "
+            f"mnb jobs PROFILE --sessions {SESSIONS_FROM} measures it",
+            "fair",
         )
     if tender.why_unranked:
         yield Fact("ranks", f"nothing is ranked: {tender.why_unranked}", "fair")
@@ -56,8 +65,10 @@ def _ranked_over(tender: Tender) -> Fact:
         for tests, why in ((unlike, "is not the same work in all bids"), (tender.not_in_all, "not every bid has"))
         if tests
     ]
-    text = f"{len(tender.tests)} of {tender.of} weighted tests{''.join(left)}"
-    return Fact("ranked over", text, "fair" if left else "plain")
+    fewer = len(tender.compared) < len(tender.tests)
+    ratios = f"; ratios to the reference over {len(tender.compared)}" if fewer else ""
+    text = f"{len(tender.tests)} of {tender.of} weighted tests{''.join(left)}{ratios}"
+    return Fact("ranked over", text, "fair" if left or fewer else "plain")
 
 
 def _where(mark: Marked) -> str:
@@ -164,6 +175,7 @@ def _ownership(tender: Tender) -> Section:
         Column("maintenance", money, number, True, value=lambda item: item[1].maintenance),
         Column("together", money, number, True, value=lambda item: item[1].total),
         Column("per reference node", money, number, True, value=lambda item: item[0].owned_per_reference),
+        Column("95 % interval of it", money, value=lambda item: _money(item[0].owned_interval)),
         Column(
             "energy includes",
             value=lambda item: "what was given" if item[1].boundary == "given" else item[1].boundary,

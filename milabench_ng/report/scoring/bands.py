@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from milabench_ng.report.scoring.score import ScoredRows, ScoredTest
+from milabench_ng.report.scoring.scored import ScoredRows, ScoredTest
 from milabench_ng.report.scoring.weights import Weights
 from milabench_ng.report.summary.summary import Summary
 

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from milabench_ng.report.scoring.bands import is_estimated, ratio_band, rule_check
 from milabench_ng.report.scoring.comparison import ComparedTest, Comparison, SubRatio
+from milabench_ng.report.scoring.failure_rate import failure_rate
 from milabench_ng.report.scoring.reference import Reference
-from milabench_ng.report.scoring.score import Score, ScoredRows, ScoredTest, level, log_ratio, mean_over, scored_tests
+from milabench_ng.report.scoring.score import (
+    Level,
+    Score,
+    charged_ratio,
+    level,
+    log_ratio,
+    mean_over,
+    ratio_of,
+    why_unknown,
+)
+from milabench_ng.report.scoring.scored import ScoredRows, ScoredTest, scored_tests
 from milabench_ng.report.scoring.subsets import subsets
 from milabench_ng.report.scoring.weights import Weights
 from milabench_ng.report.statistics.effects import MARGIN, Effect, effect, effects
+from milabench_ng.report.statistics.intervals import Interval, combine, interval
 from milabench_ng.report.summary.comparable import Ratio, WorkDifference, differences, other_generation
 from milabench_ng.report.summary.marked import count_marks
 from milabench_ng.report.summary.summary import OriginKind, Summary
@@ -35,8 +48,10 @@ def compare(
 
     ``reference``: what the scores are relative to; the ratio is the same with any.
 
-    The baseline's failures and spread are penalised like the run's.
+    The baseline's failures and spread are penalised like the run's. If a side fails more often than a node may, there
+    is no verdict on its throughput.
     """
+    failing = _failing(run, baseline)
     ours = {row.test: row for row in scored_tests(run, weights, penalize_variance=penalize_variance)}
     theirs = {row.test: row for row in scored_tests(baseline, weights, penalize_variance=penalize_variance)}
     found = differences(run, baseline)
@@ -48,10 +63,10 @@ def compare(
         if (why := _why_not(label, suppressed, aside, missing) or _lacks(label, ours, theirs))
     }
     common = [label for label in weights if label not in reasons]
-    one = level(reference, common, weights, penalize=penalize_variance) if common else 1.0
-    base = mean_over(theirs, common, weights) / one if common else None
-    own = mean_over(ours, common, weights) / one if common else None
-    ratio = _ratio(own, base)
+    one = level(reference, common, weights, penalize=penalize_variance)
+    base = mean_over(theirs, common, weights).over(one) if common else Level()
+    own = mean_over(ours, common, weights).over(one) if common else Level()
+    ratio = ratio_of(own.expected, base.expected)
     whole = run_score is not None and run_score.status == "complete" and len(common) == len(weights)
     return Comparison(
         name=name,
@@ -63,20 +78,26 @@ def compare(
         left_out=tuple(reasons),
         reasons=reasons,
         counted=tuple(common),
-        score=base,
-        per_node=None if base is None else base * baseline.devices,
+        score=base.classic,
+        per_node=None if base.classic is None else base.classic * baseline.devices,
         devices=baseline.devices,
-        run_score=own,
+        run_score=own.classic,
         ratio=ratio,
+        interval=_interval(ratio, ours, theirs, common, weights),
         indicative=_indicative(run, baseline, common),
         ratio_per_node=None if ratio is None else ratio * run.devices / baseline.devices,
-        rows=_rows(ours, theirs, suppressed, aside, margin, {label: baseline.origin(label) for label in theirs}),
+        rows={
+            label: msgspec.structs.replace(row, effect=_withheld(row.effect, failing))
+            for label, row in _rows(
+                ours, theirs, suppressed, aside, margin, {label: baseline.origin(label) for label in theirs}
+            ).items()
+        },
         margin=margin,
-        effect=_effect(ours, theirs, common, weights, margin),
+        effect=_withheld(_effect(ours, theirs, common, weights, margin), failing),
         band=ratio_band(ratio, ours, theirs, common, weights),
         checked=rule_check((run, baseline), common),
         subsets=tuple(
-            _sub_ratio(name, members, ours, theirs, weights, margin)
+            _sub_ratio(name, members, ours, theirs, weights, margin, failing)
             for name, members in (subsets(ours, common) | _measured_rows(run, baseline, common)).items()
         ),
         differences=found,
@@ -84,22 +105,51 @@ def compare(
 
 
 def _sub_ratio(
-    name: str, labels: Sequence[str], run: ScoredRows, base: ScoredRows, weights: Weights, margin: float
+    name: str, labels: Sequence[str], run: ScoredRows, base: ScoredRows, weights: Weights, margin: float, failing: str
 ) -> SubRatio:
-    ratio = _ratio(mean_over(run, labels, weights), mean_over(base, labels, weights))
+    ratio = ratio_of(mean_over(run, labels, weights).expected, mean_over(base, labels, weights).expected)
     return SubRatio(
         name=name,
         labels=tuple(labels),
         ratio=ratio,
         band=ratio_band(ratio, run, base, labels, weights),
-        effect=_effect(run, base, labels, weights, margin),
+        effect=_withheld(_effect(run, base, labels, weights, margin), failing),
     )
+
+
+def _failing(run: Summary, baseline: Summary) -> str:
+    """Which side fails more often than a node may; empty if neither does."""
+    found = {"the run": failure_rate(run).excess, "the baseline": failure_rate(baseline).excess}
+    return "; ".join(f"{side}: {excess}" for side, excess in found.items() if excess)
+
+
+def _withheld(found: Effect, failing: str) -> Effect:
+    """No verdict on what a node does that fails too often."""
+    if not failing or found.verdict == "not ranked":
+        return found
+    return msgspec.structs.replace(found, verdict="not ranked", why=failing)
 
 
 def _effect(run: ScoredRows, base: ScoredRows, labels: Sequence[str], weights: Weights, margin: float) -> Effect:
     if is_estimated(run, base, labels):
         return Effect(ratio=None, verdict="not ranked", why="estimated, not measured")
-    return effect(log_ratio(run, base, labels, weights), margin)
+    parts = log_ratio(run, base, labels, weights)
+    return _told(effect(parts, margin), why_unknown([run, base], labels, parts))
+
+
+def _told(found: Effect, why: str) -> Effect:
+    """The same, with the reason if there is no interval."""
+    return found if found.ratio else msgspec.structs.replace(found, why=why)
+
+
+def _interval(
+    ratio: float | None, run: ScoredRows, base: ScoredRows, labels: Sequence[str], weights: Weights
+) -> Interval | None:
+    """The interval of the ratio of the scores; None if a side was not repeated or is estimated."""
+    if not ratio or is_estimated(run, base, labels):
+        return None
+    estimate = combine(charged_ratio(run, base, labels, weights))
+    return interval(estimate, ratio) if estimate else None
 
 
 def _why_not(label: str, *reasons: Mapping[str, str]) -> str:
@@ -163,9 +213,11 @@ def _rows(
         and run[label].classic_factor is not None
         and base[label].classic_factor is not None
     ]
-    found = dict(
-        zip(alike, effects([log_ratio(run, base, [label], {label: 1.0}) for label in alike], margin), strict=True)
-    )
+    parts = {label: log_ratio(run, base, [label], {label: 1.0}) for label in alike}
+    found = {
+        label: _told(one, why_unknown([run, base], [label], parts[label]))
+        for label, one in zip(alike, effects(list(parts.values()), margin), strict=True)
+    }
     return {
         label: _compared(
             run[label], base[label], found.get(label), suppressed.get(label, ""), aside.get(label, ""), origins[label]
@@ -181,12 +233,12 @@ def _compared(
     adjusted = _in_unit_of(run, base, base.perf_adj)
     guess = "estimated, not measured" if run.estimated or base.estimated else ""
     why = suppressed or guess or "no record says what an item is"
-    ratio = None if suppressed else _ratio(run.perf, perf_base)
+    ratio = None if suppressed else ratio_of(run.perf, perf_base)
     return ComparedTest(
         perf_base=perf_base,
         perf_ratio=ratio,
         perf_base_adj=adjusted,
-        perf_ratio_adj=None if suppressed else _ratio(run.perf_adj, adjusted),
+        perf_ratio_adj=None if suppressed or adjusted is None else ratio_of(run.expected, base.expected),
         effect=found or Effect(ratio=None, verdict="not ranked", why=why),
         suppressed=suppressed,
         set_aside=aside,
@@ -199,9 +251,3 @@ def _in_unit_of(run: ScoredTest, base: ScoredTest, value: float | None) -> float
     if value is None or run.classic_factor is None or base.classic_factor is None:
         return None
     return value * base.classic_factor / run.classic_factor
-
-
-def _ratio(run: float | None, base: float | None) -> float | None:
-    if run is None or not base or not math.isfinite(base):
-        return None
-    return run / base

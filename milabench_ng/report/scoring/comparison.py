@@ -20,6 +20,7 @@ class ComparedTest(msgspec.Struct, frozen=True, kw_only=True):
     perf_ratio: float | None
     perf_base_adj: float | None
     perf_ratio_adj: float | None
+    """Of ``perf_adj`` without the bias of few repeats."""
     effect: Effect
     """The ratio of ``perf`` with its interval; the p values of a table are adjusted for the number of its tests."""
     suppressed: str = ""
@@ -79,7 +80,9 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     run_score: float | None
     """The run's score per device over the same tests."""
     ratio: float | None
-    """``run_score / score``."""
+    """Of the scores without the bias of few repeats."""
+    interval: Interval | None = None
+    """The interval of ``ratio``; None for estimates, and if a side was not repeated."""
     ratio_per_node: float | None
     indicative: tuple[str, ...] = ()
     """Why the score ratio is only indicative; empty if it is not."""
@@ -97,8 +100,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def node_interval(self) -> Interval | None:
-        """The interval of ``ratio_per_node``, with the penalties for spread and failures taken as exact."""
-        known = self.effect.ratio
+        """The interval of ``ratio_per_node``."""
+        known = self.interval
         return known.scaled(self.ratio_per_node / known.value) if known and self.ratio_per_node else None
 
     @property

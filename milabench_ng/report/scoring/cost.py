@@ -44,7 +44,7 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
     per: PricePer
     per_node: float
     rpp: float | None
-    """Price of a node over ``per_node``, or of a device over ``per_device``; None without a score above 0."""
+    """Price of a node or a device over its score without the bias of few repeats; None without a score above 0."""
     interval: Interval | None = None
     """The interval of ``rpp``; None if the score has none."""
     per_reference: tuple[PerReference, ...] = ()
@@ -57,7 +57,8 @@ def cost(
     """RPP of a node (``per`` node) or of one of its ``devices`` (``per`` gpu), and the price of each reference node."""
     if not (amount > 0 and math.isfinite(amount)):
         raise InputError(f"--price {amount}: it must be a number above 0")
-    value = None if score is None else score.per_node if per == "node" else score.per_device
+    each = score.expected_per_device if score is not None else None
+    value = each and each * (score.devices if score is not None and per == "node" else 1)
     per_node = amount if per == "node" else amount * devices
     known = score.interval if score is not None and value else None
     return Price(

@@ -18,6 +18,15 @@ class FailureRate(msgspec.Struct, frozen=True, kw_only=True):
     rate: float | None
     passed: bool
 
+    @property
+    def excess(self) -> str:
+        """How it fails more often than it may; empty if it does not, or if nothing was launched."""
+        return (
+            ""
+            if self.passed or not self.n
+            else f"{self.fail} of {self.n} launches failed, the limit is {100 * FAILURE_LIMIT:g} %"
+        )
+
 
 def failure_rate(summary: Summary) -> FailureRate:
     """The failure rate over all rows; a file that belongs to no row counts as a failed launch."""

@@ -1,7 +1,8 @@
 """The score. Pure.
 
-``perf_adj = perf * (1 - std%) * (1 - fail/n)``, at least 0; ``per_device`` is the weighted geometric mean of the tests'
-``perf_adj`` in classic units (those of 2020), and ``per_node`` is that times the number of devices.
+``per_device`` is the weighted geometric mean of the tests' ``perf_adj`` in classic units (those of 2020), and
+``per_node`` is that times the number of devices. The interval is that of the score without the bias of few repeats,
+which ratios and costs use.
 """
 
 from __future__ import annotations
@@ -13,87 +14,41 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.report.scoring.reference import CLASSIC_UNIT, Reference, score_unit
+from milabench_ng.report.scoring.scored import ONE_AFTER_ANOTHER, ScoredRows, scored_tests
 from milabench_ng.report.scoring.weights import Weights, spread_unplanned
 from milabench_ng.report.statistics.intervals import (
     Interval,
-    LogStat,
     WeightedStat,
     combine,
     interval,
-    log_stat,
     repeats_needed,
     why_none,
 )
-from milabench_ng.report.summary.repeats import between_devices, run_to_run
+from milabench_ng.report.statistics.jackknife import Jackknife, sum_by_group
 from milabench_ng.report.summary.summary import Summary, TestSummary
 from milabench_ng.stats import weighted_geometric_mean
 
-
-class ScoredTest(msgspec.Struct, frozen=True, kw_only=True):
-    """One row. Rates are in items of ``unit`` per second; None means not measured."""
-
-    test: str
-    unit: str
-    weight: float | None
-    n: int
-    fail: int
-    perf: float | None
-    std_pct: float | None
-    """Population standard deviation over the mean, in percent."""
-    perf_adj: float | None
-    classic_factor: float | None
-    """Converts this row's rates to classic units; None if no record says what an item is."""
-    bound: str | None = None
-    between_devices_pct: float | None = None
-    """Sample standard deviation of the devices' means over their mean, in percent; None for one device."""
-    run_to_run_pct: float | None = None
-    """Sample standard deviation of the repeats' means over their mean, in percent; None for one repeat."""
-    repeats: dict[str, float] = {}
-    """Mean rate over the devices by repeat, in this row's unit; empty if not recorded."""
-    log_perf: LogStat | None = None
-    """Log statistics of the repeats, in this row's unit; None if not recorded."""
-    interval: Interval | None = None
-    """The interval of the rate, as the geometric mean of the repeats."""
-    why: str = ""
-    """Why there is no interval."""
-    estimated: tuple[float, float] | None = None
-    """The band of an estimated rate, as multiples of the rate."""
-
-    @property
-    def classic_log(self) -> LogStat | None:
-        """``log_perf`` in classic units."""
-        return self.log_perf.shifted(self.classic_factor) if self.log_perf and self.classic_factor else None
-
-    @property
-    def classic(self) -> float:
-        """``perf_adj`` in classic units; 0 if there is none."""
-        return (self.perf_adj or 0.0) * (self.classic_factor or 0.0)
-
-    @property
-    def low(self) -> float | None:
-        """The lower end of the rate's interval; None without one."""
-        return self.interval.low if self.interval else None
-
-    @property
-    def high(self) -> float | None:
-        """The upper end of the rate's interval; None without one."""
-        return self.interval.high if self.interval else None
-
-    @property
-    def of_unknown_items(self) -> bool:
-        """Whether its rate cannot be compared with others; 0, if every launch failed, is 0 of any items."""
-        return bool(self.perf_adj) and self.classic_factor is None
-
-    @property
-    def why_not(self) -> str:
-        """Why it cannot be in a score; empty if it can."""
-        if self.perf_adj is None:
-            return "no rate"
-        return "no record of what its items are" if self.of_unknown_items else ""
+NO_SCORE = "there is no score above 0"
 
 
-ScoredRows = Mapping[str, ScoredTest]
-"""By test."""
+class Level(msgspec.Struct, frozen=True):
+    """A weighted geometric mean over tests; None if there is none."""
+
+    classic: float | None = None
+    """Of ``perf_adj``, as in 2020."""
+    expected: float | None = None
+    """The same without the bias of few repeats."""
+
+    def over(self, other: Level) -> Level:
+        """The ratio."""
+        return Level(ratio_of(self.classic, other.classic), ratio_of(self.expected, other.expected))
+
+
+def ratio_of(one: float | None, other: float | None) -> float | None:
+    """``one / other``; None if that is no number."""
+    if one is None or not other or not math.isfinite(other):
+        return None
+    return one / other
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,70 +73,16 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     """Weighted rows that the user did not select: they make the score partial."""
     reasons: tuple[str, ...] = ()
     interval: Interval | None = None
-    """The interval of ``per_device``, with the penalties for spread and failures taken as exact."""
+    """The score per device without the bias of few repeats, and its interval."""
     why: str = ""
     """Why there is no interval."""
     repeats_needed: int | None = None
     """Repeats needed for an interval of +-1 %; None without an interval, and above 1000."""
 
-
-def scored_tests(
-    summary: Summary, weights: Weights | None, *, penalize_variance: bool = True
-) -> tuple[ScoredTest, ...]:
-    """Every row of the summary with its ``perf_adj``. ``weights`` are the effective ones."""
-    return tuple(
-        _scored(label, row, summary.units, (weights or {}).get(label), penalize_variance)
-        for label, row in summary.tests.items()
-    )
-
-
-def perf_adj(perf: float, std: float, n: int, failures: int, *, penalize_variance: bool) -> float:
-    """``perf`` minus the penalties for spread and failures, at least 0."""
-    steady = max(0.0, perf - std) if penalize_variance else perf
-    return steady * (1 - failures / n)
-
-
-def _scored(label: str, row: TestSummary, units: str, weight: float | None, penalize_variance: bool) -> ScoredTest:
-    """Score a row in true items if their definition is known, else in those of 2020."""
-    factor = row.classic_factor
-    scale = 1 / factor if units == "classic" and factor else 1.0
-    measured = row.train
-    perf = measured.mean if measured else row.estimate.value if row.estimate else None
-    adjusted: float | None = None
-    if row.estimate is not None:
-        adjusted = scale * row.estimate.value  # nothing ran: no spread or failures to penalise
-    elif measured is not None:
-        adjusted = scale * perf_adj(
-            measured.mean, measured.std, row.n, row.failures, penalize_variance=penalize_variance
-        )
-    elif row.n:
-        adjusted = 0.0  # every launch failed
-    log_perf = row.log_perf.shifted(scale) if row.log_perf else None
-    estimate = combine([(1.0, log_perf)])
-    return ScoredTest(
-        test=label,
-        unit=row.unit,
-        weight=weight,
-        n=row.n,
-        fail=row.failures,
-        perf=None if perf is None else scale * perf,
-        std_pct=100 * measured.std / measured.mean if measured and measured.mean else None,
-        perf_adj=adjusted,
-        classic_factor=(factor or 1.0) if units == "classic" else factor,
-        bound=row.bound,
-        between_devices_pct=between_devices(row),
-        run_to_run_pct=run_to_run(row),
-        repeats={repeat: scale * rate for repeat, rate in row.repeats.items()},
-        log_perf=log_perf,
-        interval=interval(estimate) if estimate else None,
-        estimated=_doubt(row),
-        why=why_none([(1.0, log_perf)]) if measured else "estimated" if row.estimate else "nothing was measured",
-    )
-
-
-def _doubt(row: TestSummary) -> tuple[float, float] | None:
-    found = row.estimate
-    return (found.low / found.value, found.high / found.value) if found and found.value else None
+    @property
+    def expected_per_device(self) -> float | None:
+        """What costs rest on: without the bias of few repeats, if that is known."""
+        return self.per_device if self.interval is None else self.interval.value
 
 
 def score(
@@ -205,16 +106,17 @@ def score(
         status = "invalid"
     elif omitted or reasons:
         status = "partial"
-    value = None
+    value = Level()
     if status != "invalid":
-        value = mean_over(rows, counted, effective) / level(reference, counted, effective, penalize=penalize_variance)
-    parts = log_parts(rows, counted, effective)
-    estimate = combine(parts) if value else None
+        one = level(reference, counted, effective, penalize=penalize_variance)
+        value = mean_over(rows, counted, effective).over(one)
+    parts = charged_parts(rows, counted, effective)
+    estimate = combine(parts) if value.classic else None
     return Score(
         status=status,
         unit=score_unit(reference),
-        per_device=value,
-        per_node=None if value is None else value * summary.devices,
+        per_device=value.classic,
+        per_node=None if value.classic is None else value.classic * summary.devices,
         devices=summary.devices,
         tests=len(counted),
         of=len(effective),
@@ -222,19 +124,19 @@ def score(
         expected=len(expected),
         omitted=omitted,
         reasons=reasons,
-        interval=interval(estimate, value) if estimate else None,
-        why="" if estimate else "there is no score above 0" if not value else why_none(parts),
+        interval=interval(estimate, value.expected) if estimate else None,
+        why="" if estimate else why_unknown([rows], counted, parts) if value.classic else NO_SCORE,
         repeats_needed=repeats_needed(parts) if estimate else None,
     )
 
 
-def level(reference: Reference | None, labels: Sequence[str], weights: Weights, *, penalize: bool) -> float:
+def level(reference: Reference | None, labels: Sequence[str], weights: Weights, *, penalize: bool) -> Level:
     """The reference's own score over ``labels``, in classic units, which a score relative to it is divided by.
 
     The mean of the ratios is the ratio of the means, since they are geometric. 1 without a reference.
     """
     if reference is None:
-        return 1.0
+        return Level(1.0, 1.0)
     rows = {row.test: row for row in scored_tests(reference.summary, weights, penalize_variance=penalize)}
     return mean_over(rows, labels, weights)
 
@@ -263,36 +165,50 @@ def _reasons(summary: Summary, missing: tuple[str, ...], omitted: tuple[str, ...
     return tuple(reasons)
 
 
-def mean_over(rows: ScoredRows, labels: Sequence[str], weights: Weights) -> float:
-    """The weighted geometric mean in classic units over ``labels``; NaN if there are none."""
-    return weighted_geometric_mean([rows[label].classic for label in labels], [weights[label] for label in labels])
+def mean_over(rows: ScoredRows, labels: Sequence[str], weights: Weights) -> Level:
+    """The weighted geometric means in classic units over ``labels``; NaN if there are none."""
+    chosen = [weights[label] for label in labels]
+    return Level(
+        weighted_geometric_mean([rows[label].classic for label in labels], chosen),
+        weighted_geometric_mean([rows[label].expected for label in labels], chosen),
+    )
 
 
 def log_ratio(run: ScoredRows, base: ScoredRows, labels: Sequence[str], weights: Weights) -> list[WeightedStat]:
-    """The terms of the logarithm of the ratio of two scores over the same tests."""
-    theirs = [(-coefficient, stat) for coefficient, stat in log_parts(base, labels, weights)]
-    return [*log_parts(run, labels, weights), *theirs]
+    """The terms of the logarithm of the ratio of two throughputs over the same tests."""
+    return [*log_parts(run, labels, weights), *_negative(log_parts(base, labels, weights))]
 
 
 def log_parts(rows: ScoredRows, labels: Sequence[str], weights: Weights) -> list[WeightedStat]:
-    """The terms that sum to the logarithm of the weighted geometric mean of the repeats, in classic units.
+    """The terms that sum to the logarithm of the weighted geometric mean of the repeats, in classic units."""
+    return _parts(rows, {label: rows[label].throughput for label in labels}, weights)
 
-    If all tests have the same repeats, there is one part: each repeat has its own weighted geometric mean, whose spread
-    includes what a repeat's tests have in common (the node's temperature, a neighbour). Otherwise there is a part for
-    each test, taken as independent.
-    """
-    total = math.fsum(weights[label] for label in labels)
-    parts: list[WeightedStat] = [(weights[label] / total, rows[label].classic_log) for label in labels]
-    repeats = {tuple(sorted(rows[label].repeats)) for label in labels}
-    if len(repeats) != 1 or any(stat is None for _, stat in parts):
-        return parts
-    whole = log_stat(
-        [
-            weighted_geometric_mean(
-                [rows[label].repeats[repeat] * (rows[label].classic_factor or 0.0) for label in labels],
-                [weights[label] for label in labels],
-            )
-            for repeat in repeats.pop()
-        ]
-    )
-    return parts if whole is None else [(1.0, whole)]
+
+def charged_ratio(run: ScoredRows, base: ScoredRows, labels: Sequence[str], weights: Weights) -> list[WeightedStat]:
+    """The terms of the logarithm of the ratio of two scores over the same tests."""
+    return [*charged_parts(run, labels, weights), *_negative(charged_parts(base, labels, weights))]
+
+
+def charged_parts(rows: ScoredRows, labels: Sequence[str], weights: Weights) -> list[WeightedStat]:
+    """The terms that sum to the logarithm of the score, as far as its uncertainty is concerned, in classic units."""
+    return _parts(rows, {label: rows[label].charged for label in labels}, weights)
+
+
+def _parts(rows: ScoredRows, logs: Mapping[str, Jackknife | None], weights: Weights) -> list[WeightedStat]:
+    """One part for all tests whose repeats are known, added up repeat by repeat, and one for each other test."""
+    total = math.fsum(weights[label] for label in logs)
+    known = [(weights[label] / total, each) for label, each in logs.items() if each is not None]
+    alone: list[WeightedStat] = [
+        (weights[label] / total, rows[label].classic_log) for label, each in logs.items() if each is None
+    ]
+    return [*((1.0, part) for part in sum_by_group(known)), *alone]
+
+
+def _negative(parts: Sequence[WeightedStat]) -> list[WeightedStat]:
+    return [(-coefficient, stat) for coefficient, stat in parts]
+
+
+def why_unknown(sides: Sequence[ScoredRows], labels: Sequence[str], parts: Sequence[WeightedStat]) -> str:
+    """Why these tests' ``parts`` have no interval; empty if they have one."""
+    serial = any(rows[label].why == ONE_AFTER_ANOTHER for rows in sides for label in labels)
+    return ONE_AFTER_ANOTHER if serial else why_none(parts)

@@ -1,10 +1,12 @@
 """Compares the devices of a node, and finds those that are slower than they should be. Pure.
 
 A fixed distance from the best device would call many healthy ones slow: of 64 that differ by 2 %, one is almost always
-5 % below the best. Each device is therefore compared with the others: the logarithm of its rate with their median, in
-units of their robust standard deviation, neither of which includes it; and only an effect that matters counts.
-Differences of a few percent between like GPUs are normal (Sinha et al., SC 2022, arXiv:2208.11035). Only devices of the
-same model are compared.
+5 % below the best. Each device is therefore compared with the mean of the others of its model. The launches of a repeat
+share the node's state, so what a repeat does to all devices is taken out first: the logarithm of a rate is the sum of a
+device's mean, a repeat's mean and a residual (a two-way layout without interaction: Scheffe, The Analysis of Variance,
+1959). The residuals give the noise, and a device is slow if it lies more than 3 % below the others beyond doubt: a
+one-sided t test at the margin, adjusted over all devices and tests (Holm 1979). Smaller differences between like GPUs
+are normal (Sinha et al., SC 2022, arXiv:2208.11035).
 """
 
 from __future__ import annotations
@@ -16,13 +18,13 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.grouping import grouped
+from milabench_ng.report.statistics.effects import holm
+from milabench_ng.report.statistics.intervals import LEVEL, t_tail
 from milabench_ng.report.summary.summary import Summary, TestSummary
-from milabench_ng.stats import median, robust_std
+from milabench_ng.stats import mean
 
-STRAGGLER_Z = 3.5
-STRAGGLER_EFFECT = 0.03
-_QUIETEST = 0.005
-"""The smallest spread assumed among devices; with two of them nothing better is known."""
+SLOWER_BY = 0.03
+"""How far below the others a device may be without being called slow."""
 
 Measure = Literal["mean", "min", "max"]
 MEASURES: tuple[Measure, ...] = ("mean", "min", "max")
@@ -42,8 +44,9 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
     test: str | None
     """None means over all tests."""
     effect_pct: float
-    """Difference from the median of the others; below 0."""
-    z: float
+    """Difference from the geometric mean of the others; below 0."""
+    p: float
+    """The probability of so slow a device if it is at most 3 % slower; adjusted over all devices and tests."""
 
 
 class GpuComparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +60,9 @@ class GpuComparison(msgspec.Struct, frozen=True, kw_only=True):
     max: tuple[GpuRow, ...]
     stragglers: tuple[Straggler, ...]
     overall: tuple[Straggler, ...]
-    """Slow by the median over the tests: these devices should be inspected."""
+    """Slow by the mean over the tests: these devices should be inspected."""
+    judged: bool
+    """Whether any test was repeated on devices of one model: without repeats, nobody can tell which are slow."""
 
     @property
     def alone(self) -> tuple[str, ...]:
@@ -82,15 +87,17 @@ def side_by_side(summary: Summary) -> GpuComparison | None:
     if len(devices) < 2:
         return None
     groups = _alike(devices, summary.models)
-    found = [_slow(tests, group) for group in groups]
+    gaps = [gap for group in groups for gap in _gaps(tests, group)]
+    slow = slow_among(gaps)
     return GpuComparison(
         devices=devices,
         models=tuple(summary.models.get(device, "not recorded") for device in devices) if len(groups) > 1 else (),
         mean=tuple(_row(label, row, devices, "mean") for label, row in tests.items()),
         min=tuple(_row(label, row, devices, "min") for label, row in tests.items()),
         max=tuple(_row(label, row, devices, "max") for label, row in tests.items()),
-        stragglers=tuple(slow for single, _ in found for slow in single),
-        overall=tuple(slow for _, overall in found for slow in overall),
+        stragglers=tuple(one for one in slow if one.test is not None),
+        overall=tuple(one for one in slow if one.test is None),
+        judged=bool(gaps),
     )
 
 
@@ -99,16 +106,94 @@ def _alike(devices: Sequence[str], models: Mapping[str, str]) -> list[list[str]]
     return list(grouped(devices, lambda device: models.get(device, "")).values())
 
 
-def _slow(tests: Mapping[str, TestSummary], alike: Sequence[str]) -> tuple[list[Straggler], tuple[Straggler, ...]]:
-    """The devices slower than others of the same model, in single tests and overall."""
-    logs = {label: known for label, row in tests.items() if (known := _relative_logs(row, alike))}
-    by_device = {
-        device: median([values[device] for values in logs.values() if device in values])
-        for device in alike
-        if any(device in values for values in logs.values())
+class DeviceGap(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a device is from the others, in logarithms."""
+
+    device: str
+    test: str | None
+    """None means over all tests."""
+    mean: float
+    error: float
+    df: int
+
+    @property
+    def p(self) -> float:
+        """One-sided: the probability of a gap this wide if the device is just 3 % slower."""
+        beyond = math.log1p(-SLOWER_BY) - self.mean
+        if self.error == 0:
+            return 0.0 if beyond > 0 else 1.0
+        return t_tail(beyond / self.error, self.df)
+
+
+Matrix = Mapping[str, Mapping[str, float]]
+"""Logarithms of rates, by repeat and device; every repeat has the same devices."""
+
+
+def _gaps(tests: Mapping[str, TestSummary], alike: Sequence[str]) -> list[DeviceGap]:
+    """The gap of every device of one model, in each test and over the tests that all of them have."""
+    matrices = {label: made for label, row in tests.items() if (made := log_matrix(row, alike))}
+    single = [gap for label, made in matrices.items() for gap in device_gaps(made, label)]
+    whole = [made for made in matrices.values() if len(_devices(made)) == len(alike)]
+    return single + device_gaps(over_tests(whole), None)
+
+
+def log_matrix(row: TestSummary, alike: Sequence[str]) -> Matrix:
+    """The logarithms of a test's rates on the devices in ``alike`` that have any, in the repeats of all of these."""
+    found: dict[str, dict[str, float]] = {}
+    for job, rate in row.launches.items():
+        repeat, _, slot = job.partition(".")
+        device, _, again = slot.partition("#")
+        if device in alike and rate > 0:
+            found.setdefault(f"{repeat}#{again}", {})[device] = math.log(rate)
+    devices = {device for logs in found.values() for device in logs}
+    return {repeat: logs for repeat, logs in found.items() if logs.keys() == devices}
+
+
+def over_tests(matrices: Sequence[Matrix]) -> Matrix:
+    """The mean of the tests, in the repeats that all of them have."""
+    common = [repeat for repeat in (matrices[0] if matrices else ()) if all(repeat in made for made in matrices)]
+    return {
+        repeat: {device: mean([made[repeat][device] for made in matrices]) for device in matrices[0][repeat]}
+        for repeat in common
     }
-    single = [slow for label, values in logs.items() for slow in stragglers(values, label, _noise(tests[label]))]
-    return single, stragglers(by_device, None)
+
+
+def _devices(matrix: Matrix) -> list[str]:
+    return list(next(iter(matrix.values()), ()))
+
+
+def device_gaps(matrix: Matrix, test: str | None) -> list[DeviceGap]:
+    """Each device against the mean of the others; empty for one repeat or one device.
+
+    With D devices and R repeats the residuals have ``(D - 1)(R - 1)`` degrees of freedom.
+    """
+    devices = _devices(matrix)
+    if len(matrix) < 2 or len(devices) < 2:
+        return []
+    by_device = {device: mean([logs[device] for logs in matrix.values()]) for device in devices}
+    centre = mean(list(by_device.values()))
+    residuals = [
+        logs[device] - by_device[device] - mean(list(logs.values())) + centre
+        for logs in matrix.values()
+        for device in devices
+    ]
+    df, others = (len(devices) - 1) * (len(matrix) - 1), len(devices) - 1
+    noise = math.fsum(residual * residual for residual in residuals) / df
+    error = math.sqrt(noise / len(matrix) * (1 + 1 / others))
+    return [
+        DeviceGap(device=device, test=test, mean=(value - centre) * len(devices) / others, error=error, df=df)
+        for device, value in by_device.items()
+    ]
+
+
+def slow_among(gaps: Sequence[DeviceGap]) -> list[Straggler]:
+    """The devices that are slower beyond doubt."""
+    adjusted = holm([gap.p for gap in gaps])
+    return [
+        Straggler(device=gap.device, test=gap.test, effect_pct=100 * math.expm1(gap.mean), p=p)
+        for gap, p in zip(gaps, adjusted, strict=True)
+        if p < 1 - LEVEL
+    ]
 
 
 def _row(label: str, row: TestSummary, devices: tuple[str, ...], measure: Measure) -> GpuRow:
@@ -116,35 +201,3 @@ def _row(label: str, row: TestSummary, devices: tuple[str, ...], measure: Measur
     best = max(rates.values())
     relative = (rates[device] / best if device in rates and best > 0 else None for device in devices)
     return GpuRow(test=label, relative=tuple(relative))
-
-
-def _relative_logs(row: TestSummary, alike: Sequence[str]) -> dict[str, float]:
-    """Logarithms of the devices' mean rates, relative to their median."""
-    pergpu = row.pergpu or {}
-    logs = {device: math.log(stat.mean) for device, stat in pergpu.items() if device in alike and stat.mean > 0}
-    centre = median(list(logs.values())) if logs else 0.0
-    return {device: value - centre for device, value in logs.items()}
-
-
-def _noise(row: TestSummary) -> float:
-    """The median standard error of a device's mean, from its repeats; 0 if no device has two."""
-    stats = [stat for stat in (row.pergpu or {}).values() if stat.n > 1 and stat.mean > 0]
-    errors = [stat.std / stat.mean / math.sqrt(stat.n - 1) for stat in stats]  # std has the divisor n
-    return median(errors) if errors else 0.0
-
-
-def stragglers(logs: Mapping[str, float], test: str | None, noise: float = 0.0) -> tuple[Straggler, ...]:
-    """The devices slower than the others by more than chance and more than 3 %.
-
-    ``noise``: the relative uncertainty of a device's mean; for a test, from its repeats.
-    """
-    found = []
-    for device, value in logs.items():
-        others = [other for name, other in logs.items() if name != device]
-        if not others:
-            continue
-        away = value - median(others)
-        z = away / max(robust_std(others), noise, _QUIETEST)
-        if z < -STRAGGLER_Z and math.expm1(away) < -STRAGGLER_EFFECT:
-            found.append(Straggler(device=device, test=test, effect_pct=100 * math.expm1(away), z=z))
-    return tuple(found)

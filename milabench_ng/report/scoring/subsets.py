@@ -10,9 +10,18 @@ import msgspec
 from milabench_ng.catalogue import Bound
 from milabench_ng.plain import plain
 from milabench_ng.report.scoring.reference import Reference
-from milabench_ng.report.scoring.score import Score, ScoredTest, level, log_parts, mean_over, other_items, scored_tests
+from milabench_ng.report.scoring.score import (
+    Level,
+    Score,
+    charged_parts,
+    level,
+    mean_over,
+    other_items,
+    why_unknown,
+)
+from milabench_ng.report.scoring.scored import ScoredTest, scored_tests
 from milabench_ng.report.scoring.weights import Weights
-from milabench_ng.report.statistics.intervals import Interval, combine, interval, why_none
+from milabench_ng.report.statistics.intervals import Interval, combine, interval
 from milabench_ng.report.summary.summary import Summary, progression_steps
 
 WITHOUT_PENALTY = "without the charge for spread"
@@ -58,7 +67,7 @@ def sub_scores(
     labels = [label for label in weights if label not in score.omitted and label not in unknown]
     labels = [label for label in labels if label not in other_items(summary, reference, [*rows.keys() & weights])]
 
-    def level_over(members: Sequence[str], *, penalize: bool) -> float:
+    def level_over(members: Sequence[str], *, penalize: bool) -> Level:
         return level(reference, members, weights, penalize=penalize)
 
     made = [
@@ -73,17 +82,17 @@ def sub_scores(
 
 
 def _sub_score(
-    name: str, labels: Sequence[str], rows: Mapping[str, ScoredTest], weights: Weights, score: Score, level: float
+    name: str, labels: Sequence[str], rows: Mapping[str, ScoredTest], weights: Weights, score: Score, one: Level
 ) -> SubScore:
     lacking = [label for label in labels if label in score.missing or label not in rows]
-    value = None if lacking or not labels else mean_over(rows, labels, weights) / level
-    parts = log_parts(rows, labels, weights) if value else []
+    value = Level() if lacking or not labels else mean_over(rows, labels, weights).over(one)
+    parts = charged_parts(rows, labels, weights) if value.classic else []
     estimate = combine(parts)
     return SubScore(
         name=name,
         labels=tuple(labels),
         weight_pct=100 * sum(weights[label] for label in labels) / sum(weights.values()),
-        per_device=value,
-        interval=interval(estimate, value) if estimate else None,
-        why=f"{', '.join(lacking)} missing" if lacking else "" if estimate else why_none(parts),
+        per_device=value.classic,
+        interval=interval(estimate, value.expected) if estimate else None,
+        why=f"{', '.join(lacking)} missing" if lacking else "" if estimate else why_unknown([rows], labels, parts),
     )

@@ -5,7 +5,7 @@ With ``"*": {"reference": NAME, "sha256": ...}`` the score is relative to a stor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -62,17 +62,22 @@ def load_weights(path: Path | None, suite: str) -> Weights | None:
 
 
 def spread_unplanned(weights: Weights, devices: int) -> dict[str, float]:
-    """The effective weights on a node with ``devices`` devices.
+    """The effective weights on a node with ``devices`` devices: steps that need more are not planned."""
+    steps = progression_steps(list(weights))
+    return weights_over(weights, [label for label in weights if steps.get(label, 0) <= devices])
 
-    A step of a progression that needs more devices is not planned: its weight is divided equally among the planned
-    steps of that progression.
+
+def weights_over(weights: Weights, labels: Container[str]) -> dict[str, float]:
+    """The weights of the tests in ``labels``.
+
+    The weight of a progression's step that is not there is divided equally among its steps that are.
     """
     steps = progression_steps(list(weights))
-    effective = {label: weight for label, weight in weights.items() if steps.get(label, 0) <= devices}
-    for label, step in steps.items():
-        if step > devices:
+    effective = {label: weight for label, weight in weights.items() if label in labels}
+    for label in steps:
+        if label not in effective:
             base = label.rpartition(".")[0]
-            planned = [other for other in effective if other in steps and other.rpartition(".")[0] == base]
-            for other in planned:
-                effective[other] += weights[label] / len(planned)
+            left = [other for other in effective if other in steps and other.rpartition(".")[0] == base]
+            for other in left:
+                effective[other] += weights[label] / len(left)
     return effective

@@ -9,7 +9,7 @@ requires an interval that misses the truth: at most 5 %, wherever the true ratio
 
 Several tests form one family, adjusted by Holm's method (Scand. J. Statist. 6, 1979): each has one p value, for the
 verdict that its estimate points to, and a false verdict of either kind is a family error. Holm's steps keep such errors
-below 5 % for independent tests (Shaffer, Ann. Statist. 8, 1980); ``scripts/simulate-intervals`` shows it.
+below 5 % for independent tests (Shaffer, Ann. Statist. 8, 1980); ``scripts/simulate-decisions`` shows it.
 """
 
 from __future__ import annotations

@@ -2,31 +2,39 @@
 
 The unit of replication is the repeat: launches at the same moment share the node's state, and slices of one launch
 share everything, so neither counts as an independent measurement (Kalibera and Jones, "Rigorous benchmarking in
-reasonable time", ISMM 2013). All computation uses natural logarithms, where a ratio is a difference and a weighted
+reasonable time", ISMM 2013). With three sessions or more, it is the session, for the same reason: its repeats share the
+day. All computation uses natural logarithms, where a ratio is a difference and a weighted
 geometric mean is a weighted sum. The parts of a sum may have different variances: degrees of freedom follow
-Satterthwaite (Biometrics Bulletin 2, 1946) as in Welch (Biometrika 34, 1947). ``scripts/simulate-intervals`` shows the
+Satterthwaite (Biometrics Bulletin 2, 1946) as in Welch (Biometrika 34, 1947). ``scripts/simulate-decisions`` shows the
 coverage.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import msgspec
 
+from milabench_ng.grouping import grouped
 from milabench_ng.records.window import SMALLEST
+from milabench_ng.report.statistics.drift import inflation
 from milabench_ng.stats import mean, sample_std
 
 LEVEL = 0.95
 """The probability that an interval contains the true value."""
 
 _TARGET = 0.01
+_ASSURANCE = 0.80
 _MOST_REPEATS = 1000
 
 
-class LogStat(msgspec.Struct, frozen=True):
+SESSIONS_FROM = 3
+"""Fewest sessions whose means say how much sessions differ."""
+
+
+class LogStat(msgspec.Struct, frozen=True, omit_defaults=True):
     """Natural logarithms of a test's rate, one per repeat."""
 
     n: Annotated[int, msgspec.Meta(ge=1, le=10**9)]
@@ -34,6 +42,10 @@ class LogStat(msgspec.Struct, frozen=True):
     """Between the logarithms of the smallest and largest rates, about 34.5."""
     std: Annotated[float, msgspec.Meta(ge=0, le=50)] | None
     """Sample standard deviation (divisor n - 1); None for one repeat. For the two extreme rates it is 48.8."""
+    sessions: Annotated[int, msgspec.Meta(ge=SESSIONS_FROM, le=10**9)] | None = None
+    """If given, ``mean`` and ``std`` are those of this many means of sessions, not of the repeats."""
+    inflation: Annotated[float, msgspec.Meta(ge=1, le=100)] = 1.0
+    """The variance of the mean over that of independent repeats, see `drift`."""
 
     def __post_init__(self) -> None:
         if (self.n == 1) != (self.std is None):
@@ -41,7 +53,12 @@ class LogStat(msgspec.Struct, frozen=True):
 
     def shifted(self, factor: float) -> LogStat:
         """The same for rates that are ``factor`` times as large."""
-        return LogStat(self.n, self.mean + math.log(factor), self.std)
+        return msgspec.structs.replace(self, mean=self.mean + math.log(factor))
+
+    @property
+    def independent(self) -> int:
+        """How many independent values ``mean`` is of: sessions if there are enough, else repeats."""
+        return self.sessions or self.n
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,26 +106,51 @@ def log_stat(values: Sequence[float]) -> LogStat | None:
     """The statistic of the repeats' rates; None if there are none or one is not above 0."""
     if not values or min(values) < SMALLEST:
         return None
-    logs = [math.log(value) for value in values]
-    centre = mean(logs)
-    if len(logs) == 1:
-        return LogStat(1, centre, None)
-    return LogStat(len(logs), centre, sample_std(logs))
+    return stat_of_logs([math.log(value) for value in values])
+
+
+def stat_of_logs(logs: Sequence[float]) -> LogStat:
+    """The statistic of at least one logarithm, in the order in which they were measured."""
+    return LogStat(len(logs), mean(logs), sample_std(logs) if len(logs) > 1 else None, inflation=inflation(logs))
+
+
+def session_stat(rates: Mapping[str, float], sessions: Mapping[str, int]) -> LogStat | None:
+    """The statistic of rates by repeat, of the means of their sessions if there are enough of these.
+
+    ``sessions`` has the session of each repeat; it may be empty if there is only one.
+    """
+    plain = log_stat(list(rates.values()))
+    logs = grouped(rates, lambda repeat: sessions.get(repeat, 1))
+    if plain is None or len(logs) < SESSIONS_FROM:
+        return plain
+    means = [mean([math.log(rates[repeat]) for repeat in repeats]) for repeats in logs.values()]
+    return by_session(stat_of_logs(means), plain.n)
+
+
+def by_session(means: LogStat, repeats: int) -> LogStat:
+    """The statistic of the ``means`` of sessions, which had so many ``repeats`` together."""
+    return msgspec.structs.replace(means, n=repeats, sessions=means.n)
 
 
 def combine(parts: Sequence[WeightedStat]) -> Estimate | None:
     """``sum(c * mean)`` of independent parts; None if one of them was not repeated, see `why_none`."""
-    known = [(c, stat.n, stat.mean, stat.std) for c, stat in parts if stat is not None and stat.std is not None]
+    known = [(c, stat) for c, stat in parts if stat is not None and stat.std is not None]
     if not known or len(known) < len(parts):
         return None
-    terms = [(c * c * std * std / n, n - 1) for c, n, _, std in known if std is not None]
+    terms = [
+        (
+            (c * (stat.std or 0.0)) ** 2 / stat.independent * stat.inflation,
+            max(1.0, (stat.independent - 1) / stat.inflation),
+        )
+        for c, stat in known
+    ]
     variance = math.fsum(term for term, _ in terms)
     denominator = math.fsum(term * term / df for term, df in terms)
     return Estimate(
-        mean=math.fsum(c * centre for c, _, centre, _ in known),
+        mean=math.fsum(c * stat.mean for c, stat in known),
         variance=variance,
         df=variance * variance / denominator if denominator > 0 else math.inf,
-        n=min(n for _, n, _, _ in known),
+        n=min(stat.n for _, stat in known),
     )
 
 
@@ -129,12 +171,15 @@ def interval(estimate: Estimate, value: float | None = None) -> Interval:
 
 
 def repeats_needed(parts: Sequence[WeightedStat]) -> int | None:
-    """The repeats (of each part) needed for an interval of +- 1 % at the observed spread; None above 1000.
+    """The repeats (of each part) with which four of five runs have an interval of +- 1 %; None above 1000.
 
     With n repeats each, the variance is ``V / n`` and the degrees of freedom are ``d (n - 1)``, with V and d from the
-    parts.
+    parts. V is known from few repeats only, and will be drawn anew: the mean of n needs the upper 80 % bound of an F
+    ratio, not its middle (Kupper and Hafner, The American Statistician 43, 1989). None also with sessions: more repeats
+    of these cannot make up for more of them.
     """
-    spreads = [(c * stat.std) ** 2 for c, stat in parts if stat is not None and stat.std is not None]
+    known = [(c, stat) for c, stat in parts if stat is not None and stat.std is not None and not stat.sessions]
+    spreads = [(c * (stat.std or 0.0)) ** 2 * stat.inflation for c, stat in known]
     if not spreads or len(spreads) < len(parts):
         return None
     total = math.fsum(spreads)
@@ -142,10 +187,13 @@ def repeats_needed(parts: Sequence[WeightedStat]) -> int | None:
     if squares == 0:  # also for negligible spreads
         return 2
     effective = total * total / squares
+    measured = total * total / math.fsum(s * s / (stat.n - 1) for s, (_, stat) in zip(spreads, known, strict=True))
     wanted = math.log1p(_TARGET)
 
     def enough(n: int) -> bool:
-        return t_quantile((1 + LEVEL) / 2, effective * (n - 1)) * math.sqrt(total / n) <= wanted
+        df = effective * (n - 1)
+        largest = total * f_quantile(_ASSURANCE, df, measured)
+        return t_quantile((1 + LEVEL) / 2, df) * math.sqrt(largest / n) <= wanted
 
     if not enough(_MOST_REPEATS):
         return None
@@ -156,6 +204,13 @@ def repeats_needed(parts: Sequence[WeightedStat]) -> int | None:
     return high
 
 
+def f_quantile(probability: float, numerator_df: float, denominator_df: float) -> float:
+    """The quantile of the ratio of two variances, estimated with these degrees of freedom."""
+    from scipy.special import fdtri
+
+    return float(fdtri(numerator_df, denominator_df, probability))
+
+
 def t_quantile(probability: float, df: float) -> float:
     """The quantile of Student's t distribution; of the normal distribution for infinite ``df``."""
     from scipy.special import ndtri, stdtrit  # heavy, and not needed for a report on one repeat
@@ -163,8 +218,10 @@ def t_quantile(probability: float, df: float) -> float:
     return float(ndtri(probability) if math.isinf(df) else stdtrit(df, probability))
 
 
-def t_tail(statistic: float, df: float) -> float:
-    """The probability of Student's t distribution above ``statistic``."""
-    from scipy.special import ndtr, stdtr
+def t_tail(statistic: float, df: float, away: float = 0.0) -> float:
+    """The probability of Student's t distribution above ``statistic``; noncentral if its mean is ``away`` from 0."""
+    from scipy.special import nctdtr, ndtr, stdtr
 
-    return float(ndtr(-statistic) if math.isinf(df) else stdtr(df, -statistic))
+    if math.isinf(df):
+        return float(ndtr(away - statistic))
+    return float(1 - nctdtr(df, away, statistic) if away else stdtr(df, -statistic))

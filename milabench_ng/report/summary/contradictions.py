@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from milabench_ng.records.window import SMALLEST
-from milabench_ng.report.statistics.intervals import LogStat, log_stat
+from milabench_ng.report.statistics.intervals import LogStat, session_stat
 from milabench_ng.report.summary.summary import OriginKind, Summary, TestSummary
 
 _ALIKE = 1e-6
@@ -31,7 +31,7 @@ def _of_other_repeats(row: TestSummary) -> str:
     """The basis of the intervals must follow from the recorded repeats."""
     if row.log_perf is None or not row.repeats:
         return ""
-    expected = log_stat(list(row.repeats.values()))
+    expected = session_stat(row.repeats, row.sessions)
     if expected is not None and _alike(row.log_perf, expected):
         return ""
     return f"its log_perf is {_text(row.log_perf)}, and its repeats make it {_text(expected)}"
@@ -39,7 +39,7 @@ def _of_other_repeats(row: TestSummary) -> str:
 
 def _alike(one: LogStat, other: LogStat) -> bool:
     return (
-        one.n == other.n
+        (one.n, one.sessions) == (other.n, other.sessions)
         and abs(one.mean - other.mean) <= _ALIKE
         and abs((one.std or 0.0) - (other.std or 0.0)) <= _ALIKE
     )

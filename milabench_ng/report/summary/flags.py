@@ -70,7 +70,7 @@ def _outliers(good: Mapping[str, LaunchResult]) -> list[LaunchFlag]:
 def small_sample(launches: int, devices: int) -> float:
     """How much a robust standard deviation is too small once each device's own median has been subtracted.
 
-    Found by simulation (``scripts/simulate-intervals``): with this correction, 0.1 to 0.6 % of normal launches are
+    Found by simulation (``scripts/simulate-decisions``): with this correction, 0.1 to 0.6 % of normal launches are
     called outliers.
     """
     return 1 + 1.2 * devices / launches + 4 / launches

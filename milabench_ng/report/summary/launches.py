@@ -49,6 +49,8 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str
     run_id: str | None = None
     """None for a record of 2020."""
+    session: int = 1
+    """Which session of the run made it."""
     scheme: Scheme
     measured: bool = True
     """Whether it ran for its own result, not as company."""
@@ -115,6 +117,7 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         label=mnb.label,
         job_id=view.job_id,
         run_id=mnb.run_id,
+        session=mnb.session,
         scheme=mnb.launch.scheme,
         measured=mnb.launch.measured,
         devices=mnb.launch.slot_ids,
@@ -192,7 +195,11 @@ def _shapes(rows: Sequence[SliceRow], window: Window, rule: WindowRule, start_s:
     """The oddities of one rank."""
     inside = [row for row in rows if window.holds(row)]
     begin = min(window.start_s, settled_since(rows, start_s, rule))
-    for found in (odd_shape(rows, begin, window.end_s), far_slice(rows, window, start_s), stock(inside)):
+    for found in (
+        odd_shape(rows, begin, window.start_s, window.end_s),
+        far_slice(rows, window, start_s),
+        stock(inside),
+    ):
         if found is not None:
             yield found
 

@@ -140,6 +140,6 @@ def notes_of(folder: Folder, ours: bool, models: Mapping[str, str]) -> tuple[str
         notes.append(f"{len(folder.manifests)} runs in one folder")
     sessions = starts_of(folder)
     if sessions > 1:
-        notes.append(f"{sessions} sessions: the run was stopped and went on")
+        notes.append(f"{sessions} sessions, one after the other")
     notes += [f"resumed with another {text}" for text in _accepted(folder.events)]
     return tuple(notes)

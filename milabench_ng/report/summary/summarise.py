@@ -18,7 +18,7 @@ from milabench_ng.records.marks import merged
 from milabench_ng.records.names import LEDGER
 from milabench_ng.records.reading import Problem
 from milabench_ng.report.launch.host_paces import paces
-from milabench_ng.report.statistics.intervals import log_stat
+from milabench_ng.report.statistics.intervals import session_stat
 from milabench_ng.report.summary.flags import flags
 from milabench_ng.report.summary.launches import LaunchResult
 from milabench_ng.report.summary.one_node import check_one_node
@@ -37,7 +37,7 @@ from milabench_ng.report.summary.provenance import (
     side_by_side,
     suite_of,
 )
-from milabench_ng.report.summary.repeats import by_job, device_stats, rank_means, repeats, stat_of
+from milabench_ng.report.summary.repeats import by_job, device_stats, rank_means, repeats, sessions_by_repeat, stat_of
 from milabench_ng.report.summary.summary import (
     FailedLaunch,
     Latency,
@@ -215,6 +215,7 @@ def _test(
     waits = [result.wait_share for result in good if result.wait_share is not None]
     first = readable[0] if readable else None
     named, repeated = by_job(good), repeats(good)
+    sessions = {repeat: number for repeat, number in sessions_by_repeat(good).items() if repeat in repeated}
     return TestSummary(
         n=len(results) + len(missing),
         failures=len(failed),
@@ -234,7 +235,8 @@ def _test(
         failed=tuple(failed),
         launches={job: result.perf for job, result in named.items()},
         repeats=repeated,
-        log_perf=log_stat(list(repeated.values())),
+        sessions=sessions,
+        log_perf=session_stat(repeated, sessions),
         ranks=rank_means(good),
         flags=flags(named),
         options=next((result.options for result in (*good, *readable)), {}),

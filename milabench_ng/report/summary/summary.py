@@ -173,6 +173,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """``perf`` by job id."""
     repeats: dict[str, Amount] = {}
     """Mean ``perf`` over the devices by repeat; repeats that lack a device are left out."""
+    sessions: dict[str, Annotated[int, msgspec.Meta(ge=1, le=10**9)]] = {}
+    """The session of each repeat, from 1; empty if there is only one."""
     log_perf: LogStat | None = None
     """The logarithms of ``repeats``, the basis of the intervals. None if repeats are not recorded (2020)."""
     ranks: dict[str, Amount] = {}
@@ -273,6 +275,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a row was measured by us, published by others or estimated."""
         own = self.tests[label].origin
         return own.kind if own else self.provenance.kind
+
+    @property
+    def one_after_another(self) -> bool:
+        """Whether all repeats of a test ran before those of the next one (``--order file``)."""
+        return any(order.startswith("file") for order in self.orders)
 
     @property
     def launches(self) -> int:

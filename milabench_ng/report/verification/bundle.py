@@ -20,7 +20,8 @@ from milabench_ng.errors import InputError
 from milabench_ng.records.names import MANIFEST, is_result_file, write_atomically
 from milabench_ng.records.reading import is_going_on
 from milabench_ng.report.scoring.reference import CLASSIC_UNIT, REFERENCE, Reference, load_reference, score_unit
-from milabench_ng.report.scoring.score import Score, score, scored_tests
+from milabench_ng.report.scoring.score import Score, score
+from milabench_ng.report.scoring.scored import scored_tests
 from milabench_ng.report.scoring.weights import Weights, load_weights, spread_unplanned, weights_file
 from milabench_ng.report.summary.folder import load
 from milabench_ng.report.summary.summary import Summary
@@ -28,6 +29,8 @@ from milabench_ng.report.verification.contents import result_files, sha256_of
 from milabench_ng.report.verification.signing import sign
 
 BUNDLE_SCHEMA = 1
+STATISTICS = 2
+"""2: intervals by the jackknife over the repeats. 1: around the score as it is printed, with its charges as exact."""
 PACKING_LIST = "bundle.json"
 SIGNATURE = "bundle.json.sig"
 WEIGHTS = "weights.json"
@@ -68,9 +71,11 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     per_device: float | None
     per_node: float | None
     low: float | None
-    """Lower bound of the 95 % interval of ``per_device`` (``high``: the upper one); None for the reason in ``why``."""
+    """Lower bound of the 95 % interval of the score per device (``high``: the upper one); None: see ``why``."""
     high: float | None
     why: str
+    statistics: int = 1
+    """The version of the formulas behind ``low`` and ``high``."""
     tests: dict[str, ClaimedTest]
 
 
@@ -115,6 +120,7 @@ def make_claim(summary: Summary, weights: Weights | None, reference: Reference |
         low=interval.low if interval else None,
         high=interval.high if interval else None,
         why=own.why if own else "there are no weights",
+        statistics=STATISTICS,
         tests={
             row.test: msgspec.convert(row, ClaimedTest, from_attributes=True)
             for row in scored_tests(summary, effective)

@@ -74,6 +74,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """(R10) Options beyond those in the profile, by test of the profile; ``*`` for all tests."""
     repeat: WholeNumber | None = None
     """(R11) Minimum."""
+    least_sessions: WholeNumber | None = None
+    """(R11) Minimum number of sessions over which the runs are spread."""
     ledger: bool = False
     """(R13) Whether there must be one."""
     failure_rate: Proportion | None = None

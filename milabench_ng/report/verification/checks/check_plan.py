@@ -271,13 +271,20 @@ def _demands(manifest: Manifest, stated: Profile) -> dict[str, tuple[dict[str, S
 
 
 def repeats(evidence: Evidence) -> Finding:
-    """Every test ran as often as demanded."""
-    demanded = evidence.rules.repeat
-    if demanded is None:
+    """Every test ran as often as demanded, and in as many sessions."""
+    rules = evidence.rules
+    if rules.repeat is None and rules.least_sessions is None:
         return OFF
-    runs: dict[str, set[int]] = {}
+    made: dict[str, list[Record]] = {}
     for kept in evidence.measured:
-        runs.setdefault(kept.record.mnb.label, set()).add(kept.record.mnb.launch.run)
-    labels = dict.fromkeys([*evidence.manifest.plan.labels, *runs])
-    short = {label: len(runs.get(label, ())) for label in labels if len(runs.get(label, ())) < demanded}
-    return judged(f"{label}: {count} of {demanded} runs have records" for label, count in short.items())
+        made.setdefault(kept.record.mnb.label, []).append(kept.record)
+    labels = dict.fromkeys([*evidence.manifest.plan.labels, *made])
+    reasons = []
+    for label in labels:
+        runs = {record.mnb.launch.run for record in made.get(label, ())}
+        sessions = {record.mnb.session for record in made.get(label, ())}
+        if len(runs) < (rules.repeat or 0):
+            reasons.append(f"{label}: {len(runs)} of {rules.repeat} runs have records")
+        if len(sessions) < (rules.least_sessions or 0):
+            reasons.append(f"{label}: it ran in {len(sessions)} of {rules.least_sessions} sessions")
+    return judged(reasons)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged
 
@@ -15,5 +17,5 @@ def margin(evidence: Evidence) -> Finding:
         return judged([f"the score is {claim.status or f'none: {claim.why}'}"])
     if claim.low is None or claim.high is None:
         return judged([f"the score has no interval: {claim.why}"])
-    half = max(claim.high / claim.per_device, claim.per_device / claim.low) - 1
+    half = math.sqrt(claim.high / claim.low) - 1
     return judged([f"the score is known to +-{half:.1%}, +-{demanded:.1%} is demanded"] if half > demanded else [])

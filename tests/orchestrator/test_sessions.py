@@ -1,0 +1,57 @@
+"""A run in several sessions: which launches are whose, also after an interruption."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from milabench_ng.orchestrator.persistence.run_progress import runs_of_session
+from milabench_ng.orchestrator.persistence.sessions import ended_by_itself
+from milabench_ng.plan import Device, Order, Plan, ResolvedOptions, make_plan
+from milabench_ng.profile import Profile, Test
+from milabench_ng.records.ledger import Finished, Interrupted
+from tests.orchestrator.test_resume import STEADY, Interrupt, kinds
+
+
+def planned(order: Order) -> Plan:
+    profile = Profile("s", {name: Test(workload=name) for name in ("a", "b")}, text="{}")
+    options = dict.fromkeys(("a", "b"), ResolvedOptions({}))
+    return make_plan(profile, options, [Device(index=0, kind="cpu")], 6, order)
+
+
+@pytest.mark.parametrize("order", ["interleaved", "file", "random"])
+def test_a_session_runs_its_repeats_of_all_tests(order: Order) -> None:
+    plan = planned(order)
+    done: set[tuple[str, str]] = set()
+    for expected in (range(2), range(2, 4), range(4, 6)):
+        assert runs_of_session(plan, done, 3) == expected
+        done |= {(one.label, one.job_id) for one in plan.measured if one.run in expected}
+    assert runs_of_session(plan, done, 3) == range(6), "nothing is left but failed launches to retry"
+
+
+def test_what_a_session_left_comes_before_the_next() -> None:
+    plan = planned("interleaved")
+    done = {(one.label, one.job_id) for one in plan.measured if one.run < 3} - {("s.b", "1.0")}
+    assert runs_of_session(plan, done, 3) == range(2)
+    assert runs_of_session(plan, done, 1) == range(6)
+
+
+def test_only_a_session_that_was_not_interrupted_ended_by_itself() -> None:
+    end = Finished(missing=2, failed=0)
+    assert ended_by_itself((end,))
+    assert not ended_by_itself((Interrupted(by="SIGTERM"), end))
+    assert not ended_by_itself((end, Interrupted(by="SIGTERM")))
+
+
+def test_an_interrupted_session_is_finished_before_the_next_begins(run_profile, resume_run) -> None:  # type: ignore[no-untyped-def]
+    stopped = run_profile(STEADY, Interrupt(signal.SIGTERM, 1), tenants=1, repeat=2, sessions=2)
+    assert (stopped.outcome.interrupted, stopped.outcome.missing) == (True, 3)
+    second = resume_run(stopped.folder)
+    assert second.outcome.missing == 2
+    third = resume_run(stopped.folder)
+    assert third.outcome.missing == 0
+    good = [(one.job_id, one.mnb.session) for one in third.records if one.success]
+    assert good == [("0.0", 1), ("1.0", 2), ("2.0", 3), ("3.0", 3)]
+    begun = [kinds(third.events[at : at + 2]) for at, kind in enumerate(kinds(third.events)) if kind == "Session"]
+    assert begun == [["Session", "Attempt"], ["Session", "Resumed"], ["Session", "Attempt"]]
