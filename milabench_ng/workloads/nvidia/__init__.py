@@ -1,0 +1,1 @@
+"""NVIDIA's deep learning examples, as Lambda's GPU benchmark runs them."""
