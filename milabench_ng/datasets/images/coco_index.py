@@ -108,7 +108,7 @@ def arrays(content: _Annotations) -> tuple[Array, ...]:
 
 def _outline(segmentation: msgspec.Raw, size: Array) -> list[Array]:
     """The rings of an annotation as parts of the picture, float32 [points, 2] each."""
-    if bytes(segmentation[:1]) != b"[":
+    if not bytes(segmentation).startswith(b"["):
         return []
     rings = msgspec.json.decode(segmentation, type=list[list[float]])
     pairs = (np.asarray(ring[: len(ring) // 2 * 2], np.float64).reshape(-1, 2) for ring in rings)
