@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.catalogue import Catalogue, resolve
+from milabench_ng.memory_classes import DeviceMemory, choose_entries
 from milabench_ng.profile import Test, build_profile, parse_profile
 from milabench_ng.report.scoring.weights import load_weights
 from milabench_ng.report.summary.folder import load_baseline
@@ -17,7 +18,7 @@ NAMES_2020 = [
     *("toy_reg", "toy_lstm", "vae", "loader", "reso", "translator", "wlm", "wlmfp16", "cart", "minigrid", "atari"),
     *("ssd", "fast_style", "dcgan", "convnet", "convnet_fp16", "recom", "scaling"),
 ]
-FIELD_SUITES = ("cv", "unet3d")
+FIELD_SUITES = ("cv", "lambda", "unet3d")
 """Public suites of others, whose scores rest on a reference, not on the weights of 2020."""
 PROFILES = sorted(path.stem for path in (ROOT / "profiles").glob("*.json"))
 
@@ -36,7 +37,9 @@ def entries_of(name: str) -> dict[str, Test]:
 def test_workloads_and_options_exist(name: str, catalogue: Catalogue) -> None:
     for test, entry in entries_of(name).items():
         workload = catalogue.workload(entry.workload, f"{name}.{test}")
-        resolve(workload.options, entry.arguments, f"{name}.{test}")
+        for memory in (None, DeviceMemory(device="the largest", bytes=1 << 50)):
+            arguments, _ = choose_entries(entry.arguments, memory, f"{name}.{test}")
+            resolve(workload.options, arguments, f"{name}.{test}")
         assert (entry.partition_scheme.type == "gpu-progression") == (entry.workload == "scaling")
 
 

@@ -125,8 +125,8 @@ def _samples(file: Path) -> int:
         with wave.open(str(file), "rb") as opened:
             form = (opened.getnchannels(), opened.getsampwidth(), opened.getframerate())
             count = opened.getnframes()
-    except (wave.Error, EOFError) as error:
-        raise InputError(f"{file} is no WAV file: {error}. Replace it") from error
+    except (FileNotFoundError, wave.Error, EOFError) as error:
+        raise InputError(f"{file} is listed in {TEXTS}, but is no WAV file: {error!r}. Replace it") from error
     if form != (1, 2, SAMPLE_RATE):
         raise InputError(
             f"{file} has {form[0]} channels of {8 * form[1]} bits at {form[2]} Hz; LJ Speech has one of 16"

@@ -29,7 +29,7 @@ def speech(rng: np.random.Generator, samples: int) -> npt.NDArray[np.int16]:
     pitch = rng.integers(90, 251, sounds)
     kind = rng.integers(0, 10, sounds)
     loudness = np.where(kind < VOICED, rng.integers(40, 129, sounds), 0)
-    hiss = np.where((kind >= VOICED) & (kind < HISSED), rng.integers(8, 33, sounds), 1)
+    hiss = np.where((kind >= VOICED) & (kind < HISSED), rng.integers(4, 17, sounds), 1)
     gains = _gains(rng, pitch) * loudness[:, None] >> 7
     steps = np.repeat((pitch << PHASES + FINE) // SAMPLE_RATE, SOUND)
     phase = np.cumsum(steps) >> FINE

@@ -1,14 +1,15 @@
 """SSD300 over a ResNet-50, as NVIDIA's example trains it."""
 
 from itertools import repeat
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
+from msgspec import Meta
 from torch import Tensor, nn
 from torchvision.models.resnet import Bottleneck, ResNet
 from torchvision.ops import box_convert
 
-from milabench_ng.bench import Bench, Count, DataBy, Derived, FromZero, workload
+from milabench_ng.bench import Bench, DataBy, Derived, FromZero, workload
 from milabench_ng.datasets.images.coco import Coco
 from milabench_ng.workloads.models.ssd300 import SSD300
 from milabench_ng.workloads.models.ssd_boxes import CLASSES, SIDE, Matcher, multibox_loss
@@ -40,7 +41,7 @@ def noise(pictures: int) -> tuple[Tensor, Tensor, Tensor]:
 def ssd_resnet50(
     bench: Bench,
     *,
-    batch_size: Count = 64,
+    batch_size: Annotated[int, Meta(ge=2)] = 64,
     source: Literal["resident", "loader"] = "resident",
     learning_rate: FromZero = 0.0,
     momentum: FromZero = 0.9,
@@ -57,7 +58,7 @@ def ssd_resnet50(
     An item is one picture. Timed: the wait for the batch, copy, forward, loss, backward, step.
 
     Options:
-        batch_size: pictures per step.
+        batch_size: pictures per step; two at least, for the normalisation of the smallest level.
         source: resident: one batch that stays on the device; loader: COCO from files.
         learning_rate: of SGD; 0, as there, leaves the weights as they are, at the same cost.
         momentum: of SGD.
