@@ -76,8 +76,10 @@ class LJSpeech(DataSet):
 
     def open(self, place: Path, *, split: str = "train", transform: Transform = None) -> Samples:
         self.require_split(split, ["train"])
-        arrays = (np.load(place / BINARY / f"{name}.npy", mmap_mode="r") for name in ("utterances", "letters"))
-        return Utterances(place, *arrays, transform or _as_it_is)
+        entries, letters = (
+            np.load(place / BINARY / f"{name}.npy", mmap_mode="r") for name in ("utterances", "letters")
+        )
+        return Utterances(place, entries, letters, transform or _as_it_is)
 
     def looks_real(self, place: Path) -> bool:
         return super().looks_real(place) and (place / "wavs").is_dir()

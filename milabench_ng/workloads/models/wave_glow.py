@@ -26,8 +26,7 @@ class WaveGlow(nn.Module):
         super().__init__()
         self.upsample = nn.ConvTranspose1d(BANDS, BANDS, WINDOW, stride=HOP)
         channels = [GROUP - EARLY * (flow // EARLY_EVERY) for flow in range(FLOWS)]
-        self.mixings = nn.ModuleList(Mixing(count) for count in channels)
-        self.couplings = nn.ModuleList(Coupling(count) for count in channels)
+        self.flows = nn.ModuleList(Flow(count) for count in channels)
 
     def forward(self, audio: Tensor, mels: Tensor) -> tuple[Tensor, Tensor]:
         """Audio [N, S] and its spectrograms [N, 80, T] to noise [N, 8, S / 8] and the logarithm of the determinant.
@@ -37,39 +36,36 @@ class WaveGlow(nn.Module):
         condition = self.condition(mels, audio.shape[1])
         signal = audio.unfold(1, GROUP, GROUP).transpose(1, 2)
         early, logarithm = [], torch.zeros((), device=audio.device)
-        for number, (mixing, coupling) in enumerate(zip(self.mixings, self.couplings, strict=True)):
+        for number, flow in enumerate(self.flows):
             if number and number % EARLY_EVERY == 0:
                 early.append(signal[:, :EARLY])
                 signal = signal[:, EARLY:]
-            signal = mixing(signal)
-            signal, scales = coupling(signal, condition)
-            logarithm = logarithm + scales.sum(dtype=torch.float32)
-            logarithm = logarithm + mixing.log_determinant() * (signal.shape[0] * signal.shape[2])
+            signal, each = flow(signal, condition)
+            logarithm = logarithm + each
         return torch.cat((*early, signal), 1), logarithm
 
     def condition(self, mels: Tensor, samples: int) -> Tensor:
         """Spectrograms [N, 80, T] at each point in time: [N, 640, samples / 8]."""
-        fine = self.upsample(mels)[:, :, :samples].unfold(2, GROUP, GROUP)
+        fine: Tensor = self.upsample(mels)[:, :, :samples].unfold(2, GROUP, GROUP)
         return fine.transpose(2, 3).flatten(1, 2)
 
 
-class Mixing(nn.Module):
-    """An invertible convolution over one point in time: a matrix (Kingma & Dhariwal, arXiv:1807.03039).
+class Flow(nn.Module):
+    """Mixes the channels by a matrix, at first an orthogonal one, then couples them.
 
-    At first it is orthogonal.
+    Kingma & Dhariwal, arXiv:1807.03039.
     """
 
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.linalg.qr(torch.randn(channels, channels))[0])
+        self.coupling = Coupling(channels)
 
-    def forward(self, signal: Tensor) -> Tensor:
-        """[N, C, T] to [N, C, T]."""
-        return F.conv1d(signal, self.weight.unsqueeze(2))
-
-    def log_determinant(self) -> Tensor:
-        """Of the matrix, in fp32."""
-        return torch.linalg.slogdet(self.weight.float()).logabsdet
+    def forward(self, signal: Tensor, condition: Tensor) -> tuple[Tensor, Tensor]:
+        """Signal [N, C, T] to the same shape, and the logarithm of the determinant in fp32, a scalar."""
+        mixed, scales = self.coupling(F.conv1d(signal, self.weight.unsqueeze(2)), condition)
+        points = signal.shape[0] * signal.shape[2]
+        return mixed, scales.sum(dtype=torch.float32) + points * torch.linalg.slogdet(self.weight.float()).logabsdet
 
 
 class Coupling(nn.Module):
@@ -91,8 +87,8 @@ class Coupling(nn.Module):
             weight_norm(nn.Conv1d(WIDTH, WIDTH if at == last else 2 * WIDTH, 1)) for at in range(LAYERS)
         )
         self.end = nn.Conv1d(WIDTH, 2 * half, 1)
-        nn.init.zeros_(self.end.weight)  # at first a flow changes nothing
-        nn.init.zeros_(self.end.bias)
+        for parameter in self.end.parameters():
+            nn.init.zeros_(parameter)  # at first it changes nothing
 
     def forward(self, signal: Tensor, condition: Tensor) -> tuple[Tensor, Tensor]:
         """Signal [N, C, T] to the same shape, and the logarithms of the scales [N, C / 2, T]."""

@@ -52,6 +52,6 @@ class OneOrientation:
         batches: list[Tensor] = []
         for group in self._groups:
             mixed = group[torch.randperm(len(group), generator=generator)]
-            batches += [batch for batch in mixed.split(self._batch_size) if len(batch) == self._batch_size]
+            batches += [batch for batch in torch.split(mixed, self._batch_size) if len(batch) == self._batch_size]
         for number in torch.randperm(len(batches), generator=generator).tolist():
             yield from batches[number].tolist()

@@ -1,7 +1,8 @@
 """ResNet-50 v1.5 as NVIDIA's example trains it."""
 
+from collections.abc import Iterable
 from itertools import repeat
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torchvision
@@ -48,6 +49,7 @@ def resnet50(
     torch.backends.cudnn.benchmark = True
     model = bench.place(torchvision.models.resnet50(weights=None))
     optimizer = torch.optim.SGD(decayed(model, weight_decay), lr=learning_rate, momentum=momentum)
+    batches: Iterable[Any]
     if source == "loader":
         batches = bench.loader(batch_size, transform=training_transform(SIDE))
     else:

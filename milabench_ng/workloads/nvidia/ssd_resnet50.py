@@ -1,7 +1,8 @@
 """SSD300 over a ResNet-50, as NVIDIA's example trains it."""
 
+from collections.abc import Iterable
 from itertools import repeat
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from msgspec import Meta
@@ -16,7 +17,7 @@ from milabench_ng.workloads.models.ssd_boxes import CLASSES, SIDE, Matcher, mult
 from milabench_ng.workloads.models.ssd_pictures import Augment
 from milabench_ng.workloads.nvidia.weight_decay import decayed
 
-RESNET_50 = (3, 4, 6, 3)
+RESNET = (3, 4, 6, 3)
 BOXES = 7
 """Objects in a picture of noise, as many as in one of COCO on average."""
 
@@ -65,9 +66,10 @@ def ssd_resnet50(
         weight_decay: of SGD, for weights of more than one dimension.
     """
     torch.backends.cudnn.benchmark = True
-    model = bench.place(SSD300(ResNet(Bottleneck, list(RESNET_50)), nn.BatchNorm2d))
+    model = bench.place(SSD300(ResNet(Bottleneck, list(RESNET)), nn.BatchNorm2d))
     model.to(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(decayed(model, weight_decay), lr=learning_rate, momentum=momentum)
+    batches: Iterable[Any]
     if source == "loader":
         batches = bench.loader(batch_size, transform=Augment())
     else:
