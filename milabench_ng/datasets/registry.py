@@ -14,6 +14,7 @@ BUILT_IN = (
     EntryPoint("cremi", "milabench_ng.datasets.volumes.cremi:Cremi", GROUP),
     EntryPoint("imagenet", "milabench_ng.datasets.images.imagenet:ImageNet", GROUP),
     EntryPoint("imagenet-classic", "milabench_ng.datasets.images.imagenet:ClassicImageNet", GROUP),
+    EntryPoint("ljspeech", "milabench_ng.datasets.audio.ljspeech:LJSpeech", GROUP),
     EntryPoint("ml-20m", "milabench_ng.datasets.tables.ml_20m:MovieLens", GROUP),
     EntryPoint("mnist", "milabench_ng.datasets.images.mnist:Mnist", GROUP),
     EntryPoint("news-commentary", "milabench_ng.datasets.text.news_commentary:NewsCommentary", GROUP),

@@ -12,7 +12,7 @@ from PIL import Image
 
 from milabench_ng.datasets.base import BINARY
 from milabench_ng.datasets.images import coco_scenes
-from milabench_ng.datasets.images.coco import Coco
+from milabench_ng.datasets.images.coco import Boxed, Coco, Outlined
 from milabench_ng.datasets.prepare import Located, locate, prepare, verify
 from milabench_ng.errors import InputError
 
@@ -171,3 +171,47 @@ def test_annotations_that_are_none(real: Path, tmp_path: Path, text: str) -> Non
     real.write_text(text)
     with pytest.raises(InputError, match=r"instances_train2017\.json is no annotation file of COCO"):
         prepare(Coco(), tmp_path, 1.0, quiet, 1)
+
+
+def test_outlines_are_those_of_the_annotations(coco: Located, listed: dict[str, Any]) -> None:
+    boxed = Coco().open(coco.path)
+    assert isinstance(boxed, Boxed)
+    shown = Outlined(boxed, lambda picture, corners, labels, outlines: (picture, corners, labels, outlines))
+    assert len(shown) == len(boxed)  # each object of the twin has one
+    ids = sorted({entry["image_id"] for entry in listed["annotations"]})
+    for number in (0, len(ids) - 1):
+        picture, corners, labels, outlines = shown[number]
+        assert all(np.array_equal(one, other) for one, other in zip(boxed[number][1:], (corners, labels), strict=True))
+        mine = [entry["segmentation"] for entry in listed["annotations"] if entry["image_id"] == ids[number]]
+        found = [[(ring * picture.size).flatten() for ring in outline] for outline in outlines]
+        assert [[len(ring) for ring in outline] for outline in found] == [
+            [len(ring) for ring in rings] for rings in mine
+        ]
+        assert np.allclose(
+            [value for outline in found for ring in outline for value in ring],
+            [value for rings in mine for ring in rings for value in ring],
+            atol=1e-2,
+        )
+    sizes = {image["id"]: (image["width"], image["height"]) for image in listed["images"]}
+    assert shown.upright.tolist() == [sizes[number][1] > sizes[number][0] for number in ids]
+
+
+def test_crowds_and_lines_without_an_area_have_no_outline(real: Path, tmp_path: Path) -> None:
+    """Two rings of which one is a line, a crowd, an object without segmentation, and one without a width."""
+    rings = [[10, 0, 40, 0, 40, 50, 10, 50], [1, 2, 3, 4]]
+    whole = {"category_id": 1, "bbox": [10, 0, 30, 50], "segmentation": rings}
+    annotations = [
+        {**whole, "id": 1, "image_id": 9},
+        {**whole, "id": 2, "image_id": 9, "iscrowd": 1, "segmentation": {"counts": [1, 2], "size": [100, 200]}},
+        {"id": 3, "image_id": 9, "category_id": 1, "bbox": [0, 0, 5, 5]},
+        {**whole, "id": 4, "image_id": 4, "bbox": [10, 0, 0, 50]},
+    ]
+    real.write_text(json.dumps({**REAL, "annotations": annotations}))
+    boxed = Coco().open(prepare(Coco(), tmp_path, 1.0, quiet, 1).path)
+    assert isinstance(boxed, Boxed)
+    assert len(boxed) == 2
+    shown = Outlined(boxed, lambda _picture, corners, _labels, outlines: (corners.tolist(), outlines))
+    assert len(shown) == 1
+    corners, [[ring]] = shown[0]
+    assert corners == [pytest.approx([0.05, 0, 0.2, 0.5])]
+    assert np.allclose(ring, [[0.05, 0], [0.2, 0], [0.2, 0.5], [0.05, 0.5]])

@@ -9,11 +9,12 @@ import torch
 from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F
+from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet
 from torchvision.ops import box_convert, box_iou
 
-from milabench_ng.workloads.standard import ssd_pictures
-from milabench_ng.workloads.standard.ssd import SSD300
-from milabench_ng.workloads.standard.ssd_boxes import Matcher, default_boxes, hardest, multibox_loss
+from milabench_ng.workloads.models import ssd_pictures
+from milabench_ng.workloads.models.ssd300 import SSD300
+from milabench_ng.workloads.models.ssd_boxes import Matcher, default_boxes, hardest, multibox_loss
 
 DEFAULTS = 8732
 
@@ -107,7 +108,7 @@ def test_the_loss_against_a_loop() -> None:
 def test_outputs_are_in_the_order_of_the_default_boxes() -> None:
     """One score is raised in one cell of one level by a bias; it comes out at that level's boxes alone."""
     torch.manual_seed(0)
-    model = SSD300("resnet10").eval()
+    model = SSD300(ResNet(BasicBlock, [1, 1, 1, 1])).eval()
     for head in (*model.places, *model.scores):
         torch.nn.init.zeros_(head.weight)
         torch.nn.init.zeros_(head.bias)
@@ -119,6 +120,16 @@ def test_outputs_are_in_the_order_of_the_default_boxes() -> None:
     assert scores.count_nonzero() == len(raised) == 361
     shapes = default_boxes()[raised, 2:] * 300
     assert torch.allclose(shapes, torch.tensor([45 * math.sqrt(2), 45 / math.sqrt(2)]).expand(361, 2))
+
+
+def test_over_resnet_50_it_has_the_parameters_of_the_published_one() -> None:
+    """As NVIDIA's SSD300 v1.1: batch normalisation in the five blocks, and 38 x 38 cells on the first level."""
+    with torch.device("meta"):
+        model = SSD300(ResNet(Bottleneck, [3, 4, 6, 3]), torch.nn.BatchNorm2d)
+        places, scores = model(torch.empty(2, 3, 300, 300))
+    assert sum(weight.numel() for weight in model.parameters()) == 22_894_902
+    assert sum(weight.numel() for weight in model.backbone.parameters()) == 8_543_296
+    assert (places.shape, scores.shape) == ((2, 4, DEFAULTS), (2, 81, DEFAULTS))
 
 
 def test_crops_keep_boxes_whose_centre_they_hold() -> None:

@@ -1,4 +1,7 @@
-"""Boxes of COCO as memory-mapped arrays: the annotation file of train2017 is 450 MB of JSON, seconds in each launch."""
+"""Boxes and outlines of COCO as memory-mapped arrays.
+
+The annotation file of train2017 is 450 MB of JSON, which would take seconds of each launch.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,12 @@ import numpy.typing as npt
 from milabench_ng.errors import InputError
 
 IMAGE = np.dtype([("file", "S64"), ("width", "i4"), ("height", "i4"), ("first", "i8"), ("boxes", "i8")])
-BOX = np.dtype([("corners", "f4", 4), ("label", "u1")])
-"""Corners: left, top, right, bottom as parts of the picture. Label: 1 to 80 in the order of the category ids."""
+BOX = np.dtype([("corners", "f4", 4), ("label", "u1"), ("first", "i8"), ("rings", "i4")])
+"""Corners: left, top, right, bottom as parts of the picture. Label: 1 to 80 in the order of the category ids. The rings
+of its outline; a crowd has none."""
+RING = np.dtype([("first", "i8"), ("points", "i4")])
+"""A closed line of at least three points."""
+LEAST_POINTS = 3
 
 Array = npt.NDArray[Any]
 
@@ -30,6 +37,8 @@ class _Annotation(msgspec.Struct, frozen=True, gc=False):
     category_id: int
     bbox: tuple[float, float, float, float]
     """Left, top, width, height in pixels."""
+    segmentation: msgspec.Raw = msgspec.Raw(b"[]")
+    """Rings, each across, down, across, down ... in pixels; a table for a crowd."""
 
 
 class _Category(msgspec.Struct, frozen=True):
@@ -56,36 +65,57 @@ def write(annotations: Path, folder: Path) -> None:
         np.save(path, array)
 
 
-def read(folder: Path, annotations: Path) -> tuple[Array, Array]:
-    """The images (IMAGE) and boxes (BOX) of an annotation file that `write` put into `folder`, mapped."""
-    images, boxes = _paths(folder, annotations)
-    return np.load(images, mmap_mode="r"), np.load(boxes, mmap_mode="r")
+def read(folder: Path, annotations: Path) -> tuple[Array, ...]:
+    """What `write` put into `folder` of an annotation file, mapped: images, boxes, rings, points."""
+    return tuple(np.load(path, mmap_mode="r") for path in _paths(folder, annotations))
 
 
-def _paths(folder: Path, annotations: Path) -> tuple[Path, Path]:
-    return folder / f"{annotations.stem}-images.npy", folder / f"{annotations.stem}-boxes.npy"
+def _paths(folder: Path, annotations: Path) -> tuple[Path, ...]:
+    return tuple(folder / f"{annotations.stem}-{name}.npy" for name in ("images", "boxes", "rings", "points"))
 
 
-def arrays(content: _Annotations) -> tuple[Array, Array]:
-    """Images sorted by id, and their boxes in the same order."""
+def arrays(content: _Annotations) -> tuple[Array, ...]:
+    """Images (IMAGE) sorted by id, their boxes (BOX) in the same order, rings (RING) and points (float32 [P, 2])."""
     labels = {one: label for label, one in enumerate(sorted(entry.id for entry in content.categories), start=1)}
     listed = sorted(content.images, key=lambda image: image.id)
     place = {image.id: number for number, image in enumerate(listed)}
     owner = np.asarray([place[one.image_id] for one in content.annotations], np.int64)
     order = np.argsort(owner, kind="stable")
     counts = np.bincount(owner, minlength=len(listed))
+    sizes = np.asarray([(image.width, image.height) for image in listed], np.float64).reshape(-1, 2)
+    frame = sizes[owner]
 
     boxes = np.zeros(len(owner), BOX)
     corners = np.asarray([one.bbox for one in content.annotations], np.float64).reshape(-1, 4)
     corners[:, 2:] += corners[:, :2]
-    frame = np.asarray([(image.width, image.height) for image in listed], np.float64).reshape(-1, 2)[owner]
     boxes["corners"] = (corners / np.tile(frame, 2))[order]
     boxes["label"] = np.asarray([labels[one.category_id] for one in content.annotations], np.uint8)[order]
+    outlines = [_outline(content.annotations[number].segmentation, frame[number]) for number in order.tolist()]
+    boxes["rings"] = [len(outline) for outline in outlines]
+    boxes["first"] = _starts(boxes["rings"])
+    lines = [ring for outline in outlines for ring in outline]
+    rings = np.zeros(len(lines), RING)
+    rings["points"] = [len(ring) for ring in lines]
+    rings["first"] = _starts(rings["points"])
 
     images = np.zeros(len(listed), IMAGE)
     images["file"] = [image.file_name.encode() for image in listed]
-    images["width"] = [image.width for image in listed]
-    images["height"] = [image.height for image in listed]
+    images["width"], images["height"] = sizes.T
     images["boxes"] = counts
-    images["first"] = np.cumsum(counts) - counts
-    return images, boxes
+    images["first"] = _starts(counts)
+    return images, boxes, rings, np.concatenate([np.zeros((0, 2), np.float32), *lines])
+
+
+def _outline(segmentation: msgspec.Raw, size: Array) -> list[Array]:
+    """The rings of an annotation as parts of the picture, float32 [points, 2] each."""
+    if not bytes(segmentation).startswith(b"["):
+        return []
+    rings = msgspec.json.decode(segmentation, type=list[list[float]])
+    pairs = (np.asarray(ring[: len(ring) // 2 * 2], np.float64).reshape(-1, 2) for ring in rings)
+    return [(points / size).astype(np.float32) for points in pairs if len(points) >= LEAST_POINTS]
+
+
+def _starts(counts: Array) -> Array:
+    """Where each of several successive runs of these lengths begins."""
+    found: Array = np.cumsum(counts) - counts
+    return found

@@ -3,53 +3,15 @@
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
 from torchvision.models.resnet import BasicBlock, ResNet
 
 from milabench_ng.bench import Bench, Classic, workload
 from milabench_ng.datasets.images.coco import Coco
-from milabench_ng.workloads.standard.ssd_boxes import CLASSES, DEFAULTS_PER_CELL, multibox_loss
-from milabench_ng.workloads.standard.ssd_pictures import Augment
+from milabench_ng.workloads.models.ssd300 import SSD300
+from milabench_ng.workloads.models.ssd_boxes import multibox_loss
+from milabench_ng.workloads.models.ssd_pictures import Augment
 
 BLOCKS = {"resnet10": (1, 1, 1, 1), "resnet18": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3)}
-CHANNELS = (256, 512, 512, 256, 256, 256)
-EXTRAS = ((256, 2, 1), (256, 2, 1), (128, 2, 1), (128, 1, 0), (128, 1, 0))
-"""The blocks between the levels: inner channels, stride and padding of the 3 x 3 convolution."""
-
-
-class SSD300(nn.Module):
-    """A ResNet up to its third stage, without that stage's stride, five more blocks, and two heads on each level."""
-
-    def __init__(self, arch: str) -> None:
-        super().__init__()
-        resnet = ResNet(BasicBlock, list(BLOCKS[arch]))
-        first = resnet.layer3[0]
-        first.conv1.stride = first.downsample[0].stride = (1, 1)
-        self.backbone = nn.Sequential(
-            resnet.conv1, resnet.bn1, resnet.relu, resnet.maxpool, resnet.layer1, resnet.layer2, resnet.layer3
-        )
-        self.extras = nn.ModuleList(
-            nn.Sequential(
-                nn.Conv2d(before, within, 1), nn.ReLU(), nn.Conv2d(within, after, 3, stride, padding), nn.ReLU()
-            )
-            for (within, stride, padding), before, after in zip(EXTRAS, CHANNELS, CHANNELS[1:], strict=False)
-        )
-        levels = list(zip(CHANNELS, DEFAULTS_PER_CELL, strict=True))
-        self.places = nn.ModuleList(nn.Conv2d(channels, 4 * boxes, 3, padding=1) for channels, boxes in levels)
-        self.scores = nn.ModuleList(nn.Conv2d(channels, CLASSES * boxes, 3, padding=1) for channels, boxes in levels)
-        for part in (self.extras, self.places, self.scores):
-            for weight in part.parameters():
-                if weight.dim() > 1:
-                    nn.init.xavier_uniform_(weight)
-
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Images [N, 3, 300, 300] to offsets [N, 4, 8732] and class scores [N, 81, 8732] of the default boxes."""
-        levels = [self.backbone(images)]
-        for block in self.extras:
-            levels.append(block(levels[-1]))
-        places = [head(level).view(len(images), 4, -1) for head, level in zip(self.places, levels, strict=True)]
-        scores = [head(level).view(len(images), CLASSES, -1) for head, level in zip(self.scores, levels, strict=True)]
-        return torch.cat(places, 2), torch.cat(scores, 2)
 
 
 @workload(
@@ -90,7 +52,7 @@ def ssd(
         weight_decay: of SGD.
     """
     torch.backends.cudnn.benchmark = True
-    model = bench.place(SSD300(arch))
+    model = bench.place(SSD300(ResNet(BasicBlock, list(BLOCKS[arch]))))
     optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=momentum, weight_decay=weight_decay)
     batches = bench.loader(batch_size, transform=Augment())
     for images, offsets, classes in bench.measure(batches):

@@ -7,7 +7,7 @@ from torchvision.ops import box_iou
 from torchvision.transforms import ColorJitter
 from torchvision.transforms import functional as V
 
-from milabench_ng.workloads.standard.ssd_boxes import SIDE, Matcher
+from milabench_ng.workloads.models.ssd_boxes import SIDE, Matcher
 
 WHOLE = None
 LEAST_OVERLAPS = (WHOLE, 0.0, 0.1, 0.3, 0.5, 0.7, 0.9)
