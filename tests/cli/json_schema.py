@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import Any
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -18,7 +19,7 @@ _KNOWN = {
     *("$schema", "$id", "$defs", "title", "description", "version", "default", "discriminator"),
     *("$ref", "anyOf", "if", "else", "type", "enum", "properties", "patternProperties", "additionalProperties"),
     *("required", "items", "prefixItems", "minItems", "maxItems", "minimum", "maximum", "exclusiveMinimum"),
-    "minProperties",
+    *("minProperties", "format"),
 }
 
 
@@ -38,6 +39,8 @@ def errors(value: Any, schema: dict[str, Any], root: dict[str, Any], where: str 
         found.append(f"{where}: {value!r} is none of {schema['enum']}")
     if "type" in schema and not _is(value, schema["type"]):
         return [*found, f"{where}: {value!r} is no {schema['type']}"]
+    if schema.get("format") == "date-time" and not _is_moment(value):
+        found.append(f"{where}: {value!r} is no date with a time")
     if isinstance(value, int | float) and not _in_range(value, schema):
         found.append(f"{where}: {value!r} is out of range")
     if isinstance(value, dict):
@@ -49,6 +52,13 @@ def errors(value: Any, schema: dict[str, Any], root: dict[str, Any], where: str 
 
 def _is(value: Any, kind: str) -> bool:
     return isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
+
+
+def _is_moment(value: str) -> bool:
+    try:
+        return datetime.fromisoformat(value).tzinfo is not None
+    except ValueError:
+        return False
 
 
 def _in_range(value: float, schema: dict[str, Any]) -> bool:

@@ -55,7 +55,10 @@ def test_the_built_in_ones() -> None:
     assert set(builtin_workloads()) == set(names.split())
     definition, package = find_workload("vae")
     assert (definition.name, package) == ("vae", f"milabench_ng {__version__}")
-    sets = "bsds500 coco cremi imagenet imagenet-classic ljspeech mnist wmt16 wikitext-2 ml-20m news-commentary squad wikitext-103"
+    sets = (
+        "bsds500 coco cremi imagenet imagenet-classic ljspeech mnist wmt16 wikitext-2 ml-20m "
+        "news-commentary squad wikitext-103"
+    )
     assert set(describe(()).data_sets) == set(sets.split())
 
 
