@@ -48,7 +48,7 @@ class FoundSize(msgspec.Struct, frozen=True):
 
 
 async def find_sizes(work: BatchWork, context: RunContext, bus: Bus) -> dict[str, FoundSize]:
-    """The batch size of each test in the batch that leaves it to be found; ends early if the run is interrupted."""
+    """The batch size of each test in the batch that leaves it to be found. Raises `Interrupted`."""
     found: dict[str, FoundSize] = {}
     for test in dict.fromkeys(launch.test for launch in work.batch.launches if launch.auto_batch):
         known = context.progress.searched(test)
@@ -58,7 +58,7 @@ async def find_sizes(work: BatchWork, context: RunContext, bus: Bus) -> dict[str
         bus.stage(f"{test}: looking for the largest batch size that fits")
         found[test] = await _search(test, work.batch, context, bus)
         if context.interrupted.is_set():
-            break
+            raise context.interrupted.error()
         search = found[test].search
         sizes = ", ".join(f"{trial.size} {'fits' if trial.fits else 'does not'}" for trial in search.trials)
         bus.note(f"{test}: batch size {search.size or 'not found'} after {search.seconds:.0f} s: {sizes}")
@@ -171,6 +171,7 @@ def _failure(tenant: Tenant, runner: BatchRunner, context: RunContext, busy: Seq
         timed_out=runner.timed_out.get(tenant.launch.job_id),
         interrupted=False,
         device=None,
+        machinery=runner.broken or tenant.machinery,
         broken_protocol=tenant.broken_protocol,
         failures=tenant.failures,
     )

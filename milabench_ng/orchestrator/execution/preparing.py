@@ -9,7 +9,7 @@ from pathlib import Path
 from milabench_ng.catalogue import Catalogue
 from milabench_ng.errors import InputError, MnbError
 from milabench_ng.orchestrator.execution.caching import PreparedFiles, list_files
-from milabench_ng.orchestrator.execution.starting import WorkerServer
+from milabench_ng.orchestrator.execution.worker_server import WorkerServer
 from milabench_ng.plan import Plan
 from milabench_ng.requests import DataEstimate, DataProgress, Place, Prepared
 from milabench_ng.units import format_bytes
