@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import cast
@@ -9,6 +10,7 @@ from typing import cast
 import msgspec
 
 from milabench_ng.batch_sizes import BATCH_SIZE, STEPS, largest_fitting, next_size, sizes_for
+from milabench_ng.catalogue import Option
 from milabench_ng.events import Failed
 from milabench_ng.orchestrator.events.bus import Bus
 from milabench_ng.orchestrator.execution.announcing import Announcer
@@ -17,6 +19,7 @@ from milabench_ng.orchestrator.execution.logs import Log
 from milabench_ng.orchestrator.execution.tenant import Tenant
 from milabench_ng.orchestrator.outcome.failure_cause import LaunchOutcome, judge
 from milabench_ng.orchestrator.outcome.run_context import RunContext
+from milabench_ng.orchestrator.persistence.resuming import MEMORY_TOLERANCE
 from milabench_ng.orchestrator.persistence.run_progress import BatchWork
 from milabench_ng.orchestrator.tenants import make_tenant
 from milabench_ng.plan import Batch, Launch
@@ -47,22 +50,42 @@ class FoundSize(msgspec.Struct, frozen=True):
         return Failed(kind=self.failure.cause, message=self.failure.detail[:500], traceback="")
 
 
+class _SearchTask(msgspec.Struct, frozen=True):
+    """A test whose batch size is to be found, and the memory that its trials may take, by slot."""
+
+    test: str
+    launches: tuple[Launch, ...]
+    option: Option
+    fraction: float
+    limit_bytes: dict[str, int]
+
+
 async def find_sizes(work: BatchWork, context: RunContext, bus: Bus) -> dict[str, FoundSize]:
-    """The batch size of each test in the batch that leaves it to be found. Raises `Interrupted`."""
+    """The batch size of each test in the batch that leaves it to be found. Raises `Interrupted`.
+
+    A size found earlier is used again as long as the limits are the same: a resumed run may have got other memory.
+    """
     found: dict[str, FoundSize] = {}
     for test in dict.fromkeys(launch.test for launch in work.batch.launches if launch.auto_batch):
+        task = _search_task(test, work.batch, context)
         known = context.progress.searched(test)
-        if known is not None:
+        if known is not None and _alike(known.limit_bytes, task.limit_bytes):
             found[test] = FoundSize(msgspec.structs.replace(known, reused=True))
             continue
         bus.stage(f"{test}: looking for the largest batch size that fits")
-        found[test] = await _search(test, work.batch, context, bus)
+        found[test] = await _search(task, work.batch, context, bus)
         if context.interrupted.is_set():
             raise context.interrupted.error()
         search = found[test].search
         sizes = ", ".join(f"{trial.size} {'fits' if trial.fits else 'does not'}" for trial in search.trials)
         bus.note(f"{test}: batch size {search.size or 'not found'} after {search.seconds:.0f} s: {sizes}")
     return found
+
+
+def _alike(then: Mapping[str, int], now: Mapping[str, int]) -> bool:
+    return then.keys() == now.keys() and all(
+        math.isclose(then[slot], now[slot], rel_tol=MEMORY_TOLERANCE) for slot in then
+    )
 
 
 def with_sizes(work: BatchWork, found: Mapping[str, FoundSize]) -> BatchWork:
@@ -76,19 +99,27 @@ def with_sizes(work: BatchWork, found: Mapping[str, FoundSize]) -> BatchWork:
     return BatchWork(batch=batch, wanted=tuple(map(sized, work.wanted)))
 
 
-async def _search(test: str, batch: Batch, context: RunContext, bus: Bus) -> FoundSize:
-    """Try sizes in all launches of ``test`` at the same time: one size for all, which the smallest of them can have."""
-    began_s = time.monotonic()
-    launches = [launch for launch in batch.launches if launch.test == test]
-    option = next(one for one in context.facts.planned.workload(launches[0]).options if one.name == BATCH_SIZE)
+def _search_task(test: str, batch: Batch, context: RunContext) -> _SearchTask:
+    launches = tuple(launch for launch in batch.launches if launch.test == test)
     fraction = context.facts.planned.resolved.tests[test.rpartition(".")[2]].memory_fraction
-    limits = {slot: int(fraction * context.memory(one, slot)) for one in launches for slot in one.slot_ids}
+    return _SearchTask(
+        test=test,
+        launches=launches,
+        option=next(one for one in context.facts.planned.workload(launches[0]).options if one.name == BATCH_SIZE),
+        fraction=fraction,
+        limit_bytes={slot: int(fraction * context.memory(one, slot)) for one in launches for slot in one.slot_ids},
+    )
+
+
+async def _search(task: _SearchTask, batch: Batch, context: RunContext, bus: Bus) -> FoundSize:
+    """Try sizes in all launches of a test at the same time: one size for all, which the smallest of them can have."""
+    began_s = time.monotonic()
     trials: list[SizeTrial] = []
     failure: Failure | None = None
     tried: dict[int, bool] = {}
-    while failure is None and (size := next_size(tried, sizes_for(option))) is not None:
-        bus.stage(f"{test}: trying batch size {size}")
-        trial, failures = await _try_size([one.sized(size) for one in launches], batch, context, limits)
+    while failure is None and (size := next_size(tried, sizes_for(task.option))) is not None:
+        bus.stage(f"{task.test}: trying batch size {size}")
+        trial, failures = await _try_size([one.sized(size) for one in task.launches], batch, context, task.limit_bytes)
         if context.interrupted.is_set():
             break
         trials.append(trial)
@@ -97,8 +128,8 @@ async def _search(test: str, batch: Batch, context: RunContext, bus: Bus) -> Fou
     return FoundSize(
         search=BatchSearch(
             size=None if failure else largest_fitting(tried),
-            fraction=fraction,
-            limit_bytes=limits,
+            fraction=task.fraction,
+            limit_bytes=task.limit_bytes,
             steps=STEPS,
             batch=batch.number,
             seconds=time.monotonic() - began_s,

@@ -77,9 +77,7 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> 
         environment, dropped = passed_on(scratch, bus)
         sampler = await stack.enter_async_context(sampling(planned))
         fence = stack.enter_context(fenced(planned, name.group, bus))
-        manifest = await interrupted.unless(
-            in_thread(lambda: make_manifest(planned, name.run_id, fence, command_line))
-        )
+        manifest = await interrupted.unless(in_thread(lambda: make_manifest(planned, name.run_id, fence, command_line)))
         begun = begin(request, writer, manifest, name, command_line)
         context = RunContext(
             environment=environment,

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from milabench_ng.fence.io import excess
 from milabench_ng.errors import MnbError
+from milabench_ng.fence.io import excess
 from milabench_ng.orchestrator.batch_search import FoundSize, find_sizes, with_sizes
 from milabench_ng.orchestrator.events.bus import Bus
 from milabench_ng.orchestrator.events.run_events import BatchBegins, LaunchEnds, Placed

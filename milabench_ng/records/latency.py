@@ -1,6 +1,7 @@
 """Latencies as histograms whose buckets are 2 % wide. Pure.
 
-Histograms of slices, ranks and launches add up, and a quantile of the sum is off by at most 1 %.
+Histograms of slices, ranks and launches add up, and a quantile of the sum is off by at most 1 %. The exception is a
+slice with latencies in more than `MOST` buckets: they are joined, and its latencies count as longer than they were.
 """
 
 from __future__ import annotations

@@ -146,3 +146,11 @@ def test_without_h5py_the_set_is_listed_and_says_what_to_install(
     assert Cremi().size(1.0).files == 2
     with pytest.raises(InputError, match=r'pip install "milabench_ng\[volumes\]"'):
         prepare(Cremi(), tmp_path, SCALE, quiet, 1)
+
+
+def test_files_without_content_are_no_real_set(tmp_path: Path) -> None:
+    (tmp_path / "cremi").mkdir()
+    for name in ("sample_A_20160501.hdf", "sample_A_padded_20160501.hdf"):
+        (tmp_path / "cremi" / name).touch()
+    with pytest.raises(InputError, match="cremi"):
+        prepare(Cremi(), tmp_path, 1.0, quiet, 1)

@@ -47,12 +47,17 @@ class Witness:
     def __init__(self, act: Act | None = None) -> None:
         self.told: list[Stamped] = []
         self.act = act
+        self.failed: Exception | None = None
 
     def receive(self, stamped: Stamped) -> None:
-        """Remember it, and act if there is something to do."""
+        """Remember it, and act if there is something to do. The bus drops a sink that raises: `failed` keeps why."""
         self.told.append(stamped)
         if self.act:
-            self.act(stamped.event)
+            try:
+                self.act(stamped.event)
+            except Exception as error:
+                self.failed = error
+                raise
 
     def close(self) -> None:
         """Nothing is held."""
@@ -129,6 +134,8 @@ def finish(request: RunRequest, act: Act | None) -> Finished:
     witness = Witness(act)
     with contextlib.closing(Bus(witness)) as bus:
         outcome = asyncio.run(jobs(request, bus, ("mnb", "jobs", "trial.json")))
+    if witness.failed:
+        raise witness.failed
     folder = request.outdir
     chain = check_chain((folder / LEDGER).read_bytes())
     assert (chain.problems, chain.torn) == ((), b"")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from pathlib import Path
 
 
@@ -11,4 +13,13 @@ def process_tree(pid: int) -> list[int]:
     for parent in found:  # grows on the way
         for children in Path(f"/proc/{parent}/task").glob("*/children"):
             found += map(int, children.read_text().split())
+    return found
+
+
+def descriptors(pid: int) -> dict[int, str]:
+    """What the descriptors of a process refer to; one that is closed meanwhile is left out."""
+    found = {}
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found[int(entry.name)] = os.readlink(entry)
     return found

@@ -16,6 +16,8 @@ from tests.orchestrator.conftest import Finished, Runner
 GROWING = "tests.orchestrator.growing:growing"
 RAM = 10 * GIB + GIB // 2
 """Two tenants: about 4 GiB each, the least that a share may have."""
+RAM_OF_ONE = 6 * GIB
+"""One tenant: a little over the 4 GiB."""
 FRACTION = 0.225
 """Of that, so that a search touches one GiB and not four."""
 
@@ -74,12 +76,26 @@ def test_it_is_searched_once_and_reused_by_the_second_run(twice: Finished) -> No
 def test_the_kernel_refuses_what_no_fraction_forbids(run_profile: Runner) -> None:
     """With the whole share allowed, the trial that is too large is killed, and the launch lives."""
     test = {"workload": GROWING, "arguments": {"batch_size": "auto", "mib": 2300}, "memory_fraction": 1.0}
-    finished = run_profile({"t": test}, ram_total_bytes=RAM)
+    finished = run_profile({"t": test}, tenants=1, ram_total_bytes=RAM_OF_ONE)
     search = only_search(finished)
     assert finished.outcome.failed == 0
     killed = [why for trial in search.trials for why in trial.unfit.values() if why.startswith("oom: ")]
     assert killed
     assert any(None in trial.peak_bytes.values() for trial in search.trials)
+
+
+def test_a_resumed_run_with_other_memory_searches_again(run_profile: Runner, resume_run: Runner) -> None:
+    test = {"workload": GROWING, "arguments": {"batch_size": "auto", "mib": 1, "wrong_from": 2}}
+    finished = run_profile({"t": test}, tenants=1, repeat=2, ram_total_bytes=RAM)
+    (lost,) = (record for record in finished.records if record.mnb.batch == 1)
+    (path,) = finished.folder.glob(f"trial.t.J{lost.job_id}.*.json")
+    path.unlink()
+    accept = ("node", "isolation")
+    again = resume_run(finished.folder, accept=accept, ram_total_bytes=RAM + 2 * GIB)
+    (found,) = (record.mnb.batch_search for record in again.records if record.mnb.batch == 1)
+    assert found.size == only_search(finished).size == 1
+    assert not found.reused
+    assert found.limit_bytes["0"] > only_search(finished).limit_bytes["0"]
 
 
 def test_a_size_that_the_workload_refuses_is_too_large(run_profile: Runner) -> None:
@@ -117,27 +133,27 @@ def test_a_workload_that_fails_with_any_size_fails_with_its_own_words(run_profil
 def test_ranks_have_one_size(run_profile: Runner) -> None:
     test = {
         "workload": "tests.orchestrator.growing:growing_ranks",
-        "arguments": {"batch_size": "auto", "mib": 400},
+        "arguments": {"batch_size": "auto", "mib": 600},
         "partition_scheme": {"type": "normal"},
         "memory_fraction": FRACTION,
     }
     finished = run_profile({"t": test}, ram_total_bytes=RAM)
     search = only_search(finished)
     assert finished.outcome.failed == 0
-    assert search.size == 2
+    assert search.size == 1
     assert {slot for trial in search.trials for slot in trial.peak_bytes} == {"0", "1"}
 
 
 def test_an_interrupted_search_leaves_nothing_and_a_resumed_run_searches_again(
     run_profile: Runner, resume_run: Runner
 ) -> None:
-    test = {"workload": GROWING, "arguments": {"batch_size": "auto", "mib": 400}, "memory_fraction": FRACTION}
+    test = {"workload": GROWING, "arguments": {"batch_size": "auto", "mib": 1, "wrong_from": 3}}
 
     def interrupt(event: AnyRunEvent) -> None:
         if isinstance(event, BatchBegins):
             os.kill(os.getpid(), signal.SIGINT)
 
-    finished = run_profile({"t": test}, interrupt, ram_total_bytes=RAM)
+    finished = run_profile({"t": test}, interrupt, tenants=1, ram_total_bytes=RAM)
     assert finished.outcome.interrupted
     assert finished.records == []
     again = resume_run(finished.folder)

@@ -12,7 +12,7 @@ from milabench_ng.cgroup_files import parse_ids
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, BatchBegins, LaunchState, Slices
 from milabench_ng.orchestrator.execution.pacing import BURSTS
 from milabench_ng.report.summary.folder import load
-from tests.orchestrator.processes import process_tree
+from tests.orchestrator.processes import descriptors, process_tree
 from tests.report.milarun_reader import summarize
 
 TESTS: dict[str, object] = {
@@ -52,7 +52,7 @@ class ProcessReader:
             "groups": (proc / "cgroup").read_text(),
             "cpus": status["Cpus_allowed_list"].strip(),
             "threads": int(status["Threads"]),
-            "fds": {int(fd): os.readlink(proc / "fd" / fd) for fd in os.listdir(proc / "fd")},
+            "fds": descriptors(pid),
             "environment": (proc / "environ").read_bytes(),
         }
 

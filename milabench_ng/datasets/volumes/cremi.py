@@ -28,6 +28,8 @@ SHAPES: dict[str, Shape] = {"train": (125, 1250, 1250), "padded": (200, 3072, 30
 LEAST: Shape = (64, 512, 512)
 """The smallest volume of a twin: a training patch and a block with its halo fit in."""
 CHUNK: Shape = (16, 128, 128)
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+"""The first bytes of an HDF5 file (The HDF Group, "HDF5 File Format Specification", II.A)."""
 LEVEL = 4
 """Of gzip: the loader processes decompress as much as with the real files."""
 BACKGROUND = 0xFFFF_FFFF_FFFF_FFFF
@@ -75,7 +77,7 @@ class Cremi(DataSet):
         return Volume(place / FILES[split], labelled=split == "train", transform=transform or _as_it_is)
 
     def looks_real(self, place: Path) -> bool:
-        return all((place / name).is_file() for name in FILES.values())
+        return all(_is_hdf5(place / name) for name in FILES.values())
 
     def libraries(self) -> dict[str, str]:
         return {"hdf5": _h5py().version.hdf5_version, "zlib": zlib.ZLIB_RUNTIME_VERSION}
@@ -118,6 +120,13 @@ class Volume(Dataset[Any]):
 
 def _as_it_is(raw: npt.NDArray[np.uint8], foreground: npt.NDArray[np.bool_] | None) -> Any:
     return raw, foreground
+
+
+def _is_hdf5(file: Path) -> bool:
+    if not file.is_file():
+        return False
+    with file.open("rb") as opened:
+        return opened.read(len(SIGNATURE)) == SIGNATURE
 
 
 def _h5py() -> ModuleType:

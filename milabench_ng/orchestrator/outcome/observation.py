@@ -68,3 +68,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     gpu_monitor: dict[str, Any]
     telemetry: dict[str, dict[str, dict[str, float]]]
     sampled: SamplingSpan
+    sampler_problem: str = ""
+    """Why the sampler gives no more samples."""
+    paused_s: float = 0.0
+    """How long the orchestrator stood still during the batch."""

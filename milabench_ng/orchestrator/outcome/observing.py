@@ -168,6 +168,8 @@ def _seen(
             interval_s=INTERVAL_S,
             dropped=recorder.dropped(start_s, stop_s),
         ),
+        sampler_problem=context.sampler.problem,
+        paused_s=sum(pause.length_s for pause in observed.runner.pauses),
     )
 
 

@@ -23,8 +23,8 @@ from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.inventory import read_inventory
 from milabench_ng.node.storage import read_storage
 from milabench_ng.node.topology import read_topology
-from milabench_ng.orchestrator.execution.worker_server import WorkerServer
 from milabench_ng.orchestrator.execution.watchdog import Limits
+from milabench_ng.orchestrator.execution.worker_server import WorkerServer
 from milabench_ng.orchestrator.planning.devices import choose_devices
 from milabench_ng.orchestrator.planning.request import (
     ResolvedRequest,
