@@ -34,7 +34,6 @@ from milabench_ng.orchestrator.persistence.sessions import (
     Begun,
     SessionName,
     begin,
-    going_on,
     name_session,
     opened,
     settle,
@@ -102,7 +101,7 @@ async def run_session(context: RunContext, bus: Bus) -> None:
     """Run pending work, with the folder marked as in progress and events written to a file."""
     bus.add(JsonLines(context.folder.events))
     bus.publish(run_begins(context.facts.planned, context.facts.begun.name))
-    with going_on(context.folder), spared():
+    with context.progress.writer.going_on(), spared():
         await run(context, bus)
     progress, interrupted = context.progress, context.interrupted
     bus.publish(RunEnds(missing=progress.missing, failed=progress.failed, interrupted=interrupted.is_set()))

@@ -82,6 +82,7 @@ class Tenant:
         self.ready_s: float | None = None
         self.heard_s = time.monotonic()
         """Time of its last slice."""
+        self._lines = Lines(AnyEvent)
         self._heard_bytes = 0
         self.machinery = ""
         """What kept it from working, if that was the machinery around it."""
@@ -104,7 +105,6 @@ class Tenant:
             for end in (commands, events_end):
                 os.close(end)
         self.pid = started.pid
-        self._lines = Lines(AnyEvent)
         asyncio.get_running_loop().add_reader(self._events, self._receive)
         started.ended.add_done_callback(lambda _: self._end(started))
 

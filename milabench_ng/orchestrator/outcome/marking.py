@@ -58,7 +58,7 @@ def _of_batch(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
         yield Mark(kind="siblings shared")
     if seen.paused_s > PAUSED_LIMIT_S:
         yield Mark(kind="orchestrator paused", value=seen.paused_s, limit=PAUSED_LIMIT_S)
-    if not seen.telemetry.get(telemetry_key("host", HOST_KEY), True):
+    if seen.window and not seen.telemetry.get(telemetry_key("host", HOST_KEY), True):
         yield Mark(kind="telemetry missing", what=seen.sampler_problem or "no sample in the averaging window")
 
 
