@@ -19,7 +19,8 @@ import pytest
 from pages import PAGES, ROOT, commands
 
 from milabench_ng.cli import app, call
-from milabench_ng.orchestrator.execution.worker_server import Link, WorkerServer
+from milabench_ng.orchestrator.execution.server_link import Link
+from milabench_ng.orchestrator.execution.worker_server import WorkerServer
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -181,7 +182,9 @@ TABLE: dict[str, Check] = {
     "scripts/screenshots --docs": SLOW,
     "scripts/screenshots FOLDER OUT": Check("script", "needs Chromium and a result folder"),
     "scripts/simulate-intervals": Check("script", "takes a minute"),
-    "scripts/soak": Check("script", "takes half an hour"),
+    "scripts/fault-matrix": Check("script", "takes a quarter of an hour"),
+    "scripts/fault-matrix --batches 1000": Check("script", "takes an hour"),
+    "scripts/fault-matrix --soak 30": Check("script", "takes half an hour"),
     "scripts/test": Check("script", "it is what runs this test"),
     "scripts/test --quick": Check("script", "it runs most of these tests"),
     "scripts/test --quick -k score": Check("script", "it runs some of these tests"),

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.records.ledger import check_chain
+from tests.orchestrator.conftest import tell_seen
 from tests.orchestrator.processes import process_tree
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +62,9 @@ class Run:
 
     def end(self) -> int:
         """Wait for its end; the exit code."""
-        return self.process.wait(LIMIT_S)
+        code = self.process.wait(LIMIT_S)
+        tell_seen(self.folder)
+        return code
 
     @property
     def left(self) -> list[Path]:

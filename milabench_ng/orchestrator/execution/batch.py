@@ -14,13 +14,13 @@ import msgspec
 from milabench_ng.events import Entered, Start, Stop
 from milabench_ng.fence.interface import IsolationMismatch
 from milabench_ng.orchestrator.execution.announcing import Announcer
+from milabench_ng.orchestrator.execution.group_evidence import GroupEvidence
 from milabench_ng.orchestrator.execution.interruption import Interrupted, Interruption
 from milabench_ng.orchestrator.execution.stacks import STACKS, dump_stacks, kernel_view, say
 from milabench_ng.orchestrator.execution.starting import MachineryError, Starter
 from milabench_ng.orchestrator.execution.tenant import Tenant
 from milabench_ng.orchestrator.execution.waiting import heed_callbacks, in_thread
 from milabench_ng.orchestrator.execution.watchdog import LaunchProgress, Limits, Pause, overdue, pauses
-from milabench_ng.records.isolation import Effective, GroupEvents, IoEvidence, ProcView, Usage
 
 WATCH_INTERVAL_S = 0.2
 KILL_PATIENCE_S = 10.0
@@ -29,19 +29,6 @@ STACKS_S = 5.0
 """Limit for writing the stacks of a launch."""
 INTERRUPTED_S = 10.0
 """How long tenants may take to end after an interruption."""
-
-
-class GroupEvidence(msgspec.Struct, frozen=True, kw_only=True):
-    """What was observed of one group from the outside."""
-
-    effective: Effective | None = None
-    proc: ProcView | None = None
-    effective_end: Effective | None = None
-    usage: Usage | None = None
-    before: GroupEvents | None = None
-    after: GroupEvents | None = None
-    mismatch: str | None = None
-    io: IoEvidence | None = None
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 import subprocess
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from milabench_ng.catalogue import Catalogue
 from milabench_ng.errors import InputError, MnbError
+from milabench_ng.orchestrator.execution.server_link import Link, how_ended, open_link
 from milabench_ng.orchestrator.execution.starting import MachineryError, StartedWorker
 from milabench_ng.orchestrator.execution.waiting import end
 from milabench_ng.requests import (
@@ -36,7 +36,6 @@ from milabench_ng.requests import (
     Spawned,
     Task,
     Unable,
-    python_command,
 )
 
 A = TypeVar("A", bound=Answer)
@@ -256,37 +255,6 @@ class WorkerServer:
         link.connection.close()
         os.close(link.death)
         return link
-
-
-class Link(NamedTuple):
-    """A server's process, and what is known of it."""
-
-    connection: socket.socket
-    process: subprocess.Popen[bytes]
-    death: int
-    """A pidfd, readable when the process has ended."""
-
-
-def open_link(environ: Mapping[str, str]) -> Link:
-    """Start a server."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    for side in (ours, theirs):
-        side.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MESSAGE_BYTES)
-    process = subprocess.Popen(
-        python_command("milabench_ng.worker.server", str(theirs.fileno())),
-        stdin=subprocess.DEVNULL,
-        pass_fds=(theirs.fileno(),),
-        # One thread: BLAS libraries would start their pools at import, and a fork would lose them.
-        env={**environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
-    )
-    theirs.close()
-    ours.setblocking(False)
-    return Link(ours, process, os.pidfd_open(process.pid))
-
-
-def how_ended(status: int) -> str:
-    """In words."""
-    return f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
 
 
 def check_threads(threads: int) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from milabench_ng.events import Failed
 from milabench_ng.fence import isolation_check as fence_evidence
-from milabench_ng.orchestrator.execution.batch import GroupEvidence
+from milabench_ng.orchestrator.execution.group_evidence import GroupEvidence
 from milabench_ng.orchestrator.execution.tenant import RankLog
 from milabench_ng.records.record import Cause, Failure
 from milabench_ng.records.window import MIN_STEPS, Window

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from milabench_ng.node.conditions import Conditions
-from milabench_ng.orchestrator.execution.batch import GroupEvidence, Timeline
+from milabench_ng.orchestrator.execution.batch import Timeline
+from milabench_ng.orchestrator.execution.group_evidence import GroupEvidence
 from milabench_ng.orchestrator.execution.tenant import RankLog
 from milabench_ng.orchestrator.persistence.sessions import Begun
 from milabench_ng.orchestrator.planning.planned_run import PlannedRun
