@@ -115,6 +115,15 @@ def test_one_turn_hears_one_chunk_and_only_a_slice_is_a_sign_of_life() -> None:
     asyncio.run(hear())
 
 
+def test_a_tenant_that_was_never_started_can_be_abandoned() -> None:
+    async def abandon() -> None:
+        tenant = tenant_of(-1)
+        tenant.abandon()
+        assert tenant.ended.result() is None
+
+    asyncio.run(abandon())
+
+
 def test_stacks_are_bounded_in_number(tmp_path: Path) -> None:
     program = "import faulthandler, signal; faulthandler.register(signal.SIGUSR1, file=1); print(); signal.pause()"
     with (tmp_path / "log").open("wb") as log:

@@ -177,15 +177,11 @@ class BatchRunner:
             ticked = now
             for tenant in self.tenants:
                 if tenant.alive:
-                    self._look(tenant)
+                    for slot, group in tenant.groups.items():
+                        self._read(tenant, slot, group.watch)
                     self._end_if_late(tenant, now, asked)
                     self._abandon_if_stuck(tenant, now)
             self.announcer.look(now, self.start_s)
-
-    def _look(self, tenant: Tenant) -> None:
-        """Watch the tenant's groups."""
-        for slot, group in tenant.groups.items():
-            self._read(tenant, slot, group.watch)
 
     def _end_if_late(self, tenant: Tenant, now: float, asked: float) -> None:
         """End a tenant that is late, also after all that it has said was heard."""

@@ -83,6 +83,8 @@ class Tenant:
         self.heard_s = time.monotonic()
         """Time of its last slice."""
         self._lines = Lines(AnyEvent)
+        self._commands = self._events = -1
+        """Our ends of its pipes; -1 before it is started."""
         self._heard_bytes = 0
         self.machinery = ""
         """What kept it from working, if that was the machinery around it."""
@@ -215,8 +217,9 @@ class Tenant:
             self.ended.set_result(None if error else started.ended.result())
 
     def _close(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._events)
-        os.close(self._events)
-        os.close(self._commands)
+        if self._events >= 0:
+            asyncio.get_running_loop().remove_reader(self._events)
+            os.close(self._events)
+            os.close(self._commands)
         self.ended_s = time.monotonic()
         self.failed_s = self.failed_s or self.ended_s

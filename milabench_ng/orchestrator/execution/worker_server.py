@@ -138,7 +138,10 @@ class WorkerServer:
         loop = asyncio.get_running_loop()
         loop.add_reader(link.connection, self._receive)
         loop.add_reader(link.death, self._died)
-        answer = await self._next_answer(0, IMPORT_S)
+        try:
+            answer = await self._next_answer(0, IMPORT_S)
+        except MachineryError as error:
+            raise MachineryError(f"{error}, importing torch and the workloads; see its message above") from None
         if isinstance(answer, Serving):
             self.threads = answer.threads
 
