@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 
@@ -119,7 +120,8 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
     limits = context.facts.planned.limits
     runner = BatchRunner(tenants, context.starter, limits, context.interrupted, announcer)
     try:
-        await _probe_io(runner, context)
+        with contextlib.suppress(Interrupted):  # the runner sees it too, and the launches get their records
+            await context.interrupted.unless(_probe_io(runner, context))
         timeline = await runner.run()
         after = await context.node.conditions(context.own_pids)
     finally:
