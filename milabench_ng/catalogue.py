@@ -121,6 +121,11 @@ class DataBy(msgspec.Struct, frozen=True, kw_only=True):
     """Value of the option -> name of the data set; with other values it reads none."""
 
 
+def data_set_of(data: str | DataBy | None, arguments: Mapping[str, Scalar | None]) -> str | None:
+    """The name of the data set that a workload with this ``data`` reads with these arguments."""
+    return data.sets.get(str(arguments.get(data.option))) if isinstance(data, DataBy) else data
+
+
 class Derived(msgspec.Struct, frozen=True):
     """The rate in another unit, such as one that users of a suite know."""
 
@@ -179,9 +184,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
     def data_set(self, arguments: Mapping[str, Scalar | None]) -> str | None:
         """The name of the data set that it reads with these arguments."""
-        if isinstance(self.data, DataBy):
-            return self.data.sets.get(str(arguments[self.data.option]))
-        return self.data
+        return data_set_of(self.data, arguments)
 
     @property
     def data_sets(self) -> dict[str, str]:

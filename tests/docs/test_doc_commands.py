@@ -199,6 +199,7 @@ TABLE: dict[str, Check] = {
     "uv lock": Check("elsewhere", "needs the network"),
     "uv run scripts/baselines-2020": Check("script", "writes the shipped baselines"),
     "uv run scripts/bench-launch": Check("script", "takes minutes"),
+    "uv run scripts/builtin": Check("script", "writes what test_builtin compares"),
     "uv run scripts/bench-meter": Check("script", "takes minutes"),
     "uv run scripts/fuzz --runs 11000": Check("script", "takes minutes"),
     "uv run mnb": Check("elsewhere", "scripts/mnb does it"),

@@ -19,6 +19,8 @@ import msgspec
 from make_node import conditions, fence, inventory, storage
 
 from milabench_ng import __version__
+from milabench_ng.builtin import Declared, read_builtin
+from milabench_ng.catalogue import Scalar
 from milabench_ng.plan import Device, Launch, Plan, ResolvedOptions, make_plan
 from milabench_ng.profile import PartitionScheme, Profile, Scheme, Test
 from milabench_ng.records import ledger
@@ -27,6 +29,7 @@ from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText
 from milabench_ng.records.window import WindowRule
 
 START = datetime(2026, 1, 6, 16, 0, 0, 123456, tzinfo=UTC)
+BUILTIN = read_builtin()
 RUN_ID = "20260106-160000-abcdef"
 CHECKSUM = "5" * 64
 BEGIN_S = 1000.0
@@ -51,11 +54,22 @@ def plan(
     profile = Profile(
         suite, {name: Test(workload=name, partition_scheme=scheme) for name, scheme in tests.items()}, text="{}"
     )
-    arguments = {
-        name: ResolvedOptions({"batch_size": 64, "max_count": 1000, "precision": "fp32"}) for name in names or tests
-    }
+    arguments = {name: ResolvedOptions(arguments_of(name)) for name in names or tests}
     chosen = [device(index) for index in range(devices)]
     return make_plan(profile, arguments, chosen, repeat, "interleaved" if nonce is None else "random", nonce)
+
+
+def arguments_of(workload: str) -> dict[str, Scalar | None]:
+    """Batches of 64, and what the workload has by default."""
+    return {**declares(workload).defaults, "batch_size": 64}
+
+
+def declares(workload: str) -> Declared:
+    """What a workload counts: a built-in one as it says itself, any other one images."""
+    made_up = Declared(
+        unit="images", classic_factor=1.0, bound="cpu", derived=(), data="imagenet", defaults={"precision": "fp32"}
+    )
+    return BUILTIN.get(workload, made_up)
 
 
 def device(index: int) -> Device:
@@ -120,6 +134,7 @@ def _mnb(
     launch: Launch, rows: dict[int, list[list[float]]], begin: float, stop: float, place: tuple[int, int]
 ) -> dict[str, Any]:
     batch, beside = place
+    own = declares(launch.workload)
     source = WORKLOADS / f"{launch.workload}.py"
     sha256 = hashlib.sha256(source.read_bytes()).hexdigest() if source.is_file() else "0" * 64
     return {
@@ -130,9 +145,9 @@ def _mnb(
         "batch": batch,
         "launch": msgspec.to_builtins(launch),
         "label": launch.label,
-        "unit": "images",
-        "bound": "cpu",
-        "classic_factor": 1.0,
+        "unit": own.unit,
+        "bound": own.bound,
+        "classic_factor": own.classic_factor,
         "source": {
             "workload": launch.workload,
             "origin": f"milabench_ng.workloads.standard.{launch.workload}:{launch.workload}",

@@ -20,7 +20,7 @@ from tampering import NONCE, WHOLE, Change, Tamper, everywhere, fence, gpu, gpu_
 
 from milabench_ng import __version__
 from milabench_ng.records.record import RECORD_SCHEMA
-from milabench_ng.report.launch.traces import Bands, ReferenceTrace, TraceBand
+from milabench_ng.report.launch.traces import PACING, Bands, ReferenceTrace, TraceBand
 from milabench_ng.report.verification.bundle import pack
 from milabench_ng.report.verification.checks.registry import RULES
 from milabench_ng.report.verification.findings import Ruling, Verification
@@ -37,7 +37,7 @@ STRICT = Rules(
     profile=Pin(sha256=PROFILE.sha256),
     weights=Pin(sha256=hashlib.sha256(WEIGHTS).hexdigest()),
     nonce=NONCE,
-    arguments={"vae": {"max_count": 1000}},
+    arguments={"vae": {"max_count": 0}},
     repeat=2,
     ledger=True,
     failure_rate=0.01,
@@ -175,6 +175,63 @@ def smaller_option(launch: dict[str, Any]) -> None:
         launch["arguments"]["max_count"] = 10
 
 
+def faster_learning(launch: dict[str, Any]) -> None:
+    if launch["test"] == "standard.vae":
+        launch["arguments"]["learning_rate"] = 1.0
+
+
+def worth_more(folder: Path) -> None:
+    for path in folder.glob("standard.vae.*"):
+        tampering.rewrite(path, ours(classic_factor=1000.0))
+    make_records.write_ledger(folder, WHOLE)
+
+
+def no_data_at_all(folder: Path) -> None:
+    for path in folder.glob("standard.vae.*"):
+        tampering.rewrite(path, ours(data=None))
+    make_records.write_ledger(folder, WHOLE)
+
+
+def unsaid_storage(content: dict[str, Any]) -> None:
+    del content["storage"]["outdir"]
+
+
+def empty_bus(content: dict[str, Any]) -> None:
+    content["inventory"]["pci_gpus"] = []
+
+
+def moved(folder: Path, **more: float) -> None:
+    """The stop of a batch 10 s earlier, with a window to fit."""
+    for path in folder.glob("standard.vae.J0.*"):
+
+        def change(content: dict[str, Any]) -> None:
+            mnb = content["mnb"]
+            stop = mnb["stop_s"] - 10
+            mnb.update(stop_s=stop, window={"start_s": stop - 10, "end_s": stop - 1})
+            mnb["ranks"][0] |= {name: mnb["ranks"][0][name] + by for name, by in more.items()}
+
+        tampering.rewrite(path, change)
+    make_records.write_ledger(folder, WHOLE)
+
+
+def earlier_stop(folder: Path) -> None:
+    moved(folder)
+
+
+def earlier_full(folder: Path) -> None:
+    moved(folder, full_s=-10)
+
+
+def everywhere_full_too_soon(folder: Path) -> None:
+    for path in folder.glob("standard.vae.*"):
+        tampering.rewrite(path, lambda content: content["mnb"]["launch"]["arguments"].update(max_count=10**9))
+    make_records.write_ledger(folder, WHOLE)
+
+
+def cut_short(content: dict[str, Any]) -> None:
+    del content["mnb"]["ranks"][0]["slices"][-2:]
+
+
 def idle_gpu(content: dict[str, Any]) -> None:
     more = content["inventory"]["pci_gpus"][-1] | {"pci_bus_id": "0000:99:00.0"}
     content["inventory"]["pci_gpus"].append(more)
@@ -301,6 +358,10 @@ def falling(place: int) -> int:
 BROKEN: dict[str, tuple[str, Tamper, str]] = {
     "tampered slice": ("R3", record(tampering.one_slice), "rates that rank 0 states are not those of its slices"),
     "slice taken out": ("R4", record(tampering.without_a_slice), "slice 20 begins 0.500 s after the one before it"),
+    "stop at the best moment": ("R4", earlier_stop, "standard.vae J0.0: it was stopped -9.0 s after the last launch"),
+    "full at the best moment": ("R4", earlier_full, "rank 0 has slices from long after its stop"),
+    "full before max_count": ("R4", everywhere_full_too_soon, "items, 1000000000 are its max_count"),
+    "slices cut before the stop": ("R4", record(cut_short), "rank 0 has no slices up to its stop"),
     "impossible rate": ("R5", record(tampering.faster), "x the peak of Test GPU in fp32"),
     "swapped profile": ("R6", manifest(other_profile), "is demanded"),
     "launches relabelled as company": ("R8", everywhere(second_device_as_company), ", company)"),
@@ -310,7 +371,9 @@ BROKEN: dict[str, tuple[str, Tamper, str]] = {
     "batches in another order": ("R9", manifest(backwards), "not in the order that the nonce makes"),
     "batch size changed everywhere": ("R10", everywhere(smaller_batch), "batch_size is 32, 64 is demanded"),
     "batch size overridden": ("R10", everywhere(overridden), "changed on the command line: batch_size"),
-    "option that the profile does not state": ("R10", everywhere(smaller_option), "max_count is 10, 1000 is demanded"),
+    "option that the profile does not state": ("R10", everywhere(smaller_option), "max_count is 10, 0 is demanded"),
+    "option that nobody states": ("R10", everywhere(faster_learning), "learning_rate is 1.0, 0.001 is demanded"),
+    "items of all records": ("R10", worth_more, "its classic_factor is 1000.0, vae has 1.0"),
     "arguments of one record": ("R10", record(lambda at: smaller_batch(at["mnb"]["launch"])), "instead of 64"),
     "formula of one record": (
         "R10",
@@ -340,7 +403,15 @@ BROKEN: dict[str, tuple[str, Tamper, str]] = {
         record(too_many_latencies),
         "slice 20 is impossible: the latencies of 6 batches in 5 steps",
     ),
-    "data not said": ("R19", record(no_data), "it does not say what it read, as other launches of its test do"),
+    "data not said": ("R19", record(no_data), "it does not say what it read; vae reads mnist"),
+    "data of no launch said": ("R19", no_data_at_all, "it does not say what it read; vae reads mnist"),
+    "storage not said": ("R20", manifest(unsaid_storage), "run.json does not say what the outdir lies on"),
+    "PCI bus not listed": ("R23", manifest(empty_bus), "the list of the PCI bus lacks the GPU at 0000:01:00.0"),
+    "default power limit not told": (
+        "R25",
+        record(gpu(default_power_limit_w=None)),
+        "GPU-1 does not say its power limit by default",
+    ),
     "less data": ("R19", record(small_share), "imagenet has scale 0.5, 1 is demanded"),
     "data in memory": ("R20", manifest(tmpfs), "/data lies on tmpfs (memory), which is refused"),
     "changed workload": (
@@ -426,7 +497,7 @@ def test_r3_numbers_that_were_claimed(folder: Path) -> None:
 def test_r22_a_launch_outside_its_reference_traces(folder: Path, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The report makes these marks; no record has them."""
     bands: Bands = {"gpu": {"fp32": {"1": TraceBand(2.0, 0.004)}}}
-    arguments = {"batch_size": 64, "precision": "fp32"}
+    arguments = {name: value for name, value in make_records.arguments_of("vae").items() if name not in PACING}
     trace = ReferenceTrace(arguments=arguments, data=("imagenet", "twin", 1.0), losses=bands)
     monkeypatch.setattr("milabench_ng.report.summary.folder.load_traces", lambda _suite: {"standard.vae": trace})
 

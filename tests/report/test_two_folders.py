@@ -26,6 +26,9 @@ TESTS = dict.fromkeys(("toy_reg", "toy_lstm", "vae", "loader", "convnet"), PER_G
 DEVICES = 4
 
 
+IMAGES: dict[str, Any] = {"unit": "images", "bound": "cpu"}
+
+
 def node(folder: Path, seed: int, repeat: int = 6, slow: Mapping[int, float] | None = None, **changes: Any) -> Path:
     """A run on a node whose devices differ by about 0.3 %, with launches that differ by 1 %."""
     devices = random.Random(1)
@@ -47,7 +50,7 @@ def node(folder: Path, seed: int, repeat: int = 6, slow: Mapping[int, float] | N
     folder.mkdir()
     make_records.write_manifest(folder, whole)
     for moment, launch in enumerate(whole.launches):
-        make_records.write(folder, make_records.record(launch, rate, 40, **changes), moment)
+        make_records.write(folder, make_records.record(launch, rate, 40, **IMAGES | changes), moment)
     return folder
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from milabench_ng.builtin import Declared
 from milabench_ng.grouping import grouped
 from milabench_ng.records.ledger import Chain
 from milabench_ng.records.manifest import Manifest
@@ -61,6 +62,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers that a report prints, recomputed."""
     sources: dict[str, str | None]
     """SHA-256 of the workloads' source files in this installation, by origin; None if it lacks the file."""
+    builtin: dict[str, Declared]
+    """What this installation's workloads declare, by name; empty for a run of another version."""
     version: str
     """The version of this installation."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 import milabench_ng
+from milabench_ng.builtin import read_builtin
 from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, convert_json, parse_json, read_content
 from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
@@ -92,6 +93,7 @@ def gather(
         summary=summary,
         claim=make_claim(summary, load_weights(chosen, summary.suite), load_reference(chosen, summary.suite)),
         sources=own_sources(one.record.mnb.source.origin for one in kept),
+        builtin=read_builtin() if manifest.version == milabench_ng.__version__ else {},
         version=milabench_ng.__version__,
     )
 

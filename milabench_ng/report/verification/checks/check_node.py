@@ -27,6 +27,8 @@ def _idle_gpus(evidence: Evidence) -> Iterator[str]:
     inventory = evidence.manifest.inventory
     working = {device.uuid for device in evidence.manifest.plan.devices if device.uuid is not None}
     used = {gpu.pci_bus_id for gpu in inventory.gpus if gpu.uuid in working}
+    unlisted = used - {one.pci_bus_id for one in inventory.pci_gpus}
+    yield from (f"the list of the PCI bus lacks the GPU at {bus}, which worked" for bus in sorted(unlisted))
     vendors = {one.vendor for one in inventory.pci_gpus if one.pci_bus_id in used}
     for one in inventory.pci_gpus:
         # Next to working GPUs, a display controller of another vendor is not part of the offer.
@@ -154,7 +156,9 @@ def _power_limits(evidence: Evidence) -> Iterator[str]:
         return
     for name, uuid, settings in _settings(evidence):
         limit, default = settings.power_limit_w, settings.default_power_limit_w
-        if limit is not None and default is not None and limit != default:
+        if limit is None or default is None:
+            yield f"{name}: {uuid} does not say its power limit{'' if limit is None else ' by default'}"
+        elif limit != default:
             yield f"{name}: the power limit of {uuid} is {limit:g} W, its default {default:g} W"
 
 

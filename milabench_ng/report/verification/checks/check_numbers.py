@@ -20,6 +20,7 @@ from milabench_ng.records.window import (
 )
 from milabench_ng.report.baselines.peaks import arithmetic_of, peak
 from milabench_ng.report.verification.bundle import Claim
+from milabench_ng.report.verification.checks.stops import moved_stops
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged
 from milabench_ng.report.verification.rules import Ceiling
@@ -112,8 +113,10 @@ def _difference(what: str, stated: object, found: object) -> Iterator[str]:
 
 
 def slices(evidence: Evidence) -> Finding:
-    """The slices have no gaps between start and stop, and each window is long enough and full."""
-    found = judged([*_rules_of_windows(evidence), *_bad_slices(evidence), *_bad_backlogs(evidence)])
+    """The slices have no gaps between start and stop, and each window is long enough, full and where it must be."""
+    found = judged(
+        [*_rules_of_windows(evidence), *moved_stops(evidence), *_bad_slices(evidence), *_bad_backlogs(evidence)]
+    )
     return found if found.reasons else Finding("pass", tuple(_worked_off(evidence, WORKED_OFF_LIMIT)))
 
 

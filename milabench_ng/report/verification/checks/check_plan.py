@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from milabench_ng.builtin import Declared
 from milabench_ng.catalogue import Scalar, normal_name
 from milabench_ng.errors import InputError
 from milabench_ng.memory_classes import choose_entries
 from milabench_ng.plan import Launch, Plan, ResolvedOptions, make_plan, smallest_memory
 from milabench_ng.profile import Profile, build_profile, parse_profile
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.records.record import Record
+from milabench_ng.records.record import Mnb, Record
 from milabench_ng.report.verification.evidence import Evidence, Pinned
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
 
@@ -144,20 +145,37 @@ def _out_of_order(evidence: Evidence) -> Iterator[str]:
 def arguments(evidence: Evidence) -> Finding:
     """Every launch ran with the profile's arguments, and nothing was changed on the command line.
 
-    Also, all records of a row count the same items.
+    Also, all records count the items that their workload declares, and the same ones as the others of their row.
     """
     stated = read_stated(evidence.manifest)
-    return judged([*_not_as_planned(evidence, stated), *_not_as_stated(evidence, stated), *_not_as_others(evidence)])
+    return judged(
+        [
+            *_not_as_planned(evidence, stated),
+            *_not_as_stated(evidence, stated),
+            *_not_as_declared(evidence),
+            *_not_as_others(evidence),
+        ]
+    )
+
+
+def _not_as_declared(evidence: Evidence) -> Iterator[str]:
+    """Records that count other items than their workload says in this installation."""
+    for name, record in evidence.named():
+        own = evidence.builtin.get(record.mnb.launch.workload)
+        if own is not None:
+            for what, one, other in zip(_ITEMS, _items(record.mnb), _items(own), strict=True):
+                if one != other:
+                    yield f"{name}: its {what} is {one}, {record.mnb.launch.workload} has {other}"
 
 
 def _not_as_others(evidence: Evidence) -> Iterator[str]:
     """Records that count different items from most of their row."""
     rows: dict[str, Counter[_Items]] = defaultdict(Counter)
     for _, record in evidence.named():
-        rows[record.mnb.label][_items(record)] += 1
+        rows[record.mnb.label][_items(record.mnb)] += 1
     for name, record in evidence.named():
         usual, _ = rows[record.mnb.label].most_common(1)[0]
-        for what, one, other in zip(_ITEMS, _items(record), usual, strict=True):
+        for what, one, other in zip(_ITEMS, _items(record.mnb), usual, strict=True):
             if one != other:
                 yield f"{name}: its {what} is {one}, that of most of its row {other}"
 
@@ -166,9 +184,9 @@ _ITEMS = ("unit", "classic_factor", "bound", "list of derived units")
 _Items = tuple[str, float, str | None, str]
 
 
-def _items(record: Record) -> _Items:
-    derived = ", ".join(f"{each.unit} = {each.formula}" for each in record.mnb.derived)
-    return record.mnb.unit, record.mnb.classic_factor, record.mnb.bound, derived or "none"
+def _items(counted: Mnb | Declared) -> _Items:
+    derived = ", ".join(f"{each.unit} = {each.formula}" for each in counted.derived)
+    return counted.unit, counted.classic_factor, counted.bound, derived or "none"
 
 
 def _not_as_planned(evidence: Evidence, stated: Profile | None) -> Iterator[str]:
@@ -225,7 +243,9 @@ def _not_as_stated(evidence: Evidence, stated: Profile | None) -> Iterator[str]:
         name = launch.test.removeprefix(f"{planned.suite}.")
         demanded, classes = demands.get(name, ({}, {}))
         own = evidence.rules.arguments
-        for option, value in (own.get("*", {}) | demanded | own.get(name, {})).items():
+        known = evidence.builtin.get(launch.workload)
+        defaults = known.defaults if known and launch.test not in seen else {}
+        for option, value in (defaults | own.get("*", {}) | demanded | own.get(name, {})).items():
             if launch.arguments.get(option) != value:
                 yield f"{launch.test}: {option} is {launch.arguments.get(option)!r}, {value!r} is demanded"
         if launch.auto_batch and evidence.rules.closed and launch.test not in seen:

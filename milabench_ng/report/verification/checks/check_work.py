@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from milabench_ng.catalogue import data_set_of
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.precision_seen import FP32_ERROR, PrecisionSeen
 from milabench_ng.records.record import SKIPPED_LIMIT, Data, Record
@@ -17,6 +18,8 @@ def precision(evidence: Evidence) -> Finding:
 
 
 def _modes(evidence: Evidence) -> Iterator[str]:
+    probes = ((record.mnb.label, record.mnb.precision) for _, record in evidence.named())
+    typed = {label for label, found in probes if found and found.layer_dtype is not None}
     for name, record in evidence.named():
         found, asked = record.mnb.precision, record.mnb.launch.arguments.get("precision")
         if found is None:
@@ -28,6 +31,8 @@ def _modes(evidence: Evidence) -> Iterator[str]:
         ran = [mode for mode in (found.ran_before, found.ran_after) if mode is not None]
         if _shows_its_mode(record, found) and any(mode != found.requested for mode in ran):
             yield f"{name}: {found.requested} was asked for, {', then '.join(dict.fromkeys(ran))} ran"
+        if record.success and found.layer_dtype is None and record.mnb.label in typed:
+            yield f"{name}: it does not say in which type its layers computed, as other launches of its test do"
         if not found.layers_fit:
             yield f"{name}: {found.requested} was asked for, the model's layers gave {found.layer_dtype}"
         if record.success and found.ran_after is None:
@@ -37,6 +42,8 @@ def _modes(evidence: Evidence) -> Iterator[str]:
                 yield f"{name}: fp32 is said to have run, and the probe's product was wrong by {error:.2g}"
 
 
+STORED = ("dataroot", "outdir")
+"""Whose storage a manifest names."""
 _IN_THE_WEIGHTS = ("half", "half_master", "half_master_static")
 """Modes visible only in the parameters' types; the probe's product shows the others."""
 
@@ -55,7 +62,13 @@ def data(evidence: Evidence) -> Finding:
 def _not_said(evidence: Evidence) -> Iterator[str]:
     reads = {record.mnb.label for _, record in evidence.named() if record.mnb.data is not None}
     for name, record in evidence.named():
-        if record.success and record.mnb.data is None and record.mnb.label in reads:
+        if not record.success or record.mnb.data is not None:
+            continue
+        launch = record.mnb.launch
+        own = evidence.builtin.get(launch.workload)
+        if own is not None and (name_of_set := data_set_of(own.data, launch.arguments)):
+            yield f"{name}: it does not say what it read; {launch.workload} reads {name_of_set}"
+        elif record.mnb.label in reads:
             yield f"{name}: it does not say what it read, as other launches of its test do"
 
 
@@ -90,13 +103,18 @@ def _not_demanded(evidence: Evidence) -> Iterator[str]:
 
 def storage(evidence: Evidence) -> Finding:
     """Data and results were on an accepted kind of storage."""
-    refused = evidence.rules.storage_refused
+    refused, found = evidence.rules.storage_refused, evidence.manifest.storage
     if not refused:
         return OFF
     return judged(
-        f"the {what} {one.path} lies on {one.filesystem} ({one.kind}), which is refused"
-        for what, one in evidence.manifest.storage.items()
-        if one.kind in refused
+        [
+            *(f"run.json does not say what the {what} lies on" for what in STORED if what not in found),
+            *(
+                f"the {what} {one.path} lies on {one.filesystem} ({one.kind}), which is refused"
+                for what, one in found.items()
+                if one.kind in refused
+            ),
+        ]
     )
 
 

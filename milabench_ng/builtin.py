@@ -1,0 +1,45 @@
+"""What the built-in workloads declare, for readers that must not import them. `scripts/builtin` writes the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from milabench_ng.catalogue import Bound, DataBy, Derived, Scalar, Workload
+
+FILE = Path(__file__).with_suffix(".json")
+
+
+class Declared(msgspec.Struct, frozen=True, kw_only=True):
+    """What a workload counts and reads, and its options where a profile states none."""
+
+    unit: str
+    classic_factor: float
+    bound: Bound | None
+    derived: tuple[Derived, ...]
+    data: str | DataBy | None
+    defaults: dict[str, Scalar | None]
+
+
+def declared(workload: Workload) -> Declared:
+    """The part of ``workload`` that a reader of records compares with."""
+    return Declared(
+        unit=workload.unit,
+        classic_factor=workload.classic_factor,
+        bound=workload.bound,
+        derived=workload.derived,
+        data=workload.data,
+        defaults={option.name: option.default for option in workload.options},
+    )
+
+
+def read_builtin() -> dict[str, Declared]:
+    """What the built-in workloads of this version declare, by name."""
+    return msgspec.json.decode(FILE.read_bytes(), type=dict[str, Declared])
+
+
+def encode_builtin(workloads: dict[str, Workload]) -> bytes:
+    """The content of the file."""
+    found = {name: declared(workloads[name]) for name in sorted(workloads)}
+    return msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
