@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from milabench_ng.records.ledger import check_chain
 from tests.orchestrator.conftest import tell_seen
 from tests.orchestrator.processes import process_tree
 
@@ -171,12 +170,3 @@ def test_the_folder_of_a_run_that_never_began_is_as_before(begin: Callable[..., 
     assert "Traceback" not in run.said.read_text()
     assert not run.left
     assert not run.folder.exists()
-
-
-def test_the_ledger_of_an_interrupted_run_is_sound(begin: Callable[..., Run]) -> None:
-    run = begin(STEADY)
-    run.until_at_work()
-    os.kill(run.process.pid, signal.SIGTERM)
-    assert run.end() == 130
-    assert run.causes() == ["interrupted"]
-    assert not check_chain((run.folder / "ledger.jsonl").read_bytes()).problems
