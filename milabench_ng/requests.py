@@ -157,6 +157,12 @@ class Refused(Answer, frozen=True, kw_only=True):
     message: str
 
 
+class Unable(Answer, frozen=True, kw_only=True):
+    """The server cannot fork; ``message`` is for the user."""
+
+    message: str
+
+
 class Spawned(Answer, frozen=True, kw_only=True):
     """A worker was forked."""
 
@@ -170,7 +176,7 @@ class Exited(Answer, frozen=True, kw_only=True):
 
 
 AnyRequest = Describe | EstimateData | Prepare | Spawn
-AnyAnswer = Serving | Described | DataEstimate | DataProgress | Prepared | Refused | Spawned | Exited
+AnyAnswer = Serving | Described | DataEstimate | DataProgress | Prepared | Refused | Unable | Spawned | Exited
 
 MESSAGE_BYTES = 1 << 20
 """Largest message; the socket's buffer is asked to hold at least this."""

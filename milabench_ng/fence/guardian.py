@@ -15,9 +15,11 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 PATIENCE_S = 20.0
+AT_ONCE = 256
+"""How many processes are held at a time: a process may have 1,024 descriptors."""
 
 
 def processes(directory: str) -> list[int]:
@@ -40,9 +42,30 @@ def kill(directories: Iterable[str]) -> set[int]:
             _set(group, "pids.max", "0")
         found.update(pid for pid in processes(directory) if pid)
         _set(directory, "cgroup.kill", "1")
-        for pid in processes(directory):
-            kill_process(pid)
+        kill_all(lambda directory=directory: processes(directory))  # type: ignore[misc]
     return found
+
+
+def kill_all(members: Callable[[], Iterable[int]]) -> None:
+    """SIGKILL to all processes that `members` lists, and lists again once they are held: a pid that was given to
+    another process in between is no member. The pid 0 is a process outside our pid namespace."""
+    pids = [pid for pid in members() if pid not in (0, os.getpid())]
+    for start in range(0, len(pids), AT_ONCE):
+        held = [(pid, hold) for pid in pids[start : start + AT_ONCE] if (hold := _hold(pid)) is not None]
+        still = set(members())
+        for pid, hold in held:
+            if pid in still:
+                with contextlib.suppress(OSError):  # it is gone, or not ours
+                    signal.pidfd_send_signal(hold, signal.SIGKILL)
+            os.close(hold)
+
+
+def _hold(pid: int) -> int | None:
+    """A descriptor of the process (pidfd_open(2)); None if it is gone."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
 
 
 def sweep(directories: Iterable[str], patience_s: float) -> tuple[int, int, bool]:
@@ -112,17 +135,6 @@ def _set(group: str, name: str, text: str) -> None:
         os.close(descriptor)
 
 
-def kill_process(pid: int) -> bool:
-    """Kill a process; False if it is gone, and for 0, one outside our pid namespace (kill(0) would hit ourselves)."""
-    if pid in (0, os.getpid()):
-        return False
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
-
-
 def main() -> int:
     """Read the pipe to its end, then remove what it named."""
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -138,8 +150,7 @@ def main() -> int:
         else:
             sessions.discard(int(name))
     if sessions:
-        for pid in session_members(sessions):
-            kill_process(pid)
+        kill_all(lambda: session_members(sessions))
     return 0 if not groups or sweep(groups, PATIENCE_S)[2] else 1
 
 

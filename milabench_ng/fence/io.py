@@ -149,7 +149,11 @@ def start_probe(group: Group, what: Transfer, bytes_per_s: int, descriptor: int)
 
 def finish_probe(process: subprocess.Popen[str], what: Transfer, asked: IoEvidence) -> IoEvidence:
     """Wait for a probe; return what it transferred per second, or why it did not."""
-    said, complaint = process.communicate()
+    try:
+        said, complaint = process.communicate(timeout=2 * _PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return msgspec.structs.replace(asked, problem=f"the probe did not end within {2 * _PATIENCE_S:g} s")
     if process.returncode != 0:
         reason = complaint.strip().rpartition("\n")[2] or f"the probe ended with status {process.returncode}"
         return msgspec.structs.replace(asked, problem=reason)

@@ -54,8 +54,7 @@ class Followed:
 
     def kill(self) -> None:
         """Send SIGKILL to all of them."""
-        for pid in self.pids():
-            guardian.kill_process(pid)
+        guardian.kill_all(self.pids)
 
     def end(self, patience_s: float) -> bool:
         """Kill until none is left or the time is up; return whether none is left."""

@@ -61,7 +61,7 @@ class _SearchTask(msgspec.Struct, frozen=True):
 
 
 async def find_sizes(work: BatchWork, context: RunContext, bus: Bus) -> dict[str, FoundSize]:
-    """The batch size of each test in the batch that leaves it to be found; ends early if the run is interrupted.
+    """The batch size of each test in the batch that leaves it to be found. Raises `Interrupted`.
 
     A size found earlier is used again as long as the limits are the same: a resumed run may have got other memory.
     """
@@ -75,7 +75,7 @@ async def find_sizes(work: BatchWork, context: RunContext, bus: Bus) -> dict[str
         bus.stage(f"{test}: looking for the largest batch size that fits")
         found[test] = await _search(task, work.batch, context, bus)
         if context.interrupted.is_set():
-            break
+            raise context.interrupted.error()
         search = found[test].search
         sizes = ", ".join(f"{trial.size} {'fits' if trial.fits else 'does not'}" for trial in search.trials)
         bus.note(f"{test}: batch size {search.size or 'not found'} after {search.seconds:.0f} s: {sizes}")
@@ -202,6 +202,7 @@ def _failure(tenant: Tenant, runner: BatchRunner, context: RunContext, busy: Seq
         timed_out=runner.timed_out.get(tenant.launch.job_id),
         interrupted=False,
         device=None,
+        machinery=runner.broken or tenant.machinery,
         broken_protocol=tenant.broken_protocol,
         failures=tenant.failures,
     )

@@ -16,18 +16,20 @@ from milabench_ng.fence.claims import Claim, resources
 from milabench_ng.fence.entry import adopt_orphans
 from milabench_ng.fence.interface import Fence
 from milabench_ng.node.device_nodes import make_device_nodes
-from milabench_ng.node.faults import XidEvents
-from milabench_ng.node.gpus import Gpu, open_nvml, read_gpus
+from milabench_ng.node.gpus import Gpu, read_gpus
 from milabench_ng.orchestrator.display.json_lines import JsonLines
 from milabench_ng.orchestrator.events.bus import Bus
 from milabench_ng.orchestrator.events.run_events import RunBegins, RunEnds
 from milabench_ng.orchestrator.execution.environment import site_hooks, worker_environment
 from milabench_ng.orchestrator.execution.interruption import interruptions
+from milabench_ng.orchestrator.execution.node_reader import NodeReader, nvml_session
 from milabench_ng.orchestrator.execution.preparing import needed, prepare_all
 from milabench_ng.orchestrator.execution.sampling import Sampler
 from milabench_ng.orchestrator.execution.scratch import scratch_folder
 from milabench_ng.orchestrator.execution.serving import serving
-from milabench_ng.orchestrator.execution.starting import ColdStarter, check_threads
+from milabench_ng.orchestrator.execution.starting import ColdStarter
+from milabench_ng.orchestrator.execution.waiting import in_thread
+from milabench_ng.orchestrator.execution.worker_server import check_threads
 from milabench_ng.orchestrator.outcome.observation import SessionFacts
 from milabench_ng.orchestrator.outcome.run_context import RunContext
 from milabench_ng.orchestrator.persistence.run_progress import RunProgress
@@ -35,7 +37,6 @@ from milabench_ng.orchestrator.persistence.sessions import (
     Begun,
     SessionName,
     begin,
-    going_on,
     name_session,
     opened,
     settle,
@@ -63,11 +64,12 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> 
     """Run a request to its end. Bad input and missing isolation raise before anything runs."""
     name = name_session(request)
     async with AsyncExitStack() as stack:  # last opened, first closed
-        nvml = stack.enter_context(open_nvml())
+        interrupted = await stack.enter_async_context(interruptions(bus.note))
+        nvml = await interrupted.unless(stack.enter_async_context(nvml_session()))
         scratch = stack.enter_context(scratch_folder(name.group))
-        gpus = read_gpus(nvml).devices
-        server = await stack.enter_async_context(serving(bus.stage))
-        planned = await plan_run(request, server, gpus)
+        gpus = (await interrupted.unless(in_thread(lambda: read_gpus(nvml)))).devices
+        server = await interrupted.unless(stack.enter_async_context(serving(bus.stage)))
+        planned = await interrupted.unless(plan_run(request, server, gpus))
         if planned.start == "warm":
             check_threads(server.threads)
         for text in planned.notes:
@@ -75,12 +77,11 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> 
         writer = stack.enter_context(opened(request))
         writer.tell = bus.note
         wanted = needed(planned.plan, planned.catalogue)
-        data = await prepare_all(wanted, server, request.dataroot, bus.preparing)
+        data = await interrupted.unless(prepare_all(wanted, server, request.dataroot, bus.preparing))
         environment, dropped = passed_on(scratch, bus)
         sampler = await stack.enter_async_context(sampling(planned))
         fence, claim = stack.enter_context(fenced(planned, name.group, bus))
-        interrupted = stack.enter_context(interruptions(bus.note))
-        manifest = make_manifest(planned, name.run_id, fence, command_line)
+        manifest = await interrupted.unless(in_thread(lambda: make_manifest(planned, name.run_id, fence, command_line)))
         begun = begin(request, writer, manifest, name, command_line)
         context = RunContext(
             environment=environment,
@@ -89,13 +90,12 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> 
             claim=claim,
             starter=server if planned.start == "warm" else ColdStarter(),
             sampler=sampler,
-            nvml=nvml,
+            node=NodeReader(nvml, gpus),
             gpus=gpus,
             data=data,
             folder=writer.folder,
-            xids=XidEvents(nvml, gpus),
             progress=RunProgress(planned.plan, writer, request.retry, request.sessions),
-            own_pids=(os.getpid(), server.pid, sampler.pid),
+            own_pids=(os.getpid(), sampler.pid),
             interrupted=interrupted,
         )
         await run_session(context, bus)
@@ -107,7 +107,7 @@ async def run_session(context: RunContext, bus: Bus) -> None:
     """Run pending work, with the folder marked as in progress and events written to a file."""
     bus.add(JsonLines(context.folder.events))
     bus.publish(run_begins(context.facts.planned, context.facts.begun.name))
-    with going_on(context.folder), spared():
+    with context.progress.writer.going_on(), spared():
         await run(context, bus)
     progress, interrupted = context.progress, context.interrupted
     bus.publish(RunEnds(missing=progress.missing, failed=progress.failed, interrupted=interrupted.is_set()))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from milabench_ng.errors import MnbError
 from milabench_ng.fence.choosing import above
 from milabench_ng.fence.io import excess
-from milabench_ng.node.conditions import Conditions, read_conditions
 from milabench_ng.orchestrator.batch_search import FoundSize, find_sizes, with_sizes
 from milabench_ng.orchestrator.events.bus import Bus
 from milabench_ng.orchestrator.events.run_events import BatchBegins, LaunchEnds, Placed
@@ -18,11 +19,13 @@ from milabench_ng.orchestrator.execution.bandwidth import probe_all
 from milabench_ng.orchestrator.execution.batch import BatchRunner, gone
 from milabench_ng.orchestrator.execution.caching import make_ready
 from milabench_ng.orchestrator.execution.edges import read_surroundings
+from milabench_ng.orchestrator.execution.interruption import Interrupted
 from milabench_ng.orchestrator.execution.logs import Log
 from milabench_ng.orchestrator.execution.pacing import read_host_pace, work_at_once
 from milabench_ng.orchestrator.execution.sampling import Sampler
 from milabench_ng.orchestrator.execution.strays import end_strays, running
 from milabench_ng.orchestrator.execution.tenant import Tenant
+from milabench_ng.orchestrator.execution.waiting import in_thread
 from milabench_ng.orchestrator.outcome.observing import BatchObservation, observe
 from milabench_ng.orchestrator.outcome.recording import make_record
 from milabench_ng.orchestrator.outcome.run_context import RunContext
@@ -32,7 +35,7 @@ from milabench_ng.orchestrator.planning.duration import least_batch_s, time_left
 from milabench_ng.orchestrator.tenants import make_tenant
 from milabench_ng.plan import Batch, Launch
 from milabench_ng.records.batch_search import SEARCH_PHASE
-from milabench_ng.records.record import Record
+from milabench_ng.records.record import Data, Record
 from milabench_ng.records.surroundings import Surroundings
 from milabench_ng.records.window import launch_perf
 from milabench_ng.telemetry.messages import Watch
@@ -52,7 +55,10 @@ async def run(context: RunContext, bus: Bus) -> None:
             left_s = time_left_s(least_s[place:], beyond_s, planned.start)
             bus.publish(batch_begins(work.batch, len(progress.plan.batches), left_s))
             began_s = time.monotonic()
-            made = await run_batch(work, context, bus)
+            try:
+                made = await run_batch(work, context, bus)
+            except Interrupted:
+                break
             for name, record in made.items():
                 bus.publish(launch_ends(name, record))
             searched_s = max((record.mnb.phases_s.get(SEARCH_PHASE, 0.0) for record in made.values()), default=0.0)
@@ -100,21 +106,19 @@ def launch_ends(name: str, record: Record) -> LaunchEnds:
 
 
 async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str, Record]:
-    """Run one batch and write its records; return them by file name, none if interrupted before it began."""
+    """Run one batch and write its records; return them by file name. Raises `Interrupted` before it has begun."""
+    await _mend(context, bus)
     found = await find_sizes(work, context, bus)
-    if context.interrupted.is_set():
-        return {}
     work = with_sizes(work, found)
     batch = work.batch
-    context.progress.begin(work)
-    files = {launch.test: context.files(launch) for launch in batch.launches}
-    cache = context.facts.planned.request.cache
-    data = {test: make_ready(found, cache) for test, found in files.items() if found is not None}
+    data = await context.interrupted.unless(in_thread(lambda: _page_cache(batch, context)))
     shares = {slot: context.facts.planned.shares[slot].cpus for one in batch.launches for slot in one.slot_ids}
-    pace_before = await read_host_pace(shares, work_at_once)
-    before, around = _conditions(context), _surroundings(shares, context)
-    context.xids.drain()
+    pace_before = await context.interrupted.unless(read_host_pace(shares, work_at_once))
+    before = await context.interrupted.unless(context.node.conditions(context.own_pids))
+    around = _surroundings(shares, context)
+    await context.node.xids()
     known = running()
+    context.progress.begin(work)
     requested_s, started = time.monotonic(), utc_now()
     tenants = [_tenant(launch, work, context, requested_s, found) for launch in batch.launches]
     _watch(tenants, context.sampler)
@@ -122,9 +126,11 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
     limits = context.facts.planned.limits
     runner = BatchRunner(tenants, context.starter, limits, context.interrupted, announcer)
     try:
-        await _probe_io(runner, context)
+        with contextlib.suppress(Interrupted):  # the runner sees it too, and the launches get their records
+            await context.interrupted.unless(_probe_io(runner, context))
         timeline = await runner.run()
-        after, around_after = _conditions(context), _surroundings(shares, context)
+        after = await context.node.conditions(context.own_pids)
+        around_after = _surroundings(shares, context)
     finally:
         busy = await gone(tenants)
         strays = end_strays(known | {*context.own_pids, *(tenant.pid for tenant in tenants if tenant.pid)})
@@ -140,7 +146,7 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
         surroundings=(around, around_after),
         host_pace=(pace_before, pace_after),
         data=data,
-        xids=context.xids.drain(),
+        xids=await context.node.xids(),
         busy=busy,
         strays=strays,
         searches={test: one.search for test, one in found.items()},
@@ -149,7 +155,23 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
     names = [context.folder.record(one.name, one.job_id, started, one.success).name for one in records]
     named = dict(zip(names, records, strict=True))
     context.progress.end(named, logs)
+    if runner.broken:
+        raise MnbError(f"batch {batch.number} was not watched to its end; its records are written:\n{runner.broken}")
     return named
+
+
+async def _mend(context: RunContext, bus: Bus) -> None:
+    """Replace what starts the workers, if it was lost."""
+    lost = await context.interrupted.unless(context.starter.ready())
+    if lost:
+        bus.note(f"{lost}: started again")
+
+
+def _page_cache(batch: Batch, context: RunContext) -> dict[str, Data]:
+    """Set the page cache for a batch; what it holds then, by test."""
+    files = {launch.test: context.files(launch) for launch in batch.launches}
+    cache = context.facts.planned.request.cache
+    return {test: make_ready(found, cache) for test, found in files.items() if found is not None}
 
 
 def _watch(tenants: Sequence[Tenant], sampler: Sampler) -> None:
@@ -165,14 +187,10 @@ def _close_logs(tenants: Sequence[Tenant], context: RunContext) -> list[FileCont
     return [(str(log.path.relative_to(context.folder.path)), content) for log, content in contents if log.in_memory]
 
 
-def _conditions(context: RunContext) -> Conditions:
-    return read_conditions(context.nvml, context.gpus, context.own_pids)
-
-
 def _surroundings(shares: Mapping[str, tuple[int, ...]], context: RunContext) -> Surroundings:
     planned = context.facts.planned
     group = above(planned.capabilities, planned.isolation)
-    return read_surroundings(group, shares, context.claim, context.own_pids)
+    return read_surroundings(group, shares, context.claim, (*context.own_pids, *context.starter.pids))
 
 
 async def _probe_io(runner: BatchRunner, context: RunContext) -> None:

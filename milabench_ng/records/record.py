@@ -39,8 +39,9 @@ Cause = Literal[
     "nan",
     "short",
     "interrupted",
+    "machinery",
 ]
-"""Why a launch failed."""
+"""Why a launch failed; ``interrupted`` and ``machinery`` say nothing about it, and it is tried again."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):

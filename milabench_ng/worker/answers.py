@@ -14,6 +14,7 @@ from milabench_ng.datasets import registry
 from milabench_ng.datasets.pace import pace
 from milabench_ng.datasets.prepare import Located, check, free_bytes, locate, prepare, to_generate
 from milabench_ng.errors import MnbError
+from milabench_ng.fence.entry import EntryError, die_with
 from milabench_ng.requests import (
     Answer,
     AnyRequest,
@@ -42,13 +43,14 @@ def import_everything() -> None:
         registry.find(name)
 
 
-def answer(request: AnyRequest, connection: socket.socket) -> NoReturn:
-    """Answer in this process, then exit."""
+def answer(request: AnyRequest, connection: socket.socket, server_pid: int) -> NoReturn:
+    """Answer in this fork of ``server_pid``, which it dies with, then exit."""
     status = 1
     try:
+        die_with(server_pid)
         connection.sendall(msgspec.json.encode(_reply_or_refusal(request, connection)))
         status = 0
-    except ConnectionError:  # the orchestrator has ended
+    except (ConnectionError, EntryError):  # the orchestrator or the server has ended
         status = 0
     except BaseException:  # noqa: BLE001  # the last line of defence before os._exit, which would swallow it
         traceback.print_exc()

@@ -49,7 +49,7 @@ def run(task: Task, channel: PipeChannel, definition: Definition, since: float) 
     )
     agent = Agent(pid=os.getpid(), channel=channel, definition=definition, stop=SharedStop(), pids=shared_numbers())
     first = FirstDeath()
-    first.start()
+    signal.signal(signal.SIGCHLD, first.note)  # no thread: the ranks are forked
     try:
         elastic_launch(config, run_one)(task, agent, since)
     except ChildFailedError as error:
@@ -85,6 +85,7 @@ def run_one(task: Task, agent: Agent, since: float) -> None:
     # The agent ends the remaining ranks with SIGTERM and waits up to 30 s. Its own handler, inherited by the fork,
     # never runs in a rank that waits for a dead one in a collective.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     die_with(agent.pid)
     if len(task.seats) == 1:  # its parent has entered, and is confined
         join(SimpleNamespace(**{**seat.entry, "procs": ()}))

@@ -18,7 +18,7 @@ import time
 import msgspec
 
 from milabench_ng.fence.entry import adopt_orphans
-from milabench_ng.requests import MESSAGE_BYTES, Answer, AnyRequest, Exited, Serving, Spawn, Spawned
+from milabench_ng.requests import MESSAGE_BYTES, Answer, AnyRequest, Exited, Serving, Spawn, Spawned, Unable
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 """Signals that a terminal or batch system sends to all processes of a job."""
@@ -53,7 +53,12 @@ def main(descriptor: int) -> None:
         if not packet:
             return
         request = decoder.decode(packet)
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:  # a limit on processes, or no memory
+            close_all(descriptors)
+            reply(connection, Unable(id=request.id, message=f"the worker server cannot fork: {error.strerror}"))
+            continue
         if pid == 0:
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGCHLD, signal.SIGTERM):
@@ -62,12 +67,17 @@ def main(descriptor: int) -> None:
             if isinstance(request, Spawn):
                 connection.close()
                 warm.run(request.task, server_pid, *descriptors)
-            answers.answer(request, connection)
-        for passed in descriptors:
-            os.close(passed)
+            answers.answer(request, connection, server_pid)
+        close_all(descriptors)
         running[pid] = request.id
         if isinstance(request, Spawn):
             reply(connection, Spawned(id=request.id, pid=pid))
+
+
+def close_all(descriptors: list[int]) -> None:
+    """Close what came with a request."""
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def reply(connection: socket.socket, answer: Answer) -> None:

@@ -19,7 +19,8 @@ import pytest
 from pages import PAGES, ROOT, commands
 
 from milabench_ng.cli import app, call
-from milabench_ng.orchestrator.execution.starting import WorkerServer
+from milabench_ng.orchestrator.execution.server_link import Link
+from milabench_ng.orchestrator.execution.worker_server import WorkerServer
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -194,7 +195,9 @@ TABLE: dict[str, Check] = {
     "scripts/screenshots --docs": SLOW,
     "scripts/screenshots FOLDER OUT": Check("script", "needs Chromium and a result folder"),
     "scripts/simulate-decisions": Check("script", "takes minutes"),
-    "scripts/soak": Check("script", "takes half an hour"),
+    "scripts/fault-matrix": Check("script", "takes a quarter of an hour"),
+    "scripts/fault-matrix --batches 1000": Check("script", "takes an hour"),
+    "scripts/fault-matrix --soak 30": Check("script", "takes half an hour"),
     "scripts/test": Check("script", "it is what runs this test"),
     "scripts/test --quick": Check("script", "it runs most of these tests"),
     "scripts/test --quick -k score": Check("script", "it runs some of these tests"),
@@ -274,9 +277,14 @@ def one_server() -> Iterator[None]:
         loop = asyncio.get_running_loop()
         if not begun:
             begun.append(await start(environ))
-            loop.remove_reader(begun[0]._connection)
-        ours = begun[0]._connection.dup()
-        server = WorkerServer(ours, Ended())  # type: ignore[arg-type]
+            assert begun[0]._link
+            loop.remove_reader(begun[0]._link.connection)
+            loop.remove_reader(begun[0]._link.death)
+        link = begun[0]._link
+        assert link
+        ours = link.connection.dup()
+        server = WorkerServer(environ)
+        server._link = Link(ours, Ended(), os.dup(link.death))  # type: ignore[arg-type]
         server.threads = begun[0].threads
         server._number = next(hundreds)
         loop.add_reader(ours, server._receive)
@@ -286,8 +294,9 @@ def one_server() -> Iterator[None]:
         patch.setattr(WorkerServer, "launch", launch)
         yield
     for server in begun:
-        server._connection.close()
-        server._process.wait(30)
+        assert server._link
+        server._link.connection.close()
+        server._link.process.wait(30)
 
 
 @pytest.fixture

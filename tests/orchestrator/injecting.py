@@ -1,4 +1,4 @@
-"""Faults from outside, for scripts/soak: by signals, files and groups. The product knows nothing of them."""
+"""Faults from outside, for scripts/fault-matrix: by signals, files and groups. The product knows nothing of them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import sys
 import tempfile
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 
 from milabench_ng.fence.probing.probe import probe
+from milabench_ng.orchestrator.execution.worker_server import RESTARTS
 from milabench_ng.records.ledger import Attempt, check_chain
+from tests.orchestrator.processes import helper
 
 PARENTS = probe().parents
 HOG = """
@@ -28,6 +31,7 @@ while True:
     held.append(b"x" * (64 << 20))
 """
 READS_PICTURES = ("loader", "convnet")
+SERVER, SAMPLER = "milabench_ng.worker.server", "milabench_ng.telemetry.sampler"
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -41,33 +45,55 @@ class Fault(msgspec.Struct, frozen=True):
     """When it had happened (monotonic): what comes after the stop of the batch is no fault of it."""
 
 
+Key = tuple[str, str, int]
+"""Label, job id and attempt."""
+
+
 class Batch(msgspec.Struct, frozen=True):
     """A batch that has just begun."""
 
     number: int
     test: str
-    launches: tuple[tuple[str, str], ...]
-    """Label and job id."""
+    launches: tuple[Key, ...]
     devices: tuple[int, ...]
 
 
-class Injector(threading.Thread):
-    """Follows the ledger of a run and does something to a launch of every other batch."""
+class Deed(msgspec.Struct, frozen=True):
+    """A fault that can be injected."""
 
-    def __init__(self, folder: Path, data: Path, moments: random.Random, window_s: float) -> None:
+    kind: str
+    expected: str | None
+    act: Callable[[Batch, int], bool]
+    """Does it to the tenant of a device; whether it was done."""
+    early: bool = False
+    """Done when the worker enters, and not at a random moment."""
+    all_launches: bool = False
+
+
+class Injector(threading.Thread):
+    """Follows the ledger of a run and does two things at once in every batch."""
+
+    def __init__(self, mnb: int, folder: Path, data: Path, moments: random.Random, window_s: float) -> None:
+        """``mnb``: the orchestrator's pid."""
         super().__init__(daemon=True)
-        self.folder, self.data, self.moments, self.window_s = folder, data, moments, window_s
-        self.done: dict[tuple[str, str], Fault] = {}
+        self.mnb, self.folder, self.data, self.moments, self.window_s = mnb, folder, data, moments, window_s
+        self.done: defaultdict[Key, list[Fault]] = defaultdict(list)
         self.hogs: list[subprocess.Popen[bytes]] = []
+        self.servers = RESTARTS
+        """How many more worker servers may be lost."""
         self.over = threading.Event()
 
     def run(self) -> None:
-        seen = -1
+        seen = None
         while not self.over.wait(0.02):
             batch = self.newest()
-            if batch is not None and batch.number > seen:
-                seen = batch.number
-                self.inject(batch)
+            if batch is not None and batch.launches != seen:
+                seen = batch.launches
+                pair = [threading.Thread(target=self.inject, args=(batch, *one)) for one in self.choose(batch)]
+                for deed in pair:
+                    deed.start()
+                for deed in pair:
+                    deed.join()
 
     def newest(self) -> Batch | None:
         """The batch that the ledger says has begun last, while it goes on."""
@@ -76,39 +102,77 @@ class Injector(threading.Thread):
         if not events or not isinstance(events[-1], Attempt):
             return None
         number = events[-1].batch
-        tried = [event for event in events if isinstance(event, Attempt) and event.batch == number]
+        tried = {(event.label, event.job_id): event for event in events if isinstance(event, Attempt)}
         plan = json.loads((self.folder / "run.json").read_text())["plan"]["batches"][number]
         devices = tuple(device for launch in plan["launches"] for device in launch["devices"])
-        launches = tuple((event.label, event.job_id) for event in tried)
+        launches = tuple((one.label, one.job_id, one.number) for one in tried.values() if one.batch == number)
         return Batch(number, plan["launches"][0]["test"].partition(".")[2], launches, devices)
 
-    def inject(self, batch: Batch) -> None:
-        """One fault into one batch, or none."""
-        kinds: list[tuple[str, str | None, Callable[[Batch, int], bool]]] = [
-            ("kill", "signal", self.kill),
-            ("stop", "timeout", self.stop),
-            ("memory hog", "oom", self.hog),
-            ("pause", None, self.pause),
-            ("busy disk", None, self.busy_disk),
-            ("nothing", None, lambda *_: True),
+    def choose(self, batch: Batch) -> list[tuple[Deed, int, float]]:
+        """Two different deeds, each with the place of its victim and its delay."""
+        deeds = [
+            Deed("kill", "signal", self.kill),
+            Deed("stop", "timeout", self.stop),
+            Deed("memory hog", "oom", self.hog, early=True),
+            Deed("pause", None, self.pause),
+            Deed("busy disk", None, self.busy_disk),
+            Deed("nothing", None, lambda *_: True),
+            Deed("sampler killed", None, lambda *_: self.signal_helper(SAMPLER, signal.SIGKILL)),
+            Deed("sampler stopped", None, lambda *_: self.signal_helper(SAMPLER, signal.SIGSTOP)),
+            Deed("mnb paused", None, self.pause_mnb),
         ]
-        if batch.test == "accident":
-            self.done.update(dict.fromkeys(batch.launches, Fault("exception", "exception", time.time(), 0.0)))
-            return
         if batch.test in READS_PICTURES:
-            kinds.append(("damaged data", "data_error", self.damage))
-        kind, expected, act = self.moments.choice(kinds)
-        place = self.moments.randrange(len(batch.launches))
+            deeds.append(Deed("damaged data", "data_error", self.damage, early=True, all_launches=True))
+        if self.servers:
+            lost = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+            deeds += [
+                Deed(
+                    f"server {what}", "machinery", lambda *_, number=number: self.lose_server(number), all_launches=True
+                )
+                for what, number in lost.items()
+            ]
+        if batch.test == "accident":
+            for key in batch.launches:
+                self.done[key].append(Fault("exception", "exception", time.time(), 0.0))
+        return [
+            (
+                deed,
+                self.moments.randrange(len(batch.launches)),
+                0.0 if deed.early else self.moments.uniform(0.1, 0.6 * self.window_s),
+            )
+            for deed in self.moments.sample(deeds, 2)
+        ]
+
+    def inject(self, batch: Batch, deed: Deed, place: int, delay: float) -> None:
+        """One fault into one batch."""
         device = batch.devices[place if len(batch.launches) > 1 else 0]
-        victims = batch.launches if kind == "damaged data" else (batch.launches[place],)
-        delay = 0.0 if kind in ("damaged data", "memory hog") else self.moments.uniform(0.1, 0.6 * self.window_s)
         if not self.wait_for_processes(batch, device):
             return
         time.sleep(delay)
+        victims = batch.launches if deed.all_launches else (batch.launches[place],)
         moment = time.time()
-        if act(batch, device):
-            done_s = 0.0 if kind == "damaged data" else time.monotonic()
-            self.done.update(dict.fromkeys(victims, Fault(kind, expected, moment, done_s)))
+        noted = Fault(deed.kind, deed.expected, moment, 0.0)
+        if deed.all_launches:  # the launches may have ended before the deed has
+            for key in victims:
+                self.done[key].append(noted)
+        if deed.act(batch, device) and not deed.all_launches:
+            self.done[victims[0]].append(msgspec.structs.replace(noted, done_s=time.monotonic()))
+
+    def signal_helper(self, module: str, number: signal.Signals) -> bool:
+        try:
+            return signalled(helper(module, self.mnb), number)
+        except (StopIteration, OSError):  # it was lost before
+            return False
+
+    def lose_server(self, number: signal.Signals) -> bool:
+        self.servers -= 1
+        return self.signal_helper(SERVER, number)
+
+    def pause_mnb(self, *_: object) -> bool:
+        if not signalled(self.mnb, signal.SIGSTOP):
+            return False
+        time.sleep(2.0)
+        return signalled(self.mnb, signal.SIGCONT)
 
     def wait_for_processes(self, batch: Batch, device: int) -> bool:
         """Until the tenant's worker is in its group."""

@@ -23,3 +23,9 @@ def descriptors(pid: int) -> dict[int, str]:
         with contextlib.suppress(FileNotFoundError):
             found[int(entry.name)] = os.readlink(entry)
     return found
+
+
+def helper(module: str, of: int) -> int:
+    """The process that runs ``module`` for the orchestrator ``of``."""
+    name = module.encode()
+    return next(pid for pid in process_tree(of) if name in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"))

@@ -15,6 +15,7 @@ from milabench_ng.orchestrator.persistence.result_writer import ResultWriter
 from milabench_ng.orchestrator.persistence.resuming import open_writer
 from milabench_ng.records.ledger import AnyLedgerEvent, Attempt, Recorded, Started, Torn, check_chain
 from milabench_ng.records.names import LEDGER, MANIFEST, ResultFolder, file_digest, temporary_name
+from milabench_ng.records.reading import is_going_on
 
 STARTED = Started(
     run_id="r", version="1", plan_sha256="p", profile_sha256="q", launches=9, order="interleaved", nonce=None
@@ -150,6 +151,34 @@ def test_a_folder_that_is_removed_is_made_anew_with_its_ledger(tmp_path: Path) -
     assert events(place) == (STARTED, recorded("one.json", b"1"), recorded("two.json", b"2"))
     with pytest.raises(InputError, match="another mnb writes into it"):
         open_writer(ResultFolder(place), None)
+
+
+def test_a_folder_that_is_made_anew_is_in_progress_like_the_first(tmp_path: Path) -> None:
+    place = tmp_path / "results"
+    writer, _ = open_new(place)
+    with writer.going_on():
+        assert is_going_on(place)
+        shutil.rmtree(place)
+        writer.keep([("two.json", b"2")], recorded("two.json", b"2"))
+        assert is_going_on(place)
+    assert not is_going_on(place)
+
+
+def test_what_the_ledger_promises_has_its_name_on_the_disk_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "results"
+    writer, _ = open_new(place)
+    flushed: list[str] = []
+    flush = os.fsync
+
+    def note(descriptor: int) -> None:
+        flushed.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+        flush(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    writer.keep([("one.json", b"1")], recorded("one.json", b"1"))
+    assert flushed == [".one.json.tmp", place.name, LEDGER, place.name]
 
 
 def test_two_writers_of_one_folder_are_kept_apart(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.errors import MnbError
-from milabench_ng.orchestrator.execution.starting import check_threads
+from milabench_ng.orchestrator.execution.worker_server import check_threads
 from milabench_ng.orchestrator.jobs import spared
 
 

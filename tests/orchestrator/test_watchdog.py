@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from milabench_ng.errors import InputError
-from milabench_ng.orchestrator.execution.watchdog import LaunchProgress, Limits, limits_for, overdue
+from milabench_ng.orchestrator.execution.watchdog import LaunchProgress, Limits, Pause, limits_for, overdue, pauses
 from milabench_ng.plan import Launch
 from milabench_ng.profile import TimeLimits
 from milabench_ng.records.window import WindowRule
@@ -40,6 +40,27 @@ def test_each_limit_bites_when_it_is_over(progress: LaunchProgress, in_time: flo
 def test_one_that_is_ready_waits_for_the_others_without_a_limit_of_its_own() -> None:
     waiting = msgspec.structs.replace(ASKED, ready=True)
     assert overdue(waiting, LIMITS, 1150) is None
+
+
+@pytest.mark.parametrize(
+    ("progress", "now"),
+    [(ASKED, 1030), (WORKING, 1030), (STOPPED, 1118), (msgspec.structs.replace(WORKING, heard_s=1190), 1200)],
+)
+def test_a_pause_of_the_orchestrator_counts_for_no_limit(progress: LaunchProgress, now: float) -> None:
+    paused = msgspec.structs.replace(progress, pauses=(Pause(now - 1, 40.0),))
+    assert overdue(paused, LIMITS, now + 40 - 0.1) is None
+    assert overdue(paused, LIMITS, now + 40.1) is not None
+
+
+def test_a_pause_before_the_last_slice_gives_no_more_time() -> None:
+    heard = msgspec.structs.replace(WORKING, heard_s=1100, pauses=(Pause(1050, 40.0),))
+    assert overdue(heard, LIMITS, 1120) is None
+    assert overdue(heard, LIMITS, 1120.1) == "no slice for 20 s"
+
+
+def test_what_is_a_little_late_did_not_stand_still() -> None:
+    assert pauses(100.0, 101.0) == ()
+    assert pauses(100.0, 101.5) == (Pause(101.5, 1.5),)
 
 
 def test_limits_follow_from_the_plan() -> None:

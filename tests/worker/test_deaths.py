@@ -1,4 +1,4 @@
-"""Which rank's death ended a launch, also if the thread that watches for it is late."""
+"""Which rank's death ended a launch, also if the handler that notes it is late."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RAISED = Death(10, None)
     [
         (KILLED, KILLED, KILLED),
         (KILLED, RAISED, KILLED),  # rank 0 failed of the loss before the agent looked
-        (ENDED_BY_AGENT, KILLED, KILLED),  # the thread was late
+        (ENDED_BY_AGENT, KILLED, KILLED),  # the handler was late
         (RAISED, KILLED, KILLED),
         (None, KILLED, KILLED),
         (ENDED_BY_AGENT, ENDED_BY_AGENT, ENDED_BY_AGENT),  # somebody else's SIGTERM
@@ -33,16 +33,17 @@ def test_the_first_death_by_a_signal_is_the_cause(seen: Death | None, noted: Dea
 
 
 ALONE = """
-import os, signal
+import os, signal, time
 from milabench_ng.worker.deaths import Death, FirstDeath
 
 child = os.fork()
 if child == 0:
     signal.pause()
 watch = FirstDeath()
-watch.start()
+signal.signal(signal.SIGCHLD, watch.note)
 os.kill(child, signal.SIGKILL)
-watch.join()
+while watch.seen is None:
+    time.sleep(0.01)
 assert watch.seen == Death(child, signal.SIGKILL), watch.seen
 assert os.waitpid(child, 0) == (child, signal.SIGKILL)
 """

@@ -6,6 +6,7 @@ Permission bits lie (read-only mounts, nsdelegate, namespaces), so it does not r
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,9 +81,16 @@ def _trial(parent: Path) -> Iterator[Path]:
     directory = parent / f"mnb-probe-{os.getpid()}-{os.urandom(4).hex()}"
     directory.mkdir()
     try:
+        _require_domain(directory / "cgroup.type")
         yield directory
     finally:
         directory.rmdir()
+
+
+def _require_domain(kind: Path) -> None:
+    """Raise OSError if no process can enter a new group of v2 ("Threads" in cgroup-v2.rst)."""
+    if kind.exists() and kind.read_text().strip() == "domain invalid":
+        raise OSError(errno.EOPNOTSUPP, "its group is threaded, so no process can enter a group below it")
 
 
 def _writable(path: Path) -> None:

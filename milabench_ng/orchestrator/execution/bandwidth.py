@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import msgspec
 from milabench_ng.fence.interface import Group
 from milabench_ng.fence.io import Transfer, finish_probe, probe_file, start_probe
 from milabench_ng.files import nearest
+from milabench_ng.orchestrator.execution.waiting import in_thread
 from milabench_ng.records.isolation import IoEvidence
 
 GroupKey = tuple[str, str]
@@ -51,4 +51,7 @@ async def _probe(
         for key, bytes_per_s in rates.items()
         if bytes_per_s is not None
     }
-    return {key: await asyncio.to_thread(finish_probe, one, what, seen[key]) for key, one in started.items()}
+    return {
+        key: await in_thread(lambda key=key, one=one: finish_probe(one, what, seen[key]))  # type: ignore[misc]
+        for key, one in started.items()
+    }

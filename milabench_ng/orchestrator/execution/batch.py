@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import contextlib
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,32 +14,22 @@ import msgspec
 from milabench_ng.events import Entered, Start, Stop
 from milabench_ng.fence.interface import IsolationMismatch
 from milabench_ng.orchestrator.execution.announcing import Announcer
-from milabench_ng.orchestrator.execution.interruption import Interruption
-from milabench_ng.orchestrator.execution.stacks import dump_stacks, kernel_view
-from milabench_ng.orchestrator.execution.starting import Starter
+from milabench_ng.orchestrator.execution.group_evidence import GroupEvidence
+from milabench_ng.orchestrator.execution.interruption import Interrupted, Interruption
+from milabench_ng.orchestrator.execution.stacks import STACKS, dump_stacks, kernel_view, say
+from milabench_ng.orchestrator.execution.starting import MachineryError, Starter
 from milabench_ng.orchestrator.execution.strays import living_parents, look
 from milabench_ng.orchestrator.execution.tenant import Tenant
-from milabench_ng.orchestrator.execution.watchdog import LaunchProgress, Limits, overdue
-from milabench_ng.records.isolation import Effective, GroupEvents, IoEvidence, ProcView, Usage
+from milabench_ng.orchestrator.execution.waiting import heed_callbacks, in_thread
+from milabench_ng.orchestrator.execution.watchdog import LaunchProgress, Limits, Pause, overdue, pauses
 
 WATCH_INTERVAL_S = 0.2
 KILL_PATIENCE_S = 10.0
 """Wait from SIGKILL to the end of the process; one that takes longer hangs in the kernel and is abandoned."""
-
-
-class GroupEvidence(msgspec.Struct, frozen=True, kw_only=True):
-    """What was observed of one group from the outside."""
-
-    effective: Effective | None = None
-    proc: ProcView | None = None
-    effective_end: Effective | None = None
-    usage: Usage | None = None
-    before: GroupEvents | None = None
-    after: GroupEvents | None = None
-    mismatch: str | None = None
-    privileged: tuple[str, ...] = ()
-    """What put threads of it before those of others at the stop."""
-    io: IoEvidence | None = None
+STACKS_S = 5.0
+"""Limit for writing the stacks of a launch."""
+INTERRUPTED_S = 10.0
+"""How long tenants may take to end after an interruption."""
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,33 +56,36 @@ class BatchRunner:
         self.limits = limits
         self.interrupted = interrupted
         self.announcer = announcer
-        self.evidence: dict[str, dict[str, GroupEvidence]] = {
-            tenant.launch.job_id: {slot: GroupEvidence(before=group.events()) for slot, group in tenant.groups.items()}
-            for tenant in tenants
-        }
+        self.evidence = {one.launch.job_id: dict.fromkeys(one.groups, GroupEvidence()) for one in tenants}
         self.timed_out: dict[str, str] = {}
         """What the watchdog waited for, by job id."""
-        self._killed: set[str] = set()
-        self._endings: set[asyncio.Task[None]] = set()
-        """Launches being ended: dump the stacks, kill, wait a while."""
+        self.cut_short: set[str] = set()
+        """Launches that did not end soon after an interruption, and were killed."""
+        self.pauses: list[Pause] = []
+        """When this process stood still."""
+        self.broken = ""
+        """What a task of this runner died of."""
+        self._killed: dict[str, float] = {}
+        """When each launch was killed (monotonic)."""
         self.start_s: float | None = None
         self.stop_s: float | None = None
+        for tenant in tenants:
+            for slot, group in tenant.groups.items():
+                self._read(tenant, slot, group.events, "before")
 
     async def run(self) -> Timeline:
-        """All of it; returns when no process of the batch is left."""
-        self._watching = asyncio.create_task(self._watch())
+        """All of it; returns when no process of the batch is left, even if a task of this runner fails."""
         try:
-            await asyncio.gather(*(self._start_worker(tenant) for tenant in self.tenants))
-            await self._until(lambda tenant: tenant.ready.done())
-            self._start()
-            if self.start_s is not None:
-                await self._until(lambda tenant: tenant.full.done(), self._latest_stop())
-            self._stop()
-            await self._unless_unwatched(asyncio.gather(*(tenant.ended for tenant in self.tenants)))
+            async with asyncio.TaskGroup() as self._tasks:
+                watches = (self._watch(), self._end_interrupted(), heed_callbacks())
+                background = [self._tasks.create_task(one) for one in watches]
+                await self._work()
+                for task in background:
+                    task.cancel()
+        except ExceptionGroup as errors:
+            self.broken = "".join(traceback.format_exception(errors))
+            await self._give_up()
         finally:
-            self._watching.cancel()
-            for ending in self._endings:
-                ending.cancel()
             self._collect()
         return Timeline(start_s=self.start_s, stop_s=self.stop_s)
 
@@ -100,9 +94,35 @@ class BatchRunner:
         evidence = self.evidence[job_id]
         evidence[slot] = msgspec.structs.replace(evidence[slot], **seen)
 
+    async def _work(self) -> None:
+        await self._start_workers()
+        await self._until(lambda tenant: tenant.ready.done())
+        self._start()
+        if self.start_s is not None:
+            await self._until(lambda tenant: tenant.full.done(), self._latest_stop())
+        self._stop()
+        await asyncio.wait({tenant.ended for tenant in self.tenants})
+
+    async def _start_workers(self) -> None:
+        """Start all workers, unless the run is interrupted; a tenant without one has ended."""
+        with contextlib.suppress(Interrupted):
+            await self.interrupted.unless(self._start_all())
+        for tenant in self.tenants:
+            if tenant.pid is None:
+                tenant.abandon()
+
+    async def _start_all(self) -> None:
+        async with asyncio.TaskGroup() as starts:
+            for tenant in self.tenants:
+                starts.create_task(self._start_worker(tenant))
+
     async def _start_worker(self, tenant: Tenant) -> None:
-        await tenant.start(self.starter, self._verify)
-        self.announcer.reached(tenant, "starting")
+        try:
+            await tenant.start(self.starter, self._verify)
+        except MachineryError as error:
+            tenant.machinery = str(error)
+        else:
+            self.announcer.reached(tenant, "starting")
 
     async def _until(self, reached: Callable[[Tenant], bool], deadline_s: float | None = None) -> None:
         """Return when every living tenant has reached something, at the deadline, or on an interruption."""
@@ -116,19 +136,13 @@ class BatchRunner:
         return not tenant.alive or (reached(tenant) and tenant.launch.job_id not in self.timed_out)
 
     async def _next_change(self, deadline_s: float | None) -> None:
-        interruption = asyncio.create_task(self.interrupted.wait())
-        pending: set[asyncio.Future[object]] = {interruption}  # type: ignore[arg-type]
+        interruption = self._tasks.create_task(self.interrupted.wait())
+        pending: set[asyncio.Future[Any]] = {interruption}
         for tenant in self.tenants:
-            pending |= {one for one in (tenant.ready, tenant.full, tenant.ended) if not one.done()}  # type: ignore[misc]
+            pending |= {one for one in (tenant.ready, tenant.full, tenant.ended) if not one.done()}
         timeout = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
-        await self._unless_unwatched(*pending, timeout=timeout)
+        await asyncio.wait(pending, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         interruption.cancel()
-
-    async def _unless_unwatched(self, *pending: asyncio.Future[Any], timeout: float | None = None) -> None:
-        """Wait for any of these; raise what the watchdog died of, since nothing limits the tenants without it."""
-        await asyncio.wait({*pending, self._watching}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        if self._watching.done():
-            self._watching.result()
 
     def _latest_stop(self) -> float:
         """When the tenant with the largest ``--max-seconds`` must stop."""
@@ -159,27 +173,31 @@ class BatchRunner:
 
     async def _watch(self) -> None:
         """Track peak usage, do what the fence leaves to us, and run the watchdog."""
-        asked = time.monotonic()
+        asked = ticked = time.monotonic()
         while True:
             await asyncio.sleep(WATCH_INTERVAL_S)
             now = time.monotonic()
+            self.pauses += pauses(ticked + WATCH_INTERVAL_S, now)
+            ticked = now
             for tenant in self.tenants:
                 if tenant.alive:
-                    self._look(tenant)
+                    for slot, group in tenant.groups.items():
+                        self._read(tenant, slot, group.watch)
                     self._end_if_late(tenant, now, asked)
+                    self._abandon_if_stuck(tenant, now)
             self.announcer.look(now, self.start_s)
 
-    def _look(self, tenant: Tenant) -> None:
-        """Watch the tenant's groups; a group that can no longer be read holds nothing."""
-        for slot, group in tenant.groups.items():
-            try:
-                group.watch()
-            except OSError as error:
-                self.note(tenant.launch.job_id, slot, mismatch=f"its group cannot be read any more: {error}")
-                self._kill(tenant)
-
     def _end_if_late(self, tenant: Tenant, now: float, asked: float) -> None:
-        """End a tenant that is late."""
+        """End a tenant that is late, also after all that it has said was heard."""
+        if tenant.launch.job_id in self.timed_out or not self._late(tenant, now, asked):
+            return
+        tenant.drain()
+        late = self._late(tenant, now, asked)
+        if late:
+            self.timed_out[tenant.launch.job_id] = late
+            self._tasks.create_task(self._end_hung(tenant, late))
+
+    def _late(self, tenant: Tenant, now: float, asked: float) -> str | None:
         progress = LaunchProgress(
             asked_s=asked,
             ready=tenant.ready.done(),
@@ -187,31 +205,46 @@ class BatchRunner:
             stop_s=self.stop_s,
             heard_s=tenant.heard_s,
             longest_slice_s=tenant.longest_slice_s,
+            pauses=tuple(self.pauses),
         )
-        late = overdue(progress, self.limits[tenant.launch.test], now)
-        if late and tenant.launch.job_id not in self.timed_out:
-            self.timed_out[tenant.launch.job_id] = late
-            self._begin(self._end_hung(tenant, late))
+        return overdue(progress, self.limits[tenant.launch.test], now)
 
     async def _end_hung(self, tenant: Tenant, late: str) -> None:
-        """Dump its stacks into its log, then kill it."""
-        os.write(tenant.log.descriptor, f"\nmnb: {late}; its stacks, then it is killed\n".encode())
-        await dump_stacks(tenant.pids(), tenant.log.descriptor)
-        self._kill(tenant)
+        """Dump its stacks into its log, then kill it, whatever becomes of the stacks."""
+        try:
+            say(tenant.log.descriptor, f"{late}; its stacks, then it is killed")
+            async with asyncio.timeout(STACKS_S):
+                await dump_stacks(tenant.pids, tenant.log.descriptor)
+        except TimeoutError:
+            say(tenant.log.descriptor, f"no more stacks after {STACKS_S:.0f} s")
+        finally:
+            self._kill(tenant)
 
-    async def _wait_for_death(self, tenant: Tenant) -> None:
-        """Wait a limited time for a killed tenant to be gone."""
-        await asyncio.wait({tenant.ended}, timeout=KILL_PATIENCE_S)
-        if tenant.alive:
-            states = "; ".join(f"{pid}: {kernel_view(pid)}" for pid in tenant.pids())
-            why = self.timed_out.get(tenant.launch.job_id, "it was killed")
-            self.timed_out[tenant.launch.job_id] = f"{why}; {KILL_PATIENCE_S:.0f} s after SIGKILL still there: {states}"
+    async def _end_interrupted(self) -> None:
+        """After an interruption, kill what does not end in a few seconds."""
+        await self.interrupted.wait()
+        await asyncio.sleep(INTERRUPTED_S)
+        for tenant in self.tenants:
+            if tenant.alive:
+                self.cut_short.add(tenant.launch.job_id)
+                self._kill(tenant)
+
+    def _abandon_if_stuck(self, tenant: Tenant, now: float) -> None:
+        """Stop waiting for a tenant that a SIGKILL has not ended."""
+        job_id = tenant.launch.job_id
+        if now - self._killed.get(job_id, now) > KILL_PATIENCE_S:
+            states = "; ".join(f"{pid}: {kernel_view(pid)}" for pid in tenant.pids()[:STACKS])
+            why = self.timed_out.get(job_id, "it was killed")
+            self.timed_out[job_id] = f"{why}; {KILL_PATIENCE_S:.0f} s after SIGKILL still there: {states}"
             tenant.abandon()
 
-    def _begin(self, ending: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(ending)
-        self._endings.add(task)
-        task.add_done_callback(self._endings.discard)
+    async def _give_up(self) -> None:
+        """End all tenants, since nothing watches them any more."""
+        for tenant in self.tenants:
+            self._kill(tenant)
+        await asyncio.wait({tenant.ended for tenant in self.tenants}, timeout=KILL_PATIENCE_S)
+        for tenant in self.tenants:
+            tenant.abandon()
 
     def _verify(self, tenant: Tenant, entered: Entered) -> None:
         """Compare the share of a process that has entered with what the kernel gives it."""
@@ -230,10 +263,9 @@ class BatchRunner:
     def _kill(self, tenant: Tenant) -> None:
         """Kill it, and read its counters first: the kill itself raises them (forks are refused)."""
         if tenant.alive and tenant.launch.job_id not in self._killed:
+            self._killed[tenant.launch.job_id] = time.monotonic()
             self._read_counters(tenant, end=False)
-            self._killed.add(tenant.launch.job_id)
             tenant.kill()
-            self._begin(self._wait_for_death(tenant))
 
     def _collect(self) -> None:
         for tenant in self.tenants:
@@ -250,17 +282,28 @@ class BatchRunner:
     def _read_counters(self, tenant: Tenant, *, end: bool) -> None:
         """Read usage and events; at the ``end`` of the measurement, while the tenant still works, also limits."""
         for slot, group in tenant.groups.items():
-            changes: dict[str, object] = {"usage": group.usage(), "after": group.events()}
+            self._read(tenant, slot, group.usage, "usage")
+            self._read(tenant, slot, group.events, "after")
             if end:
-                changes["effective_end"] = group.effective()
-            self.note(tenant.launch.job_id, slot, **changes)
+                self._read(tenant, slot, group.effective, "effective_end")
+
+    def _read(self, tenant: Tenant, slot: str, read: Callable[[], object], name: str = "") -> None:
+        """Read something of a group and note it under ``name``; a group that cannot be read holds nothing."""
+        job_id = tenant.launch.job_id
+        try:
+            seen = read()
+        except OSError as error:
+            self.note(job_id, slot, mismatch=f"its group cannot be read any more: {error}")
+            self._kill(tenant)
+        else:
+            self.note(job_id, slot, **({name: seen} if name else {}))
 
 
 async def gone(tenants: Iterable[Tenant]) -> list[str]:
     """Remove the groups of all tenants; return the names of those still busy after some seconds."""
     left = [group for tenant in tenants for group in tenant.groups.values()]
     for _ in range(5):
-        left = [group for group in left if not group.remove()]
+        left = [group for group in left if not await in_thread(group.remove)]
         if not left:
             break
         await asyncio.sleep(0.5)

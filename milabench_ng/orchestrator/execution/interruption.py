@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from milabench_ng.errors import MnbError
+
+T = TypeVar("T")
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 """Ctrl-C, a closed terminal, and what batch systems send before a job's time is up (sbatch(1), ``--signal``)."""
 ENDING = (signal.SIGINT, signal.SIGTERM)
 SAME_S = 1.0
 """Signals within this time count as one: a batch system signals a job's steps and its shell, which passes it on."""
+
+
+class Interrupted(MnbError):  # noqa: N818  (what happened, and no fault)
+    """A signal ended the run in the middle of a step."""
+
+    exit_code = 130
 
 
 class Interruption(asyncio.Event):
@@ -29,28 +39,61 @@ class Interruption(asyncio.Event):
         self.by, self.at_s = number.name, time.monotonic()
         self.set()
 
+    async def unless(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of ``work``, which a signal cancels. Raises `Interrupted` then, or if there was one before."""
+        working = asyncio.create_task(work)
+        striking = asyncio.create_task(self.wait())
+        try:
+            await asyncio.wait({working, striking}, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
+            raise self.error()
+        finally:
+            for task in (working, striking):
+                task.cancel()
+            await asyncio.gather(working, striking, return_exceptions=True)
 
-@contextmanager
-def interruptions(tell: Callable[[str], None]) -> Iterator[Interruption]:
-    """Set by the first of `SIGNALS`, ending the batch cleanly; a second SIGINT or SIGTERM ends the run at once."""
-    loop = asyncio.get_running_loop()
+    def error(self) -> Interrupted:
+        """What to raise where nothing is worth keeping."""
+        return Interrupted(f"interrupted ({self.by})")
+
+
+@asynccontextmanager
+async def interruptions(tell: Callable[[str], None]) -> AsyncIterator[Interruption]:
+    """Set by the first of `SIGNALS`; a second SIGINT or SIGTERM cancels the block, which raises `Interrupted`.
+
+    A third ends the process. Signals that were ignored when the process began stay ignored (nohup(1)).
+    """
+    loop, block = asyncio.get_running_loop(), asyncio.current_task()
+    assert block is not None
     interrupted = Interruption()
+    heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    again = False
 
     def interrupt(number: signal.Signals) -> None:
+        nonlocal again
         if not interrupted.is_set():
             tell(f"interrupted ({number.name}): writing what is there; once more ends at once")
             interrupted.strike(number)
         elif number in ENDING and time.monotonic() - interrupted.at_s > SAME_S:
+            again = True
             restore()
-            os.kill(os.getpid(), number)
+            block.cancel()
 
     def restore() -> None:
-        for number in SIGNALS:
+        for number in heeded:
             loop.remove_signal_handler(number)
+            if again:
+                signal.signal(number, signal.SIG_DFL)
 
-    for number in SIGNALS:
+    for number in heeded:
         loop.add_signal_handler(number, interrupt, number)
     try:
         yield interrupted
+    except asyncio.CancelledError:
+        if not again:
+            raise
+        block.uncancel()
+        raise interrupted.error() from None
     finally:
         restore()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 from milabench_ng.catalogue import Catalogue
 from milabench_ng.errors import InputError, MnbError
 from milabench_ng.orchestrator.execution.caching import PreparedFiles, list_files
-from milabench_ng.orchestrator.execution.starting import WorkerServer
+from milabench_ng.orchestrator.execution.waiting import in_thread
+from milabench_ng.orchestrator.execution.worker_server import WorkerServer
 from milabench_ng.plan import Plan
 from milabench_ng.requests import DataEstimate, DataProgress, Place, Prepared
 from milabench_ng.units import format_bytes
@@ -66,5 +68,5 @@ async def prepare_all(
                 place = answer.place
         if place is None:
             raise MnbError(f"data set {name!r}: the preparation ended without a result")
-        ready[name, scale] = list_files(place)
+        ready[name, scale] = await in_thread(partial(list_files, place))
     return ready

@@ -7,10 +7,8 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-
-from milabench_ng.files import is_locked
 
 PREFIX = "mnb-scratch-"
 
@@ -20,15 +18,39 @@ def scratch_folder(run_id: str) -> Iterator[Path]:
     """Make this run's folder, after removing those of dead runs (their lock is free)."""
     parent = Path(tempfile.gettempdir())
     for left in parent.glob(f"{PREFIX}*"):
-        own = left.is_dir() and not left.is_symlink() and left.stat().st_uid == os.geteuid()
-        if own and not is_locked(left, os.O_DIRECTORY | os.O_NOFOLLOW):
-            shutil.rmtree(left)
+        with suppress(OSError):  # another run removes it, or it is no folder of ours
+            remove_dead(left)
     folder = parent / f"{PREFIX}{run_id}"
-    folder.mkdir(mode=0o700)
-    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    lock = make_locked(folder)
     try:
         yield folder
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
+
+
+def make_locked(folder: Path) -> int:
+    """Make a folder and lock it; again if another run took it for a dead one's before it was locked."""
+    while True:
+        folder.mkdir(mode=0o700)
+        with suppress(FileNotFoundError):
+            lock = _open(folder)
+            fcntl.flock(lock, fcntl.LOCK_EX)  # whoever removes it holds the lock as long
+            if folder.exists():
+                return lock
+            os.close(lock)
+
+
+def remove_dead(folder: Path) -> None:
+    """Remove a folder of ours that nobody holds. Raises OSError if it is held, gone, or not ours."""
+    lock = _open(folder)
+    try:
+        if os.fstat(lock).st_uid == os.geteuid():
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder)
+    finally:
+        os.close(lock)
+
+
+def _open(folder: Path) -> int:
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from milabench_ng.orchestrator.execution.environment import worker_environment
-from milabench_ng.orchestrator.execution.starting import WorkerServer
+from milabench_ng.orchestrator.execution.worker_server import WorkerServer
 
 
 @asynccontextmanager

@@ -7,27 +7,34 @@ kernel's own view comes first, since a process in uninterruptible sleep cannot a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 SETTLE_S = 0.1
 """Time for one process to write its stacks: signal handlers run between C instructions, whatever Python does."""
+STACKS = 16
+"""How many processes write theirs: worker, ranks and first loaders; further ones show nothing new."""
 
 
-async def dump_stacks(pids: Iterable[int], log: int) -> None:
-    """Have each process of ``pids`` in turn write its stacks to ``log``. Stopped ones are continued for it."""
-    for pid in pids:
-        os.write(log, f"\nmnb: stacks of process {pid}: {kernel_view(pid)}\n".encode())
-        if not _would_answer(pid):
-            continue
-        for number in (signal.SIGUSR1, signal.SIGCONT):
-            try:
-                os.kill(pid, number)
-            except ProcessLookupError:
-                break
-        await asyncio.sleep(SETTLE_S)
+async def dump_stacks(pids: Callable[[], Collection[int]], log: int) -> None:
+    """Have the first processes of ``pids`` write their stacks to ``log``, in turn. Stopped ones are continued."""
+    found = sorted(pids())
+    for pid in found[:STACKS]:
+        say(log, f"stacks of process {pid}: {kernel_view(pid)}")
+        if _would_answer(pid):
+            _ask(pid, pids)
+            await asyncio.sleep(SETTLE_S)
+    if found[STACKS:]:
+        say(log, f"and {len(found) - STACKS} more processes")
+
+
+def say(log: int, text: str) -> None:
+    """Write to a log what its launch did not; on a full disk, nothing."""
+    with contextlib.suppress(OSError):
+        os.write(log, f"\nmnb: {text}\n".encode())
 
 
 def kernel_view(pid: int) -> str:
@@ -41,6 +48,18 @@ def kernel_view(pid: int) -> str:
             continue
         words += [f"{name}: {text}"] if text.strip("0") else []
     return ", ".join(words)
+
+
+def _ask(pid: int, pids: Callable[[], Collection[int]]) -> None:
+    """Signal the process that has this pid, if it is still one of ours: not one that the pid was given to since."""
+    with contextlib.suppress(OSError):  # it is gone, or not ours to signal
+        process = os.pidfd_open(pid)
+        try:
+            if pid in pids():
+                for number in (signal.SIGUSR1, signal.SIGCONT):
+                    signal.pidfd_send_signal(process, number)
+        finally:
+            os.close(process)
 
 
 def _would_answer(pid: int) -> bool:

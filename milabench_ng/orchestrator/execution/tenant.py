@@ -30,6 +30,7 @@ from milabench_ng.events import (
     Slice,
 )
 from milabench_ng.fence.interface import Group
+from milabench_ng.files import LARGE, MIB
 from milabench_ng.orchestrator.execution.logs import Log
 from milabench_ng.orchestrator.execution.starting import StartedWorker, Starter
 from milabench_ng.plan import Launch
@@ -38,6 +39,8 @@ from milabench_ng.requests import Task
 
 _CHUNK_BYTES = 1 << 16
 """A read that gives less has emptied the pipe."""
+PIPE_BYTES = 1 << 20
+"""The largest pipe that a worker can make of its own (pipe(7), ``pipe-max-size``)."""
 
 
 @dataclasses.dataclass
@@ -78,7 +81,13 @@ class Tenant:
         self.ended_s: float | None = None
         self.ready_s: float | None = None
         self.heard_s = time.monotonic()
-        """Time of its last message."""
+        """Time of its last slice."""
+        self._lines = Lines(AnyEvent)
+        self._commands = self._events = -1
+        """Our ends of its pipes; -1 before it is started."""
+        self._heard_bytes = 0
+        self.machinery = ""
+        """What kept it from working, if that was the machinery around it."""
         self.failed_s: float | None = None
         """Time when it reported its failure, or ended."""
         self.pid: int | None = None
@@ -98,7 +107,6 @@ class Tenant:
             for end in (commands, events_end):
                 os.close(end)
         self.pid = started.pid
-        self._lines = Lines(AnyEvent)
         asyncio.get_running_loop().add_reader(self._events, self._receive)
         started.ended.add_done_callback(lambda _: self._end(started))
 
@@ -126,7 +134,7 @@ class Tenant:
         return tuple(sorted(found or ({self.pid} if self.pid else set())))
 
     def abandon(self) -> None:
-        """Stop waiting for a worker that does not die: it hangs in the kernel."""
+        """Stop waiting for a worker: it hangs in the kernel, or there is none."""
         if self.alive:
             self._close()
             self.ended.set_result(None)
@@ -137,24 +145,31 @@ class Tenant:
         rates = [sum(row.count for row in rows) / sum(row.length_s for row in rows) for rows in recent if rows]
         return sum(rates) / len(rates) if rates else 0.0
 
-    def _receive(self) -> None:
-        while True:
-            try:
-                chunk = os.read(self._events, _CHUNK_BYTES)
-            except BlockingIOError:
+    def drain(self) -> None:
+        """Hear all that is in the pipe, as far as it can be full."""
+        for _ in range(PIPE_BYTES // _CHUNK_BYTES):
+            if self.alive and not self._receive():
                 return
-            if not chunk:
-                asyncio.get_running_loop().remove_reader(self._events)
-                return
-            self.heard_s = time.monotonic()
-            try:
-                for event in self._lines.feed(chunk):
-                    self._note(event)
-            except msgspec.DecodeError as error:
-                self.broken_protocol = f"the worker wrote something that is no event: {error}"
-                self.kill()
-            if len(chunk) < _CHUNK_BYTES:
-                return
+
+    def _receive(self) -> bool:
+        """Hear one chunk, so that a worker that floods its pipe keeps nobody waiting; whether there may be more."""
+        try:
+            chunk = os.read(self._events, _CHUNK_BYTES)
+        except BlockingIOError:
+            return False
+        self._heard_bytes += len(chunk)
+        try:
+            for event in self._lines.feed(chunk):
+                self._note(event)
+        except msgspec.DecodeError as error:
+            self.broken_protocol = f"the worker wrote something that is no event: {error}"
+        if self._heard_bytes > LARGE:
+            self.broken_protocol = f"the worker wrote more than {LARGE // MIB} MiB of events"
+        if self.broken_protocol:
+            self.kill()
+        if not chunk or self.broken_protocol:
+            asyncio.get_running_loop().remove_reader(self._events)
+        return len(chunk) == _CHUNK_BYTES and not self.broken_protocol
 
     def _note(self, event: AnyEvent) -> None:
         if event.rank >= len(self.ranks):
@@ -169,9 +184,10 @@ class Tenant:
             case Ready():
                 rank.ready = event
                 if all(other.ready for other in self.ranks) and not self.ready.done():
-                    self.ready_s = self.heard_s
+                    self.ready_s = time.monotonic()
                     self.ready.set_result(None)
             case Slice():
+                self.heard_s = time.monotonic()
                 rank.slices.append(SliceRow.of(event))
                 self.longest_slice_s = max(self.longest_slice_s, event.length_s)
             case Loss():
@@ -192,17 +208,20 @@ class Tenant:
                 rank.peak_bytes = event.bytes
             case Failed():
                 self.failures.append(event)
-                self.failed_s = self.failed_s or self.heard_s
+                self.failed_s = self.failed_s or time.monotonic()
 
     def _end(self, started: StartedWorker) -> None:
+        error = started.ended.exception()
         if self.alive:  # it was not abandoned
-            self._receive()
+            self.drain()
             self._close()
-            self.ended.set_result(started.ended.result())
+            self.machinery = str(error or "")
+            self.ended.set_result(None if error else started.ended.result())
 
     def _close(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._events)
-        os.close(self._events)
-        os.close(self._commands)
+        if self._events >= 0:
+            asyncio.get_running_loop().remove_reader(self._events)
+            os.close(self._events)
+            os.close(self._commands)
         self.ended_s = time.monotonic()
         self.failed_s = self.failed_s or self.ended_s

@@ -15,6 +15,8 @@ from milabench_ng.records.window import WindowRule
 
 START_S = {"warm": 2.0, "cold": 8.0}
 """Allowance for one batch on top of its work: conditions, page cache, start to ready, stop, records."""
+PAUSE_S = 1.0
+"""A process that is on its CPU when it wants to be is never so late."""
 AGREEMENT_STEPS = 16
 """More steps than the ranks of a launch need to agree to end."""
 
@@ -32,6 +34,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Limit from the request to the end of the process."""
 
 
+class Pause(msgspec.Struct, frozen=True):
+    """A time in which the orchestrator stood still: it was stopped, or the machine was."""
+
+    end_s: float
+    length_s: float
+
+
 class LaunchProgress(msgspec.Struct, frozen=True, kw_only=True):
     """Progress of a launch (monotonic times); None for what it has not reached."""
 
@@ -40,8 +49,9 @@ class LaunchProgress(msgspec.Struct, frozen=True, kw_only=True):
     start_s: float | None
     stop_s: float | None
     heard_s: float
-    """Time of its last message."""
+    """Time of its last slice."""
     longest_slice_s: float
+    pauses: tuple[Pause, ...] = ()
 
 
 def least_work_s(arguments: Mapping[str, Scalar | None], rule: WindowRule) -> float:
@@ -71,17 +81,26 @@ def limits_for(launch: Launch, rule: WindowRule, start: Literal["warm", "cold"],
     return Limits(ready_s=ready_s, silence_s=silence_s, end_s=end_s, total_s=total_s)
 
 
+def pauses(due_s: float, now_s: float) -> tuple[Pause, ...]:
+    """The pause before ``now_s`` of a process that was to go on at ``due_s``, if it was one. Pure."""
+    return (Pause(now_s, now_s - due_s),) if now_s - due_s > PAUSE_S else ()
+
+
 def overdue(progress: LaunchProgress, limits: Limits, now_s: float) -> str | None:
-    """What a launch is late with; None if it is on time."""
-    if now_s - progress.asked_s > limits.total_s:
+    """What a launch is late with; None if it is on time. Pauses of the orchestrator do not count."""
+
+    def waited_s(since_s: float) -> float:
+        return now_s - since_s - sum(pause.length_s for pause in progress.pauses if pause.end_s > since_s)
+
+    if waited_s(progress.asked_s) > limits.total_s:
         return f"not over {limits.total_s:.0f} s after it was asked for"
     if not progress.ready:
-        late = now_s - progress.asked_s > limits.ready_s
+        late = waited_s(progress.asked_s) > limits.ready_s
         return f"not ready {limits.ready_s:.0f} s after it was asked for" if late else None
     if progress.stop_s is not None:
         # Ranks agree on a last step some steps ahead.
         patience_s = limits.end_s + AGREEMENT_STEPS * progress.longest_slice_s
-        return f"still running {patience_s:.0f} s after the stop" if now_s - progress.stop_s > patience_s else None
-    if progress.start_s is not None and now_s - max(progress.heard_s, progress.start_s) > limits.silence_s:
+        return f"still running {patience_s:.0f} s after the stop" if waited_s(progress.stop_s) > patience_s else None
+    if progress.start_s is not None and waited_s(max(progress.heard_s, progress.start_s)) > limits.silence_s:
         return f"no slice for {limits.silence_s:.0f} s"
     return None

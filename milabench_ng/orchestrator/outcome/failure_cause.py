@@ -9,7 +9,7 @@ import msgspec
 
 from milabench_ng.events import Failed
 from milabench_ng.fence import isolation_check as fence_evidence
-from milabench_ng.orchestrator.execution.batch import GroupEvidence
+from milabench_ng.orchestrator.execution.group_evidence import GroupEvidence
 from milabench_ng.orchestrator.execution.tenant import RankLog
 from milabench_ng.records.record import Cause, Failure
 from milabench_ng.records.window import MIN_STEPS, Window
@@ -29,6 +29,8 @@ class LaunchOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it was interrupted before it was full, and before it failed by itself."""
     device: Failure | None
     """What happened to its device, according to NVML."""
+    machinery: str = ""
+    """What kept it from working, if that was the machinery around it."""
     broken_protocol: str
     failures: Sequence[Failed]
 
@@ -67,6 +69,8 @@ def _by_fence(seen: GroupEvidence, limit_bytes: int, outcome: LaunchOutcome) -> 
 
 
 def _by_orchestrator(outcome: LaunchOutcome) -> Failure | None:
+    if outcome.machinery:
+        return Failure(cause="machinery", detail=outcome.machinery.splitlines()[-1], traceback=outcome.machinery)
     if outcome.timed_out is not None:
         return Failure(cause="timeout", detail=outcome.timed_out)
     if outcome.broken_protocol:

@@ -13,12 +13,15 @@ from milabench_ng.records.precision_seen import layers_fit
 from milabench_ng.records.record import SKIPPED_LIMIT
 from milabench_ng.records.surroundings import Surroundings, held_back, tightest
 from milabench_ng.records.window import WindowRule
+from milabench_ng.telemetry.messages import HOST_KEY, telemetry_key
 
 FAULTS = ("sw_thermal", "hw_thermal", "hw_power_brake")
 """Throttle reasons that are faults of the node or its cooling; the power cap is normal at full load."""
 THROTTLE_LIMIT = 0.005
 CACHE_LIMIT = 0.1
 """Page cache that one tenant is charged more than another: that much less of its share is left for its own work."""
+PAUSED_LIMIT_S = 3.0
+"""A busy node keeps the orchestrator waiting for a second or two; a stopped process or machine, for longer."""
 
 
 def marks(facts: SessionFacts, seen: Observation) -> tuple[Mark, ...]:
@@ -62,6 +65,10 @@ def _of_batch(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
         yield Mark(kind="neighbours lost", what=str(planned), value=lost)
     if any(facts.planned.shares[slot].smt_shared for slot in seen.launch.slot_ids):
         yield Mark(kind="siblings shared")
+    if seen.paused_s > PAUSED_LIMIT_S:
+        yield Mark(kind="orchestrator paused", value=seen.paused_s, limit=PAUSED_LIMIT_S)
+    if seen.window and not seen.telemetry.get(telemetry_key("host", HOST_KEY), True):
+        yield Mark(kind="telemetry missing", what=seen.sampler_problem or "no sample in the averaging window")
 
 
 def _of_surroundings(before: Surroundings, after: Surroundings) -> Iterator[Mark]:

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from milabench_ng.node.conditions import Conditions
-from milabench_ng.orchestrator.execution.batch import GroupEvidence, Timeline
+from milabench_ng.orchestrator.execution.batch import Timeline
+from milabench_ng.orchestrator.execution.group_evidence import GroupEvidence
 from milabench_ng.orchestrator.execution.tenant import RankLog
 from milabench_ng.orchestrator.persistence.sessions import Begun
 from milabench_ng.orchestrator.planning.planned_run import PlannedRun
@@ -74,3 +75,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     gpu_monitor: dict[str, Any]
     telemetry: dict[str, dict[str, dict[str, float]]]
     sampled: SamplingSpan
+    sampler_problem: str = ""
+    """Why the sampler gives no more samples."""
+    paused_s: float = 0.0
+    """How long the orchestrator stood still during the batch."""

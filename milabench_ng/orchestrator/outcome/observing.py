@@ -13,7 +13,8 @@ from milabench_ng.fence.io import achieved, excess
 from milabench_ng.fence.sharing.shares import disjoint
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.node.faults import device_fault
-from milabench_ng.orchestrator.execution.batch import BatchRunner, GroupEvidence, Timeline
+from milabench_ng.orchestrator.execution.batch import BatchRunner, Timeline
+from milabench_ng.orchestrator.execution.group_evidence import GroupEvidence
 from milabench_ng.orchestrator.execution.interruption import SAME_S, Interruption
 from milabench_ng.orchestrator.execution.sampling import INTERVAL_S
 from milabench_ng.orchestrator.execution.tenant import Tenant
@@ -87,7 +88,8 @@ def _failure(tenant: Tenant, observed: BatchObservation, context: RunContext) ->
         full=tenant.full.done(),
         window=_window(tenant, observed, context),
         timed_out=observed.runner.timed_out.get(tenant.launch.job_id),
-        interrupted=_was_interrupted(tenant, context.interrupted),
+        interrupted=tenant.launch.job_id in observed.runner.cut_short or _was_interrupted(tenant, context.interrupted),
+        machinery=observed.runner.broken or tenant.machinery,
         device=_device(tenant, observed, context),
         broken_protocol=tenant.broken_protocol,
         failures=tenant.failures,
@@ -174,6 +176,8 @@ def _seen(
             interval_s=INTERVAL_S,
             dropped=recorder.dropped(start_s, stop_s),
         ),
+        sampler_problem=context.sampler.problem,
+        paused_s=sum(pause.length_s for pause in observed.runner.pauses),
     )
 
 

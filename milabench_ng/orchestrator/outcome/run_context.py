@@ -8,10 +8,10 @@ import msgspec
 
 from milabench_ng.fence.claims import Claim
 from milabench_ng.fence.interface import Fence
-from milabench_ng.node.faults import XidEvents
-from milabench_ng.node.gpus import Gpu, Nvml
+from milabench_ng.node.gpus import Gpu
 from milabench_ng.orchestrator.execution.caching import PreparedFiles
 from milabench_ng.orchestrator.execution.interruption import Interruption
+from milabench_ng.orchestrator.execution.node_reader import NodeReader
 from milabench_ng.orchestrator.execution.sampling import Sampler
 from milabench_ng.orchestrator.execution.starting import Starter
 from milabench_ng.orchestrator.outcome.observation import SessionFacts
@@ -31,12 +31,11 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     """The run's CPUs and devices."""
     starter: Starter
     sampler: Sampler
-    nvml: Nvml
+    node: NodeReader
     gpus: tuple[Gpu, ...]
     data: Mapping[tuple[str, float], PreparedFiles]
     """Prepared data sets, by name and scale."""
     folder: ResultFolder
-    xids: XidEvents
     progress: RunProgress
     own_pids: tuple[int, ...]
     interrupted: Interruption

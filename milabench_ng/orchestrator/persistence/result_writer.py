@@ -9,8 +9,9 @@ import contextlib
 import dataclasses
 import fcntl
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from milabench_ng.errors import InputError
 from milabench_ng.files import open_to_write, opened_folder
@@ -54,6 +55,7 @@ class ResultWriter:
         self._waiting: list[_Unit] = []
         self._trouble = ""
         self._spool_told = False
+        self._going_on: BinaryIO | None = None
         self._open()
 
     def promise(self, manifest: bytes, *events: AnyLedgerEvent) -> None:
@@ -69,6 +71,17 @@ class ResultWriter:
             raise InputError(f"{self.folder.path}: {error.strerror}; name another folder") from None
         if not self.keep((), *events):
             raise InputError(f"{self.folder.path}: {self._trouble}; name another folder")
+
+    @contextlib.contextmanager
+    def going_on(self) -> Iterator[None]:
+        """Lock the manifest, and each that replaces it, so that a reader can tell that the run is in progress."""
+        self._lock_manifest()
+        try:
+            yield
+        finally:
+            assert self._going_on is not None
+            self._going_on.close()
+            self._going_on = None
 
     @property
     def waiting(self) -> int:
@@ -133,6 +146,8 @@ class ResultWriter:
             for path, (_, content) in zip(paths, unit.files, strict=True):
                 path.parent.mkdir(exist_ok=True)
                 write_temporary(path, content)
+            for parent in {path.parent for path in paths}:
+                sync_folder(parent)  # what the ledger promises is there after a power loss
             self._append(unit)
             for path in paths:
                 give_name(path)
@@ -171,7 +186,14 @@ class ResultWriter:
         write_atomically(self.folder.manifest, self._manifest)
         os.close(self._descriptor)
         self._open()
+        if self._going_on is not None:
+            self._going_on.close()
+            self._lock_manifest()
         self.tell(f"{self.folder.path}: was removed during the run; what was in it is gone, what comes is written anew")
+
+    def _lock_manifest(self) -> None:
+        self._going_on = self.folder.manifest.open("rb")
+        fcntl.flock(self._going_on, fcntl.LOCK_EX)
 
     def _spool(self, unit: _Unit) -> None:
         if self.spool is None:

@@ -28,8 +28,8 @@ from milabench_ng.records.ledger import (
 from milabench_ng.records.names import file_digest
 from milabench_ng.records.record import Record, encode_record
 
-NOT_TRIED = "interrupted"
-"""The cause of an attempt that says nothing about the launch: it is retried without being asked for."""
+NOT_TRIED = ("interrupted", "machinery")
+"""Causes of an attempt that say nothing about the launch: it is retried without being asked for."""
 
 
 class BatchWork(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class RunProgress:
         self._standing = standing(events, writer)
         self._runs = runs_of_session(plan, self._standing, sessions)
         self._searched: dict[str, BatchSearch] = {}
-        self._failures = Counter(_key(event) for event in recorded(events) if event.cause not in (None, NOT_TRIED))
+        self._failures = Counter(_key(event) for event in recorded(events) if event.cause not in (None, *NOT_TRIED))
 
     @property
     def missing(self) -> int:
@@ -117,9 +117,9 @@ class RunProgress:
                 self._searched[record.name] = search
             if not record.mnb.launch.measured:
                 continue
-            if cause != NOT_TRIED:
+            if cause not in NOT_TRIED:
                 self._standing[key] = cause
-            if cause not in (None, NOT_TRIED):
+            if cause not in (None, *NOT_TRIED):
                 self._failures[key] += 1
         self.writer.keep([*files, *logs], *events)
 
@@ -160,7 +160,7 @@ def standing(events: Sequence[AnyLedgerEvent], writer: ResultWriter) -> dict[Lau
     """The cause (None: success) of every launch's last valid record, whose file is complete and unchanged."""
     found: dict[LaunchKey, str | None] = {}
     for event in recorded(events):
-        if event.cause != NOT_TRIED:
+        if event.cause not in NOT_TRIED:
             try:
                 content = read_content(writer.folder.path / event.file, LARGE, os.O_NOFOLLOW)
             except InputError:

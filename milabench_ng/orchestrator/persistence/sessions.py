@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import secrets
 import socket
 import tempfile
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -83,6 +82,10 @@ def opened(request: RunRequest) -> Iterator[ResultWriter]:
         yield writer
     finally:
         writer.close()
+        if not writer.chain.events:  # the run never began
+            with suppress(OSError):
+                folder.ledger.unlink()
+                folder.logs.rmdir()
 
 
 def make_folder(path: Path) -> ResultFolder:
@@ -134,14 +137,6 @@ def begin(
     writer.promise(encode_manifest(first), *later_events(before, session, missing, found, planned=planned))
     accepted = [text for event in writer.chain.events if isinstance(event, Resumed) for text in event.accepted]
     return Begun(name, tuple(dict.fromkeys(accepted)) if found else ())
-
-
-@contextmanager
-def going_on(folder: ResultFolder) -> Iterator[None]:
-    """Lock the manifest during the run, so that a reader can tell that it is in progress."""
-    with open(folder.manifest, "rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 async def settle(writer: ResultWriter, name: SessionName, interrupted: Interruption) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from milabench_ng.catalogue import Catalogue
 from milabench_ng.orchestrator.events.bus import Bus
+from milabench_ng.orchestrator.execution.interruption import interruptions
 from milabench_ng.orchestrator.execution.preparing import needed, prepare_all
 from milabench_ng.orchestrator.execution.serving import serving
 from milabench_ng.orchestrator.planning.request import (
@@ -36,8 +37,13 @@ async def ask_profile(request: RunRequest, bus: Bus) -> ResolvedRequest:
 async def have_ready(request: RunRequest, bus: Bus) -> tuple[Place, ...]:
     """Prepare every data set that the request's selected tests read; return where they are.
 
-    Raises InputError for an invalid profile and for a full or read-only disk.
+    Raises InputError for an invalid profile and for a full or read-only disk, `Interrupted` at a signal.
     """
+    async with interruptions(bus.note) as interrupted:
+        return await interrupted.unless(_prepare(request, bus))
+
+
+async def _prepare(request: RunRequest, bus: Bus) -> tuple[Place, ...]:
     foreign = foreign_workloads(request)
     async with serving(bus.stage) as server:
         resolved = _resolved(request, await server.describe(foreign), bus)

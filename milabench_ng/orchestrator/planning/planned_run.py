@@ -22,9 +22,9 @@ from milabench_ng.fence.sharing.shares import Policy, allocate
 from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.inventory import read_inventory
 from milabench_ng.node.storage import read_storage
-from milabench_ng.node.topology import read_topology
-from milabench_ng.orchestrator.execution.starting import WorkerServer
+from milabench_ng.node.topology import meminfo, read_topology
 from milabench_ng.orchestrator.execution.watchdog import Limits
+from milabench_ng.orchestrator.execution.worker_server import WorkerServer
 from milabench_ng.orchestrator.planning.devices import choose_devices
 from milabench_ng.orchestrator.planning.request import (
     ResolvedRequest,
@@ -45,7 +45,7 @@ from milabench_ng.profile import Profile
 from milabench_ng.records.isolation import IoEvidence, Share
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText, software_key
 from milabench_ng.records.window import WindowRule
-from milabench_ng.units import utc_iso, utc_now
+from milabench_ng.units import format_bytes, utc_iso, utc_now
 
 
 class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,8 +148,16 @@ async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, .
         start=start,
         io=io,
         limits=time_limits(resolved, plan, start),
-        sharing_notes=(*chosen.notes, *allocation.notes),
+        sharing_notes=(*chosen.notes, *allocation.notes, *huge_pages(meminfo())),
     )
+
+
+def huge_pages(memory: Mapping[str, int]) -> tuple[str, ...]:
+    """The note that no memory limit counts the huge pages that the node has set aside. Pure."""
+    count = memory.get("HugePages_Total", 0)
+    size = format_bytes(count * memory.get("Hugepagesize", 0))
+    note = f"{count} huge pages ({size}) are set aside on this node: tenants can take them beyond their share of RAM"
+    return (note,) if count else ()
 
 
 def make_manifest(planned: PlannedRun, run_id: str, fence: Fence, command_line: tuple[str, ...]) -> Manifest:

@@ -1,0 +1,278 @@
+"""The orchestrator's side of the worker server: every answer has a time limit, and a lost server is replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from milabench_ng.catalogue import Catalogue
+from milabench_ng.errors import InputError, MnbError
+from milabench_ng.orchestrator.execution.server_link import Link, how_ended, open_link
+from milabench_ng.orchestrator.execution.starting import MachineryError, StartedWorker
+from milabench_ng.orchestrator.execution.waiting import end
+from milabench_ng.requests import (
+    MESSAGE_BYTES,
+    Answer,
+    AnyAnswer,
+    AnyRequest,
+    DataEstimate,
+    DataProgress,
+    Describe,
+    Described,
+    EstimateData,
+    Exited,
+    Prepare,
+    Prepared,
+    Refused,
+    Serving,
+    Spawn,
+    Spawned,
+    Task,
+    Unable,
+)
+
+A = TypeVar("A", bound=Answer)
+
+IMPORT_S = 600.0
+"""Limit for the imports of torch and all workloads, from a cold disk."""
+ANSWER_S = 600.0
+"""Limit between two answers about workloads and data."""
+SPAWN_S = 30.0
+"""Limit for a fork, and for the word that a worker that is gone has ended."""
+CLOSE_S = 2.0
+"""How long the server may take to end by itself."""
+RESTARTS = 3
+"""How often a session replaces a lost server."""
+
+
+class WorkerServer:
+    """Starts warm workers, and answers questions that take their imports."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        """``environ``: the workers' allow-list."""
+        self._environ = environ
+        self._decoder: msgspec.json.Decoder[AnyAnswer] = msgspec.json.Decoder(AnyAnswer)
+        self._number = 0
+        self._starts = 0
+        self._link: Link | None = None
+        self._lost = ""
+        """Why there is no server."""
+        self._given_up: list[subprocess.Popen[bytes]] = []
+        self._answers: dict[int, asyncio.Queue[AnyAnswer | MachineryError]] = {}
+        self._ended: dict[int, asyncio.Future[int]] = {}
+        self.threads = 1
+        """Threads of the server after it imported everything."""
+
+    @staticmethod
+    async def launch(environ: Mapping[str, str]) -> WorkerServer:
+        """Start a server and wait until it has imported everything."""
+        server = WorkerServer(environ)
+        try:
+            await server._begin()
+        except BaseException:
+            await server.close()
+            raise
+        return server
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The server, if there is one now."""
+        return (self._link.process.pid,) if self._link else ()
+
+    async def ready(self) -> str:
+        """Replace a server that was lost; returns why. Raises MachineryError if that has happened too often."""
+        lost = self._lost
+        if lost:
+            if self._starts > RESTARTS:
+                raise MachineryError(f"{lost}: lost {self._starts} times, and not replaced again; go on with --resume")
+            await self._begin()
+            check_threads(self.threads)
+        return lost
+
+    async def describe(self, foreign: tuple[str, ...] = ()) -> Catalogue:
+        """The catalogue, including the workloads that a profile names by path."""
+        return (await self._answer(Described, Describe(id=self._next(), foreign=foreign))).catalogue
+
+    async def estimate(self, sets: tuple[tuple[str, float], ...], dataroot: Path, processes: int) -> DataEstimate:
+        """Estimate what preparing data sets takes; ``sets`` are names and scales."""
+        request = EstimateData(id=self._next(), sets=sets, dataroot=str(dataroot), processes=processes)
+        return await self._answer(DataEstimate, request)
+
+    async def prepare(
+        self, name: str, dataroot: Path, scale: float, processes: int
+    ) -> AsyncIterator[DataProgress | Prepared]:
+        """Prepare a data set; yields its progress, then where it is."""
+        request = Prepare(id=self._next(), data_set=name, dataroot=str(dataroot), scale=scale, processes=processes)
+        async for answer in self._ask(request):
+            if isinstance(answer, DataProgress | Prepared):
+                yield answer
+
+    async def start(self, task: Task, commands: int, events: int, log: int) -> StartedWorker:
+        """Fork a warm worker."""
+        request = Spawn(id=self._next(), task=task)
+        ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._ended[request.id] = ended
+        try:
+            pid = (await self._answer(Spawned, request, commands, events, log)).pid
+        except BaseException:
+            self._ended.pop(request.id, None)
+            raise
+        self._follow(pid, request.id)
+        return StartedWorker(pid, ended)
+
+    async def close(self) -> None:
+        """End the server, which exits when its connection is closed."""
+        for process in self._given_up:
+            await end(process, CLOSE_S)
+        if self._link is not None:
+            await end(self._unlink().process, CLOSE_S)
+
+    async def _begin(self) -> None:
+        """Start the process and wait until it serves."""
+        self._starts += 1
+        self._lost = ""
+        self._answers[0] = asyncio.Queue()
+        self._link = link = open_link(self._environ)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(link.connection, self._receive)
+        loop.add_reader(link.death, self._died)
+        try:
+            answer = await self._next_answer(0, IMPORT_S)
+        except MachineryError as error:
+            raise MachineryError(f"{error}, importing torch and the workloads; see its message above") from None
+        if isinstance(answer, Serving):
+            self.threads = answer.threads
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number
+
+    async def _answer(self, kind: type[A], request: AnyRequest, *descriptors: int) -> A:
+        """The answer of this kind to ``request``."""
+        async for answer in self._ask(request, *descriptors):
+            if isinstance(answer, kind):
+                return answer
+        raise MnbError("the worker server ended")
+
+    async def _ask(self, request: AnyRequest, *descriptors: int) -> AsyncIterator[AnyAnswer]:
+        """The answers to ``request``, up to the final one."""
+        limit_s = SPAWN_S if isinstance(request, Spawn) else ANSWER_S
+        self._answers[request.id] = asyncio.Queue()
+        try:
+            self._send(request, descriptors)
+            while True:
+                answer = await self._next_answer(request.id, limit_s)
+                if isinstance(answer, Refused):
+                    raise InputError(answer.message)
+                if isinstance(answer, Unable):
+                    raise MachineryError(answer.message)
+                if isinstance(answer, Exited):
+                    raise MachineryError(f"the worker server's helper {how_ended(answer.status)}")
+                yield answer
+                if isinstance(answer, Described | DataEstimate | Prepared | Spawned):
+                    return
+        finally:
+            del self._answers[request.id]
+
+    async def _next_answer(self, identity: int, limit_s: float) -> AnyAnswer:
+        try:
+            answer = await asyncio.wait_for(self._answers[identity].get(), limit_s)
+        except TimeoutError:
+            answer = self._lose(f"the worker server did not answer within {limit_s:g} s")
+        if isinstance(answer, MachineryError):
+            raise answer
+        return answer
+
+    def _send(self, request: AnyRequest, descriptors: tuple[int, ...]) -> None:
+        if self._link is None:
+            raise MachineryError(self._lost)
+        try:
+            socket.send_fds(self._link.connection, [msgspec.json.encode(request)], descriptors)
+        except (BlockingIOError, ConnectionError) as error:
+            raise self._lose(f"the worker server takes no requests ({error.strerror})") from None
+
+    def _receive(self) -> None:
+        """Take all packets that are there. The server's death is seen by its process, not by its connection, of which
+        its helpers have a copy."""
+        while self._link is not None:
+            try:
+                packet = self._link.connection.recv(MESSAGE_BYTES)
+            except BlockingIOError:
+                return
+            except ConnectionResetError:
+                packet = b""
+            if not packet:
+                asyncio.get_running_loop().remove_reader(self._link.connection)
+                return
+            answer = self._decoder.decode(packet)
+            if isinstance(answer, Exited) and answer.id in self._ended:
+                self._ended.pop(answer.id).set_result(answer.status)
+            elif answer.id in self._answers:
+                self._answers[answer.id].put_nowait(answer)
+
+    def _follow(self, pid: int, identity: int) -> None:
+        """See a worker end even if the server does not say so: then the server hangs."""
+        try:
+            process = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return  # it was waited for, and the word of it is on its way
+        loop = asyncio.get_running_loop()
+
+        def gone() -> None:
+            loop.remove_reader(process)
+            os.close(process)
+            loop.call_later(SPAWN_S, overdue)
+
+        def overdue() -> None:
+            if identity in self._ended:
+                self._lose(f"the worker server did not say within {SPAWN_S:g} s how a worker ended")
+
+        loop.add_reader(process, gone)
+
+    def _died(self) -> None:
+        if self._link is not None:
+            self._receive()
+            self._lose(f"the worker server {how_ended(self._link.process.wait())}")
+
+    def _lose(self, why: str) -> MachineryError:
+        """Give the server up, and with it (PR_SET_PDEATHSIG) all its workers; whoever waits for it is told."""
+        if self._link is not None:
+            self._lost = why
+            self._given_up.append(self._unlink().process)
+            self._given_up[-1].kill()
+        for queue in self._answers.values():
+            queue.put_nowait(MachineryError(why))
+        for ended in self._ended.values():
+            ended.set_exception(MachineryError(f"{why}, and its workers with it"))
+        self._ended.clear()
+        return MachineryError(why)
+
+    def _unlink(self) -> Link:
+        """Close what connects us with the server."""
+        assert self._link is not None
+        link, self._link = self._link, None
+        for descriptor in (link.connection.fileno(), link.death):
+            asyncio.get_running_loop().remove_reader(descriptor)
+        link.connection.close()
+        os.close(link.death)
+        return link
+
+
+def check_threads(threads: int) -> None:
+    """Refuse to fork a server with more than one thread: a fork copies the locks of the others, but not the others.
+
+    Raises MnbError.
+    """
+    if threads != 1:
+        raise MnbError(
+            f"the worker server has {threads} threads after importing torch and the workloads, and only one with a "
+            "single thread can be forked safely: a workload or data set of another package starts threads when it is "
+            "imported. Use --start cold."
+        )

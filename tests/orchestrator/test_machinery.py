@@ -1,0 +1,242 @@
+"""Faults of what surrounds the tenants: worker server, sampler, watchdog. Provoked for real."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from milabench_ng.errors import MnbError
+from milabench_ng.fence.probing.probe import probe
+from milabench_ng.orchestrator.events.run_events import AnyRunEvent, BatchBegins, LaunchState
+from milabench_ng.orchestrator.execution import worker_server
+from milabench_ng.orchestrator.execution.announcing import Announcer
+from milabench_ng.orchestrator.execution.batch import BatchRunner
+from milabench_ng.records.ledger import Recorded
+from tests.orchestrator.conftest import Act, Finished, Runner
+from tests.orchestrator.processes import helper
+
+HERE = "tests.orchestrator.broken"
+STEADY = {"steady": {"workload": f"{HERE}:steady"}}
+SERVER, SAMPLER = "milabench_ng.worker.server", "milabench_ng.telemetry.sampler"
+
+long = pytest.mark.skipif("MNB_TEST_FAULTS" not in os.environ, reason="many seconds: scripts/fault-matrix")
+needs_two_cpus = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs for two tenants")
+
+
+def once(kind: type[AnyRunEvent], act: Act, **fields: object) -> Act:
+    """Do something at the first event of a kind with these fields."""
+    done: list[AnyRunEvent] = []
+
+    def look(event: AnyRunEvent) -> None:
+        if not done and isinstance(event, kind) and all(getattr(event, name) == fields[name] for name in fields):
+            done.append(event)
+            act(event)
+
+    return look
+
+
+def send(number: signal.Signals, module: str) -> Act:
+    """Signal the run's helper."""
+    return lambda _: os.kill(helper(module, os.getpid()), number)
+
+
+def causes(finished: Finished) -> list[str | None]:
+    """Of all attempts, in the order of the ledger."""
+    return [event.cause for event in finished.events if isinstance(event, Recorded)]
+
+
+def details(finished: Finished) -> set[str]:
+    """Of what failed."""
+    return {record.mnb.failure.detail for record in finished.records if record.mnb.failure}
+
+
+@pytest.mark.parametrize(
+    ("number", "moment"),
+    [
+        (signal.SIGKILL, "at work"),
+        pytest.param(signal.SIGSTOP, "at work", marks=long),
+        pytest.param(signal.SIGSTOP, "before the batch", marks=long),
+    ],
+)
+def test_a_lost_worker_server_is_named_and_replaced(
+    run_profile: Runner, monkeypatch: pytest.MonkeyPatch, moment: str, number: signal.Signals
+) -> None:
+    monkeypatch.setattr(worker_server, "SPAWN_S", 2.0)
+    lose = send(number, SERVER)
+    act = once(LaunchState, lose, state="working") if moment == "at work" else once(BatchBegins, lose)
+    finished = run_profile(STEADY, act, start="warm", tenants=1)
+    assert causes(finished) == ["machinery", None]
+    why = "was killed by SIGKILL" if number == signal.SIGKILL else "2 s"
+    assert all("the worker server" in detail and why in detail for detail in details(finished))
+    assert [note for note in finished.notes if note.startswith("the worker server") and "started again" in note]
+
+
+@long
+def test_a_server_that_dies_every_time_ends_the_session_at_last(run_profile: Runner) -> None:
+    def kill(event: AnyRunEvent) -> None:
+        if isinstance(event, LaunchState) and event.state == "working":
+            os.kill(helper(SERVER, os.getpid()), signal.SIGKILL)
+
+    with pytest.raises(MnbError, match="was killed by SIGKILL: lost 4 times, and not replaced again"):
+        run_profile(STEADY, kill, start="warm", tenants=1)
+
+
+@long
+def test_a_signal_ends_a_run_whose_server_is_stopped(run_profile: Runner) -> None:
+    def stop(event: AnyRunEvent) -> None:
+        send(signal.SIGSTOP, SERVER)(event)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    finished = run_profile(STEADY, once(BatchBegins, stop), start="warm")
+    assert finished.outcome.interrupted
+    assert set(causes(finished)) <= {"interrupted"}
+
+
+@pytest.fixture
+def narrow() -> Iterator[Path]:
+    """A group that holds processes and allows no further one."""
+    parent = next((Path(one) for one in probe().parents if Path(one, "pids.max").exists() or "pids" in one), None)
+    place = Path(parent or "/", f"mnb-test-{os.getpid()}")
+    try:
+        place.mkdir()
+    except OSError:
+        pytest.skip("needs root and the pids controller")
+    if not (place / "pids.max").exists():
+        place.rmdir()
+        pytest.skip("needs the pids controller")
+    yield place
+    with contextlib.suppress(OSError):
+        place.rmdir()
+
+
+@long
+@pytest.mark.root
+def test_a_failed_fork_is_named_and_tried_again(run_profile: Runner, narrow: Path) -> None:
+    begun: list[int] = []
+
+    def limit(event: AnyRunEvent) -> None:
+        if isinstance(event, BatchBegins):
+            begun.append(event.number)
+            (narrow / "cgroup.procs").write_text(str(helper(SERVER, os.getpid())))
+            (narrow / "pids.max").write_text("0" if len(begun) == 1 else "max")
+
+    finished = run_profile(STEADY, limit, start="warm", tenants=1)
+    assert causes(finished) == ["machinery", None]
+    assert details(finished) == {"the worker server cannot fork: Resource temporarily unavailable"}
+
+
+@long
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_lost_sampler_is_a_mark_and_no_more(run_profile: Runner, number: signal.Signals) -> None:
+    finished = run_profile(STEADY, once(BatchBegins, send(number, SAMPLER)), tenants=1, repeat=2)
+    assert causes(finished) == [None, None]
+    said = [mark.text for mark in finished.records[-1].mnb.marks if mark.kind == "telemetry missing"]
+    assert said == [
+        "no telemetry: the sampler has ended"
+        if number == signal.SIGKILL
+        else "no telemetry: no sample in the averaging window"
+    ]
+
+
+def test_a_watchdog_that_fails_ends_the_batch_with_its_records(
+    run_profile: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Announcer, now: float, start_s: float | None) -> None:  # noqa: ARG001
+        if start_s is not None:
+            raise RuntimeError("the planned accident")
+
+    monkeypatch.setattr(Announcer, "look", fail)
+    with pytest.raises(MnbError, match=r"its records are written:(.|\n)*the planned accident"):
+        run_profile(STEADY, tenants=1, outdir=tmp_path / "results")
+    [record] = (tmp_path / "results").glob("*.FAIL.*.json")
+    assert "the planned accident" in record.read_text()
+
+
+@long
+def test_a_callback_that_fails_ends_the_batch_with_its_records(
+    run_profile: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("the planned accident")
+
+    monkeypatch.setattr(BatchRunner, "_verify", fail)
+    with pytest.raises(MnbError, match=r"its records are written:(.|\n)*the planned accident"):
+        run_profile(STEADY, tenants=1, outdir=tmp_path / "results")
+    assert len(list((tmp_path / "results").glob("*.FAIL.*.json"))) == 1
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 256 KiB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "mnb-test", str(place)], check=False).returncode:
+        pytest.skip("needs root, to mount a disk of 256 KiB")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.mark.root
+def test_a_full_disk_does_not_spare_a_hung_worker(run_profile: Runner, small_disk: Path) -> None:
+    filler = small_disk / "filler"
+
+    def act(event: AnyRunEvent) -> None:
+        if isinstance(event, LaunchState) and event.state == "starting":
+            with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+                while True:
+                    file.write(bytes(4096))
+        if isinstance(event, LaunchState) and event.state == "ended":
+            filler.unlink()
+
+    hung = {"hangs": {"workload": f"{HERE}:never_ready", "limits": {"ready": 3}}}
+    finished = run_profile(hung, act, tenants=1, outdir=small_disk / "results")
+    assert causes(finished) == ["timeout"]
+    assert "its stacks" not in finished.log("hangs"), "there was no room for them"
+
+
+@long
+@needs_two_cpus
+@pytest.mark.root
+def test_a_group_that_vanishes_costs_its_own_launch(run_profile: Runner) -> None:
+    parents = probe().parents
+    if not parents:
+        pytest.skip("needs root and groups")
+    groups: list[Path] = []
+
+    def vanish(event: AnyRunEvent) -> None:
+        assert isinstance(event, LaunchState)
+        groups.extend(path for parent in parents for path in Path(parent).glob("mnb/*/b0-d0"))
+        for group in groups:
+            for pid in (group / "cgroup.procs").read_text().split():
+                Path(*group.parts[: group.parts.index("mnb")], "cgroup.procs").write_text(pid)
+            group.rmdir()
+
+    act = once(LaunchState, vanish, state="working", job_id="0.0")
+    finished = run_profile(STEADY, act)
+    lost, neighbour = finished.records
+    assert lost.mnb.failure is not None
+    assert (lost.mnb.failure.cause, neighbour.success) == ("isolation_lost", True)
+    assert "cannot be read any more" in lost.mnb.failure.detail
+
+
+@long
+def test_the_user_may_close_or_fill_standard_error(tmp_path: Path) -> None:
+    words = ["run", "toy_reg", "-o", "toy.json", "--window", "0.5", "--tenants", "1"]
+    root = str(Path(__file__).parents[2])
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "milabench_ng", *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": root},
+            stderr=full,
+            check=False,
+        )
+    assert done.returncode == 0
+    assert (tmp_path / "toy.json").exists()
