@@ -513,6 +513,21 @@ def test_r22_a_launch_outside_its_reference_traces(folder: Path, keys: Path, mon
     assert ruling.reasons == ("standard.vae: outside the reference: loss 1.8 at step 1, expected 2 +- 0.004",)
 
 
+def test_a_stop_may_be_late_if_the_orchestrator_stood_still(folder: Path, keys: Path) -> None:
+    def full_long_before(content: dict[str, Any]) -> None:
+        content["mnb"]["ranks"][0]["full_s"] -= 10
+
+    def paused(content: dict[str, Any]) -> None:
+        content["mnb"]["marks"] = [{"kind": "orchestrator paused", "value": 10.0, "limit": 3.0}]
+
+    for change, result in ((full_long_before, "fail"), (paused, "pass")):
+        for path in folder.glob("standard.vae.J0.*"):
+            tampering.rewrite(path, change)
+        make_records.write_ledger(folder, WHOLE)
+        ruling = by_id(found(folder, keys))["R4"]
+        assert ruling.result == result, ruling.reasons
+
+
 def test_a_slice_of_no_length_is_no_record(folder: Path, keys: Path) -> None:
     """Everything divides by it."""
     record(lambda content: content["mnb"]["ranks"][0]["slices"][-10].__setitem__(1, 0.0))(folder)

@@ -23,7 +23,8 @@ def moved_stops(evidence: Evidence) -> Iterator[str]:
         last_s = max((rank.full_s or 0.0 for _, rank in ranks), default=0.0)
         for kept in batch:
             late_s = (kept.record.mnb.stop_s or 0.0) - last_s
-            if not 0 <= late_s <= _LATE_S:
+            paused = any(mark.kind == "orchestrator paused" for mark in kept.record.mnb.marks)
+            if late_s < 0 or (late_s > _LATE_S and not paused):
                 yield f"{kept.name}: it was stopped {late_s:.1f} s after the last launch of its batch was full"
             for rank in kept.record.mnb.ranks:
                 yield from (f"{kept.name}: rank {rank.rank} {why}" for why in _wrong_rank(kept.record, rank))
