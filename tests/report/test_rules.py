@@ -514,13 +514,13 @@ def test_r22_a_launch_outside_its_reference_traces(folder: Path, keys: Path, mon
 
 
 def test_a_stop_may_be_late_if_the_orchestrator_stood_still(folder: Path, keys: Path) -> None:
-    def full_long_before(content: dict[str, Any]) -> None:
-        content["mnb"]["ranks"][0]["full_s"] -= 10
+    def full_too_early(content: dict[str, Any]) -> None:
+        content["mnb"]["ranks"][0]["full_s"] -= 1.5
 
     def paused(content: dict[str, Any]) -> None:
         content["mnb"]["marks"] = [{"kind": "orchestrator paused", "value": 10.0, "limit": 3.0}]
 
-    for change, result in ((full_long_before, "fail"), (paused, "pass")):
+    for change, result in ((full_too_early, "fail"), (paused, "pass")):
         for path in folder.glob("standard.vae.J0.*"):
             tampering.rewrite(path, change)
         make_records.write_ledger(folder, WHOLE)
