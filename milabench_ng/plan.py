@@ -210,6 +210,11 @@ def smallest_memory(devices: Sequence[Device], gpus: Sequence[Gpu]) -> DeviceMem
     return min(found, key=lambda memory: memory.bytes or 0, default=None)
 
 
+def session_of(run: int, repeat: int, sessions: int) -> int:
+    """Which of ``sessions``, from 1, makes ``run`` of a plan with ``repeat`` runs, which they divide equally."""
+    return run // (repeat // sessions) + 1
+
+
 def make_plan(
     profile: Profile,
     arguments: Resolved,

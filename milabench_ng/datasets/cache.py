@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,14 +29,13 @@ def warm(files: Sequence[Path]) -> None:
 
 
 def resident_fraction(files: Sequence[Path]) -> float | None:
-    """The part of the bytes of `files` that the page cache holds, 0 to 1, from `SAMPLE` files spread evenly over them.
+    """The part of the bytes of `files` that the page cache holds, 0 to 1, from `SAMPLE` random files.
 
     None if it cannot be measured: since Linux 5.2 mincore(2) is truthful only for files that the caller owns or may
     write, and empty files have no pages.
     """
-    taken = min(SAMPLE, len(files))
-    spread = (files[place * len(files) // taken] for place in range(taken))
-    counts = [_pages(path) for path in spread if os.access(path, os.W_OK)]
+    chosen = random.SystemRandom().sample(files, min(SAMPLE, len(files)))  # nobody knows beforehand which
+    counts = [_pages(path) for path in chosen if os.access(path, os.W_OK)]
     total = sum(pages for _, pages in counts)
     return sum(resident for resident, _ in counts) / total if total else None
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -23,9 +24,11 @@ from milabench_ng.orchestrator.execution.interruption import Interrupted
 from milabench_ng.orchestrator.execution.logs import Log
 from milabench_ng.orchestrator.execution.pacing import read_host_pace, work_at_once
 from milabench_ng.orchestrator.execution.sampling import Sampler
+from milabench_ng.orchestrator.execution.starting import MachineryError
 from milabench_ng.orchestrator.execution.strays import end_strays, running
 from milabench_ng.orchestrator.execution.tenant import Tenant
 from milabench_ng.orchestrator.execution.waiting import in_thread
+from milabench_ng.orchestrator.execution.worker_server import RESTARTS
 from milabench_ng.orchestrator.outcome.observing import BatchObservation, observe
 from milabench_ng.orchestrator.outcome.recording import make_record
 from milabench_ng.orchestrator.outcome.run_context import RunContext
@@ -47,6 +50,7 @@ async def run(context: RunContext, bus: Bus) -> None:
     progress, interrupted = context.progress, context.interrupted
     planned = context.facts.planned
     beyond_s: list[float] = []
+    unable: Counter[str] = Counter()
     while not interrupted.is_set() and (works := progress.to_do()):
         least_s = [least_batch_s(work.batch, planned.rule) for work in works]
         for place, work in enumerate(works):
@@ -61,11 +65,23 @@ async def run(context: RunContext, bus: Bus) -> None:
                 break
             for name, record in made.items():
                 bus.publish(launch_ends(name, record))
+            check_machinery(made.values(), unable)
             searched_s = max((record.mnb.phases_s.get(SEARCH_PHASE, 0.0) for record in made.values()), default=0.0)
             beyond_s.append(time.monotonic() - began_s - searched_s - least_s[place])  # a size is searched only once
     if interrupted.is_set():
         progress.interrupted(interrupted.by)
     progress.finish()
+
+
+def check_machinery(made: Iterable[Record], unable: Counter[str]) -> None:
+    """Count launches that this session could not carry out. Raises MachineryError if one has failed too often."""
+    for record in made:
+        failure = record.mnb.failure
+        if failure is not None and failure.cause == "machinery":
+            name = f"{record.mnb.label} J{record.job_id}"
+            unable[name] += 1
+            if unable[name] > RESTARTS:
+                raise MachineryError(f"{name}: {failure.detail}, {unable[name]} times; go on with --resume")
 
 
 def batch_begins(batch: Batch, of: int, left_s: float) -> BatchBegins:
@@ -108,6 +124,7 @@ def launch_ends(name: str, record: Record) -> LaunchEnds:
 async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str, Record]:
     """Run one batch and write its records; return them by file name. Raises `Interrupted` before it has begun."""
     await _mend(context, bus)
+    known = running()
     found = await find_sizes(work, context, bus)
     work = with_sizes(work, found)
     batch = work.batch
@@ -117,10 +134,11 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
     before = await context.interrupted.unless(context.node.conditions(context.own_pids))
     around = _surroundings(shares, context)
     await context.node.xids()
-    known = running()
     context.progress.begin(work)
     requested_s, started = time.monotonic(), utc_now()
+    idle = running()
     tenants = [_tenant(launch, work, context, requested_s, found) for launch in batch.launches]
+    known |= running() - idle  # what holds a fence, such as srun
     _watch(tenants, context.sampler)
     announcer = Announcer(batch.number, tenants, bus.publish)
     limits = context.facts.planned.limits

@@ -27,7 +27,7 @@ def test_evicted_files_are_cold_and_read_files_are_warm(tmp_path: Path) -> None:
     assert cache.resident_fraction(files) == 1.0
 
 
-def test_a_sample_is_spread_over_all_files(tmp_path: Path) -> None:
+def test_a_sample_is_drawn_from_all_files(tmp_path: Path) -> None:
     """511 files are not quite twice as many as are looked at."""
     files = [tmp_path / str(number) for number in range(511)]
     for path in files:
@@ -37,7 +37,7 @@ def test_a_sample_is_spread_over_all_files(tmp_path: Path) -> None:
     if cache.resident_fraction(files) == 1.0:
         pytest.skip("this file system lives in memory: nothing can be evicted")
     cache.warm(files[:256])
-    assert cache.resident_fraction(files) == pytest.approx(256 / 511, abs=0.01)
+    assert cache.resident_fraction(files) == pytest.approx(256 / 511, abs=0.15)  # seven standard deviations
     cache.warm(files)
     assert cache.resident_fraction(files) == 1.0
     cache.evict(files[:256])

@@ -224,6 +224,7 @@ def leaves_a_daemon(bench: Bench) -> None:
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
+            print("daemon", os.getpid(), flush=True)
             time.sleep(3600)
         os._exit(0)
     for _ in bench.measure(repeat(None), count=1):

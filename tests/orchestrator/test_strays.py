@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from typing import Any
 
+import psutil
 import pytest
 
 from milabench_ng.fence.interface import Group
-from milabench_ng.orchestrator.execution.strays import end_strays, living_parents, look, running
+from milabench_ng.orchestrator.execution.strays import living_parents, look
 from milabench_ng.records.isolation import Usage
 
 HERE = "tests.orchestrator.broken"
@@ -91,4 +93,6 @@ def test_a_tenant_that_widens_its_affinity_fails_and_its_daemon_ends(run_profile
         assert [mark.kind for mark in record.mnb.marks] == ["not isolated", "window shortened"]
         proc = record.mnb.isolation[str(record.device)].proc
         assert proc.confinement.no_new_privs
-    assert end_strays(running()) == ()
+    daemons = [int(pid) for pid in re.findall(r"^daemon (\d+)$", finished.log("leaves_a_daemon"), re.MULTILINE)]
+    assert len(daemons) == 2
+    assert not any(map(psutil.pid_exists, daemons))

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +26,9 @@ from milabench_ng.orchestrator.execution.node_reader import NodeReader
 from milabench_ng.orchestrator.execution.sampling import Sampler
 from milabench_ng.orchestrator.execution.scratch import make_locked, remove_dead
 from milabench_ng.orchestrator.execution.stacks import STACKS, dump_stacks
+from milabench_ng.orchestrator.execution.starting import MachineryError
 from milabench_ng.orchestrator.execution.tenant import Tenant
+from milabench_ng.orchestrator.execution.waiting import told
 from milabench_ng.orchestrator.planning.planned_run import huge_pages
 from milabench_ng.telemetry.messages import Watch
 from tests.orchestrator.conftest import Runner
@@ -178,3 +181,20 @@ def test_huge_pages_that_no_limit_counts_are_named() -> None:
     assert huge_pages({"HugePages_Total": 0, "Hugepagesize": 2 << 20}) == ()
     [note] = huge_pages({"HugePages_Total": 512, "Hugepagesize": 2 << 20})
     assert note.startswith("512 huge pages (1.0 GiB) are set aside")
+
+
+def test_a_launch_that_can_never_be_started_ends_the_session() -> None:
+    """Each failed fork is tried again; all of them would be for ever."""
+    failure = SimpleNamespace(cause="machinery", detail="no process can be forked")
+    record: Any = SimpleNamespace(job_id="0.0", mnb=SimpleNamespace(label="s.a", failure=failure))
+    other: Any = SimpleNamespace(job_id="0.1", mnb=SimpleNamespace(label="s.a", failure=None))
+    unable: Counter[str] = Counter()
+    for _ in range(3):
+        run.check_machinery([record, other], unable)
+    with pytest.raises(MachineryError, match=r"s.a J0.0: no process can be forked, 4 times; go on with --resume"):
+        run.check_machinery([record, other], unable)
+
+
+def test_a_group_of_failed_tasks_is_told_in_one_line() -> None:
+    inner = ExceptionGroup("inner", [OSError("no device"), ValueError("odd")])
+    assert told(ExceptionGroup("outer", [inner, OSError("no device")])) == "OSError: no device; ValueError: odd"

@@ -40,7 +40,9 @@ def folder(
     make_records.write_run(path, whole, rate, slices=30)
     for record in path.glob("*.J*.json"):
         made = json.loads(record.read_bytes())
-        made["mnb"]["session"] = 1 + made["mnb"]["launch"]["run"] * sessions // len(noise)
+        made["mnb"]["session"] = made["mnb"]["planned_session"] = 1 + made["mnb"]["launch"]["run"] * sessions // len(
+            noise
+        )
         record.write_bytes(msgspec.json.encode(made))
     return path
 

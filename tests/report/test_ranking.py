@@ -203,7 +203,7 @@ def test_records_say_which_session_made_them(tmp_path: Path) -> None:
     make_records.write_run(tmp_path / "run", whole, slices=30)
     for path in (tmp_path / "run").glob("standard.vae.J*.json"):
         made = json.loads(path.read_bytes())
-        made["mnb"]["session"] = 1 + made["mnb"]["launch"]["run"] // 2
+        made["mnb"]["session"] = made["mnb"]["planned_session"] = 1 + made["mnb"]["launch"]["run"] // 2
         path.write_bytes(msgspec.json.encode(made))
     vae = load(tmp_path / "run").tests["standard.vae"]
     assert vae.sessions == {"0": 1, "1": 1, "2": 2, "3": 2, "4": 3, "5": 3}
@@ -212,6 +212,17 @@ def test_records_say_which_session_made_them(tmp_path: Path) -> None:
     assert vae.log_perf is not None
     assert vae.log_perf.sessions == 3
     assert vae.log_perf.std == pytest.approx(statistics.stdev(means), rel=1e-9)
+
+
+def test_a_resumed_run_has_no_more_sessions_than_it_was_asked_for(tmp_path: Path) -> None:
+    """Otherwise two interruptions would make one long session and two of one repeat certain of themselves."""
+    whole = make_records.plan("standard", {"vae": PER_GPU}, 2, 6)
+    make_records.write_run(tmp_path / "run", whole, slices=30)
+    for path in (tmp_path / "run").glob("standard.vae.J*.json"):
+        made = json.loads(path.read_bytes())
+        made["mnb"]["session"] = max(1, made["mnb"]["launch"]["run"] - 2)
+        path.write_bytes(msgspec.json.encode(made))
+    assert load(tmp_path / "run").tests["standard.vae"].sessions == {}
 
 
 def spread(rate: float, logs: Sequence[float], sessions: Mapping[str, int]) -> Summary:

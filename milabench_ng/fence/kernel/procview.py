@@ -44,7 +44,7 @@ def read_process(pid: int) -> ProcView:
             confinement=_confinement(directory, status),
             scheduling=read_scheduling(pid),
         )
-    except (FileNotFoundError, ProcessLookupError) as error:
+    except OSError as error:  # also EINVAL: its mount namespace is gone before it is
         raise ProcessLookupError(f"there is no process {pid} any more") from error
 
 

@@ -6,6 +6,7 @@ job that Slurm fences itself, as far as its administrator has enabled it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import select
@@ -35,6 +36,9 @@ from milabench_ng.units import MIB
 WAIT_S = 30
 """How long Slurm may take to find a step's resources, which the previous step has just released."""
 _START_S = 60.0
+
+SLURM_S = 30.0
+"""How long Slurm's controller may take to answer."""
 
 
 class Step:
@@ -85,7 +89,8 @@ class Step:
 
     def cancel(self) -> None:
         """Have Slurm kill what is in it, if it does not end by itself."""
-        subprocess.run(["scancel", "--signal=KILL", self._id], capture_output=True, check=False)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # a controller that is away; the step ends with the job
+            subprocess.run(["scancel", "--signal=KILL", self._id], capture_output=True, check=False, timeout=SLURM_S)
 
 
 def srun_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -203,7 +208,12 @@ def _limited(task: Path | None, file: str, unlimited: str) -> Path | None:
 
 def _select_parameters() -> str:
     """The cluster's SelectTypeParameters, in capitals; empty if Slurm does not report it."""
-    done = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(
+            ["scontrol", "show", "config"], capture_output=True, text=True, check=False, timeout=SLURM_S
+        )
+    except subprocess.TimeoutExpired:
+        return ""
     found = re.search(r"^SelectTypeParameters\s*=\s*(\S+)", done.stdout, re.MULTILINE)
     return found[1].upper() if found else ""
 

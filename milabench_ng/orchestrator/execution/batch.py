@@ -20,7 +20,7 @@ from milabench_ng.orchestrator.execution.stacks import STACKS, dump_stacks, kern
 from milabench_ng.orchestrator.execution.starting import MachineryError, Starter
 from milabench_ng.orchestrator.execution.strays import living_parents, look
 from milabench_ng.orchestrator.execution.tenant import Tenant
-from milabench_ng.orchestrator.execution.waiting import heed_callbacks, in_thread
+from milabench_ng.orchestrator.execution.waiting import heed_callbacks, in_thread, told
 from milabench_ng.orchestrator.execution.watchdog import LaunchProgress, Limits, Pause, overdue, pauses
 
 WATCH_INTERVAL_S = 0.2
@@ -83,7 +83,7 @@ class BatchRunner:
                 for task in background:
                     task.cancel()
         except ExceptionGroup as errors:
-            self.broken = "".join(traceback.format_exception(errors))
+            self.broken = "".join(traceback.format_exception(errors)) + told(errors)
             await self._give_up()
         finally:
             self._collect()
@@ -257,8 +257,15 @@ class BatchRunner:
             self._kill(tenant)
         except ProcessLookupError:
             return
+        except OSError as error:
+            self._unreadable(tenant, slot, error)
         else:
             self.note(job_id, slot, effective=effective, proc=proc)
+
+    def _unreadable(self, tenant: Tenant, slot: str, error: OSError) -> None:
+        """End a tenant whose group cannot be read: it holds nothing."""
+        self.note(tenant.launch.job_id, slot, mismatch=f"its group cannot be read any more: {error}")
+        self._kill(tenant)
 
     def _kill(self, tenant: Tenant) -> None:
         """Kill it, and read its counters first: the kill itself raises them (forks are refused)."""
@@ -275,9 +282,13 @@ class BatchRunner:
     def _look_outside(self, tenant: Tenant, parents: Mapping[int, int]) -> None:
         """Fail a launch of which something has left its fence: no group shows that."""
         entered = [rank.entered.pid for rank in tenant.ranks if rank.entered]
-        seen = look(entered, tuple(tenant.groups.values()), parents)
-        changes: dict[str, object] = {"mismatch": seen.departed} if seen.departed else {}
-        self.note(tenant.launch.job_id, tenant.launch.slot_ids[0], privileged=seen.privileged, **changes)
+        try:
+            seen = look(entered, tuple(tenant.groups.values()), parents)
+        except OSError as error:
+            self._unreadable(tenant, tenant.launch.slot_ids[0], error)
+        else:
+            changes: dict[str, object] = {"mismatch": seen.departed} if seen.departed else {}
+            self.note(tenant.launch.job_id, tenant.launch.slot_ids[0], privileged=seen.privileged, **changes)
 
     def _read_counters(self, tenant: Tenant, *, end: bool) -> None:
         """Read usage and events; at the ``end`` of the measurement, while the tenant still works, also limits."""
@@ -293,8 +304,7 @@ class BatchRunner:
         try:
             seen = read()
         except OSError as error:
-            self.note(job_id, slot, mismatch=f"its group cannot be read any more: {error}")
-            self._kill(tenant)
+            self._unreadable(tenant, slot, error)
         else:
             self.note(job_id, slot, **({name: seen} if name else {}))
 

@@ -66,3 +66,10 @@ async def heed_callbacks() -> None:
         await failed
     finally:
         loop.set_exception_handler(None)
+
+
+def told(error: BaseException) -> str:
+    """What went wrong in a group of tasks, in one line: the exceptions of all that failed."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(dict.fromkeys(told(one) for one in error.exceptions))
+    return f"{type(error).__name__}: {error}"

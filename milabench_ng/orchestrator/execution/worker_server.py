@@ -123,6 +123,8 @@ class WorkerServer:
             pid = (await self._answer(Spawned, request, commands, events, log)).pid
         except BaseException:
             self._ended.pop(request.id, None)
+            if not ended.cancel():
+                ended.exception()  # what is raised here says it
             raise
         self._follow(pid, request.id)
         return StartedWorker(pid, ended)

@@ -12,7 +12,7 @@ import msgspec
 from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, read_content
 from milabench_ng.orchestrator.persistence.result_writer import FileContent, ResultWriter
-from milabench_ng.plan import Batch, Launch, Plan
+from milabench_ng.plan import Batch, Launch, Plan, session_of
 from milabench_ng.records.batch_search import BatchSearch
 from milabench_ng.records.ledger import (
     AnyLedgerEvent,
@@ -143,7 +143,7 @@ def runs_of_session(plan: Plan, done: Container[LaunchKey], sessions: int) -> ra
     if not missing:
         return range(plan.repeat)
     each = plan.repeat // sessions
-    first = min(missing) // each * each
+    first = (session_of(min(missing), plan.repeat, sessions) - 1) * each
     return range(first, first + each)
 
 

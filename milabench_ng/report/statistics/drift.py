@@ -2,9 +2,9 @@
 
 A host that wanders makes successive repeats alike. If rho is the correlation of a repeat with the next one, the
 variance of the mean of n is that of independent ones times about ``(1 + rho) / (1 - rho)``, and n counts as so much
-fewer. The correlation that is seen among few repeats is too small by about ``(1 + 3 rho) / n`` (Marriott and Pope,
-Biometrika 41, 1954), and an estimate below the truth does more harm than one above: ``rho`` is corrected for the one,
-and raised by 1 / n for the other.
+fewer. The correlation that is seen among few repeats is too small by about ``(1 + 4 rho) / n`` (Marriott and Pope,
+Biometrika 41, 1954: for sums divided by n), and an estimate below the truth does more harm than one above: ``rho`` is
+corrected for the one, and raised by 1 / n for the other.
 
 There is no test before the correction, since the repeats that pass one by luck would have intervals that are too short.
 Of fewer than twelve repeats nothing can be learnt, and they count as independent.

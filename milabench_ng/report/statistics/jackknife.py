@@ -2,7 +2,9 @@
 
 With R repeats, the pseudo-value of one is ``R theta - (R - 1) theta_without_it``. Their mean has no bias of order 1/R
 (Quenouille, Biometrika 43, 1956), and their spread is that of independent measurements (Tukey, Ann. Math. Statist. 29,
-1958): t with R - 1 degrees of freedom. For a mean they are the repeats themselves.
+1958): t with R - 1 degrees of freedom. For a mean they are the repeats themselves. A session with m of the R repeats
+counts with ``R / m`` in place of R, and in their mean with ``m / R`` (Busing, Meijer and van der Leeden, Statistics and
+Computing 9, 1999).
 
 Weighted sums over tests add up repeat by repeat, so what a repeat's tests have in common (the node's temperature, a
 neighbour) is in the spread of the sum. A test that lacks a repeat has its own mean as the pseudo-value there. With
@@ -20,7 +22,6 @@ import msgspec
 from milabench_ng.grouping import grouped
 from milabench_ng.records.window import SMALLEST
 from milabench_ng.report.statistics.intervals import SESSIONS_FROM, LogStat, by_session, stat_of_logs
-from milabench_ng.stats import mean
 
 
 class Jackknife(msgspec.Struct, frozen=True):
@@ -30,18 +31,31 @@ class Jackknife(msgspec.Struct, frozen=True):
     """Over all repeats."""
     without: dict[str, float]
     """Without one of at least two repeats, by its name; without one session, if there are enough of these."""
-    repeats: int
+    sizes: dict[str, int]
+    """How many repeats each of these left out."""
     by_session: bool = False
+
+    @property
+    def repeats(self) -> int:
+        """How many there are."""
+        return sum(self.sizes.values())
 
     def pseudo_values(self, groups: Sequence[str]) -> list[float]:
         """One for each of ``groups``: names of repeats or sessions, which include its own."""
-        n = len(groups)
-        return [n * self.whole - (n - 1) * self.without.get(each, self.whole) for each in groups]
+        scale = (len(groups) - 1) / (len(self.sizes) - 1)
+        return [self.whole + scale * self._shift(each) for each in groups]
 
     @property
     def corrected(self) -> float:
         """The statistic itself, not its logarithm, without the bias of few repeats."""
-        return math.exp(mean(self.pseudo_values(list(self.without))))
+        shifts = (size * self._shift(each) for each, size in self.sizes.items())
+        return math.exp(self.whole + math.fsum(shifts) / self.repeats)
+
+    def _shift(self, name: str) -> float:
+        """A pseudo-value's distance from the whole; 0 for what it has not got."""
+        if name not in self.sizes:
+            return 0.0
+        return (self.repeats / self.sizes[name] - 1) * (self.whole - self.without[name])
 
 
 def jackknife(
@@ -63,7 +77,8 @@ def jackknife(
     }
     if min(whole, *without.values()) < SMALLEST:
         return None
-    return Jackknife(math.log(whole), {each: math.log(without[each]) for each in without}, len(rates), by_session)
+    sizes = {name: len(group) for name, group in left_out.items()}
+    return Jackknife(math.log(whole), {each: math.log(without[each]) for each in without}, sizes, by_session)
 
 
 def sum_by_group(terms: Sequence[tuple[float, Jackknife]]) -> list[LogStat]:

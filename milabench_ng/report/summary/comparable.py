@@ -117,6 +117,7 @@ def _aspects(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, st
     """What is compared, its value on both sides, and the effect of a difference on the ratio."""
     if run.classic_factor is not None and base.classic_factor is not None:
         yield "unit", run.unit, base.unit, "suppressed"
+        yield "items of 2020 per item", f"{run.classic_factor:g}", f"{base.classic_factor:g}", "suppressed"
     if not run.scheme.spreads and not base.scheme.spreads:
         yield "tenants", str(run.devices), str(base.devices), "counted"
     yield from _of_what_went_wrong(run, base)

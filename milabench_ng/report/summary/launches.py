@@ -50,7 +50,7 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str | None = None
     """None for a record of 2020."""
     session: int = 1
-    """Which session of the run made it."""
+    """Which planned session of the run it belongs to; a resumed run goes on with one."""
     scheme: Scheme
     measured: bool = True
     """Whether it ran for its own result, not as company."""
@@ -117,7 +117,7 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         label=mnb.label,
         job_id=view.job_id,
         run_id=mnb.run_id,
-        session=mnb.session,
+        session=min(mnb.session, mnb.planned_session),
         scheme=mnb.launch.scheme,
         measured=mnb.launch.measured,
         devices=mnb.launch.slot_ids,

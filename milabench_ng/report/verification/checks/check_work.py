@@ -132,6 +132,8 @@ def _foreign_code(evidence: Evidence) -> Iterator[str]:
     for name, record in evidence.named():
         source = record.mnb.source
         own = evidence.sources.get(source.origin)
+        if source.workload != record.mnb.launch.workload:
+            yield f"{name}: it states the source of {source.workload}, and ran {record.mnb.launch.workload}"
         if own is None:
             yield f"{name}: {source.origin} of {source.package} is no workload of mnb"
         elif own != source.sha256:
