@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -70,6 +70,12 @@ async def heed_callbacks() -> None:
 
 def told(error: BaseException) -> str:
     """What went wrong in a group of tasks, in one line: the exceptions of all that failed."""
+    return "; ".join(dict.fromkeys(f"{type(one).__name__}: {one}" for one in _leaves(error)))
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
     if isinstance(error, BaseExceptionGroup):
-        return "; ".join(dict.fromkeys(told(one) for one in error.exceptions))
-    return f"{type(error).__name__}: {error}"
+        for one in error.exceptions:
+            yield from _leaves(one)
+    else:
+        yield error
