@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, pstdev, stdev
@@ -303,14 +304,15 @@ def test_a_tender_tells_of_how_many_launches_power_is_known(tender_file: Path) -
     assert told in made.notes
 
 
-def test_nothing_is_ranked_under_five_repeats(tender_file: Path) -> None:
+def test_a_bid_under_five_repeats_has_no_rank_and_the_others_have(tender_file: Path) -> None:
     few = node(200.0, 400.0)
     rows = {label: row(at.train.mean, (0.99, 1.0, 1.01)) for label, at in few.tests.items() if at.train}
     few = Summary(**{key: getattr(few, key) for key in Summary.__struct_fields__} | {"tests": rows})
     (tender_file.parent / "fast.json").write_text(encode_summary(few))
     made = compare_bids(tender_file)
-    assert made.why_unranked == "under 5 repeats"
-    assert {at.rank for at in made.rows} == {None}
+    assert made.why_unranked == "fast: under 5 repeats"
+    assert {at.name for at in made.rows if at.rank is None} == {"fast"}
+    assert "ranks  not ranked: fast: under 5 repeats" in re.sub(" {2,}", "  ", printed(made, "table"))
 
 
 def printed(made: Tender, form: Any) -> str:

@@ -25,22 +25,25 @@ from milabench_ng.report.statistics.intervals import LEVEL, Estimate, combine
 
 
 def rank(reports: Mapping[str, Report], costs: Mapping[str, float], weights: Weights) -> tuple[dict[str, int], str]:
-    """The rank of every bid that can have one, over the tests in ``weights``; or why there are none."""
+    """The rank of every bid that can have one, over the tests in ``weights``; and why others, or all, have none."""
     known = [name for name, report in reports.items() if not why_unfit(report)]
     if len(known) < 2:
         return {}, "fewer than two bids have a complete score within the failure limit"
     if not weights:
         return {}, "no weighted test is the same work in all bids"
-    pairs = list(combinations(known, 2))
-    estimates = [cheaper_by(reports[a], costs[a], reports[b], costs[b], weights) for a, b in pairs]
-    if any(estimate is None or estimate.n < RANKED_FROM for estimate in estimates):
-        return {}, f"under {RANKED_FROM} repeats"
-    firm = [estimate for estimate in estimates if estimate is not None]
-    ranks = dict.fromkeys(known, 1)
-    for (a, b), estimate, p in zip(pairs, firm, holm([p_value(estimate) for estimate in firm]), strict=True):
+    pairs = combinations(known, 2)
+    estimates = {(a, b): cheaper_by(reports[a], costs[a], reports[b], costs[b], weights) for a, b in pairs}
+    firm = {pair: estimate for pair, estimate in estimates.items() if estimate and estimate.n >= RANKED_FROM}
+    repeated = [name for name in known if any(name in pair for pair in firm)]
+    thin = f"under {RANKED_FROM} repeats"
+    if len(firm) < math.comb(len(repeated), 2) or not firm:
+        return {}, thin
+    ranks = dict.fromkeys(repeated, 1)
+    for ((a, b), estimate), p in zip(firm.items(), holm([p_value(one) for one in firm.values()]), strict=True):
         if p < 1 - LEVEL:
             ranks[b if estimate.mean > 0 else a] += 1
-    return ranks, ""
+    left = [name for name in known if name not in repeated]
+    return ranks, f"{', '.join(left)}: {thin}" if left else ""
 
 
 def cheaper_by(a: Report, cost_a: float, b: Report, cost_b: float, weights: Weights) -> Estimate | None:

@@ -44,7 +44,8 @@ def _facts(tender: Tender) -> Iterator[Fact]:
             "fair",
         )
     if tender.why_unranked:
-        yield Fact("ranks", f"nothing is ranked: {tender.why_unranked}", "fair")
+        nobody = all(row.rank is None for row in tender.rows)
+        yield Fact("ranks", f"{'nothing is ranked' if nobody else 'not ranked'}: {tender.why_unranked}", "fair")
     doubts = dict.fromkeys(doubt for row in tender.rows if row.per_reference for doubt in row.per_reference.indicative)
     if doubts:
         yield Fact("indicative", "; ".join(doubts), "fair")
