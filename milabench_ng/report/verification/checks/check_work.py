@@ -9,7 +9,7 @@ from milabench_ng.records.marks import Mark
 from milabench_ng.records.precision_seen import FP32_ERROR, PrecisionSeen
 from milabench_ng.records.record import SKIPPED_LIMIT, Data, Record
 from milabench_ng.report.verification.evidence import Evidence
-from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
+from milabench_ng.report.verification.findings import OFF, Finding, judged
 
 
 def precision(evidence: Evidence) -> Finding:
@@ -124,7 +124,7 @@ def code(evidence: Evidence) -> Finding:
         return OFF
     version = evidence.manifest.version
     if version != evidence.version:
-        return unknown(f"made with mnb {version}, this is {evidence.version}; verify with the same version")
+        return judged([f"made with mnb {version}, this is {evidence.version}; verify with the same version"])
     return judged(_foreign_code(evidence))
 
 
