@@ -38,7 +38,7 @@ def without_pauses() -> Iterator[None]:
 Act = Callable[[AnyRunEvent], None]
 
 
-class PlannedAccident(Exception):
+class PlannedError(Exception):
     """Raised by a witness on purpose: the run is what is looked at."""
 
 
@@ -60,7 +60,7 @@ class Witness:
             try:
                 self.act(stamped.event)
             except Exception as error:
-                self.failed = None if isinstance(error, PlannedAccident) else error
+                self.failed = None if isinstance(error, PlannedError) else error
                 raise
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ from milabench_ng.report.report import make_report
 from milabench_ng.report.verification.contents import result_files
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.verify import verify
-from tests.orchestrator.conftest import PlannedAccident
+from tests.orchestrator.conftest import PlannedError
 
 HERE = "tests.orchestrator.broken"
 TESTS: dict[str, object] = {
@@ -160,7 +160,7 @@ def hang(_: AnyRunEvent) -> None:
 def fail(event: AnyRunEvent) -> None:
     """Raises when the first batch begins."""
     if isinstance(event, BatchBegins):
-        raise PlannedAccident
+        raise PlannedError
 
 
 @pytest.mark.parametrize("act", [hang, fail])
