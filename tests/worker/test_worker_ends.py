@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 ANSWER = """
-import socket
+import os, socket
 from milabench_ng.requests import Describe
 from milabench_ng.worker.answers import answer
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 {unread}
 theirs.close()
-answer(Describe(id=1, foreign=()), ours)
+answer(Describe(id=1, foreign=()), ours, os.getppid())
 """
 WARM = """
 import os, sys, msgspec
