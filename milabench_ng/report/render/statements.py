@@ -126,8 +126,7 @@ def _slow_devices(report: Report) -> list[Fact]:
         return []
     alone = found.alone
     if not found.judged and len(alone) < len(found.devices):
-        why = "one repeat does not tell a slow device from a slow launch: mnb jobs PROFILE --repeat 5"
-        return [Fact("slow devices", f"not known: {why}", "faint")]
+        return [Fact("slow devices", f"not known: {_why_not_judged(report)}", "faint")]
     slow = [f"device {at.device} ({at.effect_pct:+.1f} %)" for at in found.overall]
     single = Counter(at.device for at in found.stragglers)
     some = ", ".join(f"device {device} in {count}" for device, count in single.items()) if not slow else ""
@@ -135,6 +134,12 @@ def _slow_devices(report: Report) -> list[Fact]:
     if some:
         return [Fact("slow devices", f"none over all tests; in single tests: {some}{but}", "fair")]
     return [Fact("slow devices", f"{', '.join(slow) or 'none'}{but}", "bad" if slow else "fair" if but else "good")]
+
+
+def _why_not_judged(report: Report) -> str:
+    if any(len(line.row.repeats) > 1 for line in report.lines):
+        return "single launches are not recorded"
+    return "one repeat does not tell a slow device from a slow launch: mnb jobs PROFILE --repeat 5"
 
 
 def _host_pace(found: Paces | None) -> Fact:
