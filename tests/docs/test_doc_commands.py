@@ -81,6 +81,7 @@ TABLE: dict[str, Check] = {
     "mnb jobs profiles/smoke.json": DRY,
     "mnb jobs quick": DRY,
     "mnb jobs quick --name toy_reg --name vae --name loader --repeat 5": DRY,
+    "mnb jobs quick --repeat 2 --sessions 2": DRY,
     "mnb jobs standard": DRY,
     "mnb jobs unet3d --repeat 3 -o results": PARSE,
     "mnb report results --layout unet3d --format csv": Check("elsewhere", "test_layouts"),
