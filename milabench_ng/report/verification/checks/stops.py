@@ -11,6 +11,8 @@ from milabench_ng.report.verification.evidence import Evidence
 _LATE_S = 3.5
 """How late the stop may follow the last ``full``, and a worker's last slice the stop: honest runs take milliseconds. An
 orchestrator that stood still for less has no mark of it."""
+_STEPS_TO_AGREE = 10
+"""Ranks stop at a step that none of them has reached: eight steps on (`bench.channel`), beyond the two in flight."""
 _EXACT_S = 0.05
 """``full`` is said when a slice ends."""
 
@@ -44,7 +46,8 @@ def _wrong_rank(record: Record, rank: Rank) -> Iterator[str]:
         return
     if rank.slices[-1].end_s < mnb.stop_s - _EXACT_S:
         yield "has no slices up to its stop"
-    if rank.slices[-1].start_s > mnb.stop_s + _LATE_S:
+    step_s = max(row.length_s / max(1, row.steps) for row in rank.slices)
+    if rank.slices[-1].start_s > mnb.stop_s + _LATE_S + _STEPS_TO_AGREE * step_s:
         yield "has slices from long after its stop"
     yield from _wrongly_full(mnb, rank, mnb.start_s, mnb.stop_s)
 
