@@ -6,7 +6,6 @@ share; a forked worker is charged for the pages that it writes. One packet is on
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import select
@@ -17,7 +16,7 @@ import time
 
 import msgspec
 
-from milabench_ng.fence.entry import adopt_orphans
+from milabench_ng.fence.entry import adopt_orphans, die_with
 from milabench_ng.requests import MESSAGE_BYTES, Answer, AnyRequest, Exited, Serving, Spawn, Spawned, Unable
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
@@ -27,7 +26,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal
 def main(descriptor: int) -> None:
     """Serve on the socket ``descriptor`` until the orchestrator closes its end."""
     began, server_pid = time.monotonic(), os.getpid()
-    die_with_parent()
+    die_with(os.getppid())
     adopt_orphans()
     connection = socket.socket(fileno=descriptor)
     children = select_wakeup()
@@ -110,11 +109,6 @@ def select_wakeup() -> int:
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)  # the orchestrator handles them
     return reading
-
-
-def die_with_parent() -> None:
-    """Have the kernel kill this process when the orchestrator's main thread ends (prctl(2), PR_SET_PDEATHSIG)."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 if __name__ == "__main__":
