@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from milabench_ng.cli.options import Html, Output
+from milabench_ng.cli.options import Force, Html, Output
 from milabench_ng.report.procurement.offers import compare_bids
 from milabench_ng.report.writers import Form, open_output, write_tender, write_tender_page
 
@@ -19,6 +19,7 @@ def bids(
     form: Annotated[Form, Parameter(name="--format")] = "table",
     html: Html = None,
     output: Output = None,
+    force: Force = False,
 ) -> int:
     """Rank bids by what a reference node's worth of throughput costs with each, with intervals.
 
@@ -35,7 +36,7 @@ def bids(
     """
     made = compare_bids(file)
     if html is not None:
-        write_tender_page(made, html)
-    with open_output(output, sys.stdout) as stream:
+        write_tender_page(made, html, force=force)
+    with open_output(output, sys.stdout, force=force) as stream:
         write_tender(made, form, stream)
     return made.exit_code

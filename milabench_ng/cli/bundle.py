@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from milabench_ng.cli.options import Force
 from milabench_ng.report.verification.bundle import pack
 from milabench_ng.units import format_bytes
 
@@ -18,6 +19,7 @@ def bundle(
     weights: Path | None = None,
     sign: Path | None = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    force: Force = False,
 ) -> int:
     """Pack a result folder into one file that can be sent and verified.
 
@@ -40,7 +42,7 @@ def bundle(
     output
         The file to write (default: OUTDIR.bundle.tar.gz, next to the folder).
     """
-    made = pack(outdir, output, weights=weights, key=sign)
+    made = pack(outdir, output, weights=weights, key=sign, force=force)
     print(f"bundle:  {made.path}{' (signed)' if made.signed else ''}")
     print(f"SHA-256: {made.sha256}")
     print(f"files:   {made.files} ({format_bytes(made.bytes)})")

@@ -13,6 +13,7 @@ Several = Annotated[tuple[str, ...], Parameter(negative=())]
 """May be repeated."""
 
 Output = Annotated[Path | None, Parameter(name=["--output", "-o"], help="Write to this file instead of the terminal.")]
+Force = Annotated[bool, Parameter(negative=(), help="Replace files that exist. Evidence is never replaced.")]
 Html = Annotated[Path | None, Parameter(help="Write one HTML file with charts as well, which opens offline anywhere.")]
 TableOrJson = Annotated[Literal["table", "json"], Parameter(name="--format", help="How to print: table or json.")]
 WeightsOption = Annotated[

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from milabench_ng.cli.options import Html, Output, Switch, WeightsOption
+from milabench_ng.cli.options import Force, Html, Output, Switch, WeightsOption
 from milabench_ng.report.report import make_report
 from milabench_ng.report.scoring.cost import PricePer
 from milabench_ng.report.writers import (
@@ -39,6 +39,7 @@ def report(
     tables: Path | None = None,
     html: Html = None,
     output: Output = None,
+    force: Force = False,
 ) -> int:
     """Print the table, the score and what it is worth, for a result folder (even during the run) or a summary.
 
@@ -49,10 +50,10 @@ def report(
     Parameters
     ----------
     folder
-        A result folder, or a summary file (also of the 2020 tool).
+        A result folder, a bundle or a summary file (also of the 2020 tool).
     compare
-        One or more baselines: summary files, result folders, or names of shipped ones (v100, rtx8000, h200, a100;
-        for unet3d unet3d-a100, unet3d-v100 and others; for lambda lambda-v100, lambda-h100 and others).
+        One or more baselines: summary files, result folders, bundles, or names of shipped ones (v100, rtx8000, h200,
+        a100; for unet3d unet3d-a100, unet3d-v100 and others; for lambda lambda-v100, lambda-h100 and others).
     margin
         Largest difference that does not matter: a ratio is equivalent if its interval lies inside 1 +- this, and
         better or worse if it lies outside.
@@ -85,10 +86,10 @@ def report(
         rules=rules,
     )
     if tables is not None:
-        write_tables(made, tables)
+        write_tables(made, tables, force=force)
     if html is not None:
-        write_page(made, folder, html)
-    with open_output(output, sys.stdout) as stream:
+        write_page(made, folder, html, force=force)
+    with open_output(output, sys.stdout, force=force) as stream:
         if layout is None:
             write_report(made, form, stream)
         else:

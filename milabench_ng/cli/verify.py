@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from milabench_ng.cli.options import Output, TableOrJson
+from milabench_ng.cli.options import Force, Output, TableOrJson
 from milabench_ng.report.verification.forms import write_verification
 from milabench_ng.report.verification.rules import load_rules, with_options
 from milabench_ng.report.verification.verify import verify as find_out
@@ -26,6 +26,7 @@ def verify(
     allowed_signers: Path | None = None,
     form: TableOrJson = "table",
     output: Output = None,
+    force: Force = False,
 ) -> int:
     """Verify a bundle or a result folder: recompute every number and check the rules.
 
@@ -57,6 +58,6 @@ def verify(
     """
     asked = with_options(load_rules(rules), isolation=require, repeat=repeat, nonce=nonce)
     found = find_out(source, asked, profile=profile, weights=weights, allowed_signers=allowed_signers)
-    with open_output(output, sys.stdout) as stream:
+    with open_output(output, sys.stdout, force=force) as stream:
         write_verification(found, form, stream)
     return int(not found.passed)

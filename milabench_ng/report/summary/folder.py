@@ -18,6 +18,7 @@ from milabench_ng.records.views import ManifestView
 from milabench_ng.records.window import Amount
 from milabench_ng.report.launch.traces import ReferenceTrace, compare, load_traces
 from milabench_ng.report.summary.contradictions import contradictions
+from milabench_ng.report.summary.deviations import with_deviations
 from milabench_ng.report.summary.launches import LaunchResult, reduce_record
 from milabench_ng.report.summary.provenance import Folder
 from milabench_ng.report.summary.summarise import summarise
@@ -72,7 +73,7 @@ def collect(folder: Path) -> Folder:
     return Folder(
         source=plain(folder),
         events=read_ledger(folder).events,
-        results=against_traces(results, manifests),
+        results=with_deviations(against_traces(results, manifests), manifests),
         manifests=tuple(manifests),
         problems=tuple(problems),
         going_on=going_on,

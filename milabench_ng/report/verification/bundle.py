@@ -18,6 +18,7 @@ import msgspec
 from milabench_ng import __version__
 from milabench_ng.errors import InputError
 from milabench_ng.records.names import MANIFEST, is_result_file, write_atomically
+from milabench_ng.records.output_files import check_target
 from milabench_ng.records.reading import is_going_on
 from milabench_ng.report.scoring.reference import CLASSIC_UNIT, REFERENCE, Reference, load_reference, score_unit
 from milabench_ng.report.scoring.score import Score, score
@@ -128,10 +129,13 @@ def make_claim(summary: Summary, weights: Weights | None, reference: Reference |
     )
 
 
-def pack(folder: Path, output: Path | None, weights: Path | None = None, key: Path | None = None) -> Written:
+def pack(
+    folder: Path, output: Path | None, weights: Path | None = None, key: Path | None = None, *, force: bool = False
+) -> Written:
     """Pack a result folder into ``output`` (default: ``FOLDER.bundle.tar.gz``, next to it), signed with ``key``.
 
-    ``weights``: the weights file behind the claimed score (default: the suite's shipped one).
+    ``weights``: the weights file behind the claimed score (default: the suite's shipped one); ``force``: replace an
+    existing file.
     """
     names, left_out = result_files(folder)
     if MANIFEST not in names:
@@ -139,6 +143,7 @@ def pack(folder: Path, output: Path | None, weights: Path | None = None, key: Pa
     if is_going_on(folder):
         raise InputError(f"{folder}: the run still goes on; pack it when it has ended")
     target = output or folder.resolve().with_name(f"{folder.resolve().name}.bundle.tar.gz")
+    check_target(target, "--output", force=force)
     summary = load(folder)
     chosen = weights_file(weights, summary.suite)
     sources = {f"{RESULTS}{name}": folder / name for name in names}
