@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 
@@ -9,6 +10,7 @@ import cyclopts
 
 from milabench_ng import __version__
 from milabench_ng.cli.unread import until_unread
+from milabench_ng.cli.wrong_usage import explained
 from milabench_ng.errors import MnbError
 from milabench_ng.plain import plain_lines
 
@@ -18,6 +20,7 @@ app = cyclopts.App(
     name="mnb",
     help="Multi-tenant stress test for GPU nodes: one fenced worker per GPU, all at the same moment.",
     version=__version__,
+    default_parameter=cyclopts.Parameter(negative_iterable=()),
     help_format="plaintext",  # markdown takes a parser and a highlighter, a tenth of a second
 )
 FUNCTIONS = (
@@ -43,6 +46,9 @@ for function in FUNCTIONS:
 
 def main() -> None:
     """Entry point of the ``mnb`` script."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without our characters shows others
     sys.exit(until_unread(lambda: call(sys.argv[1:])))
 
 
@@ -56,8 +62,9 @@ def call(tokens: Sequence[str]) -> int:
         for function in FUNCTIONS:
             app[function.partition("_")[0]]  # imported for its first line in the list
     try:
-        return int(app(list(tokens), exit_on_error=False, result_action="return_value") or 0)
-    except cyclopts.CycloptsError:
+        return int(app(list(tokens), exit_on_error=False, print_error=False, result_action="return_value") or 0)
+    except cyclopts.CycloptsError as error:
+        print(explained(error), file=sys.stderr)
         return 2
     except MnbError as error:
         print(f"mnb: {plain_lines(str(error))}", file=sys.stderr)

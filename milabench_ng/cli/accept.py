@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from milabench_ng.cli.options import Switch, TableOrJson, WeightsOption
+from milabench_ng.cli.options import Fraction, Switch, TableOrJson, WeightsOption
 from milabench_ng.cli.tables import facts, standard_output, table
 from milabench_ng.plain import printed_json
 from milabench_ng.report.procurement.acceptance import Acceptance, GuaranteeRatio
@@ -22,7 +22,7 @@ def accept(
     delivered: str,
     /,
     *,
-    guarantee: float = 0.97,
+    guarantee: Fraction = 0.97,
     weights: WeightsOption = None,
     explain: Switch = False,
     form: TableOrJson = "table",
@@ -43,7 +43,7 @@ def accept(
     delivered
         What was measured on the delivered node.
     guarantee
-        Share of the bid's throughput that the node must reach, such as 0.97.
+        Share of the bid's throughput that the node must reach, such as 0.97 or 97%.
     explain
         Also print how likely each verdict is for nodes whose true ratio is known.
     """

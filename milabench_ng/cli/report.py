@@ -8,7 +8,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from milabench_ng.cli.options import Force, Html, Output, Switch, WeightsOption
+from milabench_ng.cli.options import Force, Html, Money, Output, Switch, WeightsOption
+from milabench_ng.errors import InputError
 from milabench_ng.report.report import make_report
 from milabench_ng.report.scoring.cost import PricePer
 from milabench_ng.report.writers import (
@@ -24,15 +25,15 @@ from milabench_ng.units import parse_share
 
 
 def report(
-    folder: Path,
+    folder: Path | None = None,
     *,
     weights: WeightsOption = None,
-    compare: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative=())] = (),
+    compare: Annotated[tuple[str, ...], Parameter(consume_multiple=(1, 1000), negative=())] = (),
     margin: str = "2%",
     compare_gpus: Switch = False,
     rules: str | None = None,
-    price: float | None = None,
-    price_per: PricePer = "node",
+    price: Money | None = None,
+    price_per: PricePer | None = None,
     penalize_variance: bool = True,
     form: Annotated[Form, Parameter(name="--format")] = "table",
     layout: SuiteName | None = None,
@@ -64,7 +65,7 @@ def report(
     price
         Price in dollars; RPP is this over the score.
     price_per
-        What the price is for: the node, or one of its GPUs.
+        What the price is for: the node (default), or one of its GPUs.
     penalize_variance
         Charge each test for the spread of its launches.
     form
@@ -74,12 +75,19 @@ def report(
     tables
         Also write every table as a CSV file into this folder.
     """
+    if folder is None:  # after --compare h200, what follows is read as another baseline
+        *names, last = compare or ("",)
+        if not names:
+            raise InputError("report: FOLDER is missing: mnb report FOLDER --compare v100")
+        folder, compare = Path(last), tuple(names)
+    if price_per is not None and price is None:
+        raise InputError(f"--price-per {price_per}: of what price? Say --price too")
     made = make_report(
         folder,
         weights=weights,
         compare_to=compare,
         price=price,
-        price_per=price_per,
+        price_per=price_per or "node",
         penalize_variance=penalize_variance,
         margin=parse_share(margin, "--margin"),
         compare_gpus=compare_gpus,

@@ -5,18 +5,21 @@ The signal itself stays ignored, as Python sets it: otherwise any broken pipe, e
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
 import sys
 from collections.abc import Callable
 
+UNWRITTEN = 2
+"""Standard output is a full disk, or a terminal that is gone."""
 UNREAD = 128 + signal.SIGPIPE
 """The status that a shell reports for a program killed by SIGPIPE."""
 
 
 def until_unread(command: Callable[[], int]) -> int:
-    """Run the command and flush what it printed; return its exit code, or `UNREAD`.
+    """Run the command and flush what it printed; return its exit code, `UNREAD` or `UNWRITTEN`.
 
     Any other broken pipe is a bug, and its exception propagates.
     """
@@ -27,6 +30,11 @@ def until_unread(command: Callable[[], int]) -> int:
     except BrokenPipeError:
         if not _silence():
             raise
+    except OSError as error:
+        if not _stuck(error):
+            raise
+        print(f"mnb: standard output: {error.strerror}; what was printed is cut short", file=sys.stderr)
+        return UNWRITTEN
     except SystemExit as ended:  # rich raises it, with standard output silenced already
         if not isinstance(ended.__context__, BrokenPipeError):
             raise
@@ -34,6 +42,27 @@ def until_unread(command: Callable[[], int]) -> int:
     else:
         return code
     return UNREAD
+
+
+def _stuck(error: OSError) -> bool:
+    """Whether it is standard output that cannot be written: what is left in its buffer fails again.
+
+    Then it is pointed at /dev/null, as the interpreter flushes once more.
+    """
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+        return False
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _to_null(sys.stdout.fileno())
+        return True
+    return False
+
+
+def _to_null(descriptor: int) -> None:
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, descriptor)
+    os.close(null)
 
 
 def _silence() -> bool:
@@ -44,9 +73,7 @@ def _silence() -> bool:
     streams = (stream.fileno() for stream in (sys.stdout, sys.stderr) if stream is not None)
     unread = [descriptor for descriptor in streams if _is_unread(descriptor)]
     for descriptor in unread:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, descriptor)
-        os.close(null)
+        _to_null(descriptor)
     return bool(unread)
 
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from milabench_ng.cli.options import Force, Output, TableOrJson
+from milabench_ng.cli.options import Force, Output, TableOrJson, Whole
 from milabench_ng.report.verification.forms import write_verification
 from milabench_ng.report.verification.rules import load_rules, with_options
 from milabench_ng.report.verification.verify import verify as find_out
@@ -21,7 +21,7 @@ def verify(
     profile: Path | None = None,
     weights: Path | None = None,
     require: Literal["full"] | None = None,
-    repeat: int | None = None,
+    repeat: Whole | None = None,
     nonce: str | None = None,
     allowed_signers: Path | None = None,
     form: TableOrJson = "table",

@@ -37,11 +37,17 @@ def written(path: Path, option: str, *, force: bool = False) -> Iterator[TextIO]
     check_target(path, option, force=force)
     content = io.StringIO()
     yield content
+    write_output(path, content.getvalue().encode(), option, force=force)
+
+
+def write_output(path: Path, content: bytes, option: str, *, force: bool = False) -> None:
+    """Write the file ``path``, whole or not at all; a device or a pipe is written to, and never replaced."""
+    check_target(path, option, force=force)
     try:
         if os.path.exists(path) and not os.path.isfile(path):
-            with path.open("w", encoding="utf-8") as stream:
-                stream.write(content.getvalue())
+            with path.open("wb", buffering=0) as stream:
+                stream.write(content)
         else:
-            write_atomically(Path(os.path.realpath(path)), content.getvalue().encode())
+            write_atomically(Path(os.path.realpath(path)), content)
     except OSError as error:
         raise InputError(f"{option} {short(path)}: {error.strerror}") from None

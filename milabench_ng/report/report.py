@@ -109,8 +109,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """0: all well; 1: a launch failed, the score is invalid or a rule is broken."""
-        invalid = self.score is not None and self.score.status == "invalid"
+        """0: all well, so far; 1: a launch failed, the score of an ended run is invalid or a rule is broken."""
+        invalid = self.score is not None and self.score.status == "invalid" and not self.summary.going_on
         broken = self.verification is not None and not self.verification.passed
         return int(invalid or broken or self.failure_rate.fail > 0)
 

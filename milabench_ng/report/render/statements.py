@@ -23,7 +23,9 @@ from milabench_ng.report.scoring.score import Score
 from milabench_ng.report.scoring.subsets import SubScore
 from milabench_ng.report.statistics.effects import RANKED_FROM
 from milabench_ng.report.summary.power import lost_samples, power_doubts
+from milabench_ng.report.summary.summary import Summary
 from milabench_ng.stats import median
+from milabench_ng.units import format_seconds
 
 NOT_COMPARABLE = "NOT COMPARABLE"
 MANY_REPEATS = "over many repeats"
@@ -77,15 +79,27 @@ def alarms(report: Report) -> list[Fact]:
         named = ", ".join(f"{count} {cause}" for cause, count in causes.items() if count)
         failed = f"{rate.fail} of {rate.n} launches failed ({named}), limit {FAILURE_LIMIT:.2%}"
         facts.append(Fact("failed", failed, "fair") if rate.passed else Fact("FAIL", failed, "bad"))
-    if score is not None and score.status == "invalid":
+    if report.summary.going_on:
+        facts.append(Fact("running", _progress(report.summary), "fair"))
+    elif score is not None and score.status == "invalid":
         facts.append(Fact("NO SCORE", _why_invalid(score), "bad"))
     return facts + [Fact(NOT_COMPARABLE, mark.counted(len(report.lines)), "bad") for mark in report.marks]
+
+
+def _progress(summary: Summary) -> str:
+    """How far a run in progress is, and what is left of it."""
+    rows = summary.tests.values()
+    planned, pending = sum(row.planned or 0 for row in rows), sum(row.pending for row in rows)
+    left = "" if summary.left_s is None else f", about {format_seconds(summary.left_s)} left"
+    return f"{planned - pending} of {planned} launches{left}"
 
 
 def _score_interval(report: Report) -> list[Fact]:
     """The score, what it comes to over many repeats, and how well that is known."""
     score = report.score
     if score is None or score.per_device is None:
+        if score and report.summary.going_on:
+            return [Fact("score", "not yet: the run goes on", "fair")]
         return [Fact("score", "invalid: see the first lines" if score else "none: no weights", "bad")]
     name = _score_name(report)
     tone: Tone = "bad" if report.marks else "strong"
@@ -234,7 +248,8 @@ def _score(report: Report) -> list[Fact]:
     if score is None:
         return [Fact("score", f"none: no weights for suite {report.summary.suite!r}; give --weights FILE", "fair")]
     if score.per_device is None or score.per_node is None:
-        return [Fact("score", f"invalid ({_why_invalid(score)})", "bad")]
+        why = "not yet: the run goes on" if report.summary.going_on else f"invalid ({_why_invalid(score)})"
+        return [Fact("score", why, "fair" if report.summary.going_on else "bad")]
     reasons = "; ".join(score.reasons)
     complete = score.status == "complete"
     state = "complete" if complete else f"partial ({score.tests} of {score.of} tests): {reasons}"

@@ -266,6 +266,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     orders: tuple[str, ...] = ()
     """The unusual batch orders of runs, in words."""
     going_on: bool = False
+    left_s: Amount | None = None
+    """Time that a run in progress will take yet, at its pace so far; None if that is unknown."""
     omitted: tuple[str, ...] = ()
     """Rows of tests in the profile that the user did not select."""
     notes: tuple[str, ...] = ()

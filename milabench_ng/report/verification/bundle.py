@@ -17,8 +17,8 @@ import msgspec
 
 from milabench_ng import __version__
 from milabench_ng.errors import InputError
-from milabench_ng.records.names import MANIFEST, is_result_file, write_atomically
-from milabench_ng.records.output_files import check_target
+from milabench_ng.records.names import MANIFEST, file_digest, is_result_file
+from milabench_ng.records.output_files import check_target, write_output
 from milabench_ng.records.reading import is_going_on
 from milabench_ng.report.scoring.reference import CLASSIC_UNIT, REFERENCE, Reference, load_reference, score_unit
 from milabench_ng.report.scoring.score import Score, score
@@ -161,13 +161,11 @@ def pack(
     own = {PACKING_LIST: listed}
     if key is not None:
         own[SIGNATURE] = sign(listed, key)
-    try:
-        write_atomically(target, _archive(own, sources))
-    except OSError as error:
-        raise InputError(f"--output {target}: {error.strerror}") from None
+    content = _archive(own, sources)
+    write_output(target, content, "--output", force=force)
     return Written(
         path=target,
-        sha256=sha256_of(target),
+        sha256=file_digest(content),
         files=len(sources),
         bytes=sum(one.bytes for one in packing.files.values()),
         left_out=left_out,
