@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import sys
 from collections.abc import Sequence
 
@@ -16,32 +17,37 @@ from milabench_ng.plain import plain_lines
 
 INTERRUPTED = 130
 
+COMMANDS = {
+    "Prepare": ("doctor", "prepare", "list_tests"),
+    "Run": ("jobs", "run", "rerun"),
+    "Read": ("report", "summary", "baseline", "schema"),
+    "Tender": ("bundle", "verify", "accept", "bids"),
+}
+"""Functions by the heading that ``mnb --help`` lists them below."""
+FUNCTIONS = tuple(itertools.chain.from_iterable(COMMANDS.values()))
+
+
+def _default(value: object) -> str | None:
+    """What the help says of a default; nothing of those that are empty or off."""
+    return None if value is None or value is False or value in ((), "") else str(value)
+
+
 app = cyclopts.App(
     name="mnb",
     help="Multi-tenant stress test for GPU nodes: one fenced worker per GPU, all at the same moment.",
     version=__version__,
-    default_parameter=cyclopts.Parameter(negative_iterable=()),
+    default_parameter=cyclopts.Parameter(negative_iterable=(), show_default=_default),
     help_format="plaintext",  # markdown takes a parser and a highlighter, a tenth of a second
 )
-FUNCTIONS = (
-    "jobs",
-    "run",
-    "rerun",
-    "prepare",
-    "summary",
-    "report",
-    "bids",
-    "baseline",
-    "bundle",
-    "verify",
-    "accept",
-    "list_tests",
-    "doctor",
-    "schema",
-)
 # By name, so that each command imports only what it needs.
-for function in FUNCTIONS:
-    app.command(f"milabench_ng.cli.{function}:{function}", name=function.partition("_")[0])
+for place, (heading, functions) in enumerate(COMMANDS.items()):
+    group = cyclopts.Group(heading, sort_key=place)
+    for function in functions:
+        app.command(f"milabench_ng.cli.{function}:{function}", name=function.partition("_")[0], group=group)
+
+app.register_install_completion_command(
+    help="Install completion for this shell, which then knows commands and options."
+)
 
 
 def main() -> None:

@@ -135,7 +135,7 @@ def _bounds(given: Sequence[str]) -> dict[str, Bound]:
 
 @baseline.command
 def estimate(
-    source: str, *, device: str, measured_on: str | None = None, output: Output = None, force: Force = False
+    name: str, *, device: str, measured_on: str | None = None, output: Output = None, force: Force = False
 ) -> int:
     """Carry a measured baseline over to an unmeasured device, by a rule learned from known pairs of devices.
 
@@ -146,19 +146,19 @@ def estimate(
 
     Parameters
     ----------
-    source
+    name
         A measured baseline: a shipped one, a summary file or a result folder.
     device
         The device to estimate.
     measured_on
         The device that the source was measured on (default: the one it names).
     """
-    made = load_baseline(source)
+    made = load_baseline(name)
     if made.provenance.kind != "measured":
-        raise InputError(f"{source} is {made.provenance.kind}; an estimate starts from what was measured")
+        raise InputError(f"{name} is {made.provenance.kind}; an estimate starts from what was measured")
     own = measured_on or device_of(made)
-    ours, theirs = known_peak(own, f"{source}: measured on"), known_peak(device, "--device")
-    _write(carry_over(made, ours, theirs, source, RuleBasis.of(known_pairs())), output, force=force)
+    ours, theirs = known_peak(own, f"{name}: measured on"), known_peak(device, "--device")
+    _write(carry_over(made, ours, theirs, name, RuleBasis.of(known_pairs())), output, force=force)
     return 0
 
 

@@ -13,7 +13,7 @@ from milabench_ng.units import format_bytes
 
 
 def bundle(
-    outdir: Path,
+    folder: Path,
     /,
     *,
     weights: Path | None = None,
@@ -33,16 +33,16 @@ def bundle(
 
     Parameters
     ----------
-    outdir
+    folder
         A result folder of `mnb jobs`.
     weights
         File of weights for the score (default: the one shipped for the suite).
     sign
         Sign the packing list with this private key (ssh-keygen -Y sign, namespace "mnb").
     output
-        The file to write (default: OUTDIR.bundle.tar.gz, next to the folder).
+        The file to write (default: FOLDER.bundle.tar.gz, next to the folder).
     """
-    made = pack(outdir, output, weights=weights, key=sign, force=force)
+    made = pack(folder, output, weights=weights, key=sign, force=force)
     print(f"bundle:  {made.path}{' (signed)' if made.signed else ''}")
     print(f"SHA-256: {made.sha256}")
     print(f"files:   {made.files} ({format_bytes(made.bytes)})")

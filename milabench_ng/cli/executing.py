@@ -47,7 +47,7 @@ def _next_command(suite: str, outcome: RunOutcome) -> str:
     if suite == "standard":
         return f"report {folder} --compare v100"
     if suite == "quick":
-        return "jobs profiles/standard.json --repeat 10"
+        return "jobs standard --repeat 10"
     return f"report {folder} --html report.html"
 
 

@@ -52,7 +52,8 @@ def jobs(
     Parameters
     ----------
     profile
-        A JSON file of tests (those of 2020 are converted), or the name of a shipped one: standard, quick.
+        A JSON file of tests (those of 2020 are converted), or the name of a shipped one: standard, standard-10gb,
+        standard-5gb, lite, quick, smoke, cv, lambda, unet3d.
     flags
         Options for the workloads, after "--": mnb jobs profiles/quick.json --name vae -- --batch-size 64
     name
@@ -88,7 +89,7 @@ def jobs(
     if sessions < 1:
         raise InputError(f"--sessions {sessions}: at least 1")
     if profile is None:
-        raise InputError("name a profile (standard, quick or a file), or a folder to go on with: --resume OUTDIR")
+        raise InputError("name a profile (standard, quick or a file), or a folder to go on with: --resume FOLDER")
     if accept_difference:
         raise InputError("--accept-difference is for --resume")
     request = msgspec.structs.replace(

@@ -14,7 +14,7 @@ from milabench_ng.report.writers import open_output
 
 
 def verify(
-    source: Path,
+    folder: Path,
     /,
     *,
     rules: str | None = None,
@@ -39,8 +39,8 @@ def verify(
 
     Parameters
     ----------
-    source
-        A bundle or a result folder.
+    folder
+        A result folder or a bundle.
     rules
         A JSON file of rules, or the name of a shipped one: procurement.
     profile
@@ -57,7 +57,7 @@ def verify(
         Who may sign: a file as in ssh-keygen(1), ALLOWED SIGNERS.
     """
     asked = with_options(load_rules(rules), isolation=require, repeat=repeat, nonce=nonce)
-    found = find_out(source, asked, profile=profile, weights=weights, allowed_signers=allowed_signers)
+    found = find_out(folder, asked, profile=profile, weights=weights, allowed_signers=allowed_signers)
     with open_output(output, sys.stdout, force=force) as stream:
         write_verification(found, form, stream)
     return int(not found.passed)

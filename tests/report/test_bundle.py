@@ -212,7 +212,7 @@ def test_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     assert text.startswith("verdict      FAIL (R6, R11 broken: ")
     assert "R11  FAIL  repeats as demanded" in text
-    assert call(["report", str(out)]) == 2
+    assert call(["report", str(out)]) == 1  # six of seven tests are missing
     assert load_source(str(out)).tests == load_source(str(folder)).tests
 
 

@@ -16,12 +16,14 @@ import msgspec
 
 from milabench_ng.errors import InputError, MnbError
 from milabench_ng.files import LARGE, read_content
+from milabench_ng.node.inventory import read_inventory
 from milabench_ng.node.pci_gpus import kernel_text
 from milabench_ng.orchestrator.execution.interruption import Interruption
 from milabench_ng.orchestrator.persistence.result_writer import ResultWriter
 from milabench_ng.orchestrator.persistence.resuming import SessionDifference, check_same, open_writer, read_manifest
 from milabench_ng.orchestrator.persistence.run_progress import standing
 from milabench_ng.orchestrator.planning.request import RunRequest
+from milabench_ng.plan import Plan
 from milabench_ng.records.ledger import (
     AnyLedgerEvent,
     Finished,
@@ -70,6 +72,13 @@ def name_session(request: RunRequest) -> SessionName:
     except InputError as error:
         raise InputError(f"--resume: {error}; start a new run") from None
     return SessionName(run_id, len(chain.sessions) + 1)
+
+
+def check_node(request: RunRequest, planned: Plan) -> None:
+    """Raise InputError if a resumed run would go on elsewhere, or with another plan: found before data are made."""
+    if request.resume:
+        then = read_manifest(request.outdir)
+        check_same(then, msgspec.structs.replace(then, plan=planned, inventory=read_inventory()), request.accept)
 
 
 @contextmanager

@@ -130,12 +130,12 @@ def make_claim(summary: Summary, weights: Weights | None, reference: Reference |
 
 
 def pack(
-    folder: Path, output: Path | None, weights: Path | None = None, key: Path | None = None, *, force: bool = False
+    folder: Path, output: Path | None, weights: Path | None = None, key: Path | None = None, *, force: bool = True
 ) -> Written:
     """Pack a result folder into ``output`` (default: ``FOLDER.bundle.tar.gz``, next to it), signed with ``key``.
 
     ``weights``: the weights file behind the claimed score (default: the suite's shipped one); ``force``: replace an
-    existing file.
+    existing file, though never evidence.
     """
     names, left_out = result_files(folder)
     if MANIFEST not in names:
