@@ -36,6 +36,7 @@ def report(
     price_per: PricePer | None = None,
     penalize_variance: bool = True,
     form: Annotated[Form, Parameter(name="--format")] = "table",
+    full: Switch = False,
     layout: SuiteName | None = None,
     tables: Path | None = None,
     html: Html = None,
@@ -70,6 +71,8 @@ def report(
         Charge each test for the spread of its launches.
     form
         Output format: table, json, csv or markdown.
+    full
+        Print all columns of the table of tests, though the terminal is narrower.
     layout
         Print the columns that users of a public suite know; with --format csv or markdown.
     tables
@@ -99,7 +102,7 @@ def report(
         write_page(made, folder, html, force=force)
     with open_output(output, sys.stdout, force=force) as stream:
         if layout is None:
-            write_report(made, form, stream)
+            write_report(made, form, stream, full=full)
         else:
             write_layout(made, layout, form, stream)
     return made.exit_code

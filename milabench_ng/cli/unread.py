@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 
 UNWRITTEN = 2
-"""Standard output is a full disk, or a terminal that is gone."""
+"""Standard output is a file on a full disk."""
 UNREAD = 128 + signal.SIGPIPE
 """The status that a shell reports for a program killed by SIGPIPE."""
 
@@ -31,6 +31,8 @@ def until_unread(command: Callable[[], int]) -> int:
         if not _silence():
             raise
     except OSError as error:
+        if error.errno == errno.EIO and _silence():  # the terminal is gone
+            return UNREAD
         if not _stuck(error):
             raise
         print(f"mnb: standard output: {error.strerror}; what was printed is cut short", file=sys.stderr)
@@ -49,7 +51,7 @@ def _stuck(error: OSError) -> bool:
 
     Then it is pointed at /dev/null, as the interpreter flushes once more.
     """
-    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return False
     try:
         sys.stdout.flush()
@@ -66,7 +68,7 @@ def _to_null(descriptor: int) -> None:
 
 
 def _silence() -> bool:
-    """Point standard streams without a reader at /dev/null, so that the interpreter's last flush does not fail.
+    """Point standard streams without a reader, or of a closed terminal, at /dev/null, as they are flushed once more.
 
     Returns whether there are any.
     """
@@ -78,7 +80,7 @@ def _silence() -> bool:
 
 
 def _is_unread(descriptor: int) -> bool:
-    """Whether it is a pipe or socket without a reader: poll(2) reports POLLERR for such an end."""
+    """Whether it is a pipe or socket without a reader, or a closed terminal: poll(2) reports POLLERR or POLLHUP."""
     poll = select.poll()
     poll.register(descriptor, 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))

@@ -22,9 +22,13 @@ LAYOUTS: dict[SuiteName, str] = {"cv": "cv", "lambda": "nvidia_examples", "unet3
 """Their modules in `report.layouts`."""
 
 
-def write_report(report: Report, form: Form, stream: TextIO) -> None:
-    """Write ``report`` to ``stream`` in the named format."""
-    import_module(f"milabench_ng.report.render.as_{form}").write(report, stream)
+def write_report(report: Report, form: Form, stream: TextIO, *, full: bool = False) -> None:
+    """Write ``report`` to ``stream`` in the named format; ``full``: with all columns, though a terminal is narrow."""
+    module = import_module(f"milabench_ng.report.render.as_{form}")
+    if form == "table":
+        module.write(report, stream, full=full)
+    else:
+        module.write(report, stream)
 
 
 def write_layout(report: Report, suite: SuiteName, form: Form, stream: TextIO) -> None:

@@ -167,7 +167,8 @@ def _bound_columns(index: int, suffix: str, margin: float) -> list[TestColumn]:
 def _verdict(at: ComparedTest) -> str:
     """The verdict on a row's ratio, or why there is none."""
     if at.suppressed:
-        return f"suppressed: {at.suppressed.partition('; ')[0]}"
+        first = at.suppressed.partition("; ")[0].rpartition(" against ")[0].rpartition(" ")[0]
+        return f"suppressed: {first or 'other work'}"
     return "not counted" if at.set_aside else "estimated" if at.band else at.effect.verdict
 
 

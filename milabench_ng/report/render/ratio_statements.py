@@ -78,7 +78,7 @@ def dollars(report: Report) -> list[Fact]:
     """What a reference node's worth costs."""
     price = report.price
     if price is None:
-        return [Fact("price", f"{ABSENT} (no --price)", "faint")]
+        return []
     if not price.per_reference:
         return [Fact("per reference node", f"{ABSENT} (no ratio to a baseline)", "faint")]
     return [_per_reference(each) for each in price.per_reference]
