@@ -131,9 +131,6 @@ class Injector(threading.Thread):
                 )
                 for what, number in lost.items()
             ]
-        if batch.test == "accident":
-            for key in batch.launches:
-                self.done[key].append(Fault("exception", "exception", time.time(), 0.0))
         return [
             (
                 deed,
