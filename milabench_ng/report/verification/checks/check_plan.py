@@ -59,8 +59,12 @@ def read_stated(manifest: Manifest) -> Profile | None:
 
 def _plan_differences(stated: Profile, planned: Plan) -> Iterator[str]:
     """Differences between the plan and a newly made one, as sets: another rule checks the order."""
+    scales = {launch.test.removeprefix(f"{planned.suite}."): launch.data_scale for launch in planned.launches}
+    for name, test in stated.tests.items():
+        if scales.get(name, test.data_scale) != test.data_scale:
+            yield f"{planned.suite}.{name}: data scale {scales[name]:g}, the profile says {test.data_scale:g}"
     try:
-        expected = _expected(stated, planned)
+        expected = _expected(_scaled(stated, scales), planned)
     except InputError as error:
         yield str(error)
         return
@@ -71,6 +75,15 @@ def _plan_differences(stated: Profile, planned: Plan) -> Iterator[str]:
         yield f"the plan has {_shown(batch)} at the same time, and the profile makes no such batch ({launches} times)"
     if planned.omitted:
         yield f"tests were left out: {', '.join(planned.omitted)}"
+
+
+def _scaled(stated: Profile, scales: Mapping[str, float]) -> Profile:
+    """The profile with the data scales that were planned: what differs in nothing else is said once."""
+    tests = {
+        name: msgspec.structs.replace(test, data_scale=scales.get(name, test.data_scale))
+        for name, test in stated.tests.items()
+    }
+    return msgspec.structs.replace(stated, tests=tests)
 
 
 def _expected(stated: Profile, planned: Plan) -> Plan:
