@@ -47,14 +47,14 @@ def until_unread(command: Callable[[], int]) -> int:
 
 
 def _stuck(error: OSError) -> bool:
-    """Whether it is standard output that cannot be written: what is left in its buffer fails again.
+    """Whether it is standard output that cannot be written: not one more line of it can.
 
     Then it is pointed at /dev/null, as the interpreter flushes once more.
     """
     if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return False
     try:
-        sys.stdout.flush()
+        os.write(sys.stdout.fileno(), b"\n")
     except OSError:
         _to_null(sys.stdout.fileno())
         return True
