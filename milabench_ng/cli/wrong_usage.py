@@ -29,8 +29,9 @@ def explained(error: CycloptsError) -> str:
         return f"{command}: {name.upper() if name.isidentifier() else name} is missing; {command} --help has an example"
     if isinstance(error, UnusedCliTokensError):
         return f"{command}: {' '.join(map(plain, error.unused_tokens or ()))}: more than it takes; {command} --help"
-    if isinstance(error, UnknownCommandError) and (word := (error.unused_tokens or ("",))[0]).startswith("-"):
-        return f"{command}: unknown option {plain(word)}; {command} --help lists the commands"
+    if isinstance(error, UnknownCommandError):
+        said = plain(error).partition(" Available commands")[0]
+        return f"{command}: {said} {command} --help lists them"
     return f"{command}: {plain(error)}"
 
 

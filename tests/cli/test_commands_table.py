@@ -191,8 +191,8 @@ baseline check v100 | 1 | test what cannot be
 baseline check base.json | 0 | base.json: 7 tests, nothing implausible (compared with a100, h200, lambda-a100,
 baseline estimate base.json --device H200 | 2 | mnb: base.json: measured on: the peak rates of 'Test GPU' are not
 baseline estimate v100 --device H200-SXM | 2 | mnb: v100 is published; an estimate starts from what was measured
-baseline sho v100 | 2 | mnb baseline: Unknown command "sho". Did you mean "show"? Available commands: show, build,
-jobs | 2 | mnb: name a profile (standard, quick or a file), or a folder to go on with: --resume OUTDIR
+baseline sho v100 | 2 | mnb baseline: Unknown command "sho". Did you mean "show"? mnb baseline --help lists them
+jobs | 2 | mnb: name a profile (standard, quick or a file), or a folder to go on with: --resume FOLDER
 jobs quik | 2 | mnb: quik: no such file, and no profile of that name is shipped; did you mean 'quick'?; there are cv,
 jobs unet | 2 | mnb: unet: no such file, and no profile of that name is shipped; did you mean 'unet3d'?; there are
 jobs nowhere.json | 2 | mnb: nowhere.json: No such file or directory
@@ -245,10 +245,10 @@ doctor --tenants 0 | 2 | mnb: --tenants 0: at least 1
 doctor --tenants 1.5 | 2 | mnb: --tenants 1.5: a whole number
 doctor --gpus nobody | 2 | mnb: --gpus nobody: this node shows no GPU; mnb doctor says what it sees
 --version | 0 | 0.3.0
---hlp | 2 | mnb: unknown option --hlp; mnb --help lists the commands
-help | 2 | mnb: Unknown command "help". Available commands: jobs, run, rerun, prepare, summary, report, bids,
-reprt res | 2 | mnb: Unknown command "reprt". Did you mean "report"? Available commands: jobs, run, rerun, prepare,
-jbs quick | 2 | mnb: Unknown command "jbs". Did you mean "jobs"? Available commands: jobs, run, rerun, prepare,
+--hlp | 2 | mnb: Unknown command "--hlp". mnb --help lists them
+help | 2 | mnb: Unknown command "help". mnb --help lists them
+reprt res | 2 | mnb: Unknown command "reprt". Did you mean "report"? mnb --help lists them
+jbs quick | 2 | mnb: Unknown command "jbs". Did you mean "jobs"? mnb --help lists them
 """
 
 
