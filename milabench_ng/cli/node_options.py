@@ -15,6 +15,7 @@ from cyclopts import Parameter
 from milabench_ng.cli.options import CgroupParent, DataRoot, GpusOption, RamTotal, Switch, Whole
 from milabench_ng.errors import InputError
 from milabench_ng.fence.choosing import Wish
+from milabench_ng.fence.io import rate_of
 from milabench_ng.files import read_text
 from milabench_ng.orchestrator.execution.caching import Cache
 from milabench_ng.orchestrator.planning.request import RunRequest
@@ -96,6 +97,8 @@ class NodeOptions:
 
     def request(self, *, suite: str, text: str, source: str) -> RunRequest:
         """The request made of these options and a profile."""
+        for option, limit in (("--io-read", self.io_read), ("--io-write", self.io_write)):
+            rate_of(limit, option)  # a mistake is the option's, and not the profile's
         return RunRequest(
             suite=suite,
             profile_text=text,

@@ -211,6 +211,8 @@ jobs quick --nam vae | 2 | mnb jobs: unknown option --nam; did you mean '--name'
 jobs quick --window 0 | 2 | mnb: --window 0: between 0.5 and 3600 seconds
 jobs quick --window long | 2 | mnb jobs: Invalid value for --window: unable to convert "long" into float.
 jobs quick --io-read | 2 | mnb jobs: Command "jobs" parameter --io-read requires an argument.
+jobs quick --io-read fast | 2 | mnb: --io-read: 'fast'
+jobs quick --io-write 1B/s | 2 | mnb: --io-write: '1B/s' is too little to work with; at least 1 MiB/s
 jobs quick --order backwards | 2 | mnb jobs: Invalid value "backwards" for --order. Choose from: "file",
 jobs quick --accept-difference node | 2 | mnb: --accept-difference is for --resume
 jobs quick --weights nowhere.json | 2 | mnb: nowhere.json: No such file or directory

@@ -84,6 +84,7 @@ def check_node(request: RunRequest, planned: Plan) -> None:
 @contextmanager
 def opened(request: RunRequest) -> Iterator[ResultWriter]:
     """The writer of the request's folder: a new one, or with ``--resume`` the existing one."""
+    made = not os.path.lexists(request.outdir)
     # The user's own links in the path are followed here; none is from here on.
     folder = ResultFolder(request.outdir.resolve()) if request.resume else make_folder(request.outdir)
     writer = open_writer(folder, request.spool)
@@ -95,6 +96,8 @@ def opened(request: RunRequest) -> Iterator[ResultWriter]:
             with suppress(OSError):
                 folder.ledger.unlink()
                 folder.logs.rmdir()
+                if made:
+                    folder.path.rmdir()
 
 
 def make_folder(path: Path) -> ResultFolder:
@@ -103,15 +106,22 @@ def make_folder(path: Path) -> ResultFolder:
         path.mkdir(parents=True, exist_ok=True)
         folder = ResultFolder(path.resolve())
         folder.logs.mkdir(exist_ok=True)
-        taken = [entry.name for entry in folder.path.iterdir() if not _is_empty_part(entry, folder)]
+        refuse_taken(path)
     except OSError as error:
         raise InputError(f"-o {path}: {error.strerror}") from None
+    return folder
+
+
+def refuse_taken(path: Path) -> None:
+    """Raise InputError for a folder that holds anything but what a run that never began left."""
+    folder = ResultFolder(path.resolve())
+    entries = folder.path.iterdir() if folder.path.is_dir() else ()
+    taken = [entry.name for entry in entries if not _is_empty_part(entry, folder)]
     if taken:
         raise InputError(
             f"-o {path}: holds {taken[0]!r} already; name a new folder, or go on with the run in it: "
             f"mnb jobs --resume {path}"
         )
-    return folder
 
 
 def _is_empty_part(entry: Path, folder: ResultFolder) -> bool:
