@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from io import StringIO
 from pathlib import Path
@@ -14,7 +15,7 @@ from make_records import PER_GPU, PROGRESSION
 
 from milabench_ng.plan import Plan
 from milabench_ng.report.baselines.baseline import shortfalls
-from milabench_ng.report.render.cells import figure
+from milabench_ng.report.render.cells import Fact, figure
 from milabench_ng.report.render.statements import header
 from milabench_ng.report.report import Report, make_report
 from milabench_ng.report.summary.folder import load
@@ -176,3 +177,20 @@ def test_a_gpu_that_mostly_waits_is_flagged_where_its_arithmetic_should_set_the_
     vae = load(tmp_path).tests["quick.vae"]
     assert (vae.gpu_busy, vae.power_w) == (pytest.approx(0.26), pytest.approx(200.0))
     assert row(report, "vae").split()[-4:-1] == ["26", "200", "2"]  # 200 W for 100 items/s
+
+
+def test_a_run_in_progress_says_how_far_it_is_and_fails_nothing(tmp_path: Path) -> None:
+    """7 batches a repeat, 100 s apart: four of the second repeat are left."""
+    whole = make_records.plan("quick", QUICK, 2, 2)
+    make_records.write_run(tmp_path, whole)
+    for path in tmp_path.glob("quick.*.J1.*"):
+        if not path.name.startswith(("quick.toy", "quick.vae")):
+            path.unlink()
+    with (tmp_path / "run.json").open() as manifest:
+        fcntl.flock(manifest, fcntl.LOCK_EX)  # what the orchestrator holds while it lives
+        report = make_report(tmp_path)
+    assert report.exit_code == 0
+    assert header(report)[0] == Fact("running", "18 of 24 launches, about 6 min 40 s left", "fair")
+    assert "not yet: the run goes on" in table(report)
+    assert "NO SCORE" not in table(report)
+    assert make_report(tmp_path).exit_code == 1  # it has ended, and launches are missing

@@ -81,7 +81,7 @@ def summarise(folder: Folder) -> Summary:
         profile_sha256=distinct(at.profile.sha256 if at.profile else None for at in folder.manifests),
         orders=distinct(order_of(manifest.plan) for manifest in folder.manifests),
         going_on=folder.going_on,
-        left_s=_left_s(folder, list(planned.values())) if folder.going_on else None,
+        left_s=_left_s(folder) if folder.going_on else None,
         omitted=tuple(dict.fromkeys(label for manifest in folder.manifests for label in manifest.plan.omitted)),
         notes=notes_of(folder, ours, models),
         host_pace=paces(paces_seen(folder)),
@@ -99,13 +99,13 @@ def summarise(folder: Folder) -> Summary:
     )
 
 
-def _left_s(folder: Folder, planned: Sequence[Launch]) -> float | None:
-    """What the launches that are left take, if they start as far apart as those so far; None for fewer than two."""
-    starts = sorted(result.started_utc for result in folder.results if result.started_utc is not None)
-    if len(starts) < 2 or starts[0] == starts[-1]:
+def _left_s(folder: Folder) -> float | None:
+    """What the batches that are left take, if they start as far apart as those so far; None for fewer than two."""
+    starts = sorted({result.started_utc for result in folder.results if result.started_utc is not None})
+    if len(starts) < 2:
         return None
-    each_s = (starts[-1] - starts[0]).total_seconds() / (len(set(starts)) - 1) / (len(starts) / len(set(starts)))
-    return each_s * max(0, len(planned) - len(starts))
+    each_s = (starts[-1] - starts[0]).total_seconds() / (len(starts) - 1)
+    return each_s * max(0, sum(len(manifest.plan.batches) for manifest in folder.manifests) - len(starts))
 
 
 def _measured(folder: Folder) -> Folder:
