@@ -95,7 +95,7 @@ def test_colours_only_on_a_terminal_that_wants_them(
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     monkeypatch.setenv("NO_COLOR", no_color)
     stream = Terminal()
-    write_report(make_report(quick), "table", stream)
+    write_report(make_report(quick), "table", stream, full=True)
     assert ("\x1b[32m" in stream.getvalue()) is coloured
     assert "1,001" in stream.getvalue()
 
