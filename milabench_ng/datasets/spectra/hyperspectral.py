@@ -81,7 +81,8 @@ class Hyperspectral(DataSet):
 class HsiRaw(Hyperspectral):
     """Hyperspectral images as a camera writes them: big-endian float32, not compressed.
 
-    In the order width, height, channels, upside down. Twin: low-rank spectra of 100 channels with noise, 480 x 640 pixels, 19 classes.
+    In the order width, height, channels, upside down. Twin: low-rank spectra of 100 channels with noise, 480 x 640
+    pixels, 19 classes.
     """
 
     name = "hsi-raw"
