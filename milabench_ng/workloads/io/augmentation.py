@@ -57,7 +57,7 @@ def changed(change: Change, features: Tensor, labels: Tensor, valid: Tensor) -> 
     [H, W]. ``valid``: bool [H, W]. What comes from outside is reflected at the edge of the image.
     """
     if change.affine:
-        grid = _sources(change.affine, *labels.shape).to(features.device)
+        grid = _sources(change.affine, labels)
         moved = _sampled(features.float().permute(2, 0, 1), grid, "bilinear")
         features = moved.to(features.dtype).permute(1, 2, 0)
         masks = _sampled(torch.stack([labels.float(), valid.float()]), grid, "nearest")
@@ -68,14 +68,17 @@ def changed(change: Change, features: Tensor, labels: Tensor, valid: Tensor) -> 
     return features, labels, valid
 
 
-def _sources(affine: Affine, height: int, width: int) -> Tensor:
-    """Where each pixel's value comes from [1, H, W, 2], in torch's coordinates: -1 to 1 from edge to edge."""
+def _sources(affine: Affine, labels: Tensor) -> Tensor:
+    """Where the value of each pixel comes from [1, H, W, 2], in torch's coordinates: -1 to 1 from edge to edge.
+
+    Made where the labels are, of scalars, so that nothing has to be copied to the device.
+    """
+    height, width = labels.shape
     cosine, sine = math.cos(affine.radians) / affine.scale, math.sin(affine.radians) / affine.scale
-    matrix = [
-        [cosine, -sine * height / width, 2 * affine.right],
-        [sine * width / height, cosine, 2 * affine.down],
-    ]
-    return F.affine_grid(torch.tensor([matrix]), [1, 1, height, width], align_corners=False)
+    y, x = ((2 * torch.arange(side, device=labels.device) + 1) / side - 1 for side in (height, width))
+    across = cosine * x - sine * height / width * y[:, None] + 2 * affine.right
+    along = sine * width / height * x + cosine * y[:, None] + 2 * affine.down
+    return torch.stack([across, along], -1)[None]
 
 
 def _sampled(planes: Tensor, grid: Tensor, mode: str) -> Tensor:

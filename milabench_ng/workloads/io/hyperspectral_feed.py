@@ -115,7 +115,7 @@ def ready(batch: Sequence[Tensor], strategy: Strategy, weights: torch.dtype) -> 
     features, labels, valid = batch
     if not torch.is_autocast_enabled(kind):
         features = features.to(weights)
-    return [features.permute(0, 3, 1, 2), labels, valid]
+    return [features.contiguous().permute(0, 3, 1, 2), labels, valid]
 
 
 def augments_on_device(strategy: Strategy) -> bool:
