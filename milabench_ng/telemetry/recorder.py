@@ -112,8 +112,8 @@ class Recorder:
 
     def gpu_load(self, uuids: Iterable[str], start_s: float, end_s: float) -> dict[str, list[tuple[float, float]]]:
         """Time and utilisation (0 to 1) of each sample in [start_s, end_s], by UUID; without those that have none."""
-        series = {uuid: self._series[key] for uuid in uuids if (key := ("gpu", uuid)) in self._series}
-        taken = {uuid: each.between(start_s, end_s).get("utilization_pct", []) for uuid, each in series.items()}
+        series = {uuid: self._series.get(("gpu", uuid)) for uuid in uuids}
+        taken = {uuid: own.between(start_s, end_s).get("utilization_pct", []) for uuid, own in series.items() if own}
         return {uuid: [(time_s, percent / 100) for time_s, percent in own] for uuid, own in taken.items() if own}
 
     def _gauges(self, uuid: str | None, start_s: float, end_s: float) -> dict[Gauge2020, Spread]:

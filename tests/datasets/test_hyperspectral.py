@@ -96,7 +96,7 @@ def test_sums_of_products_are_exact() -> None:
     assert scenes.ENDMEMBERS * scenes.LEVELS**2 < 2**24
     spectra = scenes.spectra(1, 100)
     assert np.array_equal(spectra, np.rint(spectra))
-    assert 0 < spectra.min()
+    assert spectra.min() > 0
     assert spectra.max() <= scenes.LEVELS
 
 

@@ -38,7 +38,7 @@ def image(seed: int, number: int, shape: tuple[int, int, int]) -> Cube:
     rng = random_stream(seed, 1, number)
     points = rng.integers(0, LEVELS + 1, (ENDMEMBERS, height // CELL + 1, width // CELL + 1))
     maps = np.floor(_between(height) @ points.astype(np.float32) @ _between(width).T)
-    smooth = maps.reshape(ENDMEMBERS, -1).T @ spectra(seed, channels)
+    smooth: Cube = maps.reshape(ENDMEMBERS, -1).T @ spectra(seed, channels)
     noise = rng.integers(0, 256, (4, *smooth.shape), np.uint8).sum(0, dtype=np.uint16)
     smooth *= noise * np.float32(UNIT * NOISE / 147.8) + np.float32(UNIT * (1 - NOISE * 510 / 147.8))
     return smooth.reshape(shape)
@@ -77,4 +77,5 @@ def _between(length: int) -> Cube:
     """Linear interpolation [length, points] between points `CELL` apart; its weights are exact."""
     place = np.arange(length) / CELL
     points = np.arange(length // CELL + 1)
-    return np.maximum(0, 1 - np.abs(place[:, None] - points)).astype(np.float32)
+    weights: Cube = np.maximum(0, 1 - np.abs(place[:, None] - points)).astype(np.float32)
+    return weights

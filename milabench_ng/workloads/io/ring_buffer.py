@@ -89,7 +89,7 @@ class RingBuffer:
         if self._cuda:
             torch.cuda.synchronize()
             for tensor in self.tensors:
-                torch.cuda.cudart().cudaHostUnregister(tensor.data_ptr())
+                _runtime().cudaHostUnregister(tensor.data_ptr())
 
     def _release(self, slot: int) -> None:
         if self._cuda:
@@ -99,13 +99,17 @@ class RingBuffer:
     def _lock_pages(self) -> None:
         """So that the device copies by itself (CUDA Runtime API, cudaHostRegister)."""
         for tensor in self.tensors:
-            status = torch.cuda.cudart().cudaHostRegister(tensor.data_ptr(), tensor.nbytes, 0)
-            if int(status) != 0 or not tensor.is_pinned():
+            status = _runtime().cudaHostRegister(tensor.data_ptr(), tensor.nbytes, 0)
+            if status != _runtime().cudaError.success or not tensor.is_pinned():
                 raise InputError(
                     f"--strategy ring_buffer: the driver did not page-lock {format_bytes(tensor.nbytes)} of shared "
                     f"memory (cudaHostRegister: {status}). Look at the limit on locked memory (ulimit -l), or take "
                     "another strategy"
                 )
+
+
+def _runtime() -> Any:
+    return torch.cuda.cudart()  # type: ignore[no-untyped-call]
 
 
 def _shared(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
