@@ -244,6 +244,8 @@ def _test(
         power_basis=distinct(power.basis for power in powers),
         power_launches=len(powers),
         telemetry_dropped=max((result.dropped for result in readable), default=0),
+        gpu_load=repeats([result for result in good if result.gpu_load is not None], lambda one: one.gpu_load or 0.0),
+        read_limits=distinct(result.read_limit for result in readable),
         wait_share=mean(waits) if waits else None,
         latency=Latency.of(latency.merged(result.latencies for result in good)),
         steps=_steps([result.steps for result in good if result.steps is not None]),

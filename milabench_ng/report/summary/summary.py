@@ -104,6 +104,14 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
         return cls(batches=batches(latencies), p50_ms=1e3 * p50_s, p99_ms=1e3 * p99_s)
 
 
+class ReadLimit(msgspec.Struct, frozen=True):
+    """The bandwidth at which each tenant may read its data set."""
+
+    bytes_per_s: Annotated[int, msgspec.Meta(ge=1, le=10**15)]
+    method: str
+    """What holds it, as in the record: `readers` are the data set's own."""
+
+
 class StepTally(msgspec.Struct, frozen=True, kw_only=True):
     """How many steps a launch did: the median over the launches of a row."""
 
@@ -188,6 +196,10 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """How many launches have a known power; None if not counted."""
     telemetry_dropped: Tally = 0
     """Telemetry samples lost in the launch that lost the most."""
+    gpu_load: dict[str, Amount] = {}
+    """Mean utilisation of the GPUs in the windows, 0 to 1, by repeat as in ``repeats``; empty if unknown."""
+    read_limits: tuple[ReadLimit, ...] = ()
+    """The limits of its launches; empty if they were free to read as they could."""
     wait_share: Amount | None = None
     """Share of the window's time spent waiting for data, 0 to 1."""
     latency: Latency | None = None
