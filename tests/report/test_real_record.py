@@ -37,7 +37,7 @@ def test_every_field_of_the_view_is_there() -> None:
     assert isinstance(found, ReadRecord)
     mnb = found.view.mnb
     assert mnb is not None
-    made_before = {"sampled", "host_pace", "derived"}
+    made_before = {"sampled", "host_pace", "derived", "gpu_load"}
     assert empty(mnb, MnbView.__struct_fields__) == {"failure", "marks", *made_before}  # it did not fail
     assert all(at.power_w is not None for key, at in mnb.telemetry.items() if key.startswith("gpu:"))
 

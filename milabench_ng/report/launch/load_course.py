@@ -50,4 +50,5 @@ def course(
     seen = [(time_s, value) for time_s, value in samples if np.isfinite(value)]
     if len(rows) == 0 or len(seen) < 2:
         return ()
-    return tuple(np.interp(reached, *zip(*seen, strict=True)).round(4).tolist())
+    sampled, values = np.array(seen).T
+    return tuple(np.interp(reached, sampled, values).round(4).tolist())
