@@ -55,7 +55,8 @@ def report(
         A result folder, a bundle or a summary file (also of the 2020 tool).
     compare
         One or more baselines: summary files, result folders, bundles, or names of shipped ones (v100, rtx8000, h200,
-        a100; for unet3d unet3d-a100, unet3d-v100 and others; for lambda lambda-v100, lambda-h100 and others).
+        a100; for unet3d unet3d-a100, unet3d-v100 and others; for lambda lambda-v100, lambda-h100 and others; for io
+        io-rtx4090).
     margin
         Largest difference that does not matter: a ratio is equivalent if its interval lies inside 1 +- this, and
         better or worse if it lies outside.

@@ -40,6 +40,11 @@ def resident_fraction(files: Sequence[Path]) -> float | None:
     return sum(resident for resident, _ in counts) / total if total else None
 
 
+def drop(descriptor: int) -> None:
+    """Drop the clean pages of an open file."""
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def _each(action: Callable[[Path], None], files: Sequence[Path]) -> None:
     def part(start: int) -> None:
         for path in files[start::THREADS]:
@@ -52,7 +57,7 @@ def _each(action: Callable[[Path], None], files: Sequence[Path]) -> None:
 def _evict(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        drop(descriptor)
     finally:
         os.close(descriptor)
 

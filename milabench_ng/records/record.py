@@ -216,6 +216,8 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     host_pace: dict[str, dict[Edge, HostPace]]
     """Pace of each share's CPUs, by slot; empty if it was not measured."""
     telemetry: dict[str, dict[str, dict[str, float]]]
+    gpu_load: dict[str, list[tuple[float, float]]] | msgspec.UnsetType = msgspec.UNSET
+    """Samples from start to stop, by GPU: time (monotonic) and utilisation, 0 to 1; omitted without any."""
     sampled: SamplingSpan | None
     """None if the telemetry is from start to stop."""
     failure: Failure | None

@@ -77,10 +77,18 @@ class PrecisionView(msgspec.Struct, frozen=True):
         return f"{self.ran_before}, then {self.ran_after}"
 
 
+class IoView(msgspec.Struct, frozen=True):
+    """The I/O share of a tenant."""
+
+    method: str
+    read_bytes_per_s: WholeNumber | None = None
+
+
 class TierView(msgspec.Struct, frozen=True):
     """How strongly a share was enforced."""
 
     tier: str
+    io: IoView | None = None
 
 
 class FailureView(msgspec.Struct, frozen=True):
@@ -151,6 +159,8 @@ class MnbView(msgspec.Struct, frozen=True, kw_only=True):
     isolation: dict[str, TierView] = {}
     telemetry: dict[str, TelemetryView] = {}
     """By source and key: ``gpu:`` and the UUID, ``tenant:`` and the slot, ``host:node``."""
+    gpu_load: dict[str, list[tuple[Moment, Amount]]] = {}
+    """Times and utilisation, 0 to 1, by UUID."""
     sampled: SampledView | None
     """None if the telemetry is from start to stop."""
     host_pace: dict[str, PaceView]

@@ -110,6 +110,12 @@ class Recorder:
         """
         return {index: self._gauges(uuid, start_s, end_s) for index, uuid in devices.items()}
 
+    def gpu_load(self, uuids: Iterable[str], start_s: float, end_s: float) -> dict[str, list[tuple[float, float]]]:
+        """Time and utilisation (0 to 1) of each sample in [start_s, end_s], by UUID; without those that have none."""
+        series = {uuid: self._series.get(("gpu", uuid)) for uuid in uuids}
+        taken = {uuid: own.between(start_s, end_s).get("utilization_pct", []) for uuid, own in series.items() if own}
+        return {uuid: [(time_s, percent / 100) for time_s, percent in own] for uuid, own in taken.items() if own}
+
     def _gauges(self, uuid: str | None, start_s: float, end_s: float) -> dict[Gauge2020, Spread]:
         found = {} if uuid is None else self.spreads("gpu", uuid, start_s, end_s)
         missing = dict.fromkeys(("min", "mean", "max"), _NO_SAMPLE)

@@ -95,6 +95,13 @@ TABLE: dict[str, Check] = {
     "mnb jobs lambda --name gnmt_amp --name bert_large_squad_amp -o results-lambda": PARSE,
     "mnb jobs lambda --name ncf_fp32 --window 1 --data-scale 0.01 -- --batch-size 4096": PARSE,
     "mnb report results-lambda": PARSE,
+    "mnb jobs io --repeat 3 -d /scratch/data -o results-io": PARSE,
+    "mnb jobs io --data-scale 0.08 -d /scratch/data -o results-io": PARSE,
+    "mnb jobs io --name original_unlimited --name ring_buffer_unlimited --data-scale 0.0325 "
+    "-o results-io -- --max-count 0": PARSE,
+    "mnb report results-io --layout io --format markdown": Check("elsewhere", "test_layout_io"),
+    "mnb report results-io --html report.html": PARSE,
+    "mnb report results-io --compare io-rtx4090": PARSE,
     "mnb report results-lambda --layout lambda --format csv --compare lambda-a100 --price 30000": Check(
         "elsewhere", "test_layout_lambda"
     ),
@@ -168,6 +175,10 @@ TABLE: dict[str, Check] = {
     "python3 -m pytest tests/fence tests/node tests/telemetry": Check("elsewhere", "they run beside this test"),
     'pip install "milabench_ng[language]"': Check("elsewhere", "needs the network"),
     'pip install "milabench_ng[volumes]"': Check("elsewhere", "needs the network"),
+    'pip install "milabench_ng[hyperspectral]"': Check("elsewhere", "needs the network"),
+    "scripts/baselines-io": Check("script", "needs the table that it reads"),
+    "scripts/loading-plots": Check("script", "test_layout_io runs it"),
+    "uv run scripts/loading-plots results-io plots": Check("script", "test_layout_io runs it"),
     "scripts/baselines-lambda": Check("script", "needs the table that it reads"),
     "scripts/baselines-unet3d": Check("script", "needs the table that it reads"),
     "scripts/baselines-2020": Check("script", "writes the shipped baselines"),

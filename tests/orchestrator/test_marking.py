@@ -118,6 +118,7 @@ def seen(*devices: int, held: Mapping[str, float] = {}, ran: str = "fp32", **cha
         host_pace=dict.fromkeys(map(str, devices), (pace(80.0), pace(80.0))),
         gpu_monitor={},
         telemetry={},
+        gpu_load={},
         sampled=SamplingSpan(start_s=89.0, end_s=98.0, interval_s=0.5, dropped=0),
     )
     return msgspec.structs.replace(made, **changes)

@@ -37,7 +37,7 @@ def test_every_field_of_the_view_is_there() -> None:
     assert isinstance(found, ReadRecord)
     mnb = found.view.mnb
     assert mnb is not None
-    made_before = {"sampled", "host_pace", "derived"}
+    made_before = {"sampled", "host_pace", "derived", "gpu_load"}
     assert empty(mnb, MnbView.__struct_fields__) == {"failure", "marks", *made_before}  # it did not fail
     assert all(at.power_w is not None for key, at in mnb.telemetry.items() if key.startswith("gpu:"))
 
@@ -67,7 +67,7 @@ def test_every_field_of_the_row_is_filled(folder: Path) -> None:
     assert empty(row, TestSummary.__struct_fields__) == {
         *without_failures,
         *without_a_plan,
-        *("ranks", "origin", "estimate", "departures", "derived", "latency", "sessions", "gpu_busy"),
+        *("ranks", "origin", "estimate", "departures", "derived", "latency", "sessions", "gpu_load", "read_limits"),
     }
     assert summary.provenance.hardware == "1 x NVIDIA H200"
 

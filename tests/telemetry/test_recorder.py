@@ -37,6 +37,13 @@ def test_a_value_that_was_read_once_counts_once() -> None:
     }
 
 
+def test_the_load_of_a_gpu_over_time_is_a_fraction() -> None:
+    assert recorder().gpu_load([UUID, "GPU-none"], 10.0, 11.0) == {UUID: [(10.0, 0.2), (10.5, 0.4), (11.0, 0.9)]}
+    silent = Recorder()
+    silent.feed(gpu_sample(10.0, memory_used_mib=1))  # as a MIG instance, whose driver tells no utilisation
+    assert silent.gpu_load([UUID], 10.0, 11.0) == {}
+
+
 def test_gpu_monitor_has_the_shape_of_2020() -> None:
     none = {"min": -1, "mean": -1, "max": -1}
     assert recorder().gpu_monitor({"0": UUID, "1": "GPU-none", "2": None}, 10.0, 11.0) == {

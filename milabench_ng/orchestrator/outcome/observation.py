@@ -74,6 +74,8 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """Pace of its shares by slot, before and after."""
     gpu_monitor: dict[str, Any]
     telemetry: dict[str, dict[str, dict[str, float]]]
+    gpu_load: dict[str, list[tuple[float, float]]]
+    """Times and utilisation, 0 to 1, of each GPU from start to stop."""
     sampled: SamplingSpan
     sampler_problem: str = ""
     """Why the sampler gives no more samples."""

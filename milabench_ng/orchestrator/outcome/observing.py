@@ -173,6 +173,7 @@ def _seen(
         host_pace={slot: (observed.host_pace[0][slot], observed.host_pace[1][slot]) for slot in launch.slot_ids},
         gpu_monitor=recorder.gpu_monitor(uuids, start_s, stop_s),
         telemetry=recorder.telemetry(keys, over.start_s, over.end_s),
+        gpu_load=recorder.gpu_load(filter(None, uuids.values()), start_s, stop_s),
         sampled=SamplingSpan(
             start_s=over.start_s,
             end_s=over.end_s,

@@ -158,6 +158,7 @@ def _ours(facts: SessionFacts, seen: Observation, workload: Workload) -> Mnb:
         surroundings={"before": seen.surroundings[0], "after": seen.surroundings[1]},
         host_pace={at: {"before": first, "after": last} for at, (first, last) in seen.host_pace.items()},
         telemetry=seen.telemetry,
+        gpu_load=seen.gpu_load or msgspec.UNSET,
         sampled=seen.sampled,
         failure=seen.failure,
         exit_status=seen.exit_status,

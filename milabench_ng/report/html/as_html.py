@@ -20,6 +20,7 @@ from milabench_ng.report.html.details_tables import fence_section, plan_section,
 from milabench_ng.report.html.figures import Chart
 from milabench_ng.report.html.folder_details import FolderDetails
 from milabench_ng.report.html.html_tables import HtmlTable, of_section, of_tests
+from milabench_ng.report.html.loading_charts import loading_charts
 from milabench_ng.report.html.per_test_charts import charts_of_test
 from milabench_ng.report.html.price_chart import tender_chart
 from milabench_ng.report.procurement.tender import Tender
@@ -91,7 +92,7 @@ def report_page(report: Report, evidence: FolderDetails | None) -> Page:
     return Page(
         title=f"mnb report: {report.summary.suite}",
         facts=(*header(report), *hosts, *begun),
-        charts=summary_charts(report, courses),
+        charts=(*loading_charts(report, evidence.loads if evidence else ()), *summary_charts(report, courses)),
         tables=(
             *(of_section(section) for section in before_tests(report)),
             *of_tests(report),

@@ -19,7 +19,9 @@ from milabench_ng.plain import short
 from milabench_ng.records.isolation import Effective, GroupEvents, Share, Usage
 from milabench_ng.records.reading import ReadRecord, decode_record, read_folder, read_record
 from milabench_ng.records.views import ManifestView
+from milabench_ng.report.launch.load_course import LoadCourse, load_courses
 from milabench_ng.report.launch.timeline import Course, courses
+from milabench_ng.report.layouts.data_loading import EPOCH
 
 
 class FenceEvidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +78,7 @@ class FolderDetails(msgspec.Struct, frozen=True, kw_only=True):
 
     hosts: tuple[str, ...]
     courses: tuple[Course, ...]
+    loads: tuple[LoadCourse, ...] = ()
     fences: dict[str, tuple[FenceEvidence, ...]]
     """By device."""
     sampled: tuple[SampledQuantity, ...]
@@ -92,6 +95,7 @@ def read_evidence(folder: Path) -> FolderDetails:
     """Read the details of a result folder. The summary reports records that cannot be read at all."""
     hosts: dict[str, None] = {}
     found: list[Course] = []
+    loads: list[LoadCourse] = []
     fences: dict[str, list[FenceEvidence]] = defaultdict(list)
     readings: dict[tuple[str, str, str], list[Reading]] = defaultdict(list)
     unread = []
@@ -101,6 +105,7 @@ def read_evidence(folder: Path) -> FolderDetails:
         measured = read.view.mnb.launch.measured
         if measured:
             found += courses(read)
+            loads += load_courses(read, EPOCH)
         try:
             record = decode_record(read_content(folder / read.file, LARGE, os.O_NOFOLLOW), read.file, _decoder)
         except (InputError, msgspec.MsgspecError) as error:
@@ -117,6 +122,7 @@ def read_evidence(folder: Path) -> FolderDetails:
     return FolderDetails(
         hosts=tuple(hosts),
         courses=tuple(found),
+        loads=tuple(loads),
         fences={device: tuple(fences[device]) for device in sorted(fences)},
         sampled=tuple(_sampled(*key, values) for key, values in readings.items()),
         manifests=tuple(_manifests(folder)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from statistics import mean
 
 from milabench_ng.report.render.cells import (
     Cell,
@@ -22,6 +23,7 @@ from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.scoring.comparison import ComparedTest
 from milabench_ng.report.statistics.effects import unusual
 from milabench_ng.report.statistics.intervals import Interval
+from milabench_ng.report.summary.summary import TestSummary
 
 TestColumn = Column[Line]
 
@@ -73,8 +75,12 @@ def file_columns(report: Report) -> tuple[TestColumn, ...]:
 def _load_columns(report: Report) -> tuple[TestColumn, ...]:
     """How busy the GPUs were, and what that took."""
     rows = [line.row for line in report.lines]
-    busy = (_GPU,) if any(row.gpu_busy is not None for row in rows) else ()
+    busy = (_GPU,) if any(row.gpu_load for row in rows) else ()
     return (*busy, _POWER, _ENERGY) if any(row.power_w is not None for row in rows) else busy
+
+
+def _load(row: TestSummary) -> float | None:
+    return mean(row.gpu_load.values()) if row.gpu_load else None
 
 
 def _energy(line: Line) -> Cell:
@@ -199,7 +205,7 @@ _BETWEEN_DEVICES: TestColumn = Column("devices", "%", one_decimal, True, value=l
 _RUN_TO_RUN: TestColumn = Column("runs", "%", one_decimal, True, value=lambda at: at.scored.run_to_run_pct)
 _NODE: TestColumn = Column("node total", "unit/s", number, True, value=lambda at: at.node_total)
 _WAIT: TestColumn = Column("data wait", "%", one_decimal, True, value=lambda at: percent(at.row.wait_share))
-_GPU: TestColumn = Column("GPU", "%", whole, True, value=lambda at: percent(at.row.gpu_busy))
+_GPU: TestColumn = Column("GPU", "%", whole, True, value=lambda at: percent(_load(at.row)))
 _POWER: TestColumn = Column("power", "W", whole, True, value=lambda at: at.row.power_w)
 _ENERGY: TestColumn = Column("energy", "J/unit", number, True, value=_energy)
 _MEMORY: TestColumn = Column("peak", "MiB", whole, True, value=lambda at: at.row.peak_memory or None)

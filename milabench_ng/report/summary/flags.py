@@ -35,8 +35,8 @@ def flags(good: Mapping[str, LaunchResult]) -> tuple[LaunchFlag, ...]:
 def _idle_gpus(good: Mapping[str, LaunchResult]) -> Iterator[LaunchFlag]:
     """Launches that the arithmetic of the device should bound, and whose device mostly waited."""
     for job, result in good.items():
-        if result.bound == "gpu-compute" and result.gpu_busy is not None and result.gpu_busy < LEAST_BUSY:
-            detail = f"the GPU was busy for {100 * result.gpu_busy:.0f} % of the window, and should set the pace"
+        if result.bound == "gpu-compute" and result.gpu_load is not None and result.gpu_load < LEAST_BUSY:
+            detail = f"the GPU was busy for {100 * result.gpu_load:.0f} % of the window, and should set the pace"
             yield LaunchFlag(job_id=job, kind="idle GPU", detail=detail)
 
 

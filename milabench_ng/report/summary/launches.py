@@ -34,7 +34,7 @@ from milabench_ng.report.launch.odd_slices import far_slice, stock
 from milabench_ng.report.launch.steadiness import Shape, odd_shape
 from milabench_ng.report.launch.traces import Traced, traced
 from milabench_ng.report.summary.power import DevicePower, launch_power
-from milabench_ng.report.summary.summary import UNIT_2020
+from milabench_ng.report.summary.summary import UNIT_2020, ReadLimit
 from milabench_ng.stats import mean
 from milabench_ng.telemetry.messages import telemetry_key
 
@@ -87,10 +87,11 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     wait_share: float | None = None
     latencies: Latencies = ()
     """Of the batches in the window, all ranks together; empty except for inference."""
+    gpu_load: float | None = None
+    """Share of the window in which a kernel ran on its GPUs, their mean; None if unknown."""
+    read_limit: ReadLimit | None = None
     power: DevicePower | None = None
     """None if it is unknown or the device shares its GPU."""
-    gpu_busy: float | None = None
-    """Share of the window in which a kernel ran on its devices; None if unknown."""
     dropped: int = 0
     """Samples of telemetry that were lost."""
     tier: str | None = None
@@ -145,8 +146,9 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         peak_memory_mib=_peak_memory(view, _visible(view)),
         wait_share=measured.wait_share if cause is None else None,
         latencies=measured.latencies if cause is None else (),
+        gpu_load=_gpu_load(mnb) if cause is None else None,
+        read_limit=_read_limit(mnb),
         power=launch_power(mnb) if cause is None else None,
-        gpu_busy=_gpu_busy(mnb) if cause is None else None,
         dropped=mnb.sampled.dropped if mnb.sampled else 0,
         tier=_tier(mnb, cause),
         data=mnb.data,
@@ -158,11 +160,17 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
     )
 
 
-def _gpu_busy(mnb: MnbView) -> float | None:
-    """The mean over its devices; None without samples from inside the window."""
+def _gpu_load(mnb: MnbView) -> float | None:
+    """The mean over the devices of a launch; None without samples of each from inside the window."""
     seen = [mnb.telemetry.get(telemetry_key("gpu", device.uuid or "")) for device in mnb.devices]
-    known = [one.utilization_pct.mean / 100 for one in seen if one and one.utilization_pct]
-    return mean(known) if known and mnb.sampled else None
+    loads = [one.utilization_pct.mean / 100 for one in seen if one and one.utilization_pct]
+    return mean(loads) if mnb.sampled and loads and len(loads) == len(mnb.devices) else None
+
+
+def _read_limit(mnb: MnbView) -> ReadLimit | None:
+    """The limit of its shares, which are alike."""
+    limited = (share.io for share in mnb.isolation.values() if share.io and share.io.read_bytes_per_s)
+    return next((ReadLimit(each.read_bytes_per_s or 1, each.method) for each in limited), None)
 
 
 class _Measured(msgspec.Struct, frozen=True):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from milabench_ng.report.summary.launches import LaunchResult
 from milabench_ng.report.summary.summary import Stat, TestSummary
 from milabench_ng.stats import mean, sample_std
 
 
-def repeats(good: Sequence[LaunchResult]) -> dict[str, float]:
-    """Mean ``perf`` over the devices by repeat; ``"0#2"`` is repeat 0 of the folder's second run of ``mnb``.
+def repeats(
+    good: Sequence[LaunchResult], value: Callable[[LaunchResult], float] = lambda result: result.perf
+) -> dict[str, float]:
+    """Mean ``value`` over the devices by repeat; ``"0#2"`` is repeat 0 of the folder's second run of ``mnb``.
 
     A repeat that lacks a device that other repeats have (its launch failed) is left out: devices differ, so the mean
     over the remaining ones would not be comparable.
@@ -21,10 +23,10 @@ def repeats(good: Sequence[LaunchResult]) -> dict[str, float]:
     cells: dict[tuple[int, str], dict[tuple[str, ...], list[float]]] = defaultdict(lambda: defaultdict(list))
     for result in good:
         repeat = result.job_id.partition(".")[0]
-        cells[runs.index(result.run_id), repeat][result.devices].append(result.perf)
+        cells[runs.index(result.run_id), repeat][result.devices].append(value(result))
     everywhere = {devices for cell in cells.values() for devices in cell}
     return {
-        f"{repeat}#{run + 1}" if run else repeat: mean([mean(perfs) for perfs in cell.values()])
+        f"{repeat}#{run + 1}" if run else repeat: mean([mean(values) for values in cell.values()])
         for (run, repeat), cell in sorted(cells.items(), key=_in_order)
         if cell.keys() == everywhere
     }

@@ -223,7 +223,6 @@ def _test(
     scheme = absent[0].scheme if absent else results[0].scheme
     powers = [result.power for result in good if result.power is not None]
     waits = [result.wait_share for result in good if result.wait_share is not None]
-    busy = [result.gpu_busy for result in good if result.gpu_busy is not None]
     first = readable[0] if readable else None
     named, repeated = by_job(good), repeats(good)
     sessions = {repeat: number for repeat, number in sessions_by_repeat(good).items() if repeat in repeated}
@@ -254,8 +253,9 @@ def _test(
         power_w=mean([power.watts for power in powers]) if powers else None,
         power_basis=distinct(power.basis for power in powers),
         power_launches=len(powers),
-        gpu_busy=mean(busy) if busy else None,
         telemetry_dropped=max((result.dropped for result in readable), default=0),
+        gpu_load=repeats([result for result in good if result.gpu_load is not None], lambda one: one.gpu_load or 0.0),
+        read_limits=distinct(result.read_limit for result in readable),
         wait_share=mean(waits) if waits else None,
         latency=Latency.of(latency.merged(result.latencies for result in good)),
         steps=_steps([result.steps for result in good if result.steps is not None]),

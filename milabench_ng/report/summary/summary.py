@@ -106,6 +106,14 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
         return cls(batches=batches(latencies), p50_ms=1e3 * p50_s, p99_ms=1e3 * p99_s)
 
 
+class ReadLimit(msgspec.Struct, frozen=True):
+    """The bandwidth at which each tenant may read its data set."""
+
+    bytes_per_s: Annotated[int, msgspec.Meta(ge=1, le=10**15)]
+    method: str
+    """What holds it, as in the record: `readers` are the data set's own."""
+
+
 class StepTally(msgspec.Struct, frozen=True, kw_only=True):
     """How many steps a launch did: the median over the launches of a row."""
 
@@ -188,10 +196,12 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What ``power_w`` rests on, in words; empty if unknown."""
     power_launches: Tally | None = None
     """How many launches have a known power; None if not counted."""
-    gpu_busy: Amount | None = None
-    """Share of the window in which a kernel ran on a device, 0 to 1; None if unknown."""
     telemetry_dropped: Tally = 0
     """Telemetry samples lost in the launch that lost the most."""
+    gpu_load: dict[str, Amount] = {}
+    """Share of the windows in which a kernel ran on a GPU, 0 to 1, by repeat as in ``repeats``; empty if unknown."""
+    read_limits: tuple[ReadLimit, ...] = ()
+    """The limits of its launches; empty if they were free to read as they could."""
     wait_share: Amount | None = None
     """Share of the window's time spent waiting for data, 0 to 1."""
     latency: Latency | None = None
