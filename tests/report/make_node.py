@@ -38,7 +38,7 @@ def fence(index: int, run_id: str) -> Isolation:
     )
 
 
-def conditions(time_s: float, devices: Sequence[int]) -> Conditions:
+def conditions(time_s: float, devices: Sequence[int], utc: str = "2026-01-06T16:00:00.123456Z") -> Conditions:
     """A node at rest, with nothing wrong."""
     gpu: dict[str, Any] = dict.fromkeys(GpuState.__struct_fields__, None) | {
         "throttled_ns": dict.fromkeys(("sw_thermal", "hw_thermal", "hw_power_brake"), 0.0),
@@ -55,13 +55,14 @@ def conditions(time_s: float, devices: Sequence[int]) -> Conditions:
     host: dict[str, Any] = dict.fromkeys(HostState.__struct_fields__, None) | {"load": (0.0, 0.0, 0.0)}
     own: dict[str, Any] = dict.fromkeys(HostSettings.__struct_fields__, None) | {
         "kernel": "6.18",
+        "command_line": "quiet",
         "mitigations": {},
         "governors": {},
     }
     names = [f"GPU-{index}" for index in devices]
     return Conditions(
         time_s=time_s,
-        utc="2026-01-06T16:00:00.123456Z",
+        utc=utc,
         host=HostState(**host),
         gpus={name: GpuState(**gpu) for name in names},
         settings=Settings(

@@ -25,7 +25,8 @@ from milabench_ng.cli import call
 from milabench_ng.errors import InputError
 from milabench_ng.report.verification import opening
 from milabench_ng.report.verification.bundle import pack
-from milabench_ng.report.verification.opening import load_source, opened
+from milabench_ng.report.verification.checked import Demands, check_results
+from milabench_ng.report.verification.opening import opened
 from milabench_ng.report.verification.rules import Rules, decode_rules, load_rules
 from milabench_ng.report.verification.verify import verify
 from milabench_ng.shipped import find, names
@@ -204,16 +205,16 @@ def test_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "files:   6 (" in capsys.readouterr().out
     assert call(["verify", str(out)]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("verdict      PASS (")
-    assert "\nproven: computed again, or cryptographic\n" in text
+    assert text.startswith("verdict      PASS of 12 rules; 15 not asked; unsigned; not checkable: R28, R29, R30\n")
+    assert "\nrecomputed: follows from the slices, or cryptographic; not that anything was measured\n" in text
     assert "\nself-reported: what the node said of itself\n" in text
     assert "\nnot checkable: with these files, or with any\n" in text
     assert call(["verify", str(folder), "--repeat", "5", "--profile", "standard"]) == 1
     text = capsys.readouterr().out
-    assert text.startswith("verdict      FAIL (R6, R11 broken: ")
+    assert text.startswith("verdict      FAIL of 13 rules: R6, R11 broken (R6 ")
     assert "R11  FAIL  repeats as demanded" in text
     assert call(["report", str(out)]) == 2
-    assert load_source(str(out)).tests == load_source(str(folder)).tests
+    assert check_results(str(out), Demands()).summary.tests == check_results(str(folder), Demands()).summary.tests
 
 
 def test_the_verdict_is_the_first_line_of_the_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -222,7 +223,7 @@ def test_the_verdict_is_the_first_line_of_the_report(folder: Path, capsys: pytes
     assert call(["report", str(folder), "--rules", str(rules), "--weights", str(weights(folder))]) == 0
     assert capsys.readouterr().out.split("\n")[0].split(maxsplit=1) == [
         "rules",
-        "PASS (13 rules of 'mine' hold; not checkable: R1, R28, R29, R30)",
+        "PASS of 13 rules of 'mine'; 13 not asked; unsigned; not checkable: R1, R28, R29, R30",
     ]
     tampering.rewrite(next(folder.glob("quick.vae.J0.0.*")), tampering.fence(tier="none"))
     assert (
@@ -230,7 +231,7 @@ def test_the_verdict_is_the_first_line_of_the_report(folder: Path, capsys: pytes
     )
     found = json.loads(capsys.readouterr().out)
     assert not found["rules"]["passed"]
-    assert found["rules"]["verdict"].startswith("FAIL (R13, R16 of 'mine' broken: ")
+    assert found["rules"]["verdict"].startswith("FAIL of 12 rules of 'mine': R13, R16 broken (R13 ")
 
 
 def weights(folder: Path) -> Path:
