@@ -12,7 +12,7 @@ from milabench_ng.node.inventory import Cpus, Inventory
 from milabench_ng.node.pci_gpus import PciGpu
 from milabench_ng.node.storage import Storage
 from milabench_ng.plan import Device
-from milabench_ng.records.isolation import Effective, Isolation, ProcView, Share
+from milabench_ng.records.isolation import Effective, Isolation, ProcView, Share, Usage
 
 
 def fence(index: int, run_id: str) -> Isolation:
@@ -34,6 +34,7 @@ def fence(index: int, run_id: str) -> Isolation:
         proc=ProcView(
             pid=1, groups=(f"0::/mnb/{index}",), cpus_allowed=cpus, mems_allowed=(0,), threads=1, open_fds={}
         ),
+        usage=Usage(cpu_usec=3_000_000),
         disjoint=True,
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import os
 import random
@@ -11,15 +10,14 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 
 import make_records
-import msgspec
 import pytest
 import tampering
+from attacks import HOSTILE, add
 from make_records import PER_GPU
-from tampering import members, repack
+from tampering import members
 
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
@@ -92,57 +90,9 @@ def test_verified_on_another_machine_without_torch(bundle: Path, tmp_path: Path)
     assert os.listdir(elsewhere) == ["from-vendor.tar.gz"]
 
 
-def add(name: str, content: bytes = b"x", kind: bytes = tarfile.REGTYPE, link: str = "") -> Callable[[Path], None]:
-    """A tamperer that puts one more member into an archive."""
-
-    def tamper(path: Path) -> None:
-        made = io.BytesIO(gzip.decompress(path.read_bytes()))
-        with tarfile.open(fileobj=made, mode="a") as archive:
-            member = tarfile.TarInfo(name)
-            member.type, member.linkname, member.size = kind, link, len(content) if kind == tarfile.REGTYPE else 0
-            archive.addfile(member, io.BytesIO(content))
-        path.write_bytes(gzip.compress(made.getvalue()))
-
-    return tamper
-
-
-def without_packing_list(path: Path) -> None:
-    repack(path, {name: content for name, content in members(path).items() if name != "bundle.json"})
-
-
-def truncated(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-2000])
-
-
-def later_schema(path: Path) -> None:
-    files = members(path)
-    files["bundle.json"] = msgspec.json.encode(json.loads(files["bundle.json"]) | {"schema": 99})
-    repack(path, files)
-
-
-REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
-    "way out": (add("../evil.json"), "'../evil.json' is no file of a bundle"),
-    "absolute path": (add("/etc/mnb.json"), "'/etc/mnb.json' is no file of a bundle"),
-    "way out behind the folder": (add("results/../../x.log"), "is no file of a bundle"),
-    "foreign file": (add("results/setup.py"), "'results/setup.py' is no file of a bundle"),
-    "hidden file": (add("results/.run.json.tmp"), "is no file of a bundle"),
-    "name with a newline": (add("results/logs/a\nb.log"), "is no file of a bundle"),
-    "symbolic link": (add("results/logs/a.log", kind=tarfile.SYMTYPE, link="/etc/passwd"), "is no regular file"),
-    "hard link": (add("results/logs/a.log", kind=tarfile.LNKTYPE, link="bundle.json"), "is no regular file"),
-    "device": (add("results/logs/a.log", kind=tarfile.CHRTYPE), "is no regular file"),
-    "pipe": (add("results/logs/a.log", kind=tarfile.FIFOTYPE), "is no regular file"),
-    "folder": (add("results/logs/a.log", kind=tarfile.DIRTYPE), "is no regular file"),
-    "twice": (add("results/run.json"), "'results/run.json' is in it twice"),
-    "no packing list": (without_packing_list, "there is no bundle.json in it"),
-    "cut short": (truncated, "not a bundle that `mnb bundle` made"),
-    "not an archive": (lambda path: path.write_text("hello"), "not a bundle that `mnb bundle` made"),
-    "newer": (later_schema, "bundle schema 99: this is mnb"),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("case", HOSTILE)
 def test_refused(case: str, bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tamper, message = REFUSED[case]
+    tamper, message = HOSTILE[case]
     tamper(bundle)
     assert call(["verify", str(bundle)]) == 2
     error = capsys.readouterr().err

@@ -15,7 +15,7 @@ import make_records
 import msgspec
 import pytest
 import tampering
-from attacks import ATTACKS, FOLDER_ONLY, backlog, even, falling, remove
+from attacks import ATTACKS, BUNDLES, FOLDER_ONLY, backlog, even, falling, remove
 from tampering import NONCE, WHOLE, Tamper, ours, record
 
 from milabench_ng import __version__
@@ -64,13 +64,15 @@ STRICT = Rules(
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two keys, and a file that allows the first."""
+    """Three keys, a file that allows the first, and one that allows two."""
     place = tmp_path_factory.mktemp("keys")
-    for name in ("vendor", "other"):
+    for name in ("vendor", "other", "stranger"):
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(place / name)]
         subprocess.run(command, check=True)
     public = (place / "vendor.pub").read_text()
     (place / "allowed").write_text(f'vendor@example.org namespaces="mnb" {public}')
+    other = (place / "other.pub").read_text()
+    (place / "both").write_text(f'{(place / "allowed").read_text()}other@example.org namespaces="mnb" {other}')
     return place
 
 
@@ -126,6 +128,16 @@ def test_what_breaks_a_rule_is_found(case: str, folder: Path, keys: Path) -> Non
     assert reason in "\n".join(ruling.reasons)
     assert not verification.passed
     assert re.search(rf"\b{ruling.id}\b", verification.sentence)
+
+
+@pytest.mark.parametrize("case", BUNDLES)
+def test_what_breaks_a_rule_in_a_bundle_is_found(case: str, folder: Path, keys: Path) -> None:
+    rule, tamper, reason = BUNDLES[case]
+    made = packed(folder, keys / "vendor")
+    tamper(made, keys)
+    ruling = by_id(verify(made, STRICT, allowed_signers=keys / "both"))[rule]
+    assert ruling.result == "fail"
+    assert reason in "\n".join(ruling.reasons)
 
 
 def test_r1_a_file_changed_in_the_bundle(folder: Path, keys: Path) -> None:

@@ -112,9 +112,9 @@ def ledger_times(evidence: Evidence) -> Iterator[str]:
     at = [(entry.number, _seconds(entry.utc)) for entry in evidence.ledger.entries]
     yield from (f"ledger, line {number + 1}: it has no date in UTC" for number, date in at if date is None)
     dated = [(number, date) for number, date in at if date is not None]
-    for (_, date), (number, then) in pairwise(dated):
-        if then < date - CLOCK_S:
-            yield f"ledger, line {number + 1}: it is {date - then:.1f} s older than the line before it"
+    for (_, earlier), (number, then) in pairwise(dated):
+        if then < earlier - CLOCK_S:
+            yield f"ledger, line {number + 1}: it is {earlier - then:.1f} s older than the line before it"
     records = {kept.file: (kept.name, kept.record) for kept in evidence.records}
     begun: dict[tuple[str, str, int], float] = {}
     for entry in evidence.ledger.entries:
