@@ -191,10 +191,14 @@ def source(content: dict[str, Any]) -> None:
 
 
 def precise(content: dict[str, Any]) -> None:
+    if content["mnb"]["precision"]["requested"] != "fp32":
+        raise LookupError("a launch in fp32")
     content["mnb"]["precision"]["ran_after"] = "tf32"
 
 
 def imprecise(content: dict[str, Any]) -> None:
+    if content["mnb"]["precision"]["requested"] != "fp32":
+        raise LookupError("a launch in fp32")
     content["mnb"]["precision"]["matmul_error_before"] = 3e-4
 
 

@@ -45,7 +45,7 @@ def test_attacks_on_an_honest_folder(
     assert lines["way out"].strip() == "refused"
     assert lines["all counts x 1.3"].strip().startswith("documented: ")
     for case in (
-        {"nothing": ("R3", lambda _: None, "")},
+        {"harmless": ("R3", tampering.record(lambda content: content["mnb"]["environment"].update(X="1")), "")},
         {"other rule": ("R1", tampering.record(tampering.one_slice), "")},
     ):
         monkeypatch.setattr(script.attacks, "ATTACKS", case)
