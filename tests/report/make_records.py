@@ -21,7 +21,7 @@ from make_node import conditions, fence, inventory, storage
 
 from milabench_ng import __version__
 from milabench_ng.builtin import Declared, read_builtin
-from milabench_ng.catalogue import Scalar, data_set_of
+from milabench_ng.catalogue import Scalar
 from milabench_ng.plan import Device, Launch, Plan, ResolvedOptions, make_plan
 from milabench_ng.profile import PartitionScheme, Profile, Scheme, Test
 from milabench_ng.records import ledger
@@ -200,7 +200,7 @@ def _mnb(
             "matmul_error_after": 1e-7,
         },
         "data": {
-            "name": data_set_of(own.data, launch.arguments) or "imagenet",
+            "name": "imagenet",
             "kind": "twin",
             "scale": 1.0,
             "path": "/data/ImageNet",

@@ -96,6 +96,12 @@ def plan_of(folder: Path) -> Plan:
     return msgspec.convert(json.loads((folder / "run.json").read_bytes())["plan"], Plan)
 
 
+def write_honest(folder: Path) -> None:
+    """A run with which nothing is wrong; `vae` reads what it says."""
+    make_records.write_run(folder, WHOLE, slices=30)
+    records(lambda content: content["mnb"]["data"].update(name="mnist"), "*.vae.*")(folder)
+
+
 def everywhere(change: Callable[[dict[str, Any]], None]) -> Tamper:
     """Change every launch, in the plan and in the records, as if it had always been so."""
 

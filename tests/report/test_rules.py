@@ -80,7 +80,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with which nothing is wrong."""
     folder = tmp_path_factory.mktemp("sound") / "results"
-    make_records.write_run(folder, WHOLE, slices=30)
+    tampering.write_honest(folder)
     return folder
 
 

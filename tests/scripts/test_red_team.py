@@ -27,10 +27,9 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_attacks_on_an_honest_folder(
     script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import make_records
     import tampering
 
-    make_records.write_run(tmp_path / "honest", tampering.WHOLE, slices=30)
+    tampering.write_honest(tmp_path / "honest")
     few = ("tampered slice", "all counts x 4", "stretched dates")
     monkeypatch.setattr(script.attacks, "ATTACKS", {name: script.attacks.ATTACKS[name] for name in few})
     monkeypatch.setattr(script.attacks, "HOSTILE", {"way out": script.attacks.HOSTILE["way out"]})

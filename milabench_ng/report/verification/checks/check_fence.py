@@ -45,7 +45,8 @@ def _not_held(share: Isolation, succeeded: bool) -> Iterator[str]:
     """Contradictions between a claim of full isolation and its evidence. A failed launch may have no end state."""
     entry, end = share.effective, share.effective_end
     if entry is None or share.proc is None:
-        yield "no limits are recorded at its entry"
+        if succeeded:
+            yield "no limits are recorded at its entry"
         return
     asked = share.requested
     for what, wanted, held in (

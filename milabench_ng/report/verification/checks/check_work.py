@@ -90,6 +90,8 @@ def _not_said(evidence: Evidence) -> Iterator[str]:
 
 def _renamed(evidence: Evidence) -> Iterator[str]:
     """Launches that name another data set than their workload reads: a pinned checksum would not be looked for."""
+    if not any(rule.checksums for rule in evidence.rules.data.values()):
+        return
     for name, record in evidence.named():
         own, found = evidence.builtin.get(record.mnb.launch.workload), record.mnb.data
         if own is not None and found is not None:
