@@ -14,6 +14,7 @@ import msgspec
 from milabench_ng.errors import InputError
 from milabench_ng.formula import evaluate
 from milabench_ng.plain import short
+from milabench_ng.similar import did_you_mean
 
 type_names = {"int": int, "float": float, "bool": bool, "str": str}
 Scalar = bool | int | float | str
@@ -269,12 +270,18 @@ def resolve(options: Sequence[Option], arguments: Mapping[str, object], where: s
     for key, value in arguments.items():
         name = normal_name(key)
         if name not in known:
-            raise InputError(f"{where}: unknown option {short(repr(key))}; the options are:\n{describe(options)}")
+            raise InputError(_unknown(where, key, options))
         if name in given:
             raise InputError(f"{where}: option {name!r} is given twice")
         given.add(name)
         resolved[name] = known[name].check(value, where)
     return resolved
+
+
+def _unknown(where: str, word: str, options: Sequence[Option]) -> str:
+    known = [option.name for option in options]
+    meant = did_you_mean(normal_name(word.partition("=")[0]), known).replace("_", "-")
+    return f"{where}: unknown option {short(repr(word))}{meant}; the options are:\n{describe(options)}"
 
 
 def parse_flags(options: Sequence[Option], tokens: Sequence[str], where: str) -> dict[str, Scalar]:
@@ -289,7 +296,7 @@ def parse_flags(options: Sequence[Option], tokens: Sequence[str], where: str) ->
         negated = name not in known and name.startswith("no_") and not equals
         option = known.get(name.removeprefix("no_") if negated else name)
         if not flag.startswith("--") or option is None or (negated and option.type != "bool"):
-            raise InputError(f"{where}: unknown option {short(repr(token))}; the options are:\n{describe(options)}")
+            raise InputError(_unknown(where, token, options))
         if option.name in arguments:
             raise InputError(f"{where}: option {option.name!r} is given twice")
         if option.type == "bool" and not equals:

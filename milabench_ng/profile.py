@@ -21,6 +21,7 @@ from milabench_ng.errors import InputError
 from milabench_ng.files import parse_json
 from milabench_ng.memory_classes import check_classes
 from milabench_ng.plain import short
+from milabench_ng.similar import did_you_mean
 
 PROFILE_SCHEMA = 1
 TEST_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]*")
@@ -133,7 +134,8 @@ class Profile(msgspec.Struct, frozen=True):
         """The tests called ``names`` (all if empty), in file order."""
         unknown = [name for name in names if name not in self.tests]
         if unknown:
-            raise InputError(f"profile {self.suite}: no test {unknown[0]!r}; it has {', '.join(self.tests)}")
+            meant = did_you_mean(unknown[0], self.tests)
+            raise InputError(f"profile {self.suite}: no test {unknown[0]!r}{meant}; it has {', '.join(self.tests)}")
         chosen = {name: test for name, test in self.tests.items() if not names or name in names}
         return msgspec.structs.replace(self, tests=chosen)
 

@@ -9,6 +9,10 @@ import os
 from pathlib import Path
 from typing import Literal
 
+from milabench_ng.errors import InputError
+from milabench_ng.plain import short
+from milabench_ng.similar import did_you_mean
+
 ShippedKind = Literal["profiles", "weights", "baselines", "baselines/rates", "baselines/traces", "rules"]
 
 _PACKAGE = Path(__file__).parent
@@ -29,9 +33,21 @@ def names(kind: ShippedKind) -> tuple[str, ...]:
 
 
 def profile_file(profile: Path) -> Path:
-    """``profile`` itself if it exists or looks like a path, otherwise the shipped profile of that name."""
+    """``profile`` itself if it exists or looks like a path, otherwise the shipped profile of that name.
+
+    Raises InputError, with the names of the shipped ones, if there is none.
+    """
     bare = len(profile.parts) == 1 and not profile.suffix
-    return (find("profiles", profile.name) if bare and not os.path.exists(profile) else None) or profile
+    if not bare or os.path.exists(profile):
+        return profile
+    found = find("profiles", profile.name)
+    if found is None:
+        shipped = names("profiles")
+        raise InputError(
+            f"{short(profile)}: no such file, and no profile of that name is shipped"
+            f"{did_you_mean(profile.name, shipped)}; there are {', '.join(shipped)}"
+        )
+    return found
 
 
 def _places() -> tuple[Path, ...]:

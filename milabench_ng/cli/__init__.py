@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 import sys
 from collections.abc import Sequence
 
@@ -9,40 +11,50 @@ import cyclopts
 
 from milabench_ng import __version__
 from milabench_ng.cli.unread import until_unread
+from milabench_ng.cli.wrong_usage import explained
 from milabench_ng.errors import MnbError
 from milabench_ng.plain import plain_lines
 
 INTERRUPTED = 130
 
+COMMANDS = {
+    "Prepare": ("doctor", "prepare", "list_tests"),
+    "Run": ("jobs", "run", "rerun"),
+    "Read": ("report", "summary", "baseline", "schema"),
+    "Tender": ("bundle", "verify", "accept", "bids"),
+}
+"""Functions by the heading that ``mnb --help`` lists them below."""
+FUNCTIONS = tuple(itertools.chain.from_iterable(COMMANDS.values()))
+
+
+def _default(value: object) -> str | None:
+    """What the help says of a default; nothing of those that are empty or off."""
+    return None if value is None or value is False or value in ((), "") else str(value)
+
+
 app = cyclopts.App(
     name="mnb",
     help="Multi-tenant stress test for GPU nodes: one fenced worker per GPU, all at the same moment.",
     version=__version__,
+    default_parameter=cyclopts.Parameter(negative_iterable=(), show_default=_default),
     help_format="plaintext",  # markdown takes a parser and a highlighter, a tenth of a second
 )
-FUNCTIONS = (
-    "jobs",
-    "run",
-    "rerun",
-    "prepare",
-    "summary",
-    "report",
-    "bids",
-    "baseline",
-    "bundle",
-    "verify",
-    "accept",
-    "list_tests",
-    "doctor",
-    "schema",
-)
 # By name, so that each command imports only what it needs.
-for function in FUNCTIONS:
-    app.command(f"milabench_ng.cli.{function}:{function}", name=function.partition("_")[0])
+for place, (heading, functions) in enumerate(COMMANDS.items()):
+    group = cyclopts.Group(heading, sort_key=place)
+    for function in functions:
+        app.command(f"milabench_ng.cli.{function}:{function}", name=function.partition("_")[0], group=group)
+
+app.register_install_completion_command(
+    help="Install completion for this shell, which then knows commands and options."
+)
 
 
 def main() -> None:
     """Entry point of the ``mnb`` script."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without our characters shows others
     sys.exit(until_unread(lambda: call(sys.argv[1:])))
 
 
@@ -56,8 +68,9 @@ def call(tokens: Sequence[str]) -> int:
         for function in FUNCTIONS:
             app[function.partition("_")[0]]  # imported for its first line in the list
     try:
-        return int(app(list(tokens), exit_on_error=False, result_action="return_value") or 0)
-    except cyclopts.CycloptsError:
+        return int(app(list(tokens), exit_on_error=False, print_error=False, result_action="return_value") or 0)
+    except cyclopts.CycloptsError as error:
+        print(explained(error), file=sys.stderr)
         return 2
     except MnbError as error:
         print(f"mnb: {plain_lines(str(error))}", file=sys.stderr)

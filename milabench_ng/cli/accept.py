@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from milabench_ng.cli.options import Switch, TableOrJson, WeightsOption
+from milabench_ng.cli.options import Fraction, Switch, TableOrJson, WeightsOption
 from milabench_ng.cli.tables import facts, standard_output, table
 from milabench_ng.plain import printed_json
 from milabench_ng.report.procurement.acceptance import Acceptance, GuaranteeRatio
@@ -27,7 +27,7 @@ def accept(
     delivered: str,
     /,
     *,
-    guarantee: float = 0.97,
+    guarantee: Fraction = 0.97,
     weights: WeightsOption = None,
     rules: str | None = None,
     allowed_signers: Path | None = None,
@@ -52,7 +52,7 @@ def accept(
     delivered
         What was measured on the delivered node.
     guarantee
-        Share of the bid's throughput that the node must reach, such as 0.97.
+        Share of the bid's throughput that the node must reach, such as 0.97 or 97%.
     rules
         A JSON file of rules that both sides must keep, or the name of a shipped one: procurement. Signature and nonce
         are demanded of the bid alone.

@@ -12,7 +12,7 @@ import cyclopts
 from cyclopts import Parameter
 
 from milabench_ng.catalogue import Bound
-from milabench_ng.cli.options import Output, Several
+from milabench_ng.cli.options import Force, Output, Several
 from milabench_ng.cli.tables import facts, heading, standard_output, table
 from milabench_ng.errors import InputError
 from milabench_ng.report.baselines.baseline import as_baseline, measured_again, rebound, shortfalls
@@ -24,8 +24,9 @@ from milabench_ng.report.baselines.plausible import doubts
 from milabench_ng.report.render.cells import figure
 from milabench_ng.report.scoring.score import score
 from milabench_ng.report.scoring.weights import load_weights
-from milabench_ng.report.summary.folder import encode_summary, load, load_baseline
+from milabench_ng.report.summary.folder import encode_summary, load_baseline
 from milabench_ng.report.summary.summary import Summary
+from milabench_ng.report.verification.opening import load_result
 from milabench_ng.report.writers import open_output
 from milabench_ng.shipped import names
 
@@ -89,6 +90,7 @@ def build(
     bound: Several = (),
     accept_shortfalls: bool = False,
     output: Output = None,
+    force: Force = False,
 ) -> int:
     """Make a baseline from a result folder that is complete, fully isolated, and free of failures and marks.
 
@@ -99,10 +101,10 @@ def build(
     Parameters
     ----------
     folder
-        A result folder.
+        A result folder or a bundle.
     again
-        A result folder of single tests (mnb jobs --name) of the same kind of node with the same software: they
-        replace those in FOLDER, or add what it left out of the profile, which is noted. May be repeated.
+        A result folder or bundle of single tests (mnb jobs --name) of the same kind of node with the same software:
+        they replace those in FOLDER, or add what it left out of the profile, which is noted. May be repeated.
     note
         A note to keep with the baseline, such as where the node is. May be repeated.
     bound
@@ -110,14 +112,14 @@ def build(
     accept_shortfalls
         Build from an unfit folder anyway, and keep the shortfalls with the baseline.
     """
-    whole = functools.reduce(measured_again, map(load, again), load(folder))
+    whole = functools.reduce(measured_again, map(load_result, again), load_result(folder))
     made = rebound(whole, _bounds(bound))
     weights = load_weights(None, made.suite)
     lacking = shortfalls(made, score(made, weights) if weights else None)
     if lacking and not accept_shortfalls:
         found = "\n".join(f"  {each}" for each in lacking)
         raise InputError(f"{folder} is not fit for a baseline:\n{found}\nrun again, or say --accept-shortfalls")
-    _write(as_baseline(made, lacking, note), output)
+    _write(as_baseline(made, lacking, note), output, force=force)
     return 0
 
 
@@ -132,7 +134,9 @@ def _bounds(given: Sequence[str]) -> dict[str, Bound]:
 
 
 @baseline.command
-def estimate(source: str, *, device: str, measured_on: str | None = None, output: Output = None) -> int:
+def estimate(
+    name: str, *, device: str, measured_on: str | None = None, output: Output = None, force: Force = False
+) -> int:
     """Carry a measured baseline over to an unmeasured device, by a rule learned from known pairs of devices.
 
     Every estimate has a band, with the share of known pairs, unseen by the rule, that fell into it. Only GPU-bound
@@ -142,19 +146,19 @@ def estimate(source: str, *, device: str, measured_on: str | None = None, output
 
     Parameters
     ----------
-    source
+    name
         A measured baseline: a shipped one, a summary file or a result folder.
     device
         The device to estimate.
     measured_on
         The device that the source was measured on (default: the one it names).
     """
-    made = load_baseline(source)
+    made = load_baseline(name)
     if made.provenance.kind != "measured":
-        raise InputError(f"{source} is {made.provenance.kind}; an estimate starts from what was measured")
+        raise InputError(f"{name} is {made.provenance.kind}; an estimate starts from what was measured")
     own = measured_on or device_of(made)
-    ours, theirs = known_peak(own, f"{source}: measured on"), known_peak(device, "--device")
-    _write(carry_over(made, ours, theirs, source, RuleBasis.of(known_pairs())), output)
+    ours, theirs = known_peak(own, f"{name}: measured on"), known_peak(device, "--device")
+    _write(carry_over(made, ours, theirs, name, RuleBasis.of(known_pairs())), output, force=force)
     return 0
 
 
@@ -182,6 +186,6 @@ def check(name: str) -> int:
     return 1
 
 
-def _write(made: Summary, output: Path | None) -> None:
-    with open_output(output, sys.stdout) as stream:
+def _write(made: Summary, output: Path | None, *, force: bool) -> None:
+    with open_output(output, sys.stdout, force=force) as stream:
         stream.write(encode_summary(made))

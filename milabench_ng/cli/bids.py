@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from milabench_ng.cli.options import Html, Output
+from milabench_ng.cli.options import Force, Html, Output
 from milabench_ng.report.procurement.offers import compare_bids
 from milabench_ng.report.verification.checked import Demands
 from milabench_ng.report.verification.rules import load_rules
@@ -23,6 +23,7 @@ def bids(
     form: Annotated[Form, Parameter(name="--format")] = "table",
     html: Html = None,
     output: Output = None,
+    force: Force = False,
 ) -> int:
     """Rank bids by what a reference node's worth of throughput costs with each, with intervals.
 
@@ -46,7 +47,7 @@ def bids(
     """
     made = compare_bids(file, Demands(rules=load_rules(rules), allowed_signers=allowed_signers))
     if html is not None:
-        write_tender_page(made, html)
-    with open_output(output, sys.stdout) as stream:
+        write_tender_page(made, html, force=force)
+    with open_output(output, sys.stdout, force=force) as stream:
         write_tender(made, form, stream)
     return made.exit_code

@@ -7,17 +7,19 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from milabench_ng.cli.options import Force
 from milabench_ng.report.verification.bundle import pack
 from milabench_ng.units import format_bytes
 
 
 def bundle(
-    outdir: Path,
+    folder: Path,
     /,
     *,
     weights: Path | None = None,
     sign: Path | None = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    force: Force = False,
 ) -> int:
     """Pack a result folder into one file that can be sent and verified.
 
@@ -31,16 +33,16 @@ def bundle(
 
     Parameters
     ----------
-    outdir
+    folder
         A result folder of `mnb jobs`.
     weights
         File of weights for the score (default: the one shipped for the suite).
     sign
         Sign the packing list with this private key (ssh-keygen -Y sign, namespace "mnb").
     output
-        The file to write (default: OUTDIR.bundle.tar.gz, next to the folder).
+        The file to write (default: FOLDER.bundle.tar.gz, next to the folder).
     """
-    made = pack(outdir, output, weights=weights, key=sign)
+    made = pack(folder, output, weights=weights, key=sign, force=force)
     print(f"bundle:  {made.path}{' (signed)' if made.signed else ''}")
     print(f"SHA-256: {made.sha256}")
     print(f"files:   {made.files} ({format_bytes(made.bytes)})")

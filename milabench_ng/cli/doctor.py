@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.console import Console
 
 from milabench_ng.cli.node_options import NodeOptions
-from milabench_ng.cli.options import CgroupParent, DataRoot, GpusOption, RamTotal, TableOrJson
+from milabench_ng.cli.options import CgroupParent, DataRoot, GpusOption, RamTotal, TableOrJson, Whole
 from milabench_ng.cli.shares import share_table
 from milabench_ng.cli.tables import facts, heading, standard_output, table
 from milabench_ng.fence.choosing import enter_scope
@@ -23,7 +23,7 @@ Statements = Iterator[tuple[str, str]]
 
 def doctor(
     *,
-    tenants: int | None = None,
+    tenants: Whole | None = None,
     gpus: GpusOption = "",
     ram_total: RamTotal = None,
     cgroup_parent: CgroupParent = None,
@@ -73,7 +73,13 @@ def _print(checkup: Checkup, console: Console) -> None:
     for reason in checkup.reasons:
         console.print(f"not ready: {reason}", style="red")
     if checkup.ready:
-        console.print("ready: full isolation, shares, GPUs and software are all there", style="green")
+        console.print(f"ready: {_what_is_there(checkup)}", style="green")
+
+
+def _what_is_there(checkup: Checkup) -> str:
+    if checkup.devices[0].kind == "cpu":
+        return "full isolation, shares and software are all there, for the CPU only: tenants get no GPU"
+    return "full isolation, shares, GPUs and software are all there"
 
 
 def _node(inventory: Inventory) -> Statements:

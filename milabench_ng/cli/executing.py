@@ -47,12 +47,14 @@ def _next_command(suite: str, outcome: RunOutcome) -> str:
     if suite == "standard":
         return f"report {folder} --compare v100"
     if suite == "quick":
-        return "jobs profiles/standard.json --repeat 10"
+        return "jobs standard --repeat 10"
     return f"report {folder} --html report.html"
 
 
 def execute_into_file(request: RunRequest) -> int:
     """Run one launch and keep its record in the file that the request names."""
+    if os.path.lexists(request.outdir):
+        raise InputError(f"-o {request.outdir}: the file exists, and a record is evidence; name another file")
     if not os.path.isdir(request.outdir.parent):
         raise InputError(f"-o {request.outdir}: the folder {request.outdir.parent} does not exist")
     enter_scope(request.isolation, request.cgroup_parent)

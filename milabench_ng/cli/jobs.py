@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from milabench_ng.cli.executing import execute
 from milabench_ng.cli.node_options import NodeOptions
-from milabench_ng.cli.options import Several, Switch
+from milabench_ng.cli.options import Several, Switch, Whole
 from milabench_ng.cli.planned import show_plan
 from milabench_ng.errors import InputError
 from milabench_ng.files import read_text
@@ -31,11 +31,11 @@ def jobs(
     /,
     *flags: str,
     name: Several = (),
-    repeat: int = 1,
-    sessions: int = 1,
+    repeat: Whole = 1,
+    sessions: Whole = 1,
     order: Order | None = None,
     nonce: str | None = None,
-    retry: int = 0,
+    retry: Whole = 0,
     weights: Path | None = None,
     dry_run: Switch = False,
     resume: Path | None = None,
@@ -52,7 +52,8 @@ def jobs(
     Parameters
     ----------
     profile
-        A JSON file of tests (those of 2020 are converted), or the name of a shipped one: standard, quick.
+        A JSON file of tests (those of 2020 are converted), or the name of a shipped one: standard, standard-10gb,
+        standard-5gb, lite, quick, smoke, cv, lambda, unet3d.
     flags
         Options for the workloads, after "--": mnb jobs profiles/quick.json --name vae -- --batch-size 64
     name
@@ -82,10 +83,13 @@ def jobs(
         if (flags, name, repeat, sessions, order, nonce, dry_run) != ((), (), 1, 1, None, None, False):
             raise InputError(NOT_AGAIN)
         return execute(_resumed(profile, resume, node, retry, accept_difference), weights)
+    _refuse_loose(flags, name)
+    if repeat < 1:
+        raise InputError(f"--repeat {repeat}: at least 1")
     if sessions < 1:
         raise InputError(f"--sessions {sessions}: at least 1")
     if profile is None:
-        raise InputError("name a profile (standard, quick or a file), or a folder to go on with: --resume OUTDIR")
+        raise InputError("name a profile (standard, quick or a file), or a folder to go on with: --resume FOLDER")
     if accept_difference:
         raise InputError("--accept-difference is for --resume")
     request = msgspec.structs.replace(
@@ -105,6 +109,16 @@ def jobs(
         load_weights(weights, request.suite)
         load_reference(weights, request.suite)  # mistakes show before hours of work, not after
     return show_plan(request) if dry_run else execute(request, weights)
+
+
+def _refuse_loose(flags: tuple[str, ...], name: tuple[str, ...]) -> None:
+    """Refuse words that are neither options of the workloads nor their values: forgotten ``--name``s."""
+    if flags and not flags[0].startswith("-"):
+        names = " ".join(f"--name {each}" for each in (*name, flags[0]))
+        raise InputError(
+            f"{flags[0]}: neither an option nor its value; name several tests one by one, {names}, and put options of "
+            "the workloads after --"
+        )
 
 
 def _resumed(

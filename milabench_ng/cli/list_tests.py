@@ -35,12 +35,12 @@ def list_tests(
 ) -> int:
     """List workloads and data sets, or the tests of a profile.
 
-    Example: mnb list profiles/standard.json
+    Example: mnb list standard
 
     Parameters
     ----------
     profile
-        A JSON file of tests: list these and the workloads that they run.
+        A JSON file of tests, or the name of a shipped one: list these and the workloads that they run.
     verbose
         Print each workload's whole description, what it counts, stresses, reads and needs, and all its options.
     """

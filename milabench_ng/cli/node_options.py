@@ -12,14 +12,15 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
-from milabench_ng.cli.options import CgroupParent, DataRoot, GpusOption, RamTotal, Switch
+from milabench_ng.cli.options import CgroupParent, DataRoot, GpusOption, RamTotal, Switch, Whole
 from milabench_ng.errors import InputError
 from milabench_ng.fence.choosing import Wish
+from milabench_ng.fence.io import rate_of
 from milabench_ng.files import read_text
 from milabench_ng.orchestrator.execution.caching import Cache
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plain import plain, short
-from milabench_ng.profile import IoShare, TimeLimits
+from milabench_ng.profile import IoShare, TimeLimits, parse_profile
 from milabench_ng.records.window import MEASURED_BY, WindowRule
 from milabench_ng.shipped import profile_file
 from milabench_ng.units import parse_bytes, utc_now
@@ -66,7 +67,7 @@ class NodeOptions:
         Folder for results while the result folder cannot be written (disk full, read-only or gone).
     """
 
-    tenants: int | None = None
+    tenants: Whole | None = None
     gpus: GpusOption = ""
     isolation: Wish = "auto"
     io_read: str | None = None
@@ -81,7 +82,7 @@ class NodeOptions:
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None
     window: float | None = None
     allow_concurrent: bool = False
-    reserve_cores: int = 0
+    reserve_cores: Whole = 0
     ready_limit: float | None = None
     silence_limit: float | None = None
     total_limit: float | None = None
@@ -90,10 +91,14 @@ class NodeOptions:
     def profile_request(self, profile: Path) -> RunRequest:
         """The request made of these options and a profile, given as a file or a shipped profile's name."""
         file = profile_file(profile)
-        return self.request(suite=file.stem, text=read_text(file), source=plain(file))
+        text, source = read_text(file), plain(file)
+        parse_profile(text, source)  # mistakes in it show before torch is imported
+        return self.request(suite=file.stem, text=text, source=source)
 
     def request(self, *, suite: str, text: str, source: str) -> RunRequest:
         """The request made of these options and a profile."""
+        for option, limit in (("--io-read", self.io_read), ("--io-write", self.io_write)):
+            rate_of(limit, option)  # a mistake is the option's, and not the profile's
         return RunRequest(
             suite=suite,
             profile_text=text,

@@ -2,17 +2,56 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
+from milabench_ng.errors import InputError
+from milabench_ng.plain import short
+from milabench_ng.units import parse_share
+
+
+def _whole(_: type, tokens: Sequence[Token]) -> int:
+    text = tokens[0].value
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(f"{tokens[0].keyword} {short(text)}: a whole number") from None
+
+
+def _money(_: type, tokens: Sequence[Token]) -> float:
+    text = tokens[0].value
+    try:
+        amount = float(text.replace(",", "") if _THOUSANDS.fullmatch(text) else text)
+    except ValueError:
+        amount = math.nan
+    if not 0 < amount < math.inf:
+        raise InputError(f"{tokens[0].keyword} {short(text)}: an amount such as 300000, 300,000 or 15000.50")
+    return amount
+
+
+def _fraction(_: type, tokens: Sequence[Token]) -> float:
+    return parse_share(tokens[0].value, str(tokens[0].keyword))
+
+
+_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
+Whole = Annotated[int, Parameter(converter=_whole)]
+"""A whole number: 2.7 is an error and not 3."""
+Money = Annotated[float, Parameter(converter=_money)]
+"""An amount, with or without separators of thousands."""
+Fraction = Annotated[float, Parameter(converter=_fraction)]
+"""``0.97`` or ``97%``."""
 Switch = Annotated[bool, Parameter(negative=())]
 """A flag that can be set and not unset."""
 Several = Annotated[tuple[str, ...], Parameter(negative=())]
 """May be repeated."""
 
 Output = Annotated[Path | None, Parameter(name=["--output", "-o"], help="Write to this file instead of the terminal.")]
+Force = Annotated[bool, Parameter(negative=(), help="Replace files that exist. Evidence is never replaced.")]
 Html = Annotated[Path | None, Parameter(help="Write one HTML file with charts as well, which opens offline anywhere.")]
 TableOrJson = Annotated[Literal["table", "json"], Parameter(name="--format", help="How to print: table or json.")]
 WeightsOption = Annotated[

@@ -9,6 +9,7 @@ from milabench_ng.cli.shares import share_table
 from milabench_ng.cli.showing import shown
 from milabench_ng.cli.tables import facts, heading, standard_output, table
 from milabench_ng.fence.choosing import enter_scope
+from milabench_ng.orchestrator.persistence.sessions import refuse_taken
 from milabench_ng.orchestrator.planning.dry_run import DryRun, changed_options, dry_run
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plain import plain_lines
@@ -19,6 +20,7 @@ from milabench_ng.units import format_bytes, format_seconds
 
 def show_plan(request: RunRequest) -> int:
     """Print devices, shares, isolation, batches and estimated duration of a run; return the exit code."""
+    refuse_taken(request.outdir)
     enter_scope(request.isolation, request.cgroup_parent)
     with shown() as bus:
         dry = asyncio.run(dry_run(request, bus))

@@ -29,12 +29,12 @@ def prepare(
 
     `mnb jobs` does this itself. Exit code: 0, or 2 for bad input or a full disk.
 
-    Example: mnb prepare profiles/standard.json -d /scratch/mnb
+    Example: mnb prepare standard -d /scratch/mnb
 
     Parameters
     ----------
     profile
-        A JSON file of tests (those of 2020 are converted).
+        A JSON file of tests (those of 2020 are converted), or the name of a shipped one, as in `mnb jobs`.
     name
         Only what this test reads; may be repeated.
     data_scale

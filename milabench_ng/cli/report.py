@@ -8,7 +8,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from milabench_ng.cli.options import Html, Output, Switch, WeightsOption
+from milabench_ng.cli.options import Force, Html, Money, Output, Switch, WeightsOption
+from milabench_ng.errors import InputError
 from milabench_ng.report.report import make_report
 from milabench_ng.report.scoring.cost import PricePer
 from milabench_ng.report.writers import (
@@ -24,21 +25,23 @@ from milabench_ng.units import parse_share
 
 
 def report(
-    folder: Path,
+    folder: Path | None = None,
     *,
     weights: WeightsOption = None,
-    compare: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative=())] = (),
+    compare: Annotated[tuple[str, ...], Parameter(consume_multiple=(1, 1000), negative=())] = (),
     margin: str = "2%",
     compare_gpus: Switch = False,
     rules: str | None = None,
-    price: float | None = None,
-    price_per: PricePer = "node",
+    price: Money | None = None,
+    price_per: PricePer | None = None,
     penalize_variance: bool = True,
     form: Annotated[Form, Parameter(name="--format")] = "table",
+    full: Switch = False,
     layout: SuiteName | None = None,
     tables: Path | None = None,
     html: Html = None,
     output: Output = None,
+    force: Force = False,
 ) -> int:
     """Print the table, the score and what it is worth, for a result folder (even during the run) or a summary.
 
@@ -49,10 +52,10 @@ def report(
     Parameters
     ----------
     folder
-        A result folder, or a summary file (also of the 2020 tool).
+        A result folder, a bundle or a summary file (also of the 2020 tool).
     compare
-        One or more baselines: summary files, result folders, or names of shipped ones (v100, rtx8000, h200, a100;
-        for unet3d unet3d-a100, unet3d-v100 and others; for lambda lambda-v100, lambda-h100 and others).
+        One or more baselines: summary files, result folders, bundles, or names of shipped ones (v100, rtx8000, h200,
+        a100; for unet3d unet3d-a100, unet3d-v100 and others; for lambda lambda-v100, lambda-h100 and others).
     margin
         Largest difference that does not matter: a ratio is equivalent if its interval lies inside 1 +- this, and
         better or worse if it lies outside.
@@ -63,34 +66,43 @@ def report(
     price
         Price in dollars; RPP is this over the score.
     price_per
-        What the price is for: the node, or one of its GPUs.
+        What the price is for: the node (default), or one of its GPUs.
     penalize_variance
         Charge each test for the spread of its launches.
     form
         Output format: table, json, csv or markdown.
+    full
+        Print all columns of the table of tests, though the terminal is narrower.
     layout
         Print the columns that users of a public suite know; with --format csv or markdown.
     tables
         Also write every table as a CSV file into this folder.
     """
+    if folder is None:  # after --compare h200, what follows is read as another baseline
+        *names, last = compare or ("",)
+        if not names:
+            raise InputError("report: FOLDER is missing: mnb report FOLDER --compare v100")
+        folder, compare = Path(last), tuple(names)
+    if price_per is not None and price is None:
+        raise InputError(f"--price-per {price_per}: of what price? Say --price too")
     made = make_report(
         folder,
         weights=weights,
         compare_to=compare,
         price=price,
-        price_per=price_per,
+        price_per=price_per or "node",
         penalize_variance=penalize_variance,
         margin=parse_share(margin, "--margin"),
         compare_gpus=compare_gpus,
         rules=rules,
     )
     if tables is not None:
-        write_tables(made, tables)
+        write_tables(made, tables, force=force)
     if html is not None:
-        write_page(made, folder, html)
-    with open_output(output, sys.stdout) as stream:
+        write_page(made, folder, html, force=force)
+    with open_output(output, sys.stdout, force=force) as stream:
         if layout is None:
-            write_report(made, form, stream)
+            write_report(made, form, stream, full=full)
         else:
             write_layout(made, layout, form, stream)
     return made.exit_code

@@ -8,9 +8,10 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from milabench_ng.cli.options import Output
+from milabench_ng.cli.options import Force, Output
 from milabench_ng.report.render.as_2020 import encode_2020
-from milabench_ng.report.summary.folder import encode_summary, load
+from milabench_ng.report.summary.folder import encode_summary
+from milabench_ng.report.verification.opening import load_result
 from milabench_ng.report.writers import open_output
 
 
@@ -19,6 +20,7 @@ def summary(
     *,
     form: Annotated[Literal["mnb", "2020"], Parameter(name="--format")] = "mnb",
     output: Output = None,
+    force: Force = False,
 ) -> int:
     """Print the statistics of a result folder as JSON; saved to a file, they are a baseline for `mnb report --compare`.
 
@@ -29,11 +31,11 @@ def summary(
     Parameters
     ----------
     folder
-        A result folder; records of the 2020 tool are read too.
+        A result folder or a bundle; records of the 2020 tool are read too.
     form
         mnb, or 2020 for the 2020 tool's fields and items.
     """
-    made = load(folder)
-    with open_output(output, sys.stdout) as stream:
+    made = load_result(folder)
+    with open_output(output, sys.stdout, force=force) as stream:
         stream.write(encode_summary(made) if form == "mnb" else encode_2020(made))
     return int(made.failures > 0)

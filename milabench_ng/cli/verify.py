@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from milabench_ng.cli.options import Output, TableOrJson
+from milabench_ng.cli.options import Force, Output, TableOrJson, Whole
 from milabench_ng.report.verification.forms import write_verification
 from milabench_ng.report.verification.rules import load_rules, with_options
 from milabench_ng.report.verification.verify import verify as find_out
@@ -14,18 +14,19 @@ from milabench_ng.report.writers import open_output
 
 
 def verify(
-    source: Path,
+    folder: Path,
     /,
     *,
     rules: str | None = None,
     profile: Path | None = None,
     weights: Path | None = None,
     require: Literal["full"] | None = None,
-    repeat: int | None = None,
+    repeat: Whole | None = None,
     nonce: str | None = None,
     allowed_signers: Path | None = None,
     form: TableOrJson = "table",
     output: Output = None,
+    force: Force = False,
 ) -> int:
     """Verify a bundle or a result folder: recompute every number and check the rules.
 
@@ -38,8 +39,8 @@ def verify(
 
     Parameters
     ----------
-    source
-        A bundle or a result folder.
+    folder
+        A result folder or a bundle.
     rules
         A JSON file of rules, or the name of a shipped one: procurement.
     profile
@@ -56,7 +57,7 @@ def verify(
         Who may sign: a file as in ssh-keygen(1), ALLOWED SIGNERS.
     """
     asked = with_options(load_rules(rules), isolation=require, repeat=repeat, nonce=nonce)
-    found = find_out(source, asked, profile=profile, weights=weights, allowed_signers=allowed_signers)
-    with open_output(output, sys.stdout) as stream:
+    found = find_out(folder, asked, profile=profile, weights=weights, allowed_signers=allowed_signers)
+    with open_output(output, sys.stdout, force=force) as stream:
         write_verification(found, form, stream)
     return int(not found.passed)

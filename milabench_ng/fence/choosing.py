@@ -6,7 +6,7 @@ import os
 import subprocess
 from typing import Literal, Protocol
 
-from milabench_ng.errors import IsolationError
+from milabench_ng.errors import InputError, IsolationError
 from milabench_ng.fence import runs
 from milabench_ng.fence.backends import affinity, cgroup1, cgroup2, none, scope, slurm
 from milabench_ng.fence.capabilities import Capabilities
@@ -54,6 +54,13 @@ def choose(capabilities: Capabilities, isolation: Wish) -> Backend:
         reasons = " ".join(best_reasons(capabilities)) or "isolation: the kernel can hold neither CPUs nor RAM here."
         raise IsolationError(f"{reasons} Asked for --isolation {isolation}, this node gives {best.tier(capabilities)}.")
     return best
+
+
+def require_groups(capabilities: Capabilities, isolation: Wish, parent: str) -> None:
+    """Raise InputError unless a run with this wish makes its groups below ``parent``, which the user named."""
+    if choose(capabilities, isolation) not in (cgroup2, cgroup1):
+        why = " ".join(best_reasons(capabilities)) or f"--isolation {isolation} makes no groups."
+        raise InputError(f"--cgroup-parent {parent}: no group can be made below it. {why}")
 
 
 def best_reasons(capabilities: Capabilities) -> tuple[str, ...]:

@@ -163,9 +163,9 @@ def _write(path: str, text: str) -> None:
         raise EntryError(f"cannot write {text!r} to {path}: {error.strerror}") from error
 
 
-def die_with(parent_pid: int) -> None:
-    """Get SIGKILL when the parent ends (prctl(2)), or now if it has ended already."""
-    _call("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+def die_with(parent_pid: int, by: signal.Signals = signal.SIGKILL) -> None:
+    """Get the signal ``by`` when the parent ends (prctl(2)); raise EntryError if it has ended already."""
+    _call("prctl", _PR_SET_PDEATHSIG, int(by), 0, 0, 0)
     if os.getppid() != parent_pid:
         raise EntryError(f"the process {parent_pid} that started this one is gone")
 

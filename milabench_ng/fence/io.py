@@ -86,7 +86,7 @@ def ask(wanted: IoShare, where: str, dataroot: Path, capabilities: Capabilities,
 
     What the kernel cannot limit, the data set's readers do. Raises InputError for writes that nothing could limit.
     """
-    rates = {name: _rate(getattr(wanted, name), f"{where}: io.{name}") for name in ("read", "write")}
+    rates = {name: rate_of(getattr(wanted, name), f"{where}: io.{name}") for name in ("read", "write")}
     disk, how = whole_disk(dataroot), method(capabilities, backend)
     reason = None
     if how is None or (disk is None and how != "none"):
@@ -187,7 +187,8 @@ def achieved(asked: IoEvidence, read_bytes: int | None, read_s: float | None) ->
     return msgspec.structs.replace(asked, reader_bytes=read_bytes, reader_bytes_per_s=read_bytes / read_s)
 
 
-def _rate(text: str | None, what: str) -> int | None:
+def rate_of(text: str | None, what: str) -> int | None:
+    """Bytes per second of a limit that ``what`` names; None for none."""
     if text is None:
         return None
     rate = parse_bytes_per_second(text, what)

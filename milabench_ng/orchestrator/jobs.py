@@ -16,6 +16,7 @@ from milabench_ng.fence.claims import Claim, resources
 from milabench_ng.fence.entry import adopt_orphans
 from milabench_ng.fence.interface import Fence
 from milabench_ng.node.device_nodes import make_device_nodes
+from milabench_ng.node.foreign_load import busy_note
 from milabench_ng.node.gpus import Gpu, read_gpus
 from milabench_ng.orchestrator.display.json_lines import JsonLines
 from milabench_ng.orchestrator.events.bus import Bus
@@ -37,6 +38,7 @@ from milabench_ng.orchestrator.persistence.sessions import (
     Begun,
     SessionName,
     begin,
+    check_node,
     name_session,
     opened,
     settle,
@@ -72,7 +74,8 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> 
         planned = await interrupted.unless(plan_run(request, server, gpus))
         if planned.start == "warm":
             check_threads(server.threads)
-        for text in planned.notes:
+        await interrupted.unless(in_thread(lambda: check_node(request, planned.plan)))
+        for text in (*planned.notes, *await interrupted.unless(in_thread(busy_note))):
             bus.note(text)
         writer = stack.enter_context(opened(request))
         writer.tell = bus.note

@@ -90,10 +90,15 @@ def write_temporary(path: Path, content: bytes) -> None:
     with opened_folder(path.parent) as folder:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=folder)  # a dead writer's
-        with open(open_to_write(name, folder, os.O_EXCL), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with open(open_to_write(name, folder, os.O_EXCL), "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:  # a full disk
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=folder)
+            raise
 
 
 def give_name(path: Path) -> None:

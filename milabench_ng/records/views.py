@@ -104,6 +104,7 @@ class GaugeView(msgspec.Struct, frozen=True):
 class TelemetryView(msgspec.Struct, frozen=True):
     """The telemetry of one device."""
 
+    utilization_pct: GaugeView | None = None
     power_w: GaugeView | None = None
     energy_j: GaugeView | None = None
 
@@ -185,6 +186,7 @@ class ProfileView(msgspec.Struct, frozen=True):
     """Which profile was run."""
 
     sha256: str
+    text: str = ""
 
 
 class CpusView(msgspec.Struct, frozen=True):

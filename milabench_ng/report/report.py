@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,11 +23,11 @@ from milabench_ng.report.scoring.subsets import SubScore, sub_scores
 from milabench_ng.report.scoring.weights import Weights, load_weights, spread_unplanned
 from milabench_ng.report.statistics.effects import MARGIN
 from milabench_ng.report.summary.derived_rates import DerivedRate, derived_rates
-from milabench_ng.report.summary.folder import load, load_baseline
 from milabench_ng.report.summary.launches import weakest_tier
 from milabench_ng.report.summary.marked import Marked, count_marks
 from milabench_ng.report.summary.summary import FailedLaunch, LaunchFlag, Summary, TestSummary
 from milabench_ng.report.verification.findings import Verification
+from milabench_ng.report.verification.opening import is_folder_or_bundle, load_result, load_source
 
 NOT_RECORDED = "not recorded"
 
@@ -110,8 +109,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """0: all well; 1: a launch failed, the score is invalid or a rule is broken."""
-        invalid = self.score is not None and self.score.status == "invalid"
+        """0: all well, so far; 1: a launch failed, the score of an ended run is invalid or a rule is broken."""
+        invalid = self.score is not None and self.score.status == "invalid" and not self.summary.going_on
         broken = self.verification is not None and not self.verification.passed
         return int(invalid or broken or self.failure_rate.fail > 0)
 
@@ -128,22 +127,22 @@ def make_report(
     compare_gpus: bool = False,
     rules: str | None = None,
 ) -> Report:
-    """The report on a result folder or a stored summary.
+    """The report on a result folder, a bundle or a stored summary.
 
-    ``weights``: a file (default: the suite's shipped one); ``compare_to``: folders, summaries or shipped baselines;
+    ``weights``: a file (default: the suite's shipped one); ``compare_to``: the same, or shipped baselines;
     ``price``: the price of a node or of one GPU; ``margin``: the largest relative difference that does not matter;
     ``rules``: the buyer's; only a result folder can be checked against them.
     """
     if not 0 < margin < 1:
         raise InputError(f"--margin {margin:.4g}: it must be above 0 and below 100 %, for example 2%")
-    summary = load(source)
+    summary = load_result(source)
     chosen = load_weights(weights, summary.suite)
     made = build_report(
         summary,
         str(source),
         weights=chosen,
         reference=load_reference(weights, summary.suite),
-        baselines=[(name, load_baseline(name)) for name in dict.fromkeys(compare_to)],
+        baselines=[(name, load_source(name)) for name in dict.fromkeys(compare_to)],
         price=None if price is None else (price, price_per),
         penalize_variance=penalize_variance,
         margin=margin,
@@ -160,8 +159,8 @@ def _verified(source: Path, rules: str, weights: Path | None) -> Verification:
     from milabench_ng.report.verification.rules import load_rules  # most reports do not need this
     from milabench_ng.report.verification.verify import verify
 
-    if not os.path.isdir(source):
-        raise InputError(f"--rules {rules}: {source} is not a result folder, and only that can be held against rules")
+    if not is_folder_or_bundle(source):
+        raise InputError(f"--rules {rules}: {source} is neither a result folder nor a bundle; only these hold records")
     return verify(source, load_rules(rules), weights=weights)
 
 

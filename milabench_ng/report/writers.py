@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -11,6 +10,7 @@ from types import ModuleType
 from typing import Literal, TextIO
 
 from milabench_ng.errors import InputError
+from milabench_ng.records.output_files import written
 from milabench_ng.report.layouts.layout import SuiteLayout
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.report import Report
@@ -22,9 +22,13 @@ LAYOUTS: dict[SuiteName, str] = {"cv": "cv", "lambda": "nvidia_examples", "unet3
 """Their modules in `report.layouts`."""
 
 
-def write_report(report: Report, form: Form, stream: TextIO) -> None:
-    """Write ``report`` to ``stream`` in the named format."""
-    import_module(f"milabench_ng.report.render.as_{form}").write(report, stream)
+def write_report(report: Report, form: Form, stream: TextIO, *, full: bool = False) -> None:
+    """Write ``report`` to ``stream`` in the named format; ``full``: with all columns, though a terminal is narrow."""
+    module = import_module(f"milabench_ng.report.render.as_{form}")
+    if form == "table":
+        module.write(report, stream, full=full)
+    else:
+        module.write(report, stream)
 
 
 def write_layout(report: Report, suite: SuiteName, form: Form, stream: TextIO) -> None:
@@ -46,12 +50,12 @@ def write_layout(report: Report, suite: SuiteName, form: Form, stream: TextIO) -
             raise InputError(f"--layout {suite} --format {form}: a suite's layout is csv or markdown; choose one")
 
 
-def write_tables(report: Report, folder: Path) -> None:
+def write_tables(report: Report, folder: Path, *, force: bool = False) -> None:
     """Write every table of ``report`` as a CSV file into ``folder``."""
     from milabench_ng.report.render.as_csv import write_all
 
     try:
-        write_all(report, folder)
+        write_all(report, folder, force=force)
     except OSError as error:
         raise InputError(f"--tables {folder}: {error.strerror}") from None
 
@@ -61,20 +65,24 @@ def write_tender(tender: Tender, form: Form, stream: TextIO) -> None:
     import_module(f"milabench_ng.report.render.as_{form}").write_tender(tender, stream)
 
 
-def write_page(report: Report, source: Path, file: Path) -> None:
-    """Write ``report`` on ``source`` as one HTML file, with the further details of a result folder."""
+def write_page(report: Report, source: Path, file: Path, *, force: bool = False) -> None:
+    """Write ``report`` on ``source`` as one HTML file, with the further details of a result folder or bundle."""
     html = _html()
     from milabench_ng.report.html.folder_details import read_evidence
+    from milabench_ng.report.verification.opening import is_folder_or_bundle, opened
 
-    evidence = read_evidence(source) if os.path.isdir(source) else None
-    with open_file(file, "--html") as stream:
-        html.write(report, stream, evidence)
+    with written(file, "--html", force=force) as stream:
+        if not is_folder_or_bundle(source):
+            html.write(report, stream, None)
+            return
+        with opened(source) as there:
+            html.write(report, stream, read_evidence(there.folder))
 
 
-def write_tender_page(tender: Tender, file: Path) -> None:
+def write_tender_page(tender: Tender, file: Path, *, force: bool = False) -> None:
     """Write ``tender`` as one HTML file."""
     html = _html()
-    with open_file(file, "--html") as stream:
+    with written(file, "--html", force=force) as stream:
         html.write_tender(tender, stream)
 
 
@@ -88,18 +96,10 @@ def _html() -> ModuleType:
 
 
 @contextmanager
-def open_output(path: Path | None, standard: TextIO) -> Iterator[TextIO]:
-    """Open ``path`` for writing, or yield ``standard`` if it is None."""
+def open_output(path: Path | None, standard: TextIO, *, force: bool = False) -> Iterator[TextIO]:
+    """A stream for the file ``path``, or ``standard`` if it is None; see `written`."""
     if path is None:
         yield standard
         return
-    with open_file(path, "--output") as stream:
+    with written(path, "--output", force=force) as stream:
         yield stream
-
-
-def open_file(path: Path, option: str) -> TextIO:
-    """Open ``path`` for writing; errors name ``option``."""
-    try:
-        return path.open("w", encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{option} {path}: {error.strerror}") from None

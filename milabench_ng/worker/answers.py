@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import traceback
 from pathlib import Path
@@ -47,15 +48,21 @@ def answer(request: AnyRequest, connection: socket.socket, server_pid: int) -> N
     """Answer in this fork of ``server_pid``, which it dies with, then exit."""
     status = 1
     try:
-        die_with(server_pid)
+        signal.signal(signal.SIGTERM, _leave)
+        die_with(server_pid, signal.SIGTERM)
         connection.sendall(msgspec.json.encode(_reply_or_refusal(request, connection)))
         status = 0
-    except (ConnectionError, EntryError):  # the orchestrator or the server has ended
+    except (ConnectionError, EntryError, SystemExit):  # the orchestrator or the server has ended
         status = 0
     except BaseException:  # noqa: BLE001  # the last line of defence before os._exit, which would swallow it
         traceback.print_exc()
     finally:
         os._exit(status)
+
+
+def _leave(*_: object) -> NoReturn:
+    """The server has ended: unwind, so that half a data set is removed."""
+    raise SystemExit
 
 
 def _reply_or_refusal(request: AnyRequest, connection: socket.socket) -> Answer:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from milabench_ng.cli import COMMANDS as COMMAND_GROUPS
 from milabench_ng.cli import call
 from milabench_ng.cli.unread import until_unread
 
@@ -146,6 +147,31 @@ def test_a_command_whose_reader_is_gone_ends_quietly(arguments: list[str], lost:
     else:
         assert done.returncode in (0, 1, 2)
         assert done.stdout if tells == "stdout" else done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["report", "baselines/v100.json"], ["summary", "baselines/v100.json"]])
+def test_standard_output_on_a_full_disk_is_one_line(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "milabench_ng", *arguments]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, cwd=REPOSITORY, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr == "mnb: standard output: No space left on device; what was printed is cut short\n"
+
+
+def test_a_terminal_without_our_characters_shows_others() -> None:
+    command = [sys.executable, "-m", "milabench_ng", "report", "baselines/v100.json"]
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, cwd=REPOSITORY, env=ascii_only, capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.isascii()
+
+
+def test_the_help_is_grouped_by_what_one_wants_to_do(here: Here) -> None:
+    _, text, _ = here("--help")
+    assert [word for word in ("Prepare", "Run", "Read", "Tender") if f"─ {word} ─" in text] == list(COMMAND_GROUPS)
+    _, text, _ = here("jobs", "--help")
+    assert not re.search(r"default:\s*(│\s*│\s*)?(\(\)|\"\"|False)", text)
+    assert "[default: 1]" in text
 
 
 def test_a_pipe_of_another_kind_that_breaks_is_a_bug() -> None:

@@ -18,7 +18,8 @@ Generated from the commands by `scripts/docs --reference`. Do not edit this page
 """
 _CONTENTS = re.compile(r"## Table of Contents\n.*?(?=\*\*Commands\*\*)", re.DOTALL)
 _EXAMPLE = re.compile(r"^Example: (mnb .+)$", re.MULTILINE)
-_EMPTY = re.compile(r" \*\[default: \(\)\]\*| \*\[default: \"\"\]\*")
+_FLAG = re.compile(r"^\* \[`--install-completion`\].*\n", re.MULTILINE)
+"""Listed like a command, and has no section."""
 
 
 def reference() -> str:
@@ -26,7 +27,8 @@ def reference() -> str:
     with mock.patch.object(sys, "argv", ["mnb"]):  # else some usage lines have the name of the program that runs
         made = app.generate_docs(output_format="markdown", usage_name="mnb")
     made = _CONTENTS.sub("", made.partition("\n")[2].strip().replace("```console", "```text"))
-    made = _EMPTY.sub("", _EXAMPLE.sub(r"```sh\n\1\n```", made))
+    made = _FLAG.sub("", made)
+    made = _EXAMPLE.sub(r"```sh\n\1\n```", made)
     lines = [line.rstrip() for line in made.splitlines()]
     return _NOTICE + re.sub(r"\n{3,}", "\n\n", "\n".join(["", *lines]).rstrip()) + "\n"
 

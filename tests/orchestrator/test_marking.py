@@ -203,6 +203,14 @@ def replaced(launch: Observation, done: Done) -> Observation:
     return msgspec.structs.replace(launch, ranks=ranks)
 
 
+@pytest.mark.parametrize(
+    ("share", "told"),
+    [(0.41, ["other programs took 41 % of the busy CPU time, limit 15 %"]), (0.12, []), (None, [])],
+)
+def test_other_programs_on_the_cpus_are_a_mark(share: float | None, told: list[str]) -> None:
+    assert [mark.text for mark in marks(facts(), seen(0, foreign_cpu=share))] == told
+
+
 def test_another_run_and_a_quota_are_marks_at_whichever_edge_they_were() -> None:
     pod = CpuLimit(group="/pod", cpus=3.0, periods=100, throttled=10, held_back_s=1.0)
     later = msgspec.structs.replace(pod, periods=200, throttled=60, held_back_s=9.0)

@@ -68,6 +68,13 @@ def other_profile(content: dict[str, Any]) -> None:
     content["profile"]["text"] += " "
 
 
+def less_data(content: dict[str, Any]) -> None:
+    """The profile in the manifest states another scale than the plan has."""
+    tests = json.loads(content["profile"]["text"])
+    tests["vae"]["data_scale"] = 0.5
+    content["profile"]["text"] = json.dumps(tests)
+
+
 def one_test_less(content: dict[str, Any]) -> None:
     content["plan"]["batches"] = [
         batch for batch in content["plan"]["batches"] if not batch["launches"][0]["test"].endswith(".toy_reg")
@@ -503,6 +510,11 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "launches relabelled as company": ("R8", everywhere(second_device_as_company), "on 1 (company) at the same time"),
     "company that left no record": ("R12", company_without_records, "it was planned as company and has no record"),
     "record relabelled as company": ("R12", record(as_company), "it has a record as company and was not planned"),
+    "smaller data than the profile says": (
+        "R8",
+        manifest(less_data),
+        "data scale 1 instead of 0.5 in standard.vae; `mnb jobs --data-scale` changes it",
+    ),
     "test left out of the plan": ("R8", manifest(one_test_less), "1 of 4 tests are not in the plan: toy_reg"),
     "batches in another order": ("R9", manifest(backwards), "not in the order that the nonce makes"),
     "batch size changed everywhere": ("R10", everywhere(smaller_batch), "batch_size is 32, 64 is demanded"),

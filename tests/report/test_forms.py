@@ -54,7 +54,7 @@ def test_table(quick: Path) -> None:
     assert "\nisolation full\n" in facts
     assert "\nlaunches 12 of 12\n" in facts
     assert "\nratio not measured (no --compare)\n" in facts
-    assert "\nscore 100.42 classic items/s per device; no interval: one repeat\n" in facts
+    assert "\nscore 100.42 classic items/s per device (complete); no interval: one repeat\n" in facts
     assert "\nspread of runs not measured (one repeat)\n" in facts
     assert "(unit/s)" in text
     vae = next(line for line in lines if line.startswith("vae")).split()
@@ -95,7 +95,7 @@ def test_colours_only_on_a_terminal_that_wants_them(
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     monkeypatch.setenv("NO_COLOR", no_color)
     stream = Terminal()
-    write_report(make_report(quick), "table", stream)
+    write_report(make_report(quick), "table", stream, full=True)
     assert ("\x1b[32m" in stream.getvalue()) is coloured
     assert "1,001" in stream.getvalue()
 
@@ -111,7 +111,7 @@ def test_the_last_line_says_not_isolated(quick: Path) -> None:
     make_records.write(quick, weak, moment=0)
     text = printed(quick, "table")
     assert squeezed(text.splitlines()[-1]) == "isolation NOT ISOLATED (affinity)"
-    assert "mark throttled (1 of 7 tests)" in squeezed(text)
+    assert "NOT COMPARABLE throttled (1 of 7 tests)" in squeezed(text)
     assert printed(quick, "markdown").splitlines()[-1] == "**isolation: NOT ISOLATED (affinity)**"
 
 

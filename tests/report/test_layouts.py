@@ -94,6 +94,11 @@ def test_a_precision_that_runs_twice_has_two_rows() -> None:
     assert [row[3:6] for row in found[2:]] == [["mixed", "0.40", "-"]] * 2
 
 
+def test_a_run_on_processors_has_no_version_of_cuda() -> None:
+    made = msgspec.structs.replace(load_baseline("unet3d-a100"), models={"0": "CPU", "1": "CPU"})
+    assert {row[1] for row in rows(report_on(made))[1:]} == {"-"}
+
+
 def test_a_report_without_the_suite() -> None:
     with pytest.raises(InputError, match="--layout unet3d: results has no measured test of that suite"):
         written(report_on(load_baseline("v100")), "csv")

@@ -67,7 +67,7 @@ def test_every_field_of_the_row_is_filled(folder: Path) -> None:
     assert empty(row, TestSummary.__struct_fields__) == {
         *without_failures,
         *without_a_plan,
-        *("ranks", "origin", "estimate", "departures", "derived", "latency", "sessions"),
+        *("ranks", "origin", "estimate", "departures", "derived", "latency", "sessions", "gpu_busy"),
     }
     assert summary.provenance.hardware == "1 x NVIDIA H200"
 

@@ -230,5 +230,5 @@ def test_bad_weights_are_bad_input(tmp_path: Path, content: str, message: str) -
 
 
 def test_an_unknown_baseline_is_bad_input() -> None:
-    with pytest.raises(InputError, match="--compare nothing"):
+    with pytest.raises(InputError, match="nothing: no such file or folder, and no baseline"):
         load_baseline("nothing")

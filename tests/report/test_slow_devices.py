@@ -64,8 +64,8 @@ def test_one_repeat_gives_no_verdict_but_the_command_that_does(tmp_path: Path) -
     report = reported(tmp_path / "run", {"vae": [[1.0, 0.95]]})
     assert report.gpus is not None
     assert (report.gpus.stragglers, report.gpus.overall, report.gpus.judged) == ((), (), False)
-    assert "slow devices not known: one repeat does not tell a slow device from a slow launch" in printed(report)
-    assert "mnb jobs PROFILE --repeat 5" in printed(report)
+    assert "slow devices not known: behind the best in 1 test, most of all device 1 in vae (-5 %)" in printed(report)
+    assert "repeat before judging: mnb jobs quick --repeat 5 --name vae" in printed(report)
 
 
 def test_what_a_repeat_does_to_all_devices_hides_no_slow_one(tmp_path: Path) -> None:

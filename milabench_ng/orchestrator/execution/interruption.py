@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -73,8 +74,9 @@ async def interruptions(tell: Callable[[str], None]) -> AsyncIterator[Interrupti
     def interrupt(number: signal.Signals) -> None:
         nonlocal again
         if not interrupted.is_set():
-            tell(f"interrupted ({number.name}): writing what is there; once more ends at once")
-            interrupted.strike(number)
+            interrupted.strike(number)  # first: telling may fail where the terminal is gone
+            with contextlib.suppress(OSError):
+                tell(f"interrupted ({number.name}): writing what is there; once more ends at once")
         elif number in ENDING and time.monotonic() - interrupted.at_s > SAME_S:
             again = True
             restore()

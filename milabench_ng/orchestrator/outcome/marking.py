@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from milabench_ng.node.conditions import throttled_fraction
+from milabench_ng.node.foreign_load import FOREIGN_LIMIT
 from milabench_ng.orchestrator.outcome.observation import Observation, SessionFacts
 from milabench_ng.orchestrator.outcome.skipped import skipped
 from milabench_ng.records.isolation import handicaps
@@ -66,6 +67,8 @@ def _of_batch(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
         yield Mark(kind="siblings shared")
     if seen.paused_s > PAUSED_LIMIT_S:
         yield Mark(kind="orchestrator paused", value=seen.paused_s, limit=PAUSED_LIMIT_S)
+    if seen.foreign_cpu is not None and seen.foreign_cpu > FOREIGN_LIMIT:
+        yield Mark(kind="foreign CPU load", value=round(seen.foreign_cpu, 3), limit=FOREIGN_LIMIT)
     if seen.window and not seen.telemetry.get(telemetry_key("host", HOST_KEY), True):
         yield Mark(kind="telemetry missing", what=seen.sampler_problem or "no sample in the averaging window")
 

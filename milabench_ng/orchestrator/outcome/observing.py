@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +14,7 @@ from milabench_ng.fence.io import achieved, excess
 from milabench_ng.fence.sharing.shares import disjoint
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.node.faults import device_fault
+from milabench_ng.node.foreign_load import foreign_share
 from milabench_ng.orchestrator.execution.batch import BatchRunner, Timeline
 from milabench_ng.orchestrator.execution.group_evidence import GroupEvidence
 from milabench_ng.orchestrator.execution.interruption import SAME_S, Interruption
@@ -29,6 +31,7 @@ from milabench_ng.records.record import Beside, Data, Failure, Neighbour, Neighb
 from milabench_ng.records.surroundings import Surroundings
 from milabench_ng.records.window import Window, settled_window
 from milabench_ng.telemetry.messages import HOST_KEY, SourceName
+from milabench_ng.telemetry.recorder import Recorder
 
 
 class BatchObservation(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,8 +180,19 @@ def _seen(
             dropped=recorder.dropped(start_s, stop_s),
         ),
         sampler_problem=context.sampler.problem,
+        foreign_cpu=_foreign_cpu(observed.runner.tenants, recorder, window) if window else None,
         paused_s=sum(pause.length_s for pause in observed.runner.pauses),
     )
+
+
+def _foreign_cpu(tenants: Iterable[Tenant], recorder: Recorder, window: Window) -> float | None:
+    """What other programs took of the CPU time in the window."""
+    slots = [slot for tenant in tenants for slot in tenant.launch.slot_ids]
+    used = [recorder.spreads("tenant", slot, window.start_s, window.end_s) for slot in slots]
+    if not all("cpu_s" in one for one in used):
+        return None
+    host = recorder.spreads("host", HOST_KEY, window.start_s, window.end_s)
+    return foreign_share(host, used, os.cpu_count() or 1)
 
 
 def cache_spread(evidence: Iterable[Mapping[str, GroupEvidence]]) -> float:

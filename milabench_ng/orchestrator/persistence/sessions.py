@@ -16,12 +16,14 @@ import msgspec
 
 from milabench_ng.errors import InputError, MnbError
 from milabench_ng.files import LARGE, read_content
+from milabench_ng.node.inventory import read_inventory
 from milabench_ng.node.pci_gpus import kernel_text
 from milabench_ng.orchestrator.execution.interruption import Interruption
 from milabench_ng.orchestrator.persistence.result_writer import ResultWriter
 from milabench_ng.orchestrator.persistence.resuming import SessionDifference, check_same, open_writer, read_manifest
 from milabench_ng.orchestrator.persistence.run_progress import standing
 from milabench_ng.orchestrator.planning.request import RunRequest
+from milabench_ng.plan import Plan
 from milabench_ng.records.ledger import (
     AnyLedgerEvent,
     Finished,
@@ -72,9 +74,17 @@ def name_session(request: RunRequest) -> SessionName:
     return SessionName(run_id, len(chain.sessions) + 1)
 
 
+def check_node(request: RunRequest, planned: Plan) -> None:
+    """Raise InputError if a resumed run would go on elsewhere, or with another plan: found before data are made."""
+    if request.resume:
+        then = read_manifest(request.outdir)
+        check_same(then, msgspec.structs.replace(then, plan=planned, inventory=read_inventory()), request.accept)
+
+
 @contextmanager
 def opened(request: RunRequest) -> Iterator[ResultWriter]:
     """The writer of the request's folder: a new one, or with ``--resume`` the existing one."""
+    made = not os.path.lexists(request.outdir)
     # The user's own links in the path are followed here; none is from here on.
     folder = ResultFolder(request.outdir.resolve()) if request.resume else make_folder(request.outdir)
     writer = open_writer(folder, request.spool)
@@ -86,6 +96,8 @@ def opened(request: RunRequest) -> Iterator[ResultWriter]:
             with suppress(OSError):
                 folder.ledger.unlink()
                 folder.logs.rmdir()
+                if made:
+                    folder.path.rmdir()
 
 
 def make_folder(path: Path) -> ResultFolder:
@@ -94,15 +106,22 @@ def make_folder(path: Path) -> ResultFolder:
         path.mkdir(parents=True, exist_ok=True)
         folder = ResultFolder(path.resolve())
         folder.logs.mkdir(exist_ok=True)
-        taken = [entry.name for entry in folder.path.iterdir() if not _is_empty_part(entry, folder)]
+        refuse_taken(path)
     except OSError as error:
         raise InputError(f"-o {path}: {error.strerror}") from None
+    return folder
+
+
+def refuse_taken(path: Path) -> None:
+    """Raise InputError for a folder that holds anything but what a run that never began left."""
+    folder = ResultFolder(path.resolve())
+    entries = folder.path.iterdir() if folder.path.is_dir() else ()
+    taken = [entry.name for entry in entries if not _is_empty_part(entry, folder)]
     if taken:
         raise InputError(
             f"-o {path}: holds {taken[0]!r} already; name a new folder, or go on with the run in it: "
             f"mnb jobs --resume {path}"
         )
-    return folder
 
 
 def _is_empty_part(entry: Path, folder: ResultFolder) -> bool:

@@ -13,7 +13,7 @@ from milabench_ng import __version__
 from milabench_ng.catalogue import Catalogue, Workload
 from milabench_ng.fence.backends import slurm
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.choosing import Wish, bounds, choose
+from milabench_ng.fence.choosing import Wish, bounds, choose, require_groups
 from milabench_ng.fence.interface import Fence
 from milabench_ng.fence.io import limits as io_limits
 from milabench_ng.fence.probing.probe import probe
@@ -126,6 +126,8 @@ async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, .
     wish = required_isolation(resolved)
     capabilities = probe(request.cgroup_parent)
     backend = choose(capabilities, wish)
+    if request.cgroup_parent is not None:
+        require_groups(capabilities, wish, request.cgroup_parent)
     if backend.NAME == slurm.NAME:
         refuse_several_steps(plan)
     refuse_unsearchable(resolved, memory, backend.tier(capabilities) or "none")

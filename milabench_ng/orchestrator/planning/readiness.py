@@ -14,6 +14,7 @@ from milabench_ng.fence.choosing import best_reasons, bounds, choose, confinemen
 from milabench_ng.fence.probing.probe import probe
 from milabench_ng.fence.sharing.layout import one_per_device, placements
 from milabench_ng.fence.sharing.shares import Allocation, Policy, allocate
+from milabench_ng.node.foreign_load import busy_note
 from milabench_ng.node.inventory import Inventory, read_inventory
 from milabench_ng.node.storage import Storage, read_storage
 from milabench_ng.node.topology import Topology, read_topology
@@ -69,7 +70,7 @@ def examine(request: RunRequest) -> Checkup:
     return Checkup(
         ready=not reasons,
         reasons=reasons,
-        notes=(*chosen.notes, *_notes(inventory, capabilities, allocation, tier)),
+        notes=(*chosen.notes, *busy_note(), *_notes(inventory, capabilities, allocation, tier)),
         inventory=inventory,
         capabilities=capabilities,
         backend=choose(capabilities, "auto").NAME,

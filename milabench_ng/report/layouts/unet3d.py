@@ -72,7 +72,7 @@ def _results(report: Report) -> list[_Result]:
             found.append(
                 _Result(
                     gpu=gpu_name(report),
-                    cuda=software.get("cuda", NOTHING),
+                    cuda=software.get("cuda", NOTHING) if set(report.summary.models.values()) != {"CPU"} else NOTHING,
                     torch=software.get("torch", NOTHING),
                     precision=precision,
                     train=train,

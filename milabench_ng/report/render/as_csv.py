@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from milabench_ng.plain import plain
+from milabench_ng.records.output_files import written
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.cells import NOT_MEASURED, Cell
 from milabench_ng.report.render.columns import file_columns
@@ -33,16 +34,16 @@ def write(report: Report, stream: TextIO) -> None:
         writer.writerow([*(_plain(cell) for cell in cells), report.isolation, status])
 
 
-def write_all(report: Report, folder: Path) -> tuple[Path, ...]:
+def write_all(report: Report, folder: Path, *, force: bool = False) -> tuple[Path, ...]:
     """Create ``folder`` and write each table of ``report`` to a file in it; return the files."""
     folder.mkdir(parents=True, exist_ok=True)
     tests = folder / "tests.csv"
-    with tests.open("w", encoding="utf-8") as stream:
+    with written(tests, "--tables", force=force) as stream:
         write(report, stream)
     files = [tests]
     for section in (*before_tests(report), *after_tests(report)):
         files.append(folder / f"{_UNFIT.sub('-', section.key)}.csv")
-        with files[-1].open("w", encoding="utf-8") as stream:
+        with written(files[-1], "--tables", force=force) as stream:
             write_section(section, stream)
     return tuple(files)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from typing import TextIO
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -14,6 +16,7 @@ from milabench_ng.plain import plain
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.cells import Fact, Tone
 from milabench_ng.report.render.columns import TestColumn, columns
+from milabench_ng.report.render.fitting import UNLIMITED, fitting, wrapped
 from milabench_ng.report.render.sections import Section
 from milabench_ng.report.render.statements import conclusion, header, isolation_fact
 from milabench_ng.report.render.tables import after_tests, before_tests
@@ -32,24 +35,26 @@ _STYLES: dict[Tone, str] = {
 _ROWS_SHOWN = 20
 _LONGEST = 120
 """Most characters in a cell."""
-_UNLIMITED = 2000
-"""Width in columns, since rich would truncate numbers to fit a terminal."""
 
 
-def write(report: Report, stream: TextIO) -> None:
-    """Write ``report`` to ``stream``. Digits are never cut off: on a narrow terminal long lines wrap."""
+def write(report: Report, stream: TextIO, *, full: bool = False) -> None:
+    """Write ``report`` to ``stream``. Digits are never cut off: on a terminal, texts wrap and columns are left out.
+
+    ``full``: leave no column out.
+    """
+    width = shutil.get_terminal_size().columns if stream.isatty() else UNLIMITED
     console = _console(stream)
-    console.print(_facts(header(report)), "", sep="\n")
+    console.print(_facts(header(report), width), "", sep="\n")
     for section in before_tests(report):
         _print(section, console)
         console.print()
-    console.print(_tests(report))
+    _print_tests(report, console, UNLIMITED if full else width)
     for section in after_tests(report):
         console.print()
         _print(section, console)
-    console.print("", _facts(conclusion(report)), sep="\n")
+    console.print("", _facts(conclusion(report), width), sep="\n")
     if not report.isolated:
-        console.print(_facts([isolation_fact(report)]))
+        console.print(_facts([isolation_fact(report)], width))
 
 
 def write_tender(tender: Tender, stream: TextIO) -> None:
@@ -62,17 +67,35 @@ def write_tender(tender: Tender, stream: TextIO) -> None:
 
 
 def _console(stream: TextIO) -> Console:
-    return Console(file=stream, width=_UNLIMITED, highlight=False, markup=False, emoji=False)
+    return Console(file=stream, width=UNLIMITED, highlight=False, markup=False, emoji=False)
 
 
-def _facts(facts: Sequence[Fact]) -> Text:
-    width = max(len(fact.name) for fact in facts)
-    lines = [Text.assemble(fact.name.ljust(width), "  ", (plain(fact.text), _STYLES[fact.tone])) for fact in facts]
+def _facts(facts: Sequence[Fact], width: int = UNLIMITED) -> Text:
+    names = max(len(fact.name) for fact in facts)
+    lines = [
+        Text.assemble(fact.name.ljust(names), "  ", (wrapped(plain(fact.text), width, names + 2), _STYLES[fact.tone]))
+        for fact in facts
+    ]
     return Text("\n").join(lines)
 
 
-def _tests(report: Report) -> Table:
-    chosen = columns(report)
+def _print_tests(report: Report, console: Console, width: int) -> None:
+    everything = columns(report)
+    kept = fitting([column.title for column in everything], [_width(column, report) for column in everything], width)
+    console.print(_tests(report, [everything[place] for place in kept]))
+    lacking = len(everything) - len(kept)
+    if lacking:
+        told = f"{lacking} columns do not fit into {width}: --full prints them all"
+        console.print(Text(told, _STYLES["faint"]))
+
+
+def _width(column: TestColumn, report: Report) -> int:
+    """Of the column's longest line."""
+    cells = (_cell(column, line, f"{report.summary.suite}.").plain for line in report.lines)
+    return max(map(cell_len, (*_two_lines(column.header).splitlines(), *cells)))
+
+
+def _tests(report: Report, chosen: Sequence[TestColumn]) -> Table:
     table = _empty_table()
     for column in chosen:
         table.add_column(_two_lines(column.header), justify="right" if column.number else "left", no_wrap=True)

@@ -27,6 +27,11 @@ def figure(value: float) -> str:
     return f"{value:,.2f}" if abs(value) >= 10 or value == 0 else f"{value:.4g}"
 
 
+def counted(tests: int) -> str:
+    """``"1 test"``, ``"2 tests"``."""
+    return f"{tests} test{'' if tests == 1 else 's'}"
+
+
 def text(cell: Cell) -> str:
     """The value unchanged."""
     return NOT_MEASURED if cell is None else str(cell)

@@ -37,14 +37,14 @@ def columns(report: Report) -> tuple[TestColumn, ...]:
     chosen += [_STD, _BETWEEN_DEVICES, _RUN_TO_RUN, _PERF_ADJ]
     for index, suffix in _baselines(report):
         chosen += _adjusted_columns(index, suffix)
-    return (*chosen, _NODE, _WAIT, _MEMORY)
+    return (*chosen, _NODE, _WAIT, *_load_columns(report), _MEMORY)
 
 
 def column_groups(report: Report) -> tuple[tuple[str, tuple[TestColumn, ...]], ...]:
     """The columns grouped into tables that fit on a page, with titles: the tests alone, then against each baseline."""
     weight = [_WEIGHT] if report.score is not None else []
-    own = (_N, _FAIL, _PERF, _INTERVAL, _STD, _BETWEEN_DEVICES, _RUN_TO_RUN, _PERF_ADJ, _NODE, _WAIT, _MEMORY)
-    groups = [("tests", (_TEST, _UNIT, *weight, *own))]
+    own = (_N, _FAIL, _PERF, _INTERVAL, _STD, _BETWEEN_DEVICES, _RUN_TO_RUN, _PERF_ADJ, _NODE, _WAIT)
+    groups = [("tests", (_TEST, _UNIT, *weight, *own, *_load_columns(report), _MEMORY))]
     for index, other in enumerate(report.comparisons):
         against = (_PERF, *_ratio_columns(index, "", other.margin), _PERF_ADJ, *_adjusted_columns(index, ""))
         groups.append((f"tests against {other.name}", (_TEST, _UNIT, *weight, *against)))
@@ -68,6 +68,19 @@ def file_columns(report: Report) -> tuple[TestColumn, ...]:
         *_latency_columns(report),
         *_derived_columns(report),
     )
+
+
+def _load_columns(report: Report) -> tuple[TestColumn, ...]:
+    """How busy the GPUs were, and what that took."""
+    rows = [line.row for line in report.lines]
+    busy = (_GPU,) if any(row.gpu_busy is not None for row in rows) else ()
+    return (*busy, _POWER, _ENERGY) if any(row.power_w is not None for row in rows) else busy
+
+
+def _energy(line: Line) -> Cell:
+    """Joules of one device per item."""
+    watts, rate = line.row.power_w, line.scored.perf
+    return watts / rate if watts is not None and rate else None
 
 
 def _latency_columns(report: Report) -> tuple[TestColumn, ...]:
@@ -100,7 +113,7 @@ def _of(index: int, value: Callable[[ComparedTest], Cell]) -> Callable[[Line], C
 
 
 def _ratio_columns(index: int, suffix: str, margin: float) -> list[TestColumn]:
-    aside = _of(index, lambda at: bool(at.set_aside))
+    aside = _of(index, lambda at: bool(at.set_aside or at.suppressed))
     return [
         Column(f"perf_base{suffix}", "unit/s", number, True, value=_of(index, lambda at: at.perf_base)),
         Column(
@@ -109,11 +122,11 @@ def _ratio_columns(index: int, suffix: str, margin: float) -> list[TestColumn]:
             ratio_text,
             True,
             ratio_tone,
-            value=_of(index, lambda at: at.perf_ratio),
+            value=_of(index, lambda at: at.suppressed_ratio if at.suppressed else at.perf_ratio),
             light=aside,
         ),
         Column(f"95 % interval{suffix}", "", text, True, value=_of(index, lambda at: span(at.known))),
-        Column(f"verdict{suffix}", unusual(margin), tone=tone_of_verdict, value=_of(index, _verdict)),
+        Column(f"verdict{suffix}", unusual(margin), tone=tone_of_verdict, value=_of(index, _verdict), light=aside),
     ]
 
 
@@ -154,7 +167,8 @@ def _bound_columns(index: int, suffix: str, margin: float) -> list[TestColumn]:
 def _verdict(at: ComparedTest) -> str:
     """The verdict on a row's ratio, or why there is none."""
     if at.suppressed:
-        return "suppressed"
+        first = at.suppressed.partition("; ")[0].rpartition(" against ")[0].rpartition(" ")[0]
+        return f"suppressed: {first or 'other work'}"
     return "not counted" if at.set_aside else "estimated" if at.band else at.effect.verdict
 
 
@@ -185,6 +199,9 @@ _BETWEEN_DEVICES: TestColumn = Column("devices", "%", one_decimal, True, value=l
 _RUN_TO_RUN: TestColumn = Column("runs", "%", one_decimal, True, value=lambda at: at.scored.run_to_run_pct)
 _NODE: TestColumn = Column("node total", "unit/s", number, True, value=lambda at: at.node_total)
 _WAIT: TestColumn = Column("data wait", "%", one_decimal, True, value=lambda at: percent(at.row.wait_share))
+_GPU: TestColumn = Column("GPU", "%", whole, True, value=lambda at: percent(at.row.gpu_busy))
+_POWER: TestColumn = Column("power", "W", whole, True, value=lambda at: at.row.power_w)
+_ENERGY: TestColumn = Column("energy", "J/unit", number, True, value=_energy)
 _MEMORY: TestColumn = Column("peak", "MiB", whole, True, value=lambda at: at.row.peak_memory or None)
 _LOW: TestColumn = Column("perf low 95 %", "unit/s", number, True, value=lambda at: at.scored.low)
 _HIGH: TestColumn = Column("perf high 95 %", "unit/s", number, True, value=lambda at: at.scored.high)

@@ -78,7 +78,7 @@ def dollars(report: Report) -> list[Fact]:
     """What a reference node's worth costs."""
     price = report.price
     if price is None:
-        return [Fact("price", f"{ABSENT} (no --price)", "faint")]
+        return []
     if not price.per_reference:
         return [Fact("per reference node", f"{ABSENT} (no ratio to a baseline)", "faint")]
     return [_per_reference(each) for each in price.per_reference]
@@ -105,6 +105,15 @@ def ratios_of_scores(report: Report) -> list[Fact]:
     return [fact for other in report.comparisons for fact in _ratio(other, report.score_unit)]
 
 
+def _levels(other: Comparison, unit: str) -> str:
+    """Both scores over the tests that the ratio is over, and which these are."""
+    ours, theirs = other.levels or (other.run_score or 0.0, other.score or 0.0)
+    names = ", ".join(label.partition(".")[2] or label for label in other.counted)
+    which = "the same tests" if other.status == "complete" else f"over {other.tests} of {other.of} tests: {names}"
+    many = "" if other.interval is None else " over many repeats"
+    return f"{figure(ours)} against {figure(theirs)} {unit} per device{many}, {which}"
+
+
 def ratio_text(part: SubRatio) -> str:
     """The ratio over some of the tests."""
     return f"{part.ratio or 0.0:.3f}" + (f" {span(part.band)}" if part.band else "")
@@ -120,7 +129,7 @@ def _ratio(other: Comparison, unit: str) -> list[Fact]:
     guess = f" {span(other.band)}{_estimated(other.checked)}" if other.band else ""
     return [
         Fact("baseline", name),
-        Fact("score of the baseline", f"{figure(other.score)} {unit} per device, the same tests"),
+        Fact("scores compared", _levels(other, unit)),
         Fact(
             "ratio of the scores",
             f"{other.ratio:.3f}{guess} per device{per_node}{over}{doubt}",

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 
 from milabench_ng.report.launch.host_paces import Paces
 from milabench_ng.report.launch.traces import COMPARED
-from milabench_ng.report.render.cells import NOT_MEASURED, Fact, Tone, figure
+from milabench_ng.report.render.cells import NOT_MEASURED, Fact, Tone, counted, figure
 from milabench_ng.report.render.choices_told import choices_told, devices_told
 from milabench_ng.report.render.columns import half_width_pct
 from milabench_ng.report.render.ratio_statements import ABSENT, dollars, ratio_text, ratios, ratios_of_scores
+from milabench_ng.report.render.slow_devices_told import slow_devices
 from milabench_ng.report.render.traces_told import told
 from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.comparison import SubRatio
@@ -22,7 +23,12 @@ from milabench_ng.report.scoring.score import Score
 from milabench_ng.report.scoring.subsets import SubScore
 from milabench_ng.report.statistics.effects import RANKED_FROM
 from milabench_ng.report.summary.power import lost_samples, power_doubts
+from milabench_ng.report.summary.summary import Summary
 from milabench_ng.stats import median
+from milabench_ng.units import format_seconds
+
+NOT_COMPARABLE = "NOT COMPARABLE"
+MANY_REPEATS = "over many repeats"
 
 
 def header(report: Report) -> tuple[Fact, ...]:
@@ -30,18 +36,19 @@ def header(report: Report) -> tuple[Fact, ...]:
     summary = report.summary
     facts = [
         *_rules(report),
+        *alarms(report),
         Fact("suite", f"{summary.suite}   ({report.source})", "strong"),
         devices_told(report),
         *_node(report),
         isolation_fact(report),
         _launches(report),
-        _score_interval(report),
+        *_score_interval(report),
         *choices_told(report),
         *ratios(report),
         *_parts(report),
         _spread("spread of runs", [line.scored.run_to_run_pct for line in report.lines], "one repeat"),
         _spread("spread of devices", [line.scored.between_devices_pct for line in report.lines], "one device"),
-        *_slow_devices(report),
+        *slow_devices(report),
         _host_pace(report.summary.host_pace),
         *_conditions(report),
         *dollars(report),
@@ -62,25 +69,58 @@ def _node(report: Report) -> list[Fact]:
     return [Fact("node", "; ".join(f"{name} {value}" for name, value in known.items()))] if known else []
 
 
-def _score_interval(report: Report) -> Fact:
+def alarms(report: Report) -> list[Fact]:
+    """The worst news first: what failed, and why the numbers are not comparable."""
+    rate, score = report.failure_rate, report.score
+    facts: list[Fact] = []
+    if rate.fail:
+        causes = Counter(failed.cause for _, failed in report.failed)
+        causes["unreadable"] += len(report.summary.problems)
+        named = ", ".join(f"{count} {cause}" for cause, count in causes.items() if count)
+        failed = f"{rate.fail} of {rate.n} launches failed ({named}), limit {FAILURE_LIMIT:.2%}"
+        facts.append(Fact("failed", failed, "fair") if rate.passed else Fact("FAIL", failed, "bad"))
+    if report.summary.going_on:
+        facts.append(Fact("running", _progress(report.summary), "fair"))
+    elif score is not None and score.status == "invalid":
+        facts.append(Fact("NO SCORE", _why_invalid(score), "bad"))
+    return facts + [Fact(NOT_COMPARABLE, mark.counted(len(report.lines)), "bad") for mark in report.marks]
+
+
+def _progress(summary: Summary) -> str:
+    """How far a run in progress is, and what is left of it."""
+    rows = summary.tests.values()
+    planned, pending = sum(row.planned or 0 for row in rows), sum(row.pending for row in rows)
+    left = "" if summary.left_s is None else f", about {format_seconds(summary.left_s)} left"
+    return f"{planned - pending} of {planned} launches{left}"
+
+
+def _score_interval(report: Report) -> list[Fact]:
+    """The score, what it comes to over many repeats, and how well that is known."""
     score = report.score
     if score is None or score.per_device is None:
-        return Fact("score", f"{score.status}: see below" if score else "none: no weights", "bad")
-    name = _score_name(score)
-    if score.interval is None:
-        return Fact(name, f"{figure(score.per_device)} {score.unit} per device; no interval: {score.why}", "fair")
-    at = score.interval
+        if score and report.summary.going_on:
+            return [Fact("score", "not yet: the run goes on", "fair")]
+        return [Fact("score", "invalid: see the first lines" if score else "none: no weights", "bad")]
+    name = _score_name(report)
+    tone: Tone = "bad" if report.marks else "strong"
     text = f"{figure(score.per_device)} {score.unit} per device ({score.status})"
-    expected = f"over many repeats {figure(at.value)} [{figure(at.low)}, {figure(at.high)}]"
+    if score.interval is None:
+        return [Fact(name, f"{text}; no interval: {score.why}", tone if report.marks else "fair")]
+    at = score.interval
     few = f"; under {RANKED_FROM} repeats too little is charged for spread" if at.n < RANKED_FROM else ""
     needed = "over 1000" if score.repeats_needed is None else str(score.repeats_needed)
-    takes = f"+-1 % takes {needed} repeats at this spread"
-    return Fact(name, f"{text}{few}; {expected}; 95 %, {at.n} repeats, {report.coverage}; {takes}", "strong")
+    expected = f"{figure(at.value)} [{figure(at.low)}, {figure(at.high)}], 95 %; RPP and ratios of scores rest on it"
+    return [
+        Fact(name, text, tone),
+        Fact(MANY_REPEATS, expected),
+        Fact("rests on", f"{at.n} repeats, {report.coverage}{few}; +-1 % takes {needed} repeats at this spread"),
+    ]
 
 
-def _score_name(score: Score) -> str:
-    """A score over some of the tests is never called *the* score."""
-    return "score" if score.status == "complete" else "partial score"
+def _score_name(report: Report) -> str:
+    """A score over some of the tests, or of a marked run, is never called *the* score."""
+    partial = report.score is not None and report.score.status != "complete"
+    return f"{'partial score' if partial else 'score'}{f', {NOT_COMPARABLE}' if report.marks else ''}"
 
 
 def _parts(report: Report) -> list[Fact]:
@@ -108,38 +148,11 @@ def _over(ratio: SubRatio, part: SubScore) -> str:
     return "" if ratio.labels == part.labels else f" over {len(ratio.labels)}"
 
 
-def counted(tests: int) -> str:
-    """``"1 test"``, ``"2 tests"``."""
-    return f"{tests} test{'' if tests == 1 else 's'}"
-
-
 def _spread(name: str, values: Sequence[float | None], lacking: str) -> Fact:
     known = [value for value in values if value is not None]
     if not known:
         return Fact(name, f"{ABSENT} ({lacking})", "faint")
     return Fact(name, f"{median(known):.1f} % in the middle of {len(known)} tests, up to {max(known):.1f} %")
-
-
-def _slow_devices(report: Report) -> list[Fact]:
-    found = report.gpus
-    if found is None:
-        return []
-    alone = found.alone
-    if not found.judged and len(alone) < len(found.devices):
-        return [Fact("slow devices", f"not known: {_why_not_judged(report)}", "faint")]
-    slow = [f"device {at.device} ({at.effect_pct:+.1f} %)" for at in found.overall]
-    single = Counter(at.device for at in found.stragglers)
-    some = ", ".join(f"device {device} in {count}" for device, count in single.items()) if not slow else ""
-    but = f"; not known of {', '.join(alone)}: no other is of that model" if alone else ""
-    if some:
-        return [Fact("slow devices", f"none over all tests; in single tests: {some}{but}", "fair")]
-    return [Fact("slow devices", f"{', '.join(slow) or 'none'}{but}", "bad" if slow else "fair" if but else "good")]
-
-
-def _why_not_judged(report: Report) -> str:
-    if any(len(line.row.repeats) > 1 for line in report.lines):
-        return "single launches are not recorded"
-    return "one repeat does not tell a slow device from a slow launch: mnb jobs PROFILE --repeat 5"
 
 
 def _host_pace(found: Paces | None) -> Fact:
@@ -157,9 +170,7 @@ def _conditions(report: Report) -> list[Fact]:
         facts.append(Fact("data", "; ".join(f"{d.name} ({d.kind}, scale {d.scale:g}, {d.cache} cache)" for d in data)))
     if not report.penalize_variance:
         facts.append(Fact("variance", "not penalised", "fair"))
-    marks = [Fact("mark", mark.counted(len(report.lines)), "bad") for mark in report.marks]
-    facts += marks
-    if not marks:
+    if not report.marks:
         recorded = report.summary.units == "true"
         facts.append(Fact("conditions", "no launch has a mark", "good") if recorded else Fact("conditions", ABSENT))
     rows = {line.scored.test: line.row for line in report.lines}
@@ -212,7 +223,10 @@ def _launches(report: Report) -> Fact:
         return Fact("launches", f"partial: {done} of {planned} launches so far{again}", "fair")
     if missing:
         return Fact("launches", f"{done} of {planned}: {missing} without a record{again}", "bad")
-    return Fact("launches", f"{done} of {planned}{again}")
+    fail = report.failure_rate.fail
+    return Fact(
+        "launches", f"{done} of {planned}{f', {fail} failed' if fail else ''}{again}", "bad" if fail else "good"
+    )
 
 
 def conclusion(report: Report) -> tuple[Fact, ...]:
@@ -234,22 +248,23 @@ def _score(report: Report) -> list[Fact]:
     if score is None:
         return [Fact("score", f"none: no weights for suite {report.summary.suite!r}; give --weights FILE", "fair")]
     if score.per_device is None or score.per_node is None:
-        names = ", ".join(score.missing)
-        why = (
-            f"{len(score.missing)} of {score.expected} missing: {names}"
-            if names
-            else "no test with a weight has a result"
-        )
-        return [Fact("score", f"invalid ({why})", "bad")]
+        why = "not yet: the run goes on" if report.summary.going_on else f"invalid ({_why_invalid(score)})"
+        return [Fact("score", why, "fair" if report.summary.going_on else "bad")]
     reasons = "; ".join(score.reasons)
     complete = score.status == "complete"
     state = "complete" if complete else f"partial ({score.tests} of {score.of} tests): {reasons}"
-    tone: Tone = "strong" if complete else "fair"
-    name = _score_name(score)
+    tone: Tone = "bad" if report.marks else "strong" if complete else "fair"
+    name = _score_name(report)
     return [
         Fact(f"{name} per device", f"{figure(score.per_device)} {score.unit}, {state}", tone),
         Fact(f"{name} per node", f"{figure(score.per_node)} {score.unit} ({score.devices} devices)", tone),
     ]
+
+
+def _why_invalid(score: Score) -> str:
+    if not score.missing:
+        return "no test with a weight has a result"
+    return f"{len(score.missing)} of {score.expected} missing: {', '.join(score.missing)}"
 
 
 def _price(report: Report) -> list[Fact]:
@@ -262,5 +277,6 @@ def _price(report: Report) -> list[Fact]:
     doubt = f" ({report.score.status} score)" if report.score and report.score.status != "complete" else ""
     at = price.interval
     width = f" [{figure(at.low)}, {figure(at.high)}]" if at else ""
-    text = f"{figure(price.rpp)}{width} $ per {report.score_unit}, lower is better{doubt}"
+    basis = " over many repeats" if at else ""
+    text = f"{figure(price.rpp)}{width} $ per {report.score_unit}{basis}, lower is better{doubt}"
     return [*facts, Fact("RPP", text, "fair" if doubt else "strong")]

@@ -84,6 +84,7 @@ def compare(
         run_score=own.classic,
         ratio=ratio,
         interval=_interval(ratio, ours, theirs, common, weights),
+        levels=(own.expected, base.expected) if own.expected and base.expected else None,
         indicative=_indicative(run, baseline, common),
         ratio_per_node=None if ratio is None else ratio * run.devices / baseline.devices,
         rows={
@@ -233,7 +234,8 @@ def _compared(
     adjusted = _in_unit_of(run, base, base.perf_adj)
     guess = "estimated, not measured" if run.estimated or base.estimated else ""
     why = suppressed or guess or "no record says what an item is"
-    ratio = None if suppressed else ratio_of(run.perf, perf_base)
+    seen = ratio_of(run.perf, perf_base)
+    ratio = None if suppressed else seen
     return ComparedTest(
         perf_base=perf_base,
         perf_ratio=ratio,
@@ -241,6 +243,7 @@ def _compared(
         perf_ratio_adj=None if suppressed or adjusted is None else ratio_of(run.expected, base.expected),
         effect=found or Effect(ratio=None, verdict="not ranked", why=why),
         suppressed=suppressed,
+        suppressed_ratio=seen if suppressed else None,
         set_aside=aside,
         band=ratio_band(ratio, {"": run}, {"": base}, [""], {"": 1.0}),
         origin=origin,

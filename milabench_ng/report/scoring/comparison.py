@@ -24,7 +24,9 @@ class ComparedTest(msgspec.Struct, frozen=True, kw_only=True):
     effect: Effect
     """The ratio of ``perf`` with its interval; the p values of a table are adjusted for the number of its tests."""
     suppressed: str = ""
-    """Why the ratios are hidden; empty if they are shown."""
+    """Why the ratios mean nothing; empty if they do."""
+    suppressed_ratio: float | None = None
+    """What ``perf_ratio`` would be: shown in grey, since it may hide a fault. It never counts."""
     set_aside: str = ""
     """Why the ratios are shown but do not count: the work is different or unknown."""
     band: EstimateBand | None = None
@@ -84,6 +86,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     interval: Interval | None = None
     """The interval of ``ratio``; None for estimates, and if a side was not repeated."""
     ratio_per_node: float | None
+    levels: tuple[float, float] | None = None
+    """What ``ratio`` is of: both scores over the tests that count, without the bias of few repeats."""
     indicative: tuple[str, ...] = ()
     """Why the score ratio is only indicative; empty if it is not."""
     rows: dict[str, ComparedTest]

@@ -16,6 +16,8 @@ OUTLIER_Z = 3.5
 """From Iglewicz and Hoaglin ("How to detect and handle outliers", 1993)."""
 MIN_EFFECT = 0.01
 """A launch closer than this to its device's others is not an outlier, however little they vary."""
+LEAST_BUSY = 0.5
+"""Share of the window in which a test that the GPU's arithmetic bounds must keep it busy."""
 _MIN_LAUNCHES = 5
 """Fewest launches of a device for which its usual rate is known."""
 
@@ -27,7 +29,15 @@ def flags(good: Mapping[str, LaunchResult]) -> tuple[LaunchFlag, ...]:
         for job, result in good.items()
         for shape in result.shapes
     ]
-    return (*shapes, *_moved_paces(good), *_outliers(good))
+    return (*shapes, *_idle_gpus(good), *_moved_paces(good), *_outliers(good))
+
+
+def _idle_gpus(good: Mapping[str, LaunchResult]) -> Iterator[LaunchFlag]:
+    """Launches that the arithmetic of the device should bound, and whose device mostly waited."""
+    for job, result in good.items():
+        if result.bound == "gpu-compute" and result.gpu_busy is not None and result.gpu_busy < LEAST_BUSY:
+            detail = f"the GPU was busy for {100 * result.gpu_busy:.0f} % of the window, and should set the pace"
+            yield LaunchFlag(job_id=job, kind="idle GPU", detail=detail)
 
 
 def _moved_paces(good: Mapping[str, LaunchResult]) -> Iterator[LaunchFlag]:

@@ -18,6 +18,7 @@ from milabench_ng.records.views import ManifestView
 from milabench_ng.records.window import Amount
 from milabench_ng.report.launch.traces import ReferenceTrace, compare, load_traces
 from milabench_ng.report.summary.contradictions import contradictions
+from milabench_ng.report.summary.deviations import with_deviations
 from milabench_ng.report.summary.launches import LaunchResult, reduce_record
 from milabench_ng.report.summary.provenance import Folder
 from milabench_ng.report.summary.summarise import summarise
@@ -30,7 +31,8 @@ from milabench_ng.report.summary.summary import (
     check_counts,
     progression_steps,
 )
-from milabench_ng.shipped import find
+from milabench_ng.shipped import find, names
+from milabench_ng.similar import did_you_mean
 
 
 def load(source: Path) -> Summary:
@@ -42,6 +44,8 @@ def load(source: Path) -> Summary:
     found = read_record(content, name)
     if isinstance(found, ReadRecord):
         return summarise(Folder(source=name, results=(reduce_record(found),)))
+    if isinstance(found, ManifestView):
+        raise InputError(f"{name}: the manifest of a run; give its folder")
     return decode_summary(content, name)
 
 
@@ -52,7 +56,11 @@ def load_baseline(name: str) -> Summary:
         return load(path)
     shipped = find("baselines", path.name.removesuffix(".json"))
     if shipped is None or path.name != name.removeprefix("baselines/"):
-        raise InputError(f"--compare {plain(name)}: no such file or folder, and no baseline of that name is shipped")
+        known = names("baselines")
+        raise InputError(
+            f"{short(name)}: no such file or folder, and no baseline of that name is shipped"
+            f"{did_you_mean(name, known)}; there are {', '.join(known)}"
+        )
     return load(shipped)
 
 
@@ -72,7 +80,7 @@ def collect(folder: Path) -> Folder:
     return Folder(
         source=plain(folder),
         events=read_ledger(folder).events,
-        results=against_traces(results, manifests),
+        results=with_deviations(against_traces(results, manifests), manifests),
         manifests=tuple(manifests),
         problems=tuple(problems),
         going_on=going_on,

@@ -36,6 +36,7 @@ from milabench_ng.report.launch.traces import Traced, traced
 from milabench_ng.report.summary.power import DevicePower, launch_power
 from milabench_ng.report.summary.summary import UNIT_2020
 from milabench_ng.stats import mean
+from milabench_ng.telemetry.messages import telemetry_key
 
 _TAIL = slice(-20, -2)
 
@@ -88,10 +89,14 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     """Of the batches in the window, all ranks together; empty except for inference."""
     power: DevicePower | None = None
     """None if it is unknown or the device shares its GPU."""
+    gpu_busy: float | None = None
+    """Share of the window in which a kernel ran on its devices; None if unknown."""
     dropped: int = 0
     """Samples of telemetry that were lost."""
     tier: str | None = None
     data: DataView | None = None
+    data_scale: float = 1.0
+    """The scale that was asked for; a data set that cannot be scaled has its own."""
     precision: str | None = None
     marks: tuple[Mark, ...] = ()
     paces: tuple[PaceSeen, ...] = ()
@@ -141,14 +146,23 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         wait_share=measured.wait_share if cause is None else None,
         latencies=measured.latencies if cause is None else (),
         power=launch_power(mnb) if cause is None else None,
+        gpu_busy=_gpu_busy(mnb) if cause is None else None,
         dropped=mnb.sampled.dropped if mnb.sampled else 0,
         tier=_tier(mnb, cause),
         data=mnb.data,
+        data_scale=mnb.launch.data_scale,
         precision=mnb.precision.ran_before if mnb.precision else None,
         marks=mnb.marks,
         paces=launch_paces(mnb),
         traced=traced(mnb),
     )
+
+
+def _gpu_busy(mnb: MnbView) -> float | None:
+    """The mean over its devices; None without samples from inside the window."""
+    seen = [mnb.telemetry.get(telemetry_key("gpu", device.uuid or "")) for device in mnb.devices]
+    known = [one.utilization_pct.mean / 100 for one in seen if one and one.utilization_pct]
+    return mean(known) if known and mnb.sampled else None
 
 
 class _Measured(msgspec.Struct, frozen=True):

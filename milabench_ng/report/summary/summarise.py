@@ -81,6 +81,7 @@ def summarise(folder: Folder) -> Summary:
         profile_sha256=distinct(at.profile.sha256 if at.profile else None for at in folder.manifests),
         orders=distinct(order_of(manifest.plan) for manifest in folder.manifests),
         going_on=folder.going_on,
+        left_s=_left_s(folder) if folder.going_on else None,
         omitted=tuple(dict.fromkeys(label for manifest in folder.manifests for label in manifest.plan.omitted)),
         notes=notes_of(folder, ours, models),
         host_pace=paces(paces_seen(folder)),
@@ -96,6 +97,15 @@ def summarise(folder: Folder) -> Summary:
         },
         problems=loose,
     )
+
+
+def _left_s(folder: Folder) -> float | None:
+    """What the batches that are left take, if they start as far apart as those so far; None for fewer than two."""
+    starts = sorted({result.started_utc for result in folder.results if result.started_utc is not None})
+    if len(starts) < 2:
+        return None
+    each_s = (starts[-1] - starts[0]).total_seconds() / (len(starts) - 1)
+    return each_s * max(0, sum(len(manifest.plan.batches) for manifest in folder.manifests) - len(starts))
 
 
 def _measured(folder: Folder) -> Folder:
@@ -213,6 +223,7 @@ def _test(
     scheme = absent[0].scheme if absent else results[0].scheme
     powers = [result.power for result in good if result.power is not None]
     waits = [result.wait_share for result in good if result.wait_share is not None]
+    busy = [result.gpu_busy for result in good if result.gpu_busy is not None]
     first = readable[0] if readable else None
     named, repeated = by_job(good), repeats(good)
     sessions = {repeat: number for repeat, number in sessions_by_repeat(good).items() if repeat in repeated}
@@ -243,6 +254,7 @@ def _test(
         power_w=mean([power.watts for power in powers]) if powers else None,
         power_basis=distinct(power.basis for power in powers),
         power_launches=len(powers),
+        gpu_busy=mean(busy) if busy else None,
         telemetry_dropped=max((result.dropped for result in readable), default=0),
         wait_share=mean(waits) if waits else None,
         latency=Latency.of(latency.merged(result.latencies for result in good)),

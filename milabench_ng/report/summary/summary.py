@@ -56,7 +56,9 @@ class LaunchFlag(msgspec.Struct, frozen=True, kw_only=True):
     """Something odd about a launch that still counts."""
 
     job_id: str
-    kind: Literal["drift", "sawtooth", "no steady state", "stall", "burst", "backlog", "host pace", "outlier"]
+    kind: Literal[
+        "drift", "sawtooth", "no steady state", "stall", "burst", "backlog", "idle GPU", "host pace", "outlier"
+    ]
     detail: str
 
 
@@ -186,6 +188,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What ``power_w`` rests on, in words; empty if unknown."""
     power_launches: Tally | None = None
     """How many launches have a known power; None if not counted."""
+    gpu_busy: Amount | None = None
+    """Share of the window in which a kernel ran on a device, 0 to 1; None if unknown."""
     telemetry_dropped: Tally = 0
     """Telemetry samples lost in the launch that lost the most."""
     wait_share: Amount | None = None
@@ -262,6 +266,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     orders: tuple[str, ...] = ()
     """The unusual batch orders of runs, in words."""
     going_on: bool = False
+    left_s: Amount | None = None
+    """Time that a run in progress will take yet, at its pace so far; None if that is unknown."""
     omitted: tuple[str, ...] = ()
     """Rows of tests in the profile that the user did not select."""
     notes: tuple[str, ...] = ()

@@ -17,7 +17,8 @@ import msgspec
 
 from milabench_ng import __version__
 from milabench_ng.errors import InputError
-from milabench_ng.records.names import MANIFEST, is_result_file, write_atomically
+from milabench_ng.records.names import MANIFEST, file_digest, is_result_file
+from milabench_ng.records.output_files import check_target, write_output
 from milabench_ng.records.reading import is_going_on
 from milabench_ng.report.scoring.reference import CLASSIC_UNIT, REFERENCE, Reference, load_reference, score_unit
 from milabench_ng.report.scoring.score import Score, score
@@ -128,10 +129,13 @@ def make_claim(summary: Summary, weights: Weights | None, reference: Reference |
     )
 
 
-def pack(folder: Path, output: Path | None, weights: Path | None = None, key: Path | None = None) -> Written:
+def pack(
+    folder: Path, output: Path | None, weights: Path | None = None, key: Path | None = None, *, force: bool = True
+) -> Written:
     """Pack a result folder into ``output`` (default: ``FOLDER.bundle.tar.gz``, next to it), signed with ``key``.
 
-    ``weights``: the weights file behind the claimed score (default: the suite's shipped one).
+    ``weights``: the weights file behind the claimed score (default: the suite's shipped one); ``force``: replace an
+    existing file, though never evidence.
     """
     names, left_out = result_files(folder)
     if MANIFEST not in names:
@@ -139,6 +143,7 @@ def pack(folder: Path, output: Path | None, weights: Path | None = None, key: Pa
     if is_going_on(folder):
         raise InputError(f"{folder}: the run still goes on; pack it when it has ended")
     target = output or folder.resolve().with_name(f"{folder.resolve().name}.bundle.tar.gz")
+    check_target(target, "--output", force=force)
     summary = load(folder)
     chosen = weights_file(weights, summary.suite)
     sources = {f"{RESULTS}{name}": folder / name for name in names}
@@ -156,13 +161,11 @@ def pack(folder: Path, output: Path | None, weights: Path | None = None, key: Pa
     own = {PACKING_LIST: listed}
     if key is not None:
         own[SIGNATURE] = sign(listed, key)
-    try:
-        write_atomically(target, _archive(own, sources))
-    except OSError as error:
-        raise InputError(f"--output {target}: {error.strerror}") from None
+    content = _archive(own, sources)
+    write_output(target, content, "--output", force=force)
     return Written(
         path=target,
-        sha256=sha256_of(target),
+        sha256=file_digest(content),
         files=len(sources),
         bytes=sum(one.bytes for one in packing.files.values()),
         left_out=left_out,

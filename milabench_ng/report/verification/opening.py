@@ -20,8 +20,10 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.files import parse_json
-from milabench_ng.plain import short
+from milabench_ng.plain import plain, short
 from milabench_ng.records.upgrades.chain import newer
+from milabench_ng.report.summary.folder import load, load_baseline
+from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.bundle import (
     BUNDLE_SCHEMA,
     PACKING_LIST,
@@ -74,12 +76,35 @@ def opened(source: Path) -> Iterator[Opened]:
         yield _opened(source, root)
 
 
+def load_source(name: str) -> Summary:
+    """The summary of a bundle, or of anything that `load_baseline` reads."""
+    return load_result(Path(name)) if is_bundle(Path(name)) else load_baseline(name)
+
+
+def load_result(source: Path) -> Summary:
+    """The summary of a bundle, or of anything that `load` reads."""
+    if not is_bundle(source):
+        return load(source)
+    with opened(source) as there:
+        made = load(there.folder)
+    provenance = msgspec.structs.replace(made.provenance, source=plain(source))
+    return msgspec.structs.replace(made, provenance=provenance)
+
+
+def is_folder_or_bundle(source: Path) -> bool:
+    """Whether there are records in it, and not only statistics."""
+    return os.path.isdir(source) or is_bundle(source)
+
+
 def is_bundle(path: Path) -> bool:
-    """Whether it is a file that only a bundle can be: compressed by gzip."""
+    """Whether it is a compressed file."""
     if not os.path.isfile(path):
         return False
-    with path.open("rb") as file:
-        return file.read(2) == b"\x1f\x8b"
+    try:
+        with path.open("rb") as file:
+            return file.read(2) == b"\x1f\x8b"
+    except OSError:  # it may not be read: whoever reads it as a summary says so
+        return False
 
 
 def _opened(source: Path, root: Path) -> Opened:

@@ -1,0 +1,45 @@
+"""Says in one line what is wrong with a command line, and what to write instead."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from cyclopts.exceptions import (
+    CycloptsError,
+    MissingArgumentError,
+    UnknownCommandError,
+    UnknownOptionError,
+    UnusedCliTokensError,
+)
+
+from milabench_ng.plain import plain
+from milabench_ng.similar import did_you_mean
+
+WITH_FLAGS = ("jobs", "run", "rerun")
+"""Commands that hand options on to a workload."""
+
+
+def explained(error: CycloptsError) -> str:
+    """The error as all others of ``mnb`` are printed."""
+    command = " ".join(("mnb", *(error.command_chain or ())))
+    if isinstance(error, UnknownOptionError):
+        return f"{command}: {_unknown(error, command)}"
+    if isinstance(error, MissingArgumentError) and error.keyword is None and error.argument is not None:
+        name = error.argument.field_info.name if error.argument.field_info.is_positional else error.argument.name
+        return f"{command}: {name.upper() if name.isidentifier() else name} is missing; {command} --help has an example"
+    if isinstance(error, UnusedCliTokensError):
+        return f"{command}: {' '.join(map(plain, error.unused_tokens or ()))}: more than it takes; {command} --help"
+    if isinstance(error, UnknownCommandError):
+        said = plain(error).partition(" Available commands")[0]
+        return f"{command}: {said} {command} --help lists them"
+    return f"{command}: {plain(error)}"
+
+
+def _unknown(error: UnknownOptionError, command: str) -> str:
+    """An option may also belong to the workload, and then it comes after ``--``."""
+    option = (error.token.keyword or error.token.value).partition("=")[0]
+    known = chain.from_iterable(argument.names for argument in error.argument_collection if argument.parse)
+    meant = did_you_mean(option, known)
+    if not meant and (error.command_chain or ("",))[0] in WITH_FLAGS:
+        meant = f"; an option of the workload comes after --: {command} ... -- {plain(option)}"
+    return f"unknown option {plain(option)}{meant or f'; {command} --help lists the options'}"

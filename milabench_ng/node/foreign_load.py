@@ -1,0 +1,46 @@
+"""The CPU load of other programs: it takes from the tenants what their shares promise."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping
+
+from milabench_ng.node.conditions import cpu_seconds
+
+FOREIGN_LIMIT = 0.15
+"""Of the busy CPU time: idle nodes have 4 to 12 %, for the kernel and the machinery."""
+LEAST_CPUS = 0.02
+"""Of the node's CPUs: below this, other programs are daemons that harm nobody, however idle the tenants are."""
+LEAST_S = 2.0
+"""Shortest span of samples: the kernel counts ticks of 10 ms, and the sampler reads twice a second."""
+_LOOK_S = 0.25
+
+Spreads = Mapping[str, Mapping[str, float]]
+"""Telemetry of one key: ``mean``, ``min``, ``max`` and ``span_s`` by value."""
+
+
+def foreign_share(host: Spreads, tenants: Iterable[Spreads], cpus: int) -> float | None:
+    """The share of the busy CPU time that no tenant used, 0 to 1; None if unknown. Pure.
+
+    ``host``: what was sampled of the node, which has ``cpus`` CPUs. Loads below `LEAST_CPUS` count as none.
+    """
+    known = [one["cpu_s"] for one in tenants if "cpu_s" in one]
+    busy = host["cpu_busy_pct"]["mean"] / 100 * cpus if "cpu_busy_pct" in host else 0.0
+    if not busy or not known or min(one["span_s"] for one in known) < LEAST_S:
+        return None
+    foreign = busy - sum((one["max"] - one["min"]) / one["span_s"] for one in known)
+    return foreign / busy if foreign > LEAST_CPUS * cpus else 0.0
+
+
+def busy_note() -> tuple[str, ...]:
+    """What to know about other programs before anything of ours works; looks for a quarter of a second."""
+    began = cpu_seconds()
+    time.sleep(_LOOK_S)
+    busy, _, total = (late - early for early, late in zip(began, cpu_seconds(), strict=True))
+    share = busy / total if total > 0 else 0.0
+    cpus = os.cpu_count() or 1
+    if share <= FOREIGN_LIMIT:
+        return ()
+    told = f"other programs keep {share * cpus:.1f} of {cpus} CPUs busy"
+    return (f"{told}: stop them, or results will be marked as not comparable",)

@@ -1,0 +1,53 @@
+"""Writes the files that a user asks for: whole or not at all, and never over evidence.
+
+A manifest, a ledger and a record exist once; a report can be made again.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from milabench_ng.errors import InputError
+from milabench_ng.plain import short
+from milabench_ng.records.names import EVENTS, LEDGER, MANIFEST, RECORD_NAME, write_atomically
+
+
+def check_target(path: Path, option: str, *, force: bool = False) -> None:
+    """Raise InputError if ``path``, which ``option`` names, holds evidence, or any file unless ``force`` is set."""
+    if not os.path.isfile(path):  # a device or a pipe keeps nothing; opening a folder fails by itself
+        return
+    name = os.path.basename(os.path.realpath(path))
+    if name in (MANIFEST, LEDGER, EVENTS) or RECORD_NAME.fullmatch(name):
+        raise InputError(f"{option} {short(path)}: evidence of a run is never overwritten; name another file")
+    if not force:
+        raise InputError(f"{option} {short(path)}: the file exists; name another one, or say --force")
+
+
+@contextmanager
+def written(path: Path, option: str, *, force: bool = False) -> Iterator[TextIO]:
+    """A stream whose text becomes the file ``path`` when the context ends without an error.
+
+    Raises InputError, which names ``option``, for a file that must not be overwritten or cannot be written.
+    """
+    check_target(path, option, force=force)
+    content = io.StringIO()
+    yield content
+    write_output(path, content.getvalue().encode(), option, force=force)
+
+
+def write_output(path: Path, content: bytes, option: str, *, force: bool = False) -> None:
+    """Write the file ``path``, whole or not at all; a device or a pipe is written to, and never replaced."""
+    check_target(path, option, force=force)
+    try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            with path.open("wb", buffering=0) as stream:
+                stream.write(content)
+        else:
+            write_atomically(Path(os.path.realpath(path)), content)
+    except OSError as error:
+        raise InputError(f"{option} {short(path)}: {error.strerror}") from None

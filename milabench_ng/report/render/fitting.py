@@ -1,0 +1,38 @@
+"""Chooses what of a table fits on a terminal. Pure: widths are in columns of the terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+UNLIMITED = 2000
+"""The width of what is no terminal: a file, a pipe."""
+_GAP = 2
+_OPTIONAL = (
+    *("verdict", "+-95 %", "std", "GPU", "data wait", "unit", "95 % interval", "devices", "runs", "perf_base"),
+    *("energy", "power", "perf_adj", "weight", "peak", "node total", "perf_base_adj", "perf_ratio_adj"),
+)
+"""Most important first; what is not here always stays."""
+
+
+def fitting(titles: Sequence[str], widths: Sequence[int], width: int) -> list[int]:
+    """The places of the columns that fit, given their titles and widths: all that always stay, then by importance."""
+    kept = [place for place, title in enumerate(titles) if not any(_is(title, wanted) for wanted in _OPTIONAL)]
+    for wanted in _OPTIONAL:
+        more = sorted(kept + [place for place, title in enumerate(titles) if _is(title, wanted) and place not in kept])
+        if sum(widths[place] + _GAP for place in more) - _GAP <= width:
+            kept = more
+    return kept
+
+
+def _is(title: str, wanted: str) -> bool:
+    """Whether it is the column of that name, perhaps for one of several baselines."""
+    return title == wanted or title.startswith(f"{wanted} ")
+
+
+def wrapped(text: str, width: int, indent: int) -> str:
+    """The text in lines of at most ``width`` columns, all after the first indented; a long word stays whole."""
+    if width >= UNLIMITED:
+        return text
+    lines = textwrap.wrap(text, max(width - indent, 20), break_long_words=False, break_on_hyphens=False)
+    return f"\n{' ' * indent}".join(lines)

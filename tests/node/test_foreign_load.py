@@ -1,0 +1,40 @@
+"""What other programs take of the CPU time, worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from milabench_ng.node.foreign_load import foreign_share
+
+
+def host(busy_pct: float) -> dict[str, dict[str, float]]:
+    return {"cpu_busy_pct": {"n": 18, "min": 0.0, "mean": busy_pct, "max": 100.0, "span_s": 8.5}}
+
+
+def tenant(seconds: float, span_s: float = 8.0) -> dict[str, dict[str, float]]:
+    """A tenant that used this much CPU time between its first sample and its last."""
+    return {"cpu_s": {"n": 17, "min": 5.0, "mean": 6.0, "max": 5.0 + seconds, "span_s": span_s}}
+
+
+@pytest.mark.parametrize(
+    ("busy_pct", "tenants", "cpus", "share"),
+    [
+        (100.0, [tenant(8.0), tenant(4.0)], 2, 0.25),  # 2 CPUs are busy, the tenants use 1.5
+        (50.0, [tenant(16.0), tenant(16.0)], 8, 0.0),  # 4 are busy, and all of them for the tenants
+        (10.0, [tenant(0.8)], 1, 0.0),  # the tenant's own
+        (3.0, [tenant(4.0)], 100, 5 / 6),  # 3 busy, the tenant uses half of one: 2.5 CPUs are 2.5 % of the node
+        (2.0, [tenant(4.0)], 100, 0.0),  # 1.5 are under 2 % of the node
+        (100.0, [tenant(1.0, span_s=1.0)], 2, None),  # too short to tell
+        (100.0, [{}], 2, None),  # no group of its own: its time is not known
+        (0.0, [tenant(0.0)], 2, None),
+    ],
+)
+def test_the_share_that_no_tenant_used(
+    busy_pct: float, tenants: list[dict[str, dict[str, float]]], cpus: int, share: float | None
+) -> None:
+    found = foreign_share(host(busy_pct), tenants, cpus)
+    assert found is None if share is None else found == pytest.approx(share)
+
+
+def test_nothing_is_known_without_samples_of_the_node() -> None:
+    assert foreign_share({}, [tenant(1.0)], 2) is None

@@ -1,0 +1,56 @@
+"""What of the report fits on a terminal: nothing is wider than it, and the deciding columns stay."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from io import StringIO
+from os import terminal_size
+from pathlib import Path
+
+import pytest
+
+from milabench_ng.report.render.fitting import UNLIMITED, fitting, wrapped
+from milabench_ng.report.report import make_report
+from milabench_ng.report.writers import write_report
+
+BASELINES = Path(__file__).parents[2] / "baselines"
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_columns_come_back_by_importance_while_there_is_room() -> None:
+    titles = ("test", "unit", "perf", "std", "perf_base v100", "perf_base h200", "peak")
+    widths = (10, 10, 10, 10, 10, 10, 10)
+    assert fitting(titles, widths, 200) == [0, 1, 2, 3, 4, 5, 6]
+    assert fitting(titles, widths, 82) == [0, 1, 2, 3, 4, 5, 6]  # 7 columns and 6 gaps
+    assert fitting(titles, widths, 81) == [0, 1, 2, 3, 4, 5]
+    assert fitting(titles, widths, 46) == [0, 1, 2, 3]  # not one baseline without the other
+    assert fitting(titles, widths, 5) == [0, 2]
+
+
+def test_texts_wrap_between_words_and_below_themselves() -> None:
+    assert wrapped("one two three four five six", 30, 8) == "one two three four\n        five six"
+    assert wrapped("x " * 2000, UNLIMITED, 8) == "x " * 2000
+
+
+@pytest.mark.parametrize(("width", "stay"), [(80, ["perf_ratio", "verdict"]), (120, ["std", "data", "unit"])])
+def test_a_report_fits_its_terminal(monkeypatch: pytest.MonkeyPatch, width: int, stay: list[str]) -> None:
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: terminal_size((width, 40)))
+    report = make_report(BASELINES / "h200.json", compare_to=["v100"])
+    narrow, full, piped = Terminal(), Terminal(), StringIO()
+    write_report(report, "table", narrow)
+    write_report(report, "table", full, full=True)
+    write_report(report, "table", piped)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", narrow.getvalue()).splitlines()
+    head = next(line for line in lines if line.startswith("test  ") and "perf_ratio" in line)
+    table = lines[lines.index(head) :]
+    assert all(len(line.rstrip()) <= width for line in table[: table.index("")])
+    assert all(len(line) <= width for line in lines[: lines.index("")])  # what is said above the tables
+    above = " ".join(lines[lines.index(head) - 1 :][:2])
+    assert all(title in above for title in stay)
+    assert "--full prints them all" in narrow.getvalue()
+    assert "--full" not in full.getvalue() + piped.getvalue()

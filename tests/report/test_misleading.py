@@ -1,0 +1,196 @@
+"""What could mislead a reader of a report is said first, and next to the number."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import make_records
+import msgspec
+import pytest
+from make_records import PER_GPU, PROGRESSION
+
+from milabench_ng.plan import Plan
+from milabench_ng.report.baselines.baseline import shortfalls
+from milabench_ng.report.render.cells import Fact, figure
+from milabench_ng.report.render.statements import header
+from milabench_ng.report.report import Report, make_report
+from milabench_ng.report.summary.folder import load
+from milabench_ng.report.writers import write_report
+
+QUICK = dict.fromkeys(("toy_reg", "toy_lstm", "vae", "loader", "convnet"), PER_GPU) | {"scaling": PROGRESSION}
+
+
+def table(report: Report) -> str:
+    stream = StringIO()
+    write_report(report, "table", stream)
+    return stream.getvalue()
+
+
+def scaled(whole: Plan, scale: float) -> Plan:
+    """The plan with data of this scale, as ``--data-scale`` makes it."""
+    batches = [
+        msgspec.structs.replace(
+            batch,
+            launches=tuple(msgspec.structs.replace(launch, data_scale=scale) for launch in batch.launches),
+        )
+        for batch in whole.batches
+    ]
+    return msgspec.structs.replace(whole, batches=tuple(batches))
+
+
+def rewrite(folder: Path, test: str, **changes: Any) -> None:
+    """Change the ``mnb`` part of a test's records."""
+    for path in folder.glob(f"quick.{test}.J*.json"):
+        made = json.loads(path.read_bytes())
+        made["mnb"] |= changes
+        path.write_text(json.dumps(made))
+
+
+@pytest.fixture
+def whole() -> Plan:
+    return make_records.plan("quick", QUICK, 2, 1)
+
+
+def test_smaller_data_than_the_profile_says_are_a_mark(tmp_path: Path, whole: Plan) -> None:
+    """The manifest keeps the profile's text and the plan that ran; a test that reads nothing is not marked."""
+    make_records.write_run(tmp_path / "small", scaled(whole, 0.1))
+    manifest = json.loads((tmp_path / "small/run.json").read_bytes())
+    manifest["profile"]["text"] = make_records.profile_text(whole)
+    (tmp_path / "small/run.json").write_text(json.dumps(manifest))
+    data = make_records.record(whole.launches[0], make_records.steady)["mnb"]["data"]
+    for test in QUICK:
+        rewrite(tmp_path / "small", test, data=None if test.startswith("toy") else data | {"scale": 0.1})
+    report = make_report(tmp_path / "small")
+    first = header(report)[0]
+    assert (first.name, first.tone) == ("NOT COMPARABLE", "bad")
+    assert first.text == "data at scale 0.1 instead of 1 (at worst; 5 of 7 tests)"
+    assert "score, NOT COMPARABLE" in table(report)
+    assert any("data at scale 0.1" in why for why in shortfalls(report.summary, report.score))
+
+
+def test_the_profiles_own_scale_is_no_mark(tmp_path: Path, whole: Plan) -> None:
+    made = scaled(whole, 0.02)
+    make_records.write_run(tmp_path, made)
+    data = make_records.record(whole.launches[0], make_records.steady)["mnb"]["data"]
+    for test in QUICK:
+        rewrite(tmp_path, test, data=data | {"scale": 0.02})
+    assert make_report(tmp_path).marks == ()
+
+
+def test_devices_that_are_left_out_are_a_mark(tmp_path: Path, whole: Plan) -> None:
+    make_records.write_run(tmp_path, make_records.plan("quick", QUICK, 1, 1))
+    manifest = json.loads((tmp_path / "run.json").read_bytes())
+    manifest["inventory"] = make_records.manifest(whole)["inventory"]
+    (tmp_path / "run.json").write_text(json.dumps(manifest))
+    assert [mark.text for mark in make_report(tmp_path).marks] == ["1 of the node's 2 devices worked"]
+
+
+@pytest.mark.parametrize(("repeat", "marked"), [(2, ["ran in file order, all repeats of a test in a row"]), (1, [])])
+def test_all_repeats_in_a_row_are_a_mark(tmp_path: Path, repeat: int, marked: list[str]) -> None:
+    made = make_records.plan("quick", QUICK, 2, repeat)
+    make_records.write_run(tmp_path, msgspec.structs.replace(made, order="file"))
+    assert [mark.text for mark in make_report(tmp_path).marks] == marked
+
+
+def test_a_profile_that_cannot_be_read_hides_no_report(tmp_path: Path, whole: Plan) -> None:
+    make_records.write_run(tmp_path, whole)
+    manifest = json.loads((tmp_path / "run.json").read_bytes())
+    manifest["profile"]["text"] = "{"
+    (tmp_path / "run.json").write_text(json.dumps(manifest))
+    assert make_report(tmp_path).marks == ()
+
+
+def test_a_failure_is_the_first_line(tmp_path: Path, whole: Plan) -> None:
+    make_records.write_run(tmp_path, whole)
+    next(tmp_path.glob("quick.vae.J0.0.*")).write_text('{"x":1}')
+    report = make_report(tmp_path)
+    first = header(report)[0]
+    assert (first.name, first.text) == ("FAIL", "1 of 12 launches failed (1 unreadable), limit 1.00%")
+    (launches,) = [fact for fact in header(report) if fact.name == "launches"]
+    assert (launches.text, launches.tone) == ("12 of 12, 1 failed", "bad")
+
+
+def test_both_scores_are_over_the_tests_that_the_ratio_is_over(tmp_path: Path, whole: Plan) -> None:
+    """One test differs: the printed quotient is the printed ratio, and neither is that of the whole score."""
+    make_records.write_run(tmp_path / "base", whole, lambda *_: 200.0)
+    make_records.write_run(tmp_path / "run", whole, lambda launch, _: 100.0 if launch.workload != "vae" else 400.0)
+    other_batches(tmp_path / "base", "vae")
+    report = make_report(tmp_path / "run", compare_to=[str(tmp_path / "base")])
+    (other,) = report.comparisons
+    assert other.levels is not None
+    assert other.ratio == pytest.approx(other.levels[0] / other.levels[1]) == pytest.approx(0.5)
+    text = " ".join(table(report).split())
+    ours, theirs = map(figure, other.levels)
+    told = f"{ours} against {theirs} classic items/s per device, over 6 of 7 tests: toy_reg, toy_lstm, loader"
+    assert told in text
+    assert "ratio of the scores 0.500 per device" in text
+
+
+def other_batches(folder: Path, test: str) -> None:
+    """Make it another computation."""
+    for path in folder.glob(f"quick.{test}.J*.json"):
+        made = json.loads(path.read_bytes())
+        made["mnb"]["launch"]["arguments"]["batch_size"] = 128
+        path.write_text(json.dumps(made))
+
+
+def row(report: Report, test: str) -> str:
+    """The test's row in the table of tests."""
+    lines = table(report).splitlines()
+    start = next(place for place, line in enumerate(lines) if line.split()[:2] == ["test", "unit"])
+    return next(line for line in lines[start:] if line.split()[:1] == [test])
+
+
+def test_a_suppressed_ratio_is_shown_in_grey_with_its_reason(tmp_path: Path, whole: Plan) -> None:
+    make_records.write_run(tmp_path / "base", whole, lambda *_: 300.0)
+    make_records.write_run(tmp_path / "run", whole, lambda *_: 100.0)
+    other_batches(tmp_path / "base", "vae")
+    report = make_report(tmp_path / "run", compare_to=[str(tmp_path / "base")])
+    (vae,) = [line for line in report.lines if line.scored.test == "quick.vae"]
+    assert vae.compared[0] is not None
+    assert (vae.compared[0].perf_ratio, vae.compared[0].suppressed_ratio) == (None, pytest.approx(1 / 3))
+    assert " 0.33 " in row(report, "vae")
+    assert "suppressed: option batch_size " in row(report, "vae")
+
+
+def test_a_gpu_that_mostly_waits_is_flagged_where_its_arithmetic_should_set_the_pace(
+    tmp_path: Path, whole: Plan
+) -> None:
+    make_records.write_run(tmp_path, whole, lambda *_: 100.0)
+    span = {"n": 18, "min": 0.0, "max": 100.0, "span_s": 8.5}
+    telemetry = {
+        f"gpu:GPU-{index}": {"utilization_pct": span | {"mean": 26.0}, "power_w": span | {"mean": 200.0}}
+        for index in range(2)
+    }
+    sampled = {"start_s": 1050.0, "end_s": 1059.0, "interval_s": 0.5, "dropped": 0}
+    for test in QUICK:
+        bound = "gpu-compute" if test == "convnet" else "cpu"
+        rewrite(tmp_path, test, telemetry=telemetry, sampled=sampled, bound=bound)
+    report = make_report(tmp_path)
+    assert {(test, flag.detail) for test, flag in report.flags if flag.kind == "idle GPU"} == {
+        ("quick.convnet", "the GPU was busy for 26 % of the window, and should set the pace")
+    }
+    vae = load(tmp_path).tests["quick.vae"]
+    assert (vae.gpu_busy, vae.power_w) == (pytest.approx(0.26), pytest.approx(200.0))
+    assert row(report, "vae").split()[-4:-1] == ["26", "200", "2"]  # 200 W for 100 items/s
+
+
+def test_a_run_in_progress_says_how_far_it_is_and_fails_nothing(tmp_path: Path) -> None:
+    """7 batches a repeat, 100 s apart: four of the second repeat are left."""
+    whole = make_records.plan("quick", QUICK, 2, 2)
+    make_records.write_run(tmp_path, whole)
+    for path in tmp_path.glob("quick.*.J1.*"):
+        if not path.name.startswith(("quick.toy", "quick.vae")):
+            path.unlink()
+    with (tmp_path / "run.json").open() as manifest:
+        fcntl.flock(manifest, fcntl.LOCK_EX)  # what the orchestrator holds while it lives
+        report = make_report(tmp_path)
+    assert report.exit_code == 0
+    assert header(report)[0] == Fact("running", "18 of 24 launches, about 6 min 40 s left", "fair")
+    assert "not yet: the run goes on" in table(report)
+    assert "NO SCORE" not in table(report)
+    assert make_report(tmp_path).exit_code == 1  # it has ended, and launches are missing
