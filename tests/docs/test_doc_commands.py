@@ -55,8 +55,10 @@ TABLE: dict[str, Check] = {
     "mnb baseline show v100": RUN,
     "mnb bids bids.json": PARSE,
     "mnb bids bids.json --html bids.html": PARSE,
-    "mnb accept bid.bundle.tar.gz results --guarantee 0.97": Check("run", codes=(4,)),
-    "mnb accept bid.bundle.tar.gz results --guarantee 0.97 --explain": Check("run", codes=(4,)),
+    "mnb bids bids.json --rules tender.json --allowed-signers vendors.txt": PARSE,
+    "mnb accept bid.bundle.tar.gz results --rules tender.json --allowed-signers vendors.txt": PARSE,
+    "mnb accept bid.bundle.tar.gz results --guarantee 0.97": PARSE,
+    "mnb accept bid.bundle.tar.gz results --guarantee 0.97 --explain": PARSE,
     "mnb bundle results --sign ~/.ssh/id_ed25519": Check(
         "elsewhere", "test_r2_who_signed signs, with a key of its own"
     ),
@@ -210,6 +212,7 @@ TABLE: dict[str, Check] = {
     "scripts/known-rates": Check("script", "needs the tables that it reads"),
     "scripts/mnb": Check("script", "needs the network"),
     "scripts/mnb jobs profiles/quick.json": DRY,
+    "scripts/red-team": Check("script", "takes minutes"),
     "scripts/release": Check("script", "builds and installs a wheel, with torch"),
     "scripts/release --rehearse": Check("script", "builds and installs a wheel, with torch"),
     "scripts/screenshots --docs": SLOW,

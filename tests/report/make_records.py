@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import random
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,7 +27,8 @@ from milabench_ng.profile import PartitionScheme, Profile, Scheme, Test
 from milabench_ng.records import ledger
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText
-from milabench_ng.records.window import WindowRule
+from milabench_ng.records.window import MEASURED_BY
+from milabench_ng.units import utc_iso
 
 START = datetime(2026, 1, 6, 16, 0, 0, 123456, tzinfo=UTC)
 BUILTIN = read_builtin()
@@ -86,9 +88,7 @@ def record(
     """
     ranks = range(len(launch.devices)) if launch.scheme == "gpu-progression" else range(1)
     begin = BEGIN_S + BETWEEN_S * batch
-    rows = {
-        rank: [[begin + 0.5 * i, 0.5, round(rate(launch, rank) / 2), 5, 0.125] for i in range(slices)] for rank in ranks
-    }
+    rows = {rank: _rows(launch, rank, begin, slices, round(rate(launch, rank) / 2)) for rank in ranks}
     stop = begin + 0.5 * slices
     program = {"type": "program", "start": 0.0, "end": stop - begin, "time": stop - begin}
     train = {
@@ -125,6 +125,22 @@ def record(
     }
 
 
+def _rows(launch: Launch, rank: int, begin: float, slices: int, count: int) -> list[list[float]]:
+    """Slices of 0.5 s, but for a microsecond: no two launches of a real meter have the same lengths.
+
+    Every other slice ends on the exact half second, so that windows hold exactly what they would without.
+    """
+    draw = random.Random(f"{launch.label} {launch.run} {launch.devices} {rank}")
+    odd = [draw.randrange(-(2**15), 2**15) / 2**36 if i % 2 else 0.0 for i in range(slices + 1)]
+    odd[-1] = 0.0
+    return [[begin + 0.5 * i + odd[i], 0.5 + odd[i + 1] - odd[i], count, 5, 0.125] for i in range(slices)]
+
+
+def utc_at(time_s: float) -> str:
+    """What the wall clock shows at a moment of the monotonic one."""
+    return utc_iso(START + timedelta(seconds=time_s - BEGIN_S))
+
+
 def _monitor(memory: float) -> dict[str, Any]:
     sample = {"min": 1.0, "mean": 2.0, "max": 3.0}
     return {"load": sample, "memory": sample | {"max": memory}, "temperature": sample}
@@ -141,7 +157,7 @@ def _mnb(
         "schema": 1,
         "version": __version__,
         "run_id": RUN_ID,
-        "started_utc": (START + timedelta(seconds=BETWEEN_S * batch)).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "started_utc": utc_at(begin),
         "batch": batch,
         "launch": msgspec.to_builtins(launch),
         "label": launch.label,
@@ -162,8 +178,8 @@ def _mnb(
         "start_to_ready_s": 0.33,
         "start_s": begin,
         "stop_s": stop,
-        "window_rule": msgspec.to_builtins(WindowRule()),
-        "window": {"start_s": stop - 10, "end_s": stop - 1},
+        "window_rule": msgspec.to_builtins(MEASURED_BY),
+        "window": {"start_s": stop - 10, "end_s": stop - 1, "edges": "shared"},
         "ranks": [
             {
                 "rank": rank,
@@ -195,8 +211,8 @@ def _mnb(
         "neighbours": {"planned": beside, "alive_at_stop": beside, "lost": []},
         "isolation": {str(index): msgspec.to_builtins(fence(index, RUN_ID)) for index in launch.devices},
         "conditions": {
-            "before": msgspec.to_builtins(conditions(begin - 1, launch.devices)),
-            "after": msgspec.to_builtins(conditions(stop + 1, launch.devices)) | {"settings": None},
+            "before": msgspec.to_builtins(conditions(begin - 1, launch.devices, utc_at(begin - 1))),
+            "after": msgspec.to_builtins(conditions(stop + 1, launch.devices, utc_at(stop + 1))) | {"settings": None},
         },
         "host_pace": {str(index): host_pace(80.0, 80.0) for index in launch.devices},
         "telemetry": {},
@@ -246,7 +262,7 @@ def promise(whole: Plan, run_id: str = RUN_ID) -> Manifest:
         command_line=("mnb", "jobs"),
         profile=ProfileText(file=f"{whole.suite}.json", sha256=hashlib.sha256(text.encode()).hexdigest(), text=text),
         plan=whole,
-        window_rule=WindowRule(),
+        window_rule=MEASURED_BY,
         start="warm",
         dataroot="/data",
         inventory=inventory(whole.devices),
@@ -299,7 +315,36 @@ def write_run(folder: Path, whole: Plan, rate: Rate = steady, slices: int = 120)
 def write_ledger(folder: Path, whole: Plan) -> None:
     """The ledger of a run in one session in which each record of the folder took one attempt."""
     promised = promise(whole)
-    events: list[ledger.AnyLedgerEvent] = [
+    chain, lines = ledger.extend(ledger.Chain(), "2026-01-06T16:00:00.123456Z", _begun(promised, whole))
+    files = [(path, path.read_bytes()) for path in sorted(folder.glob("*.J*.json"), key=lambda path: path.name[-27:])]
+    read = [(path.name, content, msgspec.json.decode(content)["mnb"]) for path, content in files]
+    last = START
+    for batch in sorted({made["batch"] for _, _, made in read}):
+        those = [one for one in read if one[2]["batch"] == batch]
+        tried = [ledger.Attempt(number=1, batch=batch, **_which(made)) for _, _, made in those]
+        kept = [
+            ledger.Recorded(
+                number=1,
+                file=name,
+                sha256=hashlib.sha256(content).hexdigest(),
+                cause=made["failure"] and made["failure"]["cause"],
+                **_which(made),
+            )
+            for name, content, made in those
+        ]
+        begin = START + timedelta(seconds=BETWEEN_S * batch)
+        last = begin + timedelta(
+            seconds=max((made["stop_s"] or 0.0) - BEGIN_S - BETWEEN_S * batch for *_, made in those)
+        )
+        for at, events in ((begin, tried), (last + timedelta(seconds=2), kept)):
+            chain, more = ledger.extend(chain, utc_iso(at), events)
+            lines += more
+    lines += ledger.extend(chain, utc_iso(last + timedelta(seconds=3)), [ledger.Finished(missing=0, failed=0)])[1]
+    (folder / "ledger.jsonl").write_bytes(lines)
+
+
+def _begun(promised: Manifest, whole: Plan) -> list[ledger.AnyLedgerEvent]:
+    return [
         ledger.Started(
             run_id=promised.run_id,
             version=__version__,
@@ -311,16 +356,10 @@ def write_ledger(folder: Path, whole: Plan) -> None:
         ),
         ledger.Session(number=1, hostname="node", boot_id="boot", pid=1, command_line=("mnb", "jobs")),
     ]
-    for path in sorted(folder.glob("*.J*.json"), key=lambda path: path.name[-27:]):
-        content = path.read_bytes()
-        made = msgspec.json.decode(content)["mnb"]
-        which = {"label": made["label"], "job_id": f"{made['launch']['run']}.{made['launch']['devices'][-1]}"}
-        cause = made["failure"] and made["failure"]["cause"]
-        sha256 = hashlib.sha256(content).hexdigest()
-        events.append(ledger.Attempt(number=1, batch=made["batch"], **which))
-        events.append(ledger.Recorded(number=1, file=path.name, sha256=sha256, cause=cause, **which))
-    events.append(ledger.Finished(missing=0, failed=0))
-    (folder / "ledger.jsonl").write_bytes(ledger.extend(ledger.Chain(), "2026-01-06T16:00:00.123456Z", events)[1])
+
+
+def _which(made: dict[str, Any]) -> dict[str, str]:
+    return {"label": made["label"], "job_id": f"{made['launch']['run']}.{made['launch']['devices'][-1]}"}
 
 
 def main() -> None:

@@ -15,9 +15,13 @@ import msgspec
 from make_records import PER_GPU, PROGRESSION
 
 from milabench_ng.plan import Plan
+from milabench_ng.records.ledger import Attempt, Chain, LedgerLine, Recorded, Started, extend
+from milabench_ng.records.names import file_digest
+from milabench_ng.records.reading import read_ledger
 
 NONCE = "drawn on 2026-01-06"
-WHOLE = make_records.plan("standard", {"vae": PER_GPU, "toy_reg": PER_GPU, "scaling": PROGRESSION}, 2, 2, nonce=NONCE)
+TESTS = {"vae": PER_GPU, "toy_reg": PER_GPU, "loader": PER_GPU, "scaling": PROGRESSION}
+WHOLE = make_records.plan("standard", TESTS, 2, 2, nonce=NONCE)
 Change = Callable[[dict[str, Any]], None]
 Tamper = Callable[[Path], None]
 
@@ -29,14 +33,47 @@ def rewrite(path: Path, change: Change) -> None:
     path.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=1))
 
 
-def record(change: Change, pattern: str = "standard.vae.J1.1.*") -> Tamper:
-    """Change the first record of that name, and put its new sum into a new ledger: the chain holds no secret."""
+def record(change: Change, pattern: str = "*.vae.J*.1.*") -> Tamper:
+    """Change the last record of that name, or of any on a folder without such a test, and the ledger with it."""
 
     def tamper(folder: Path) -> None:
-        rewrite(next(iter(sorted(folder.glob(pattern)))), change)
-        make_records.write_ledger(folder, plan_of(folder))
+        rewrite((sorted(folder.glob(pattern)) or sorted(folder.glob("*.J*.1.*.json")))[-1], change)
+        rehash(folder)
 
     return tamper
+
+
+def records(change: Change, pattern: str = "*.J*.json") -> Tamper:
+    """Change every record of that name, and the ledger with them."""
+
+    def tamper(folder: Path) -> None:
+        for path in sorted(folder.glob(pattern)):
+            rewrite(path, change)
+        rehash(folder)
+
+    return tamper
+
+
+def rehash(folder: Path, change: Callable[[LedgerLine], LedgerLine] = lambda entry: entry) -> None:
+    """The ledger anew, as if it had always noted what the folder holds now: sums, promises, no word of what is gone."""
+    promised, chain, lines = json.loads((folder / "run.json").read_bytes()), Chain(), b""
+    for entry in map(change, read_ledger(folder).entries):
+        what = entry.what
+        if isinstance(what, Started):
+            sums = {"plan_sha256": plan_of(folder).sha256, "profile_sha256": promised["profile"]["sha256"]}
+            what = msgspec.structs.replace(what, nonce=promised["plan"]["nonce"], **sums)
+        if isinstance(what, Recorded):
+            path = folder / what.file
+            if not path.exists():
+                continue
+            content = path.read_bytes()
+            failure = json.loads(content)["mnb"]["failure"]
+            what = msgspec.structs.replace(what, sha256=file_digest(content), cause=failure and failure["cause"])
+        if isinstance(what, Attempt) and not list(folder.glob(f"*.J{what.job_id}.*")):
+            continue
+        chain, more = extend(chain, entry.utc, [what])
+        lines += more
+    (folder / "ledger.jsonl").write_bytes(lines)
 
 
 def ours(**changes: Any) -> Change:
@@ -49,7 +86,7 @@ def manifest(change: Change) -> Tamper:
 
     def tamper(folder: Path) -> None:
         rewrite(folder / "run.json", change)
-        make_records.write_ledger(folder, plan_of(folder))
+        rehash(folder)
 
     return tamper
 
@@ -59,23 +96,32 @@ def plan_of(folder: Path) -> Plan:
     return msgspec.convert(json.loads((folder / "run.json").read_bytes())["plan"], Plan)
 
 
+def write_honest(folder: Path) -> None:
+    """A run with which nothing is wrong; `vae` reads what it says."""
+    make_records.write_run(folder, WHOLE, slices=30)
+    records(lambda content: content["mnb"]["data"].update(name="mnist"), "*.vae.*")(folder)
+
+
 def everywhere(change: Callable[[dict[str, Any]], None]) -> Tamper:
     """Change every launch, in the plan and in the records, as if it had always been so."""
 
     def tamper(folder: Path) -> None:
         def all_launches(content: dict[str, Any]) -> None:
-            for batch in content["plan"]["batches"]:
-                for launch in batch["launches"]:
-                    change(launch)
+            launches = [launch for batch in content["plan"]["batches"] for launch in batch["launches"]]
+            before = json.dumps(launches)
+            for launch in launches:
+                change(launch)
+            if json.dumps(launches) == before:
+                raise LookupError("no such launch")
 
         def own_launch(content: dict[str, Any]) -> None:
             change(content["mnb"]["launch"])
             content["call"]["arguments"] = content["mnb"]["launch"]["arguments"]
 
         rewrite(folder / "run.json", all_launches)
-        for path in folder.glob("standard.*.json"):
+        for path in folder.glob("*.J*.json"):
             rewrite(path, own_launch)
-        make_records.write_ledger(folder, plan_of(folder))
+        rehash(folder)
 
     return tamper
 

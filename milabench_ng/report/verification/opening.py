@@ -78,12 +78,12 @@ def opened(source: Path) -> Iterator[Opened]:
 
 def load_source(name: str) -> Summary:
     """The summary of a bundle, or of anything that `load_baseline` reads."""
-    return load_result(Path(name)) if _is_bundle(Path(name)) else load_baseline(name)
+    return load_result(Path(name)) if is_bundle(Path(name)) else load_baseline(name)
 
 
 def load_result(source: Path) -> Summary:
     """The summary of a bundle, or of anything that `load` reads."""
-    if not _is_bundle(source):
+    if not is_bundle(source):
         return load(source)
     with opened(source) as there:
         made = load(there.folder)
@@ -93,10 +93,10 @@ def load_result(source: Path) -> Summary:
 
 def is_folder_or_bundle(source: Path) -> bool:
     """Whether there are records in it, and not only statistics."""
-    return os.path.isdir(source) or _is_bundle(source)
+    return os.path.isdir(source) or is_bundle(source)
 
 
-def _is_bundle(path: Path) -> bool:
+def is_bundle(path: Path) -> bool:
     """Whether it is a compressed file."""
     if not os.path.isfile(path):
         return False
