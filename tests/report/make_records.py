@@ -21,12 +21,15 @@ from make_node import conditions, fence, inventory, storage
 from milabench_ng import __version__
 from milabench_ng.builtin import Declared, read_builtin
 from milabench_ng.catalogue import Scalar
+from milabench_ng.node.conditions import Edge
 from milabench_ng.plan import Device, Launch, Plan, ResolvedOptions, make_plan
 from milabench_ng.profile import PartitionScheme, Profile, Scheme, Test
 from milabench_ng.records import ledger
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText
+from milabench_ng.records.proof import CodeProof, DataProof, WheelCheck
 from milabench_ng.records.window import WindowRule
+from milabench_ng.sources import package_digests
 
 START = datetime(2026, 1, 6, 16, 0, 0, 123456, tzinfo=UTC)
 BUILTIN = read_builtin()
@@ -310,6 +313,7 @@ def write_ledger(folder: Path, whole: Plan) -> None:
             nonce=whole.nonce,
         ),
         ledger.Session(number=1, hostname="node", boot_id="boot", pid=1, command_line=("mnb", "jobs")),
+        *proofs("before"),
     ]
     for path in sorted(folder.glob("*.J*.json"), key=lambda path: path.name[-27:]):
         content = path.read_bytes()
@@ -319,8 +323,35 @@ def write_ledger(folder: Path, whole: Plan) -> None:
         sha256 = hashlib.sha256(content).hexdigest()
         events.append(ledger.Attempt(number=1, batch=made["batch"], **which))
         events.append(ledger.Recorded(number=1, file=path.name, sha256=sha256, cause=cause, **which))
+    events += proofs("after")
     events.append(ledger.Finished(missing=0, failed=0))
     (folder / "ledger.jsonl").write_bytes(ledger.extend(ledger.Chain(), "2026-01-06T16:00:00.123456Z", events)[1])
+
+
+def proofs(edge: Edge) -> tuple[ledger.CodeSeen, ledger.DataSeen]:
+    """What a session reads of code and data."""
+    wheels = {name: WheelCheck(version="1.0", sha256="0" * 64, files=9) for name in ("torch", "torchvision", "numpy")}
+    code = CodeProof(
+        package=package_digests(WORKLOADS.parents[1]),
+        elsewhere=(),
+        wheels=wheels if edge == "after" else {},
+        base="/usr",
+        prefix="/venv",
+        folder="/venv/lib/python3/site-packages",
+        seconds=1.0,
+    )
+    data = DataProof(
+        name="imagenet",
+        scale=1.0,
+        checksum=CHECKSUM,
+        generator=1,
+        libraries={"numpy": "2"},
+        files=9,
+        bytes=9,
+        changed_s=1e9,
+        seconds=1.0,
+    )
+    return ledger.CodeSeen(edge=edge, code=code), ledger.DataSeen(edge=edge, data=data)
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import gzip
 import io
 import json
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import msgspec
 from make_records import PER_GPU, PROGRESSION
 
 from milabench_ng.plan import Plan
+from milabench_ng.records import ledger
 
 NONCE = "drawn on 2026-01-06"
 WHOLE = make_records.plan("standard", {"vae": PER_GPU, "toy_reg": PER_GPU, "scaling": PROGRESSION}, 2, 2, nonce=NONCE)
@@ -145,6 +146,53 @@ def gpu_state(**changes: Any) -> Change:
             state.update(changes)
 
     return change
+
+
+def everywhere_in_records(change: Change) -> Tamper:
+    """Change every record, and the ledger with them."""
+
+    def tamper(folder: Path) -> None:
+        for path in folder.glob("standard.*.json"):
+            rewrite(path, change)
+        make_records.write_ledger(folder, plan_of(folder))
+
+    return tamper
+
+
+def proof(kind: str, edge: str, change: Change | None) -> Tamper:
+    """Change what the ledger says that the sessions read of ``code`` or ``data``; None: take it out."""
+
+    def tamper(folder: Path) -> None:
+        kept: list[Any] = []
+        for line in ledger_events(folder):
+            if kind in line and line["edge"] == edge:
+                if change is None:
+                    continue
+                change(line)
+            kept.append(line)
+        write_events(folder, kept)
+
+    return tamper
+
+
+def add_session(folder: Path, events: Sequence[ledger.AnyLedgerEvent]) -> None:
+    """Another session after all others, with these events."""
+    session = ledger.Session(number=2, hostname="node", boot_id="boot", pid=2, command_line=("mnb", "jobs"))
+    finished = ledger.Finished(missing=0, failed=0)
+    added: list[Any] = msgspec.to_builtins([session, ledger.Resumed(missing=0), *events, finished])
+    write_events(folder, [*ledger_events(folder), *added])
+
+
+def ledger_events(folder: Path) -> list[Any]:
+    """The events of the ledger, as plain values."""
+    return [json.loads(line)["what"] for line in (folder / "ledger.jsonl").read_bytes().splitlines()]
+
+
+def write_events(folder: Path, events: Sequence[Any]) -> None:
+    """A new ledger with these events, whose chain is sound."""
+    typed = [msgspec.convert(event, ledger.AnyLedgerEvent) for event in events]
+    content = ledger.extend(ledger.Chain(), "2026-01-06T16:00:00.123456Z", typed)[1]
+    (folder / "ledger.jsonl").write_bytes(content)
 
 
 def members(bundle: Path) -> dict[str, bytes]:

@@ -95,7 +95,10 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     storage_refused: tuple[StorageKind, ...] = ()
     """(R20) ``memory`` is tmpfs."""
     closed: bool = False
-    """(R21) Whether the workloads must be those of the verifying version of mnb, unchanged."""
+    """(R21, R31) Whether the code must be that of the verifying version of mnb, unchanged, and all settings listed."""
+    listed: tuple[str, ...] = ()
+    """(R31) What may be set beyond the list of the closed division: variables, kernel parameters as they are given,
+    clock sources, folders of the import path."""
     marks_refused: bool = False
     """(R22)"""
     every_gpu: bool = False

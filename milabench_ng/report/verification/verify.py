@@ -14,6 +14,7 @@ import milabench_ng
 from milabench_ng.builtin import read_builtin
 from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, convert_json, parse_json, read_content
+from milabench_ng.known_twins import read_known
 from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
 from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME
 from milabench_ng.records.origin import written_by
@@ -36,7 +37,7 @@ from milabench_ng.report.verification.signing import check
 from milabench_ng.shipped import ShippedKind as ShippedKind
 from milabench_ng.shipped import find, profile_file
 from milabench_ng.shipped import names as shipped_names
-from milabench_ng.sources import digest, file_below, reachable
+from milabench_ng.sources import digest, file_below, package_digests, reachable
 
 
 def verify(
@@ -93,6 +94,8 @@ def gather(
         summary=summary,
         claim=make_claim(summary, load_weights(chosen, summary.suite), load_reference(chosen, summary.suite)),
         sources=own_sources(one.record.mnb.source.origin for one in kept),
+        package=package_digests(Path(milabench_ng.__file__).parent),
+        known_twins=read_known(),
         builtin=read_builtin() if manifest.version == milabench_ng.__version__ else {},
         version=milabench_ng.__version__,
     )

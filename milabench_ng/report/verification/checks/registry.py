@@ -14,6 +14,7 @@ from milabench_ng.report.verification.checks import (
     check_numbers,
     check_plan,
     check_score,
+    check_settings,
     check_work,
 )
 from milabench_ng.report.verification.checks.check_witness import witnessed
@@ -51,7 +52,7 @@ RULES: tuple[Rule, ...] = (
     Rule("R18", "self-reported", "precision that was asked for ran", check_work.precision),
     Rule("R19", "self-reported", "data as demanded", check_work.data),
     Rule("R20", "self-reported", "storage as demanded", check_work.storage),
-    Rule("R21", "self-reported", "workloads unchanged", check_work.code),
+    Rule("R21", "self-reported", "code unchanged", check_work.code),
     Rule("R22", "self-reported", "no marks", check_work.marks),
     Rule("R23", "self-reported", "every GPU worked", check_node.every_gpu),
     Rule("R24", "self-reported", "ECC on, no uncorrected errors", check_node.ecc),
@@ -61,6 +62,7 @@ RULES: tuple[Rule, ...] = (
     Rule("R28", "witness", "the node is the one that is offered", witnessed("R28")),
     Rule("R29", "witness", "the run was seen, from nonce to bundle", witnessed("R29")),
     Rule("R30", "witness", "firmware, power and cooling as offered", witnessed("R30")),
+    Rule("R31", "self-reported", "settings on the list", check_settings.settings),
 )
 
 
