@@ -30,6 +30,7 @@ FUNCTIONS = (
     "bids",
     "baseline",
     "bundle",
+    "stamp",
     "verify",
     "accept",
     "list_tests",

@@ -17,6 +17,7 @@ from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.bundle import Claim, FileSum, PackingList
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.signing import Signer
+from milabench_ng.report.verification.stamping import Stamp
 
 
 class StoredRecord(msgspec.Struct, frozen=True):
@@ -50,6 +51,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     foreign: tuple[str, ...]
     """Files that belong to no run."""
     signer: Signer
+    stamps: tuple[Stamp, ...]
+    """Time stamps on heads of the ledger."""
     going_on: bool
     manifest: Manifest
     profile: Pinned

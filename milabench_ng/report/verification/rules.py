@@ -42,6 +42,13 @@ class DataRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """State of the page cache before each batch."""
 
 
+class StampRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Demands on time stamps: at the start, after each repeat and at the end."""
+
+    delay_s: Annotated[float, msgspec.Meta(gt=0)]
+    """How much later than the ledger's line a stamp may be."""
+
+
 class Ceiling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The arithmetic limits that no rate can exceed."""
 
@@ -113,6 +120,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """(R25) Largest share of a batch's time for which heat or a power brake may hold the clocks down, 0 to 1."""
     foreign_refused: bool = False
     """(R26) Whether foreign compute processes on the GPUs are refused."""
+    stamps: StampRule | None = None
+    """(R32)"""
     witnessed: dict[str, str] = {}
     """(R28 and following) Who saw it and when, by rule id. The evaluator fills this in."""
 

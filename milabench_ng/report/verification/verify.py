@@ -34,6 +34,7 @@ from milabench_ng.report.verification.findings import Verification
 from milabench_ng.report.verification.opening import Opened, opened
 from milabench_ng.report.verification.rules import Pin, Rules
 from milabench_ng.report.verification.signing import check
+from milabench_ng.report.verification.stamping import read_stamps
 from milabench_ng.shipped import ShippedKind as ShippedKind
 from milabench_ng.shipped import find, profile_file
 from milabench_ng.shipped import names as shipped_names
@@ -47,14 +48,15 @@ def verify(
     profile: Path | None = None,
     weights: Path | None = None,
     allowed_signers: Path | None = None,
+    authorities: Path | None = None,
 ) -> Verification:
     """Check the result folder or bundle ``source`` against ``rules``.
 
     ``profile`` and ``weights`` are the buyer's files, in addition to the rules; ``allowed_signers`` is as in
-    ssh-keygen(1). Raises InputError if there is nothing to verify.
+    ssh-keygen(1), ``authorities`` the certificates of those who stamp. Raises InputError if there is nothing to verify.
     """
     with opened(source) as there:
-        return judged_evidence(gather(there, rules, profile, weights, allowed_signers), str(source))
+        return judged_evidence(gather(there, rules, profile, weights, allowed_signers, authorities), str(source))
 
 
 def judged_evidence(evidence: Evidence, source: str) -> Verification:
@@ -63,7 +65,12 @@ def judged_evidence(evidence: Evidence, source: str) -> Verification:
 
 
 def gather(
-    there: Opened, rules: Rules, profile: Path | None, weights: Path | None, allowed_signers: Path | None
+    there: Opened,
+    rules: Rules,
+    profile: Path | None,
+    weights: Path | None,
+    allowed_signers: Path | None,
+    authorities: Path | None = None,
 ) -> Evidence:
     """Read everything that the rules examine."""
     names, foreign = result_files(there.folder)
@@ -78,6 +85,7 @@ def gather(
         files=_sums(there, names),
         foreign=foreign,
         signer=check(there.packing_bytes, there.signature, allowed_signers),
+        stamps=read_stamps(there.folder, names, allowed_signers, authorities),
         going_on=going_on,
         manifest=manifest,
         profile=Pinned(
