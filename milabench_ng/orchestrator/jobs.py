@@ -154,7 +154,8 @@ def passed_on(scratch: Path, demanded: Collection[str], bus: Bus) -> tuple[dict[
     environment, names = worker_environment(os.environ, own, demanded)
     dropped = (*names, *site_hooks())
     if dropped:
-        bus.note(f"not passed to the workers, where it could change what runs: {', '.join(dropped)}")
+        named = ", ".join(dropped)
+        bus.note(f"not passed to the workers, where it could change what runs (--pass-env NAME does): {named}")
     return environment, dropped
 
 

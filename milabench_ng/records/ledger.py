@@ -22,7 +22,8 @@ from milabench_ng.plain import short
 from milabench_ng.records.proof import CodeProof, DataProof
 from milabench_ng.records.upgrades.chain import newer
 
-LEDGER_SCHEMA = 1
+LEDGER_SCHEMA = 2
+"""2: sessions say what they read of code and data."""
 FIRST = "0" * 64
 """The hash that the first line names for the line before it."""
 

@@ -79,4 +79,5 @@ def _import_path(evidence: Evidence) -> Iterator[str]:
 
 def _is_own(folder: str, code: CodeProof) -> bool:
     path = PurePath(folder)
-    return path == PurePath(code.folder) or any(path.is_relative_to(root) for root in (code.base, code.prefix))
+    own = PurePath(code.folder)
+    return path in (own, own / "bin") or any(path.is_relative_to(root) for root in (code.base, code.prefix))
