@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import Act, Finished, Runner
 
 from milabench_ng.errors import InputError
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, LaunchEnds
@@ -13,6 +12,7 @@ from milabench_ng.records.ledger import CodeSeen, DataSeen
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.verify import verify
 from milabench_ng.sources import package_digests
+from tests.orchestrator.conftest import Act, Finished, Runner
 
 PACKAGE = Path(__file__).parents[2] / "milabench_ng"
 LOADS = {"loads": {"workload": "loader", "data_scale": 0.0005, "arguments": {"batch_size": 4, "workers": 1}}}
@@ -23,7 +23,7 @@ def reasons(folder: Path, rule: str) -> tuple[str, ...]:
 
 
 def picture(root: Path) -> Path:
-    return next(iter(sorted(root.rglob("*.JPEG"))))
+    return min(root.rglob("train/*/*.*"))
 
 
 def edges(finished: Finished, kind: type[CodeSeen | DataSeen]) -> list[str]:

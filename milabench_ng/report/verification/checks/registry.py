@@ -53,7 +53,7 @@ RULES: tuple[Rule, ...] = (
     Rule("R18", "self-reported", "precision that was asked for ran", check_work.precision),
     Rule("R19", "self-reported", "data as demanded", check_work.data),
     Rule("R20", "self-reported", "storage as demanded", check_work.storage),
-    Rule("R21", "self-reported", "code unchanged", check_work.code),
+    Rule("R21", "self-reported", "workloads unchanged", check_work.code),
     Rule("R22", "self-reported", "no marks", check_work.marks),
     Rule("R23", "self-reported", "every GPU worked", check_node.every_gpu),
     Rule("R24", "self-reported", "ECC on, no uncorrected errors", check_node.ecc),
