@@ -61,7 +61,7 @@ def verdict(
         return _killed_for_memory(before, after, usage, limit_bytes)
     if returncode == 0 and not timed_out:
         return None
-    if _rose(before.host_oom_kill, after.host_oom_kill) and returncode == -signal.SIGKILL:
+    if _rose(before.host_oom_kill, after.host_oom_kill) and returncode == -signal.SIGKILL and not timed_out:
         return Death("host_oom", "the whole node ran out of memory and the kernel killed it")
     if _rose(before.pids_max, after.pids_max):
         return Death("pids_limit", "it reached its number of processes and threads, and a fork failed")

@@ -100,6 +100,7 @@ TABLE: dict[str, Check] = {
     "--ram-total 250GiB": PARSE,
     "mnb jobs standard --repeat 3": DRY,
     "mnb jobs standard --repeat 3 --ram-total 480GiB": PARSE,
+    "mnb jobs unet3d --ram-total 250GiB": PARSE,
     "mnb jobs cv --name cv_train_mobilenet_v3_large_fp32 --window 2 -- --width 64 --height 64 --batch-size 2": (PARSE),
     "mnb jobs unet3d --name unet3d_train_fp32 --window 1 --data-scale 0.01 -- --depth 16 --height 16 --width 16": PARSE,
     "mnb list": RUN,
@@ -168,6 +169,7 @@ TABLE: dict[str, Check] = {
     "scripts/baselines-2020": Check("script", "writes the shipped baselines"),
     "scripts/bench-fence": Check("script", "takes half a minute, and wants a quiet node"),
     'pip install "milabench_ng[segmentation]"': Check("elsewhere", "needs the network"),
+    "scripts/bench-field --pairs 3 --seconds 1 --warm 0.5": Check("script", "takes minutes"),
     "uv run scripts/bench-field": Check("script", "takes minutes"),
     "uv run scripts/bench-field --device cpu --small --name mobilenet --pairs 1": Check(
         "script", "takes half a minute"

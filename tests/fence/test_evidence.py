@@ -63,6 +63,7 @@ def test_causes_in_their_order() -> None:
     assert cause(oom, 0) == "oom"
     assert cause(GroupEvents(oom_kill=1, oom=0, host_oom_kill=6), -9) == "host_oom"
     assert cause(GroupEvents(oom=0, pids_max=0, host_oom_kill=6), -9) == "host_oom"
+    assert cause(GroupEvents(oom=0, pids_max=0, host_oom_kill=6), -9, timed_out=True) == "timeout"
     assert cause(GroupEvents(oom=0, pids_max=3, host_oom_kill=5), -9) == "pids_limit"
     assert cause(NOTHING, None, timed_out=True) == "timeout"
     assert cause(NOTHING, -11) == "signal"

@@ -31,6 +31,8 @@ while True:
     held.append(b"x" * (64 << 20))
 """
 READS_PICTURES = ("loader", "convnet")
+UNDONE = {"stop", "pause"}
+"""The end of a pause lets a stopped process go on."""
 SERVER, SAMPLER = "milabench_ng.worker.server", "milabench_ng.telemetry.sampler"
 
 
@@ -131,16 +133,16 @@ class Injector(threading.Thread):
                 )
                 for what, number in lost.items()
             ]
-        if batch.test == "accident":
-            for key in batch.launches:
-                self.done[key].append(Fault("exception", "exception", time.time(), 0.0))
+        pair = self.moments.sample(deeds, 2)
+        while {deed.kind for deed in pair} == UNDONE:
+            pair = self.moments.sample(deeds, 2)
         return [
             (
                 deed,
                 self.moments.randrange(len(batch.launches)),
                 0.0 if deed.early else self.moments.uniform(0.1, 0.6 * self.window_s),
             )
-            for deed in self.moments.sample(deeds, 2)
+            for deed in pair
         ]
 
     def inject(self, batch: Batch, deed: Deed, place: int, delay: float) -> None:

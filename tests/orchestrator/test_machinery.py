@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -84,7 +85,7 @@ def test_a_server_that_dies_every_time_ends_the_session_at_last(run_profile: Run
         if isinstance(event, LaunchState) and event.state == "working":
             os.kill(helper(SERVER, os.getpid()), signal.SIGKILL)
 
-    with pytest.raises(MnbError, match="was killed by SIGKILL: lost 4 times, and not replaced again"):
+    with pytest.raises(MnbError, match=r"was killed by SIGKILL.* 4 times"):
         run_profile(STEADY, kill, start="warm", tenants=1)
 
 
@@ -223,7 +224,7 @@ def test_a_group_that_vanishes_costs_its_own_launch(run_profile: Runner) -> None
     lost, neighbour = finished.records
     assert lost.mnb.failure is not None
     assert (lost.mnb.failure.cause, neighbour.success) == ("isolation_lost", True)
-    assert "cannot be read any more" in lost.mnb.failure.detail
+    assert re.search(r"cannot be read any more|is in group / of", lost.mnb.failure.detail)
 
 
 @long

@@ -47,10 +47,11 @@ class Counters1:
 
     def events(self) -> GroupEvents:
         """Events of the groups themselves: v1 does not propagate counters upwards."""
+        memory = self.memory.oom_control if self.memory else {}
         return GroupEvents(
-            oom_kill=self.memory.oom_control.get("oom_kill", 0) if self.memory else 0,
+            oom_kill=memory.get("oom_kill", 0),
             pids_max=self.pids.events.get("max") if self.pids and self.pids.has("pids.events") else None,
-            host_oom_kill=host_oom_kills(),
+            host_oom_kill=None if "oom_kill" in memory else host_oom_kills(),
         )
 
     def watched(self) -> Usage:

@@ -45,7 +45,7 @@ class Counters2:
             oom=memory.get("oom"),
             oom_group_kill=memory.get("oom_group_kill"),
             pids_max=self._node.pids.events.get("max") if "pids" in self._controllers else None,
-            host_oom_kill=host_oom_kills(),
+            host_oom_kill=None if "oom_kill" in memory else host_oom_kills(),
         )
 
     def watched(self) -> Usage:

@@ -27,7 +27,7 @@ HEADER = "*"
 class WeightsHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What concerns the whole file."""
 
-    FORM: ClassVar[str] = 'the form is {"*": {"reference": "h200-unet3d", "sha256": "..."}}'
+    FORM: ClassVar[str] = 'the form is {"*": {"reference": "unet3d-h200", "sha256": "..."}}'
 
     reference: str
     """A shipped baseline, or a file next to the weights, without ``.json``."""
