@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import msgspec
 
 from milabench_ng.cli.options import Switch, TableOrJson, WeightsOption
@@ -10,9 +13,11 @@ from milabench_ng.plain import printed_json
 from milabench_ng.report.procurement.acceptance import Acceptance, GuaranteeRatio
 from milabench_ng.report.procurement.acceptance import accept as decide
 from milabench_ng.report.procurement.other_machine import GPU_STD, HOST_STD
+from milabench_ng.report.procurement.own_bounds import own_bounds
 from milabench_ng.report.scoring.weights import load_weights
 from milabench_ng.report.statistics.intervals import SESSIONS_FROM
-from milabench_ng.report.verification.opening import load_source
+from milabench_ng.report.verification.checked import CheckedResults, Demands, check_results, require_sound
+from milabench_ng.report.verification.rules import load_rules
 
 EXIT_CODES = {"keeps": 0, "breaks": 1, "inconclusive": 4}
 
@@ -24,15 +29,19 @@ def accept(
     *,
     guarantee: float = 0.97,
     weights: WeightsOption = None,
+    rules: str | None = None,
+    allowed_signers: Path | None = None,
     explain: Switch = False,
     form: TableOrJson = "table",
 ) -> int:
     """Decide whether a delivered node keeps what the bid promised, per test and in the score, allowing for error.
 
-    Both may be bundles, result folders or summaries. Each side needs at least 5 repeats, in 3 sessions or more, and no
-    marks. To fewer sessions a declared variance between machines is added.
+    Both may be bundles, result folders or summaries. Both are verified first, as `mnb verify` does; if one breaks a
+    rule, nothing is decided. A summary cannot be verified, and is refused if there are rules. Each side needs at least
+    5 repeats, in 3 sessions or more, and no marks. To fewer sessions a declared variance between machines is added.
 
-    Exit code: 0 if the guarantee is kept, 1 if it is broken, 4 if inconclusive, 2 for bad input.
+    Exit code: 0 if the guarantee is kept, 1 if it is broken, 4 if inconclusive, 2 for bad input and for a side
+    that breaks a rule.
 
     Example: mnb accept bid.bundle.tar.gz results --guarantee 0.97
 
@@ -44,30 +53,40 @@ def accept(
         What was measured on the delivered node.
     guarantee
         Share of the bid's throughput that the node must reach, such as 0.97.
+    rules
+        A JSON file of rules that both sides must keep, or the name of a shipped one: procurement. Signature and nonce
+        are demanded of the bid alone.
+    allowed_signers
+        Who may sign the bid: a file as in ssh-keygen(1), ALLOWED SIGNERS.
     explain
         Also print how likely each verdict is for nodes whose true ratio is known.
     """
-    promised, found = load_source(bid), load_source(delivered)
+    asked = Demands(rules=load_rules(rules), allowed_signers=allowed_signers)
+    sides = {
+        "bid": check_results(bid, asked),
+        "delivered": check_results(delivered, asked.of_the_buyer(delivered)),
+    }
+    promised, found = (own_bounds(require_sound(side).summary) for side in sides.values())
     made = decide(promised, found, load_weights(weights, promised.suite), guarantee)
     if form == "json":
-        _print_json(made)
+        _print_json(made, sides)
     else:
-        _print(made, bid, delivered)
+        _print(made, sides)
         if explain:
             _print_characteristic(made)
     return EXIT_CODES[made.verdict]
 
 
-def _print_json(made: Acceptance) -> None:
-    whole = {"schema": 1, "verdict": made.verdict, **msgspec.structs.asdict(made)}
+def _print_json(made: Acceptance, sides: Mapping[str, CheckedResults]) -> None:
+    verified = {name: side.sentence for name, side in sides.items()}
+    whole = {"schema": 1, "verdict": made.verdict, "verified": verified, **msgspec.structs.asdict(made)}
     print(printed_json(whole), end="")
 
 
-def _print(made: Acceptance, bid: str, delivered: str) -> None:
+def _print(made: Acceptance, sides: Mapping[str, CheckedResults]) -> None:
     pairs = [
         ("verdict", f"the delivered node {_VERDICTS[made.verdict]} the guarantee of {made.guarantee:g} of the bid"),
-        ("bid", bid),
-        ("delivered", delivered),
+        *((name, f"{side.source}: {side.sentence}") for name, side in sides.items()),
         *(("broken by", reason) for reason in made.reasons),
         *(("sessions", f"fewer than {SESSIONS_FROM} {side}: {_DECLARED}") for side in made.declared),
         *(("mark", f"{one.side}: {one.mark.counted(len(made.tests))}") for one in made.marks),

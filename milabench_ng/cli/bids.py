@@ -10,19 +10,26 @@ from cyclopts import Parameter
 
 from milabench_ng.cli.options import Html, Output
 from milabench_ng.report.procurement.offers import compare_bids
+from milabench_ng.report.verification.checked import Demands
+from milabench_ng.report.verification.rules import load_rules
 from milabench_ng.report.writers import Form, open_output, write_tender, write_tender_page
 
 
 def bids(
     file: Path,
     *,
+    rules: str | None = None,
+    allowed_signers: Path | None = None,
     form: Annotated[Form, Parameter(name="--format")] = "table",
     html: Html = None,
     output: Output = None,
 ) -> int:
     """Rank bids by what a reference node's worth of throughput costs with each, with intervals.
 
-    Exit code: 0, or 1 if a bid has no valid score or fails too often, or 2 for bad input.
+    Every bid is verified first, as `mnb verify` does; one that breaks a rule is refused. A summary cannot be verified,
+    and is refused if there are rules.
+
+    Exit code: 0, or 1 if a bid is refused, has no valid score or fails too often, or 2 for bad input.
 
     Example: mnb bids bids.json
 
@@ -30,10 +37,14 @@ def bids(
     ----------
     file
         A JSON file: the reference, the bids (results and price of a node), assumptions. Paths are relative to it.
+    rules
+        A JSON file of rules that every bid must keep, or the name of a shipped one: procurement.
+    allowed_signers
+        Who may sign: a file as in ssh-keygen(1), ALLOWED SIGNERS. `signed_by` of a bid names the one that must have.
     form
         Output format: table, json, csv or markdown.
     """
-    made = compare_bids(file)
+    made = compare_bids(file, Demands(rules=load_rules(rules), allowed_signers=allowed_signers))
     if html is not None:
         write_tender_page(made, html)
     with open_output(output, sys.stdout) as stream:

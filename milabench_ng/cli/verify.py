@@ -31,7 +31,7 @@ def verify(
     """Verify a bundle or a result folder: recompute every number and check the rules.
 
     The rules are numbered as in docs/run-rules.md. Findings are divided into
-    proven, self-reported (by the node) and not checkable. Needs neither torch nor a GPU.
+    recomputed, self-reported (by the node) and not checkable. Needs neither torch nor a GPU.
 
     Exit code: 0 if no rule is broken, 1 if one is, 2 for bad input, including archives that are not bundles.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +15,8 @@ from milabench_ng.node.pci_gpus import kernel_text
 StorageKind = Literal["disk", "memory", "network", "overlay", "other"]
 
 _MEMORY = frozenset({"tmpfs", "ramfs", "hugetlbfs"})
+_RAM_DISKS = ("ram", "zram")
+"""Block devices that are memory (brd, zram); a partition has its disk's name."""
 _NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "9p", "virtiofs", "afs", "wekafs"}
 )
@@ -36,6 +39,10 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
     total_bytes: int
     free_bytes: int
     """Space available to an ordinary user."""
+    rests_on: tuple[Storage, ...] = ()
+    """What is below a loop device: the storage of its file; records of before 0.3 do not say it."""
+    inside: tuple[Storage, ...] = ()
+    """The file systems that are mounted below the path."""
 
 
 class Mount(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,22 +76,37 @@ def mount_of(path: Path, mounts: tuple[Mount, ...]) -> Mount:
 
 def read_storage(path: Path, mountinfo: Path = Path("/proc/self/mountinfo"), sysfs: Path = Path("/sys")) -> Storage:
     """The storage of ``path``. For a path that does not exist yet, its nearest existing ancestor counts."""
-    there = nearest(path).resolve()
-    mount = mount_of(there, parse_mountinfo(mountinfo.read_text()))
+    there, mounts = nearest(path).resolve(), parse_mountinfo(mountinfo.read_text())
+    below = [mount for mount in mounts if mount.point != str(there) and Path(mount.point).is_relative_to(there)]
+    inside = (_storage(Path(mount.point), mount, mounts, sysfs) for mount in below if os.path.isdir(mount.point))
+    own = _storage(there, mount_of(there, mounts), mounts, sysfs)
+    return msgspec.structs.replace(own, path=str(path.absolute()), inside=tuple(inside))
+
+
+def _storage(path: Path, mount: Mount, mounts: tuple[Mount, ...], sysfs: Path) -> Storage:
+    """The storage of an existing path."""
     block = _block_device(mount, sysfs)
-    space = os.statvfs(there)
+    space = os.statvfs(path)
     return Storage(
-        path=str(path.absolute()),
+        path=str(path),
         mount_point=mount.point,
         filesystem=mount.filesystem,
-        kind=_kind(mount),
+        kind=_kind(mount, block),
         source=mount.source,
         device=block.name if block else None,
         options=mount.options,
         rotational=_rotational(block) if block else None,
         total_bytes=space.f_blocks * space.f_frsize,
         free_bytes=space.f_bavail * space.f_frsize,
+        rests_on=tuple(_below(block, mounts, sysfs)) if block else (),
     )
+
+
+def _below(block: Path, mounts: tuple[Mount, ...], sysfs: Path) -> Iterator[Storage]:
+    """What the file of a loop device lies on (Documentation/ABI/testing/sysfs-block-loop)."""
+    file = kernel_text(block / "loop/backing_file")
+    if file is not None and os.path.exists(file):
+        yield _storage(Path(file), mount_of(Path(file), mounts), mounts, sysfs)
 
 
 def _parse_line(line: str) -> Mount:
@@ -110,15 +132,21 @@ def _unescape(text: str) -> str:
     return text
 
 
-def _kind(mount: Mount) -> StorageKind:
+def _kind(mount: Mount, block: Path | None) -> StorageKind:
     name = mount.filesystem
-    if name in _MEMORY:
+    if name in _MEMORY or (block is not None and _is_ram(block)):
         return "memory"
     if name in _NETWORK or name.startswith("fuse"):
         return "network"
     if name == "overlay":
         return "overlay"
     return "disk" if mount.source.startswith("/dev/") else "other"
+
+
+def _is_ram(block: Path) -> bool:
+    """Whether a block device is memory, or one of those that it is made of (device mapper, md)."""
+    slaves = (block / "slaves").iterdir() if (block / "slaves").is_dir() else ()
+    return block.name.startswith(_RAM_DISKS) or any(_is_ram(slave.resolve()) for slave in slaves)
 
 
 def _block_device(mount: Mount, sysfs: Path) -> Path | None:

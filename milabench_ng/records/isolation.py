@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
@@ -97,6 +98,21 @@ class Scheduling(msgspec.Struct, frozen=True):
     policy: str
     nice: int
     limits: dict[str, int]
+
+
+_LEAST = {"open files": 1024, "processes": 1024}
+"""What is enough; of everything else, only no limit is."""
+
+
+def handicaps(seen: Scheduling) -> Iterator[str]:
+    """What makes a process slower or faster than others, or fail where they do not. Pure."""
+    if seen.policy != "other":
+        yield f"scheduling class {seen.policy}"
+    if seen.nice:
+        yield f"niceness {seen.nice}"
+    for name, limit in seen.limits.items():
+        if limit < _LEAST.get(name, limit + 1):
+            yield f"{name} limited to {limit}"
 
 
 class ProcView(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""Which version wrote a record or manifest that this version cannot use, for error messages."""
+"""Which version wrote a record or manifest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from milabench_ng.plain import short
 
 
 def written_by(written: Any, current: int) -> str:
-    """Describe the ``version`` and ``schema`` that the object ``written`` states; ``current``: our own schema."""
+    """Describe, for error messages, the ``version`` and ``schema`` that ``written`` states; ``current``: our schema."""
     known = written if isinstance(written, dict) else {}
     version, schema = known.get("version"), known.get("schema")
     ours = f"this is mnb {__version__}, schema {current}"
@@ -19,3 +19,8 @@ def written_by(written: Any, current: int) -> str:
         return f"made by mnb {version}, schema {schema}, as this is: it was changed, or made before that release"
     age = "an earlier" if schema < current else "a later" if schema > current else "another"
     return f"made by {age} version of mnb, {short(version)}, schema {schema}; {ours}: use that version"
+
+
+def release(version: str) -> tuple[int, ...]:
+    """``"0.2.0"`` as numbers; empty or odd versions sort first."""
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())

@@ -5,7 +5,14 @@ Read at both edges of a batch. Counters are cumulative, so that their difference
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
+
+from milabench_ng.records.marks import Mark
+
+THROTTLE_LIMIT = 0.005
+"""Part of the time for which clocks or CPUs may be held back."""
 
 
 class CpuLimit(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,3 +67,16 @@ def held_back(before: Surroundings, after: Surroundings) -> tuple[str, float]:
         found.append((limit.group, waited / max(periods, waited, 1)))
         found.append((limit.group, seconds / (after.cpus * (after.time_s - before.time_s))))
     return max(found, key=lambda one: one[1])
+
+
+def marks_of_surroundings(before: Surroundings, after: Surroundings) -> Iterator[Mark]:
+    """Other runs on the same CPUs, and quotas above the tenants, at either edge."""
+    contested = sorted({*before.contested, *after.contested})
+    if contested:
+        yield Mark(kind="CPUs shared with another run", what=", ".join(contested))
+    quota = tightest((*before.cpu_limits, *after.cpu_limits), after.cpus)
+    if quota is not None:
+        yield Mark(kind="CPU quota", what=quota.group, value=quota.cpus, limit=after.cpus)
+    group, fraction = held_back(before, after)
+    if fraction > THROTTLE_LIMIT:
+        yield Mark(kind="held back by a CPU quota", what=group, value=fraction, limit=THROTTLE_LIMIT)

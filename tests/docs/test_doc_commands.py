@@ -55,6 +55,8 @@ TABLE: dict[str, Check] = {
     "mnb baseline show v100": RUN,
     "mnb bids bids.json": PARSE,
     "mnb bids bids.json --html bids.html": PARSE,
+    "mnb bids bids.json --rules tender.json --allowed-signers vendors.txt": PARSE,
+    "mnb accept bid.bundle.tar.gz results --rules tender.json --allowed-signers vendors.txt": PARSE,
     "mnb accept bid.bundle.tar.gz results --guarantee 0.97": Check("run", codes=(4,)),
     "mnb accept bid.bundle.tar.gz results --guarantee 0.97 --explain": Check("run", codes=(4,)),
     "mnb bundle results --sign ~/.ssh/id_ed25519": Check(
@@ -196,6 +198,7 @@ TABLE: dict[str, Check] = {
     "scripts/known-twins": Check("script", "needs the data roots that it reads"),
     "scripts/mnb": Check("script", "needs the network"),
     "scripts/mnb jobs profiles/quick.json": DRY,
+    "scripts/red-team": Check("script", "takes minutes"),
     "scripts/release": Check("script", "builds and installs a wheel, with torch"),
     "scripts/release --rehearse": Check("script", "builds and installs a wheel, with torch"),
     "scripts/screenshots --docs": SLOW,

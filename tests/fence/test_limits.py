@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from milabench_ng.fence.interface import FenceEntry
-from milabench_ng.fence.kernel.limits import handicaps, privileges, read_scheduling
-from milabench_ng.records.isolation import Scheduling
+from milabench_ng.fence.kernel.limits import privileges, read_scheduling
+from milabench_ng.records.isolation import Scheduling, handicaps
 
 SHELL = """
 import os, resource, sys

@@ -77,3 +77,53 @@ def test_this_machine(tmp_path: Path) -> None:
     shared_memory = Path("/dev/shm")
     if shared_memory.is_dir():
         assert read_storage(shared_memory).kind == "memory"
+
+
+def rooted(tmp_path: Path, lines: list[str]) -> Path:
+    """A table of mounts, and an empty sysfs beside it."""
+    (tmp_path / "sys/dev/block").mkdir(parents=True)
+    table = tmp_path / "mountinfo"
+    table.write_text("".join(f"{line}\n" for line in lines))
+    return table
+
+
+def block(sysfs: Path, number: str, name: str) -> Path:
+    made = sysfs / "devices" / name
+    made.mkdir(parents=True)
+    (sysfs / "dev/block" / number).symlink_to(made)
+    return made
+
+
+@pytest.mark.parametrize("name", ["ram0", "zram1"])
+def test_a_disk_of_memory_is_memory(tmp_path: Path, name: str) -> None:
+    table = rooted(tmp_path, [f"1 0 1:0 / / rw - ext4 /dev/{name} rw"])
+    block(tmp_path / "sys", "1:0", name)
+    assert read_storage(tmp_path, mountinfo=table, sysfs=tmp_path / "sys").kind == "memory"
+
+
+def test_a_mapped_disk_of_memory_is_memory(tmp_path: Path) -> None:
+    table = rooted(tmp_path, ["1 0 253:0 / / rw - ext4 /dev/mapper/data rw"])
+    (block(tmp_path / "sys", "253:0", "dm-0") / "slaves").mkdir()
+    (tmp_path / "sys/devices/dm-0/slaves/zram0").symlink_to(block(tmp_path / "sys", "1:0", "zram0"))
+    assert read_storage(tmp_path, mountinfo=table, sysfs=tmp_path / "sys").kind == "memory"
+
+
+def test_a_loop_device_rests_on_its_file(tmp_path: Path) -> None:
+    (tmp_path / "shm").mkdir()
+    (tmp_path / "shm/disk.img").write_bytes(b"")
+    mounts = ["1 0 7:0 / / rw - ext4 /dev/loop0 rw", f"2 1 0:5 / {tmp_path}/shm rw - tmpfs tmpfs rw"]
+    table = rooted(tmp_path, mounts)
+    (block(tmp_path / "sys", "7:0", "loop0") / "loop").mkdir()
+    (tmp_path / "sys/devices/loop0/loop/backing_file").write_text(f"{tmp_path}/shm/disk.img\n")
+    found = read_storage(tmp_path / "sys", mountinfo=table, sysfs=tmp_path / "sys")
+    assert found.kind == "disk"
+    assert [(one.path, one.kind) for one in found.rests_on] == [(f"{tmp_path}/shm/disk.img", "memory")]
+
+
+def test_what_is_mounted_inside_is_named(tmp_path: Path) -> None:
+    (tmp_path / "data/imagenet").mkdir(parents=True)
+    mounts = ["1 0 254:1 / / rw - ext4 /dev/vda1 rw", f"2 1 0:5 / {tmp_path}/data/imagenet rw - tmpfs tmpfs rw"]
+    found = read_storage(tmp_path / "data", mountinfo=rooted(tmp_path, mounts), sysfs=tmp_path / "sys")
+    assert [(one.path, one.kind) for one in found.inside] == [(f"{tmp_path}/data/imagenet", "memory")]
+    outside = read_storage(tmp_path / "sys", mountinfo=tmp_path / "mountinfo", sysfs=tmp_path / "sys")
+    assert outside.inside == ()

@@ -12,7 +12,7 @@ from milabench_ng.node.inventory import Cpus, Inventory
 from milabench_ng.node.pci_gpus import PciGpu
 from milabench_ng.node.storage import Storage
 from milabench_ng.plan import Device
-from milabench_ng.records.isolation import Effective, Isolation, ProcView, Share
+from milabench_ng.records.isolation import Effective, Isolation, ProcView, Share, Usage
 
 
 def fence(index: int, run_id: str) -> Isolation:
@@ -34,11 +34,12 @@ def fence(index: int, run_id: str) -> Isolation:
         proc=ProcView(
             pid=1, groups=(f"0::/mnb/{index}",), cpus_allowed=cpus, mems_allowed=(0,), threads=1, open_fds={}
         ),
+        usage=Usage(cpu_usec=3_000_000),
         disjoint=True,
     )
 
 
-def conditions(time_s: float, devices: Sequence[int]) -> Conditions:
+def conditions(time_s: float, devices: Sequence[int], utc: str = "2026-01-06T16:00:00.123456Z") -> Conditions:
     """A node at rest, with nothing wrong."""
     gpu: dict[str, Any] = dict.fromkeys(GpuState.__struct_fields__, None) | {
         "throttled_ns": dict.fromkeys(("sw_thermal", "hw_thermal", "hw_power_brake"), 0.0),
@@ -55,13 +56,14 @@ def conditions(time_s: float, devices: Sequence[int]) -> Conditions:
     host: dict[str, Any] = dict.fromkeys(HostState.__struct_fields__, None) | {"load": (0.0, 0.0, 0.0)}
     own: dict[str, Any] = dict.fromkeys(HostSettings.__struct_fields__, None) | {
         "kernel": "6.18",
+        "command_line": "quiet",
         "mitigations": {},
         "governors": {},
     }
     names = [f"GPU-{index}" for index in devices]
     return Conditions(
         time_s=time_s,
-        utc="2026-01-06T16:00:00.123456Z",
+        utc=utc,
         host=HostState(**host),
         gpus={name: GpuState(**gpu) for name in names},
         settings=Settings(

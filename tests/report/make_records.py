@@ -10,7 +10,8 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from make_node import conditions, fence, inventory, storage
 
 from milabench_ng import __version__
 from milabench_ng.builtin import Declared, read_builtin
-from milabench_ng.catalogue import Scalar
+from milabench_ng.catalogue import Scalar, data_set_of
 from milabench_ng.node.conditions import Edge
 from milabench_ng.plan import Device, Launch, Plan, ResolvedOptions, make_plan
 from milabench_ng.profile import PartitionScheme, Profile, Scheme, Test
@@ -28,8 +29,9 @@ from milabench_ng.records import ledger
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText
 from milabench_ng.records.proof import CodeProof, DataProof, WheelCheck
-from milabench_ng.records.window import WindowRule
+from milabench_ng.records.window import MEASURED_BY
 from milabench_ng.sources import package_digests
+from milabench_ng.units import utc_iso
 
 START = datetime(2026, 1, 6, 16, 0, 0, 123456, tzinfo=UTC)
 BUILTIN = read_builtin()
@@ -89,9 +91,7 @@ def record(
     """
     ranks = range(len(launch.devices)) if launch.scheme == "gpu-progression" else range(1)
     begin = BEGIN_S + BETWEEN_S * batch
-    rows = {
-        rank: [[begin + 0.5 * i, 0.5, round(rate(launch, rank) / 2), 5, 0.125] for i in range(slices)] for rank in ranks
-    }
+    rows = {rank: _rows(launch, rank, begin, slices, round(rate(launch, rank) / 2)) for rank in ranks}
     stop = begin + 0.5 * slices
     program = {"type": "program", "start": 0.0, "end": stop - begin, "time": stop - begin}
     train = {
@@ -128,6 +128,22 @@ def record(
     }
 
 
+def _rows(launch: Launch, rank: int, begin: float, slices: int, count: int) -> list[list[float]]:
+    """Slices of 0.5 s, but for a microsecond: no two launches of a real meter have the same lengths.
+
+    Every other slice ends on the exact half second, so that windows hold exactly what they would without.
+    """
+    draw = random.Random(f"{launch.label} {launch.run} {launch.devices} {rank}")
+    odd = [draw.randrange(-(2**15), 2**15) / 2**36 if i % 2 else 0.0 for i in range(slices + 1)]
+    odd[-1] = 0.0
+    return [[begin + 0.5 * i + odd[i], 0.5 + odd[i + 1] - odd[i], count, 5, 0.125] for i in range(slices)]
+
+
+def utc_at(time_s: float) -> str:
+    """What the wall clock shows at a moment of the monotonic one."""
+    return utc_iso(START + timedelta(seconds=time_s - BEGIN_S))
+
+
 def _monitor(memory: float) -> dict[str, Any]:
     sample = {"min": 1.0, "mean": 2.0, "max": 3.0}
     return {"load": sample, "memory": sample | {"max": memory}, "temperature": sample}
@@ -144,7 +160,7 @@ def _mnb(
         "schema": 1,
         "version": __version__,
         "run_id": RUN_ID,
-        "started_utc": (START + timedelta(seconds=BETWEEN_S * batch)).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "started_utc": utc_at(begin),
         "batch": batch,
         "launch": msgspec.to_builtins(launch),
         "label": launch.label,
@@ -165,8 +181,8 @@ def _mnb(
         "start_to_ready_s": 0.33,
         "start_s": begin,
         "stop_s": stop,
-        "window_rule": msgspec.to_builtins(WindowRule()),
-        "window": {"start_s": stop - 10, "end_s": stop - 1},
+        "window_rule": msgspec.to_builtins(MEASURED_BY),
+        "window": {"start_s": stop - 10, "end_s": stop - 1, "edges": "shared"},
         "ranks": [
             {
                 "rank": rank,
@@ -187,7 +203,7 @@ def _mnb(
             "matmul_error_after": 1e-7,
         },
         "data": {
-            "name": "imagenet",
+            "name": data_set_of(own.data, launch.arguments) or "imagenet",
             "kind": "twin",
             "scale": 1.0,
             "path": "/data/ImageNet",
@@ -198,8 +214,8 @@ def _mnb(
         "neighbours": {"planned": beside, "alive_at_stop": beside, "lost": []},
         "isolation": {str(index): msgspec.to_builtins(fence(index, RUN_ID)) for index in launch.devices},
         "conditions": {
-            "before": msgspec.to_builtins(conditions(begin - 1, launch.devices)),
-            "after": msgspec.to_builtins(conditions(stop + 1, launch.devices)) | {"settings": None},
+            "before": msgspec.to_builtins(conditions(begin - 1, launch.devices, utc_at(begin - 1))),
+            "after": msgspec.to_builtins(conditions(stop + 1, launch.devices, utc_at(stop + 1))) | {"settings": None},
         },
         "host_pace": {str(index): host_pace(80.0, 80.0) for index in launch.devices},
         "telemetry": {},
@@ -249,7 +265,7 @@ def promise(whole: Plan, run_id: str = RUN_ID) -> Manifest:
         command_line=("mnb", "jobs"),
         profile=ProfileText(file=f"{whole.suite}.json", sha256=hashlib.sha256(text.encode()).hexdigest(), text=text),
         plan=whole,
-        window_rule=WindowRule(),
+        window_rule=MEASURED_BY,
         start="warm",
         dataroot="/data",
         inventory=inventory(whole.devices),
@@ -302,7 +318,39 @@ def write_run(folder: Path, whole: Plan, rate: Rate = steady, slices: int = 120)
 def write_ledger(folder: Path, whole: Plan) -> None:
     """The ledger of a run in one session in which each record of the folder took one attempt."""
     promised = promise(whole)
-    events: list[ledger.AnyLedgerEvent] = [
+    files = [(path, path.read_bytes()) for path in sorted(folder.glob("*.J*.json"), key=lambda path: path.name[-27:])]
+    read = [(path.name, content, msgspec.json.decode(content)["mnb"]) for path, content in files]
+    sets = sorted({made["data"]["name"] for *_, made in read if made["data"]})
+    begun = [*_begun(promised, whole), *proofs("before", sets)]
+    chain, lines = ledger.extend(ledger.Chain(), "2026-01-06T16:00:00.123456Z", begun)
+    last = START
+    for batch in sorted({made["batch"] for _, _, made in read}):
+        those = [one for one in read if one[2]["batch"] == batch]
+        tried = [ledger.Attempt(number=1, batch=batch, **_which(made)) for _, _, made in those]
+        kept = [
+            ledger.Recorded(
+                number=1,
+                file=name,
+                sha256=hashlib.sha256(content).hexdigest(),
+                cause=made["failure"] and made["failure"]["cause"],
+                **_which(made),
+            )
+            for name, content, made in those
+        ]
+        begin = START + timedelta(seconds=BETWEEN_S * batch)
+        last = begin + timedelta(
+            seconds=max((made["stop_s"] or 0.0) - BEGIN_S - BETWEEN_S * batch for *_, made in those)
+        )
+        for at, events in ((begin, tried), (last + timedelta(seconds=2), kept)):
+            chain, more = ledger.extend(chain, utc_iso(at), events)
+            lines += more
+    ended = [*proofs("after", sets), ledger.Finished(missing=0, failed=0)]
+    lines += ledger.extend(chain, utc_iso(last + timedelta(seconds=3)), ended)[1]
+    (folder / "ledger.jsonl").write_bytes(lines)
+
+
+def _begun(promised: Manifest, whole: Plan) -> list[ledger.AnyLedgerEvent]:
+    return [
         ledger.Started(
             run_id=promised.run_id,
             version=__version__,
@@ -313,22 +361,14 @@ def write_ledger(folder: Path, whole: Plan) -> None:
             nonce=whole.nonce,
         ),
         ledger.Session(number=1, hostname="node", boot_id="boot", pid=1, command_line=("mnb", "jobs")),
-        *proofs("before"),
     ]
-    for path in sorted(folder.glob("*.J*.json"), key=lambda path: path.name[-27:]):
-        content = path.read_bytes()
-        made = msgspec.json.decode(content)["mnb"]
-        which = {"label": made["label"], "job_id": f"{made['launch']['run']}.{made['launch']['devices'][-1]}"}
-        cause = made["failure"] and made["failure"]["cause"]
-        sha256 = hashlib.sha256(content).hexdigest()
-        events.append(ledger.Attempt(number=1, batch=made["batch"], **which))
-        events.append(ledger.Recorded(number=1, file=path.name, sha256=sha256, cause=cause, **which))
-    events += proofs("after")
-    events.append(ledger.Finished(missing=0, failed=0))
-    (folder / "ledger.jsonl").write_bytes(ledger.extend(ledger.Chain(), "2026-01-06T16:00:00.123456Z", events)[1])
 
 
-def proofs(edge: Edge) -> tuple[ledger.CodeSeen, ledger.DataSeen]:
+def _which(made: dict[str, Any]) -> dict[str, str]:
+    return {"label": made["label"], "job_id": f"{made['launch']['run']}.{made['launch']['devices'][-1]}"}
+
+
+def proofs(edge: Edge, sets: Iterable[str] = ("mnist", "imagenet")) -> tuple[ledger.CodeSeen | ledger.DataSeen, ...]:
     """What a session reads of code and data."""
     wheels = {name: WheelCheck(version="1.0", sha256="0" * 64, files=9) for name in ("torch", "torchvision", "numpy")}
     code = CodeProof(
@@ -341,7 +381,7 @@ def proofs(edge: Edge) -> tuple[ledger.CodeSeen, ledger.DataSeen]:
         seconds=1.0,
     )
     data = DataProof(
-        name="imagenet",
+        name="",
         scale=1.0,
         checksum=CHECKSUM,
         generator=1,
@@ -351,7 +391,8 @@ def proofs(edge: Edge) -> tuple[ledger.CodeSeen, ledger.DataSeen]:
         changed_s=1e9,
         seconds=1.0,
     )
-    return ledger.CodeSeen(edge=edge, code=code), ledger.DataSeen(edge=edge, data=data)
+    read = (msgspec.structs.replace(data, name=name) for name in sets)
+    return (ledger.CodeSeen(edge=edge, code=code), *(ledger.DataSeen(edge=edge, data=one) for one in read))
 
 
 def main() -> None:

@@ -16,9 +16,13 @@ from make_records import PER_GPU, PROGRESSION
 
 from milabench_ng.plan import Plan
 from milabench_ng.records import ledger
+from milabench_ng.records.ledger import Attempt, Chain, LedgerLine, Recorded, Started, extend
+from milabench_ng.records.names import file_digest
+from milabench_ng.records.reading import read_ledger
 
 NONCE = "drawn on 2026-01-06"
-WHOLE = make_records.plan("standard", {"vae": PER_GPU, "toy_reg": PER_GPU, "scaling": PROGRESSION}, 2, 2, nonce=NONCE)
+TESTS = {"vae": PER_GPU, "toy_reg": PER_GPU, "loader": PER_GPU, "scaling": PROGRESSION}
+WHOLE = make_records.plan("standard", TESTS, 2, 2, nonce=NONCE)
 Change = Callable[[dict[str, Any]], None]
 Tamper = Callable[[Path], None]
 
@@ -30,14 +34,47 @@ def rewrite(path: Path, change: Change) -> None:
     path.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=1))
 
 
-def record(change: Change, pattern: str = "standard.vae.J1.1.*") -> Tamper:
-    """Change the first record of that name, and put its new sum into a new ledger: the chain holds no secret."""
+def record(change: Change, pattern: str = "*.vae.J1.1.*") -> Tamper:
+    """Change the first record of that name, and put its new sum into the ledger: the chain holds no secret."""
 
     def tamper(folder: Path) -> None:
         rewrite(next(iter(sorted(folder.glob(pattern)))), change)
-        make_records.write_ledger(folder, plan_of(folder))
+        rehash(folder)
 
     return tamper
+
+
+def records(change: Change, pattern: str = "*.J*.json") -> Tamper:
+    """Change every record of that name, and the ledger with them."""
+
+    def tamper(folder: Path) -> None:
+        for path in sorted(folder.glob(pattern)):
+            rewrite(path, change)
+        rehash(folder)
+
+    return tamper
+
+
+def rehash(folder: Path, change: Callable[[LedgerLine], LedgerLine] = lambda entry: entry) -> None:
+    """The ledger anew, as if it had always noted what the folder holds now: sums, promises, no word of what is gone."""
+    promised, chain, lines = json.loads((folder / "run.json").read_bytes()), Chain(), b""
+    for entry in map(change, read_ledger(folder).entries):
+        what = entry.what
+        if isinstance(what, Started):
+            sums = {"plan_sha256": plan_of(folder).sha256, "profile_sha256": promised["profile"]["sha256"]}
+            what = msgspec.structs.replace(what, nonce=promised["plan"]["nonce"], **sums)
+        if isinstance(what, Recorded):
+            path = folder / what.file
+            if not path.exists():
+                continue
+            content = path.read_bytes()
+            failure = json.loads(content)["mnb"]["failure"]
+            what = msgspec.structs.replace(what, sha256=file_digest(content), cause=failure and failure["cause"])
+        if isinstance(what, Attempt) and not list(folder.glob(f"*.J{what.job_id}.*")):
+            continue
+        chain, more = extend(chain, entry.utc, [what])
+        lines += more
+    (folder / "ledger.jsonl").write_bytes(lines)
 
 
 def ours(**changes: Any) -> Change:
@@ -50,7 +87,7 @@ def manifest(change: Change) -> Tamper:
 
     def tamper(folder: Path) -> None:
         rewrite(folder / "run.json", change)
-        make_records.write_ledger(folder, plan_of(folder))
+        rehash(folder)
 
     return tamper
 
@@ -74,9 +111,9 @@ def everywhere(change: Callable[[dict[str, Any]], None]) -> Tamper:
             content["call"]["arguments"] = content["mnb"]["launch"]["arguments"]
 
         rewrite(folder / "run.json", all_launches)
-        for path in folder.glob("standard.*.json"):
+        for path in folder.glob("*.J*.json"):
             rewrite(path, own_launch)
-        make_records.write_ledger(folder, plan_of(folder))
+        rehash(folder)
 
     return tamper
 
@@ -148,28 +185,17 @@ def gpu_state(**changes: Any) -> Change:
     return change
 
 
-def everywhere_in_records(change: Change) -> Tamper:
-    """Change every record, and the ledger with them."""
-
-    def tamper(folder: Path) -> None:
-        for path in folder.glob("standard.*.json"):
-            rewrite(path, change)
-        make_records.write_ledger(folder, plan_of(folder))
-
-    return tamper
-
-
 def proof(kind: str, edge: str, change: Change | None) -> Tamper:
     """Change what the ledger says that the sessions read of ``code`` or ``data``; None: take it out."""
 
     def tamper(folder: Path) -> None:
-        kept: list[Any] = []
-        for line in ledger_events(folder):
-            if kind in line and line["edge"] == edge:
+        kept: list[tuple[str, Any]] = []
+        for utc, event in ledger_events(folder):
+            if kind in event and event["edge"] == edge:
                 if change is None:
                     continue
-                change(line)
-            kept.append(line)
+                change(event)
+            kept.append((utc, event))
         write_events(folder, kept)
 
     return tamper
@@ -179,20 +205,24 @@ def add_session(folder: Path, events: Sequence[ledger.AnyLedgerEvent]) -> None:
     """Another session after all others, with these events."""
     session = ledger.Session(number=2, hostname="node", boot_id="boot", pid=2, command_line=("mnb", "jobs"))
     finished = ledger.Finished(missing=0, failed=0)
+    before = ledger_events(folder)
     added: list[Any] = msgspec.to_builtins([session, ledger.Resumed(missing=0), *events, finished])
-    write_events(folder, [*ledger_events(folder), *added])
+    write_events(folder, [*before, *((before[-1][0], event) for event in added)])
 
 
-def ledger_events(folder: Path) -> list[Any]:
-    """The events of the ledger, as plain values."""
-    return [json.loads(line)["what"] for line in (folder / "ledger.jsonl").read_bytes().splitlines()]
+def ledger_events(folder: Path) -> list[tuple[str, Any]]:
+    """The dates and events of the ledger, as plain values."""
+    lines = map(json.loads, (folder / "ledger.jsonl").read_bytes().splitlines())
+    return [(line["utc"], line["what"]) for line in lines]
 
 
-def write_events(folder: Path, events: Sequence[Any]) -> None:
-    """A new ledger with these events, whose chain is sound."""
-    typed = [msgspec.convert(event, ledger.AnyLedgerEvent) for event in events]
-    content = ledger.extend(ledger.Chain(), "2026-01-06T16:00:00.123456Z", typed)[1]
-    (folder / "ledger.jsonl").write_bytes(content)
+def write_events(folder: Path, events: Sequence[tuple[str, Any]]) -> None:
+    """A new ledger of these dates and events, whose chain is sound."""
+    chain, lines = Chain(), b""
+    for utc, event in events:
+        chain, more = extend(chain, utc, [msgspec.convert(event, ledger.AnyLedgerEvent)])
+        lines += more
+    (folder / "ledger.jsonl").write_bytes(lines)
 
 
 def members(bundle: Path) -> dict[str, bytes]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import make_records
 import msgspec
 import pytest
+import tampering
 from make_records import PER_GPU
 from scipy import stats
 
@@ -44,6 +45,7 @@ def folder(
             noise
         )
         record.write_bytes(msgspec.json.encode(made))
+    make_records.write_ledger(path, whole)
     return path
 
 
@@ -205,6 +207,7 @@ def marked(source: Path, test: str, mark: dict[str, object]) -> Path:
         content = json.loads(path.read_bytes())
         content["mnb"]["marks"] = [mark]
         path.write_bytes(msgspec.json.encode(content))
+    make_records.write_ledger(source, tampering.plan_of(source))
     return source
 
 

@@ -29,6 +29,7 @@ from milabench_ng.report.html.price_chart import equal_costs
 from milabench_ng.report.launch.timeline import change, courses, thinned
 from milabench_ng.report.report import make_report
 from milabench_ng.report.statistics.intervals import Interval
+from milabench_ng.report.summary.folder import encode_summary, load
 
 HOSTILE = (
     '<script>document.title="taken"</script>"><img src=x onerror="document.title=1"><a href="http://192.0.2.1">x</a>'
@@ -260,9 +261,9 @@ def test_bad_places_are_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def test_bids_have_a_page(tmp_path: Path) -> None:
     for name, level in (("base", 1.0), ("acme", 1.5), ("blue", 2.0)):
-        make(tmp_path / name, level)
-    bids = {name: {"results": name, "price": price} for name, price in (("acme", 1000), ("blue", 1200))}
-    (tmp_path / "bids.json").write_text(json.dumps({"reference": "base", "bids": bids}))
+        (tmp_path / f"{name}.json").write_text(encode_summary(load(make(tmp_path / name, level))))
+    bids = {name: {"results": f"{name}.json", "price": price} for name, price in (("acme", 1000), ("blue", 1200))}
+    (tmp_path / "bids.json").write_text(json.dumps({"reference": "base.json", "bids": bids}))
     file = tmp_path / "bids.html"
     assert call(["bids", str(tmp_path / "bids.json"), "--html", str(file), "-o", str(tmp_path / "bids.txt")]) == 0
     text = file.read_text()

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import tampering
 from run_attacks import ATTACKS, environment, host, import_path
-from tampering import NONCE, WHOLE, everywhere_in_records, manifest, proof, record
+from tampering import NONCE, WHOLE, manifest, proof, record, records
 
 from milabench_ng.known_twins import KnownTwin, encode_known
 from milabench_ng.report.verification import verify as verifying
@@ -48,7 +48,7 @@ def results(folder: Path, rules: Rules = CLOSED) -> list[str]:
 
 
 def trusted(content: dict[str, Any]) -> None:
-    content["mnb"]["marks"] = [{"kind": "data not read again", "what": "imagenet"}]
+    content["mnb"]["marks"] = [{"kind": "data not read again", "what": content["mnb"]["data"]["name"]}]
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -78,7 +78,7 @@ def test_the_buyer_may_list_more(folder: Path) -> None:
 
 
 def test_trusted_data_is_refused_where_it_is_demanded(folder: Path) -> None:
-    everywhere_in_records(trusted)(folder)
+    records(trusted)(folder)
     for edge in ("before", "after"):
         proof("data", edge, None)(folder)
     assert "(--trust-data), and it is demanded" in rulings(folder)["R19"].reasons[0]

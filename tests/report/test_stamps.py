@@ -115,15 +115,18 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(sound: Path, tmp_path: Path) -> Path:
     """A folder with which nothing is wrong, and whose ledger is of now."""
     made = Path(shutil.copytree(sound, tmp_path / "results"))
-    write(made, tampering.ledger_events(made), datetime.now(UTC))
+    write(made, events_of(made), datetime.now(UTC))
     return made
+
+
+def events_of(folder: Path) -> list[object]:
+    return [event for _, event in tampering.ledger_events(folder)]
 
 
 def write(folder: Path, events: list[object], utc: datetime, lines: int | None = None) -> None:
     """A ledger of the first ``lines`` events, all written at ``utc``; the same events have the same heads."""
-    typed = [msgspec.convert(event, ledger.AnyLedgerEvent) for event in events]
-    content = ledger.extend(ledger.Chain(), utc.strftime("%Y-%m-%dT%H:%M:%S.%fZ"), typed[:lines])[1]
-    (folder / "ledger.jsonl").write_bytes(content)
+    stamp = utc.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    tampering.write_events(folder, [(stamp, event) for event in events[:lines]])
 
 
 def stamp(folder: Path, keys: Keys) -> None:
@@ -135,7 +138,7 @@ def stamp(folder: Path, keys: Keys) -> None:
 
 def run_stamped(folder: Path, keys: Keys, utc: datetime, points: list[str]) -> None:
     """Write the ledger again, stamped at these points."""
-    events = tampering.ledger_events(folder)
+    events = events_of(folder)
     places = due(read_ledger(folder))
     for point in points:
         write(folder, events, utc, places[point] + 1)
@@ -189,7 +192,7 @@ def test_stamps_that_come_late(folder: Path, keys: Keys) -> None:
 
 def test_lines_cut_off_after_a_stamp(folder: Path, keys: Keys) -> None:
     """The last run went badly: its lines are cut off, and it is done again."""
-    events = tampering.ledger_events(folder)
+    events = events_of(folder)
     stamp(folder, keys)
     write(folder, [*events[:-3], *events[-2:]], datetime.now(UTC))
     assert "which this ledger never had: lines were cut off" in ruling(folder, keys, Rules()).reasons[0]

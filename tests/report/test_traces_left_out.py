@@ -101,3 +101,15 @@ def test_a_report_marks_records_with_less(
         path.write_text(json.dumps(content))
     monkeypatch.setattr("milabench_ng.report.summary.folder.load_traces", lambda _suite: {"try.net": whole})
     assert {mark.text for mark in load(place).tests["try.net"].marks} == marked
+
+
+def test_a_digest_that_the_same_software_left_is_asked_for() -> None:
+    trace = build("try", [(seen(2.0), "k"), (seen(2.0), "k")], ()).tests["try.net"]
+    whole = msgspec.structs.replace(seen(2.0), steps={"0/0": 100})
+    assert compare(whole, trace, "k").deviations == ()
+    without = msgspec.structs.replace(whole, digests={})
+    assert [mark.text for mark in compare(without, trace, "k").deviations] == [
+        "the record has no digest of the parameters at step 100"
+    ]
+    assert compare(without, trace, "other").deviations == ()
+    assert compare(msgspec.structs.replace(without, steps={"0/0": 99}), trace, "k").deviations == ()

@@ -14,8 +14,6 @@ from milabench_ng.records.isolation import Scheduling
 _CLASSES = {os.SCHED_OTHER: "other", os.SCHED_FIFO: "fifo", os.SCHED_RR: "rr", os.SCHED_BATCH: "batch"}
 _CLASSES |= {os.SCHED_IDLE: "idle", 6: "deadline"}
 _LIMITS = ("address space", "data size", "resident set", "cpu time", "file size", "open files", "processes")
-_LEAST = {"open files": 1024, "processes": 1024}
-"""What is enough; of everything else, only no limit is."""
 
 
 def read_scheduling(pid: int) -> Scheduling:
@@ -27,17 +25,6 @@ def read_scheduling(pid: int) -> Scheduling:
         nice=os.getpriority(os.PRIO_PROCESS, pid),
         limits={name: int(soft[name]) for name in _LIMITS if soft[name] != "unlimited"},
     )
-
-
-def handicaps(seen: Scheduling) -> Iterator[str]:
-    """What makes a process slower or faster than others, or fail where they do not. Pure."""
-    if seen.policy != "other":
-        yield f"scheduling class {seen.policy}"
-    if seen.nice:
-        yield f"niceness {seen.nice}"
-    for name, limit in seen.limits.items():
-        if limit < _LEAST.get(name, limit + 1):
-            yield f"{name} limited to {limit}"
 
 
 def privileges(pid: int) -> Iterator[str]:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from milabench_ng.fence.kernel.limits import handicaps
 from milabench_ng.node.conditions import throttled_fraction
 from milabench_ng.orchestrator.outcome.observation import Observation, SessionFacts
 from milabench_ng.orchestrator.outcome.skipped import skipped
+from milabench_ng.records.isolation import handicaps
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.precision_seen import layers_fit
 from milabench_ng.records.record import SKIPPED_LIMIT
-from milabench_ng.records.surroundings import Surroundings, held_back, tightest
+from milabench_ng.records.surroundings import THROTTLE_LIMIT, marks_of_surroundings
 from milabench_ng.records.window import WindowRule
 from milabench_ng.telemetry.messages import HOST_KEY, telemetry_key
 
 FAULTS = ("sw_thermal", "hw_thermal", "hw_power_brake")
 """Throttle reasons that are faults of the node or its cooling; the power cap is normal at full load."""
-THROTTLE_LIMIT = 0.005
 CACHE_LIMIT = 0.1
 """Page cache that one tenant is charged more than another: that much less of its share is left for its own work."""
 PAUSED_LIMIT_S = 3.0
@@ -57,7 +56,7 @@ def _of_request(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
 
 
 def _of_batch(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
-    yield from _of_surroundings(*seen.surroundings)
+    yield from marks_of_surroundings(*seen.surroundings)
     if seen.cache_spread > CACHE_LIMIT:
         yield Mark(kind="unequal page cache", value=seen.cache_spread, limit=CACHE_LIMIT)
     if seen.strays:
@@ -71,19 +70,6 @@ def _of_batch(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
         yield Mark(kind="orchestrator paused", value=seen.paused_s, limit=PAUSED_LIMIT_S)
     if seen.window and not seen.telemetry.get(telemetry_key("host", HOST_KEY), True):
         yield Mark(kind="telemetry missing", what=seen.sampler_problem or "no sample in the averaging window")
-
-
-def _of_surroundings(before: Surroundings, after: Surroundings) -> Iterator[Mark]:
-    """Other runs on the same CPUs, and quotas above the tenants, at either edge."""
-    contested = sorted({*before.contested, *after.contested})
-    if contested:
-        yield Mark(kind="CPUs shared with another run", what=", ".join(contested))
-    quota = tightest((*before.cpu_limits, *after.cpu_limits), after.cpus)
-    if quota is not None:
-        yield Mark(kind="CPU quota", what=quota.group, value=quota.cpus, limit=after.cpus)
-    group, fraction = held_back(before, after)
-    if fraction > THROTTLE_LIMIT:
-        yield Mark(kind="held back by a CPU quota", what=group, value=fraction, limit=THROTTLE_LIMIT)
 
 
 def _of_devices(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:

@@ -17,6 +17,7 @@ import msgspec
 from milabench_ng.catalogue import Scalar
 from milabench_ng.files import convert_json, parse_json, read_content, refuse
 from milabench_ng.records.marks import Mark
+from milabench_ng.records.origin import release
 from milabench_ng.records.views import DataView, MnbView
 from milabench_ng.shipped import find
 
@@ -179,7 +180,7 @@ def compare(seen: Traced, trace: ReferenceTrace | None, software_key: str) -> Co
     """Compare a launch, run with this software, with the trace of its test, which may not apply to it. Pure."""
     if trace is None or (seen.arguments, seen.data) != (trace.arguments, trace.data):
         return Compared(lacking=_described(seen))
-    if _release(seen.version) < _release(trace.since):
+    if release(seen.version) < release(trace.since):
         return Compared(lacking=f"mnb {seen.version or 'of no version'}, before {trace.since}")
     loss_bands, norm_bands = (
         at.get(seen.kind, {}).get(seen.precision, {}) for at in (trace.losses, trace.gradient_norms)
@@ -193,6 +194,7 @@ def compare(seen: Traced, trace: ReferenceTrace | None, software_key: str) -> Co
         *_deviations("gradient norm outside the reference", seen, norm_bands, seen.gradient_norms),
         *_left_out("loss", seen, loss_bands, seen.losses),
         *_left_out("gradient norm", seen, norm_bands, seen.gradient_norms),
+        *_undigested(seen, known),
         *_unlearned(seen, loss_bands, norm_bands),
     ]
     if any(expected != digest for expected, digest in digested):
@@ -200,11 +202,6 @@ def compare(seen: Traced, trace: ReferenceTrace | None, software_key: str) -> Co
     if not losses and not norms and not digested:
         return Compared(tuple(dict.fromkeys(found)), "weak") if found else Compared(lacking=_described(seen))
     return Compared(deviations=tuple(dict.fromkeys(found)), strength=strength(losses, norms, trace.blind))
-
-
-def _release(version: str) -> tuple[int, ...]:
-    """``"0.2.0"`` as numbers; empty or odd versions sort first."""
-    return tuple(int(part) for part in version.split(".") if part.isdecimal())
 
 
 def strength(losses: Mapping[str, TraceBand], gradient_norms: Mapping[str, TraceBand], blind: str = "") -> Strength:
@@ -245,6 +242,15 @@ def _left_out(what: str, seen: Traced, bands: Mapping[str, TraceBand], numbers: 
         for step in bands:
             if int(step) <= steps and (place, step) not in there:
                 yield Mark(kind="not recorded", what=f"{what} at step {step}")
+
+
+def _undigested(seen: Traced, known: Mapping[str, str]) -> Iterator[Mark]:
+    """Digests that the same software on the same devices left, and that are missing from the record."""
+    for key in known:
+        precision, device, rank, step = key.split("/") if key.count("/") == 3 else ("", "", "", "0")
+        place = f"{device}/{rank}"
+        if precision == seen.precision and int(step) <= seen.steps.get(place, -1) and key not in seen.digests:
+            yield Mark(kind="not recorded", what=f"digest of the parameters at step {step}")
 
 
 def _unlearned(seen: Traced, losses: Mapping[str, TraceBand], norms: Mapping[str, TraceBand]) -> Iterator[Mark]:

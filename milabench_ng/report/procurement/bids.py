@@ -21,7 +21,9 @@ class Bid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """One offer."""
 
     results: str
-    """A result folder or a summary; relative to the bids file."""
+    """A bundle, a result folder or a summary; relative to the bids file."""
+    signed_by: str | None = None
+    """The name in the file of allowed signers that must have signed this bid; None for any of them."""
     price: BidPrice
     """Per node."""
     watts_load: Annotated[float, Meta(gt=0, le=1e6)] | None = None

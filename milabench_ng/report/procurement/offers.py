@@ -5,25 +5,60 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
+
 from milabench_ng.errors import InputError
-from milabench_ng.report.procurement.bids import Bids, read_bids
+from milabench_ng.report.procurement.bids import Bid, Bids, read_bids
+from milabench_ng.report.procurement.own_bounds import own_bounds
 from milabench_ng.report.procurement.ranking import common_tests, common_with_reference
 from milabench_ng.report.procurement.same_work import other_work
 from milabench_ng.report.procurement.tender import Tender, evaluate
 from milabench_ng.report.report import Report, build_report
 from milabench_ng.report.scoring.reference import Reference, load_reference
 from milabench_ng.report.scoring.weights import Weights, load_weights, weights_over
-from milabench_ng.report.summary.folder import load, load_baseline
+from milabench_ng.report.summary.folder import load_baseline
 from milabench_ng.report.summary.summary import Summary
+from milabench_ng.report.verification.checked import Demands, check_results
 
 
-def compare_bids(path: Path) -> Tender:
-    """Evaluate the bids in the file ``path``. Paths in it are relative to it."""
+def compare_bids(path: Path, demands: Demands | None = None) -> Tender:
+    """Evaluate the bids in the file ``path``, all held against the same ``demands``. Paths in it are relative to it.
+
+    A bid that breaks a rule is refused: nothing of it counts, and the tender says why.
+    """
     bids = read_bids(path)
     here = path.parent
     near = here / bids.reference
-    reference = load_baseline(str(near) if os.path.exists(near) else bids.reference)
-    summaries = {name: load(here / bid.results) for name, bid in bids.bids.items()}
+    reference = own_bounds(load_baseline(str(near) if os.path.exists(near) else bids.reference))
+    found = {name: check_results(str(here / bid.results), _of_bid(demands, bid)) for name, bid in bids.bids.items()}
+    refused = {name: one for name, one in found.items() if one.broken}
+    if len(refused) == len(found):
+        raise InputError(f"{path}: every bid is refused: {'; '.join(one.refusal for one in refused.values())}")
+    sound = {name: bid for name, bid in bids.bids.items() if name not in refused}
+    made = _evaluated(
+        path,
+        msgspec.structs.replace(bids, bids=sound),
+        reference,
+        {name: own_bounds(found[name].summary) for name in sound},
+    )
+    return msgspec.structs.replace(
+        made,
+        verdicts={name: found[name].sentence for name in sound},
+        refused={name: one.refusal for name, one in refused.items()},
+    )
+
+
+def _of_bid(demands: Demands | None, bid: Bid) -> Demands:
+    """The demands on one bid: it may have to be signed by its own vendor."""
+    asked = demands or Demands()
+    if bid.signed_by is None:
+        return asked
+    rules = msgspec.structs.replace(asked.rules, signed=True, signed_by=(bid.signed_by,))
+    return msgspec.structs.replace(asked, rules=rules)
+
+
+def _evaluated(path: Path, bids: Bids, reference: Summary, summaries: dict[str, Summary]) -> Tender:
+    here = path.parent
     file, suite = here / bids.weights if bids.weights else None, _suite(summaries, path)
     weights = load_weights(file, suite) or {}
     unit_of_scores = load_reference(file, suite)

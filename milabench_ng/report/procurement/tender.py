@@ -105,11 +105,15 @@ class Tender(msgspec.Struct, frozen=True, kw_only=True):
     stability: Stability | None
     """How stable the order is; None if fewer than two bids have a ratio."""
     notes: tuple[str, ...]
+    verdicts: dict[str, str] = {}
+    """What verification said of each bid in ``rows``."""
+    refused: dict[str, str] = {}
+    """The bids that are not in ``rows``, since they break a rule, and why."""
 
     @property
     def exit_code(self) -> int:
-        """0: every bid has a ratio to the reference; 1: one lacks it."""
-        return int(any(row.ratio is None for row in self.rows))
+        """0: every bid has a ratio to the reference; 1: one lacks it, or is refused."""
+        return int(bool(self.refused) or any(row.ratio is None for row in self.rows))
 
 
 def evaluate(

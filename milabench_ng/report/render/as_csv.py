@@ -16,6 +16,8 @@ from milabench_ng.report.render.tables import after_tests, before_tests
 from milabench_ng.report.render.tender_tables import tender_sections
 from milabench_ng.report.report import Report
 
+_FORMULA = re.compile(r"((?:^|[;\t])\s*)(?=[=+\-@])")
+"""Where a cell would be a formula."""
 _UNFIT = re.compile(r"[^A-Za-z0-9_.-]+")
 """Characters to avoid in file names."""
 
@@ -58,7 +60,10 @@ def write_tender(tender: Tender, stream: TextIO) -> None:
 
 
 def _plain(cell: Cell) -> Cell:
-    """Remove terminal control characters, and escape text that a spreadsheet would take for a formula."""
+    """Remove terminal control characters, and escape text that a spreadsheet would take for a formula.
+
+    Where the decimal comma is usual, spreadsheets begin a cell at every semicolon.
+    """
     if not isinstance(cell, str):
         return "" if cell is None else cell
-    return plain(f"'{cell}" if cell.startswith(("=", "+", "-", "@")) and cell != NOT_MEASURED else cell)
+    return plain(cell if cell == NOT_MEASURED else _FORMULA.sub(r"\1'", cell))

@@ -27,6 +27,9 @@ def tender_facts(tender: Tender) -> tuple[Fact, ...]:
 def _facts(tender: Tender) -> Iterator[Fact]:
     yield Fact("reference", f"one node of {tender.reference}", "strong")
     yield Fact("ranked by", f"{tender.criterion}, lower is better; equal ranks cannot be told apart")
+    yield from (Fact("refused", f"{name}: {why}", "bad") for name, why in tender.refused.items())
+    for name, verdict in tender.verdicts.items():
+        yield Fact("verified", f"{name}: {verdict}", "plain" if verdict.startswith("PASS") else "fair")
     yield _ranked_over(tender)
     terms = tender.terms
     if terms is not None:

@@ -50,6 +50,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """The checksums of all files present, by name in a bundle."""
     foreign: tuple[str, ...]
     """Files that belong to no run."""
+    strays: tuple[str, ...]
+    """Those of them in JSON that no report reads: they change nothing, and are named."""
     signer: Signer
     stamps: tuple[Stamp, ...]
     """Time stamps on heads of the ledger."""
@@ -57,6 +59,10 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     manifest: Manifest
     profile: Pinned
     weights: Pinned
+    shipped_weights: str | None
+    """SHA-256 of the weights that are shipped for the suite; None if there are none."""
+    known: tuple[Summary, ...]
+    """The shipped baselines that were measured with this suite on devices of the same name."""
     records: tuple[StoredRecord, ...]
     ledger: Chain | None
     """None if there is none."""

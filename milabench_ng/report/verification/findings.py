@@ -9,9 +9,10 @@ import msgspec
 
 from milabench_ng.plain import plain
 
-Basis = Literal["proven", "self-reported", "witness"]
-"""What a rule rests on. proven: a recomputation or cryptography, which anyone can repeat; self-reported: what the node
-said about itself, which its owner could forge; witness: what no file can show and a person must have seen."""
+Basis = Literal["recomputed", "self-reported", "witness"]
+"""What a rule rests on. recomputed: numbers that follow from each other, and cryptography, which anyone can repeat (it
+does not show that anything was measured); self-reported: what the node said about itself, which its owner could forge;
+witness: what no file can show and a person must have seen."""
 
 RulingResult = Literal["pass", "fail", "unknown", "off"]
 """unknown: the available data cannot decide it; off: the rules do not demand it."""
@@ -55,6 +56,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     rules: str
     """The name of the rules."""
     rulings: tuple[Ruling, ...]
+    signed: str
+    """Whether it is signed, and by whom, in words."""
     facts: dict[str, str]
     """Values to compare with what was announced: hashes, scores, the signer."""
 
@@ -73,12 +76,14 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """The verdict in one line."""
+        """The verdict in one line: how many rules it is of, what it leaves open, and whether anybody vouches for it."""
         broken, open_ = self.having("fail"), self.having("unknown")
-        held = len(self.having("pass"))
         cannot = f"; not checkable: {', '.join(ruling.id for ruling in open_)}" if open_ else ""
+        limits = f"{len(self.having('off'))} not asked; {self.signed}{cannot}"
+        judged = len(broken) + len(self.having("pass"))
         if not broken:
-            return f"PASS ({held} rules{self._origin} hold{cannot})"
+            return f"PASS of {judged} rules{self._origin}; {limits}"
         named = "; ".join(f"{ruling.id} {ruling.reasons[0]}" for ruling in broken[:3])
         more = f"; and {len(broken) - 3} more" if len(broken) > 3 else ""
-        return f"FAIL ({', '.join(ruling.id for ruling in broken)}{self._origin} broken: {named}{more}{cannot})"
+        ids = ", ".join(ruling.id for ruling in broken)
+        return f"FAIL of {judged} rules{self._origin}: {ids} broken ({named}{more}); {limits}"

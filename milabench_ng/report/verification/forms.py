@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import Literal, TextIO
 
 import msgspec
@@ -12,10 +13,12 @@ from milabench_ng.report.verification.findings import Ruling, Verification
 
 RulingForm = Literal["table", "json"]
 
+_OF_LAUNCH = re.compile(r"(\S+ J\d+\.\d+[a-z]?): (.*)", re.DOTALL)
+"""What begins with the name of a launch (`evidence.StoredRecord.name`)."""
 _SHOWN = 5
 """How many reasons are shown per rule; JSON has all of them."""
 _HEADINGS = {
-    "proven": "proven: computed again, or cryptographic",
+    "recomputed": "recomputed: follows from the slices, or cryptographic; not that anything was measured",
     "self-reported": "self-reported: what the node said of itself",
     "witness": "witnessed: what somebody says to have seen",
     "unknown": "not checkable: with these files, or with any",
@@ -55,6 +58,19 @@ def _part(ruling: Ruling) -> str:
 
 def _ruling(ruling: Ruling) -> Iterator[str]:
     yield f"  {ruling.id.ljust(4)} {_WORDS[ruling.result].ljust(5)} {ruling.title}"
-    yield from (f"       - {reason}" for reason in ruling.reasons[:_SHOWN])
-    if len(ruling.reasons) > _SHOWN:
-        yield f"       - and {len(ruling.reasons) - _SHOWN} more (all of them: --format json)"
+    told = told_once(ruling.reasons)
+    yield from (f"       - {reason}" for reason in told[:_SHOWN])
+    if len(told) > _SHOWN:
+        yield f"       - and {len(told) - _SHOWN} more (all of them: --format json)"
+
+
+def told_once(reasons: Sequence[str]) -> list[str]:
+    """The reasons, with one line for those that differ only in the launch that they name."""
+    same: dict[str, list[str]] = {}
+    for reason in reasons:
+        found = _OF_LAUNCH.fullmatch(reason)
+        same.setdefault(found[2] if found else reason, []).append(found[1] if found else "")
+    return [
+        what if not names[0] else f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: {what}"
+        for what, names in same.items()
+    ]

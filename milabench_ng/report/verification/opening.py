@@ -22,8 +22,6 @@ from milabench_ng.errors import InputError
 from milabench_ng.files import parse_json
 from milabench_ng.plain import short
 from milabench_ng.records.upgrades.chain import newer
-from milabench_ng.report.summary.folder import load, load_baseline
-from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.bundle import (
     BUNDLE_SCHEMA,
     PACKING_LIST,
@@ -76,16 +74,10 @@ def opened(source: Path) -> Iterator[Opened]:
         yield _opened(source, root)
 
 
-def load_source(name: str) -> Summary:
-    """The summary of a bundle, or of anything that `load_baseline` reads."""
-    path = Path(name)
-    if not os.path.isfile(path) or not _is_gzip(path):
-        return load_baseline(name)
-    with opened(path) as there:
-        return load(there.folder)
-
-
-def _is_gzip(path: Path) -> bool:
+def is_bundle(path: Path) -> bool:
+    """Whether it is a file that only a bundle can be: compressed by gzip."""
+    if not os.path.isfile(path):
+        return False
     with path.open("rb") as file:
         return file.read(2) == b"\x1f\x8b"
 

@@ -67,8 +67,10 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     name: str = ""
     signed: bool = False
     """(R2) By a signer in the evaluator's file of allowed signers."""
+    signed_by: tuple[str, ...] = ()
+    """(R2) Who may have signed, by name in the file of allowed signers; empty for everybody in it."""
     window_s: Amount = 9.0
-    """(R4) Shortest averaging window."""
+    """(R4) Shortest averaging window; the time before and after it is demanded in proportion."""
     ceiling: Ceiling | None = None
     """(R5)"""
     profile: Pin | None = None
@@ -115,7 +117,9 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ecc: bool = False
     """(R24)"""
     default_power: bool = False
-    """(R25)"""
+    """(R25) Also refuses clocks above the highest of the device."""
+    mitigations: bool = False
+    """(R25) Whether the kernel's mitigations of CPU faults must be on."""
     throttled: Proportion | None = None
     """(R25) Largest share of a batch's time for which heat or a power brake may hold the clocks down, 0 to 1."""
     foreign_refused: bool = False

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.errors import InputError
+from milabench_ng.plain import short
 
 NAMESPACE = "mnb"
 _SECONDS = 60
@@ -28,6 +29,16 @@ class Signer(msgspec.Struct, frozen=True, kw_only=True):
     """The allowed signer that made it; None if none of them did, or if no check was requested."""
     problem: str | None = None
     """Why the signature does not count."""
+    asked: bool = False
+    """Whether the buyer said who may sign."""
+
+    @property
+    def words(self) -> str:
+        """Whether anybody vouches for the files."""
+        if self.principal is not None:
+            return f"signed by {short(self.principal)}"
+        unknown = "by nobody who may" if self.asked else "by whom was not checked"
+        return f"signed, {unknown}" if self.present else "unsigned"
 
 
 def sign(content: bytes, key: Path) -> bytes:
@@ -44,7 +55,7 @@ def sign(content: bytes, key: Path) -> bytes:
 def check(content: bytes, signature: bytes | None, allowed: Path | None, namespace: str = NAMESPACE) -> Signer:
     """Check that ``content`` is signed by a signer in the file ``allowed`` (ssh-keygen(1), ALLOWED SIGNERS)."""
     if signature is None:
-        return Signer(present=False, problem="it is not signed")
+        return Signer(present=False, problem="it is not signed", asked=allowed is not None)
     if allowed is None:
         return Signer(present=True, problem="it is signed, and --allowed-signers FILE was not given")
     if not os.path.isfile(allowed):
@@ -55,12 +66,14 @@ def check(content: bytes, signature: bytes | None, allowed: Path | None, namespa
         found = _ssh_keygen(["-Y", "find-principals", "-s", file.name, "-f", str(allowed)], b"")
         principal = found.stdout.decode(errors="replace").partition("\n")[0].strip()
         if found.returncode != 0 or not principal:
-            return Signer(present=True, problem=f"the key of the signature is not in {allowed}")
+            return Signer(present=True, asked=True, problem=f"the key of the signature is not in {allowed}")
         command = ["-Y", "verify", "-n", namespace, "-s", file.name, "-f", str(allowed), "-I", principal]
         verified = _ssh_keygen(command, content)
     if verified.returncode != 0:
-        return Signer(present=True, problem=f"the signature does not fit what was signed: {_message(verified)}")
-    return Signer(present=True, principal=principal)
+        return Signer(
+            present=True, asked=True, problem=f"the signature does not fit what was signed: {_message(verified)}"
+        )
+    return Signer(present=True, asked=True, principal=principal)
 
 
 def fits(content: bytes, signature: Path, namespace: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -13,23 +13,32 @@ import msgspec
 import milabench_ng
 from milabench_ng.builtin import read_builtin
 from milabench_ng.errors import InputError
-from milabench_ng.files import LARGE, convert_json, parse_json, read_content
+from milabench_ng.files import LARGE, MIB, convert_json, parse_json, read_content
 from milabench_ng.known_twins import read_known
 from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
 from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME
 from milabench_ng.records.origin import written_by
-from milabench_ng.records.reading import Problem, is_going_on, problem, read_ledger
+from milabench_ng.records.reading import (
+    Problem,
+    ReadRecord,
+    decode_record,
+    is_going_on,
+    problem,
+    read_ledger,
+    read_record,
+)
 from milabench_ng.records.record import RECORD_SCHEMA, Record
 from milabench_ng.records.upgrades.manifest import MANIFEST_UPGRADES
-from milabench_ng.records.upgrades.record import upgrade_record
+from milabench_ng.records.views import ManifestView
 from milabench_ng.report.scoring.reference import REFERENCE, load_reference
 from milabench_ng.report.scoring.weights import load_weights, weights_file
-from milabench_ng.report.summary.folder import load
+from milabench_ng.report.summary.folder import decode_summary, load
+from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.bundle import RESULTS, WEIGHTS, FileSum, make_claim
-from milabench_ng.report.verification.checks.check_books import attempts_fact
 from milabench_ng.report.verification.checks.registry import judge
 from milabench_ng.report.verification.contents import result_files, sha256_of
 from milabench_ng.report.verification.evidence import Evidence, Pinned, StoredRecord
+from milabench_ng.report.verification.facts import facts
 from milabench_ng.report.verification.findings import Verification
 from milabench_ng.report.verification.opening import Opened, opened
 from milabench_ng.report.verification.rules import Pin, Rules
@@ -39,6 +48,12 @@ from milabench_ng.shipped import ShippedKind as ShippedKind
 from milabench_ng.shipped import find, profile_file
 from milabench_ng.shipped import names as shipped_names
 from milabench_ng.sources import digest, file_below, package_digests, reachable
+
+MAX_RECORD = 20 * MIB
+"""A day of slices. Decoded, a record takes up to ten times its size."""
+MAX_RECORDS = 256 * MIB
+"""Of one folder: two thousand launches of an hour."""
+_record = msgspec.json.Decoder(Record)
 
 
 def verify(
@@ -61,7 +76,13 @@ def verify(
 
 def judged_evidence(evidence: Evidence, source: str) -> Verification:
     """The verification of ``evidence``. Pure."""
-    return Verification(source=source, rules=evidence.rules.name, rulings=judge(evidence), facts=_facts(evidence))
+    return Verification(
+        source=source,
+        rules=evidence.rules.name,
+        rulings=judge(evidence),
+        signed=evidence.signer.words,
+        facts=facts(evidence),
+    )
 
 
 def gather(
@@ -73,18 +94,26 @@ def gather(
     authorities: Path | None = None,
 ) -> Evidence:
     """Read everything that the rules examine."""
+    signer = check(there.packing_bytes, there.signature, allowed_signers)
+    if (rules.signed or rules.signed_by) and signer.present and allowed_signers is None:
+        raise InputError(
+            f"{there.source}: it is signed, and the rules demand a signature, but you did not say who may sign: give "
+            "--allowed-signers FILE, with the vendors' public keys (ssh-keygen(1), ALLOWED SIGNERS)"
+        )
     names, foreign = result_files(there.folder)
     going_on = is_going_on(there.folder)
+    sums = _sums(there, names)
     manifest = _manifest(there.folder / MANIFEST)
-    kept, unreadable = _records(there.folder, names)
+    kept, unreadable = _records(there.folder, names, _changed(there, sums))
     chosen = there.weights or weights_file(weights, manifest.plan.suite)
     summary = load(there.folder)
     return Evidence(
         rules=rules,
         packing=there.packing,
-        files=_sums(there, names),
+        files=sums,
         foreign=foreign,
-        signer=check(there.packing_bytes, there.signature, allowed_signers),
+        strays=tuple(name for name in foreign if name.endswith(".json") and not _is_read(there.folder / name)),
+        signer=signer,
         stamps=read_stamps(there.folder, names, allowed_signers, authorities),
         going_on=going_on,
         manifest=manifest,
@@ -96,6 +125,8 @@ def gather(
             used=None if chosen is None else _file_sum(chosen, "weights"),
             demanded=_demanded(rules.weights, weights, "weights"),
         ),
+        shipped_weights=_shipped_sum(manifest.plan.suite),
+        known=_known(summary),
         records=kept,
         ledger=read_ledger(there.folder) if LEDGER in names else None,
         unreadable=unreadable,
@@ -121,16 +152,21 @@ def _manifest(path: Path) -> Manifest:
     return manifest
 
 
-def _records(folder: Path, names: Iterable[str]) -> tuple[tuple[StoredRecord, ...], tuple[Problem, ...]]:
+def _records(
+    folder: Path, names: Iterable[str], changed: Collection[str]
+) -> tuple[tuple[StoredRecord, ...], tuple[Problem, ...]]:
+    """The records that may be decoded: unchanged since they were packed, and no larger than memory allows."""
     kept: list[StoredRecord] = []
     unreadable: list[Problem] = []
+    left = MAX_RECORDS
     for name in names:
         if not RECORD_NAME.fullmatch(name):
             continue
         try:
-            content = read_content(folder / name, LARGE, os.O_NOFOLLOW)
+            content = _content(folder / name, name in changed, left)
+            left -= len(content)
             record = _whole(content, name)
-        except (InputError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except (InputError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
             unreadable.append(problem(name, f"not a whole record: {error}"))
             continue
         if record.mnb.launch.devices and record.mnb.devices:
@@ -140,12 +176,28 @@ def _records(folder: Path, names: Iterable[str]) -> tuple[tuple[StoredRecord, ..
     return tuple(kept), tuple(unreadable)
 
 
+def _content(path: Path, changed: bool, left: int) -> bytes:
+    """The bytes of a record. Raises InputError if they must not be decoded."""
+    if changed:
+        raise InputError("it was changed after it was packed, and is not read")
+    content = read_content(path, MAX_RECORD, os.O_NOFOLLOW)
+    if len(content) > left:
+        raise InputError(f"the records of the folder hold more than {MAX_RECORDS // MIB} MiB")
+    return content
+
+
+def _changed(there: Opened, sums: Mapping[str, FileSum]) -> frozenset[str]:
+    """The names, in the folder, of files that are not what the packing list says."""
+    listed = {} if there.packing is None else there.packing.files
+    return frozenset(name.removeprefix(RESULTS) for name, one in sums.items() if listed.get(name, one) != one)
+
+
 def _whole(content: bytes, name: str) -> Record:
     """The record with all that the rules examine. Raises msgspec's errors, naming the version that made it."""
-    raw = msgspec.json.decode(content)
     try:
-        return msgspec.convert(upgrade_record(raw, name), Record)
+        return decode_record(content, name, _record)
     except (InputError, msgspec.ValidationError) as error:
+        raw = msgspec.json.decode(content)
         made = written_by(raw.get("mnb") if isinstance(raw, dict) else None, RECORD_SCHEMA)
         raise msgspec.ValidationError(f"{error}; {made}") from None
 
@@ -160,6 +212,31 @@ def _sums(there: Opened, names: Iterable[str]) -> dict[str, FileSum]:
         reference = there.weights.with_name(REFERENCE)
         paths |= {REFERENCE: reference} if reference.is_file() else {}
     return {name: FileSum(bytes=path.stat().st_size, sha256=sha256_of(path)) for name, path in paths.items()}
+
+
+def _is_read(path: Path) -> bool:
+    """Whether the report takes numbers from a file that belongs to no run."""
+    try:
+        return isinstance(read_record(read_content(path, LARGE, os.O_NOFOLLOW), path.name), ReadRecord | ManifestView)
+    except InputError:
+        return False
+
+
+def _shipped_sum(suite: str) -> str | None:
+    path = find("weights", suite)
+    return None if path is None else sha256_of(path)
+
+
+def _known(summary: Summary) -> tuple[Summary, ...]:
+    """The measured baselines among the shipped ones that are of the same suite and devices."""
+    paths = (find("baselines", name) for name in shipped_names("baselines"))
+    read = (decode_summary(read_content(path), str(path)) for path in paths if path is not None)
+    own = set(summary.models.values())
+    return tuple(
+        one
+        for one in read
+        if one.provenance.kind == "measured" and one.suite == summary.suite and own and set(one.models.values()) == own
+    )
 
 
 def _demanded(pin: Pin | None, given: Path | None, kind: ShippedKind) -> str | None:
@@ -193,21 +270,3 @@ def own_sources(origins: Iterable[str]) -> dict[str, str | None]:
         content = file_below(package, name) if own else None
         found[origin] = None if content is None else digest(reachable(name, content, partial(file_below, package)))
     return found
-
-
-def _facts(evidence: Evidence) -> dict[str, str]:
-    manifest, claim = evidence.manifest, evidence.claim
-    facts = {
-        "run": f"{manifest.run_id}, mnb {manifest.version}, {manifest.started_utc}",
-        "node": f"{manifest.inventory.hostname}: {claim.hardware}",
-        "profile": f"{manifest.plan.suite}, SHA-256 {evidence.profile.used}",
-        "weights": f"SHA-256 {evidence.weights.used}" if evidence.weights.used else "none",
-        "launches": f"{len(evidence.records)} records of {len(manifest.plan.launches)} planned launches",
-        "attempts": attempts_fact(evidence),
-        "ledger head": evidence.ledger.head if evidence.ledger else "none",
-        "signed by": evidence.signer.principal or evidence.signer.problem or "nobody",
-        "score": f"{claim.status or 'none'}",
-    }
-    if claim.per_device is not None and claim.per_node is not None:
-        facts["score"] += f": {claim.per_device:.6g} per device, {claim.per_node:.6g} per node ({claim.unit})"
-    return facts

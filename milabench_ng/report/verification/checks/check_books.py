@@ -18,6 +18,7 @@ from milabench_ng.records.ledger import (
     recorded,
 )
 from milabench_ng.records.names import MANIFEST
+from milabench_ng.report.verification.checks.clocks import ledger_times
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
 
@@ -50,7 +51,10 @@ def _gaps(evidence: Evidence) -> Iterator[str]:
     for kept in evidence.records:
         if kept.record.mnb.run_id != run_id:
             yield f"{kept.file}: it is of run {kept.record.mnb.run_id}, {MANIFEST} of {run_id}"
-    yield from (f"{name}: it belongs to no run" for name in evidence.foreign if name.endswith(".json"))
+    strays = set(evidence.strays)
+    for name in evidence.foreign:
+        if name.endswith(".json") and name not in strays:
+            yield f"{name}: it belongs to no run"
 
 
 def _as(role: Role) -> str:
@@ -59,7 +63,7 @@ def _as(role: Role) -> str:
 
 def _unread_by_the_report(evidence: Evidence) -> Iterator[str]:
     """Files that are complete records but hold numbers that the report refuses."""
-    known = {problem.file for problem in evidence.unreadable}
+    known = {*(problem.file for problem in evidence.unreadable), *evidence.strays}
     rows = evidence.summary.tests.values()
     failed = ((one.file, one.detail) for row in rows for one in row.failed if one.cause == "unreadable")
     loose = ((problem.file, problem.reason) for problem in evidence.summary.problems)
@@ -75,7 +79,7 @@ def ledger(evidence: Evidence) -> Finding:
         if written:
             missing += f"; mnb {evidence.version} writes one in every run"
         return judged([missing]) if written or evidence.rules.ledger else unknown(missing)
-    return judged([*chain.problems, *_beginning(evidence, chain), *_records(evidence, chain)])
+    return judged([*chain.problems, *_beginning(evidence, chain), *_records(evidence, chain), *ledger_times(evidence)])
 
 
 def _beginning(evidence: Evidence, chain: Chain) -> Iterator[str]:

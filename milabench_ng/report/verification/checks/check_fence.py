@@ -5,25 +5,24 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from itertools import pairwise
 
 from milabench_ng.records.isolation import Effective, Isolation
 from milabench_ng.records.ledger import Attempt, Company
 from milabench_ng.records.record import Record
 from milabench_ng.report.summary.launches import weakest_tier
+from milabench_ng.report.verification.checks.clocks import CLOCK_S, disagreeing_clocks, moment
+from milabench_ng.report.verification.checks.plausible import too_much_cpu
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import Finding, judged
 
 _SAME_S = 1e-6
-_CLOCK_S = 1.0
-"""How far the wall clock may be set back between two batches."""
 _LIMITS = ("cpus", "mems", "memory_bytes", "swap_bytes", "pids", "io")
 
 
 def isolation(evidence: Evidence) -> Finding:
     """In every launch the kernel held the tenant to its own share, separate from all others, from entry to stop."""
-    return judged([*_shares(evidence), *_overlaps(evidence)])
+    return judged([*_shares(evidence), *_overlaps(evidence), *too_much_cpu(evidence)])
 
 
 def _shares(evidence: Evidence) -> Iterator[str]:
@@ -99,7 +98,7 @@ def _overlaps(evidence: Evidence) -> Iterator[str]:
 
 def together(evidence: Evidence) -> Finding:
     """The launches of a batch ran at the same time, all until the stop, and batches ran one after another."""
-    return judged([*_lonely(evidence), *_apart(evidence), *_overtaking(evidence)])
+    return judged([*_lonely(evidence), *_apart(evidence), *_overtaking(evidence), *disagreeing_clocks(evidence)])
 
 
 def _lonely(evidence: Evidence) -> Iterator[str]:
@@ -150,18 +149,10 @@ def _overtaking(evidence: Evidence) -> Iterator[str]:
         mnb = record.mnb
         worked = (mnb.stop_s or 0.0) - (mnb.start_s or 0.0) if record.success else 0.0
         spans[mnb.started_utc, mnb.batch] = max(worked, spans.get((mnb.started_utc, mnb.batch), 0.0))
-    begun = sorted((moment, number, worked) for (utc, number), worked in spans.items() if (moment := _moment(utc)))
+    begun = sorted((date, number, worked) for (utc, number), worked in spans.items() if (date := moment(utc)))
     if len(begun) < len(spans):
         yield "some records have no date in UTC"
-    for (moment, number, worked), (then, following, _) in pairwise(begun):
-        passed = (then - moment).total_seconds()
-        if passed < worked - _CLOCK_S:
+    for (date, number, worked), (then, following, _) in pairwise(begun):
+        passed = (then - date).total_seconds()
+        if passed < worked - CLOCK_S:
             yield f"batch {following} began {passed:.1f} s after batch {number}, which worked for {worked:.1f} s"
-
-
-def _moment(utc: str) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(utc)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else None

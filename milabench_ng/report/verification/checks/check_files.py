@@ -27,10 +27,19 @@ def _changed(evidence: Evidence) -> Iterator[str]:
 
 
 def signature(evidence: Evidence) -> Finding:
-    """The bundle is signed by an allowed signer."""
-    signer = evidence.signer
-    if not evidence.rules.signed and signer.principal is None:
+    """The bundle is signed by an allowed signer, and by the one that the rules name."""
+    signer, rules = evidence.signer, evidence.rules
+    if not rules.signed and not rules.signed_by and not signer.asked:
         return OFF if not signer.present else unknown(signer.problem or "")
     if evidence.packing is None:
         return judged(["a plain folder is not signed; pack it with `mnb bundle --sign KEY`"])
-    return judged([signer.problem] if signer.problem else [])
+    if signer.problem:
+        return judged([signer.problem])
+    if rules.signed_by and signer.principal not in rules.signed_by:
+        return judged([f"{signer.principal} signed it, {' or '.join(rules.signed_by)} should have"])
+    if signer.principal is not None and "*" in signer.principal:
+        return Finding("pass", (_ANYBODY,))
+    return judged([])
+
+
+_ANYBODY = "the file of allowed signers lets this key sign in anybody's name (*): write the name of its owner"

@@ -7,6 +7,12 @@ from collections.abc import Iterable, Iterator
 from milabench_ng.node.conditions import Conditions, throttled_fraction
 from milabench_ng.node.gpu_conditions import GpuSettings, GpuState
 from milabench_ng.records.ledger import Resumed
+from milabench_ng.report.verification.checks.changed_settings import (
+    changed_settings,
+    overclocked,
+    without_mitigations,
+)
+from milabench_ng.report.verification.checks.clocks import boots
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
 
@@ -142,13 +148,15 @@ def _ecc_errors(evidence: Evidence) -> Iterator[str]:
 
 
 def clocks(evidence: Evidence) -> Finding:
-    """Power limits are at their defaults, and neither heat nor a power brake held the clocks down."""
+    """Power limits and clocks are the default ones, neither heat nor a brake held clocks down, mitigations are on."""
     rules = evidence.rules
-    if not rules.default_power and rules.throttled is None:
+    if not rules.default_power and not rules.mitigations and rules.throttled is None:
         return OFF
+    unsafe = list(without_mitigations(evidence)) if rules.mitigations else []
     if _shows_none(evidence):
-        return unknown(_NO_GPU)
-    return judged([*_unread(evidence), *_power_limits(evidence), *_throttled(evidence)])
+        return judged(unsafe) if unsafe else unknown(_NO_GPU)
+    fast = overclocked(evidence) if rules.default_power else ()
+    return judged([*_unread(evidence), *_power_limits(evidence), *fast, *_throttled(evidence), *unsafe])
 
 
 def _power_limits(evidence: Evidence) -> Iterator[str]:
@@ -198,7 +206,7 @@ def _foreign_processes(states: Iterable[tuple[str, str, GpuState]]) -> Iterator[
 
 def one_node(evidence: Evidence) -> Finding:
     """All records come from one node, one version of mnb and one set of devices: those of run.json."""
-    return judged(_other_nodes(evidence))
+    return judged([*_other_nodes(evidence), *boots(evidence), *changed_settings(evidence)])
 
 
 def _other_nodes(evidence: Evidence) -> Iterator[str]:

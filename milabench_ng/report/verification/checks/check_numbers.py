@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from milabench_ng.records.latency import batches
+from milabench_ng.records.origin import release
 from milabench_ng.records.record import Mnb, Rank, Record, Timing, timing_name
 from milabench_ng.records.window import (
+    MEASURED_BY,
     MIN_STEPS,
     WORKED_OFF_LIMIT,
     SliceRow,
@@ -20,11 +22,15 @@ from milabench_ng.records.window import (
 )
 from milabench_ng.report.baselines.peaks import arithmetic_of, peak
 from milabench_ng.report.verification.bundle import Claim
+from milabench_ng.report.verification.checks.copies import copied_slices
+from milabench_ng.report.verification.checks.plausible import implausible
 from milabench_ng.report.verification.checks.stops import moved_stops
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged
 from milabench_ng.report.verification.rules import Ceiling
 
+_SHARED_SINCE = (0, 3)
+"""The first version whose windows share the slices across their edges."""
 _EXACT = 1e-9
 """Relative tolerance: JSON keeps every digit, so only the order of summation may differ."""
 _BOUNDS = ("low", "high")
@@ -119,7 +125,14 @@ def _difference(what: str, stated: object, found: object) -> Iterator[str]:
 def slices(evidence: Evidence) -> Finding:
     """The slices have no gaps between start and stop, and each window is long enough, full and where it must be."""
     found = judged(
-        [*_rules_of_windows(evidence), *moved_stops(evidence), *_bad_slices(evidence), *_bad_backlogs(evidence)]
+        [
+            *_rules_of_windows(evidence),
+            *moved_stops(evidence),
+            *_bad_slices(evidence),
+            *_bad_backlogs(evidence),
+            *_shortened_around(evidence),
+            *copied_slices(evidence),
+        ]
     )
     return found if found.reasons else Finding("pass", tuple(_worked_off(evidence, WORKED_OFF_LIMIT)))
 
@@ -141,6 +154,19 @@ def _rules_of_windows(evidence: Evidence) -> Iterator[str]:
             steps = sum(row.steps for row in inside)
             if steps < MIN_STEPS:
                 yield f"{name}: rank {rank.rank} has {steps} steps in its window, at least {MIN_STEPS} are needed"
+
+
+def _shortened_around(evidence: Evidence) -> Iterator[str]:
+    """What a window rule leaves away besides the window's length: time to settle, time before the stop, its edges."""
+    rule, whole = evidence.manifest.window_rule, min(1.0, evidence.rules.window_s / MEASURED_BY.length_s)
+    for what, seconds, usual in (
+        ("after the start", rule.settle_s, MEASURED_BY.settle_s),
+        ("before the stop", rule.margin_s, MEASURED_BY.margin_s),
+    ):
+        if seconds < usual * whole * (1 - _EXACT):
+            yield f"{seconds:g} s are left out {what}, {usual * whole:g} s are demanded"
+    if release(evidence.manifest.version) >= _SHARED_SINCE and rule.edges != MEASURED_BY.edges:
+        yield "slices across an edge of the window count nothing; since 0.3.0 they count with their part inside"
 
 
 def _bad_slices(evidence: Evidence) -> Iterator[str]:
@@ -209,32 +235,48 @@ def _windows(record: Record) -> Iterator[tuple[Rank, list[SliceRow]]]:
 
 
 def ceiling(evidence: Evidence) -> Finding:
-    """No rate is above what the device's peak arithmetic allows."""
-    limits = evidence.rules.ceiling
+    """No rate is above what the device's peak arithmetic allows, or what nodes of its kind do; counters fit each other.
+
+    Only the first is asked for: numbers that no node can have break the rule in any case.
+    """
+    odd, limits = list(implausible(evidence)), evidence.rules.ceiling
     if limits is None:
-        return OFF
-    reasons, known, total = [], 0, 0
-    for name, record in evidence.named():
-        total += 1
-        flops = limits.flops_per_item.get(record.mnb.launch.test)
-        mode = record.mnb.precision.ran_before if record.mnb.precision else None
-        device_peak = None if mode is None else _peak_flops(limits, record.mnb.devices[0].name, mode)
-        if flops is None or device_peak is None:
-            continue
-        known += 1
-        for rank in record.mnb.ranks:
-            fastest = max((row.count / row.length_s for row in rank.slices if row.length_s > 0), default=0.0)
-            times = fastest * flops / device_peak
-            if times > limits.slack:
-                reasons.append(
-                    f"{name}: {fastest:.6g} items/s x {flops:.3g} FLOP are {times:.2f} x the peak of "
-                    f"{record.mnb.devices[0].name} in {mode}"
-                )
+        return judged(odd) if odd else OFF
+    named = list(evidence.named())
+    reasons = [reason for name, record in named for reason in _above_peak(name, record, limits)]
+    lacking = [reason for name, record in named for reason in _without_peak(name, record, limits)]
+    if odd or reasons or lacking:
+        return judged([*reasons, *odd, *lacking])
+    known = sum(record.mnb.launch.test in limits.flops_per_item for _, record in named)
     if not known:
-        return Finding("unknown", ("the rules know no peak or no FLOP count of what ran",))
-    if not reasons:
-        return Finding("pass", (f"looked at in {known} of {total} launches, whose FLOP and peak are known",))
-    return judged(reasons)
+        return Finding("unknown", ("the rules know no FLOP count of what ran",))
+    return Finding("pass", (f"looked at in {known} of {len(named)} launches, whose FLOP and peak are known",))
+
+
+def _above_peak(name: str, record: Record, limits: Ceiling) -> Iterator[str]:
+    flops, (device, mode) = limits.flops_per_item.get(record.mnb.launch.test), _computed_on(record)
+    highest = None if mode is None else _peak_flops(limits, device, mode)
+    if flops is None or highest is None:
+        return
+    for rank in record.mnb.ranks:
+        fastest = max((row.count / row.length_s for row in rank.slices if row.length_s > 0), default=0.0)
+        times = fastest * flops / highest
+        if times > limits.slack:
+            yield (f"{name}: {fastest:.6g} items/s x {flops:.3g} FLOP are {times:.2f} x the peak of {device} in {mode}")
+
+
+def _without_peak(name: str, record: Record, limits: Ceiling) -> Iterator[str]:
+    """A ceiling is demanded of launches whose FLOP are known, so the peak of their device must be, too."""
+    device, mode = _computed_on(record)
+    if not record.success or record.mnb.launch.test not in limits.flops_per_item:
+        return
+    if mode is None or _peak_flops(limits, device, mode) is None:
+        yield f"{name}: the peak of {device} in {mode} is not known; state it in the rules (ceiling.peak_flops)"
+
+
+def _computed_on(record: Record) -> tuple[str, str | None]:
+    """The device and the mode that ran."""
+    return record.mnb.devices[0].name, record.mnb.precision.ran_before if record.mnb.precision else None
 
 
 def _peak_flops(limits: Ceiling, device: str, mode: str) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -64,12 +64,19 @@ def _plan_differences(stated: Profile, planned: Plan) -> Iterator[str]:
     except InputError as error:
         yield str(error)
         return
-    wanted, there = _batches(expected), _batches(planned)
+    yield from _other_scales(expected, planned)
+    left = [name for name in stated.tests if not any(one.test == f"{planned.suite}.{name}" for one in planned.launches)]
+    if left:
+        yield f"{len(left)} of {len(stated.tests)} tests are not in the plan: {', '.join(left)}"
+    missing = {f"{planned.suite}.{name}" for name in left}
+    made = (batch.launches for batch in expected.batches)
+    wanted = _batches(launches for launches in made if not missing & {launch.test for launch in launches})
+    there = _batches(batch.launches for batch in planned.batches)
     for batch, launches in (wanted - there).items():
         yield f"the profile makes {_shown(batch)} at the same time, and the plan has not ({launches} times)"
     for batch, launches in (there - wanted).items():
         yield f"the plan has {_shown(batch)} at the same time, and the profile makes no such batch ({launches} times)"
-    if planned.omitted:
+    if planned.omitted and not left:
         yield f"tests were left out: {', '.join(planned.omitted)}"
 
 
@@ -87,22 +94,35 @@ def _expected(stated: Profile, planned: Plan) -> Plan:
     return make_plan(stated, resolved, planned.devices, planned.repeat, planned.order, planned.nonce)
 
 
-_Key = tuple[str, str, str, float, int, tuple[int, ...], tuple[str, ...], str]
+def _other_scales(expected: Plan, planned: Plan) -> Iterator[str]:
+    """Data scales that are not the profile's, each told once for all of its tests."""
+    demanded = {launch.test: launch.data_scale for launch in expected.launches}
+    pairs = ((launch.test, launch.data_scale, demanded.get(launch.test)) for launch in planned.launches)
+    other: dict[tuple[float, float], dict[str, None]] = defaultdict(dict)
+    for test, scale, wanted in pairs:
+        if wanted is not None and scale != wanted:
+            other[scale, wanted][test] = None
+    for (scale, wanted), tests in other.items():
+        which = next(iter(tests)) if len(tests) == 1 else f"{len(tests)} tests"
+        yield f"data scale {scale:g} instead of {wanted:g} in {which}; `mnb jobs --data-scale` changes it"
 
 
-def _batches(planned: Plan) -> Counter[frozenset[_Key]]:
-    return Counter(frozenset(_key(launch) for launch in batch.launches) for batch in planned.batches)
+_Key = tuple[str, str, str, int, tuple[int, ...], tuple[str, ...], str]
+
+
+def _batches(batches: Iterable[Sequence[Launch]]) -> Counter[frozenset[_Key]]:
+    return Counter(frozenset(map(_key, launches)) for launches in batches)
 
 
 def _key(launch: Launch) -> _Key:
-    what = (launch.test, launch.scheme, launch.workload, launch.data_scale, launch.run)
+    what = (launch.test, launch.scheme, launch.workload, launch.run)
     return (*what, launch.devices, launch.slot_ids, launch.known_role)
 
 
 def _shown(batch: frozenset[_Key]) -> str:
     return ", ".join(
-        f"{test} run {run} on {'+'.join(slots)} (scale {scale:g}{'' if role == 'measured' else f', {role}'})"
-        for test, _, _, scale, run, _, slots, role in sorted(batch)
+        f"{test} run {run} on {'+'.join(slots)}{'' if role == 'measured' else f' ({role})'}"
+        for test, _, _, run, _, slots, role in sorted(batch)
     )
 
 
@@ -248,6 +268,9 @@ def _not_as_stated(evidence: Evidence, stated: Profile | None) -> Iterator[str]:
         for option, value in (defaults | own.get("*", {}) | demanded | own.get(name, {})).items():
             if launch.arguments.get(option) != value:
                 yield f"{launch.test}: {option} is {launch.arguments.get(option)!r}, {value!r} is demanded"
+        if known and launch.test not in seen:
+            unknown_options = sorted(launch.arguments.keys() - known.defaults.keys())
+            yield from (f"{launch.test}: {launch.workload} has no option {option}" for option in unknown_options)
         if launch.auto_batch and evidence.rules.closed and launch.test not in seen:
             yield f"{launch.test}: its batch size is automatic, and a closed result has the one that the profile states"
         if launch.memory_classes != classes:

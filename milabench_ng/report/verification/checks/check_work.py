@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
+
+import msgspec
 
 from milabench_ng.catalogue import data_set_of
+from milabench_ng.node.storage import Storage, StorageKind
+from milabench_ng.records.isolation import handicaps
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.precision_seen import FP32_ERROR, PrecisionSeen
 from milabench_ng.records.record import SKIPPED_LIMIT, Data, Record
+from milabench_ng.records.surroundings import marks_of_surroundings
 from milabench_ng.report.verification.checks.check_proof import unproven_code, unproven_data
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged
@@ -15,7 +20,18 @@ from milabench_ng.report.verification.findings import OFF, Finding, judged
 
 def precision(evidence: Evidence) -> Finding:
     """The device computed in the requested mode, before the start and after the stop."""
-    return judged(_modes(evidence))
+    return judged([*_modes(evidence), *_forced(evidence)])
+
+
+def _forced(evidence: Evidence) -> Iterator[str]:
+    """Launches whose environment takes the choice of the precision out of the workload's hands."""
+    for name, record in evidence.named():
+        forced = [key for key in _FORCING if key in record.mnb.environment]
+        yield from (f"{name}: {key} is set to {record.mnb.environment[key]!r}" for key in forced)
+
+
+_FORCING = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
+"""Of cuBLAS and cuDNN, and of torch."""
 
 
 def _modes(evidence: Evidence) -> Iterator[str]:
@@ -58,7 +74,8 @@ def _shows_its_mode(record: Record, found: PrecisionSeen) -> bool:
 def data(evidence: Evidence) -> Finding:
     """All launches read the same data, of the demanded kind, size, content and cache state."""
     proven = unproven_data(evidence) if evidence.manifest.version == evidence.version else ()
-    return judged([*_not_said(evidence), *_differing(evidence), *_not_demanded(evidence), *proven])
+    found = [*_not_said(evidence), *_renamed(evidence), *_differing(evidence), *_not_demanded(evidence)]
+    return judged([*found, *proven])
 
 
 def _not_said(evidence: Evidence) -> Iterator[str]:
@@ -72,6 +89,16 @@ def _not_said(evidence: Evidence) -> Iterator[str]:
             yield f"{name}: it does not say what it read; {launch.workload} reads {name_of_set}"
         elif record.mnb.label in reads:
             yield f"{name}: it does not say what it read, as other launches of its test do"
+
+
+def _renamed(evidence: Evidence) -> Iterator[str]:
+    """Launches that name another data set than their workload reads: a pinned checksum would not be looked for."""
+    for name, record in evidence.named():
+        own, found = evidence.builtin.get(record.mnb.launch.workload), record.mnb.data
+        if own is not None and found is not None:
+            reads = data_set_of(own.data, record.mnb.launch.arguments)
+            if reads is not None and found.name != reads:
+                yield f"{name}: it says that it read {found.name}, {record.mnb.launch.workload} reads {reads}"
 
 
 def _all_data(evidence: Evidence) -> Iterator[tuple[str, Data]]:
@@ -108,16 +135,22 @@ def storage(evidence: Evidence) -> Finding:
     refused, found = evidence.rules.storage_refused, evidence.manifest.storage
     if not refused:
         return OFF
-    return judged(
-        [
-            *(f"run.json does not say what the {what} lies on" for what in STORED if what not in found),
-            *(
-                f"the {what} {one.path} lies on {one.filesystem} ({one.kind}), which is refused"
-                for what, one in found.items()
-                if one.kind in refused
-            ),
-        ]
+    return judged([*_unsaid(evidence), *_refused(found.values(), refused)])
+
+
+def _unsaid(evidence: Evidence) -> Iterator[str]:
+    yield from (
+        f"run.json does not say what the {what} lies on" for what in STORED if what not in evidence.manifest.storage
     )
+
+
+def _refused(found: Iterable[Storage], refused: Container[StorageKind]) -> Iterator[str]:
+    """Storage of a refused kind, what it rests on, and what is mounted inside it."""
+    for one in found:
+        if one.kind in refused:
+            yield f"{one.path} lies on {one.filesystem} ({one.kind}), which is refused"
+        yield from (f"{one.path} rests on {what}" for what in _refused(one.rests_on, refused))
+        yield from _refused(one.inside, refused)
 
 
 def code(evidence: Evidence) -> Finding:
@@ -146,10 +179,14 @@ def _foreign_code(evidence: Evidence) -> Iterator[str]:
 
 
 def marks(evidence: Evidence) -> Finding:
-    """No launch is marked not comparable by its record or the reference traces, or lacks a mark that it should have."""
+    """No launch is marked not comparable by its record or the reference traces, or lacks a mark that it should have.
+
+    Only marks are asked for: what is outside the reference traces computed something else, and breaks the rule anyway.
+    """
+    traced = list(_marks_of_traces(evidence))
     if not evidence.rules.marks_refused:
-        return OFF
-    return judged([*_recorded_marks(evidence), *_marks_of_traces(evidence), *_untold_skips(evidence)])
+        return judged(traced) if traced else OFF
+    return judged([*_recorded_marks(evidence), *traced, *_untold_skips(evidence), *_untold(evidence)])
 
 
 def _recorded_marks(evidence: Evidence) -> Iterator[str]:
@@ -173,3 +210,26 @@ def _untold_skips(evidence: Evidence) -> Iterator[str]:
             if share is not None and slot not in told:
                 mark = Mark(kind="steps skipped", device=slot, value=share, limit=SKIPPED_LIMIT)
                 yield f"{name}: {mark.text}, and it has no mark of it"
+
+
+def _untold(evidence: Evidence) -> Iterator[str]:
+    """Marks that follow from what a record says of its surroundings and its process, and that it has not got."""
+    for name, record in evidence.named():
+        told = {(mark.kind, mark.device) for mark in record.mnb.marks}
+        missing = [mark for mark in _due(record) if (mark.kind, mark.device) not in told]
+        yield from (f"{name}: {mark.text}, and it has no mark of it" for mark in missing)
+
+
+def _due(record: Record) -> Iterator[Mark]:
+    around = record.mnb.surroundings
+    if around is not msgspec.UNSET and {"before", "after"} <= around.keys():
+        yield from marks_of_surroundings(around["before"], around["after"])
+    for slot, share in record.mnb.isolation.items():
+        proc = share.proc
+        odd = list(handicaps(proc.scheduling)) if proc is not None and proc.scheduling is not None else []
+        if odd:
+            yield Mark(kind="scheduling", device=slot, what=", ".join(odd))
+        if share.tier != "full":
+            yield (
+                Mark(kind="partly isolated") if share.tier == "partial" else Mark(kind="not isolated", what=share.tier)
+            )

@@ -29,7 +29,7 @@ def moved_stops(evidence: Evidence) -> Iterator[str]:
         for kept in good:
             latest_s = _LATE_S + _paused_s(kept.record) if whole else math.inf
             late_s = (kept.record.mnb.stop_s or 0.0) - last_s
-            if not 0 <= late_s <= latest_s:
+            if not (0 if whole else -_LATE_S) <= late_s <= latest_s:
                 yield f"{kept.name}: it was stopped {late_s:.1f} s after the last launch of its batch was full"
             for rank in kept.record.mnb.ranks:
                 yield from (f"{kept.name}: rank {rank.rank} {why}" for why in _wrong_rank(kept.record, rank))

@@ -1,0 +1,95 @@
+"""Results that someone else measured: verified before anything is decided on them.
+
+`mnb verify`, `mnb accept` and `mnb bids` read them here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from milabench_ng.errors import InputError
+from milabench_ng.plain import short
+from milabench_ng.records.names import MANIFEST
+from milabench_ng.report.summary.folder import load_baseline
+from milabench_ng.report.summary.launches import weakest_tier
+from milabench_ng.report.summary.summary import Summary
+from milabench_ng.report.verification.findings import Verification
+from milabench_ng.report.verification.opening import is_bundle, opened
+from milabench_ng.report.verification.rules import Rules
+from milabench_ng.report.verification.verify import gather, judged_evidence
+
+
+class Demands(msgspec.Struct, frozen=True, kw_only=True):
+    """What one side must fulfil."""
+
+    rules: Rules = Rules()
+    allowed_signers: Path | None = None
+    """Who may sign: a file as in ssh-keygen(1)."""
+
+    @property
+    def any(self) -> bool:
+        """Whether the buyer asked for anything beyond what is always checked."""
+        return self.allowed_signers is not None or self.rules != Rules()
+
+    def of_the_buyer(self, source: str) -> Demands:
+        """The same for what the buyer measured: nobody signs it for him, and a folder cannot be signed."""
+        own = msgspec.structs.replace(self.rules, signed=False, signed_by=(), nonce=None)
+        return Demands(rules=own, allowed_signers=self.allowed_signers if is_bundle(Path(source)) else None)
+
+
+class CheckedResults(msgspec.Struct, frozen=True, kw_only=True):
+    """The summary of results, and what verification found in them."""
+
+    source: str
+    summary: Summary
+    verification: Verification | None
+    """None for what holds no raw slices: a summary, or records without a manifest."""
+    demanded: bool
+    """Whether it must be verifiable."""
+
+    @property
+    def broken(self) -> bool:
+        """Whether nothing may be decided on them."""
+        return self.demanded if self.verification is None else not self.verification.passed
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in one line, and whether the tenants were isolated."""
+        tiers = [tier for row in self.summary.tests.values() for tier in row.tiers]
+        loose = "" if tiers and weakest_tier(tiers) == "full" else "; NOT ISOLATED" if tiers else ""
+        if self.verification is None:
+            return f"not verifiable: numbers without the slices that they follow from{loose}"
+        return f"{self.verification.sentence}{loose}"
+
+    @property
+    def refusal(self) -> str:
+        """Why nothing is decided on them, and what to do."""
+        told = f"{short(self.source)}: {self.sentence}"
+        if self.verification is None:
+            return f"{told}; rules hold only for a bundle or a result folder: ask for that"
+        return f"{told}; nothing is decided on it. `mnb verify` with the same rules lists every reason"
+
+
+def check_results(name: str, demands: Demands) -> CheckedResults:
+    """Read and verify a bundle or a result folder; read a summary or the baseline of that name.
+
+    Raises InputError for what is none of these.
+    """
+    path = Path(name)
+    if not is_bundle(path) and not os.path.isfile(path / MANIFEST):
+        summary = load_baseline(name)
+        return CheckedResults(source=name, summary=summary, verification=None, demanded=demands.any)
+    with opened(path) as there:
+        evidence = gather(there, demands.rules, None, None, demands.allowed_signers)
+        found = judged_evidence(evidence, name)
+    return CheckedResults(source=name, summary=evidence.summary, verification=found, demanded=demands.any)
+
+
+def require_sound(results: CheckedResults) -> CheckedResults:
+    """``results``. Raises InputError if nothing may be decided on them."""
+    if results.broken:
+        raise InputError(results.refusal)
+    return results

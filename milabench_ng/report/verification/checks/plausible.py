@@ -1,0 +1,105 @@
+"""What no node does: more CPU time than it has CPUs, more pictures than they decode, far more than others like it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from milabench_ng.records.record import Mnb
+from milabench_ng.report.launch.traces import PACING
+from milabench_ng.report.summary.summary import TestSummary
+from milabench_ng.report.verification.evidence import Evidence
+
+_DECODING = {"loader", "convnet", "dcgan", "fast_style"}
+"""Workloads that decode a picture of `imagenet` for every item."""
+_DECODED_PER_MB = 12.0
+"""Pictures of `imagenet` per MB that the same CPUs deflate in the host pace: 0.9 to 5.8 were seen, on CPUs of 40 and
+of 65 MB/s."""
+_TOUCHED_S = 1.0
+"""CPU time is read a moment after the edges."""
+_TIMES_KNOWN = {"gpu-compute": 1.5, "gpu-memory": 1.5}
+"""How many times as fast as the measured baseline of the same GPU a test may be, by what bounds it. Libraries get
+faster; where the host sets the pace, hosts differ by more."""
+_TIMES_KNOWN_OTHERS = 3.0
+_POWER = 1.1
+"""Meters of power are good to 5 %."""
+
+
+def too_much_cpu(evidence: Evidence) -> Iterator[str]:
+    """Launches with more CPU time than their CPUs have."""
+    for name, record in evidence.named():
+        span_s = _span_s(record.mnb)
+        for share in record.mnb.isolation.values():
+            cpus = share.effective.cpus if share.effective else None
+            used = share.usage.cpu_usec if share.usage else None
+            if span_s is not None and cpus and used is not None and used / 1e6 > len(cpus) * span_s + _TOUCHED_S:
+                yield f"{name}: it used {used / 1e6:.1f} s of CPU time, {len(cpus)} CPUs had {len(cpus) * span_s:.1f} s"
+
+
+def _span_s(mnb: Mnb) -> float | None:
+    before, after = mnb.conditions.get("before"), mnb.conditions.get("after")
+    return None if before is None or after is None else after.time_s - before.time_s
+
+
+def implausible(evidence: Evidence) -> Iterator[str]:
+    """Launches that decoded too much for their CPU time, energy that does not fit the power, rates beyond others."""
+    yield from _decoded(evidence)
+    yield from _energy(evidence)
+    yield from _beyond_known(evidence)
+
+
+def _decoded(evidence: Evidence) -> Iterator[str]:
+    for name, record in evidence.named():
+        mnb = record.mnb
+        if mnb.launch.workload not in _DECODING or mnb.data is None or mnb.data.name != "imagenet":
+            continue
+        used = [share.usage.cpu_usec for share in mnb.isolation.values() if share.usage and share.usage.cpu_usec]
+        paces = [pace.measured for edges in mnb.host_pace.values() for pace in edges.values() if pace.measured]
+        if used and paces:
+            possible = _DECODED_PER_MB * max(paces) * sum(used) / 1e6
+            items = sum(rank.count for rank in mnb.ranks)
+            if items > possible:
+                yield f"{name}: {items} pictures in {sum(used) / 1e6:.1f} s of CPU time, which decode {possible:.0f}"
+
+
+def _energy(evidence: Evidence) -> Iterator[str]:
+    """Energy of the GPUs between the edges against their mean power in the window, and the limit of their power."""
+    for name, record in evidence.named():
+        mnb, span_s = record.mnb, _span_s(record.mnb)
+        if span_s is None or mnb.window is None or mnb.sampled is None:
+            continue
+        before, after = mnb.conditions["before"], mnb.conditions["after"]
+        for uuid in before.gpus.keys() & after.gpus.keys():
+            first, last = before.gpus[uuid].energy_mj, after.gpus[uuid].energy_mj
+            power = mnb.telemetry.get(f"gpu:{uuid}", {}).get("power_w")
+            if first is None or last is None or power is None:
+                continue
+            joules, window_s = (last - first) / 1000, mnb.sampled.end_s - mnb.sampled.start_s
+            settings = before.settings.gpus.get(uuid) if before.settings else None
+            highest = max(power["max"], (settings.power_limit_w if settings else None) or 0.0)
+            if not power["mean"] * window_s / _POWER <= joules <= highest * span_s * _POWER:
+                yield (
+                    f"{name}: {uuid} used {joules:.0f} J in {span_s:.1f} s, and {power['mean']:.0f} W in the "
+                    f"{window_s:.1f} s of its window"
+                )
+
+
+def _beyond_known(evidence: Evidence) -> Iterator[str]:
+    """Tests far faster than the measured baseline of the same GPU, with the same options."""
+    for label, row in evidence.summary.tests.items():
+        for known in evidence.known:
+            other = known.tests.get(label)
+            if other is None or row.train is None or other.train is None or not _same_work(row, other):
+                continue
+            most = _TIMES_KNOWN.get(other.bound or "", _TIMES_KNOWN_OTHERS)
+            times = row.train.max / other.train.max if other.train.max else math.inf
+            if times > most:
+                yield (
+                    f"{label}: up to {row.train.max:.6g} {row.unit}/s are {times:.2f} x what was measured on "
+                    f"{known.provenance.hardware} ({other.train.max:.6g}); more than {most:g} x is not believed"
+                )
+
+
+def _same_work(row: TestSummary, other: TestSummary) -> bool:
+    ours, theirs = ({name: value for name, value in one.options.items() if name not in PACING} for one in (row, other))
+    return (row.unit, row.precision, ours) == (other.unit, other.precision, theirs)

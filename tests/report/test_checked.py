@@ -1,0 +1,206 @@
+"""What `mnb accept` and `mnb bids` decide on is verified first, as `mnb verify` does it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import make_records
+import msgspec
+import pytest
+import tampering
+from attacks import multiplied
+from make_records import PER_GPU
+from test_money import node
+
+from milabench_ng.cli import call
+from milabench_ng.report.summary.folder import encode_summary
+from milabench_ng.report.verification.bundle import pack
+from milabench_ng.report.verification.checked import Demands, check_results
+from milabench_ng.report.verification.rules import Rules
+from milabench_ng.report.verification.verify import verify
+
+WEIGHTS = {"standard.vae": {"weight": 8}, "standard.convnet": {"weight": 4}}
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that keeps all rules, two keys, and a file that allows both."""
+    place = tmp_path_factory.mktemp("checked")
+    whole = make_records.plan("standard", {"vae": PER_GPU, "convnet": PER_GPU}, 2, 5)
+    make_records.write_run(place / "results", whole, slices=30)
+    (place / "weights.json").write_text(json.dumps(WEIGHTS))
+    allowed = []
+    for name in ("a", "b"):
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(place / name)]
+        subprocess.run(command, check=True)
+        allowed.append(f'{name}@example.org namespaces="mnb" {(place / f"{name}.pub").read_text()}')
+    (place / "allowed").write_text("".join(allowed))
+    return place
+
+
+@pytest.fixture
+def place(sound: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sound, tmp_path / "place"))
+
+
+def edited(place: Path) -> Path:
+    """A bundle with more items than were signed."""
+    made = pack(place / "results", place / "edited.tar.gz", weights=place / "weights.json", key=place / "a").path
+    files = tampering.members(made)
+    name = next(name for name in files if ".vae.J0.0." in name)
+    content = json.loads(files[name])
+    multiplied(content, 1.3)
+    files[name] = msgspec.json.encode(content)
+    return tampering.repack(made, files)
+
+
+def forged(place: Path) -> Path:
+    """A folder whose counts were raised, without a word to the ledger."""
+    folder = Path(shutil.copytree(place / "results", place / "forged"))
+    for path in folder.glob("*.J*.json"):
+        tampering.rewrite(path, lambda content: multiplied(content, 1.3))
+    return folder
+
+
+def bids(place: Path, **results: str) -> Path:
+    """A bids file of nodes that cost the same."""
+    offers: dict[str, Any] = {name: {"results": file, "price": 1000.0} for name, file in results.items()}
+    file = place / "bids.json"
+    (place / "base.json").write_text(encode_summary(node(100.0, 100.0, 2)))
+    file.write_text(json.dumps({"reference": "base.json", "bids": offers, "weights": "weights.json"}))
+    return file
+
+
+@pytest.mark.parametrize("make", [edited, forged])
+@pytest.mark.parametrize("side", [0, 1])
+def test_accept_refuses_what_breaks_a_rule(make: Any, side: int, place: Path, capsys: Any) -> None:
+    sides = [str(place / "results"), str(place / "results")]
+    sides[side] = str(make(place))
+    assert call(["accept", *sides, "--weights", str(place / "weights.json")]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert f"{sides[side]}: FAIL of " in told.err
+    assert "nothing is decided on it. `mnb verify` with the same rules lists every reason" in told.err
+
+
+def test_accept_prints_both_verdicts(place: Path, capsys: Any) -> None:
+    assert call(["accept", *2 * [str(place / "results")], "--weights", str(place / "weights.json")]) in (0, 4)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if "results: PASS of 11 rules; 15 not asked; unsigned" in line] == lines[1:3]
+
+
+def test_an_unfenced_side_is_called_so(place: Path) -> None:
+    tampering.records(tampering.fence(tier="none"))(place / "results")
+    assert check_results(str(place / "results"), Demands()).sentence.endswith("; NOT ISOLATED")
+
+
+def test_the_signature_is_demanded_of_the_bid_alone(place: Path, capsys: Any) -> None:
+    rules = place / "rules.json"
+    rules.write_text('{"signed": true, "signed_by": ["a@example.org"]}')
+    signed = pack(place / "results", place / "bid.tar.gz", weights=place / "weights.json", key=place / "a").path
+    asked = [str(signed), str(place / "results"), "--weights", str(place / "weights.json"), "--rules", str(rules)]
+    assert call(["accept", *asked]) == 2
+    assert "you did not say who may sign: give --allowed-signers FILE" in capsys.readouterr().err
+    allowed = ["--allowed-signers", str(place / "allowed")]
+    assert call(["accept", *asked, *allowed]) in (0, 4)
+    pack(place / "results", place / "bid.tar.gz", weights=place / "weights.json", key=place / "b")
+    assert call(["accept", *asked, *allowed]) == 2
+    assert "R2 b@example.org signed it, a@example.org should have" in capsys.readouterr().err
+
+
+def test_bids_refuse_what_breaks_a_rule_and_rank_the_others(place: Path, capsys: Any) -> None:
+    edited(place)
+    forged(place)
+    assert call(["bids", str(bids(place, fine="results", forged="forged", edited="edited.tar.gz"))]) == 1
+    told = " ".join(capsys.readouterr().out.split())
+    assert "verified fine: PASS of 11 rules" in told
+    assert "refused forged: " in told
+    assert "refused edited: " in told
+    assert call(["bids", str(bids(place, forged="forged"))]) == 2
+    assert "every bid is refused" in capsys.readouterr().err
+
+
+def test_a_summary_is_not_verifiable(place: Path, capsys: Any) -> None:
+    (place / "b200.json").write_text(encode_summary(node(9999.0, 9999.0)))
+    call(["bids", str(bids(place, fine="results", b200="b200.json"))])
+    assert "verified b200: not verifiable: numbers without the slices" in " ".join(capsys.readouterr().out.split())
+    (place / "rules.json").write_text('{"repeat": 1}')
+    asked = ["--rules", str(place / "rules.json"), "--format", "json"]
+    assert call(["bids", str(bids(place, fine="results", b200="b200.json")), *asked]) == 1
+    made = json.loads(capsys.readouterr().out)
+    assert list(made["refused"]) == ["b200"]
+    assert [row["name"] for row in made["rows"]] == ["fine"]
+
+
+def test_a_bid_is_signed_by_its_own_vendor(place: Path, capsys: Any) -> None:
+    """Otherwise one vendor could sign another's results."""
+    file = bids(place, fine="results", own="own.tar.gz", taken="taken.tar.gz")
+    content = json.loads(file.read_bytes())
+    for name, key in (("own", "a"), ("taken", "b")):
+        pack(place / "results", place / f"{name}.tar.gz", weights=place / "weights.json", key=place / key)
+        content["bids"][name]["signed_by"] = "a@example.org"
+    del content["bids"]["fine"]
+    file.write_text(json.dumps(content))
+    call(["bids", str(file), "--allowed-signers", str(place / "allowed"), "--format", "json"])
+    made = json.loads(capsys.readouterr().out)
+    assert list(made["refused"]) == ["taken"]
+    assert "R2 b@example.org signed it, a@example.org should have" in made["refused"]["taken"]
+
+
+def test_a_bound_is_the_evaluators_word(place: Path, capsys: Any) -> None:
+    """A bid whose tests are said to be bound by the GPU would be allowed for less variance between machines."""
+    found = []
+    for bound in ("cpu", "gpu-compute"):
+        tests = {label: msgspec.structs.replace(row, bound=bound) for label, row in node(100.0, 100.0, 2).tests.items()}
+        made = msgspec.structs.replace(node(100.0, 100.0, 2), tests=tests)
+        (place / "one.json").write_text(encode_summary(made))
+        call(["bids", str(bids(place, one="one.json", other="one.json")), "--format", "json"])
+        found.append(json.loads(capsys.readouterr().out)["rows"][0]["ratio_interval"])
+    assert found[0] == found[1] is not None
+
+
+def test_one_stray_file_is_named_and_passed_over(place: Path) -> None:
+    (place / "results" / "notes.json").write_text('{"who": "me"}')
+    (place / "results" / "broken.json").write_text("{")
+    made = verify(place / "results", Rules())
+    assert made.passed
+    assert made.facts["passed over"] == "broken.json, notes.json"
+
+
+def test_a_long_name_fakes_no_line(place: Path) -> None:
+    name = "n" + " " * 170 + "verdict PASS of 30 rules"
+    tampering.rewrite(place / "results" / "run.json", lambda content: content["inventory"].update(hostname=name))
+    assert verify(place / "results", Rules()).facts["node"].startswith("n verdict PASS of 30 rules: 2 x")
+
+
+def test_signers(place: Path) -> None:
+    """An unknown key breaks R2 as soon as the buyer says who may sign; so does a folder, which nobody signed."""
+
+    def r2(source: Path, allowed: str | None) -> tuple[str, tuple[str, ...]]:
+        signers = None if allowed is None else place / allowed
+        return next((one.result, one.reasons) for one in verify(source, Rules(), allowed_signers=signers).rulings[1:2])
+
+    signed = pack(place / "results", place / "s.tar.gz", weights=place / "weights.json", key=place / "b").path
+    (place / "only-a").write_text((place / "allowed").read_text().splitlines()[0] + "\n")
+    (place / "anybody").write_text(f'* namespaces="mnb" {(place / "b.pub").read_text()}')
+    assert r2(signed, None)[0] == "unknown"
+    assert r2(signed, "allowed")[0] == "pass"
+    assert r2(signed, "only-a")[0] == "fail"
+    assert r2(place / "results", "allowed") == (
+        "fail",
+        ("a plain folder is not signed; pack it with `mnb bundle --sign KEY`",),
+    )
+    result, reasons = r2(signed, "anybody")
+    assert result == "pass"
+    assert "lets this key sign in anybody's name" in reasons[0]
+
+
+def test_other_weights_are_called_so(place: Path) -> None:
+    """Without a word on weights, R7 demands nothing."""
+    made = pack(place / "results", place / "w.tar.gz", weights=place / "weights.json").path
+    assert verify(made, Rules()).facts["weights"].endswith("; not the shipped weights")
+    assert "shipped" not in verify(place / "results", Rules()).facts["weights"]

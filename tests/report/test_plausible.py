@@ -1,0 +1,80 @@
+"""What cannot be, on the folder of a real run on two H200: as measured it passes, and four times as much does not."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import tampering
+from attacks import multiplied
+
+from milabench_ng.report.verification.findings import Ruling
+from milabench_ng.report.verification.forms import told_once
+from milabench_ng.report.verification.rules import Rules
+from milabench_ng.report.verification.verify import verify
+
+BUNDLE = Path(__file__).parents[2] / "baselines" / "bundles" / "standard-2xH200-20261122.tar.gz"
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The result folder of a real run, of some tests of the suite."""
+    place = tmp_path_factory.mktemp("real")
+    with tarfile.open(BUNDLE) as archive:
+        archive.extractall(place, filter="data")
+    return place / "results"
+
+
+@pytest.fixture
+def folder(real: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(real, tmp_path / "results"))
+
+
+def broken(folder: Path) -> dict[str, Ruling]:
+    found = verify(folder, Rules()).rulings
+    return {ruling.id: ruling for ruling in found if ruling.result == "fail" and ruling.id != "R8"}  # of some tests
+
+
+def test_four_times_as_much_everywhere_is_not_believed(folder: Path) -> None:
+    tampering.records(lambda content: multiplied(content, 4))(folder)
+    found = broken(folder)
+    assert found.keys() == {"R5"}
+    told = "\n".join(found["R5"].reasons)
+    assert "standard.convnet: up to" in told
+    assert "x what was measured on 2 x NVIDIA H200" in told
+    assert "standard.wlm: up to" in told
+
+
+def test_a_tenth_more_is_another_machine(folder: Path) -> None:
+    tampering.records(lambda content: multiplied(content, 1.1))(folder)
+    assert broken(folder) == {}
+
+
+def test_slices_of_the_other_device_are_found(folder: Path) -> None:
+    source = msgspec.json.decode(next(folder.glob("*.convnet.J0.0.*")).read_bytes())["mnb"]["ranks"][0]
+
+    def change(content: dict[str, Any]) -> None:
+        content["mnb"]["ranks"][0] |= {key: source[key] for key in ("count", "full_s", "slices", "backlog")}
+
+    tampering.record(change, "*.convnet.J0.1.*")(folder)
+    assert any("slices of the same lengths as" in reason for reason in broken(folder)["R4"].reasons)
+
+
+def test_a_reason_is_told_once_for_all_launches_that_have_it() -> None:
+    reasons = ["a.vae J0.0: it is late", "a.vae J0.1: it is late", "a.vae J0.2: it is early", "the run is late"]
+    assert told_once(reasons) == ["a.vae J0.0 and 1 more: it is late", "a.vae J0.2: it is early", "the run is late"]
+
+
+def test_energy_and_power_of_the_run_agree_and_forged_ones_do_not(folder: Path) -> None:
+    def saved(content: dict[str, Any]) -> None:
+        """The same work, for half of the energy."""
+        before, after = (content["mnb"]["conditions"][edge]["gpus"] for edge in ("before", "after"))
+        for uuid, state in after.items():
+            state["energy_mj"] = (state["energy_mj"] + 3 * before[uuid]["energy_mj"]) // 4
+
+    tampering.records(saved, "*.convnet.*")(folder)
+    assert "J in" in broken(folder)["R5"].reasons[0]

@@ -1,0 +1,55 @@
+"""``scripts/red-team``: on an honest folder it closes every attack that it makes, and it says if one is open."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.setattr(sys, "path", [str(ROOT / "tests" / "report"), *sys.path])
+    loader = importlib.machinery.SourceFileLoader("red_team", str(ROOT / "scripts" / "red-team"))
+    spec = importlib.util.spec_from_loader("red_team", loader)
+    assert spec is not None
+    made = importlib.util.module_from_spec(spec)
+    loader.exec_module(made)
+    return made
+
+
+def test_attacks_on_an_honest_folder(
+    script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import make_records
+    import tampering
+
+    make_records.write_run(tmp_path / "honest", tampering.WHOLE, slices=30)
+    few = ("tampered slice", "all counts x 4", "stretched dates")
+    monkeypatch.setattr(script.attacks, "ATTACKS", {name: script.attacks.ATTACKS[name] for name in few})
+    monkeypatch.setattr(script.attacks, "HOSTILE", {"way out": script.attacks.HOSTILE["way out"]})
+    (tmp_path / "place").mkdir()
+    assert script.attacked(tmp_path / "honest", tmp_path / "place", "") == 0
+    lines = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines() if "  " in line)
+    assert {name: lines[name].strip() for name in few} == {
+        "tampered slice": "R3",
+        "all counts x 4": "R5",
+        "stretched dates": "R13, R17",
+    }
+    assert lines["way out"].strip() == "refused"
+    assert lines["all counts x 1.3"].strip().startswith("documented: ")
+    for case in (
+        {"nothing": ("R3", lambda _: None, "")},
+        {"other rule": ("R1", tampering.record(tampering.one_slice), "")},
+    ):
+        monkeypatch.setattr(script.attacks, "ATTACKS", case)
+        place = tmp_path / next(iter(case)).replace(" ", "-")
+        place.mkdir()
+        assert script.attacked(tmp_path / "honest", place, "") == 1
+        assert "OPEN" in capsys.readouterr().out
