@@ -105,7 +105,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
         record(environment(LD_PRELOAD="/evil.so")),
         "the environment has LD_PRELOAD=/evil.so",
     ),
-    "TF32 forced": (
+    "TF32 by the environment": (
         "R31",
         record(environment(NVIDIA_TF32_OVERRIDE="1")),
         "open division: the environment has NVIDIA_TF32",
@@ -116,7 +116,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
         "the environment has TORCH_DEVICE_BACKEND_AUTOLOAD=1",
     ),
     "compiled modules of another run": ("R31", record(environment(MNB_PYCACHE="/evil")), "has MNB_PYCACHE=/evil"),
-    "mitigations off": (
+    "mitigations that are not listed": (
         "R31",
         record(host(command_line="BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro quiet mitigations=off")),
         "open division: the kernel was started with mitigations=off",
