@@ -9,6 +9,8 @@ class WheelCheck(msgspec.Struct, frozen=True, kw_only=True):
     """The files of an installed package, compared with the checksums in its RECORD (PEP 627)."""
 
     version: str
+    folder: str
+    """Where it is installed."""
     sha256: str
     """SHA-256 of the RECORD's lines about the wheel's own files: the same wherever the same wheel is installed."""
     files: int

@@ -63,6 +63,7 @@ def check_wheel(name: str, mapped: frozenset[str]) -> WheelCheck | None:
         found = dict(zip(chosen, pool.map(record_hash, chosen), strict=True))
     return WheelCheck(
         version=distribution.version,
+        folder=str(distribution.locate_file("")),
         sha256=hashlib.sha256("\n".join(own).encode()).hexdigest(),
         files=len(chosen),
         differing=_differing(found, sums)[:NAMED],

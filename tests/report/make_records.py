@@ -370,7 +370,10 @@ def _which(made: dict[str, Any]) -> dict[str, str]:
 
 def proofs(edge: Edge, sets: Iterable[str] = ("mnist", "imagenet")) -> tuple[ledger.CodeSeen | ledger.DataSeen, ...]:
     """What a session reads of code and data."""
-    wheels = {name: WheelCheck(version="1.0", sha256="0" * 64, files=9) for name in ("torch", "torchvision", "numpy")}
+    wheels = {
+        name: WheelCheck(version="1.0", folder="/venv/site", sha256="0" * 64, files=9)
+        for name in ("torch", "torchvision", "numpy")
+    }
     code = CodeProof(
         package=package_digests(WORKLOADS.parents[1]),
         elsewhere=(),

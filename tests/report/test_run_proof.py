@@ -77,6 +77,19 @@ def test_the_buyer_may_list_more(folder: Path) -> None:
     assert results(folder, msgspec.structs.replace(CLOSED, listed=listed)) == ["pass"] * 3
 
 
+@pytest.mark.parametrize(("folders", "named"), [(("/opt/site", "/opt/site/bin"), 0), (("/opt/site", "/opt"), 1)])
+def test_the_import_path_is_one_environment(folder: Path, folders: tuple[str, ...], named: int) -> None:
+    """As after `pip install --target /opt/site`, with a checkout on the import path beside it."""
+
+    def elsewhere(event: dict[str, Any]) -> None:
+        for wheel in event["code"]["wheels"].values():
+            wheel["folder"] = "/opt/site"
+
+    proof("code", "after", elsewhere)(folder)
+    manifest(lambda content: content.update(import_path=["/venv/lib/python3/site-packages", *folders]))(folder)
+    assert len(rulings(folder)["R31"].reasons) == named
+
+
 def test_trusted_data_is_refused_where_it_is_demanded(folder: Path) -> None:
     records(trusted)(folder)
     for edge in ("before", "after"):
@@ -130,3 +143,15 @@ def test_a_run_of_another_version_is_not_asked_for_what_it_could_not_read(folder
             proof(what, edge, None)(folder)
     assert rulings(folder)["R19"].result == "pass"
     assert rulings(folder)["R21"].reasons[0].startswith("made with mnb 0.2.0")
+
+
+def test_a_run_of_before_sessions_said_what_they_read_is_asked_by_closed_rules_only(folder: Path) -> None:
+    events = tampering.ledger_events(folder)
+    kept = [(utc, event) for utc, event in events if event["event"] not in ("CodeSeen", "DataSeen")]
+    kept[0][1]["schema"] = 1
+    tampering.write_events(folder, kept)
+    assert rulings(folder, Rules())["R19"].result == "pass"
+    assert results(folder) == ["fail", "fail", "pass"]
+    kept[0][1]["schema"] = 2
+    tampering.write_events(folder, kept)
+    assert rulings(folder, Rules())["R19"].result == "fail"

@@ -70,9 +70,7 @@ def check(content: bytes, signature: bytes | None, allowed: Path | None, namespa
         command = ["-Y", "verify", "-n", namespace, "-s", file.name, "-f", str(allowed), "-I", principal]
         verified = _ssh_keygen(command, content)
     if verified.returncode != 0:
-        return Signer(
-            present=True, asked=True, problem=f"the signature does not fit what was signed: {_message(verified)}"
-        )
+        return Signer(present=True, asked=True, problem=f"the signature does not fit the bundle: {_message(verified)}")
     return Signer(present=True, asked=True, principal=principal)
 
 

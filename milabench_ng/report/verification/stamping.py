@@ -114,6 +114,8 @@ def _of_signer(path: Path, allowed: Path | None) -> Stamp:
         return Stamp(head=head, problem="what was signed is no request for a stamp on it")
     if allowed is None:
         return Stamp(head=head, problem="who may sign was not given (--allowed-signers)")
+    if not fits(asked.read_bytes(), path, NAMESPACE):
+        return Stamp(head=head, problem="the signature is not one of its text")
     signer = check(asked.read_bytes(), read_content(path), allowed, NAMESPACE)
     if signer.principal is None:
         return Stamp(head=head, problem=signer.problem or "nobody signed it")

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 import msgspec
 
 from milabench_ng.node.conditions import Edge
-from milabench_ng.records.ledger import AnyLedgerEvent, Chain, CodeSeen, DataSeen, Session
+from milabench_ng.records.ledger import AnyLedgerEvent, Chain, CodeSeen, DataSeen, Session, Started
 from milabench_ng.records.proof import CodeProof, DataProof
 from milabench_ng.report.verification.evidence import Evidence
 
 WHEELS = ("torch", "torchvision", "numpy")
 """What must be compared with its RECORD."""
+SAYS_WHAT_WAS_READ = 2
+"""From this schema on, ledgers have what sessions read of code and data."""
 SetKey = tuple[str, float]
 """A data set and its scale."""
 
@@ -79,7 +81,9 @@ def _wheels(code: CodeProof) -> Iterator[str]:
 
 
 def unproven_data(evidence: Evidence) -> Iterator[str]:
-    """Why the data that was read is not what the records say."""
+    """Why the data that was read is not what the records say. A run that could not say it is asked by ``closed`` only."""
+    if evidence.manifest.version != evidence.version or not (evidence.rules.closed or _could_say(evidence)):
+        return
     sessions = proofs_of(evidence.ledger or Chain())
     trusted = {mark.what for one in evidence.records for mark in one.record.mnb.marks if mark.kind == _TRUSTED}
     first: dict[SetKey, str] = {}
@@ -97,6 +101,12 @@ def unproven_data(evidence: Evidence) -> Iterator[str]:
                 yield f"session {session.number}: files of {key[0]} were changed during the work"
     yield from _unread(evidence, {session.number: session for session in sessions}, trusted)
     yield from _unknown(evidence, sessions)
+
+
+def _could_say(evidence: Evidence) -> bool:
+    """Whether the ledger is of a version that enters what was read."""
+    events = evidence.ledger.events if evidence.ledger else ()
+    return any(isinstance(event, Started) and event.schema >= SAYS_WHAT_WAS_READ for event in events)
 
 
 _TRUSTED = "data not read again"

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 from milabench_ng.records.ledger import Chain, CodeSeen
-from milabench_ng.records.proof import CodeProof
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged
 
@@ -69,15 +68,15 @@ def _kernel(evidence: Evidence) -> Iterator[str]:
 
 
 def _import_path(evidence: Evidence) -> Iterator[str]:
-    """Folders of the import path that belong neither to the Python installation nor to mnb's own environment."""
+    """Folders of the import path that belong neither to the Python installation nor to the one environment of mnb."""
     chain = evidence.ledger or Chain()
     codes = [event.code for event in chain.events if isinstance(event, CodeSeen)]
-    for folder in evidence.manifest.import_path:
-        if codes and not any(_is_own(folder, code) for code in codes) and folder not in evidence.rules.listed:
+    wheels = {one.folder for code in codes for one in code.wheels.values() if one is not None}
+    roots = {root for code in codes for root in (code.base, code.prefix)}
+    own = {code.folder for code in codes} | (wheels if len(wheels) == 1 else set())
+    for folder in evidence.manifest.import_path if codes else ():
+        path = PurePath(folder)
+        named = {folder, str(path.parent)} if path.name == "bin" else {folder}
+        known = own & named or any(path.is_relative_to(root) for root in roots)
+        if not known and folder not in evidence.rules.listed:
             yield f"the import path has {folder}"
-
-
-def _is_own(folder: str, code: CodeProof) -> bool:
-    path = PurePath(folder)
-    own = PurePath(code.folder)
-    return path in (own, own / "bin") or any(path.is_relative_to(root) for root in (code.base, code.prefix))
