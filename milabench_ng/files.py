@@ -25,8 +25,10 @@ from milabench_ng.plain import short
 MIB = 1 << 20
 SMALL = 4 * MIB
 """Largest profile, file of weights or manifest of a data set, in bytes."""
+RECORD = 20 * MIB
+"""Largest record that a reader decodes, in bytes: a day of slices. Decoded, it may take twenty times as much."""
 LARGE = 64 * MIB
-"""Largest record, summary or manifest of a run, in bytes: a day of slices takes a quarter of it."""
+"""Largest summary, ledger or manifest of a run, in bytes."""
 DEEPEST = 64
 """Deepest nesting of objects and lists."""
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.files import LARGE, is_locked, parse_json, read_content
+from milabench_ng.files import LARGE, RECORD, is_locked, parse_json, read_content
 from milabench_ng.plain import plain, short
 from milabench_ng.records.ledger import Chain, check_chain
 from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME
@@ -89,7 +89,7 @@ def read_folder(folder: Path) -> Iterator[Found]:
 def _read_file(path: str, name: str) -> Found | None:
     """What a file of a result folder holds. Links are refused: they may lead to files that only the reader may read."""
     try:
-        content = read_content(Path(path), LARGE, os.O_NOFOLLOW)
+        content = read_content(Path(path), LARGE if os.path.basename(name) == MANIFEST else RECORD, os.O_NOFOLLOW)
     except InputError as error:
         return problem(name, _no_file(path, error))
     return read_record(content, name)

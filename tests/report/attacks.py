@@ -45,7 +45,10 @@ def remove(pattern: str) -> Tamper:
     """Take records away, and the ledger's word of them."""
 
     def tamper(folder: Path) -> None:
-        for path in folder.glob(pattern):
+        paths = list(folder.glob(pattern))
+        if not paths:
+            raise LookupError(pattern)
+        for path in paths:
             path.unlink()
         tampering.rehash(folder)
 
@@ -54,15 +57,15 @@ def remove(pattern: str) -> Tamper:
 
 def hide_a_failed_attempt(folder: Path) -> None:
     """The failed record goes; the ledger that notes it stays."""
-    path = next(folder.glob("*.vae.J1.1.*"))
+    path = sorted(folder.glob("*.vae.J*.1.*"))[-1]
     tampering.rewrite(path, tampering.failed("oom"))
     tampering.rehash(folder)
     path.unlink()
 
 
 def other_profile(content: dict[str, Any]) -> None:
-    text = content["profile"]["text"].replace('"batch_size":64', '"batch_size":64.0')
-    content["profile"]["text"] = text
+    """One byte more, which means the same."""
+    content["profile"]["text"] += " "
 
 
 def one_test_less(content: dict[str, Any]) -> None:
@@ -200,8 +203,21 @@ def layers_in_half(content: dict[str, Any]) -> None:
 
 
 def too_many_latencies(content: dict[str, Any]) -> None:
-    """Six batches in five steps."""
-    content["mnb"]["ranks"][0]["slices"][20] += [None, [[348, 5], [465, 1]]]
+    """One batch more than steps."""
+    row = content["mnb"]["ranks"][0]["slices"][20]
+    row[5:] = [row[5] if len(row) > 5 else None, [[348, row[3]], [465, 1]]]
+
+
+def partly_isolated(content: dict[str, Any]) -> None:
+    """Marked, in words as in records of schema 1 or by kind."""
+    content["mnb"]["marks"] = ["fence partial"] if content["mnb"]["schema"] == 1 else [{"kind": "partly isolated"}]
+
+
+def backlog_alone(content: dict[str, Any]) -> None:
+    """Items made ahead, in a test that makes none."""
+    if any(len(row) > 5 and row[5] is not None for row in content["mnb"]["ranks"][0]["slices"]):
+        raise LookupError("launches without a backlog")
+    backlog(64, 64, of=even)(content)
 
 
 def no_data(content: dict[str, Any]) -> None:
@@ -535,13 +551,13 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
         record(source),
         "the source of milabench_ng.workloads.standard.vae:vae is not the one here",
     ),
-    "mark": ("R22", record(ours(marks=["fence partial"])), "fence partial"),
+    "mark": ("R22", record(partly_isolated), "fence partial"),
     "skipped steps without their mark": ("R22", record(skipping), "90 % of the steps after settling skipped"),
     "record that the report cannot read": ("R12", record(lost_minus_one), "vae.J1.1"),
     "mixed backlogs": ("R4", record(backlog(of=lambda at: None if at else 1)), "some of its slices have a backlog"),
     "backlog taken out": ("R4", record(backlog(of=even)), "the backlog that it states is not that of its"),
     "backlog not of the slices": ("R4", record(backlog(0, 0, of=even)), "the backlog that it states is not"),
-    "backlog in one launch alone": ("R4", record(backlog(64, 64, of=even)), "J0.0: its slices have no backlog, as"),
+    "backlog in one launch alone": ("R4", record(backlog_alone), "J0.0: its slices have no backlog, as"),
     "backlog worked off": ("R4", record(backlog(320, 287, of=lambda at: 2 * falling(at))), "of the 954 items of its"),
     "mode without types": ("R18", record(mode_without_types), "fp32 was asked for, bf16 ran"),
     "half without types": ("R18", record(half_without_types), "half_master was asked for, half ran"),
@@ -617,12 +633,12 @@ def in_bundle(change: Callable[[dict[str, bytes]], None]) -> BundleTamper:
 
 
 def other_unit(files: dict[str, bytes]) -> None:
-    name = next(name for name in files if ".vae.J0.0." in name)
+    name = next(name for name in files if ".vae.J0.0." in name and name.endswith(".json"))
     files[name] = files[name].replace(b'"unit"', b'"Unit"')
 
 
 def one_file_less(files: dict[str, bytes]) -> None:
-    del files[next(name for name in files if ".vae.J0.0." in name)]
+    del files[next(name for name in files if ".vae.J0.0." in name and name.endswith(".json"))]
 
 
 def more_claimed(files: dict[str, bytes]) -> None:

@@ -13,7 +13,7 @@ import msgspec
 import milabench_ng
 from milabench_ng.builtin import read_builtin
 from milabench_ng.errors import InputError
-from milabench_ng.files import LARGE, MIB, convert_json, parse_json, read_content
+from milabench_ng.files import LARGE, MIB, RECORD, convert_json, parse_json, read_content
 from milabench_ng.known_twins import read_known
 from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
 from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME
@@ -49,8 +49,6 @@ from milabench_ng.shipped import find, profile_file
 from milabench_ng.shipped import names as shipped_names
 from milabench_ng.sources import digest, file_below, package_digests, reachable
 
-MAX_RECORD = 20 * MIB
-"""A day of slices. Decoded, a record takes up to ten times its size."""
 MAX_RECORDS = 256 * MIB
 """Of one folder: two thousand launches of an hour."""
 _record = msgspec.json.Decoder(Record)
@@ -180,7 +178,7 @@ def _content(path: Path, changed: bool, left: int) -> bytes:
     """The bytes of a record. Raises InputError if they must not be decoded."""
     if changed:
         raise InputError("it was changed after it was packed, and is not read")
-    content = read_content(path, MAX_RECORD, os.O_NOFOLLOW)
+    content = read_content(path, RECORD, os.O_NOFOLLOW)
     if len(content) > left:
         raise InputError(f"the records of the folder hold more than {MAX_RECORDS // MIB} MiB")
     return content
@@ -217,7 +215,7 @@ def _sums(there: Opened, names: Iterable[str]) -> dict[str, FileSum]:
 def _is_read(path: Path) -> bool:
     """Whether the report takes numbers from a file that belongs to no run."""
     try:
-        return isinstance(read_record(read_content(path, LARGE, os.O_NOFOLLOW), path.name), ReadRecord | ManifestView)
+        return isinstance(read_record(read_content(path, RECORD, os.O_NOFOLLOW), path.name), ReadRecord | ManifestView)
     except InputError:
         return False
 
