@@ -181,7 +181,7 @@ def test_the_verdict_is_the_first_line_of_the_report(folder: Path, capsys: pytes
     )
     found = json.loads(capsys.readouterr().out)
     assert not found["rules"]["passed"]
-    assert found["rules"]["verdict"].startswith("FAIL of 12 rules of 'mine': R13, R16 broken (R13 ")
+    assert found["rules"]["verdict"].startswith("FAIL of 13 rules of 'mine': R13, R16 broken (R13 ")
 
 
 def weights(folder: Path) -> Path:
