@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -11,6 +13,7 @@ import msgspec
 from milabench_ng.catalogue import Catalogue, Scalar
 from milabench_ng.events import Failed
 from milabench_ng.plan import Device
+from milabench_ng.records.proof import CodeProof, DataProof
 from milabench_ng.records.window import WindowRule
 
 EntryFields = dict[str, Any]
@@ -91,6 +94,21 @@ class Prepare(Request, frozen=True, kw_only=True):
     processes: int
 
 
+class InspectCode(Request, frozen=True, kw_only=True):
+    """Ask which code the server runs. ``wheels``: installed packages of which all files are to be compared."""
+
+    wheels: tuple[str, ...]
+
+
+class ReadData(Request, frozen=True, kw_only=True):
+    """Have every byte of a prepared data set read."""
+
+    data_set: str
+    dataroot: str
+    scale: float
+    processes: int
+
+
 class Spawn(Request, frozen=True, kw_only=True):
     """Fork a warm worker. Comes with three descriptors: commands (read), events (write), log (write)."""
 
@@ -151,6 +169,18 @@ class Prepared(Answer, frozen=True, kw_only=True):
     generated: bool
 
 
+class Inspected(Answer, frozen=True, kw_only=True):
+    """The code that the server runs."""
+
+    code: CodeProof
+
+
+class DataRead(Answer, frozen=True, kw_only=True):
+    """Every byte of the data set was read."""
+
+    data: DataProof
+
+
 class Refused(Answer, frozen=True, kw_only=True):
     """The request cannot be met; ``message`` is for the user."""
 
@@ -175,24 +205,50 @@ class Exited(Answer, frozen=True, kw_only=True):
     status: int
 
 
-AnyRequest = Describe | EstimateData | Prepare | Spawn
-AnyAnswer = Serving | Described | DataEstimate | DataProgress | Prepared | Refused | Unable | Spawned | Exited
+AnyRequest = Describe | EstimateData | Prepare | InspectCode | ReadData | Spawn
+AnyAnswer = (
+    Serving
+    | Described
+    | DataEstimate
+    | DataProgress
+    | Prepared
+    | Inspected
+    | DataRead
+    | Refused
+    | Unable
+    | Spawned
+    | Exited
+)
 
 MESSAGE_BYTES = 1 << 20
 """Largest message; the socket's buffer is asked to hold at least this."""
 
 
-def python_command(module: str, *arguments: str) -> list[str]:
+def python_command(environ: Mapping[str, str], module: str, *arguments: str) -> list[str]:
     """The command of a Python that runs ``module`` with this process's import path, passed in plain sight.
 
-    It reads no PYTHON* variable, and runs neither the user's site nor a ``sitecustomize``: while the environment's own
-    site is set up, an empty module takes its place.
+    It reads no PYTHON* variable, save where ``environ`` says that compiled modules are kept, and runs no code of the
+    environment's site: neither ``.pth`` files nor a ``sitecustomize``. Of the site it only gets ``sys.prefix``.
     """
     bootstrap = (
         "import json, sys, types; "
         "sys.modules.update((name, types.ModuleType(name)) for name in ('sitecustomize', 'usercustomize')); "
-        "import site; site.main(); "
+        "import site; site.addpackage = lambda *_: None; site.main(); "
         "sys.path[:] = json.loads(sys.argv[1]); del sys.argv[1]; "
         "import runpy; runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
     )
-    return [sys.executable, "-I", "-S", "-c", bootstrap, json.dumps(sys.path), module, *arguments]
+    kept = environ.get("PYTHONPYCACHEPREFIX")
+    compiled = ("-X", f"pycache_prefix={kept}") if kept else ()
+    path = json.dumps(import_path())
+    return [sys.executable, "-I", "-S", *compiled, "-c", bootstrap, path, module, *arguments]
+
+
+def import_path() -> list[str]:
+    """The folders that this process imports from, those of editable installs last.
+
+    setuptools makes some of these importable by a finder that a ``.pth`` file installs: its ``MAPPING`` has the folder
+    of each package.
+    """
+    finders = (module for name, module in sys.modules.items() if name.startswith("__editable___"))
+    packages = (Path(folder) for finder in finders for folder in getattr(finder, "MAPPING", {}).values())
+    return [*sys.path, *dict.fromkeys(str(folder.parent) for folder in packages)]

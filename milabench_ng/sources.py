@@ -8,6 +8,8 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib.util
+import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -39,6 +41,36 @@ def file_below(folder: Path, name: str) -> bytes | None:
     path = folder.joinpath(*name.split(".")[1:])
     files = (path.with_suffix(".py"), path / "__init__.py")
     return next((file.read_bytes() for file in files if file.is_file()), None)
+
+
+def package_digests(folder: Path) -> dict[str, str]:
+    """SHA-256 of the package in ``folder``, by room: over paths and contents of all its files, compiled ones left out.
+
+    Shipped profiles, weights and baselines (``share``, in a wheel) are left out too: rules pin these.
+    """
+    rooms: dict[str, list[Path]] = {}
+    for path in sorted(folder.rglob("*")):
+        parts = path.relative_to(folder).parts
+        if path.is_file() and not any(part == "__pycache__" or part.startswith(".") for part in parts):
+            rooms.setdefault(parts[0], []).append(path)
+    rooms.pop("share", None)
+    return {room: _files_digest(folder, paths) for room, paths in rooms.items()}
+
+
+def _files_digest(folder: Path, paths: list[Path]) -> str:
+    whole = hashlib.sha256()
+    for path in paths:
+        whole.update(
+            f"{path.relative_to(folder).as_posix()}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode()
+        )
+    return whole.hexdigest()
+
+
+def loaded_elsewhere(folder: Path) -> tuple[str, ...]:
+    """The loaded modules of the package in ``folder`` that are none of its Python files: put in by another's code."""
+    own = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == folder.name}
+    files = {name: Path(getattr(module, "__file__", None) or os.devnull) for name, module in own.items()}
+    return tuple(sorted(name for name, file in files.items() if file.suffix != ".py" or folder not in file.parents))
 
 
 def _imports(source: bytes, package: str) -> Iterator[str]:

@@ -21,7 +21,7 @@ COMMANDS = {
     "Prepare": ("doctor", "prepare", "list_tests"),
     "Run": ("jobs", "run", "rerun"),
     "Read": ("report", "summary", "baseline", "schema"),
-    "Tender": ("bundle", "verify", "accept", "bids"),
+    "Tender": ("bundle", "stamp", "verify", "accept", "bids"),
 }
 """Functions by the heading that ``mnb --help`` lists them below."""
 FUNCTIONS = tuple(itertools.chain.from_iterable(COMMANDS.values()))

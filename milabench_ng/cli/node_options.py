@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
-from milabench_ng.cli.options import CgroupParent, DataRoot, GpusOption, RamTotal, Switch, Whole
+from milabench_ng.cli.options import CgroupParent, DataRoot, GpusOption, RamTotal, Several, Switch, Whole
 from milabench_ng.errors import InputError
 from milabench_ng.fence.choosing import Wish
 from milabench_ng.fence.io import rate_of
@@ -63,6 +63,11 @@ class NodeOptions:
         Kill a worker that finishes no slice for this many seconds.
     total_limit
         Kill a worker this many seconds after it was requested.
+    pass_env
+        Give the workers this variable although it can load other code, such as LD_LIBRARY_PATH where libcuda is found
+        by nothing else. Recorded; such results belong to the open division. May be repeated.
+    trust_data
+        Do not read the data sets to compare them with their checksums. Such results are marked.
     spool
         Folder for results while the result folder cannot be written (disk full, read-only or gone).
     """
@@ -86,6 +91,8 @@ class NodeOptions:
     ready_limit: float | None = None
     silence_limit: float | None = None
     total_limit: float | None = None
+    pass_env: Several = ()
+    trust_data: Switch = False
     spool: Path | None = None
 
     def profile_request(self, profile: Path) -> RunRequest:
@@ -123,6 +130,8 @@ class NodeOptions:
                 silence=positive(self.silence_limit, "--silence-limit"),
                 total=positive(self.total_limit, "--total-limit"),
             ),
+            pass_environment=self.pass_env,
+            trust_data=self.trust_data,
             spool=self.spool and self.spool.resolve(),
         )
 

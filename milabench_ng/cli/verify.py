@@ -24,6 +24,7 @@ def verify(
     repeat: Whole | None = None,
     nonce: str | None = None,
     allowed_signers: Path | None = None,
+    authorities: Path | None = None,
     form: TableOrJson = "table",
     output: Output = None,
     force: Force = False,
@@ -55,9 +56,18 @@ def verify(
         The nonce that the buyer gave when the run began, instead of what the rules say.
     allowed_signers
         Who may sign: a file as in ssh-keygen(1), ALLOWED SIGNERS.
+    authorities
+        Certificates of the time-stamping authorities whose stamps count (PEM).
     """
     asked = with_options(load_rules(rules), isolation=require, repeat=repeat, nonce=nonce)
-    found = find_out(folder, asked, profile=profile, weights=weights, allowed_signers=allowed_signers)
+    found = find_out(
+        folder,
+        asked,
+        profile=profile,
+        weights=weights,
+        allowed_signers=allowed_signers,
+        authorities=authorities,
+    )
     with open_output(output, sys.stdout, force=force) as stream:
         write_verification(found, form, stream)
     return int(not found.passed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
@@ -19,6 +19,8 @@ from milabench_ng.plain import short
 SCHEMA = 1
 MANIFEST = "mnb-manifest.json"
 LISTING = "mnb-files.json"
+TOLD_BYTES = 1 << 28
+"""How many bytes are read between two reports of progress."""
 
 
 class TwinFile(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -85,11 +87,19 @@ def files(place: Path) -> Iterator[os.DirEntry[str]]:
                     yield entry
 
 
-def digest(place: Path, threads: int) -> list[TwinFile]:
-    """Read all files below `place` and list them, sorted."""
-    paths = sorted(os.path.relpath(entry.path, place) for entry in files(place))
+def digest(place: Path, threads: int, progress: Callable[[int, int], None] | None = None) -> list[TwinFile]:
+    """Read all files below `place` and list them, sorted; ``progress`` is told the bytes read and all bytes."""
+    sizes = {os.path.relpath(entry.path, place): entry.stat(follow_symlinks=False).st_size for entry in files(place)}
+    found: list[TwinFile] = []
+    done, told, total = 0, 0, sum(sizes.values())
     with ThreadPoolExecutor(max(1, threads)) as pool:  # hashlib and read release the GIL
-        return sorted(pool.map(functools.partial(_entry, place), paths))
+        for entry in pool.map(functools.partial(_entry, place), sorted(sizes)):
+            found.append(entry)
+            done += entry.size
+            if progress is not None and done - told >= TOLD_BYTES:
+                progress(done, total)
+                told = done
+    return sorted(found)
 
 
 def _entry(place: Path, path: str) -> TwinFile:

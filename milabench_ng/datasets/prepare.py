@@ -7,6 +7,7 @@ import fcntl
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -24,10 +25,13 @@ from milabench_ng.datasets.conversion import convert_real, convert_twin, current
 from milabench_ng.datasets.manifest import TwinManifest
 from milabench_ng.errors import InputError
 from milabench_ng.files import nearest
+from milabench_ng.records.proof import DataProof
 from milabench_ng.units import GIB
 
 SEED = 20200801
 """The same on all nodes: figures are comparable only on the same data."""
+NAMED = 3
+"""How many differing files are named."""
 
 
 class Located(msgspec.Struct, frozen=True):
@@ -61,7 +65,7 @@ def prepare(data_set: DataSet, dataroot: Path, scale: float, progress: Progress,
 
     A real set's texts are converted once, next to them. A twin of another generator version is replaced. Several
     callers may do this at once: one generates, the others wait for it. An interrupted preparation leaves no loadable
-    set; leftovers of a killed one are removed here. Existing files are not read: `check` and `verify` do that.
+    set; leftovers of a killed one are removed here. Existing files are not read: `check` and `read_again` do that.
     `progress` runs in the caller's thread. Raises InputError if the disk is too small or not writable, or if something
     else is in the set's place.
     """
@@ -118,18 +122,27 @@ def check(located: Located) -> None:
         )
 
 
-def verify(located: Located, threads: int = 8) -> None:
-    """Compare every byte of a twin with its listing and checksum. Raises InputError, naming the files that differ."""
-    check(located)
-    if located.manifest is None:
-        return
-    found = manifests.digest(located.path, threads)
-    if manifests.checksum(found) == located.manifest.checksum:
-        return
-    differing = sorted({entry.path for entry in set(found) ^ set(manifests.read_listing(located.path))})
-    named = ", ".join(differing[:3]) or manifests.LISTING
-    raise InputError(
-        f"{located.path} is damaged: {len(differing)} files differ ({named}). Delete it; it is generated anew"
+def read_again(data_set: DataSet, located: Located, scale: float, progress: Progress, threads: int) -> DataProof:
+    """Read every byte of a data set, and compare a twin's with its listing and checksum."""
+    began = time.monotonic()
+    changed_s = max((one.stat(follow_symlinks=False).st_ctime for one in manifests.files(located.path)), default=0.0)
+    found = manifests.digest(located.path, threads, progress)
+    checksum, promised = manifests.checksum(found), located.manifest
+    differing: tuple[str, ...] = ()
+    if promised is not None and checksum != promised.checksum:
+        listed = manifests.read_listing(located.path)
+        differing = tuple(sorted({entry.path for entry in set(found) ^ set(listed)})) or (manifests.LISTING,)
+    return DataProof(
+        name=data_set.name,
+        scale=scale if promised is None else promised.scale,
+        checksum=checksum,
+        generator=promised.generator if promised else None,
+        libraries=promised.libraries if promised else {},
+        files=len(found),
+        bytes=sum(entry.size for entry in found),
+        changed_s=changed_s,
+        differing=differing[:NAMED],
+        seconds=time.monotonic() - began,
     )
 
 

@@ -41,6 +41,8 @@ class HostSettings(msgspec.Struct, frozen=True, kw_only=True):
     transparent_hugepages: str | None
     numa_balancing: bool | None
     swap_total_bytes: int | None
+    clock_source: str | None = None
+    """What the kernel reads the time from; None in records of before 0.4."""
 
 
 class HostState(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,6 +169,7 @@ def _host_settings(root: Path) -> HostSettings:
         transparent_hugepages=_chosen(kernel_text(root / "sys/kernel/mm/transparent_hugepage/enabled")),
         numa_balancing=None if balancing is None else balancing != "0",
         swap_total_bytes=meminfo(root / "proc").get("SwapTotal"),
+        clock_source=kernel_text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource"),
     )
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from milabench_ng import __version__
+from milabench_ng.errors import MnbError
 from milabench_ng.fence.choosing import open_fence, reap
 from milabench_ng.fence.claims import Claim, resources
 from milabench_ng.fence.entry import adopt_orphans
@@ -21,8 +23,8 @@ from milabench_ng.node.gpus import Gpu, read_gpus
 from milabench_ng.orchestrator.display.json_lines import JsonLines
 from milabench_ng.orchestrator.events.bus import Bus
 from milabench_ng.orchestrator.events.run_events import RunBegins, RunEnds
-from milabench_ng.orchestrator.execution.environment import site_hooks, worker_environment
-from milabench_ng.orchestrator.execution.interruption import interruptions
+from milabench_ng.orchestrator.execution.environment import PYCACHE, site_hooks, worker_environment
+from milabench_ng.orchestrator.execution.interruption import Interrupted, interruptions
 from milabench_ng.orchestrator.execution.node_reader import NodeReader, nvml_session
 from milabench_ng.orchestrator.execution.preparing import needed, prepare_all
 from milabench_ng.orchestrator.execution.sampling import Sampler
@@ -46,6 +48,7 @@ from milabench_ng.orchestrator.persistence.sessions import (
 from milabench_ng.orchestrator.planning.duration import least_duration
 from milabench_ng.orchestrator.planning.planned_run import PlannedRun, make_manifest, plan_run
 from milabench_ng.orchestrator.planning.request import RunRequest
+from milabench_ng.orchestrator.proving import Proving, prove
 from milabench_ng.orchestrator.run import run
 from milabench_ng.records.isolation import Isolation, Share
 
@@ -70,7 +73,8 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> 
         nvml = await interrupted.unless(stack.enter_async_context(nvml_session()))
         scratch = stack.enter_context(scratch_folder(name.group))
         gpus = (await interrupted.unless(in_thread(lambda: read_gpus(nvml)))).devices
-        server = await interrupted.unless(stack.enter_async_context(serving(bus.stage)))
+        environment, dropped = passed_on(scratch, request.pass_environment, bus)
+        server = await interrupted.unless(stack.enter_async_context(serving(bus.stage, environment)))
         planned = await interrupted.unless(plan_run(request, server, gpus))
         if planned.start == "warm":
             check_threads(server.threads)
@@ -81,11 +85,13 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> 
         writer.tell = bus.note
         wanted = needed(planned.plan, planned.catalogue)
         data = await interrupted.unless(prepare_all(wanted, server, request.dataroot, bus.preparing))
-        environment, dropped = passed_on(scratch, bus)
-        sampler = await stack.enter_async_context(sampling(planned))
+        bus.stage("comparing code and data with their checksums")
+        proofs = await interrupted.unless(prove("before", request, wanted, server, bus.note))
+        sampler = await stack.enter_async_context(sampling(planned, environment))
         fence, claim = stack.enter_context(fenced(planned, name.group, bus))
         manifest = await interrupted.unless(in_thread(lambda: make_manifest(planned, name.run_id, fence, command_line)))
         begun = begin(request, writer, manifest, name, command_line)
+        writer.keep((), *proofs)
         context = RunContext(
             environment=environment,
             facts=session_facts(planned, begun, fence, gpus, dropped),
@@ -101,19 +107,35 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> 
             own_pids=(os.getpid(), sampler.pid),
             interrupted=interrupted,
         )
-        await run_session(context, bus)
+        await run_session(context, partial(prove, "after", request, wanted, server, bus.note), bus)
         await settle(writer, name, interrupted)
         return outcome(context)
 
 
-async def run_session(context: RunContext, bus: Bus) -> None:
+async def run_session(context: RunContext, prove_after: Callable[[], Proving], bus: Bus) -> None:
     """Run pending work, with the folder marked as in progress and events written to a file."""
     bus.add(JsonLines(context.folder.events))
     bus.publish(run_begins(context.facts.planned, context.facts.begun.name))
-    with context.progress.writer.going_on(), spared():
-        await run(context, bus)
     progress, interrupted = context.progress, context.interrupted
+    with progress.writer.going_on(), spared():
+        await run(context, bus)
+        if not interrupted.is_set():
+            await keep_proofs(context, prove_after, bus)
+        if interrupted.is_set():
+            progress.interrupted(interrupted.by)
+        progress.finish()
     bus.publish(RunEnds(missing=progress.missing, failed=progress.failed, interrupted=interrupted.is_set()))
+
+
+async def keep_proofs(context: RunContext, prove_after: Callable[[], Proving], bus: Bus) -> None:
+    """Enter into the ledger what code and data are after the work. What prevents it costs no result."""
+    bus.stage("comparing code and data with their checksums")
+    try:
+        context.progress.writer.keep((), *await context.interrupted.unless(prove_after()))
+    except Interrupted:
+        return
+    except MnbError as error:
+        bus.note(f"not compared with its checksums after the work: {error}")
 
 
 def outcome(context: RunContext) -> RunOutcome:
@@ -128,13 +150,15 @@ def outcome(context: RunContext) -> RunOutcome:
     )
 
 
-def passed_on(scratch: Path, bus: Bus) -> tuple[dict[str, str], tuple[str, ...]]:
+def passed_on(scratch: Path, demanded: Collection[str], bus: Bus) -> tuple[dict[str, str], tuple[str, ...]]:
     """The environment of all workers, and the names of what is withheld from them, which the user is told."""
-    own = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TMPDIR": str(scratch)}
-    environment, names = worker_environment(os.environ, own)
+    compiled = os.environ.get("MNB_PYCACHE") or str(scratch / "compiled")
+    own = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TMPDIR": str(scratch), PYCACHE: compiled}
+    environment, names = worker_environment(os.environ, own, demanded)
     dropped = (*names, *site_hooks())
     if dropped:
-        bus.note(f"not passed to the workers, where it could change what runs: {', '.join(dropped)}")
+        named = ", ".join(dropped)
+        bus.note(f"not passed to the workers, where it could change what runs (--pass-env NAME does): {named}")
     return environment, dropped
 
 
@@ -153,9 +177,8 @@ def run_begins(planned: PlannedRun, name: SessionName) -> RunBegins:
 
 
 @asynccontextmanager
-async def sampling(planned: PlannedRun) -> AsyncIterator[Sampler]:
+async def sampling(planned: PlannedRun, environment: Mapping[str, str]) -> AsyncIterator[Sampler]:
     """Run a sampler of the run's devices while it is needed."""
-    environment, _ = worker_environment(os.environ, {})
     sampler = Sampler(environment, (device.uuid for device in planned.devices.values() if device.uuid))
     try:
         yield sampler

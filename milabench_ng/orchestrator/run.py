@@ -68,9 +68,6 @@ async def run(context: RunContext, bus: Bus) -> None:
             check_machinery(made.values(), unable)
             searched_s = max((record.mnb.phases_s.get(SEARCH_PHASE, 0.0) for record in made.values()), default=0.0)
             beyond_s.append(time.monotonic() - began_s - searched_s - least_s[place])  # a size is searched only once
-    if interrupted.is_set():
-        progress.interrupted(interrupted.by)
-    progress.finish()
 
 
 def check_machinery(made: Iterable[Record], unable: Counter[str]) -> None:

@@ -17,10 +17,13 @@ from typing import Annotated
 
 import msgspec
 
+from milabench_ng.node.conditions import Edge
 from milabench_ng.plain import short
+from milabench_ng.records.proof import CodeProof, DataProof
 from milabench_ng.records.upgrades.chain import newer
 
-LEDGER_SCHEMA = 1
+LEDGER_SCHEMA = 2
+"""2: sessions say what they read of code and data."""
 FIRST = "0" * 64
 """The hash that the first line names for the line before it."""
 
@@ -74,6 +77,20 @@ class Torn(LedgerEvent, frozen=True, kw_only=True):
     text: str
 
 
+class CodeSeen(LedgerEvent, frozen=True, kw_only=True):
+    """The code, read before the session's first batch or after its last."""
+
+    edge: Edge
+    code: CodeProof
+
+
+class DataSeen(LedgerEvent, frozen=True, kw_only=True):
+    """A data set, read before the session's first batch or after its last."""
+
+    edge: Edge
+    data: DataProof
+
+
 class Attempt(LedgerEvent, frozen=True, kw_only=True):
     """A launch is about to be attempted."""
 
@@ -124,7 +141,20 @@ class Finished(LedgerEvent, frozen=True, kw_only=True):
     """Launches whose last attempt failed."""
 
 
-AnyLedgerEvent = Started | Session | Rebooted | Resumed | Torn | Attempt | Company | Recorded | Interrupted | Finished
+AnyLedgerEvent = (
+    Started
+    | Session
+    | Rebooted
+    | Resumed
+    | Torn
+    | CodeSeen
+    | DataSeen
+    | Attempt
+    | Company
+    | Recorded
+    | Interrupted
+    | Finished
+)
 
 
 class LedgerLine(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,9 @@ MANIFEST = "run.json"
 LEDGER = "ledger.jsonl"
 EVENTS = "events.jsonl"
 RECORD_NAME = re.compile(r"(?P<test>[^/\n]+)\.J(?P<job_id>\d+\.\d+[a-z]?)\.(FAIL\.)?\d{8}-\d{6}-\d{6}\.json")
+STAMPS = "stamps"
+"""Folder of the requests for time stamps on the ledger, and of the answers."""
+_STAMP_NAME = re.compile(rf"{STAMPS}/[0-9a-f]{{64}}\.(tsq|tsr|txt|txt\.sig)")
 _LOG_NAME = re.compile(r"logs/[^/]+\.log")
 
 
@@ -68,10 +71,11 @@ def temporary_name(path: Path) -> Path:
 
 
 def is_result_file(name: str) -> bool:
-    """Whether a relative ``name`` is one of a run's files: manifest, ledger, record or log."""
+    """Whether a relative ``name`` is one of a run's files: manifest, ledger, record, log or time stamp."""
     if not name.isprintable() or name.startswith("."):
         return False
-    return name in (MANIFEST, LEDGER) or bool(RECORD_NAME.fullmatch(name) or _LOG_NAME.fullmatch(name))
+    forms = (RECORD_NAME, _LOG_NAME, _STAMP_NAME)
+    return name in (MANIFEST, LEDGER) or any(form.fullmatch(name) for form in forms)
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -12,24 +12,30 @@ from typing import NoReturn
 import msgspec
 
 from milabench_ng.datasets import registry
+from milabench_ng.datasets.base import Progress
 from milabench_ng.datasets.pace import pace
-from milabench_ng.datasets.prepare import Located, check, free_bytes, locate, prepare, to_generate
-from milabench_ng.errors import MnbError
+from milabench_ng.datasets.prepare import Located, check, free_bytes, locate, prepare, read_again, to_generate
+from milabench_ng.errors import InputError, MnbError
 from milabench_ng.fence.entry import EntryError, die_with
 from milabench_ng.requests import (
     Answer,
     AnyRequest,
     DataEstimate,
     DataProgress,
+    DataRead,
     Describe,
     Described,
     Effort,
     EstimateData,
+    InspectCode,
+    Inspected,
     Place,
     Prepare,
     Prepared,
+    ReadData,
     Refused,
 )
+from milabench_ng.worker.code_on_disk import inspect_code
 from milabench_ng.worker.discovery import builtin_workloads, describe
 
 
@@ -80,6 +86,10 @@ def _reply(request: AnyRequest, connection: socket.socket) -> Answer:
             return _estimate(request)
         case Prepare():
             return _prepare(request, connection)
+        case InspectCode():
+            return Inspected(id=request.id, code=inspect_code(request.wheels))
+        case ReadData():
+            return _read(request, connection)
         case _:
             raise TypeError(f"{type(request).__name__} is answered by a worker")
 
@@ -107,13 +117,30 @@ def _prepare(request: Prepare, connection: socket.socket) -> Answer:
     data_set = registry.find(request.data_set)
     root = Path(request.dataroot)
 
-    def progress(done: int, total: int) -> None:
-        connection.sendall(msgspec.json.encode(DataProgress(id=request.id, name=data_set.name, done=done, total=total)))
-
+    progress = _progress(request, connection)
     found = locate(data_set, root, request.scale)
     located = prepare(data_set, root, request.scale, progress, request.processes)
     check(located)
     return Prepared(id=request.id, place=_place(located, data_set.name), generated=located.manifest != found.manifest)
+
+
+def _read(request: ReadData, connection: socket.socket) -> Answer:
+    data_set = registry.find(request.data_set)
+    located = locate(data_set, Path(request.dataroot), request.scale)
+    progress = _progress(request, connection)
+    try:
+        found = read_again(data_set, located, request.scale, progress, request.processes)
+    except OSError as error:
+        raise InputError(f"cannot read {data_set.name} in {located.path}: {error.strerror or error}") from None
+    return DataRead(id=request.id, data=found)
+
+
+def _progress(request: Prepare | ReadData, connection: socket.socket) -> Progress:
+    def progress(done: int, total: int) -> None:
+        found = DataProgress(id=request.id, name=request.data_set, done=done, total=total)
+        connection.sendall(msgspec.json.encode(found))
+
+    return progress
 
 
 def _place(located: Located, name: str) -> Place:

@@ -161,6 +161,8 @@ TABLE: dict[str, Check] = {
         "run", codes=(1,)
     ),
     "mnb verify results.bundle.tar.gz --profile profiles/standard.json --require full": Check("run", codes=(1,)),
+    "mnb stamp request results": RUN,
+    "mnb stamp add results reply.tsr": PARSE,
     "mnb verify results.bundle.tar.gz --rules procurement": Check("run", codes=(1,)),
     "mnb verify results.bundle.tar.gz --rules procurement --allowed-signers vendors.txt": PARSE,
     "mnb verify results.bundle.tar.gz --rules tender.json --allowed-signers vendors.txt": PARSE,
@@ -210,6 +212,7 @@ TABLE: dict[str, Check] = {
     "scripts/fuzz": Check("script", "takes minutes"),
     "scripts/house": Check("script"),
     "scripts/known-rates": Check("script", "needs the tables that it reads"),
+    "scripts/known-twins": Check("script", "needs the data roots that it reads"),
     "scripts/mnb": Check("script", "needs the network"),
     "scripts/mnb jobs profiles/quick.json": DRY,
     "scripts/red-team": Check("script", "takes minutes"),

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import py_compile
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
 
-from milabench_ng.orchestrator.execution.environment import worker_environment
+from milabench_ng.orchestrator.execution.environment import PYCACHE, worker_environment
 from milabench_ng.requests import python_command
 
 KEPT = (
-    *("PATH", "HOME", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_DEVICE_ORDER", "CUDA_MPS_PIPE_DIRECTORY", "NCCL_DEBUG"),
+    *("PATH", "HOME", "CUDA_HOME", "CUDA_DEVICE_ORDER", "CUDA_MPS_PIPE_DIRECTORY", "NCCL_DEBUG"),
     *("NCCL_NET_PLUGIN", "NVSHMEM_DEBUG", "TORCH_LOGS", "PYTORCH_ALLOC_CONF", "OMP_NUM_THREADS", "MNB_DATAROOT"),
 )
 DROPPED = (
-    *("LD_PRELOAD", "LD_AUDIT", "LD_DEBUG", "GLIBC_TUNABLES", "MALLOC_CONF", "BASH_ENV"),
+    *("LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "LD_DEBUG", "GLIBC_TUNABLES", "MALLOC_CONF", "BASH_ENV"),
     *("PYTHONPATH", "PYTHONSTARTUP", "PYTHONHOME", "PYTHONINSPECT", "PYTHONUSERBASE", "PYTHONBREAKPOINT"),
     *("CUDA_INJECTION64_PATH", "CUDA_INJECTION32_PATH", "NVTX_INJECTION64_PATH", "CUDA_PROFILE", "COMPUTE_PROFILE"),
     *("COMPUTE_PROFILE_CONFIG", "NCCL_INJECTION", "OMP_TOOL_LIBRARIES", "NSYS_MPI_STORE_TEAMS_PER_RANK"),
@@ -29,14 +31,23 @@ SILENT = ("AWS_SECRET_ACCESS_KEY", "SSH_AUTH_SOCK", "EDITOR")
 def test_every_variable_is_kept_or_dropped_and_those_that_load_code_are_named() -> None:
     environ = dict.fromkeys((*KEPT, *DROPPED, *SILENT), "x")
     made, dropped = worker_environment(environ, {"TMPDIR": "/scratch"})
-    assert set(made) == {*KEPT, "TMPDIR"}
+    assert set(made) == {*KEPT, "TMPDIR", "TORCH_DEVICE_BACKEND_AUTOLOAD"}
     assert dropped == tuple(sorted(DROPPED))
 
 
+def test_a_variable_that_is_demanded_is_passed_on() -> None:
+    made, dropped = worker_environment({"LD_LIBRARY_PATH": "/a", "LD_PRELOAD": "/b"}, {}, ("LD_LIBRARY_PATH", "OTHER"))
+    assert made["LD_LIBRARY_PATH"] == "/a"
+    assert dropped == ("LD_PRELOAD",)
+
+
+def test_torch_imports_no_entry_point_whatever_the_user_says() -> None:
+    assert worker_environment({"TORCH_DEVICE_BACKEND_AUTOLOAD": "1"}, {})[0] == {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+
+
 def test_what_mnb_sets_itself_is_on_top() -> None:
-    assert worker_environment({"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})[0] == {
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID"
-    }
+    made, _ = worker_environment({"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
+    assert made["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
 
 
 @pytest.fixture
@@ -59,7 +70,7 @@ def test_a_worker_runs_no_site_hook_and_has_the_import_path_that_it_was_given(ho
     assert plainly.returncode == 0
     assert (hostile / "ran").read_text().startswith("sitecustomize")  # the hook works where nobody stops it
     (hostile / "ran").unlink()
-    command = python_command("asked", "a", "b c")
+    command = python_command({}, "asked", "a", "b c")
     done = subprocess.run(command, env=environ, check=True, capture_output=True, text=True, cwd="/")
     arguments, path, prefix, _, _ = json.loads(done.stdout)
     assert (arguments, path, prefix) == (["a", "b c"], sys.path, sys.prefix)
@@ -70,10 +81,49 @@ def test_not_even_one_of_the_environments_own_site(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--symlinks", str(tmp_path / "venv")], check=True)
     (site,) = (tmp_path / "venv").glob("lib/python*/site-packages")
     (site / "sitecustomize.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
-    command = python_command("site", "--user-base")
+    command = python_command({}, "site", "--user-base")
     command[0] = str(tmp_path / "venv" / "bin" / "python")
     subprocess.run([command[0], "-I", "-c", ""], check=True)
     assert (tmp_path / "ran").exists()
     (tmp_path / "ran").unlink()
     subprocess.run(command, check=False, capture_output=True)
     assert not (tmp_path / "ran").exists()
+
+
+def run_asked(environ: dict[str, str]) -> str:
+    command = python_command(environ, "asked")
+    return subprocess.run(command, check=True, capture_output=True, text=True, cwd="/").stdout.strip()
+
+
+def test_no_pth_file_is_run(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--symlinks", str(tmp_path / "venv")], check=True)
+    (site,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    (site / "odd.pth").write_text(f"import os; open({str(tmp_path / 'ran')!r}, 'w').close()\n")
+    command = python_command({}, "site", "--user-base")
+    command[0] = str(tmp_path / "venv" / "bin" / "python")
+    subprocess.run([command[0], "-I", "-c", ""], check=True)
+    assert (tmp_path / "ran").exists()  # it runs where nobody stops it
+    (tmp_path / "ran").unlink()
+    subprocess.run(command, check=False, capture_output=True)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_compiled_module_beside_its_source_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "asked.py"
+    source.write_text("print('forged')\n")
+    py_compile.compile(str(source), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    source.write_text("print('honest')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert run_asked({}) == "forged"
+    assert run_asked({PYCACHE: str(tmp_path / "new")}) == "honest"
+
+
+def test_a_package_that_an_editable_install_maps_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """setuptools installs such a finder by a .pth file, which workers do not run."""
+    (tmp_path / "src" / "asked").mkdir(parents=True)
+    (tmp_path / "src" / "asked" / "__init__.py").write_text("")
+    (tmp_path / "src" / "asked" / "__main__.py").write_text("print('found')\n")
+    finder = types.ModuleType("__editable___asked_1_0_finder")
+    finder.MAPPING = {"asked": str(tmp_path / "src" / "asked")}  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, finder.__name__, finder)
+    assert run_asked({}) == "found"

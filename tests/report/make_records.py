@@ -11,7 +11,7 @@ import argparse
 import hashlib
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,15 @@ from make_node import conditions, fence, inventory, storage
 from milabench_ng import __version__
 from milabench_ng.builtin import Declared, read_builtin
 from milabench_ng.catalogue import Scalar
+from milabench_ng.node.conditions import Edge
 from milabench_ng.plan import Device, Launch, Plan, ResolvedOptions, make_plan
 from milabench_ng.profile import PartitionScheme, Profile, Scheme, Test
 from milabench_ng.records import ledger
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText
+from milabench_ng.records.proof import CodeProof, DataProof, WheelCheck
 from milabench_ng.records.window import MEASURED_BY
+from milabench_ng.sources import package_digests
 from milabench_ng.units import utc_iso
 
 START = datetime(2026, 1, 6, 16, 0, 0, 123456, tzinfo=UTC)
@@ -315,9 +318,11 @@ def write_run(folder: Path, whole: Plan, rate: Rate = steady, slices: int = 120)
 def write_ledger(folder: Path, whole: Plan) -> None:
     """The ledger of a run in one session in which each record of the folder took one attempt."""
     promised = promise(whole)
-    chain, lines = ledger.extend(ledger.Chain(), "2026-01-06T16:00:00.123456Z", _begun(promised, whole))
     files = [(path, path.read_bytes()) for path in sorted(folder.glob("*.J*.json"), key=lambda path: path.name[-27:])]
     read = [(path.name, content, msgspec.json.decode(content)["mnb"]) for path, content in files]
+    sets = sorted({made["data"]["name"] for *_, made in read if made["data"]})
+    begun = [*_begun(promised, whole), *proofs("before", sets)]
+    chain, lines = ledger.extend(ledger.Chain(), "2026-01-06T16:00:00.123456Z", begun)
     last = START
     for batch in sorted({made["batch"] for _, _, made in read}):
         those = [one for one in read if one[2]["batch"] == batch]
@@ -339,7 +344,8 @@ def write_ledger(folder: Path, whole: Plan) -> None:
         for at, events in ((begin, tried), (last + timedelta(seconds=2), kept)):
             chain, more = ledger.extend(chain, utc_iso(at), events)
             lines += more
-    lines += ledger.extend(chain, utc_iso(last + timedelta(seconds=3)), [ledger.Finished(missing=0, failed=0)])[1]
+    ended = [*proofs("after", sets), ledger.Finished(missing=0, failed=0)]
+    lines += ledger.extend(chain, utc_iso(last + timedelta(seconds=3)), ended)[1]
     (folder / "ledger.jsonl").write_bytes(lines)
 
 
@@ -360,6 +366,36 @@ def _begun(promised: Manifest, whole: Plan) -> list[ledger.AnyLedgerEvent]:
 
 def _which(made: dict[str, Any]) -> dict[str, str]:
     return {"label": made["label"], "job_id": f"{made['launch']['run']}.{made['launch']['devices'][-1]}"}
+
+
+def proofs(edge: Edge, sets: Iterable[str] = ("mnist", "imagenet")) -> tuple[ledger.CodeSeen | ledger.DataSeen, ...]:
+    """What a session reads of code and data."""
+    wheels = {
+        name: WheelCheck(version="1.0", folder="/venv/site", sha256="0" * 64, files=9)
+        for name in ("torch", "torchvision", "numpy")
+    }
+    code = CodeProof(
+        package=package_digests(WORKLOADS.parents[1]),
+        elsewhere=(),
+        wheels=wheels if edge == "after" else {},
+        base="/usr",
+        prefix="/venv",
+        folder="/venv/lib/python3/site-packages",
+        seconds=1.0,
+    )
+    data = DataProof(
+        name="",
+        scale=1.0,
+        checksum=CHECKSUM,
+        generator=1,
+        libraries={"numpy": "2"},
+        files=9,
+        bytes=9,
+        changed_s=1e9,
+        seconds=1.0,
+    )
+    read = (msgspec.structs.replace(data, name=name) for name in sets)
+    return (ledger.CodeSeen(edge=edge, code=code), *(ledger.DataSeen(edge=edge, data=one) for one in read))
 
 
 def main() -> None:

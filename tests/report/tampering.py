@@ -6,7 +6,7 @@ import gzip
 import io
 import json
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import msgspec
 from make_records import PER_GPU, PROGRESSION
 
 from milabench_ng.plan import Plan
+from milabench_ng.records import ledger
 from milabench_ng.records.ledger import Attempt, Chain, LedgerLine, Recorded, Started, extend
 from milabench_ng.records.names import file_digest
 from milabench_ng.records.reading import read_ledger
@@ -191,6 +192,46 @@ def gpu_state(**changes: Any) -> Change:
             state.update(changes)
 
     return change
+
+
+def proof(kind: str, edge: str, change: Change | None) -> Tamper:
+    """Change what the ledger says that the sessions read of ``code`` or ``data``; None: take it out."""
+
+    def tamper(folder: Path) -> None:
+        kept: list[tuple[str, Any]] = []
+        for utc, event in ledger_events(folder):
+            if kind in event and event["edge"] == edge:
+                if change is None:
+                    continue
+                change(event)
+            kept.append((utc, event))
+        write_events(folder, kept)
+
+    return tamper
+
+
+def add_session(folder: Path, events: Sequence[ledger.AnyLedgerEvent]) -> None:
+    """Another session after all others, with these events."""
+    session = ledger.Session(number=2, hostname="node", boot_id="boot", pid=2, command_line=("mnb", "jobs"))
+    finished = ledger.Finished(missing=0, failed=0)
+    before = ledger_events(folder)
+    added: list[Any] = msgspec.to_builtins([session, ledger.Resumed(missing=0), *events, finished])
+    write_events(folder, [*before, *((before[-1][0], event) for event in added)])
+
+
+def ledger_events(folder: Path) -> list[tuple[str, Any]]:
+    """The dates and events of the ledger, as plain values."""
+    lines = map(json.loads, (folder / "ledger.jsonl").read_bytes().splitlines())
+    return [(line["utc"], line["what"]) for line in lines]
+
+
+def write_events(folder: Path, events: Sequence[tuple[str, Any]]) -> None:
+    """A new ledger of these dates and events, whose chain is sound."""
+    chain, lines = Chain(), b""
+    for utc, event in events:
+        chain, more = extend(chain, utc, [msgspec.convert(event, ledger.AnyLedgerEvent)])
+        lines += more
+    (folder / "ledger.jsonl").write_bytes(lines)
 
 
 def members(bundle: Path) -> dict[str, bytes]:

@@ -20,7 +20,7 @@ from milabench_ng.telemetry.sampler import ReportWriter, next_tick, portions
 
 F_SETPIPE_SZ = 1031
 END_S = 10
-COMMAND = python_command("milabench_ng.telemetry.sampler", "--interval", "0.02")
+COMMAND = python_command({}, "milabench_ng.telemetry.sampler", "--interval", "0.02")
 
 
 def start(stdin: int = subprocess.PIPE) -> subprocess.Popen[bytes]:

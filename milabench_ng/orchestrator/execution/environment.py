@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-NAMES = frozenset({"PATH", "HOME", "LANG", "LANGUAGE", "TZ", "USER", "LOGNAME", "LD_LIBRARY_PATH", "XDG_CACHE_HOME"})
+NAMES = frozenset({"PATH", "HOME", "LANG", "LANGUAGE", "TZ", "USER", "LOGNAME", "XDG_CACHE_HOME"})
 PREFIXES = (
     "CUDA_",
     "NVIDIA_",
@@ -31,7 +31,7 @@ PREFIXES = (
     "LC_",
 )
 LOADS_CODE = re.compile(
-    r"LD_(?!LIBRARY_PATH$).*"  # the dynamic loader: LD_PRELOAD, LD_AUDIT (ld.so(8))
+    r"LD_.*"  # the dynamic loader: LD_LIBRARY_PATH, LD_PRELOAD, LD_AUDIT (ld.so(8))
     r"|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|MALLOC_.*"
     r"|PYTHON.*"
     r"|BASH_ENV|ENV"
@@ -40,15 +40,24 @@ LOADS_CODE = re.compile(
     r"|OMP_TOOL.*|KMP_TOOL.*"  # tools of the OpenMP runtime (OMPT)
 )
 """Variables that inject foreign code into a program, or profile it during the measurement: dropped and reported."""
+ALWAYS = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+"""torch imports no ``torch.backends`` entry point that it finds on the import path."""
+PYCACHE = "PYTHONPYCACHEPREFIX"
+"""The folder of compiled modules, a new one in each session: no ``.pyc`` beside a source file stands for it."""
 SITE_HOOKS = ("sitecustomize", "usercustomize")
 """Modules that Python runs at startup if it finds them; workers run none (`requests.python_command`)."""
 
 
-def worker_environment(environ: Mapping[str, str], own: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """What a worker gets of ``environ``, overridden by ``own``; and the names of dropped variables that load code."""
-    kept = {name: value for name, value in environ.items() if _allowed(name)}
-    dropped = tuple(sorted(filter(LOADS_CODE.fullmatch, environ)))
-    return {**kept, **own}, dropped
+def worker_environment(
+    environ: Mapping[str, str], own: Mapping[str, str], demanded: Collection[str] = ()
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """What a worker gets of ``environ``, overridden by ``own``; and the names of dropped variables that load code.
+
+    ``demanded``: variables that it gets whatever they do.
+    """
+    kept = {name: value for name, value in environ.items() if _allowed(name) or name in demanded}
+    dropped = tuple(sorted(name for name in environ if LOADS_CODE.fullmatch(name) and name not in demanded))
+    return {**kept, **ALWAYS, **own}, dropped
 
 
 def site_hooks() -> tuple[str, ...]:

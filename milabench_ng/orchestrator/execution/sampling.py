@@ -34,7 +34,9 @@ class Sampler:
         orders, self._orders = os.pipe()
         self._reports, reports = os.pipe()
         self._process = subprocess.Popen(
-            python_command("milabench_ng.telemetry.sampler", "--interval", str(INTERVAL_S), "--gpus", ",".join(gpus)),
+            python_command(
+                environ, "milabench_ng.telemetry.sampler", "--interval", str(INTERVAL_S), "--gpus", ",".join(gpus)
+            ),
             stdin=orders,
             stdout=reports,
             env=dict(environ),

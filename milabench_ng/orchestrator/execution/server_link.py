@@ -27,7 +27,7 @@ def open_link(environ: Mapping[str, str]) -> Link:
     for side in (ours, theirs):
         side.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MESSAGE_BYTES)
     process = subprocess.Popen(
-        python_command("milabench_ng.worker.server", str(theirs.fileno())),
+        python_command(environ, "milabench_ng.worker.server", str(theirs.fileno())),
         stdin=subprocess.DEVNULL,
         pass_fds=(theirs.fileno(),),
         # One thread: BLAS libraries would start their pools at import, and a fork would lose them.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from milabench_ng.orchestrator.execution.environment import worker_environment
@@ -11,11 +11,15 @@ from milabench_ng.orchestrator.execution.worker_server import WorkerServer
 
 
 @asynccontextmanager
-async def serving(stage: Callable[[str], None]) -> AsyncIterator[WorkerServer]:
-    """Run a worker server; ``stage`` is told that its start takes a while."""
+async def serving(
+    stage: Callable[[str], None], environment: Mapping[str, str] | None = None
+) -> AsyncIterator[WorkerServer]:
+    """Run a worker server; ``stage`` is told that its start takes a while.
+
+    Without an ``environment``, that of workers with the user's libraries: for questions, where nothing is measured.
+    """
     stage("importing torch and the workloads")
-    environment, _ = worker_environment(os.environ, {})
-    server = await WorkerServer.launch(environment)
+    server = await WorkerServer.launch(environment or worker_environment(os.environ, {}, ("LD_LIBRARY_PATH",))[0])
     try:
         yield server
     finally:

@@ -58,7 +58,7 @@ class ColdStarter:
 
     async def start(self, task: Task, commands: int, events: int, log: int) -> StartedWorker:
         """Spawn the shim, which enters the fence and becomes the worker."""
-        worker = python_command("milabench_ng.worker.cold", repr(task.requested_s))
+        worker = python_command(task.environment, "milabench_ng.worker.cold", repr(task.requested_s))
         entry = msgspec.convert(task.seats[0].entry, FenceEntry)
         argv = entry.command(worker, descriptors=5, last=len(task.seats) == 1)
         standard_input = os.memfd_create("mnb-task")

@@ -17,6 +17,7 @@ from milabench_ng.errors import InputError, MnbError
 from milabench_ng.orchestrator.execution.server_link import Link, how_ended, open_link
 from milabench_ng.orchestrator.execution.starting import MachineryError, StartedWorker
 from milabench_ng.orchestrator.execution.waiting import end
+from milabench_ng.records.proof import CodeProof, DataProof
 from milabench_ng.requests import (
     MESSAGE_BYTES,
     Answer,
@@ -24,12 +25,16 @@ from milabench_ng.requests import (
     AnyRequest,
     DataEstimate,
     DataProgress,
+    DataRead,
     Describe,
     Described,
     EstimateData,
     Exited,
+    InspectCode,
+    Inspected,
     Prepare,
     Prepared,
+    ReadData,
     Refused,
     Serving,
     Spawn,
@@ -114,6 +119,15 @@ class WorkerServer:
             if isinstance(answer, DataProgress | Prepared):
                 yield answer
 
+    async def inspect(self, wheels: tuple[str, ...]) -> CodeProof:
+        """The code that it runs; the files of ``wheels`` are compared with their checksums."""
+        return (await self._answer(Inspected, InspectCode(id=self._next(), wheels=wheels))).code
+
+    async def read(self, name: str, dataroot: Path, scale: float, processes: int) -> DataProof:
+        """Have every byte of a prepared data set read."""
+        request = ReadData(id=self._next(), data_set=name, dataroot=str(dataroot), scale=scale, processes=processes)
+        return (await self._answer(DataRead, request)).data
+
     async def start(self, task: Task, commands: int, events: int, log: int) -> StartedWorker:
         """Fork a warm worker."""
         request = Spawn(id=self._next(), task=task)
@@ -178,7 +192,7 @@ class WorkerServer:
                 if isinstance(answer, Exited):
                     raise MachineryError(f"the worker server's helper {how_ended(answer.status)}")
                 yield answer
-                if isinstance(answer, Described | DataEstimate | Prepared | Spawned):
+                if isinstance(answer, Described | DataEstimate | Prepared | Inspected | DataRead | Spawned):
                     return
         finally:
             del self._answers[request.id]

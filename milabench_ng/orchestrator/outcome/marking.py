@@ -47,6 +47,8 @@ def _of_request(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
         yield Mark(kind="automatic batch size", what=str(seen.batch_search.size or "none fits"))
     if seen.data and seen.data.kind == "classic":
         yield Mark(kind="classic data", what=seen.data.name)
+    if seen.data and facts.planned.request.trust_data:
+        yield Mark(kind="data not read again", what=seen.data.name)
     asked = facts.planned.io.get(seen.launch.test)
     if asked and asked.override:
         yield Mark(kind="I/O share overridden")

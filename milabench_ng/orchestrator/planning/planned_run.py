@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from typing import Literal
 
@@ -45,6 +44,7 @@ from milabench_ng.profile import Profile
 from milabench_ng.records.isolation import IoEvidence, Share
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText, software_key
 from milabench_ng.records.window import WindowRule
+from milabench_ng.requests import import_path
 from milabench_ng.units import format_bytes, utc_iso, utc_now
 
 
@@ -189,5 +189,5 @@ def make_manifest(planned: PlannedRun, run_id: str, fence: Fence, command_line: 
         request=encode_request(request),
         software=inventory.versions,
         software_key=software_key(inventory),
-        import_path=tuple(sys.path),
+        import_path=tuple(import_path()),
     )

@@ -61,6 +61,10 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Overrides the profile where it is not None."""
     retry: int = 0
     """How often a failed launch is retried."""
+    pass_environment: tuple[str, ...] = ()
+    """Variables that the workers get although they can load other code."""
+    trust_data: bool = False
+    """Take the data sets' checksums from their manifests, and read no set to compare it."""
     spool: Path | None = None
     """Where results go while ``outdir`` cannot be written."""
     resume: bool = False

@@ -8,6 +8,7 @@ import msgspec
 
 from milabench_ng.builtin import Declared
 from milabench_ng.grouping import grouped
+from milabench_ng.known_twins import KnownTwin
 from milabench_ng.records.ledger import Chain
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.reading import Problem
@@ -16,6 +17,7 @@ from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.bundle import Claim, FileSum, PackingList
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.signing import Signer
+from milabench_ng.report.verification.stamping import Stamp
 
 
 class StoredRecord(msgspec.Struct, frozen=True):
@@ -51,6 +53,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     strays: tuple[str, ...]
     """Those of them in JSON that no report reads: they change nothing, and are named."""
     signer: Signer
+    stamps: tuple[Stamp, ...]
+    """Time stamps on heads of the ledger."""
     going_on: bool
     manifest: Manifest
     profile: Pinned
@@ -68,6 +72,10 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers that a report prints, recomputed."""
     sources: dict[str, str | None]
     """SHA-256 of the workloads' source files in this installation, by origin; None if it lacks the file."""
+    package: dict[str, str]
+    """SHA-256 of each room of this installation's package (`sources.package_digests`)."""
+    known_twins: tuple[KnownTwin, ...]
+    """The twins whose checksums this version knows."""
     builtin: dict[str, Declared]
     """What this installation's workloads declare, by name; empty for a run of another version."""
     version: str

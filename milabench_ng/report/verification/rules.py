@@ -42,6 +42,13 @@ class DataRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """State of the page cache before each batch."""
 
 
+class StampRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Demands on time stamps: at the start, after each repeat and at the end."""
+
+    delay_s: Annotated[float, msgspec.Meta(gt=0)]
+    """How much later than the ledger's line a stamp may be."""
+
+
 class Ceiling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The arithmetic limits that no rate can exceed."""
 
@@ -97,7 +104,10 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     storage_refused: tuple[StorageKind, ...] = ()
     """(R20) ``memory`` is tmpfs."""
     closed: bool = False
-    """(R21) Whether the workloads must be those of the verifying version of mnb, unchanged."""
+    """(R21, R31) Whether the code must be that of the verifying version of mnb, unchanged, and all settings listed."""
+    listed: tuple[str, ...] = ()
+    """(R31) What may be set beyond the list of the closed division: variables, kernel parameters as they are given,
+    clock sources, folders of the import path."""
     marks_refused: bool = False
     """(R22)"""
     every_gpu: bool = False
@@ -114,6 +124,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """(R25) Largest share of a batch's time for which heat or a power brake may hold the clocks down, 0 to 1."""
     foreign_refused: bool = False
     """(R26) Whether foreign compute processes on the GPUs are refused."""
+    stamps: StampRule | None = None
+    """(R32)"""
     witnessed: dict[str, str] = {}
     """(R28 and following) Who saw it and when, by rule id. The evaluator fills this in."""
 

@@ -52,7 +52,7 @@ def sign(content: bytes, key: Path) -> bytes:
     return done.stdout
 
 
-def check(content: bytes, signature: bytes | None, allowed: Path | None) -> Signer:
+def check(content: bytes, signature: bytes | None, allowed: Path | None, namespace: str = NAMESPACE) -> Signer:
     """Check that ``content`` is signed by a signer in the file ``allowed`` (ssh-keygen(1), ALLOWED SIGNERS)."""
     if signature is None:
         return Signer(present=False, problem="it is not signed", asked=allowed is not None)
@@ -67,11 +67,16 @@ def check(content: bytes, signature: bytes | None, allowed: Path | None) -> Sign
         principal = found.stdout.decode(errors="replace").partition("\n")[0].strip()
         if found.returncode != 0 or not principal:
             return Signer(present=True, asked=True, problem=f"the key of the signature is not in {allowed}")
-        command = ["-Y", "verify", "-n", NAMESPACE, "-s", file.name, "-f", str(allowed), "-I", principal]
+        command = ["-Y", "verify", "-n", namespace, "-s", file.name, "-f", str(allowed), "-I", principal]
         verified = _ssh_keygen(command, content)
     if verified.returncode != 0:
         return Signer(present=True, asked=True, problem=f"the signature does not fit the bundle: {_message(verified)}")
     return Signer(present=True, asked=True, principal=principal)
+
+
+def fits(content: bytes, signature: Path, namespace: str) -> bool:
+    """Whether the signature in a file is one of ``content``, by whomever."""
+    return _ssh_keygen(["-Y", "check-novalidate", "-n", namespace, "-s", str(signature)], content).returncode == 0
 
 
 def _ssh_keygen(arguments: list[str], content: bytes) -> subprocess.CompletedProcess[bytes]:

@@ -14,6 +14,7 @@ import milabench_ng
 from milabench_ng.builtin import read_builtin
 from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, MIB, RECORD, convert_json, parse_json, read_content
+from milabench_ng.known_twins import read_known
 from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
 from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME
 from milabench_ng.records.origin import written_by
@@ -42,10 +43,11 @@ from milabench_ng.report.verification.findings import Verification
 from milabench_ng.report.verification.opening import Opened, opened
 from milabench_ng.report.verification.rules import Pin, Rules
 from milabench_ng.report.verification.signing import check
+from milabench_ng.report.verification.stamping import read_stamps
 from milabench_ng.shipped import ShippedKind as ShippedKind
 from milabench_ng.shipped import find, profile_file
 from milabench_ng.shipped import names as shipped_names
-from milabench_ng.sources import digest, file_below, reachable
+from milabench_ng.sources import digest, file_below, package_digests, reachable
 
 MAX_RECORDS = 256 * MIB
 """Of one folder: two thousand launches of an hour."""
@@ -59,14 +61,15 @@ def verify(
     profile: Path | None = None,
     weights: Path | None = None,
     allowed_signers: Path | None = None,
+    authorities: Path | None = None,
 ) -> Verification:
     """Check the result folder or bundle ``source`` against ``rules``.
 
     ``profile`` and ``weights`` are the buyer's files, in addition to the rules; ``allowed_signers`` is as in
-    ssh-keygen(1). Raises InputError if there is nothing to verify.
+    ssh-keygen(1), ``authorities`` the certificates of those who stamp. Raises InputError if there is nothing to verify.
     """
     with opened(source) as there:
-        return judged_evidence(gather(there, rules, profile, weights, allowed_signers), str(source))
+        return judged_evidence(gather(there, rules, profile, weights, allowed_signers, authorities), str(source))
 
 
 def judged_evidence(evidence: Evidence, source: str) -> Verification:
@@ -81,7 +84,12 @@ def judged_evidence(evidence: Evidence, source: str) -> Verification:
 
 
 def gather(
-    there: Opened, rules: Rules, profile: Path | None, weights: Path | None, allowed_signers: Path | None
+    there: Opened,
+    rules: Rules,
+    profile: Path | None,
+    weights: Path | None,
+    allowed_signers: Path | None,
+    authorities: Path | None = None,
 ) -> Evidence:
     """Read everything that the rules examine."""
     signer = check(there.packing_bytes, there.signature, allowed_signers)
@@ -104,6 +112,7 @@ def gather(
         foreign=foreign,
         strays=tuple(name for name in foreign if name.endswith(".json") and not _is_read(there.folder / name)),
         signer=signer,
+        stamps=read_stamps(there.folder, names, allowed_signers, authorities),
         going_on=going_on,
         manifest=manifest,
         profile=Pinned(
@@ -122,6 +131,8 @@ def gather(
         summary=summary,
         claim=make_claim(summary, load_weights(chosen, summary.suite), load_reference(chosen, summary.suite)),
         sources=own_sources(one.record.mnb.source.origin for one in kept),
+        package=package_digests(Path(milabench_ng.__file__).parent),
+        known_twins=read_known(),
         builtin=read_builtin() if manifest.version == milabench_ng.__version__ else {},
         version=milabench_ng.__version__,
     )

@@ -13,6 +13,7 @@ from milabench_ng.records.marks import Mark
 from milabench_ng.records.precision_seen import FP32_ERROR, PrecisionSeen
 from milabench_ng.records.record import SKIPPED_LIMIT, Data, Record
 from milabench_ng.records.surroundings import marks_of_surroundings
+from milabench_ng.report.verification.checks.check_proof import unproven_code, unproven_data
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged
 
@@ -72,7 +73,8 @@ def _shows_its_mode(record: Record, found: PrecisionSeen) -> bool:
 
 def data(evidence: Evidence) -> Finding:
     """All launches read the same data, of the demanded kind, size, content and cache state."""
-    return judged([*_not_said(evidence), *_renamed(evidence), *_differing(evidence), *_not_demanded(evidence)])
+    found = [*_not_said(evidence), *_renamed(evidence), *_differing(evidence), *_not_demanded(evidence)]
+    return judged([*found, *unproven_data(evidence)])
 
 
 def _not_said(evidence: Evidence) -> Iterator[str]:
@@ -153,13 +155,13 @@ def _refused(found: Iterable[Storage], refused: Container[StorageKind]) -> Itera
 
 
 def code(evidence: Evidence) -> Finding:
-    """The workloads are those of the verifying version of mnb, unchanged."""
+    """All code of mnb is that of the verifying version, unchanged, and what computes is as it was installed."""
     if not evidence.rules.closed:
         return OFF
     version = evidence.manifest.version
     if version != evidence.version:
         return judged([f"made with mnb {version}, this is {evidence.version}; verify with the same version"])
-    return judged(_foreign_code(evidence))
+    return judged([*_foreign_code(evidence), *unproven_code(evidence)])
 
 
 def _foreign_code(evidence: Evidence) -> Iterator[str]:

@@ -14,6 +14,8 @@ from milabench_ng.report.verification.checks import (
     check_numbers,
     check_plan,
     check_score,
+    check_settings,
+    check_stamps,
     check_work,
 )
 from milabench_ng.report.verification.checks.check_witness import witnessed
@@ -61,6 +63,8 @@ RULES: tuple[Rule, ...] = (
     Rule("R28", "witness", "the node is the one that is offered", witnessed("R28")),
     Rule("R29", "witness", "the run was seen, from nonce to bundle", witnessed("R29")),
     Rule("R30", "witness", "firmware, power and cooling as offered", witnessed("R30")),
+    Rule("R31", "self-reported", "settings on the list", check_settings.settings),
+    Rule("R32", "recomputed", "stamped in time", check_stamps.stamps),
 )
 
 

@@ -1,0 +1,53 @@
+"""``mnb stamp``: time stamps on the ledger of a run, by files that travel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cyclopts
+
+from milabench_ng.plain import plain
+from milabench_ng.report.verification.stamping import NAMESPACE, add_stamp, request_stamp
+
+stamp = cyclopts.App(name="stamp", help="Have somebody else's clock vouch for when the ledger of a run was written.")
+
+
+@stamp.command
+def request(folder: Path, /) -> int:
+    """Ask for a stamp on the head of the ledger as it is now, also while the run goes on.
+
+    Writes two files: a request for a time-stamping authority (RFC 3161), and a text for somebody to sign.
+
+    Exit code: 0, or 2 for bad input.
+
+    Example: mnb stamp request results
+
+    Parameters
+    ----------
+    folder
+        A result folder of `mnb jobs`.
+    """
+    query, text = request_stamp(folder)
+    print(f"for an authority: {plain(query)}")
+    print(f"to be signed:     {plain(text)} (ssh-keygen -Y sign -n {NAMESPACE} -f KEY)")
+    return 0
+
+
+@stamp.command
+def add(folder: Path, /, *answers: Path) -> int:
+    """Put the answers beside their requests; `mnb bundle` packs them, `mnb verify` checks them.
+
+    Exit code: 0, or 2 for a file that answers no request.
+
+    Example: mnb stamp add results reply.tsr
+
+    Parameters
+    ----------
+    folder
+        A result folder of `mnb jobs`.
+    answers
+        Replies of an authority, or signatures by ssh-keygen.
+    """
+    for answer in answers:
+        print(f"added: {plain(add_stamp(folder, answer))}")
+    return 0

@@ -1,0 +1,59 @@
+"""Reads the code and the data of a session, before its first batch and after its last."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Coroutine, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import milabench_ng
+from milabench_ng.errors import InputError
+from milabench_ng.node.conditions import Edge
+from milabench_ng.orchestrator.execution.preparing import Needed
+from milabench_ng.orchestrator.execution.worker_server import WorkerServer
+from milabench_ng.orchestrator.planning.request import RunRequest
+from milabench_ng.records.ledger import AnyLedgerEvent, CodeSeen, DataSeen
+from milabench_ng.records.proof import DataProof
+from milabench_ng.sources import loaded_elsewhere
+from milabench_ng.units import format_bytes
+
+WHEELS = ("torch", "torchvision", "numpy")
+"""What computes."""
+Proving = Coroutine[Any, Any, tuple[AnyLedgerEvent, ...]]
+
+
+async def prove(
+    edge: Edge, request: RunRequest, wanted: Iterable[Needed], server: WorkerServer, tell: Callable[[str], None]
+) -> tuple[AnyLedgerEvent, ...]:
+    """The ledger's events of what lies on disk now; ``tell`` is told what reading it cost.
+
+    Raises InputError for a data set that is damaged before the work. After it, the wheels are compared too.
+    """
+    await server.ready()
+    code = await server.inspect(WHEELS if edge == "after" else ())
+    own = loaded_elsewhere(Path(milabench_ng.__file__).parent)
+    code = msgspec.structs.replace(code, elsewhere=tuple(sorted({*code.elsewhere, *own})))
+    read = [] if request.trust_data else [await _read(name, scale, request, server) for name, scale in wanted]
+    said = [f"the code in {code.seconds:.1f} s"] if edge == "after" else []
+    said += [f"{one.name} ({format_bytes(one.bytes)}) in {one.seconds:.1f} s" for one in read]
+    if said:
+        tell(f"compared with its checksums {edge} the work: {', '.join(said)}")
+    for one in read:
+        _judge(edge, one, request, tell)
+    return (CodeSeen(edge=edge, code=code), *(DataSeen(edge=edge, data=one) for one in read))
+
+
+async def _read(name: str, scale: float, request: RunRequest, server: WorkerServer) -> DataProof:
+    return await server.read(name, request.dataroot, scale, len(os.sched_getaffinity(0)))
+
+
+def _judge(edge: Edge, read: DataProof, request: RunRequest, tell: Callable[[str], None]) -> None:
+    if not read.differing:
+        return
+    found = f"data set {read.name} (scale {read.scale:g}) below {request.dataroot} differs from its checksum"
+    if edge == "before":
+        raise InputError(f"{found}: {', '.join(read.differing)}. Delete it; it is generated anew")
+    tell(f"{found} after the work: {', '.join(read.differing)}; these results prove nothing")

@@ -1,0 +1,143 @@
+"""What the sessions read of code and data before and after their work (`records.proof`), for the rules on both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from milabench_ng.node.conditions import Edge
+from milabench_ng.records.ledger import AnyLedgerEvent, Chain, CodeSeen, DataSeen, Session, Started
+from milabench_ng.records.proof import CodeProof, DataProof
+from milabench_ng.report.verification.evidence import Evidence
+
+WHEELS = ("torch", "torchvision", "numpy")
+"""What must be compared with its RECORD."""
+SAYS_WHAT_WAS_READ = 2
+"""From this schema on, ledgers have what sessions read of code and data."""
+SetKey = tuple[str, float]
+"""A data set and its scale."""
+
+
+class SessionProofs(msgspec.Struct, frozen=True):
+    """What one session read, by edge."""
+
+    number: int
+    code: dict[Edge, CodeProof]
+    data: dict[tuple[Edge, SetKey], DataProof]
+
+
+def proofs_of(chain: Chain) -> tuple[SessionProofs, ...]:
+    """What the sessions of a ledger read, in order."""
+    parts: list[list[AnyLedgerEvent]] = []
+    for event in chain.events:
+        if isinstance(event, Session):
+            parts.append([])
+        if parts:
+            parts[-1].append(event)
+    return tuple(
+        SessionProofs(
+            number,
+            {event.edge: event.code for event in part if isinstance(event, CodeSeen)},
+            {(one.edge, (one.data.name, one.data.scale)): one.data for one in part if isinstance(one, DataSeen)},
+        )
+        for number, part in enumerate(parts, 1)
+    )
+
+
+def unproven_code(evidence: Evidence) -> Iterator[str]:
+    """Why the code that ran is not that of this version with its wheels as they were published."""
+    sessions = proofs_of(evidence.ledger or Chain())
+    if not sessions:
+        yield "no session says which code it ran"
+        return
+    for session in sessions:
+        if "before" not in session.code:
+            yield f"session {session.number} does not say which code it began with"
+        for edge, code in session.code.items():
+            yield from (f"session {session.number}: {what} {edge} the work" for what in _changed(evidence, code))
+        if "after" in session.code:
+            yield from (f"session {session.number}: {what}" for what in _wheels(session.code["after"]))
+    if "after" not in sessions[-1].code:
+        yield "the last session did not read its code after the work: mnb jobs --resume does"
+
+
+def _changed(evidence: Evidence, code: CodeProof) -> Iterator[str]:
+    rooms = sorted(evidence.package.keys() | code.package.keys())
+    changed = [room for room in rooms if evidence.package.get(room) != code.package.get(room)]
+    if changed:
+        yield f"milabench_ng was not the one here in {', '.join(changed)}"
+    if code.elsewhere:
+        yield f"modules of milabench_ng came from elsewhere ({', '.join(code.elsewhere)})"
+
+
+def _wheels(code: CodeProof) -> Iterator[str]:
+    for name in WHEELS:
+        wheel = code.wheels.get(name)
+        if wheel is None:
+            yield f"{name} has no RECORD of its files to compare them with"
+        elif wheel.differing:
+            yield f"{name} {wheel.version} is not as it was installed: {', '.join(wheel.differing)}"
+
+
+def unproven_data(evidence: Evidence) -> Iterator[str]:
+    """Why the data that was read is not what the records say. Only ``closed`` asks a run that could not say it."""
+    if evidence.manifest.version != evidence.version or not (evidence.rules.closed or _could_say(evidence)):
+        return
+    sessions = proofs_of(evidence.ledger or Chain())
+    trusted = {mark.what for one in evidence.records for mark in one.record.mnb.marks if mark.kind == _TRUSTED}
+    first: dict[SetKey, str] = {}
+    for key in _read_sets(evidence):
+        if key[0] not in trusted and sessions and ("after", key) not in sessions[-1].data:
+            yield f"the last session did not read {key[0]} after the work: mnb jobs --resume does"
+    for session in sessions:
+        for (edge, key), read in session.data.items():
+            if read.differing:
+                yield f"session {session.number}: {key[0]} was damaged {edge} the work: {', '.join(read.differing)}"
+            elif first.setdefault(key, read.checksum) != read.checksum:
+                yield f"session {session.number}: {key[0]} {edge} the work is not what was read before"
+            before = session.data.get(("before", key))
+            if before is not None and before.changed_s != read.changed_s:
+                yield f"session {session.number}: files of {key[0]} were changed during the work"
+    yield from _unread(evidence, {session.number: session for session in sessions}, trusted)
+    yield from _unknown(evidence, sessions)
+
+
+def _could_say(evidence: Evidence) -> bool:
+    """Whether the ledger is of a version that enters what was read."""
+    events = evidence.ledger.events if evidence.ledger else ()
+    return any(isinstance(event, Started) and event.schema >= SAYS_WHAT_WAS_READ for event in events)
+
+
+_TRUSTED = "data not read again"
+
+
+def _read_sets(evidence: Evidence) -> tuple[SetKey, ...]:
+    data = (record.mnb.data for _, record in evidence.named())
+    return tuple(dict.fromkeys((one.name, one.scale) for one in data if one is not None))
+
+
+def _unread(evidence: Evidence, sessions: dict[int, SessionProofs], trusted: set[str]) -> Iterator[str]:
+    """Launches whose data their session did not read before, or that say another checksum than it found."""
+    for name, record in evidence.named():
+        data, session = record.mnb.data, sessions.get(record.mnb.session)
+        if data is None:
+            continue
+        demands = evidence.rules.data.keys() & {data.name, "*"}
+        read = session.data.get(("before", (data.name, data.scale))) if session else None
+        if read is None:
+            if data.name not in trusted:
+                yield f"{name}: its session did not compare {data.name} with its checksum"
+            elif demands:
+                yield f"{name}: {data.name} was not compared with its checksum (--trust-data), and it is demanded"
+        elif data.checksum not in (None, read.checksum):
+            yield f"{name}: it says that {data.name} has another checksum than was found"
+
+
+def _unknown(evidence: Evidence, sessions: tuple[SessionProofs, ...]) -> Iterator[str]:
+    """Twins that are not what the same generator makes with the same libraries, where that is known."""
+    known = {one.origin: one.checksum for one in evidence.known_twins}
+    for (_, key), read in (pair for session in sessions for pair in session.data.items()):
+        expected = known.get((*key, read.generator, tuple(sorted(read.libraries.items()))))
+        if expected not in (None, read.checksum):
+            yield f"{key[0]} has SHA-256 {read.checksum[:12]}, its generator makes {expected[:12]}"

@@ -1,0 +1,82 @@
+"""The rule on settings: what is not on the list of the closed division puts a run into the open one, by name.
+
+As in SPEC's run rules, the list says what may be set, not what may not: a setting that nobody thought of is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from milabench_ng.records.ledger import Chain, CodeSeen
+from milabench_ng.report.verification.evidence import Evidence
+from milabench_ng.report.verification.findings import OFF, Finding, judged
+
+ENVIRONMENT = re.compile(
+    r"PATH|HOME|LANG|LANGUAGE|LC_\w+|TZ|USER|LOGNAME|XDG_CACHE_HOME|TMPDIR|PYTHONPYCACHEPREFIX"
+    r"|TORCH_DEVICE_BACKEND_AUTOLOAD|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|CUDA_HOME|CUDA_PATH|CUDA_CACHE_PATH"
+    r"|(CUDA|CUDA_DRIVER|CUBLAS|CUDNN|NCCL|NVIDIA_\w+)_VERSION|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_\w+)"
+    r"|(NCCL|NVSHMEM|UCX|GLOO)_\w+"  # the fabric, which the operator sets up
+    r"|(OMP|MKL|OPENBLAS)_NUM_THREADS|PYTHON_CPU_COUNT|MNB_(CPUS|RAM_BYTES|DATAROOT|OUTROOT|SCOPE)"  # set by mnb
+)
+"""Variables that say where things are, which devices there are and how they are connected."""
+ENVIRONMENT_VALUES = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+"""The only value that a variable may have."""
+KERNEL = re.compile(
+    r"(BOOT_IMAGE|root|root(flags|fstype|wait|delay)|ro|rw|(rd)?init|initrd|(no)?resume|quiet|splash|fsck\.\w+"
+    r"|console|earlycon|earlyprintk|loglevel|panic|reboot|crashkernel|systemd|(rd|systemd|locale)\.[\w.]+|vt\.handoff"
+    r"|net\.ifnames|biosdevname|ip|LANG|KEYTABLE|SYSFONT|fips|selinux|enforcing|apparmor|security|lsm"
+    r"|audit|audit_backlog_limit|ima\w*|tpm\w*\.\w+|random\.trust_\w+|cgroup\w*|swapaccount|psi"
+    r"|(intel_|amd_)?iommu|iommu\.\w+|swiotlb|pci|pcie_\w+|acpi\w*|efi|numa|tsc|no_timer_check"
+    r"|nomodule|modprobe\.blacklist|module_blacklist|rdblacklist|nomodeset|nouveau\.modeset|video|vga"
+    r"|nvme\w*\.\w+|scsi_mod\.\w+|ipmi\w*\.\w+|i8042\.\w+|virtio_mmio\.device|elevator"
+    r"|(default_)?hugepagesz|hugepages|transparent_hugepage|softlockup_panic|nmi_watchdog)(=.*)?"
+    r"|mitigations=auto[\w,]*"
+)
+"""Parameters of the kernel (kernel-parameters.rst) that say how it boots, what it logs and which devices it drives."""
+CLOCK_SOURCES = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter")
+"""Clocks that the CPU counts (timekeeping.rst); others cost a system call, or are emulated."""
+
+
+def settings(evidence: Evidence) -> Finding:
+    """Environment, kernel parameters, clock and import path are on the list of the closed division."""
+    if not evidence.rules.closed:
+        return OFF
+    found = [*_environment(evidence), *_kernel(evidence), *_import_path(evidence)]
+    return judged(f"open division: {what}" for what in found)
+
+
+def _environment(evidence: Evidence) -> Iterator[str]:
+    for one in evidence.records:
+        for name, value in one.record.mnb.environment.items():
+            listed = ENVIRONMENT.fullmatch(name) and ENVIRONMENT_VALUES.get(name, value) == value
+            if not listed and name not in evidence.rules.listed:
+                yield f"the environment has {name}={value}"
+
+
+def _kernel(evidence: Evidence) -> Iterator[str]:
+    edges = (edge for one in evidence.records for edge in one.record.mnb.conditions.values())
+    hosts = [edge.settings.host for edge in edges if edge.settings is not None]
+    for line in dict.fromkeys(host.command_line or "" for host in hosts):
+        for word in line.partition(" -- ")[0].split():
+            if not KERNEL.fullmatch(word) and word not in evidence.rules.listed:
+                yield f"the kernel was started with {word}"
+    for source in dict.fromkeys(host.clock_source for host in hosts):
+        if source is not None and source not in CLOCK_SOURCES and source not in evidence.rules.listed:
+            yield f"the kernel reads the time from {source}"
+
+
+def _import_path(evidence: Evidence) -> Iterator[str]:
+    """Folders of the import path that belong neither to the Python installation nor to the one environment of mnb."""
+    chain = evidence.ledger or Chain()
+    codes = [event.code for event in chain.events if isinstance(event, CodeSeen)]
+    wheels = {one.folder for code in codes for one in code.wheels.values() if one is not None}
+    roots = {root for code in codes for root in (code.base, code.prefix)}
+    own = {code.folder for code in codes} | (wheels if len(wheels) == 1 else set())
+    for folder in evidence.manifest.import_path if codes else ():
+        path = PurePath(folder)
+        named = {folder, str(path.parent)} if path.name == "bin" else {folder}
+        known = own & named or any(path.is_relative_to(root) for root in roots)
+        if not known and folder not in evidence.rules.listed:
+            yield f"the import path has {folder}"

@@ -1,0 +1,151 @@
+"""Time stamps on ledger heads: who saw which head, and when (RFC 3161 by ``openssl ts``, or an OpenSSH signature).
+
+A stamp shows that the ledger up to a line existed at a time that is not the node's own. Both kinds are files that
+travel: a request leaves the node, an answer comes back. They lie beside the ledger, below ``stamps/``:
+
+- ``HEAD.tsq`` and ``HEAD.tsr``: the request to a time-stamping authority and its reply;
+- ``HEAD.txt`` and ``HEAD.txt.sig``: a text with the head and the node's time, and the signature of somebody who has
+  compared that time with a clock of his own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from milabench_ng.errors import InputError
+from milabench_ng.files import read_content, read_text
+from milabench_ng.records.names import STAMPS, write_atomically
+from milabench_ng.records.reading import read_ledger
+from milabench_ng.report.verification.signing import check, fits
+from milabench_ng.units import utc_iso, utc_now
+
+NAMESPACE = "mnb-stamp"
+_SECONDS = 60
+_HEAD = re.compile(r"[0-9a-f]{64}")
+_TEXT = "mnb ledger head {head}\nnode's time {utc}\nSign this only if that time is now.\n"
+_ASKED = re.compile(_TEXT.format(head=r"(?P<head>[0-9a-f]{64})", utc=r"(?P<utc>\S+)"))
+_HEX_ROW = re.compile(r"^ +[0-9a-f]{4} - ((?:[0-9a-f]{2}[ -])+)", re.MULTILINE)
+
+
+class Stamp(msgspec.Struct, frozen=True, kw_only=True):
+    """A stamp as read."""
+
+    head: str
+    utc: datetime | None = None
+    """When the head was seen; None if nobody vouches for that."""
+    by: str = ""
+    problem: str = ""
+    """Why it does not count."""
+
+
+def request_stamp(folder: Path) -> tuple[Path, Path]:
+    """Write the requests for a stamp on the ledger's head: one for an authority, one to be signed."""
+    chain = read_ledger(folder)
+    if chain.problems or not chain.entries:
+        raise InputError(f"{folder}: {(*chain.problems, 'there is no ledger.jsonl with a line in it')[0]}")
+    place = folder / STAMPS
+    place.mkdir(exist_ok=True)
+    query, text = place / f"{chain.head}.tsq", place / f"{chain.head}.txt"
+    done = _openssl(["-query", "-digest", chain.head, "-sha256", "-cert"])
+    if done.returncode != 0:
+        raise InputError(f"openssl makes no request: {_message(done)}")
+    write_atomically(query, done.stdout)
+    if not text.exists():  # it may be signed already
+        write_atomically(text, _TEXT.format(head=chain.head, utc=utc_iso(utc_now())).encode())
+    return query, text
+
+
+def add_stamp(folder: Path, answer: Path) -> Path:
+    """Put an answer beside the request that it belongs to; return where."""
+    content = read_content(answer)
+    if content.startswith(b"-----BEGIN SSH SIGNATURE-----"):
+        asked = sorted((folder / STAMPS).glob("*.txt"))
+        target = next((text for text in asked if fits(text.read_bytes(), answer, NAMESPACE)), None)
+        if target is None:
+            raise InputError(f"{answer}: a signature of no request in {folder / STAMPS}: sign one with -n {NAMESPACE}")
+        target = target.with_name(f"{target.name}.sig")
+    else:
+        head, _ = _read_reply(answer)
+        target = folder / STAMPS / f"{head}.tsr"
+        if not target.with_suffix(".tsq").exists():
+            raise InputError(f"{answer}: a stamp on {head[:12]}, of which there is no request in {folder / STAMPS}")
+    write_atomically(target, content)
+    return target
+
+
+def read_stamps(
+    folder: Path, names: Iterable[str], allowed: Path | None, authorities: Path | None
+) -> tuple[Stamp, ...]:
+    """The answers among the files ``names`` of a result folder, checked.
+
+    ``allowed``: who may sign, as in ssh-keygen(1); ``authorities``: certificates of time-stamping authorities (PEM).
+    """
+    answers = [folder / name for name in names if name.startswith(f"{STAMPS}/")]
+    replies = [_of_authority(path, authorities) for path in answers if path.suffix == ".tsr"]
+    signed = [_of_signer(path, allowed) for path in answers if path.suffix == ".sig"]
+    return (*replies, *signed)
+
+
+def _of_authority(path: Path, authorities: Path | None) -> Stamp:
+    head = path.stem
+    if authorities is None:
+        return Stamp(head=head, problem="the certificate of its authority was not given (--authorities)")
+    if not authorities.is_file():
+        raise InputError(f"--authorities {authorities}: no such file")
+    done = _openssl(["-verify", "-digest", head, "-in", str(path), "-CAfile", str(authorities)])
+    if done.returncode != 0:
+        return Stamp(head=head, problem=f"no authority in {authorities} made it: {_message(done)}")
+    return Stamp(head=head, utc=_read_reply(path)[1], by="a time-stamping authority")
+
+
+def _of_signer(path: Path, allowed: Path | None) -> Stamp:
+    head = path.name.partition(".")[0]
+    asked = path.with_suffix("")
+    found = _ASKED.fullmatch(read_text(asked)) if asked.is_file() else None
+    if found is None or found["head"] != head:
+        return Stamp(head=head, problem="what was signed is no request for a stamp on it")
+    if allowed is None:
+        return Stamp(head=head, problem="who may sign was not given (--allowed-signers)")
+    if not fits(asked.read_bytes(), path, NAMESPACE):
+        return Stamp(head=head, problem="the signature is not one of its text")
+    signer = check(asked.read_bytes(), read_content(path), allowed, NAMESPACE)
+    if signer.principal is None:
+        return Stamp(head=head, problem=signer.problem or "nobody signed it")
+    return Stamp(head=head, utc=datetime.fromisoformat(found["utc"]), by=signer.principal)
+
+
+def _read_reply(path: Path) -> tuple[str, datetime]:
+    """The head and the time of an authority's reply, unchecked. Raises InputError if it is none."""
+    done = _openssl(["-reply", "-in", str(path), "-text"])
+    text = done.stdout.decode(errors="replace")
+    rows = _HEX_ROW.findall(text.partition("Message data:")[2].partition("Serial number:")[0])
+    head = re.sub("[ -]", "", "".join(rows))
+    stated = re.search(r"^Time stamp: (.*) GMT$", text, re.MULTILINE)
+    if done.returncode != 0 or stated is None or not _HEAD.fullmatch(head):
+        raise InputError(f"{path}: neither a signature by ssh-keygen nor a time stamp that was granted (RFC 3161)")
+    seconds = re.sub(r"\.\d+", "", stated[1])
+    return head, datetime.strptime(seconds, "%b %d %H:%M:%S %Y").replace(tzinfo=UTC)
+
+
+def _openssl(arguments: list[str]) -> subprocess.CompletedProcess[bytes]:
+    program = shutil.which("openssl")
+    if program is None:
+        raise InputError("openssl is not installed; time stamps need it")
+    environ = {**os.environ, "OPENSSL_CONF": os.devnull}  # no configuration of the machine's
+    command = [program, "ts", *arguments]
+    return subprocess.run(
+        command, capture_output=True, timeout=_SECONDS, check=False, env=environ, stdin=subprocess.DEVNULL
+    )
+
+
+def _message(done: subprocess.CompletedProcess[bytes]) -> str:
+    text = (done.stderr or done.stdout).decode(errors="replace").strip()
+    return text.splitlines()[-1] if text else f"exit status {done.returncode}"

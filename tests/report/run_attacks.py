@@ -1,0 +1,126 @@
+"""Attacks on what runs, what is read and how a node is set up, as a node that was attacked recorded them.
+
+Each is done as well as its author could, short of lying about what was read: nobody can tell that from files.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tampering import Change, Tamper, manifest, proof, record
+
+
+def patched_meter(event: dict[str, Any]) -> None:
+    event["code"]["package"]["bench"] = "f" * 64
+
+
+def module_from_elsewhere(event: dict[str, Any]) -> None:
+    event["code"]["elsewhere"] = ["milabench_ng.bench.meter"]
+
+
+def patched_torch(event: dict[str, Any]) -> None:
+    event["code"]["wheels"]["torch"]["differing"] = ["/site/torch/nn/modules/linear.py"]
+
+
+def torch_without_record(event: dict[str, Any]) -> None:
+    event["code"]["wheels"]["torch"] = None
+
+
+def padded(event: dict[str, Any]) -> None:
+    event["data"] |= {"checksum": "6" * 64, "differing": ["train/n01/0.JPEG"]}
+
+
+def another_set(event: dict[str, Any]) -> None:
+    event["data"]["checksum"] = "6" * 64
+
+
+def put_back(event: dict[str, Any]) -> None:
+    event["data"]["changed_s"] += 60.0
+
+
+def environment(**changes: str) -> Change:
+    return lambda content: content["mnb"]["environment"].update(changes)
+
+
+def host(**changes: Any) -> Change:
+    return lambda content: content["mnb"]["conditions"]["before"]["settings"]["host"].update(changes)
+
+
+def import_path(content: dict[str, Any]) -> None:
+    content["import_path"] = ["/venv/bin", "/usr/lib/python3.11", "/evil"]
+
+
+ATTACKS: dict[str, tuple[str, Tamper, str]] = {
+    "bench/meter.py patched": (
+        "R21",
+        proof("code", "after", patched_meter),
+        "not the one here in bench after the work",
+    ),
+    "patched during the imports and put back": (
+        "R21",
+        proof("code", "before", patched_meter),
+        "session 1: milabench_ng was not the one here in bench before the work",
+    ),
+    "a module put in by a .pth file": (
+        "R21",
+        proof("code", "after", module_from_elsewhere),
+        "modules of milabench_ng came from elsewhere (milabench_ng.bench.meter)",
+    ),
+    "torch patched": (
+        "R21",
+        proof("code", "after", patched_torch),
+        "torch 1.0 is not as it was installed: /site/torch",
+    ),
+    "torch that cannot be compared": ("R21", proof("code", "after", torch_without_record), "torch has no RECORD"),
+    "code not read before": ("R21", proof("code", "before", None), "session 1 does not say which code it began with"),
+    "code not read after": (
+        "R21",
+        proof("code", "after", None),
+        "the last session did not read its code after the work",
+    ),
+    "pictures made smaller and padded": (
+        "R19",
+        proof("data", "after", padded),
+        "session 1: imagenet was damaged after the work: train/n01/0.JPEG",
+    ),
+    "another data set": ("R19", proof("data", "before", another_set), "imagenet has another checksum than was found"),
+    "data changed during the work and put back": (
+        "R19",
+        proof("data", "after", put_back),
+        "files of imagenet were changed during the work",
+    ),
+    "data not read before": ("R19", proof("data", "before", None), "its session did not compare imagenet with its"),
+    "data not read after": (
+        "R19",
+        proof("data", "after", None),
+        "the last session did not read imagenet after the work",
+    ),
+    "a library path": (
+        "R31",
+        record(environment(LD_LIBRARY_PATH="/evil")),
+        "the environment has LD_LIBRARY_PATH=/evil",
+    ),
+    "a preloaded library": (
+        "R31",
+        record(environment(LD_PRELOAD="/evil.so")),
+        "the environment has LD_PRELOAD=/evil.so",
+    ),
+    "TF32 by the environment": (
+        "R31",
+        record(environment(NVIDIA_TF32_OVERRIDE="1")),
+        "open division: the environment has NVIDIA_TF32",
+    ),
+    "a back end of torch": (
+        "R31",
+        record(environment(TORCH_DEVICE_BACKEND_AUTOLOAD="1")),
+        "the environment has TORCH_DEVICE_BACKEND_AUTOLOAD=1",
+    ),
+    "compiled modules of another run": ("R31", record(environment(MNB_PYCACHE="/evil")), "has MNB_PYCACHE=/evil"),
+    "mitigations that are not listed": (
+        "R31",
+        record(host(command_line="BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro quiet mitigations=off")),
+        "open division: the kernel was started with mitigations=off",
+    ),
+    "a slow clock": ("R31", record(host(clock_source="jiffies")), "the kernel reads the time from jiffies"),
+    "a folder on the import path": ("R31", manifest(import_path), "open division: the import path has /evil"),
+}

@@ -1,0 +1,157 @@
+"""What a run read of its code, data and settings: each attack on it is found by a rule, and honest runs keep all."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import make_records
+import msgspec
+import pytest
+import tampering
+from run_attacks import ATTACKS, environment, host, import_path
+from tampering import NONCE, WHOLE, manifest, proof, record, records
+
+from milabench_ng.known_twins import KnownTwin, encode_known
+from milabench_ng.report.verification import verify as verifying
+from milabench_ng.report.verification.findings import Ruling
+from milabench_ng.report.verification.rules import DataRule, Rules
+from milabench_ng.report.verification.verify import verify
+
+CLOSED = Rules(closed=True, nonce=NONCE, data={"*": DataRule(kind="twin")})
+PROVEN = ("R19", "R21", "R31")
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with which nothing is wrong."""
+    folder = tmp_path_factory.mktemp("sound") / "results"
+    make_records.write_run(folder, WHOLE, slices=30)
+    return folder
+
+
+@pytest.fixture
+def folder(sound: Path, tmp_path: Path) -> Path:
+    """A copy of it that a test may change."""
+    return Path(shutil.copytree(sound, tmp_path / "results"))
+
+
+def rulings(folder: Path, rules: Rules = CLOSED) -> dict[str, Ruling]:
+    return {ruling.id: ruling for ruling in verify(folder, rules).rulings}
+
+
+def results(folder: Path, rules: Rules = CLOSED) -> list[str]:
+    found = rulings(folder, rules)
+    return [found[rule].result for rule in PROVEN]
+
+
+def trusted(content: dict[str, Any]) -> None:
+    content["mnb"]["marks"] = [{"kind": "data not read again", "what": content["mnb"]["data"]["name"]}]
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_an_attack_is_found(attack: str, folder: Path) -> None:
+    rule, tamper, reason = ATTACKS[attack]
+    assert results(folder) == ["pass"] * 3
+    tamper(folder)
+    ruling = rulings(folder)[rule]
+    assert ruling.result == "fail"
+    assert reason in "\n".join(ruling.reasons)
+
+
+def test_what_is_listed_belongs_to_the_closed_division(folder: Path) -> None:
+    line = "BOOT_IMAGE=/vmlinuz root=UUID=1 ro console=tty0 iommu=pt mitigations=auto,nosmt tsc=reliable -- --own=1"
+    record(environment(NCCL_IB_HCA="mlx5", CUDA_VISIBLE_DEVICES="GPU-1", NVIDIA_VISIBLE_DEVICES="all"))(folder)
+    record(host(command_line=line, clock_source="tsc"))(folder)
+    assert results(folder) == ["pass"] * 3
+
+
+def test_the_buyer_may_list_more(folder: Path) -> None:
+    record(environment(PYTORCH_ALLOC_CONF="x"))(folder)
+    record(host(command_line="isolcpus=1-3 nohz_full=1-3", clock_source="hpet"))(folder)
+    manifest(import_path)(folder)
+    assert len(rulings(folder)["R31"].reasons) == 5
+    listed = ("PYTORCH_ALLOC_CONF", "isolcpus=1-3", "nohz_full=1-3", "hpet", "/evil")
+    assert results(folder, msgspec.structs.replace(CLOSED, listed=listed)) == ["pass"] * 3
+
+
+@pytest.mark.parametrize(("folders", "named"), [(("/opt/site", "/opt/site/bin"), 0), (("/opt/site", "/opt"), 1)])
+def test_the_import_path_is_one_environment(folder: Path, folders: tuple[str, ...], named: int) -> None:
+    """As after `pip install --target /opt/site`, with a checkout on the import path beside it."""
+
+    def elsewhere(event: dict[str, Any]) -> None:
+        for wheel in event["code"]["wheels"].values():
+            wheel["folder"] = "/opt/site"
+
+    proof("code", "after", elsewhere)(folder)
+    manifest(lambda content: content.update(import_path=["/venv/lib/python3/site-packages", *folders]))(folder)
+    assert len(rulings(folder)["R31"].reasons) == named
+
+
+def test_trusted_data_is_refused_where_it_is_demanded(folder: Path) -> None:
+    records(trusted)(folder)
+    for edge in ("before", "after"):
+        proof("data", edge, None)(folder)
+    assert "(--trust-data), and it is demanded" in rulings(folder)["R19"].reasons[0]
+    assert rulings(folder, Rules(closed=True))["R19"].result == "pass"
+    assert rulings(folder, Rules(marks_refused=True))["R22"].result == "fail"
+
+
+def test_a_twin_that_is_known_to_be_another(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = KnownTwin(name="imagenet", scale=1.0, generator=1, libraries={"numpy": "2"}, checksum="7" * 64)
+    monkeypatch.setattr(verifying, "read_known", lambda: (known,))
+    assert rulings(folder)["R19"].reasons == ("imagenet has SHA-256 555555555555, its generator makes 777777777777",)
+    other = msgspec.structs.replace(known, libraries={"numpy": "3"})
+    monkeypatch.setattr(verifying, "read_known", lambda: (other,))
+    assert results(folder) == ["pass"] * 3
+    again = msgspec.structs.replace(known, checksum="8" * 64)
+    assert msgspec.json.decode(encode_known([known, other, again]), type=list[KnownTwin]) == [again, other]
+
+
+def resumed(edges: tuple[str, ...]) -> Callable[[Path], None]:
+    """A second session with nothing to do, which read code and data at these edges."""
+
+    def change(folder: Path) -> None:
+        proof("code", "after", None)(folder)
+        proof("data", "after", None)(folder)
+        tampering.add_session(folder, [event for edge in edges for event in make_records.proofs(edge)])  # type: ignore[arg-type]
+
+    return change
+
+
+def test_a_session_that_was_killed_is_no_failure_if_a_later_one_ended_well(folder: Path) -> None:
+    resumed(("before", "after"))(folder)
+    assert results(folder) == ["pass"] * 3
+
+
+def test_but_if_the_last_one_was_killed(folder: Path) -> None:
+    resumed(("before",))(folder)
+    assert results(folder) == ["fail", "fail", "pass"]
+
+
+def test_a_run_of_another_version_is_not_asked_for_what_it_could_not_read(folder: Path) -> None:
+    def older(content: dict[str, Any]) -> None:
+        content.get("mnb", content)["version"] = "0.2.0"
+
+    for path in folder.glob("*.json"):
+        tampering.rewrite(path, older)
+    make_records.write_ledger(folder, WHOLE)
+    for what in ("code", "data"):
+        for edge in ("before", "after"):
+            proof(what, edge, None)(folder)
+    assert rulings(folder)["R19"].result == "pass"
+    assert rulings(folder)["R21"].reasons[0].startswith("made with mnb 0.2.0")
+
+
+def test_a_run_of_before_sessions_said_what_they_read_is_asked_by_closed_rules_only(folder: Path) -> None:
+    events = tampering.ledger_events(folder)
+    kept = [(utc, event) for utc, event in events if event["event"] not in ("CodeSeen", "DataSeen")]
+    kept[0][1]["schema"] = 1
+    tampering.write_events(folder, kept)
+    assert rulings(folder, Rules())["R19"].result == "pass"
+    assert results(folder) == ["fail", "fail", "pass"]
+    kept[0][1]["schema"] = 2
+    tampering.write_events(folder, kept)
+    assert rulings(folder, Rules())["R19"].result == "fail"

@@ -1,0 +1,263 @@
+"""Time stamps on the ledger: by a throw-away authority, and by the key of somebody with a clock."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import make_records
+import msgspec
+import pytest
+import tampering
+from tampering import WHOLE
+
+from milabench_ng.cli import call
+from milabench_ng.errors import InputError
+from milabench_ng.records import ledger
+from milabench_ng.records.reading import read_ledger
+from milabench_ng.report.verification.bundle import pack
+from milabench_ng.report.verification.checks.check_stamps import due, heads
+from milabench_ng.report.verification.findings import Ruling
+from milabench_ng.report.verification.rules import Rules, StampRule
+from milabench_ng.report.verification.stamping import NAMESPACE, add_stamp, read_stamps, request_stamp
+from milabench_ng.report.verification.verify import verify
+
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+AUTHORITY = """
+[req]
+distinguished_name = name
+prompt = no
+x509_extensions = extensions
+[name]
+CN = throw-away authority
+[extensions]
+basicConstraints = critical, CA:FALSE
+keyUsage = critical, digitalSignature
+extendedKeyUsage = critical, timeStamping
+[tsa]
+serial = {place}/serial
+signer_digest = sha256
+default_policy = 1.2.3.4
+digests = sha256
+ess_cert_id_alg = sha256
+clock_precision_digits = 3
+"""
+DEMANDED = Rules(stamps=StampRule(delay_s=600.0))
+
+
+class Keys(NamedTuple):
+    """Who stamps, with the public side in files."""
+
+    place: Path
+
+    @property
+    def authorities(self) -> Path:
+        return self.place / "authority.pem"
+
+    @property
+    def allowed(self) -> Path:
+        return self.place / "allowed"
+
+    def reply(self, query: Path) -> Path:
+        """The authority's reply."""
+        answer = self.place / f"reply-{query.stem}.tsr"
+        files = [
+            "-queryfile",
+            query,
+            "-signer",
+            self.authorities,
+            "-inkey",
+            self.place / "authority.key",
+            "-out",
+            answer,
+        ]
+        run("openssl", "ts", "-reply", "-config", self.place / "authority.cnf", "-section", "tsa", *files)
+        return answer
+
+    def signature(self, text: Path) -> Path:
+        """The buyer's signature."""
+        answer = Path(shutil.copy(text, self.place / "asked.txt"))
+        answer.with_name("asked.txt.sig").unlink(missing_ok=True)
+        run("ssh-keygen", "-q", "-Y", "sign", "-n", NAMESPACE, "-f", self.place / "buyer", answer)
+        return answer.with_name("asked.txt.sig")
+
+
+def run(*command: str | Path) -> None:
+    subprocess.run([*map(str, command)], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    """An authority, and a buyer."""
+    place = tmp_path_factory.mktemp("keys")
+    (place / "authority.cnf").write_text(AUTHORITY.format(place=place))
+    (place / "serial").write_text("01\n")
+    made = ["-keyout", place / "authority.key", "-out", place / "authority.pem", "-config", place / "authority.cnf"]
+    run(
+        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", *made
+    )
+    run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "buyer", "-f", place / "buyer")
+    (place / "allowed").write_text(f'buyer@example.org namespaces="{NAMESPACE}" {(place / "buyer.pub").read_text()}')
+    return Keys(place)
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sound") / "results"
+    make_records.write_run(folder, WHOLE, slices=30)
+    return folder
+
+
+@pytest.fixture
+def folder(sound: Path, tmp_path: Path) -> Path:
+    """A folder with which nothing is wrong, and whose ledger is of now."""
+    made = Path(shutil.copytree(sound, tmp_path / "results"))
+    write(made, events_of(made), datetime.now(UTC))
+    return made
+
+
+def events_of(folder: Path) -> list[object]:
+    return [event for _, event in tampering.ledger_events(folder)]
+
+
+def write(folder: Path, events: list[object], utc: datetime, lines: int | None = None) -> None:
+    """A ledger of the first ``lines`` events, all written at ``utc``; the same events have the same heads."""
+    stamp = utc.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    tampering.write_events(folder, [(stamp, event) for event in events[:lines]])
+
+
+def stamp(folder: Path, keys: Keys) -> None:
+    """Have an authority stamp the head, and the buyer."""
+    query, text = request_stamp(folder)
+    add_stamp(folder, keys.reply(query))
+    add_stamp(folder, keys.signature(text))
+
+
+def run_stamped(folder: Path, keys: Keys, utc: datetime, points: list[str]) -> None:
+    """Write the ledger again, stamped at these points."""
+    events = events_of(folder)
+    places = due(read_ledger(folder))
+    for point in points:
+        write(folder, events, utc, places[point] + 1)
+        stamp(folder, keys)
+    write(folder, events, utc)
+
+
+def ruling(folder: Path, keys: Keys, rules: Rules = DEMANDED) -> Ruling:
+    found = verify(folder, rules, allowed_signers=keys.allowed, authorities=keys.authorities)
+    return {one.id: one for one in found.rulings}["R32"]
+
+
+def test_stamps_are_due_at_the_start_after_each_run_and_at_the_end(folder: Path) -> None:
+    chain = read_ledger(folder)
+    places = due(chain)
+    assert set(places) == {"the start", "run 0", "run 1", "the end"}
+    assert (places["the start"], places["the end"]) == (1, len(chain.entries) - 1)
+    lines = (folder / "ledger.jsonl").read_bytes().splitlines()
+    assert list(heads(chain)) == [ledger.digest(line) for line in lines]
+
+
+def test_a_run_that_was_stamped_in_time_keeps_the_rule(folder: Path, keys: Keys, tmp_path: Path) -> None:
+    run_stamped(folder, keys, datetime.now(UTC), ["the start", "run 0", "run 1", "the end"])
+    assert ruling(folder, keys) == msgspec.structs.replace(ruling(folder, keys), result="pass", reasons=())
+    names = sorted(path.suffix for path in (folder / "stamps").iterdir())
+    assert names == sorted([".tsq", ".tsr", ".txt", ".sig"] * 4)
+    made = pack(folder, tmp_path / "b.tar.gz")
+    assert made.left_out == ()
+    assert ruling(made.path, keys).result == "pass"
+
+
+@pytest.mark.parametrize("kind", ["authority", "buyer"])
+def test_either_kind_is_enough(folder: Path, keys: Keys, kind: str) -> None:
+    run_stamped(folder, keys, datetime.now(UTC), ["the start", "run 0", "run 1", "the end"])
+    for path in (folder / "stamps").glob("*.sig" if kind == "authority" else "*.tsr"):
+        path.unlink()
+    assert ruling(folder, keys).result == "pass"
+
+
+def test_a_run_without_stamps_breaks_it_only_if_they_are_demanded(folder: Path, keys: Keys) -> None:
+    assert ruling(folder, keys, Rules()).result == "off"
+    assert ruling(folder, keys).reasons[0] == "nobody stamped the ledger after the start"
+
+
+def test_stamps_that_come_late(folder: Path, keys: Keys) -> None:
+    run_stamped(folder, keys, datetime.now(UTC) - timedelta(hours=1), ["the end"])
+    reasons = ruling(folder, keys).reasons
+    assert len(reasons) == 4
+    assert "s late, 600 s are allowed" in reasons[0]
+
+
+def test_lines_cut_off_after_a_stamp(folder: Path, keys: Keys) -> None:
+    """The last run went badly: its lines are cut off, and it is done again."""
+    events = events_of(folder)
+    stamp(folder, keys)
+    write(folder, [*events[:-3], *events[-2:]], datetime.now(UTC))
+    assert "which this ledger never had: lines were cut off" in ruling(folder, keys, Rules()).reasons[0]
+
+
+def test_a_clock_that_was_set_forward(folder: Path, keys: Keys) -> None:
+    run_stamped(folder, keys, datetime.now(UTC) + timedelta(hours=1), ["the start"])
+    assert "line 2 of the ledger says that it is younger than its stamp" in ruling(folder, keys, Rules()).reasons[0]
+
+
+def test_stamps_by_nobody_who_counts(folder: Path, keys: Keys, tmp_path: Path) -> None:
+    stamp(folder, keys)
+    other = tmp_path / "other"
+    run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", other)
+    allowed = tmp_path / "allowed"
+    allowed.write_text(f"other@example.org {other.with_suffix('.pub').read_text()}")
+    run(
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "2",
+        *("-subj", "/CN=other", "-keyout", tmp_path / "k", "-out", tmp_path / "c"),
+    )
+    names = [f"stamps/{path.name}" for path in (folder / "stamps").iterdir()]
+    problems = {one.problem.partition(":")[0] for one in read_stamps(folder, names, allowed, tmp_path / "c")}
+    assert problems == {f"the key of the signature is not in {allowed}", f"no authority in {tmp_path / 'c'} made it"}
+    unknown = {one.problem for one in read_stamps(folder, names, None, None)}
+    assert unknown == {
+        "who may sign was not given (--allowed-signers)",
+        "the certificate of its authority was not given (--authorities)",
+    }
+
+
+def test_another_time_in_a_signed_text(folder: Path, keys: Keys) -> None:
+    _, text = request_stamp(folder)
+    add_stamp(folder, keys.signature(text))
+    text.write_text(text.read_text().replace("20", "19", 1))
+    (one,) = read_stamps(folder, [f"stamps/{text.name}.sig"], keys.allowed, None)
+    assert one.utc is None
+    assert one.problem
+
+
+def test_answers_to_nothing_are_refused(folder: Path, keys: Keys, tmp_path: Path) -> None:
+    query, text = request_stamp(folder)
+    reply, signature = keys.reply(query), keys.signature(text)
+    shutil.rmtree(folder / "stamps")
+    (folder / "stamps").mkdir()
+    (tmp_path / "odd").write_bytes(b"odd")
+    for answer, said in ((reply, "there is no request"), (signature, "no request"), (tmp_path / "odd", "neither")):
+        with pytest.raises(InputError, match=said):
+            add_stamp(folder, answer)
+    with pytest.raises(InputError, match="there is no ledger"):
+        request_stamp(tmp_path)
+
+
+def test_the_command(folder: Path, keys: Keys, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["stamp", "request", str(folder)]) == 0
+    assert "to be signed" in capsys.readouterr().out
+    (query,) = (folder / "stamps").glob("*.tsq")
+    assert call(["stamp", "add", str(folder), str(keys.reply(query))]) == 0
+    assert query.with_suffix(".tsr").exists()
+    assert call(["stamp", "add", str(folder), str(folder / "run.json")]) == 2
