@@ -149,8 +149,8 @@ class GroupEvents(msgspec.Struct, frozen=True):
     """Counters of things that should not happen. A verdict asks whether one rose, never by how much.
 
     `oom` counts that the group hit its own limit (v2 only), `oom_kill` that a process of it was killed, by its own
-    limit or another; `pids_max` refused forks; `host_oom_kill` out-of-memory kills anywhere on the node, where the group
-    has no count of its own.
+    limit or another; `pids_max` refused forks; `host_oom_kill` out-of-memory kills anywhere on the node, where the
+    group has no count of its own.
     """
 
     oom_kill: int = 0

@@ -29,7 +29,9 @@ def test_there_are_bundles() -> None:
 def test_a_shipped_bundle_verifies(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call(["verify", str(bundle), "--format", "json"])
     rulings = json.loads(capsys.readouterr().out)["rulings"]
-    assert {ruling["id"] for ruling in rulings if ruling["result"] == "fail"} == (PARTIAL if bundle in STANDARD else set())
+    assert {ruling["id"] for ruling in rulings if ruling["result"] == "fail"} == (
+        PARTIAL if bundle in STANDARD else set()
+    )
     assert sum(ruling["result"] == "pass" for ruling in rulings) >= 10
 
 
