@@ -173,6 +173,8 @@ def run_begins(planned: PlannedRun, name: SessionName) -> RunBegins:
         batches=len(plan.batches),
         launches=len(plan.measured),
         least_s=least_duration(plan, planned.request.rule, planned.start).total_s,
+        settle_s=planned.request.rule.settle_s,
+        window_s=planned.request.rule.length_s,
     )
 
 

@@ -14,7 +14,7 @@ from milabench_ng.fence.choosing import above
 from milabench_ng.fence.io import excess
 from milabench_ng.orchestrator.batch_search import FoundSize, find_sizes, with_sizes
 from milabench_ng.orchestrator.events.bus import Bus
-from milabench_ng.orchestrator.events.run_events import BatchBegins, LaunchEnds, Placed
+from milabench_ng.orchestrator.events.run_events import BatchBegins, Gauges, LaunchEnds, Placed
 from milabench_ng.orchestrator.execution.announcing import Announcer
 from milabench_ng.orchestrator.execution.bandwidth import probe_all
 from milabench_ng.orchestrator.execution.batch import BatchRunner, gone
@@ -35,8 +35,9 @@ from milabench_ng.orchestrator.outcome.run_context import RunContext
 from milabench_ng.orchestrator.persistence.result_writer import FileContent
 from milabench_ng.orchestrator.persistence.run_progress import BatchWork
 from milabench_ng.orchestrator.planning.duration import least_batch_s, time_left_s
+from milabench_ng.orchestrator.planning.planned_run import PlannedRun
 from milabench_ng.orchestrator.tenants import make_tenant
-from milabench_ng.plan import Batch, Launch
+from milabench_ng.plan import Batch, Device, Launch
 from milabench_ng.records.batch_search import SEARCH_PHASE
 from milabench_ng.records.record import Data, Record
 from milabench_ng.records.surroundings import Surroundings
@@ -57,7 +58,7 @@ async def run(context: RunContext, bus: Bus) -> None:
             if interrupted.is_set():
                 break
             left_s = time_left_s(least_s[place:], beyond_s, planned.start)
-            bus.publish(batch_begins(work.batch, len(progress.plan.batches), left_s))
+            bus.publish(batch_begins(work.batch, context.facts.planned, left_s))
             began_s = time.monotonic()
             try:
                 made = await run_batch(work, context, bus)
@@ -81,20 +82,32 @@ def check_machinery(made: Iterable[Record], unable: Counter[str]) -> None:
                 raise MachineryError(f"{name}: {failure.detail}, {unable[name]} times; go on with --resume")
 
 
-def batch_begins(batch: Batch, of: int, left_s: float) -> BatchBegins:
+def batch_begins(batch: Batch, planned: PlannedRun, left_s: float) -> BatchBegins:
     """The event for a batch that is about to start. Pure."""
     first = batch.launches[0]
     return BatchBegins(
         number=batch.number,
-        of=of,
+        of=len(planned.plan.batches),
         label=first.label,
         run=first.run,
         launches=tuple(
-            Placed(label=one.label, job_id=one.job_id, slots=one.slot_ids, role=one.known_role)
+            Placed(
+                label=one.label,
+                job_id=one.job_id,
+                slots=one.slot_ids,
+                role=one.known_role,
+                unit=planned.workload(one).unit,
+                devices=tuple(device_name(planned.devices[slot]) for slot in one.slot_ids),
+            )
             for one in batch.launches
         ),
         left_s=left_s,
     )
+
+
+def device_name(device: Device) -> str:
+    """``"GPU 0"``, ``"MIG 1"``, ``"CPU 0"``."""
+    return f"{device.kind.upper()} {device.index}"
 
 
 def launch_ends(name: str, record: Record) -> LaunchEnds:
@@ -115,6 +128,7 @@ def launch_ends(name: str, record: Record) -> LaunchEnds:
         perf=perf,
         cause=ours.failure.cause if ours.failure else None,
         detail=ours.failure.detail if ours.failure else "",
+        marks=len(ours.marks),
     )
 
 
@@ -137,7 +151,7 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
     tenants = [_tenant(launch, work, context, requested_s, found) for launch in batch.launches]
     known |= running() - idle  # what holds a fence, such as srun
     _watch(tenants, context.sampler)
-    announcer = Announcer(batch.number, tenants, bus.publish)
+    announcer = Announcer(batch.number, tenants, bus.publish, lambda: read_gauges(batch, context))
     limits = context.facts.planned.limits
     runner = BatchRunner(tenants, context.starter, limits, context.interrupted, announcer)
     try:
@@ -187,6 +201,13 @@ def _page_cache(batch: Batch, context: RunContext) -> dict[str, Data]:
     files = {launch.test: context.files(launch) for launch in batch.launches}
     cache = context.facts.planned.request.cache
     return {test: make_ready(found, cache) for test, found in files.items() if found is not None}
+
+
+def read_gauges(batch: Batch, context: RunContext) -> dict[str, Gauges]:
+    """The last samples of the GPUs of a batch, by slot."""
+    slots = {slot: context.facts.planned.devices[slot].uuid for one in batch.launches for slot in one.slot_ids}
+    recorder = context.sampler.recorder
+    return {slot: msgspec.convert(recorder.latest("gpu", uuid), Gauges) for slot, uuid in slots.items() if uuid}
 
 
 def _watch(tenants: Sequence[Tenant], sampler: Sampler) -> None:

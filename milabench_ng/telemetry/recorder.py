@@ -43,6 +43,10 @@ class Series:
         for name, column in self._columns.items():
             column.append(values.get(name, math.nan))
 
+    def latest(self) -> dict[str, float]:
+        """The values of the last sample, by name."""
+        return {name: column[-1] for name, column in self._columns.items() if not math.isnan(column[-1])}
+
     def between(self, start_s: float, end_s: float) -> dict[str, list[tuple[float, float]]]:
         """Times and values of the samples in [start_s, end_s], by name; a name without samples is left out."""
         first, last = bisect_left(self._times, start_s), bisect_right(self._times, end_s)
@@ -87,6 +91,11 @@ class Recorder:
         series = self._series.get((source, key))
         taken = series.between(start_s, end_s) if series else {}
         return {name: spread(samples) for name, samples in taken.items()}
+
+    def latest(self, source: SourceName, key: str) -> dict[str, float]:
+        """The values of the last sample of a key, by name; empty without one."""
+        series = self._series.get((source, key))
+        return series.latest() if series else {}
 
     def dropped(self, start_s: float, end_s: float) -> int:
         """Number of samples, of all keys, that were not read in time and lost, in periods that touch the interval.

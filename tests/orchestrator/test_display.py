@@ -1,4 +1,4 @@
-"""What a user reads of a run: on a terminal, and in a file or a pipe."""
+"""What a user reads of a run in a file or a pipe."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import io
 from rich.console import Console
 
 from milabench_ng.orchestrator.display.lines import PlainLines
-from milabench_ng.orchestrator.display.terminal import Terminal
 from milabench_ng.orchestrator.display.wording import said
 from milabench_ng.orchestrator.events.bus import Sink
 from milabench_ng.orchestrator.events.run_events import (
@@ -98,17 +97,6 @@ def test_lines_tell_progress_where_nothing_was_told_for_ten_seconds() -> None:
         f"{HEAD}: J1.0 1,234.57 images/s",
         f"{HEAD}: J1.1 FAILED (oom): too much",
     ]
-
-
-def test_a_terminal_keeps_notes_and_results_and_overwrites_the_rest() -> None:
-    file = io.StringIO()
-    console = Console(file=file, force_terminal=True, width=100, color_system=None)
-    show(Terminal(console), (0.0, Stage(text="importing")), (1.0, Note(text="a note")), (2.0, BATCH), (3.0, WORKING))
-    shown = file.getvalue()
-    assert "a note\n" in shown
-    assert f"{HEAD}: 3 s, 1,234.6, 7.0 items/s" in shown
-    assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l"), "the cursor is shown again"
-    assert shown.rindex("\x1b[2K") > shown.rindex(HEAD), "the live line is taken away"
 
 
 def test_one_launch_is_said_to_have_devices() -> None:

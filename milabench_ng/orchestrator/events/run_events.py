@@ -55,6 +55,10 @@ class RunBegins(RunEvent, frozen=True, kw_only=True):
     """That are measured."""
     least_s: float
     """Least duration of the whole plan."""
+    settle_s: float = 0.0
+    """Time from the common start of a batch to its averaging window."""
+    window_s: float = 0.0
+    """Length of the averaging window."""
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +68,10 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str
     slots: tuple[str, ...]
     role: Role
+    unit: str = "items"
+    """What its rate counts."""
+    devices: tuple[str, ...] = ()
+    """Of the slots: ``"GPU 0"``, ``"CPU 1"``."""
 
 
 class BatchBegins(RunEvent, frozen=True, kw_only=True):
@@ -111,6 +119,15 @@ class Slices(LaunchEvent, frozen=True, kw_only=True):
     """Number of slices by rank, since the start."""
 
 
+class Gauges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The last sample of a slot's device; None for what it does not tell."""
+
+    utilization_pct: float | None = None
+    power_w: float | None = None
+    temperature_c: float | None = None
+    memory_used_mib: float | None = None
+
+
 class BatchProgress(RunEvent, frozen=True, kw_only=True):
     """The state of a batch, once a second, whatever its launches report."""
 
@@ -120,7 +137,9 @@ class BatchProgress(RunEvent, frozen=True, kw_only=True):
     working_s: float | None
     """Time since the common start; None before it."""
     items_per_s: tuple[float, ...]
-    """Rate of each launch over the last two seconds, the mean of its ranks."""
+    """Rate of each launch over the last two seconds, or the last known one; the mean of its ranks."""
+    gauges: dict[str, Gauges] = msgspec.field(default_factory=dict)
+    """By slot; of GPUs."""
 
 
 class LaunchEnds(LaunchEvent, frozen=True, kw_only=True):
@@ -137,6 +156,8 @@ class LaunchEnds(LaunchEvent, frozen=True, kw_only=True):
     cause: Cause | None
     """Why it failed; None if it did not."""
     detail: str
+    marks: int = 0
+    """Of its record."""
 
 
 class RunEnds(RunEvent, frozen=True, kw_only=True):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from milabench_ng.orchestrator.events.run_events import AnyRunEvent, BatchProgress, LaunchState, Slices, State
+from milabench_ng.orchestrator.events.run_events import AnyRunEvent, BatchProgress, Gauges, LaunchState, Slices, State
 from milabench_ng.orchestrator.execution.tenant import Tenant
 
 SLICES_S = 2.0
@@ -17,12 +17,20 @@ RATE_S = 2.0
 
 
 class Announcer:
-    """Publishes events about the tenants of one batch; ``publish`` must not wait."""
+    """Publishes events about the tenants of one batch; neither ``publish`` nor ``gauges`` may wait."""
 
-    def __init__(self, batch: int, tenants: Sequence[Tenant], publish: Callable[[AnyRunEvent], None]) -> None:
+    def __init__(
+        self,
+        batch: int,
+        tenants: Sequence[Tenant],
+        publish: Callable[[AnyRunEvent], None],
+        gauges: Callable[[], Mapping[str, Gauges]] = dict,
+    ) -> None:
+        """``gauges``: the last samples of the GPUs, by slot."""
         self.batch = batch
         self.tenants = tenants
         self.publish = publish
+        self.gauges = gauges
         self._told = {tenant.launch.job_id: [0 for _ in tenant.ranks] for tenant in tenants}
         """Slices published so far, by job id and rank."""
         self._slices_s = dict.fromkeys(self._told, 0.0)
@@ -85,5 +93,6 @@ class Announcer:
                 ready=sum(tenant.ready.done() for tenant in self.tenants),
                 working_s=None if start_s is None else now - start_s,
                 items_per_s=tuple(tenant.rate(now - RATE_S) for tenant in self.tenants),
+                gauges=dict(self.gauges()),
             )
         )

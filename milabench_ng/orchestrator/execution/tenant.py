@@ -140,8 +140,11 @@ class Tenant:
             self.ended.set_result(None)
 
     def rate(self, since_s: float) -> float:
-        """Items per second over the slices begun after ``since_s``, mean of the ranks; for display."""
-        recent = [list(takewhile(lambda row: row.start_s >= since_s, reversed(rank.slices))) for rank in self.ranks]
+        """Items per second over the slices begun after ``since_s``, or the last one, mean of the ranks; for display."""
+        recent = [
+            list(takewhile(lambda row: row.start_s >= since_s, reversed(rank.slices))) or rank.slices[-1:]
+            for rank in self.ranks
+        ]
         rates = [sum(row.count for row in rows) / sum(row.length_s for row in rows) for rows in recent if rows]
         return sum(rates) / len(rates) if rates else 0.0
 
