@@ -42,7 +42,7 @@ class HostSettings(msgspec.Struct, frozen=True, kw_only=True):
     numa_balancing: bool | None
     swap_total_bytes: int | None
     clock_source: str | None = None
-    """What the kernel reads the time from; None in records of before 0.4."""
+    """What the kernel reads the time from; None in records of earlier versions."""
 
 
 class HostState(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from milabench_ng.datasets.prepare import prepare, verify
+from milabench_ng.datasets.prepare import prepare, read_again
 from milabench_ng.datasets.spectra import scenes
 from milabench_ng.datasets.spectra.hyperspectral import HsiRaw, HsiRaw16, HsiRaw32, Hyperspectral, Images
 from milabench_ng.errors import InputError
@@ -76,7 +76,7 @@ def test_the_same_bytes_for_any_number_of_processes(tmp_path: Path) -> None:
 def test_the_scale_is_the_share_of_the_images_and_the_level_is_recorded(tmp_path: Path) -> None:
     place = prepare(Raw16(), tmp_path, 0.4, lambda _done, _total: None, 1)
     assert len(Raw16().open(place.path)) == 2
-    verify(place)
+    assert read_again(Raw16(), place, 0.4, lambda _done, _total: None, 1).differing == ()
     assert place.manifest is not None
     assert (place.manifest.libraries["zstd level"], place.manifest.files) == ("5", 4)
     assert HsiRaw().size(0.0325).files == 48  # 24 images

@@ -65,8 +65,10 @@ def plan(
 
 
 def arguments_of(workload: str) -> dict[str, Scalar | None]:
-    """Batches of 64, and what the workload has by default."""
-    return {**declares(workload).defaults, "batch_size": 64}
+    """What the workload has by default, in batches of 64 where it has batches."""
+    defaults = declares(workload).defaults
+    own = {"batch_size": 64} if workload not in BUILTIN or "batch_size" in defaults else {}
+    return {**defaults, **own}
 
 
 def declares(workload: str) -> Declared:
@@ -246,7 +248,7 @@ def profile_text(whole: Plan) -> str:
     tests = {
         launch.test.removeprefix(f"{whole.suite}."): {
             "workload": launch.workload,
-            "arguments": {"batch_size": launch.arguments["batch_size"]},
+            "arguments": {name: value for name, value in launch.arguments.items() if name == "batch_size"},
             "partition_scheme": {"type": launch.scheme},
             "data_scale": launch.data_scale,
         }
@@ -316,16 +318,19 @@ def write_run(folder: Path, whole: Plan, rate: Rate = steady, slices: int = 120)
 
 
 def write_ledger(folder: Path, whole: Plan) -> None:
-    """The ledger of a run in one session in which each record of the folder took one attempt."""
+    """The ledger of a run in which each record of the folder took one attempt, in its sessions."""
     promised = promise(whole)
     files = [(path, path.read_bytes()) for path in sorted(folder.glob("*.J*.json"), key=lambda path: path.name[-27:])]
     read = [(path.name, content, msgspec.json.decode(content)["mnb"]) for path, content in files]
     sets = sorted({made["data"]["name"] for *_, made in read if made["data"]})
-    begun = [*_begun(promised, whole), *proofs("before", sets)]
+    begun = [*_begun(promised, whole), _session(1), *proofs("before", sets)]
     chain, lines = ledger.extend(ledger.Chain(), "2026-01-06T16:00:00.123456Z", begun)
-    last = START
+    last, session = START, 1
     for batch in sorted({made["batch"] for _, _, made in read}):
         those = [one for one in read if one[2]["batch"] == batch]
+        own = those[0][2].get("session", 1)
+        between = [*proofs("after", sets), _session(own), *proofs("before", sets)] if own != session else []
+        session = own
         tried = [ledger.Attempt(number=1, batch=batch, **_which(made)) for _, _, made in those]
         kept = [
             ledger.Recorded(
@@ -341,7 +346,7 @@ def write_ledger(folder: Path, whole: Plan) -> None:
         last = begin + timedelta(
             seconds=max((made["stop_s"] or 0.0) - BEGIN_S - BETWEEN_S * batch for *_, made in those)
         )
-        for at, events in ((begin, tried), (last + timedelta(seconds=2), kept)):
+        for at, events in ((begin, [*between, *tried]), (last + timedelta(seconds=2), kept)):
             chain, more = ledger.extend(chain, utc_iso(at), events)
             lines += more
     ended = [*proofs("after", sets), ledger.Finished(missing=0, failed=0)]
@@ -360,8 +365,11 @@ def _begun(promised: Manifest, whole: Plan) -> list[ledger.AnyLedgerEvent]:
             order=whole.order,
             nonce=whole.nonce,
         ),
-        ledger.Session(number=1, hostname="node", boot_id="boot", pid=1, command_line=("mnb", "jobs")),
     ]
+
+
+def _session(number: int) -> ledger.Session:
+    return ledger.Session(number=number, hostname="node", boot_id="boot", pid=1, command_line=("mnb", "jobs"))
 
 
 def _which(made: dict[str, Any]) -> dict[str, str]:

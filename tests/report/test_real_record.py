@@ -43,8 +43,8 @@ def test_every_field_of_the_view_is_there() -> None:
 
 
 def test_records_of_one_slot_per_device_are_written_as_they_were_before_there_were_slots() -> None:
-    """Key by key as 0.2.0 wrote them, in the same order; 0.3.0 adds derived units, the layers' type and
-    each slice's latencies."""
+    """Key by key as 0.2.0 wrote them, in the same order; 0.3.0 adds derived units, the layers' type, each
+    slice's latencies and the clock."""
     with opened(RECORD.parent / "stored" / "0.2.0" / "run.bundle.tar.gz") as there:
         contents = [path.read_bytes() for path in there.folder.glob("quick.*.json")]
     assert len(contents) == 8
@@ -52,6 +52,9 @@ def test_records_of_one_slot_per_device_are_written_as_they_were_before_there_we
         again = json.loads(encode_record(msgspec.json.decode(content, type=Record)))
         assert again["mnb"].pop("derived") == []
         assert again["mnb"]["precision"].pop("layer_dtype") is None
+        settings = [edge["settings"] for edge in again["mnb"]["conditions"].values() if edge["settings"]]
+        assert settings
+        assert all(one["host"].pop("clock_source") is None for one in settings)
         rows = [row for rank in again["mnb"]["ranks"] for row in rank["slices"]]
         assert rows
         assert all(row.pop() == [] for row in rows)
