@@ -68,7 +68,7 @@ def _files_digest(folder: Path, paths: list[Path]) -> str:
 
 def loaded_elsewhere(folder: Path) -> tuple[str, ...]:
     """The loaded modules of the package in ``folder`` that are none of its Python files: put in by another's code."""
-    own = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == folder.name}
+    own = {name: module for name, module in list(sys.modules.items()) if name.partition(".")[0] == folder.name}
     files = {name: Path(getattr(module, "__file__", None) or os.devnull) for name, module in own.items()}
     return tuple(sorted(name for name, file in files.items() if file.suffix != ".py" or folder not in file.parents))
 

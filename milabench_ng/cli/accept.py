@@ -31,6 +31,7 @@ def accept(
     weights: WeightsOption = None,
     rules: str | None = None,
     allowed_signers: Path | None = None,
+    authorities: Path | None = None,
     explain: Switch = False,
     form: TableOrJson = "table",
 ) -> int:
@@ -58,10 +59,12 @@ def accept(
         are demanded of the bid alone.
     allowed_signers
         Who may sign the bid: a file as in ssh-keygen(1), ALLOWED SIGNERS.
+    authorities
+        Certificates of the time-stamping authorities whose stamps count (PEM).
     explain
         Also print how likely each verdict is for nodes whose true ratio is known.
     """
-    asked = Demands(rules=load_rules(rules), allowed_signers=allowed_signers)
+    asked = Demands(rules=load_rules(rules), allowed_signers=allowed_signers, authorities=authorities)
     sides = {
         "bid": check_results(bid, asked),
         "delivered": check_results(delivered, asked.of_the_buyer(delivered)),

@@ -20,6 +20,7 @@ def bids(
     *,
     rules: str | None = None,
     allowed_signers: Path | None = None,
+    authorities: Path | None = None,
     form: Annotated[Form, Parameter(name="--format")] = "table",
     html: Html = None,
     output: Output = None,
@@ -42,10 +43,14 @@ def bids(
         A JSON file of rules that every bid must keep, or the name of a shipped one: procurement.
     allowed_signers
         Who may sign: a file as in ssh-keygen(1), ALLOWED SIGNERS. `signed_by` of a bid names the one that must have.
+    authorities
+        Certificates of the time-stamping authorities whose stamps count (PEM).
     form
         Output format: table, json, csv or markdown.
     """
-    made = compare_bids(file, Demands(rules=load_rules(rules), allowed_signers=allowed_signers))
+    made = compare_bids(
+        file, Demands(rules=load_rules(rules), allowed_signers=allowed_signers, authorities=authorities)
+    )
     if html is not None:
         write_tender_page(made, html, force=force)
     with open_output(output, sys.stdout, force=force) as stream:

@@ -32,6 +32,8 @@ def report(
     margin: str = "2%",
     compare_gpus: Switch = False,
     rules: str | None = None,
+    allowed_signers: Path | None = None,
+    authorities: Path | None = None,
     price: Money | None = None,
     price_per: PricePer | None = None,
     penalize_variance: bool = True,
@@ -64,6 +66,10 @@ def report(
         Print the tests by device, relative to the best device: mean, min and max over the launches.
     rules
         Start with the verdict on these rules (docs/run-rules.md): a JSON file, or a shipped one's name (procurement).
+    allowed_signers
+        With --rules: who may sign, a file as in ssh-keygen(1), ALLOWED SIGNERS.
+    authorities
+        With --rules: certificates of the time-stamping authorities whose stamps count (PEM).
     price
         Price in dollars; RPP is this over the score.
     price_per
@@ -96,6 +102,8 @@ def report(
         margin=parse_share(margin, "--margin"),
         compare_gpus=compare_gpus,
         rules=rules,
+        allowed_signers=allowed_signers,
+        authorities=authorities,
     )
     if tables is not None:
         write_tables(made, tables, force=force)

@@ -14,7 +14,7 @@ from milabench_ng.orchestrator.events.bus import Bus
 
 @contextmanager
 def shown() -> Iterator[Bus]:
-    """A bus whose events a user sees: a live line in a terminal, lines elsewhere."""
+    """A bus whose events a user sees: a live table in a terminal, lines elsewhere."""
     console = Console(stderr=True)
     with closing(Bus(Terminal(console) if console.is_terminal else PlainLines(console))) as bus:
         yield bus

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import cyclopts
 
+from milabench_ng.errors import InputError
 from milabench_ng.plain import plain
 from milabench_ng.report.verification.stamping import NAMESPACE, add_stamp, request_stamp
 
@@ -48,6 +49,8 @@ def add(folder: Path, /, *answers: Path) -> int:
     answers
         Replies of an authority, or signatures by ssh-keygen.
     """
+    if not answers:
+        raise InputError("mnb stamp add: no answer is given: mnb stamp add results reply.tsr")
     for answer in answers:
         print(f"added: {plain(add_stamp(folder, answer))}")
     return 0

@@ -14,6 +14,8 @@ LEAST_CPUS = 0.02
 """Of the node's CPUs: below this, other programs are daemons that harm nobody, however idle the tenants are."""
 LEAST_S = 2.0
 """Shortest span of samples: the kernel counts ticks of 10 ms, and the sampler reads twice a second."""
+NOTED = 0.05
+"""Of the node's CPUs, before the start: tenants that are not busy themselves bear little."""
 _LOOK_S = 0.25
 
 Spreads = Mapping[str, Mapping[str, float]]
@@ -40,7 +42,7 @@ def busy_note() -> tuple[str, ...]:
     busy, _, total = (late - early for early, late in zip(began, cpu_seconds(), strict=True))
     share = busy / total if total > 0 else 0.0
     cpus = os.cpu_count() or 1
-    if share <= FOREIGN_LIMIT:
+    if share <= NOTED:
         return ()
     told = f"other programs keep {share * cpus:.1f} of {cpus} CPUs busy"
     return (f"{told}: stop them, or results will be marked as not comparable",)

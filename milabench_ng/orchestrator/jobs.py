@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng import __version__
-from milabench_ng.errors import MnbError
+from milabench_ng.errors import InputError, MnbError
 from milabench_ng.fence.choosing import open_fence, reap
 from milabench_ng.fence.claims import Claim, resources
 from milabench_ng.fence.entry import adopt_orphans
@@ -154,11 +154,15 @@ def passed_on(scratch: Path, demanded: Collection[str], bus: Bus) -> tuple[dict[
     """The environment of all workers, and the names of what is withheld from them, which the user is told."""
     compiled = os.environ.get("MNB_PYCACHE") or str(scratch / "compiled")
     own = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TMPDIR": str(scratch), PYCACHE: compiled}
+    unset = sorted(set(demanded) - os.environ.keys())
+    if unset:
+        raise InputError(f"--pass-env {unset[0]}: this variable is not set")
     environment, names = worker_environment(os.environ, own, demanded)
     dropped = (*names, *site_hooks())
     if dropped:
         named = ", ".join(dropped)
-        bus.note(f"not passed to the workers, where it could change what runs (--pass-env NAME does): {named}")
+        how = " (--pass-env passes a variable on)" if names else ""
+        bus.note(f"not passed to the workers, where it could change what runs: {named}{how}")
     return environment, dropped
 
 

@@ -16,12 +16,10 @@ from milabench_ng.orchestrator.execution.preparing import Needed
 from milabench_ng.orchestrator.execution.worker_server import WorkerServer
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.records.ledger import AnyLedgerEvent, CodeSeen, DataSeen
-from milabench_ng.records.proof import DataProof
+from milabench_ng.records.proof import WHEELS, DataProof
 from milabench_ng.sources import loaded_elsewhere
 from milabench_ng.units import format_bytes
 
-WHEELS = ("torch", "torchvision", "numpy")
-"""What computes."""
 Proving = Coroutine[Any, Any, tuple[AnyLedgerEvent, ...]]
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+WHEELS = ("torch", "torchvision", "numpy")
+"""What computes."""
+
 
 class WheelCheck(msgspec.Struct, frozen=True, kw_only=True):
     """The files of an installed package, compared with the checksums in its RECORD (PEP 627)."""

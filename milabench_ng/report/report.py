@@ -126,12 +126,15 @@ def make_report(
     margin: float = MARGIN,
     compare_gpus: bool = False,
     rules: str | None = None,
+    allowed_signers: Path | None = None,
+    authorities: Path | None = None,
 ) -> Report:
     """The report on a result folder, a bundle or a stored summary.
 
     ``weights``: a file (default: the suite's shipped one); ``compare_to``: the same, or shipped baselines;
     ``price``: the price of a node or of one GPU; ``margin``: the largest relative difference that does not matter;
-    ``rules``: the buyer's; only a result folder can be checked against them.
+    ``rules``: the buyer's; only a result folder or a bundle can be checked against them, with ``allowed_signers`` and
+    ``authorities`` as in `verify`.
     """
     if not 0 < margin < 1:
         raise InputError(f"--margin {margin:.4g}: it must be above 0 and below 100 %, for example 2%")
@@ -151,17 +154,19 @@ def make_report(
     return msgspec.structs.replace(
         made,
         choices=choices(summary, chosen, weights),
-        verification=None if rules is None else _verified(source, rules, weights),
+        verification=None if rules is None else _verified(source, rules, weights, allowed_signers, authorities),
     )
 
 
-def _verified(source: Path, rules: str, weights: Path | None) -> Verification:
+def _verified(
+    source: Path, rules: str, weights: Path | None, allowed_signers: Path | None, authorities: Path | None
+) -> Verification:
     from milabench_ng.report.verification.rules import load_rules  # most reports do not need this
     from milabench_ng.report.verification.verify import verify
 
     if not is_folder_or_bundle(source):
         raise InputError(f"--rules {rules}: {source} is neither a result folder nor a bundle; only these hold records")
-    return verify(source, load_rules(rules), weights=weights)
+    return verify(source, load_rules(rules), weights=weights, allowed_signers=allowed_signers, authorities=authorities)
 
 
 def build_report(

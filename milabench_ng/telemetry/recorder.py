@@ -22,6 +22,8 @@ _GAUGES_2020: tuple[tuple[Gauge2020, str, float], ...] = (
     ("temperature", "temperature_c", 1.0),
 )
 _NO_SAMPLE = -1.0
+LOADS = 2400
+"""Twenty minutes at 2 Hz."""
 
 
 class Series:
@@ -120,10 +122,17 @@ class Recorder:
         return {index: self._gauges(uuid, start_s, end_s) for index, uuid in devices.items()}
 
     def gpu_load(self, uuids: Iterable[str], start_s: float, end_s: float) -> dict[str, list[tuple[float, float]]]:
-        """Time and utilisation (0 to 1) of each sample in [start_s, end_s], by UUID; without those that have none."""
+        """Time and utilisation (0 to 1) of samples in [start_s, end_s], by UUID; without those that have none.
+
+        At most `LOADS` of them, evenly chosen: a record is read as a whole.
+        """
         series = {uuid: self._series.get(("gpu", uuid)) for uuid in uuids}
         taken = {uuid: own.between(start_s, end_s).get("utilization_pct", []) for uuid, own in series.items() if own}
-        return {uuid: [(time_s, percent / 100) for time_s, percent in own] for uuid, own in taken.items() if own}
+        return {
+            uuid: [(time_s, percent / 100) for time_s, percent in own[:: math.ceil(len(own) / LOADS)]]
+            for uuid, own in taken.items()
+            if own
+        }
 
     def _gauges(self, uuid: str | None, start_s: float, end_s: float) -> dict[Gauge2020, Spread]:
         found = {} if uuid is None else self.spreads("gpu", uuid, start_s, end_s)

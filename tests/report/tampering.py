@@ -101,6 +101,7 @@ def write_honest(folder: Path) -> None:
     """A run with which nothing is wrong; `vae` reads what it says."""
     make_records.write_run(folder, WHOLE, slices=30)
     records(lambda content: content["mnb"]["data"].update(name="mnist"), "*.vae.*")(folder)
+    make_records.write_ledger(folder, WHOLE)
 
 
 def everywhere(change: Callable[[dict[str, Any]], None]) -> Tamper:

@@ -89,8 +89,8 @@ def _bars(view: RunView, now_s: float, width: int, glyphs: Glyphs) -> str:
         parts.insert(0, f"batch {_bar(share, length, glyphs)}")
     left_s = batch.left_s - (now_s - view.batch_s)
     parts.append(f"{format_seconds(round(left_s))} left" if left_s >= 1 else "ending")
-    parts += [f"{view.failed} failed"] if view.failed else []
-    parts += [f"{view.marked} marked"] if view.marked else []
+    parts += [f"{len(view.failed)} failed"] if view.failed else []
+    parts += [f"{len(view.marked)} marked"] if view.marked else []
     return GAP.join(parts)
 
 

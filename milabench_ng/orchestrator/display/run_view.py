@@ -48,8 +48,9 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     working_s: float | None = None
     """Since the common start; None before it."""
     tenants: tuple[TenantView, ...] = ()
-    failed: int = 0
-    marked: int = 0
+    failed: frozenset[tuple[str, str]] = frozenset()
+    """Launches whose last attempt failed: label and job id."""
+    marked: frozenset[tuple[str, str]] = frozenset()
 
 
 def seen(view: RunView, event: AnyRunEvent, time_s: float) -> RunView:
@@ -68,7 +69,9 @@ def seen(view: RunView, event: AnyRunEvent, time_s: float) -> RunView:
         case BatchProgress():
             return _progressed(view, event)
         case LaunchEnds():
-            return replace(view, failed=view.failed + (event.cause is not None), marked=view.marked + (event.marks > 0))
+            launch = frozenset({(event.label, event.job_id)})
+            failed = view.failed | launch if event.cause else view.failed - launch
+            return replace(view, failed=failed, marked=view.marked | launch if event.marks else view.marked - launch)
     return view
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.errors import InputError
+from milabench_ng.plain import short
 from milabench_ng.report.procurement.bids import Bid, Bids, read_bids
 from milabench_ng.report.procurement.own_bounds import own_bounds
 from milabench_ng.report.procurement.ranking import common_tests, common_with_reference
@@ -30,6 +31,11 @@ def compare_bids(path: Path, demands: Demands | None = None) -> Tender:
     here = path.parent
     near = here / bids.reference
     reference = own_bounds(load_baseline(str(near) if os.path.exists(near) else bids.reference))
+    for name, bid in bids.bids.items():
+        if not os.path.exists(here / bid.results):  # a shipped baseline of that name is nobody's bid
+            raise InputError(
+                f"{path}: bid {short(repr(name))}: {here / bid.results}: no such bundle, folder or summary"
+            )
     found = {name: check_results(str(here / bid.results), _of_bid(demands, bid)) for name, bid in bids.bids.items()}
     refused = {name: one for name, one in found.items() if one.broken}
     if len(refused) == len(found):

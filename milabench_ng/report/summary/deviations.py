@@ -11,11 +11,13 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.profile import build_profile, parse_profile
-from milabench_ng.records.marks import Mark
+from milabench_ng.records.marks import Mark, MarkKind
 from milabench_ng.records.views import ManifestView
 from milabench_ng.report.summary.launches import LaunchResult
 from milabench_ng.report.summary.provenance import node_devices
 
+DEVIATIONS: frozenset[MarkKind] = frozenset({"order", "devices left out", "data scale"})
+"""The kinds of these marks. What departs from the profile is for R8 and the buyer to judge."""
 SCALE_2020 = 1.0
 """Profiles of 2020 state no scale."""
 

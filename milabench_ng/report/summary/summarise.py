@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -100,11 +101,11 @@ def summarise(folder: Folder) -> Summary:
 
 
 def _left_s(folder: Folder) -> float | None:
-    """What the batches that are left take, if they start as far apart as those so far; None for fewer than two."""
+    """What the batches that are left take, if they start as far apart as most so far; None for fewer than two."""
     starts = sorted({result.started_utc for result in folder.results if result.started_utc is not None})
     if len(starts) < 2:
         return None
-    each_s = (starts[-1] - starts[0]).total_seconds() / (len(starts) - 1)
+    each_s = median([(late - early).total_seconds() for early, late in pairwise(starts)])
     return each_s * max(0, sum(len(manifest.plan.batches) for manifest in folder.manifests) - len(starts))
 
 

@@ -28,6 +28,8 @@ class Demands(msgspec.Struct, frozen=True, kw_only=True):
     rules: Rules = Rules()
     allowed_signers: Path | None = None
     """Who may sign: a file as in ssh-keygen(1)."""
+    authorities: Path | None = None
+    """Certificates of the time-stamping authorities whose stamps count (PEM)."""
 
     @property
     def any(self) -> bool:
@@ -83,7 +85,7 @@ def check_results(name: str, demands: Demands) -> CheckedResults:
         summary = load_baseline(name)
         return CheckedResults(source=name, summary=summary, verification=None, demanded=demands.any)
     with opened(path) as there:
-        evidence = gather(there, demands.rules, None, None, demands.allowed_signers)
+        evidence = gather(there, demands.rules, None, None, demands.allowed_signers, demands.authorities)
         found = judged_evidence(evidence, name)
     return CheckedResults(source=name, summary=evidence.summary, verification=found, demanded=demands.any)
 

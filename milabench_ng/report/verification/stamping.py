@@ -52,14 +52,17 @@ def request_stamp(folder: Path) -> tuple[Path, Path]:
     if chain.problems or not chain.entries:
         raise InputError(f"{folder}: {(*chain.problems, 'there is no ledger.jsonl with a line in it')[0]}")
     place = folder / STAMPS
-    place.mkdir(exist_ok=True)
+    try:
+        place.mkdir(exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{place}: {error.strerror}") from None
     query, text = place / f"{chain.head}.tsq", place / f"{chain.head}.txt"
     done = _openssl(["-query", "-digest", chain.head, "-sha256", "-cert"])
     if done.returncode != 0:
         raise InputError(f"openssl makes no request: {_message(done)}")
-    write_atomically(query, done.stdout)
+    _write(query, done.stdout)
     if not text.exists():  # it may be signed already
-        write_atomically(text, _TEXT.format(head=chain.head, utc=utc_iso(utc_now())).encode())
+        _write(text, _TEXT.format(head=chain.head, utc=utc_iso(utc_now())).encode())
     return query, text
 
 
@@ -77,8 +80,15 @@ def add_stamp(folder: Path, answer: Path) -> Path:
         target = folder / STAMPS / f"{head}.tsr"
         if not target.with_suffix(".tsq").exists():
             raise InputError(f"{answer}: a stamp on {head[:12]}, of which there is no request in {folder / STAMPS}")
-    write_atomically(target, content)
+    _write(target, content)
     return target
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        write_atomically(path, content)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
 
 
 def read_stamps(
@@ -119,7 +129,11 @@ def _of_signer(path: Path, allowed: Path | None) -> Stamp:
     signer = check(asked.read_bytes(), read_content(path), allowed, NAMESPACE)
     if signer.principal is None:
         return Stamp(head=head, problem=signer.problem or "nobody signed it")
-    return Stamp(head=head, utc=datetime.fromisoformat(found["utc"]), by=signer.principal)
+    try:
+        stated = datetime.fromisoformat(found["utc"]).astimezone(UTC)
+    except ValueError:
+        return Stamp(head=head, problem="its text has no date")
+    return Stamp(head=head, utc=stated, by=signer.principal)
 
 
 def _read_reply(path: Path) -> tuple[str, datetime]:
@@ -141,9 +155,12 @@ def _openssl(arguments: list[str]) -> subprocess.CompletedProcess[bytes]:
         raise InputError("openssl is not installed; time stamps need it")
     environ = {**os.environ, "OPENSSL_CONF": os.devnull}  # no configuration of the machine's
     command = [program, "ts", *arguments]
-    return subprocess.run(
-        command, capture_output=True, timeout=_SECONDS, check=False, env=environ, stdin=subprocess.DEVNULL
-    )
+    try:
+        return subprocess.run(
+            command, capture_output=True, timeout=_SECONDS, check=False, env=environ, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InputError(f"openssl ts: {error}") from None
 
 
 def _message(done: subprocess.CompletedProcess[bytes]) -> str:

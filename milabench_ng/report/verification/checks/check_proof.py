@@ -8,11 +8,9 @@ import msgspec
 
 from milabench_ng.node.conditions import Edge
 from milabench_ng.records.ledger import AnyLedgerEvent, Chain, CodeSeen, DataSeen, Session, Started
-from milabench_ng.records.proof import CodeProof, DataProof
+from milabench_ng.records.proof import WHEELS, CodeProof, DataProof
 from milabench_ng.report.verification.evidence import Evidence
 
-WHEELS = ("torch", "torchvision", "numpy")
-"""What must be compared with its RECORD."""
 SAYS_WHAT_WAS_READ = 2
 """From this schema on, ledgers have what sessions read of code and data."""
 SetKey = tuple[str, float]

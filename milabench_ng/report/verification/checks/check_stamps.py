@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
+import msgspec
+
 from milabench_ng.records.ledger import Chain, LedgerLine, Recorded, Session
+from milabench_ng.report.verification.checks.clocks import moment
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged
 from milabench_ng.report.verification.stamping import Stamp
@@ -18,10 +22,11 @@ def stamps(evidence: Evidence) -> Finding:
     """The ledger was stamped soon after the start, after each repeat and after the end; no stamp contradicts it."""
     chain = evidence.ledger or Chain()
     places = {head: place for place, head in enumerate(heads(chain))}
-    wrong = list(_contradicting(evidence, chain, places))
+    found = tuple(_of_others(evidence))
+    wrong = list(_contradicting(found, chain, places))
     if evidence.rules.stamps is None:
         return judged(wrong) if wrong else OFF
-    return judged([*wrong, *_too_late(evidence, chain, places, evidence.rules.stamps.delay_s)])
+    return judged([*wrong, *_too_late(found, chain, places, evidence.rules.stamps.delay_s)])
 
 
 def heads(chain: Chain) -> tuple[str, ...]:
@@ -41,9 +46,17 @@ def due(chain: Chain) -> dict[str, int]:
     return found | {"the end": len(chain.entries) - 1}
 
 
-def _contradicting(evidence: Evidence, chain: Chain, places: Mapping[str, int]) -> Iterator[str]:
-    """Stamps that count and are of another ledger, or older than what they stamp."""
+def _of_others(evidence: Evidence) -> Iterator[Stamp]:
+    """The stamps; that of who signed the bundle, or may sign it, vouches for nothing."""
+    own = {evidence.signer.principal, *evidence.rules.signed_by} - {None}
     for stamp in evidence.stamps:
+        why = f"{stamp.by} signs the bundle, and cannot vouch for it"
+        yield msgspec.structs.replace(stamp, utc=None, problem=why) if stamp.by in own else stamp
+
+
+def _contradicting(found: tuple[Stamp, ...], chain: Chain, places: Mapping[str, int]) -> Iterator[str]:
+    """Stamps that count and are of another ledger, or older than what they stamp."""
+    for stamp in found:
         if stamp.utc is None:
             continue
         if stamp.head not in places:
@@ -52,18 +65,19 @@ def _contradicting(evidence: Evidence, chain: Chain, places: Mapping[str, int]) 
             yield f"line {places[stamp.head] + 1} of the ledger says that it is younger than its stamp by {stamp.by}"
 
 
-def _too_late(evidence: Evidence, chain: Chain, places: Mapping[str, int], limit_s: float) -> Iterator[str]:
-    counted = [(places[one.head], one.utc) for one in evidence.stamps if one.utc and one.head in places]
+def _too_late(found: tuple[Stamp, ...], chain: Chain, places: Mapping[str, int], limit_s: float) -> Iterator[str]:
+    counted = [(places[one.head], one.utc) for one in found if one.utc and one.head in places]
     for what, line in due(chain).items() if chain.entries else ():
         delays = [_delay(utc, chain.entries[line]) for place, utc in counted if place >= line]
         if not delays:
-            yield f"nobody stamped the ledger after {what}{_why(evidence.stamps)}"
+            yield f"nobody stamped the ledger after {what}{_why(found)}"
         elif min(delays) > limit_s:
             yield f"the first stamp after {what} is {min(delays):.0f} s late, {limit_s:g} s are allowed"
 
 
 def _delay(utc: datetime, entry: LedgerLine) -> float:
-    return (utc - datetime.fromisoformat(entry.utc)).total_seconds()
+    stated = moment(entry.utc)
+    return math.inf if stated is None else (utc - stated).total_seconds()
 
 
 def _why(found: tuple[Stamp, ...]) -> str:

@@ -13,6 +13,7 @@ from milabench_ng.records.marks import Mark
 from milabench_ng.records.precision_seen import FP32_ERROR, PrecisionSeen
 from milabench_ng.records.record import SKIPPED_LIMIT, Data, Record
 from milabench_ng.records.surroundings import marks_of_surroundings
+from milabench_ng.report.summary.deviations import DEVIATIONS
 from milabench_ng.report.verification.checks.check_proof import unproven_code, unproven_data
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged
@@ -184,10 +185,12 @@ def marks(evidence: Evidence) -> Finding:
 
     Only marks are asked for: what is outside the reference traces computed something else, and breaks the rule anyway.
     """
-    traced = list(_marks_of_traces(evidence))
+    added = list(_marks_of_the_report(evidence))
     if not evidence.rules.marks_refused:
+        traced = [text for mark, text in added if mark.kind not in DEVIATIONS]
         return judged(traced) if traced else OFF
-    return judged([*_recorded_marks(evidence), *traced, *_untold_skips(evidence), *_untold(evidence)])
+    told = [text for _, text in added]
+    return judged([*_recorded_marks(evidence), *told, *_untold_skips(evidence), *_untold(evidence)])
 
 
 def _recorded_marks(evidence: Evidence) -> Iterator[str]:
@@ -195,11 +198,11 @@ def _recorded_marks(evidence: Evidence) -> Iterator[str]:
         yield from (f"{name}: {mark.text}" for mark in record.mnb.marks)
 
 
-def _marks_of_traces(evidence: Evidence) -> Iterator[str]:
-    """Marks that the report adds and no record has."""
+def _marks_of_the_report(evidence: Evidence) -> Iterator[tuple[Mark, str]]:
+    """Marks that no record has: of the reference traces, and of how the run departed from its profile."""
     recorded = {(record.mnb.label, mark) for _, record in evidence.named() for mark in record.mnb.marks}
     for label, row in evidence.summary.tests.items():
-        yield from (f"{label}: {mark.text}" for mark in row.marks if (label, mark) not in recorded)
+        yield from ((mark, f"{label}: {mark.text}") for mark in row.marks if (label, mark) not in recorded)
 
 
 def _untold_skips(evidence: Evidence) -> Iterator[str]:

@@ -72,7 +72,7 @@ def _energy(evidence: Evidence) -> Iterator[str]:
         for uuid in before.gpus.keys() & after.gpus.keys():
             first, last = before.gpus[uuid].energy_mj, after.gpus[uuid].energy_mj
             power = mnb.telemetry.get(f"gpu:{uuid}", {}).get("power_w")
-            if first is None or last is None or power is None:
+            if first is None or last is None or power is None or not {"mean", "max"} <= power.keys():
                 continue
             joules, window_s = (last - first) / 1000, mnb.sampled.end_s - mnb.sampled.start_s
             settings = before.settings.gpus.get(uuid) if before.settings else None
