@@ -16,7 +16,13 @@ from milabench_ng.report.procurement.other_machine import GPU_STD, HOST_STD
 from milabench_ng.report.procurement.own_bounds import own_bounds
 from milabench_ng.report.scoring.weights import load_weights
 from milabench_ng.report.statistics.intervals import SESSIONS_FROM
-from milabench_ng.report.verification.checked import CheckedResults, Demands, check_results, require_sound
+from milabench_ng.report.verification.checked import (
+    CheckedResults,
+    Demands,
+    check_results,
+    require_different,
+    require_sound,
+)
 from milabench_ng.report.verification.rules import load_rules
 
 EXIT_CODES = {"keeps": 0, "breaks": 1, "inconclusive": 4}
@@ -70,6 +76,7 @@ def accept(
         "delivered": check_results(delivered, asked.of_the_buyer(delivered)),
     }
     promised, found = (own_bounds(require_sound(side).summary) for side in sides.values())
+    require_different(sides)
     made = decide(promised, found, load_weights(weights, promised.suite), guarantee)
     if form == "json":
         _print_json(made, sides)

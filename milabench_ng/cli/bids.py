@@ -31,7 +31,8 @@ def bids(
     Every bid is verified first, as `mnb verify` does; one that breaks a rule is refused. A summary cannot be verified,
     and is refused if there are rules.
 
-    Exit code: 0, or 1 if a bid is refused, has no valid score or fails too often, or 2 for bad input.
+    Exit code: 0, or 1 if a bid is refused, has no valid score or fails too often, or 2 for bad input, or if all
+    are refused.
 
     Example: mnb bids bids.json
 

@@ -25,6 +25,8 @@ def _whole(_: type, tokens: Sequence[Token]) -> int:
 
 def _money(_: type, tokens: Sequence[Token]) -> float:
     text = tokens[0].value
+    if _AMBIGUOUS.fullmatch(text):
+        raise InputError(f"{tokens[0].keyword} {text}: write {text.replace('.', '')}, or {text[:-1]} if that is meant")
     try:
         amount = float(text.replace(",", "") if _THOUSANDS.fullmatch(text) else text)
     except ValueError:
@@ -38,6 +40,8 @@ def _fraction(_: type, tokens: Sequence[Token]) -> float:
     return parse_share(tokens[0].value, str(tokens[0].keyword))
 
 
+_AMBIGUOUS = re.compile(r"\d{1,3}\.\d{3}")
+"""Thousands in one country, and thousandths in another."""
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 Whole = Annotated[int, Parameter(converter=_whole)]
 """A whole number: 2.7 is an error and not 3."""

@@ -30,7 +30,7 @@ def run(
     flags
         Options for the workload, after "--".
     """
-    alone = node if node.tenants or node.gpus else dataclasses.replace(node, tenants=1)
+    alone = node if node.tenants is not None or node.gpus else dataclasses.replace(node, tenants=1)
     test = workload.rpartition(":")[2]
     text = json.dumps({test: {"workload": workload}})
     request = alone.request(suite="run", text=text, source=f"mnb run {workload}")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from milabench_ng.cli.options import Force, Output, TableOrJson, Whole
+from milabench_ng.errors import InputError
 from milabench_ng.report.verification.forms import write_verification
 from milabench_ng.report.verification.rules import load_rules, with_options
 from milabench_ng.report.verification.verify import verify as find_out
@@ -59,6 +60,8 @@ def verify(
     authorities
         Certificates of the time-stamping authorities whose stamps count (PEM).
     """
+    if repeat is not None and repeat < 1:
+        raise InputError(f"--repeat {repeat}: at least 1")
     asked = with_options(load_rules(rules), isolation=require, repeat=repeat, nonce=nonce)
     found = find_out(
         folder,

@@ -32,6 +32,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("checked")
     whole = make_records.plan("standard", {"vae": PER_GPU, "convnet": PER_GPU}, 2, 5)
     make_records.write_run(place / "results", whole, slices=30)
+    make_records.write_run(place / "delivered", whole, lambda *at: 0.99 * make_records.steady(*at), slices=30)
     (place / "weights.json").write_text(json.dumps(WEIGHTS))
     allowed = []
     for name in ("a", "b"):
@@ -78,7 +79,7 @@ def bids(place: Path, **results: str) -> Path:
 @pytest.mark.parametrize("make", [edited, forged])
 @pytest.mark.parametrize("side", [0, 1])
 def test_accept_refuses_what_breaks_a_rule(make: Any, side: int, place: Path, capsys: Any) -> None:
-    sides = [str(place / "results"), str(place / "results")]
+    sides = [str(place / "results"), str(place / "delivered")]
     sides[side] = str(make(place))
     assert call(["accept", *sides, "--weights", str(place / "weights.json")]) == 2
     told = capsys.readouterr()
@@ -88,9 +89,18 @@ def test_accept_refuses_what_breaks_a_rule(make: Any, side: int, place: Path, ca
 
 
 def test_accept_prints_both_verdicts(place: Path, capsys: Any) -> None:
-    assert call(["accept", *2 * [str(place / "results")], "--weights", str(place / "weights.json")]) in (0, 4)
+    sides = [str(place / "results"), str(place / "delivered")]
+    assert call(["accept", *sides, "--weights", str(place / "weights.json")]) in (0, 4)
     lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if "results: PASS of 11 rules; 17 not asked; unsigned" in line] == lines[1:3]
+    assert [line for line in lines if ": PASS of 11 rules; 17 not asked; unsigned" in line] == lines[1:3]
+
+
+def test_a_run_is_not_compared_with_itself(place: Path, capsys: Any) -> None:
+    packed = pack(place / "results", place / "same.tar.gz", weights=place / "weights.json").path
+    assert call(["accept", str(place / "results"), str(packed), "--weights", str(place / "weights.json")]) == 2
+    assert "delivered is the same run as bid" in capsys.readouterr().err
+    assert call(["bids", str(bids(place, acme="results", umbra="same.tar.gz"))]) == 2
+    assert "umbra is the same run as acme" in capsys.readouterr().err
 
 
 def test_an_unfenced_side_is_called_so(place: Path) -> None:
@@ -102,7 +112,7 @@ def test_the_signature_is_demanded_of_the_bid_alone(place: Path, capsys: Any) ->
     rules = place / "rules.json"
     rules.write_text('{"signed": true, "signed_by": ["a@example.org"]}')
     signed = pack(place / "results", place / "bid.tar.gz", weights=place / "weights.json", key=place / "a").path
-    asked = [str(signed), str(place / "results"), "--weights", str(place / "weights.json"), "--rules", str(rules)]
+    asked = [str(signed), str(place / "delivered"), "--weights", str(place / "weights.json"), "--rules", str(rules)]
     assert call(["accept", *asked]) == 2
     assert "you did not say who may sign: give --allowed-signers FILE" in capsys.readouterr().err
     allowed = ["--allowed-signers", str(place / "allowed")]

@@ -128,8 +128,11 @@ class ResultWriter:
         os.close(self._descriptor)
 
     def _open(self) -> None:
-        with opened_folder(self.folder.path) as folder:
-            self._descriptor = open_to_write(self.folder.ledger.name, folder, os.O_APPEND)
+        try:
+            with opened_folder(self.folder.path) as folder:
+                self._descriptor = open_to_write(self.folder.ledger.name, folder, os.O_APPEND)
+        except OSError as error:
+            raise InputError(f"{self.folder.ledger}: {error.strerror}; no result can be added to this folder") from None
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

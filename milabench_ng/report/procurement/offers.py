@@ -19,7 +19,7 @@ from milabench_ng.report.scoring.reference import Reference, load_reference
 from milabench_ng.report.scoring.weights import Weights, load_weights, weights_over
 from milabench_ng.report.summary.folder import load_baseline
 from milabench_ng.report.summary.summary import Summary
-from milabench_ng.report.verification.checked import Demands, check_results
+from milabench_ng.report.verification.checked import Demands, check_results, require_different
 
 
 def compare_bids(path: Path, demands: Demands | None = None) -> Tender:
@@ -39,8 +39,10 @@ def compare_bids(path: Path, demands: Demands | None = None) -> Tender:
     found = {name: check_results(str(here / bid.results), _of_bid(demands, bid)) for name, bid in bids.bids.items()}
     refused = {name: one for name, one in found.items() if one.broken}
     if len(refused) == len(found):
-        raise InputError(f"{path}: every bid is refused: {'; '.join(one.refusal for one in refused.values())}")
+        reasons = "\n".join(f"  {short(name)}: {one.refusal}" for name, one in refused.items())
+        raise InputError(f"{path}: every bid is refused:\n{reasons}")
     sound = {name: bid for name, bid in bids.bids.items() if name not in refused}
+    require_different({name: found[name] for name in sound})
     made = _evaluated(
         path,
         msgspec.structs.replace(bids, bids=sound),

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -51,6 +52,8 @@ class CheckedResults(msgspec.Struct, frozen=True, kw_only=True):
     """None for what holds no raw slices: a summary, or records without a manifest."""
     demanded: bool
     """Whether it must be verifiable."""
+    head: str | None = None
+    """Of their ledger; None without one."""
 
     @property
     def broken(self) -> bool:
@@ -87,7 +90,24 @@ def check_results(name: str, demands: Demands) -> CheckedResults:
     with opened(path) as there:
         evidence = gather(there, demands.rules, None, None, demands.allowed_signers, demands.authorities)
         found = judged_evidence(evidence, name)
-    return CheckedResults(source=name, summary=evidence.summary, verification=found, demanded=demands.any)
+    return CheckedResults(
+        source=name,
+        summary=evidence.summary,
+        verification=found,
+        demanded=demands.any,
+        head=evidence.ledger.head if evidence.ledger else None,
+    )
+
+
+def require_different(results: Mapping[str, CheckedResults]) -> None:
+    """Raise InputError if two of them, by name, are of the same run: it would be compared with itself."""
+    owners: dict[str, str] = {}
+    for name, one in results.items():
+        if one.head is not None:
+            other = owners.setdefault(one.head, name)
+            if other != name:
+                same = f"{short(name)} is the same run as {short(other)} (ledger head {one.head[:12]})"
+                raise InputError(f"{same}: each must be measured")
 
 
 def require_sound(results: CheckedResults) -> CheckedResults:
