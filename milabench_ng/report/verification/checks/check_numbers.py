@@ -35,8 +35,8 @@ _EXACT = 1e-9
 """Relative tolerance: JSON keeps every digit, so only the order of summation may differ."""
 _BOUNDS = ("low", "high")
 """Of intervals: recomputed only if they were claimed by today's formulas."""
-_GAP_S = 1e-3
-"""Tolerance, since each slice begins at the moment the previous one ends."""
+_GAP_S = 1e-6
+"""For rounding: each slice begins at the very moment the previous one ends. Time between them would be in no rate."""
 _EARLY_S = 5.0
 """How long after the start line the first slice may begin: workers read the command only when they get to it."""
 
@@ -188,7 +188,7 @@ def _bad_row(rows: Sequence[SliceRow], start_s: float | None) -> str | None:
             return f"slice {number} is impossible: the latencies of {timed} batches in {row.steps} steps"
         gap = 0.0 if end is None else row.start_s - end
         if not -_GAP_S <= gap <= (_GAP_S if number else _EARLY_S):
-            return f"slice {number} begins {gap:.3f} s after {'the one before it' if number else 'the start line'}"
+            return f"slice {number} begins {gap:.4g} s after {'the one before it' if number else 'the start line'}"
         end = row.end_s
     return None
 
