@@ -317,6 +317,11 @@ def settled_sooner(folder: Path) -> None:
         records(lambda content, name=name: content["mnb"]["window_rule"].update({name: 0.0}))(folder)
 
 
+def a_session_for_each_run(content: dict[str, Any]) -> None:
+    """Three sessions make an interval narrower than one."""
+    content["mnb"]["session"] = 1 + content["mnb"]["launch"]["run"]
+
+
 def idle_between_slices(content: dict[str, Any]) -> None:
     """Half a millisecond of each slice is in none."""
     for rank in content["mnb"]["ranks"]:
@@ -598,6 +603,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "damaged host pace": ("R12", record(paced), "a host pace of 90.0 MB/s does not follow from its bursts"),
     "another node": ("R27", record(hostname), "it was made on 'faster-node', the run on 'node'"),
     "settled sooner": ("R4", settled_sooner, "0 s are left out after the start, 2 s are demanded"),
+    "one session called several": ("R13", records(a_session_for_each_run), "noted it"),
     "time between slices": ("R4", records(idle_between_slices), "after the one before it"),
     "whole slices only": ("R4", whole_slices, "slices across an edge of the window count nothing"),
     "slices of another device": ("R4", copied, "slices of the same lengths as"),

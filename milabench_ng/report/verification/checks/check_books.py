@@ -12,6 +12,7 @@ from milabench_ng.records.ledger import (
     Interrupted,
     Recorded,
     Resumed,
+    Session,
     Started,
     attempts,
     lost_attempts,
@@ -79,7 +80,15 @@ def ledger(evidence: Evidence) -> Finding:
         if written:
             missing += f"; mnb {evidence.version} writes one in every run"
         return judged([missing]) if written or evidence.rules.ledger else unknown(missing)
-    return judged([*chain.problems, *_beginning(evidence, chain), *_records(evidence, chain), *ledger_times(evidence)])
+    return judged(
+        [
+            *chain.problems,
+            *_beginning(evidence, chain),
+            *_records(evidence, chain),
+            *_sessions(evidence, chain),
+            *ledger_times(evidence),
+        ]
+    )
 
 
 def _beginning(evidence: Evidence, chain: Chain) -> Iterator[str]:
@@ -103,6 +112,17 @@ def _records(evidence: Evidence, chain: Chain) -> Iterator[str]:
         elif sums[file] != event.sha256:
             yield f"{file}: it is not the file that was recorded; it was changed afterwards"
     yield from (f"{file}: no attempt is noted that made it" for file in sums if file not in noted)
+
+
+def _sessions(evidence: Evidence, chain: Chain) -> Iterator[str]:
+    """Records of a session that others than it noted: sessions vouch for the spread between them."""
+    stated = {kept.file: kept.record.mnb.session for kept in evidence.records}
+    number = 0
+    for event in chain.events:
+        if isinstance(event, Session):
+            number = event.number
+        elif isinstance(event, Recorded) and stated.get(event.file, number) != number:
+            yield f"{event.file}: it is of session {stated[event.file]}, and session {number} noted it"
 
 
 def caps(evidence: Evidence) -> Finding:
