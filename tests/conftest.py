@@ -18,6 +18,9 @@ import pytest
 # Runs compile all their modules anew, which takes 8 s: those of the tests share what the first of them compiled.
 os.environ.setdefault("MNB_PYCACHE", str(Path(__file__).parents[1] / ".pytest_cache" / "compiled"))
 
+# Reading 1 GB of torch after each run takes seconds: numpy shows as well that wheels are compared.
+os.environ.setdefault("MNB_WHEELS", "numpy")
+
 HEAVY = frozenset({"torch", "torchvision"})
 PROCESSES = frozenset(
     {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen"}

@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from milabench_ng.orchestrator import proving
 from milabench_ng.orchestrator.events.bus import Bus
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, Note, RunEvent, Stamped
 from milabench_ng.orchestrator.execution import pacing
@@ -33,14 +32,6 @@ def without_pauses() -> Iterator[None]:
     """The bursts of the host pace follow each other at once: a second and a half for each batch of these tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pacing, "PAUSE_S", 0.0)
-        yield
-
-
-@pytest.fixture(autouse=True, scope="session")
-def without_torch_read() -> Iterator[None]:
-    """Reading 1 GB of torch after each run takes 2 s: numpy shows as well that wheels are compared."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(proving, "WHEELS", ("numpy",))
         yield
 
 
