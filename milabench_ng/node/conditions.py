@@ -12,19 +12,17 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 import psutil
 
 from milabench_ng.node.cpu_totals import cpu_totals
+from milabench_ng.node.edge import Edge
 from milabench_ng.node.gpu_conditions import THROTTLE_FIELDS, GpuSettings, GpuState, read_gpu_settings, read_gpu_state
 from milabench_ng.node.gpus import Gpu, Nvml
 from milabench_ng.node.pci_gpus import kernel_text
 from milabench_ng.node.topology import meminfo
 from milabench_ng.units import utc_iso, utc_now
-
-Edge = Literal["before", "after"]
 
 
 class HostSettings(msgspec.Struct, frozen=True, kw_only=True):

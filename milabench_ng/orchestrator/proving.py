@@ -11,7 +11,7 @@ import msgspec
 
 import milabench_ng
 from milabench_ng.errors import InputError
-from milabench_ng.node.conditions import Edge
+from milabench_ng.node.edge import Edge
 from milabench_ng.orchestrator.execution.preparing import Needed
 from milabench_ng.orchestrator.execution.worker_server import WorkerServer
 from milabench_ng.orchestrator.planning.request import RunRequest

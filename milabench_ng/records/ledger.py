@@ -17,7 +17,7 @@ from typing import Annotated
 
 import msgspec
 
-from milabench_ng.node.conditions import Edge
+from milabench_ng.node.edge import Edge
 from milabench_ng.plain import short
 from milabench_ng.records.proof import CodeProof, DataProof
 from milabench_ng.records.upgrades.chain import newer

@@ -11,7 +11,8 @@ from typing import Any, Literal
 import msgspec
 
 from milabench_ng.catalogue import Bound, Derived, Scalar
-from milabench_ng.node.conditions import Conditions, Edge
+from milabench_ng.node.conditions import Conditions
+from milabench_ng.node.edge import Edge
 from milabench_ng.plan import Device, Launch, Role
 from milabench_ng.records.batch_search import BatchSearch
 from milabench_ng.records.host_pace import HostPace

@@ -23,6 +23,7 @@ from milabench_ng.orchestrator.events.run_events import (
     RunBegins,
     RunEnds,
     Slices,
+    Stage,
     Stamped,
 )
 from milabench_ng.orchestrator.planning.duration import allowance_s, least_batch_s, time_left_s
@@ -147,7 +148,8 @@ def test_a_resumed_session_appends(finished, resume_run) -> None:  # type: ignor
     after = (finished.folder / EVENTS).read_bytes()
     assert after.startswith(before + b'{"number":')
     later = read(finished.folder)[len(before.splitlines()) :]
-    assert [type(one.event) for one in later] == [RunBegins, RunEnds], "there was nothing left to do"
+    done = [type(one.event) for one in later if not isinstance(one.event, Note | Stage)]
+    assert done == [RunBegins, RunEnds], "there was nothing left to do"
     assert later[0].event.session == 2  # type: ignore[union-attr]
     assert again.outcome.failed == finished.outcome.failed
 
@@ -170,7 +172,7 @@ def test_a_run_goes_on_and_ends_whatever_a_sink_does(run_profile, act) -> None: 
     lines = read(trial.folder)
     assert [line.number for line in lines] == list(range(lines[0].number, lines[0].number + len(lines)))
     assert len(of(lines, RunEnds)) == len(of(lines, LaunchEnds)) == 1
-    assert [note.text.partition(" ")[0] for note in of(lines, Note)] == ["witness"]
+    assert [note.text.partition(" ")[0] for note in of(lines, Note)].count("witness") == 1
 
 
 def test_the_command_leaves_the_file_and_a_record_in_a_file_has_none(tmp_path: Path) -> None:

@@ -53,5 +53,6 @@ def test_an_interrupted_session_is_finished_before_the_next_begins(run_profile, 
     assert third.outcome.missing == 0
     good = [(one.job_id, one.mnb.session) for one in third.records if one.success]
     assert good == [("0.0", 1), ("1.0", 2), ("2.0", 3), ("3.0", 3)]
-    begun = [kinds(third.events[at : at + 2]) for at, kind in enumerate(kinds(third.events)) if kind == "Session"]
+    names = kinds(third.events)
+    begun = [names[at : at + 2] for at, kind in enumerate(names) if kind == "Session"]
     assert begun == [["Session", "Attempt"], ["Session", "Resumed"], ["Session", "Attempt"]]

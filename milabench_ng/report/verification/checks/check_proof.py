@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from milabench_ng.node.conditions import Edge
+from milabench_ng.node.edge import Edge
 from milabench_ng.records.ledger import AnyLedgerEvent, Chain, CodeSeen, DataSeen, Session, Started
 from milabench_ng.records.proof import WHEELS, CodeProof, DataProof
 from milabench_ng.report.verification.evidence import Evidence
