@@ -21,7 +21,7 @@ from milabench_ng.records.reading import ReadRecord, decode_record, read_folder,
 from milabench_ng.records.views import ManifestView
 from milabench_ng.report.launch.load_course import LoadCourse, load_courses
 from milabench_ng.report.launch.timeline import Course, courses
-from milabench_ng.report.layouts.data_loading import EPOCH
+from milabench_ng.report.layouts.data_loading import EPOCH, SUITE
 
 
 class FenceEvidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +105,8 @@ def read_evidence(folder: Path) -> FolderDetails:
         measured = read.view.mnb.launch.measured
         if measured:
             found += courses(read)
-            loads += load_courses(read, EPOCH)
+            if read.view.mnb.label.startswith(f"{SUITE}."):
+                loads += load_courses(read, EPOCH)
         try:
             record = decode_record(read_content(folder / read.file, LARGE, os.O_NOFOLLOW), read.file, _decoder)
         except (InputError, msgspec.MsgspecError) as error:
