@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.cli import COMMANDS as COMMAND_GROUPS
-from milabench_ng.cli import call
+from milabench_ng.cli import app, call
+from milabench_ng.cli.executing import TENDER
 from milabench_ng.cli.unread import until_unread
+from milabench_ng.report.verification.rules import load_rules
 
 REPOSITORY = Path(__file__).parents[2]
 COMMANDS = ("jobs", "run", "rerun", "prepare", "summary", "report", "list", "doctor", "schema")
@@ -334,3 +336,12 @@ def test_list_says_what_a_workload_needs_and_stresses(listed: str) -> None:
     ):
         assert line in described
     assert "reads           imagenet: 110,000 files, 11.5 GiB in full size" in listed
+
+
+def test_the_run_that_is_named_next_is_what_the_shipped_rules_ask() -> None:
+    _, bound, _ = app.parse_args(TENDER)
+    rules = load_rules("procurement")
+    assert rules.profile
+    assert bound.args == (Path(rules.profile.name or ""),)
+    assert bound.kwargs["sessions"] >= (rules.least_sessions or 0)
+    assert bound.kwargs["repeat"] * bound.kwargs["sessions"] >= (rules.repeat or 0)

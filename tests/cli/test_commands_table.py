@@ -7,8 +7,10 @@ nothing, on standard error. Everything runs in this process, in a folder with re
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,13 +31,18 @@ def slowly(launch: Launch, rank: int) -> float:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with ``res`` (two repeats), ``again`` (slower), ``odd`` (a broken record), bundles, summaries, bids."""
+    """A folder with ``res`` (two repeats), ``again`` (slower), ``odd`` (a broken record), ``cut`` (half a manifest).
+
+    There are bundles of ``res`` and ``cut``, summaries and bids.
+    """
     place = tmp_path_factory.mktemp("table")
     whole = make_records.plan("quick", SCALES, 2, 2)
     make_records.write_run(place / "res", whole, slowly)
     make_records.write_run(place / "again", whole, lambda launch, rank: 0.9 * slowly(launch, rank))
     shutil.copytree(place / "res", place / "odd")
     next((place / "odd").glob("quick.vae.J0.0.*")).write_text('{"x":1}')
+    shutil.copytree(place / "res", place / "cut")
+    os.truncate(place / "cut" / "run.json", 3000)
     (place / "empty").mkdir()
     (place / "notes.txt").write_text("buy milk\n")
     (place / "old.txt").write_text("a report\n")
@@ -49,6 +56,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(place)
             assert call(shlex.split(command)) == 0
+    with tarfile.open(place / "res.tar.gz") as whole, tarfile.open(place / "cut.tar.gz", "w:gz") as cut:
+        for member in whole:
+            content = whole.extractfile(member)
+            assert content
+            member.size = 3000 if member.name == "results/run.json" else member.size
+            cut.addfile(member, content)
     return place
 
 
@@ -68,6 +81,8 @@ def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 TABLE = r"""
 report res | 0 | suite quick (res)
+report cut | 2 | mnb: cut: run.json: not a readable manifest: not JSON: Unterminated string
+report cut.tar.gz | 2 | mnb: cut.tar.gz: run.json: not a readable manifest: not JSON: Unterminated string
 report odd | 1 | FAIL 1 of 24 launches failed (1 unreadable), limit 1.00%
 report again --compare res | 0 | suite quick (again)
 report res --compare base.json | 0 | suite quick (res)
@@ -138,6 +153,7 @@ summary res -o base.json | 2 | mnb: --output base.json: the file exists; name an
 summary res -o res/run.json | 2 | mnb: --output res/run.json: evidence of a run is never overwritten; name another
 summary res -o res/run.json --force | 2 | mnb: --output res/run.json: evidence of a run is never overwritten; name
 summary odd | 1 | {
+summary cut | 2 | mnb: cut: run.json: not a readable manifest
 summary nowhere | 2 | mnb: nowhere: No such file or directory
 summary empty | 2 | mnb: empty: no record in it; give the folder that `mnb jobs` wrote
 summary res --format 2020 | 0 | {
@@ -147,12 +163,15 @@ bundle res -o new.tar.gz | 0 | bundle: new.tar.gz
 bundle res -o res.tar.gz | 2 | mnb: --output res.tar.gz: the file exists; name another one, or say --force
 bundle res -o res.tar.gz --force | 0 | bundle: res.tar.gz
 bundle res -o res/run.json --force | 2 | mnb: --output res/run.json: evidence of a run is never overwritten; name
+bundle cut | 2 | mnb: cut: run.json: not a readable manifest: not JSON: Unterminated string
 bundle nowhere | 2 | mnb: nowhere: no such folder
 bundle empty | 2 | mnb: empty: there is no run.json in it; give the folder that `mnb jobs` wrote
 bundle base.json | 2 | mnb: base.json: not a folder
 bundle res --sign nowhere | 2 | mnb: --sign nowhere: no such file; make a key with ssh-keygen -t ed25519
 verify res | 0 | verdict PASS of 11 rules; 17 not asked; unsigned; not checkable: R1, R28, R29, R30
 verify res.tar.gz | 0 | verdict PASS of 12 rules; 17 not asked; unsigned; not checkable: R28, R29, R30
+verify cut | 2 | mnb: cut: run.json: not JSON: Unterminated string starting at (line 1, column 2998); only a whole
+verify cut.tar.gz | 2 | mnb: cut.tar.gz: run.json: not JSON: Unterminated string starting at (line 1, column 2998);
 verify odd | 1 | verdict FAIL of 11 rules: R12, R13 broken (R12 quick.vae.J0.0.20260106-160004-123456.json: not a
 verify res --rules procurement | 1 | verdict FAIL of 25 rules of 'procurement': R2, R6, R7, R11, R15 broken (R2 a
 verify res --rules rules.json | 0 | verdict PASS of 12 rules of 'mine'; 16 not asked; unsigned; not checkable: R1,
@@ -226,6 +245,12 @@ jobs quick --reserve-cores -1 | 2 | mnb: --reserve-cores -1: at least 0
 jobs quick --ready-limit 0 | 2 | mnb: --ready-limit 0: a number of seconds above 0
 jobs quick --ram-total much | 2 | mnb: --ram-total: 'much' is not a size; write a number and a unit, such as 512MiB
 jobs quick --dataroot notes.txt | 2 | mnb: data root
+jobs quick --nonce x --order file | 2 | mnb: --nonce 'x' seeds nothing: give it some text, and no other order than
+jobs quick --nonce "" | 2 | mnb: --nonce '' seeds nothing
+jobs quick --dry-run -o notes.txt | 2 | mnb: -o
+jobs quick --dry-run -o notes.txt/res | 2 | mnb: -o
+jobs quick --dry-run -o res | 2 | mnb: -o
+jobs quick --dry-run --pass-env NO_SUCH | 2 | mnb: --pass-env NO_SUCH: this variable is not set
 jobs quick --price 3 | 2 | mnb jobs: unknown option --price; an option of the workload comes after --: mnb jobs ...
 jobs quick --batch-size 64 | 2 | mnb jobs: unknown option --batch-size; an option of the workload comes after --: mnb
 jobs --resume nowhere | 2 | mnb: --resume: nowhere/run.json: No such file or directory; name the folder of a run

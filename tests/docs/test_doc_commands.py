@@ -64,7 +64,6 @@ TABLE: dict[str, Check] = {
     ),
     "mnb doctor": Check("run", codes=(0, 1)),
     "mnb doctor --ram-total 512GiB": Check("run", codes=(0, 1)),
-    "mnb jobs profiles/standard.json --repeat 10": DRY,
     "mnb list standard": RUN,
     "mnb report results --compare baselines/v100.json --price 15000": RUN,
     "mnb schema profile": RUN,
@@ -146,7 +145,7 @@ TABLE: dict[str, Check] = {
     "mnb report results --compare base.json --price 15000": RUN,
     "mnb report results --compare-gpus": RUN,
     "mnb jobs profiles/quick.json --repeat 3 --nonce tender-2026-17 -o results": PARSE,
-    "mnb jobs standard --repeat 10": DRY,
+    "mnb jobs standard --repeat 5 --sessions 3": DRY,
     "mnb bundle results": RUN,
     "mnb verify results.bundle.tar.gz --profile profiles/quick.json --repeat 3 --nonce tender-2026-17": Check(
         "run", "the folder here is of another run", codes=(1,)

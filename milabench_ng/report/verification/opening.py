@@ -86,9 +86,7 @@ def load_result(source: Path) -> Summary:
     if not is_bundle(source):
         return load(source)
     with opened(source) as there:
-        made = load(there.folder)
-    provenance = msgspec.structs.replace(made.provenance, source=plain(source))
-    return msgspec.structs.replace(made, provenance=provenance)
+        return load(there.folder, plain(source))
 
 
 def is_folder_or_bundle(source: Path) -> bool:
