@@ -115,6 +115,9 @@ def jobs(
 
 def _refuse_loose(flags: tuple[str, ...], name: tuple[str, ...]) -> None:
     """Refuse words that are neither options of the workloads nor their values: forgotten ``--name``s."""
+    if flags and "=" in flags[0] and not flags[0].startswith("-"):
+        option, _, value = flags[0].partition("=")
+        raise InputError(f"{flags[0]}: options of the workloads begin with dashes: -- --{option} {value}")
     if flags and not flags[0].startswith("-"):
         names = " ".join(f"--name {each}" for each in (*name, flags[0]))
         raise InputError(

@@ -48,6 +48,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "old.txt").write_text("a report\n")
     bid = {"results": "res", "price": 100_000}
     (place / "bids.json").write_text(json.dumps({"reference": "again", "bids": {"acme": bid}}))
+    (place / "again-bids.json").write_text(json.dumps({"reference": "res.tar.gz", "bids": {"acme": bid}}))
     (place / "bad-bids.json").write_text(json.dumps({"reference": "again", "bids": {"acme": {"results": "res"}}}))
     (place / "rules.json").write_text('{"name": "mine", "repeat": 2}')
     (place / "odd-rules.json").write_text('{"repeats": 2}')
@@ -122,6 +123,10 @@ report res --compare-gpus | 0 | suite quick (res)
 report res --weights nowhere.json | 2 | mnb: nowhere.json: No such file or directory
 report res --weights notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
 report res --rules procurement | 1 | rules FAIL of 25 rules of 'procurement': R2, R6, R7, R11, R15 broken (R2 a plain
+report res --rules procurement --allowed-signers nowhere | 2 | mnb: --allowed-signers nowhere: no such file; it
+report res --rules rules.json --nonce other | 1 | rules FAIL of 13 rules of 'mine': R9 broken (R9 the run was made with
+report res --nonce other | 2 | mnb: --nonce other: only rules ask for one; say --rules too
+report res -n 5 | 2 | mnb report: unknown option -n; did you mean --nonce?
 report res --rules rules.json | 0 | rules PASS of 12 rules of 'mine'; 16 not asked; unsigned; not checkable: R1, R28,
 report res --rules odd-rules.json | 2 | mnb: odd-rules.json: Object contains unknown field `repeats`; the keys of
 report res --rules nowhere.json | 2 | mnb: --rules nowhere.json: no such file; the shipped ones are procurement
@@ -129,7 +134,7 @@ report res --colour | 2 | mnb report: unknown option --colour; mnb report --help
 report res --forma json | 2 | mnb report: unknown option --forma; did you mean '--format'?
 report nowhere | 2 | mnb: nowhere: No such file or directory
 report empty | 2 | mnb: empty: no record in it; give the folder that `mnb jobs` wrote
-report notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
+report notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1); is it the file that you mean?
 report res/run.json | 2 | mnb: res/run.json: the manifest of a run; give its folder
 report res -o new.txt | 0 |
 report res -o old.txt | 2 | mnb: --output old.txt: the file exists; name another one, or say --force
@@ -178,6 +183,8 @@ verify res --rules rules.json | 0 | verdict PASS of 12 rules of 'mine'; 16 not a
 verify res --rules nowhere.json | 2 | mnb: --rules nowhere.json: no such file; the shipped ones are procurement
 verify res --repeat 5 | 1 | verdict FAIL of 12 rules: R11 broken (R11 quick.toy_reg: 2 of 5 runs have records); 16
 verify res --repeat 2.5 | 2 | mnb: --repeat 2.5: a whole number
+verify res --allowed-signers nowhere | 2 | mnb: --allowed-signers nowhere: no such file; it holds the public
+verify res --authorities nowhere | 2 | mnb: --authorities nowhere: no such file
 verify res --nonce wrong | 1 | verdict FAIL of 12 rules: R9 broken (R9 the run was made with the nonce None, 'wrong'
 verify res --profile standard | 1 | verdict FAIL of 12 rules: R6 broken (R6 the profile is of SHA-256 e3ac4d9b4ab1,
 verify base.json | 2 | mnb: base.json: not a bundle that `mnb bundle` made: Not a gzipped file (b'{\n')
@@ -193,6 +200,7 @@ accept res nowhere | 2 | mnb: nowhere: no such file or folder, and no baseline o
 accept res.tar.gz base.json | 4 | verdict the delivered node may or may not keep the guarantee of 0.97 of the bid
 accept res | 2 | mnb accept: DELIVERED is missing; mnb accept --help has an example
 bids bids.json | 0 | reference one node of again
+bids again-bids.json | 0 | reference one node of res.tar.gz
 bids bad-bids.json | 2 | mnb: bad-bids.json: bid 'acme': Object missing required field `price`; the form is
 bids nowhere.json | 2 | mnb: nowhere.json: No such file or directory
 bids notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
@@ -232,6 +240,9 @@ jobs quick --tenants 2.5 | 2 | mnb: --tenants 2.5: a whole number
 jobs quick --retry -1 | 2 | mnb: --retry -1: at least 0
 jobs quick --name vae loader | 2 | mnb: loader: neither an option nor its value; name several tests one by one,
 jobs quick vae | 2 | mnb: vae: neither an option nor its value; name several tests one by one, --name vae, and put
+jobs quick -n vae | 2 | mnb jobs: unknown option -n; did you mean --name or --nonce?
+jobs quick -v | 2 | mnb jobs: unknown option -v; mnb jobs --help lists the options
+jobs quick --name vae -- batch_size=64 | 2 | mnb: batch_size=64: options of the workloads begin with dashes: --
 jobs quick --nam vae | 2 | mnb jobs: unknown option --nam; did you mean '--name'?
 jobs quick --window 0 | 2 | mnb: --window 0: between 0.5 and 3600 seconds
 jobs quick --window long | 2 | mnb jobs: Invalid value for --window: unable to convert "long" into float.
