@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import os
 import sys
 from collections.abc import Sequence
 
@@ -12,7 +13,7 @@ import cyclopts
 from milabench_ng import __version__
 from milabench_ng.cli.unread import until_unread
 from milabench_ng.cli.wrong_usage import explained
-from milabench_ng.errors import MnbError
+from milabench_ng.errors import InputError, MnbError
 from milabench_ng.plain import plain_lines
 from milabench_ng.signals import end, end_at_once, heed
 
@@ -51,6 +52,9 @@ app.register_install_completion_command(
 
 def main() -> None:
     """Run the command that the process was started with."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by our parent process
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # takes the descriptor before another file does
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without our characters shows others
@@ -73,6 +77,8 @@ def call(tokens: Sequence[str]) -> int:
         for function in FUNCTIONS:
             app[function.partition("_")[0]]  # imported for its first line in the list
     try:
+        if "" in tokens:
+            raise InputError(f"argument {tokens.index('') + 1} is empty; is a variable of the shell not set?")
         return int(app(list(tokens), exit_on_error=False, print_error=False, result_action="return_value") or 0)
     except cyclopts.CycloptsError as error:
         print(explained(error), file=sys.stderr)

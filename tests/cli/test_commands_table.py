@@ -45,6 +45,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     os.truncate(place / "cut" / "run.json", 3000)
     (place / "empty").mkdir()
     (place / "notes.txt").write_text("buy milk\n")
+    (place / "list.json").write_text("[]")
+    (place / "empty.json").write_text("")
+    (place / "wide.json").write_text("{}", encoding="utf-16")
     (place / "old.txt").write_text("a report\n")
     bid = {"results": "res", "price": 100_000}
     (place / "bids.json").write_text(json.dumps({"reference": "again", "bids": {"acme": bid}}))
@@ -149,6 +152,15 @@ report res --html new.html | 0 | suite quick (res)
 report res --html res/run.json --force | 2 | mnb: --html res/run.json: evidence of a run is never overwritten; name
 report res --tables tables | 0 | suite quick (res)
 report res --tables notes.txt | 2 | mnb: --tables notes.txt: File exists
+report "" | 2 | mnb: argument 2 is empty; is a variable of the shell not set?
+report res --tables "" | 2 | mnb: argument 4 is empty; is a variable of the shell not set?
+accept "" res | 2 | mnb: argument 2 is empty
+report list.json | 2 | mnb: list.json: not a summary; give a result folder or what `mnb summary -o` wrote
+report empty.json | 2 | mnb: empty.json: not JSON: Expecting value (line 1, column 1); is it the file that you mean?
+report wide.json | 2 | mnb: wide.json: begins with the byte order mark of UTF-16; save it as UTF-8 without one
+report /dev/zero | 2 | mnb: /dev/zero: a device, and not a file
+report res --price 0 | 2 | mnb: --price 0: an amount such as
+report res --price 1e400 | 2 | mnb: --price 1e400: an amount such as
 report res odd | 2 | mnb report: odd: more than it takes; mnb report --help
 summary res | 0 | {
 summary res.tar.gz | 0 | {
@@ -230,6 +242,9 @@ jobs quik | 2 | mnb: quik: no such file, and no profile of that name is shipped;
 jobs unet | 2 | mnb: unet: no such file, and no profile of that name is shipped; did you mean 'unet3d'?; there are
 jobs nowhere.json | 2 | mnb: nowhere.json: No such file or directory
 rerun res/run.json | 2 | mnb: res/run.json: not a record of mnb: Object missing required field `mnb`
+jobs list.json | 2 | mnb: list.json: must be an object of tests, not list
+jobs empty | 2 | mnb: empty: Is a directory
+jobs quick --ram-total 1PiB | 2 | mnb: --ram-total: '1PiB' is not a size; write a number and a unit, such as 512MiB
 jobs notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
 jobs quick --repeat 2.7 | 2 | mnb: --repeat 2.7: a whole number
 jobs quick --repeat 0 | 2 | mnb: --repeat 0: at least 1
@@ -257,7 +272,7 @@ jobs quick --ready-limit 0 | 2 | mnb: --ready-limit 0: a number of seconds above
 jobs quick --ram-total much | 2 | mnb: --ram-total: 'much' is not a size; write a number and a unit, such as 512MiB
 jobs quick --dataroot notes.txt | 2 | mnb: data root
 jobs quick --nonce x --order file | 2 | mnb: --nonce 'x' seeds nothing: give it some text, and no other order than
-jobs quick --nonce "" | 2 | mnb: --nonce '' seeds nothing
+jobs quick --nonce= | 2 | mnb: --nonce '' seeds nothing
 jobs quick --dry-run -o notes.txt | 2 | mnb: -o
 jobs quick --dry-run -o notes.txt/res | 2 | mnb: -o
 jobs quick --dry-run -o res | 2 | mnb: -o
@@ -282,6 +297,10 @@ prepare quik | 2 | mnb: quik: no such file, and no profile of that name is shipp
 prepare quick --data-scal 1 | 2 | mnb prepare: unknown option --data-scal; did you mean '--data-scale'?
 list quik | 2 | mnb: quik: no such file, and no profile of that name is shipped; did you mean 'quick'?; there are cv,
 list nowhere.json | 2 | mnb: nowhere.json: No such file or directory
+stamp request nowhere | 2 | mnb: nowhere: there is no ledger.jsonl with a line in it
+stamp add res nowhere | 2 | mnb: nowhere: No such file or directory
+list res | 2 | mnb: res: Is a directory
+bids list.json | 2 | mnb: list.json: Expected `object`, got `array`; the form is
 schema | 2 | mnb schema: KIND is missing; mnb schema --help has an example
 schema profil | 2 | mnb schema: Invalid value "profil" for KIND. Choose from: "profile", "record", "event",
 schema profile | 0 | {

@@ -72,6 +72,9 @@ def opened(source: Path) -> Iterator[Opened]:
         try:
             _extract(source, root)
         except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno is not None:  # not the archive's fault
+                where = f"{source}: cannot be unpacked in {root.parent}: {error.strerror}"
+                raise InputError(f"{where}; TMPDIR may name a folder with room") from None
             raise InputError(f"{source}: not a bundle that `mnb bundle` made: {error}") from None
         yield _opened(source, root)
 
