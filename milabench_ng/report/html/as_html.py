@@ -25,8 +25,9 @@ from milabench_ng.report.html.per_test_charts import charts_of_test
 from milabench_ng.report.html.price_chart import tender_chart
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.cells import Fact, figure
-from milabench_ng.report.render.statements import conclusion, header
-from milabench_ng.report.render.tables import after_tests, before_tests
+from milabench_ng.report.render.first_screen import first_screen
+from milabench_ng.report.render.statements import details
+from milabench_ng.report.render.tables import other_tables
 from milabench_ng.report.render.tender_tables import tender_facts, tender_sections
 from milabench_ng.report.report import Line, Report
 
@@ -91,14 +92,13 @@ def report_page(report: Report, evidence: FolderDetails | None) -> Page:
     begun = tuple(_begun(manifest) for manifest in evidence.manifests) if evidence else ()
     return Page(
         title=f"mnb report: {report.summary.suite}",
-        facts=(*header(report), *hosts, *begun),
+        facts=(*first_screen(report).facts, *hosts, *begun),
         charts=(*loading_charts(report, evidence.loads if evidence else ()), *summary_charts(report, courses)),
         tables=(
-            *(of_section(section) for section in before_tests(report)),
             *of_tests(report),
-            *(of_section(section) for section in after_tests(report)),
+            *(of_section(section) for section in other_tables(report)),
         ),
-        conclusion=conclusion(report),
+        conclusion=details(report),
         tests=tuple(_test(report, at, evidence) for at in report.lines),
         evidence=(of_section(fence_section(evidence)),) if evidence and evidence.fences else (),
         runs=tuple(_run(manifest) for manifest in evidence.manifests) if evidence else (),

@@ -8,6 +8,7 @@ from statistics import mean
 
 from milabench_ng.report.render.cells import (
     Cell,
+    half_width,
     number,
     one_decimal,
     percent,
@@ -198,7 +199,7 @@ _FAIL: TestColumn = Column(
     "fail", "", whole, True, lambda cell: "bad" if cell else "plain", value=lambda at: at.scored.fail
 )
 _PERF: TestColumn = Column("perf", "unit/s", number, True, value=lambda at: at.scored.perf)
-_INTERVAL: TestColumn = Column("+-95 %", "%", one_decimal, True, value=lambda at: half_width_pct(at.scored.interval))
+_INTERVAL: TestColumn = Column("+-95 %", "%", half_width, True, value=lambda at: half_width_pct(at.scored.interval))
 _STD: TestColumn = Column("std", "%", one_decimal, True, value=lambda at: at.scored.std_pct)
 _PERF_ADJ: TestColumn = Column("perf_adj", "unit/s", number, True, value=lambda at: at.scored.perf_adj)
 _BETWEEN_DEVICES: TestColumn = Column("devices", "%", one_decimal, True, value=lambda at: at.scored.between_devices_pct)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from milabench_ng.report.procurement.other_machine import GPU_STD, HOST_STD
 from milabench_ng.report.procurement.stability import Stability
 from milabench_ng.report.procurement.tender import Tender
-from milabench_ng.report.render.cells import Cell, Fact, Tone, number, one_decimal, whole
+from milabench_ng.report.render.cells import Cell, Fact, Tone, number, one_decimal, unit_told, whole
 from milabench_ng.report.render.columns import span
 from milabench_ng.report.render.ratio_statements import span_of_money
 from milabench_ng.report.render.sections import Column, Section, section
@@ -110,7 +110,7 @@ def tender_sections(tender: Tender) -> tuple[Section, ...]:
 
 
 def _bids(tender: Tender) -> Section:
-    money, per_money = tender.currency, f"{tender.score_unit} per 1000 {tender.currency}"
+    money, per_money = tender.currency, f"{unit_told(tender.score_unit)} per 1000 {tender.currency}"
     tests = len(tender.tests)
     return section(
         "bids",
