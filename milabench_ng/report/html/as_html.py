@@ -25,7 +25,7 @@ from milabench_ng.report.html.per_test_charts import charts_of_test
 from milabench_ng.report.html.price_chart import tender_chart
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.cells import Fact, figure
-from milabench_ng.report.render.first_screen import first_screen
+from milabench_ng.report.render.first_screen import FirstScreen, first_screen
 from milabench_ng.report.render.statements import details
 from milabench_ng.report.render.tables import other_tables
 from milabench_ng.report.render.tender_tables import tender_facts, tender_sections
@@ -55,10 +55,16 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     """Everything on a page, in order."""
 
     title: str
-    facts: tuple[Fact, ...]
+    subtitle: str = ""
+    screen: FirstScreen | None = None
+    """None on a page on bids, which begins with its facts."""
+    facts: tuple[Fact, ...] = ()
     charts: tuple[Chart, ...]
     tables: tuple[HtmlTable, ...]
-    conclusion: tuple[Fact, ...] = ()
+    folded: tuple[HtmlTable, ...] = ()
+    """Tables that explain the others."""
+    details: tuple[Fact, ...] = ()
+    """What the numbers rest on."""
     tests: tuple[TestPart, ...] = ()
     evidence: tuple[HtmlTable, ...] = ()
     runs: tuple[RunPart, ...] = ()
@@ -90,15 +96,16 @@ def report_page(report: Report, evidence: FolderDetails | None) -> Page:
     courses = evidence.courses if evidence else ()
     hosts = (Fact("host", ", ".join(evidence.hosts)),) if evidence and evidence.hosts else ()
     begun = tuple(_begun(manifest) for manifest in evidence.manifests) if evidence else ()
+    screen = first_screen(report)
+    tests, further = of_tests(report)
     return Page(
-        title=f"mnb report: {report.summary.suite}",
-        facts=(*first_screen(report).facts, *hosts, *begun),
+        title=f"{report.summary.provenance.hardware}, {report.summary.suite}, {screen.when}",
+        subtitle=", ".join((report.source, *(evidence.hosts if evidence else ()))),
+        screen=screen,
         charts=(*loading_charts(report, evidence.loads if evidence else ()), *summary_charts(report, courses)),
-        tables=(
-            *of_tests(report),
-            *(of_section(section) for section in other_tables(report)),
-        ),
-        conclusion=details(report),
+        tables=tests,
+        folded=(*further, *(of_section(section) for section in other_tables(report))),
+        details=(*details(report), *hosts, *begun),
         tests=tuple(_test(report, at, evidence) for at in report.lines),
         evidence=(of_section(fence_section(evidence)),) if evidence and evidence.fences else (),
         runs=tuple(_run(manifest) for manifest in evidence.manifests) if evidence else (),

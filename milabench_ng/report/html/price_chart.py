@@ -34,9 +34,9 @@ class Point(msgspec.Struct, frozen=True):
 
 
 def tender_chart(tender: Tender) -> Chart | None:
-    """The chart of all bids with a ratio; None if there are none."""
+    """The chart of all bids with a ratio; None if these are not several."""
     points = [Point(row.name, row.price, row.ratio, row.ratio_interval) for row in tender.rows if row.ratio]
-    return price_chart(points, tender.reference, tender.currency) if points else None
+    return price_chart(points, tender.reference, tender.currency) if len(points) > 1 else None
 
 
 def price_chart(points: Sequence[Point], reference: str, currency: str) -> Chart:
