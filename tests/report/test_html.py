@@ -25,7 +25,7 @@ from milabench_ng.report.html.details_tables import flat, ranges, telemetry_sect
 from milabench_ng.report.html.figures import whiskers
 from milabench_ng.report.html.folder_details import read_evidence
 from milabench_ng.report.html.forest_chart import contributions, forest_view
-from milabench_ng.report.html.price_chart import equal_costs
+from milabench_ng.report.html.price_chart import Point, equal_costs, price_chart
 from milabench_ng.report.launch.timeline import change, courses, thinned
 from milabench_ng.report.report import make_report
 from milabench_ng.report.statistics.intervals import Interval
@@ -274,6 +274,12 @@ def test_bids_have_a_page(tmp_path: Path) -> None:
     marks = {trace["name"]: (trace["x"], trace["y"]) for trace in views[0]["data"] if "name" in trace}
     assert marks.keys() == {"acme", "blue"}
     assert marks["acme"][0] == [1000]
+
+
+def test_the_texts_of_marks_that_are_close_go_to_other_sides() -> None:
+    points = [Point("a", 100.0, 1.0, None), Point("b", 104.0, 1.01, None), Point("far", 100.0, 3.0, None)]
+    traces = price_chart(points, "base", "$").views[0].data[-3:]
+    assert [trace["textposition"] for trace in traces] == ["middle left", "middle right", "middle left"]
 
 
 @needs_browser

@@ -336,9 +336,9 @@ def test_every_form_of_a_tender(tender_file: Path) -> None:
         assert "one node of base.json" in text
         assert "what the order rests on" in text
     (header, *rows) = csv.reader(io.StringIO(printed(made, "csv")))
-    assert header[:2] == ["rank", "bid"]
+    assert header[:2] == ["bid", "rank"]
     assert "price of a node (EUR)" in header
-    assert [cells[1] for cells in rows] == ["twin", "fast", "slow"]
+    assert [cells[0] for cells in rows] == ["twin", "fast", "slow"]
     assert json.loads(printed(made, "json"))["rows"][2]["rank"] == 3
 
 
@@ -515,7 +515,7 @@ def test_the_marks_of_a_bid_stand_beside_its_rank(tender_file: Path, form: Any) 
         return
     if form == "csv":
         (header, *cells) = csv.reader(io.StringIO(text))
-        assert header[3] == "marked"
-        assert {cell[1]: cell[3] for cell in cells} == {"fast": "marked", "twin": "no", "slow": "no"}
+        assert header[:3] == ["bid", "rank", "marked"]
+        assert {cell[0]: cell[2] for cell in cells} == {"fast": "marked", "twin": "no", "slow": "no"}
     for mark in marks:
         assert mark.sentence in text.replace("\\_", "_")

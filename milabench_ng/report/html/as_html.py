@@ -79,13 +79,14 @@ def write(report: Report, stream: TextIO, evidence: FolderDetails | None = None)
 
 def write_tender(tender: Tender, stream: TextIO) -> None:
     """Write ``tender`` to ``stream``."""
-    chart = tender_chart(tender)
+    chart, sections = tender_chart(tender), tender_sections(tender)
     _write(
         Page(
-            title="mnb bids",
+            title=f"{len(tender.rows)} bids, in nodes of {tender.reference}",
             facts=tender_facts(tender),
             charts=(chart,) if chart else (),
-            tables=tuple(of_section(section) for section in tender_sections(tender)),
+            tables=tuple(of_section(section) for section in sections if section.key not in _EXPLAIN),
+            folded=tuple(of_section(section) for section in sections if section.key in _EXPLAIN),
         ),
         stream,
     )
@@ -138,6 +139,8 @@ def _test(report: Report, at: Line, evidence: FolderDetails | None) -> TestPart:
     )
 
 
+_EXPLAIN = ("not-the-same-work", "stability")
+"""Tables on bids that explain the others."""
 _FROM_SUMMARY = (
     "Made from a summary, which holds no slices: there are no charts over time, no isolation evidence, no telemetry "
     "and no configuration here. Make the page from the result folder to have them."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -11,7 +11,7 @@ from rich.text import Text
 from milabench_ng.plain import plain
 from milabench_ng.report.render.cells import Fact, Tone
 from milabench_ng.report.render.first_screen import Answer, FirstScreen, KindRatio
-from milabench_ng.report.render.fitting import TOGETHER, UNLIMITED, wrapped
+from milabench_ng.report.render.fitting import TOGETHER, wrapped
 
 STYLES: dict[Tone, str] = {
     "plain": "",
@@ -37,7 +37,7 @@ def print_screen(screen: FirstScreen, console: Console, width: int) -> None:
     if screen.alarms:
         alarms = [Fact(f"! {fact.name}", fact.text, fact.tone) for fact in screen.alarms]
         console.print(fact_lines(alarms, width, named=True))
-    console.print("", fact_lines(tuple(_told(screen.answers, width)), width), sep="\n")
+    console.print("", fact_lines(_told(screen.answers, width), width), sep="\n")
     rest = [Fact("" if place else "Look at", fact.text, fact.tone) for place, fact in enumerate(screen.look)]
     rest += [Fact("Kind", _bars(screen.kinds))] if screen.kinds else []
     if rest:
@@ -46,25 +46,19 @@ def print_screen(screen: FirstScreen, console: Console, width: int) -> None:
     console.print("", fact_lines(screen.commands, width), sep="\n")
 
 
-def _told(answers: Sequence[Answer], width: int) -> Iterator[Fact]:
-    """The answers as statements, with their parts below each other where the width allows it."""
+def _told(answers: Sequence[Answer], width: int) -> list[Fact]:
+    """The answers as statements: their second parts below each other where the width allows it, else as they wrap."""
     names = max(len(answer.name) for answer in answers) + len(_GAP)
-    for answer in answers:
-        aligned = [part.ljust(_column(answers, place)) for place, part in enumerate(answer.parts)]
-        line = _GAP.join(aligned).rstrip()
-        fits = width >= UNLIMITED or names + cell_len(line) <= width
-        whole = _GAP.join(_whole(part, width - names) for part in answer.parts)
-        yield Fact(answer.name, line if fits else whole, answer.tone)
+    first = max(len(answer.parts[0]) for answer in answers)
+    aligned = [_GAP.join((answer.parts[0].ljust(first), *answer.parts[1:])).rstrip() for answer in answers]
+    if max(map(cell_len, aligned)) + names > width:
+        aligned = [_GAP.join(_whole(part, width - names) for part in answer.parts) for answer in answers]
+    return [Fact(answer.name, line, answer.tone) for answer, line in zip(answers, aligned, strict=True)]
 
 
 def _whole(part: str, room: int) -> str:
     """A part that is not broken, if it has room in a line."""
     return plain(part).replace(" ", TOGETHER) if len(part) <= room else part
-
-
-def _column(answers: Sequence[Answer], place: int) -> int:
-    """The width of the first parts, which are aligned; the others follow as they are."""
-    return 0 if place else min(max(len(answer.parts[0]) for answer in answers), 24)
 
 
 def _bars(kinds: Sequence[KindRatio]) -> str:

@@ -104,7 +104,7 @@ def tender_sections(tender: Tender) -> tuple[Section, ...]:
         sections.append(_ownership(tender))
     if any(row.nodes is not None for row in tender.rows):
         sections.append(_purchase(tender))
-    if tender.stability is not None:
+    if tender.stability is not None and not all(change.same for change in tender.stability.changes):
         sections.append(_stability(tender.stability))
     return tuple(sections)
 
@@ -116,8 +116,9 @@ def _bids(tender: Tender) -> Section:
         "bids",
         "bids",
         tender.rows,
-        Column("rank", "", whole, True, value=lambda row: row.rank),
         Column("bid", value=lambda row: row.name),
+        Column("rank", "", whole, True, value=lambda row: row.rank),
+        Column("marked", tone=_toned("marked", "bad", "plain"), value=lambda row: "marked" if row.marks else "no"),
         Column("per reference node", money, number, True, value=lambda row: _value(row.per_reference)),
         Column(
             "95 % interval of it",
@@ -127,7 +128,6 @@ def _bids(tender: Tender) -> Section:
         Column("price of a node", money, number, True, value=lambda row: row.price),
         Column("ratio to the reference node", "", number, True, value=lambda row: row.ratio),
         Column("95 % interval", value=lambda row: span(row.ratio_interval)),
-        Column("marked", tone=_toned("marked", "bad", "plain"), value=lambda row: "marked" if row.marks else "no"),
         Column("score", tone=_toned("complete", "good", "bad"), value=lambda row: row.score_status),
         Column("isolation", tone=_toned("full", "good", "bad"), value=lambda row: row.isolation),
         Column("hardware", value=lambda row: row.hardware),
