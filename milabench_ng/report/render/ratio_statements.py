@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from milabench_ng.report.render.cells import Fact, Tone, figure, four_digits, short_name, tone_of_verdict, unit_told
+from milabench_ng.report.render.cells import Fact, Tone, four_digits, money, short_name, tone_of_verdict, unit_told
 from milabench_ng.report.render.columns import span
 from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.bands import EstimateBand
@@ -55,7 +55,7 @@ def _verdict(found: Effect, margin: float) -> str:
 def span_of_money(interval: Interval | EstimateBand) -> str:
     """``[low, high]``; estimates are labelled."""
     return (
-        f"[{figure(interval.low)}, {figure(interval.high)}]{' estimated' if isinstance(interval, EstimateBand) else ''}"
+        f"[{money(interval.low)}, {money(interval.high)}]{' estimated' if isinstance(interval, EstimateBand) else ''}"
     )
 
 
