@@ -82,7 +82,7 @@ def report(
     form
         Output format: table, json, csv or markdown.
     full
-        Print all columns of the table of tests, though the terminal is narrower.
+        Print all columns and rows of all tables, below each other where the terminal is narrower.
     layout
         Print the columns that users of a public suite know; with --format csv or markdown.
     tables

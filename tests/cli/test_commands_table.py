@@ -84,29 +84,29 @@ def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 TABLE = r"""
-report res | 0 | suite quick (res)
+report res | 0 | mnb · quick · res
 report cut | 2 | mnb: cut: run.json: not a readable manifest: not JSON: Unterminated string
 report cut.tar.gz | 2 | mnb: cut.tar.gz: run.json: not a readable manifest: not JSON: Unterminated string
-report odd | 1 | FAIL 1 of 24 launches failed (1 unreadable), limit 1.00%
-report again --compare res | 0 | suite quick (again)
-report res --compare base.json | 0 | suite quick (res)
-report res --compare res.tar.gz | 0 | suite quick (res)
-report res.tar.gz | 0 | suite quick (res.tar.gz)
-report res.tar.gz --rules rules.json | 0 | rules PASS of 13 rules of 'mine'; 16 not asked; unsigned; not checkable:
-report base.json | 0 | suite quick (base.json)
+report odd | 1 | mnb · quick · odd
+report again --compare res | 0 | mnb · quick · again
+report res --compare base.json | 0 | mnb · quick · res
+report res --compare res.tar.gz | 0 | mnb · quick · res
+report res.tar.gz | 0 | mnb · quick · res.tar.gz
+report res.tar.gz --rules rules.json | 0 | mnb · quick · res.tar.gz
+report base.json | 0 | mnb · quick · base.json
 report base.json --rules rules.json | 2 | mnb: --rules rules.json: base.json is neither a result folder nor a bundle;
-report base.json --compare v100 | 0 | suite quick (base.json)
-report res --compare v100 h200 | 0 | suite quick (res)
-report --compare base.json res | 0 | suite quick (res)
+report base.json --compare v100 | 0 | mnb · quick · base.json
+report res --compare v100 h200 | 0 | mnb · quick · res
+report --compare base.json res | 0 | mnb · quick · res
 report --compare | 2 | mnb report: Command "report" parameter --compare requires at least 1 element. Got 0.
 report | 2 | mnb: report: FOLDER is missing: mnb report FOLDER --compare v100
 report res --compare | 2 | mnb report: Command "report" parameter --compare requires at least 1 element. Got 0.
 report res --compare h20 | 2 | mnb: h20: no such file or folder, and no baseline of that name is shipped; did you
 report res --compare nowhere.json | 2 | mnb: nowhere.json: no such file or folder, and no baseline of that name is
-report res --price 300,000 | 0 | suite quick (res)
-report res --price 300000 | 0 | suite quick (res)
-report res --price 15000.50 --price-per gpu | 0 | suite quick (res)
-report res --price 3e5 | 0 | suite quick (res)
+report res --price 300,000 | 0 | mnb · quick · res
+report res --price 300000 | 0 | mnb · quick · res
+report res --price 15000.50 --price-per gpu | 0 | mnb · quick · res
+report res --price 3e5 | 0 | mnb · quick · res
 report res --price -5 | 2 | mnb: --price -5: an amount such as 300000, 300,000 or 15000.50
 report res --price a-lot | 2 | mnb: --price a-lot: an amount such as 300000, 300,000 or 15000.50
 report res --price 30,00 | 2 | mnb: --price 30,00: an amount such as 300000, 300,000 or 15000.50
@@ -114,7 +114,7 @@ report res --price-per gpu | 2 | mnb: --price-per gpu: of what price? Say --pric
 report res --price 1 --price-per rack | 2 | mnb report: Invalid value "rack" for --price-per. Choose from: "node",
 report res --margin 2 | 2 | mnb: --margin 2: it must be above 0 and below 100 %, for example 2%
 report res --margin 0 | 2 | mnb: --margin 0: it must be above 0 and below 100 %, for example 2%
-report res --margin 5% | 0 | suite quick (res)
+report res --margin 5% | 0 | mnb · quick · res
 report res --margin two | 2 | mnb: --margin: 'two' is not a share; write a percentage such as 2%
 report res --format jsn | 2 | mnb report: Invalid value "jsn" for --format. Choose from: "table", "json", "csv",
 report res --format json | 0 | {
@@ -122,15 +122,15 @@ report res --format csv | 0 | test,unit,weight,n,fail,perf (unit/s),+-95 % (%),s
 report res --format markdown | 0 | # mnb report: quick
 report res --layout cv | 2 | mnb: --layout cv --format table: a suite's layout is csv or markdown; choose one
 report res --layout cv --format csv | 2 | mnb: --layout cv: res has no measured test of that suite; run mnb jobs cv
-report res --compare-gpus | 0 | suite quick (res)
+report res --compare-gpus | 0 | mnb · quick · res
 report res --weights nowhere.json | 2 | mnb: nowhere.json: No such file or directory
 report res --weights notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
-report res --rules procurement | 1 | rules FAIL of 25 rules of 'procurement': R2, R6, R7, R11, R15 broken (R2 a plain
+report res --rules procurement | 1 | mnb · quick · res
 report res --rules procurement --allowed-signers nowhere | 2 | mnb: --allowed-signers nowhere: no such file; it
-report res --rules rules.json --nonce other | 1 | rules FAIL of 13 rules of 'mine': R9 broken (R9 the run was made with
+report res --rules rules.json --nonce other | 1 | mnb · quick · res
 report res --nonce other | 2 | mnb: --nonce other: only rules ask for one; say --rules too
 report res -n 5 | 2 | mnb report: unknown option -n; did you mean --nonce?
-report res --rules rules.json | 0 | rules PASS of 12 rules of 'mine'; 16 not asked; unsigned; not checkable: R1, R28,
+report res --rules rules.json | 0 | mnb · quick · res
 report res --rules odd-rules.json | 2 | mnb: odd-rules.json: Object contains unknown field `repeats`; the keys of
 report res --rules nowhere.json | 2 | mnb: --rules nowhere.json: no such file; the shipped ones are procurement
 report res --colour | 2 | mnb report: unknown option --colour; mnb report --help lists the options
@@ -148,9 +148,9 @@ report res -o res/ledger.jsonl --force | 2 | mnb: --output res/ledger.jsonl: evi
 report res -o nowhere/new.txt | 2 | mnb: --output nowhere/new.txt: No such file or directory
 report res -o empty | 2 | mnb: --output empty: Is a directory
 report res --html old.txt | 2 | mnb: --html old.txt: the file exists; name another one, or say --force
-report res --html new.html | 0 | suite quick (res)
+report res --html new.html | 0 | mnb · quick · res
 report res --html res/run.json --force | 2 | mnb: --html res/run.json: evidence of a run is never overwritten; name
-report res --tables tables | 0 | suite quick (res)
+report res --tables tables | 0 | mnb · quick · res
 report res --tables notes.txt | 2 | mnb: --tables notes.txt: File exists
 report "" | 2 | mnb: argument 2 is empty; is a variable of the shell not set?
 report res --tables "" | 2 | mnb: argument 4 is empty; is a variable of the shell not set?

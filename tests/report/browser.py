@@ -9,6 +9,7 @@ import base64
 import itertools
 import json
 import os
+import re
 import select
 import shutil
 import subprocess
@@ -146,6 +147,18 @@ class Browser:
         """A PNG of the page."""
         taken = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         file.write_bytes(base64.b64decode(taken["data"]))
+
+    def on_paper(self, file: Path) -> int:
+        """A PDF of the page on A4 with all visible charts, and how many pages it has."""
+        self.evaluate("dispatchEvent(new Event('beforeprint'))")
+        self.until(
+            "[...document.querySelectorAll('figure.chart')].filter((one) => one.checkVisibility())"
+            ".every((one) => one.querySelector('.main-svg'))"
+        )
+        made = self.send("Page.printToPDF", paperWidth=8.27, paperHeight=11.69, printBackground=True)
+        content = base64.b64decode(made["data"])
+        file.write_bytes(content)
+        return len(re.findall(rb"/Type\s*/Page\b", content))
 
     def requests(self) -> list[str]:
         """What the page asked for, itself apart."""

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from milabench_ng.report.render.fitting import UNLIMITED, fitting, wrapped
+from milabench_ng.report.render.cells import half_width
+from milabench_ng.report.render.columns import columns
+from milabench_ng.report.render.fitting import UNLIMITED, blocks, fitting, wrapped
 from milabench_ng.report.report import make_report
 from milabench_ng.report.writers import write_report
 
@@ -34,7 +36,18 @@ def test_columns_come_back_by_importance_while_there_is_room() -> None:
 
 def test_texts_wrap_between_words_and_below_themselves() -> None:
     assert wrapped("one two three four five six", 30, 8) == "one two three four\n        five six"
+    assert wrapped("gap in test of -14.7 % is", 21, 0) == "gap in test of\n-14.7 % is"  # no line begins with a unit
     assert wrapped("x " * 2000, UNLIMITED, 8) == "x " * 2000
+
+
+def test_what_does_not_fit_side_by_side_stands_below_with_its_first_column() -> None:
+    assert blocks([10, 10, 10, 10], 34) == [[0, 1, 2], [0, 3]]  # 3 columns and 2 gaps
+    assert blocks([10, 10, 10, 10], 46) == [[0, 1, 2, 3]]
+    assert blocks([10, 90], 34) == [[0, 1]]  # no block of the first column alone
+
+
+def test_an_interval_that_tells_nothing_does_not_pretend_to() -> None:
+    assert [half_width(cell) for cell in (2041.9, 100.0, 3.25, None)] == ["over 100", "100.0", "3.2", "-"]
 
 
 @pytest.mark.parametrize(("width", "stay"), [(80, ["perf_ratio", "verdict"]), (120, ["std", "data", "unit"])])
@@ -47,10 +60,12 @@ def test_a_report_fits_its_terminal(monkeypatch: pytest.MonkeyPatch, width: int,
     write_report(report, "table", piped)
     lines = re.sub(r"\x1b\[[0-9;]*m", "", narrow.getvalue()).splitlines()
     head = next(line for line in lines if line.startswith("test  ") and "perf_ratio" in line)
-    table = lines[lines.index(head) :]
-    assert all(len(line.rstrip()) <= width for line in table[: table.index("")])
-    assert all(len(line) <= width for line in lines[: lines.index("")])  # what is said above the tables
+    for text in (narrow.getvalue(), full.getvalue()):
+        assert all(len(line.rstrip()) <= width for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines())
+        assert "…" not in text  # what rich cuts
     above = " ".join(lines[lines.index(head) - 1 :][:2])
     assert all(title in above for title in stay)
     assert "--full prints them all" in narrow.getvalue()
-    assert "--full" not in full.getvalue() + piped.getvalue()
+    assert "--full prints" not in full.getvalue() + piped.getvalue()
+    everything = [column.title for column in columns(report)]
+    assert all(title in re.sub(r"\x1b\[[0-9;]*m", "", full.getvalue()) for title in everything)

@@ -50,12 +50,10 @@ def test_table(quick: Path) -> None:
     text = "\n".join(lines)
     assert "\x1b" not in text
     facts = squeezed(text)
-    assert "\ndevices 2: 2 x Test GPU\n" in facts
-    assert "\nisolation full\n" in facts
-    assert "\nlaunches 12 of 12\n" in facts
-    assert "\nratio not measured (no --compare)\n" in facts
-    assert "\nscore 100.42 classic items/s per device (complete); no interval: one repeat\n" in facts
-    assert "\nspread of runs not measured (one repeat)\n" in facts
+    assert "\nNode 2 x Test GPU " in facts
+    assert "\nValid 12 of 12 launches 0 failed isolation full no mark\n" in facts
+    assert "! NOT RANKED one repeat; 5 repeats give a verdict\n" in facts
+    assert "not measured" not in facts
     assert "(unit/s)" in text
     vae = next(line for line in lines if line.startswith("vae")).split()
     assert vae == [
@@ -76,9 +74,8 @@ def test_table(quick: Path) -> None:
     ]
     # perf_adj: 101 - 1 of the five tests, 100 of scaling.1, 101 of scaling.2; weights 4 4 8 8 8, 8 8: 100 * 1.01^(8/48)
     # times 1.0309^(4/48): toy_lstm counts 1/0.97 items of 2020
-    assert "score per device  100.42 classic items/s, complete" in text
-    assert "score per node    200.84 classic items/s (2 devices)" in text
-    assert "RPP               74.69 $ per classic items/s" in text
+    assert "\nScore 100.4 points per GPU 200.8 per node\n" in facts
+    assert "\nPrice 15,000 $ per node 74.69 $ per point\n" in facts
     assert "NOT ISOLATED" not in text
 
 
@@ -102,7 +99,7 @@ def test_colours_only_on_a_terminal_that_wants_them(
 
 def test_one_record_is_a_report_too(quick: Path) -> None:
     text = printed(next(quick.glob("quick.vae.J0.1.*")), "table")
-    assert "launches 1 (what was planned is not recorded)" in squeezed(text)
+    assert "1 launches (no plan recorded)" in squeezed(text)
 
 
 def test_the_last_line_says_not_isolated(quick: Path) -> None:
@@ -118,19 +115,19 @@ def test_the_last_line_says_not_isolated(quick: Path) -> None:
 def test_failures_are_named_and_an_invalid_score_shows_no_number(quick: Path) -> None:
     next(quick.glob("quick.vae.J0.1.*")).unlink()
     text = printed(quick, "table", price=15000.0)
-    assert "launches 11 of 12: 1 without a record" in squeezed(text)
+    assert "Valid 11 of 12 launches 1 failed" in squeezed(text)
     assert "quick.vae J0.1 missing" in squeezed(text)
-    assert "score invalid (1 of 7 missing: quick.vae)" in squeezed(text)
-    assert "score per device" not in text
-    assert "RPP - (there is no score above 0)" in squeezed(text)
+    assert "! NO SCORE 1 of 7 missing: quick.vae" in squeezed(text)
+    assert "\nScore invalid\n" in squeezed(text)
+    assert "no price per point without a score above 0" in text
 
 
 def test_a_partial_score_is_never_called_the_score(tmp_path: Path) -> None:
     whole = make_records.plan("quick", TESTS | {"scaling": PROGRESSION}, 2, 1, names=["vae", "convnet"])
     make_records.write_run(tmp_path / "run", whole)
     text = squeezed(printed(tmp_path / "run", "table"))
-    assert "\npartial score per device 100.00 classic items/s, partial (2 of 7 tests)" in text
-    assert not re.search("^score", text, re.MULTILINE)
+    assert "\n! PARTIAL 5 of 7 weighted tests were not selected\n" in text
+    assert "\nScore 100.0 points per GPU 200.0 per node partial: 2 of 7 tests\n" in text
 
 
 def test_json_has_the_promised_form(quick: Path) -> None:
@@ -184,12 +181,12 @@ def test_markdown_tables_are_even(quick: Path) -> None:
     assert all(len({line.count(" | ") for line in table}) == 1 for table in tables)
     table = tables[0]
     assert len(table) == 9
-    assert "- isolation: full" in lines
+    assert any(line.startswith("- Valid: ") and "isolation full" in line for line in lines)
 
 
 def test_commands(quick: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert report(quick) == 0
-    assert "score per device" in capsys.readouterr().out
+    assert "points per GPU" in capsys.readouterr().out
     base = tmp_path / "base.json"
     assert summary(quick, output=base) == 0
     assert load(base) == load(quick)

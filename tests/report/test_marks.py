@@ -13,8 +13,8 @@ from make_records import PER_GPU
 
 from milabench_ng.records.marks import Mark
 from milabench_ng.report.baselines.baseline import shortfalls
+from milabench_ng.report.render.alarms import NOT_COMPARABLE, alarms
 from milabench_ng.report.render.as_json import as_object
-from milabench_ng.report.render.statements import NOT_COMPARABLE, header
 from milabench_ng.report.report import make_report
 from milabench_ng.report.summary.folder import decode_summary, encode_summary, load
 
@@ -40,7 +40,7 @@ def run(folder: Path, marks: dict[str, list[Any]]) -> Path:
 
 
 def said(folder: Path) -> list[str]:
-    return [fact.text for fact in header(make_report(folder)) if fact.name == NOT_COMPARABLE]
+    return [fact.text for fact in alarms(make_report(folder)) if fact.name == NOT_COMPARABLE]
 
 
 def test_marks_with_other_percentages_are_counted_together(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from make_records import PER_GPU, PROGRESSION
 
 from milabench_ng.plan import Plan
 from milabench_ng.report.baselines.baseline import shortfalls
-from milabench_ng.report.render.cells import Fact, figure
-from milabench_ng.report.render.statements import header
+from milabench_ng.report.render.cells import Fact, four_digits
+from milabench_ng.report.render.first_screen import first_screen
 from milabench_ng.report.report import Report, make_report
 from milabench_ng.report.summary.folder import load
 from milabench_ng.report.writers import write_report
@@ -66,10 +66,11 @@ def test_smaller_data_than_the_profile_says_are_a_mark(tmp_path: Path, whole: Pl
     for test in QUICK:
         rewrite(tmp_path / "small", test, data=None if test.startswith("toy") else data | {"scale": 0.1})
     report = make_report(tmp_path / "small")
-    first = header(report)[0]
+    first = first_screen(report).facts[0]
     assert (first.name, first.tone) == ("NOT COMPARABLE", "bad")
     assert first.text == "data at scale 0.1 instead of 1 (at worst; 5 of 7 tests)"
-    assert "score, NOT COMPARABLE" in table(report)
+    (score,) = [answer for answer in first_screen(report).answers if answer.name == "Score"]
+    assert score.tone == "bad"
     assert any("data at scale 0.1" in why for why in shortfalls(report.summary, report.score))
 
 
@@ -109,10 +110,10 @@ def test_a_failure_is_the_first_line(tmp_path: Path, whole: Plan) -> None:
     make_records.write_run(tmp_path, whole)
     next(tmp_path.glob("quick.vae.J0.0.*")).write_text('{"x":1}')
     report = make_report(tmp_path)
-    first = header(report)[0]
+    first = first_screen(report).facts[0]
     assert (first.name, first.text) == ("FAIL", "1 of 12 launches failed (1 unreadable), limit 1.00%")
-    (launches,) = [fact for fact in header(report) if fact.name == "launches"]
-    assert (launches.text, launches.tone) == ("12 of 12, 1 failed", "bad")
+    (valid,) = [answer for answer in first_screen(report).answers if answer.name == "Valid"]
+    assert (valid.parts[:2], valid.tone) == (("12 of 12 launches", "1 failed"), "bad")
 
 
 def test_both_scores_are_over_the_tests_that_the_ratio_is_over(tmp_path: Path, whole: Plan) -> None:
@@ -125,10 +126,10 @@ def test_both_scores_are_over_the_tests_that_the_ratio_is_over(tmp_path: Path, w
     assert other.levels is not None
     assert other.ratio == pytest.approx(other.levels[0] / other.levels[1]) == pytest.approx(0.5)
     text = " ".join(table(report).split())
-    ours, theirs = map(figure, other.levels)
-    told = f"{ours} against {theirs} classic items/s per device, over 6 of 7 tests: toy_reg, toy_lstm, loader"
+    ours, theirs = map(four_digits, other.levels)
+    told = f"{ours} against {theirs} points per device, over 6 of 7 tests: toy_reg, toy_lstm, loader"
     assert told in text
-    assert "ratio of the scores 0.500 per device" in text
+    assert " 0.500 per GPU 0.500 per node 6 of 7 tests" in text
 
 
 def other_batches(folder: Path, test: str) -> None:
@@ -191,7 +192,7 @@ def test_a_run_in_progress_says_how_far_it_is_and_fails_nothing(tmp_path: Path) 
         fcntl.flock(manifest, fcntl.LOCK_EX)  # what the orchestrator holds while it lives
         report = make_report(tmp_path)
     assert report.exit_code == 0
-    assert header(report)[0] == Fact("running", "18 of 24 launches, about 6 min 40 s left", "fair")
+    assert first_screen(report).facts[0] == Fact("running", "18 of 24 launches, about 6 min 40 s left", "fair")
     assert "not yet: the run goes on" in table(report)
     assert "NO SCORE" not in table(report)
     assert make_report(tmp_path).exit_code == 1  # it has ended, and launches are missing

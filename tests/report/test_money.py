@@ -25,8 +25,9 @@ from milabench_ng.report.procurement.ownership import NodePower, Terms, ownershi
 from milabench_ng.report.procurement.ranking import pareto_set
 from milabench_ng.report.procurement.stability import Worth, per_throughput, stability
 from milabench_ng.report.procurement.tender import Tender
-from milabench_ng.report.render.statements import header
-from milabench_ng.report.report import build_report
+from milabench_ng.report.render.first_screen import first_screen
+from milabench_ng.report.render.statements import details
+from milabench_ng.report.report import Report, build_report
 from milabench_ng.report.scoring.score import score
 from milabench_ng.report.scoring.scored import scored_tests
 from milabench_ng.report.scoring.weights import load_weights
@@ -118,6 +119,11 @@ def estimated(value: float, low: float, high: float) -> TestSummary:
     )
 
 
+def everything(report: Report) -> dict[str, str]:
+    """The statements by name."""
+    return {fact.name: fact.text for fact in (*first_screen(report).facts, *details(report))}
+
+
 def test_an_estimate_says_so_at_the_ratio_and_brings_its_band_with_it() -> None:
     base = node(100.0, 100.0)
     mixed = msgspec.structs.replace(base, tests=base.tests | {"standard.vae": estimated(100.0, 80.0, 160.0)})
@@ -141,17 +147,19 @@ def test_an_estimate_says_so_at_the_ratio_and_brings_its_band_with_it() -> None:
     assert per.band is not None
     money = (9 / expected[2], 9 / ratio, 9 / expected[0])
     assert (per.band.low, per.band.value, per.band.high) == pytest.approx(money, rel=1e-12)
-    facts = {fact.name: fact.text for fact in header(made)}
+    facts = everything(made)
     said = "estimated, not measured (by a rule whose 95 % band held 19 of 20 known pairs left out)"
     assert facts["ratio to mixed"].startswith(f"{ratio:.3f} [{expected[0]:.3f}, {expected[2]:.3f}] {said}")
-    assert said in facts["$ per mixed node"]
+    assert "per mixed node's worth" in facts["Price"]
+    assert "] estimated" in facts["Price"]
+    assert "] estimated" in facts["vs mixed"]
     back = build_report(mixed, "run", weights=WEIGHTS, baselines=[("base", base)])  # the run is what was estimated
     (other,) = back.comparisons
     assert other.band is not None
     assert (other.band.low, other.band.high) == pytest.approx(
         ((0.8 / CHARGED) ** 0.25, (1.6 / CHARGED) ** 0.25), rel=1e-12
     )
-    assert said in {fact.name: fact.text for fact in header(back)}["ratio to base"]
+    assert said in everything(back)["ratio to base"]
 
 
 @pytest.mark.parametrize("form", ["table", "csv", "json", "markdown"])
@@ -328,9 +336,9 @@ def test_every_form_of_a_tender(tender_file: Path) -> None:
         assert "one node of base.json" in text
         assert "what the order rests on" in text
     (header, *rows) = csv.reader(io.StringIO(printed(made, "csv")))
-    assert header[:2] == ["rank", "bid"]
+    assert header[:2] == ["bid", "rank"]
     assert "price of a node (EUR)" in header
-    assert [cells[1] for cells in rows] == ["twin", "fast", "slow"]
+    assert [cells[0] for cells in rows] == ["twin", "fast", "slow"]
     assert json.loads(printed(made, "json"))["rows"][2]["rank"] == 3
 
 
@@ -384,9 +392,10 @@ def test_a_ratio_over_some_of_the_tests_says_so_wherever_it_stands() -> None:
     (per,) = made.price.per_reference
     assert per.value == pytest.approx(500.0, rel=1e-12)
     assert per.indicative == ("over 1 of 2 weighted tests",)
-    facts = {fact.name: fact.text for fact in header(made)}
-    assert facts["bound by cpu"].endswith("(2 tests; 2.000 of base over 1)")
-    assert facts["$ per base node"].endswith("; indicative: over 1 of 2 weighted tests")
+    facts = everything(made)
+    assert facts["Kind"] == "cpu 2.00"
+    assert "1 of 2 tests" in facts["vs base"]
+    assert facts["Price"].endswith("500 $ per base node's worth [493.25, 506.84], indicative")
 
 
 def test_the_header_names_the_node_and_where_the_weight_of_unplanned_steps_went() -> None:
@@ -398,11 +407,12 @@ def test_the_header_names_the_node_and_where_the_weight_of_unplanned_steps_went(
     )
     weights = WEIGHTS | {"standard.scaling.1": 2.0, "standard.scaling.2": 2.0}
     made = build_report(run, "run", weights=weights)
-    facts = {fact.name: fact.text for fact in header(made)}
-    assert facts["node"] == "processors 2 x Test CPU; driver 580"
+    facts = everything(made)
+    assert facts["Node"].endswith("   2 x Test CPU")
+    assert facts["node"] == "driver 580"
     assert facts["weights"].startswith("standard.scaling.2: more devices than there are; ")
     assert [line.scored.weight for line in made.lines] == [1.0, 3.0, 4.0]
-    assert "weights" not in {fact.name for fact in header(build_report(plain, "run", weights=WEIGHTS))}
+    assert "weights" not in everything(build_report(plain, "run", weights=WEIGHTS))
 
 
 def rebid(file: Path, **summaries: Summary) -> Tender:
@@ -505,7 +515,7 @@ def test_the_marks_of_a_bid_stand_beside_its_rank(tender_file: Path, form: Any) 
         return
     if form == "csv":
         (header, *cells) = csv.reader(io.StringIO(text))
-        assert header[3] == "marked"
-        assert {cell[1]: cell[3] for cell in cells} == {"fast": "marked", "twin": "no", "slow": "no"}
+        assert header[:3] == ["bid", "rank", "marked"]
+        assert {cell[0]: cell[2] for cell in cells} == {"fast": "marked", "twin": "no", "slow": "no"}
     for mark in marks:
         assert mark.sentence in text.replace("\\_", "_")

@@ -290,5 +290,6 @@ def test_of_a_device_without_its_like_nothing_is_claimed(tmp_path: Path, capsys:
     assert report.gpus.overall == report.gpus.stragglers == ()
     call(["report", str(tmp_path / "run"), "--compare-gpus"])
     shown = " ".join(capsys.readouterr().out.split())
-    assert "slow devices none; not known of 3: no other is of that model" in shown
+    assert "no GPU is slow beyond chance; " in shown
+    assert "; not known of GPU 3: no other is of that model" in shown
     assert "device 3, Small" in shown

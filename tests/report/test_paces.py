@@ -17,7 +17,8 @@ from milabench_ng.records.host_pace import HostPace
 from milabench_ng.report.baselines.baseline import as_baseline
 from milabench_ng.report.launch.host_paces import PaceSeen, PaceStat, differ, paces, without_pace
 from milabench_ng.report.render import as_csv, as_json, as_table
-from milabench_ng.report.render.statements import header
+from milabench_ng.report.render.first_screen import first_screen
+from milabench_ng.report.render.statements import details
 from milabench_ng.report.report import Report, make_report
 from milabench_ng.report.summary.folder import decode_summary, encode_summary, load
 
@@ -36,8 +37,8 @@ def folder(path: Path, edges: Any, repeat: int = 3, devices: int = 2) -> Path:
 
 
 def fact(report: Report) -> tuple[str, str]:
-    """What the header says, and how."""
-    (found,) = [each for each in header(report) if each.name == "host pace"]
+    """What is said below the tables, and how."""
+    (found,) = [each for each in details(report) if each.name == "host pace"]
     return found.text, found.tone
 
 
@@ -88,7 +89,7 @@ def test_the_limit_is_five_percent_of_the_faster() -> None:
 def test_an_even_run_is_said_in_one_line_and_one_row(tmp_path: Path) -> None:
     report = make_report(folder(tmp_path, lambda launch: (80.0 + launch.run, 80.0 + launch.run)))
     assert fact(report) == ("81.0 MB/s per CPU in the middle of 3 batches, 80.0 to 82.0 (zlib 1)", "plain")
-    assert not [each for each in header(report) if each.name == "mark"]
+    assert not [each for each in first_screen(report).look if each.name == "cores"]
 
 
 def test_the_share_with_slow_cores_is_named(tmp_path: Path) -> None:
@@ -96,6 +97,8 @@ def test_the_share_with_slow_cores_is_named(tmp_path: Path) -> None:
     text, tone = fact(report)
     assert text == "80.0 MB/s per CPU in the middle of 2 batches, 80.0 to 80.0 (zlib 1); slow cores: device 2 (-12.5 %)"
     assert tone == "bad"
+    (cores,) = [each for each in first_screen(report).look if each.name == "cores"]
+    assert cores.text == "the CPU cores of GPU 2 are slower than the others' (-12.5 %)"
     stream = io.StringIO()
     as_table.write(report, stream)
     row = next(line for line in stream.getvalue().splitlines() if line.startswith("device 2 "))
@@ -125,7 +128,7 @@ def test_cores_that_others_use_too_are_told() -> None:
 
 
 def test_what_was_not_measured_has_its_reason_and_no_figure(tmp_path: Path) -> None:
-    assert fact(make_report(folder(tmp_path / "old", lambda _: None))) == ("not measured", "faint")
+    assert not {"host pace"} & {each.name for each in details(make_report(folder(tmp_path / "old", lambda _: None)))}
     unknown = HostPace(problem="CPU 7 may not be used by this process: Invalid argument")
     assert paces([seen(unknown, unknown)]) is None
     some = [seen(80.0, 80.0), seen(unknown, unknown, batch=1)]
@@ -142,8 +145,7 @@ def test_the_reason_stands_in_the_report(tmp_path: Path) -> None:
         made["mnb"]["host_pace"] = {"0": {at: {"problem": "CPU 7 may not be used"} for at in ("before", "after")}}
         file.write_text(json.dumps(made))
     report = make_report(path)
-    assert fact(report) == ("not measured", "faint")
-    assert [at.text for at in header(report) if at.name == "note"] == ["host pace not measured: CPU 7 may not be used"]
+    assert [at.text for at in details(report) if at.name == "note"] == ["host pace not measured: CPU 7 may not be used"]
 
 
 def test_another_library_is_another_computation() -> None:

@@ -10,7 +10,7 @@ import make_records
 import pytest
 from make_records import PER_GPU
 
-from milabench_ng.report.render.statements import header
+from milabench_ng.report.render.statements import details
 from milabench_ng.report.report import make_report
 from milabench_ng.report.summary.folder import load
 from milabench_ng.telemetry.messages import Sample
@@ -67,7 +67,7 @@ def test_without_a_sample_there_is_no_power(tmp_path: Path) -> None:
 
 
 def said(folder: Path) -> dict[str, str]:
-    return {fact.name: fact.text for fact in header(make_report(folder)) if fact.name in ("power", "telemetry")}
+    return {fact.name: fact.text for fact in details(make_report(folder)) if fact.name in ("power", "telemetry")}
 
 
 def test_lost_telemetry_is_told(tmp_path: Path) -> None:

@@ -90,7 +90,9 @@ def test_telemetry_and_fence_are_found(folder: Path) -> None:
     evidence = read_evidence(folder)
     section = telemetry_section(evidence, "standard.recom")
     assert section is not None
-    assert {"power", "energy", "sm clock", "cpu busy", "file"} <= {str(cells[0]) for cells in section.rows}
+    assert {"power", "energy", "clock of the GPU's cores", "CPUs of the node busy", "page cache of the tenant"} <= {
+        str(cells[0]) for cells in section.rows
+    }
     (fence,) = evidence.fences["0"]
     assert empty(fence, FenceEvidence.__struct_fields__) == {"notes"}
     assert (fence.tier, fence.disjoint) == ("full", True)

@@ -15,8 +15,9 @@ from test_score import row, summary
 
 from milabench_ng.errors import InputError
 from milabench_ng.report.render import as_json
-from milabench_ng.report.render.statements import conclusion, header
-from milabench_ng.report.render.tables import after_tests
+from milabench_ng.report.render.first_screen import first_screen
+from milabench_ng.report.render.statements import details
+from milabench_ng.report.render.tables import other_tables
 from milabench_ng.report.report import Report, build_report
 from milabench_ng.report.scoring.reference import CLASSIC_UNIT, Reference, load_reference
 from milabench_ng.report.scoring.score import score
@@ -71,18 +72,19 @@ def report(**options: Any) -> Report:
 
 def test_the_report_says_the_unit_everywhere() -> None:
     made = report(baselines=[("half", AT_ONE)], price=(1000.0, "node"))
-    told = {fact.name: fact.text for fact in (*header(made), *conclusion(made))}
-    assert told["score per device"].startswith("2 x paper, complete")
-    assert told["score per node"].startswith("4 x paper (2 devices)")
-    assert " against 1 x paper per device" in told["scores compared"]
-    assert told["ratio of the scores"].startswith("2.000 per device; per node 4.000")
-    assert told["RPP"].startswith("250.00 $ per x paper")
+    told = {fact.name: fact.text for fact in (*first_screen(made).facts, *details(made))}
+    assert told["Score"].startswith("2.000 x paper per device   4.000 per node")
+    assert "2.000 against 1.000 x paper per device" in told["scores compared"]
+    assert told["vs half"].startswith("2.000 per device   ")
+    assert "   4.000 per node (2 devices against 1)   " in told["vs half"]
+    assert "   250.0 $ per x paper" in told["Price"]
     assert CLASSIC_UNIT not in "".join(told.values())
+    assert " points" not in "".join(told.values())
     assert made.price is not None
     assert made.price.rpp == pytest.approx(250.0, rel=1e-12)
     written = as_json.as_object(made)
     assert (written["score"]["unit"], written["baseline"]["unit"]) == ("x paper", "x paper")
-    (parts,) = [section for section in after_tests(made) if section.key == "sub-scores"]
+    (parts,) = [section for section in other_tables(made) if section.key == "sub-scores"]
     assert "per device (x paper)" in [heading.header for heading in parts.headings]
 
 

@@ -64,7 +64,7 @@ def test_one_repeat_gives_no_verdict_but_the_command_that_does(tmp_path: Path) -
     report = reported(tmp_path / "run", {"vae": [[1.0, 0.95]]})
     assert report.gpus is not None
     assert (report.gpus.stragglers, report.gpus.overall, report.gpus.judged) == ((), (), False)
-    assert "slow devices not known: behind the best in 1 test, most of all device 1 in vae (-5 %)" in printed(report)
+    assert "Look at GPU 1 behind the best in 1 test, most in vae (-5 %)" in printed(report)
     assert "repeat before judging: mnb jobs quick --repeat 5 --name vae" in printed(report)
 
 
@@ -77,7 +77,7 @@ def test_what_a_repeat_does_to_all_devices_hides_no_slow_one(tmp_path: Path) -> 
     assert {(slow.device, slow.test) for slow in report.gpus.stragglers} == {("2", "quick.vae"), ("2", "quick.convnet")}
     (slow,) = report.gpus.overall
     assert (slow.device, slow.effect_pct) == ("2", pytest.approx(-6.0, abs=0.1))
-    assert "device 2 (-6.0 %)" in printed(report)
+    assert "slow over all tests: GPU 2 (-6.0 %)" in printed(report)
 
 
 def test_devices_within_3_percent_are_never_slow_however_often_they_ran(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from milabench_ng.report.launch.traces import (
     encode_traces,
     strength,
 )
-from milabench_ng.report.render.statements import header
+from milabench_ng.report.render.statements import details
 from milabench_ng.report.render.traces_told import told
 from milabench_ng.report.report import make_report
 from milabench_ng.report.summary.folder import load
@@ -303,7 +303,7 @@ def test_a_report_marks_what_left_the_traces(tmp_path: Path, monkeypatch: pytest
     again = subprocess.run([*command, "--keep", str(target)], check=True, env={"PYTHONPATH": str(ROOT)}, stderr=PIPE)
     assert again.stderr == b"try.net gpu fp32: strong; step 1: 0.2 % 3 %\n"
     assert load(good).tests["try.net"].marks == ()
-    (fact,) = (fact for fact in header(make_report(good)) if fact.name == "reference traces")
+    (fact,) = (fact for fact in details(make_report(good)) if fact.name == "reference traces")
     assert fact.text == "1 of 1 tests compared: 1 strong"
     (mark,) = load(bad).tests["try.net"].marks
     assert mark.text == "outside the reference: loss 3 at step 1, expected 2 +- 0.004"
@@ -328,6 +328,6 @@ def test_a_report_says_what_has_no_reference(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(shipped, "_places", lambda: (tmp_path,))
     made = make_report(folder(tmp_path / "results", 2.0))
     assert made.lines[0].row.marks == ()
-    (fact,) = (fact for fact in header(made) if fact.name == "reference traces")
+    (fact,) = (fact for fact in details(made) if fact.name == "reference traces")
     assert fact.text.startswith("0 of 1 tests compared; no reference for ")
     assert fact.text.endswith(": net")

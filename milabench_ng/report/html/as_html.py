@@ -25,8 +25,9 @@ from milabench_ng.report.html.per_test_charts import charts_of_test
 from milabench_ng.report.html.price_chart import tender_chart
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.cells import Fact, figure
-from milabench_ng.report.render.statements import conclusion, header
-from milabench_ng.report.render.tables import after_tests, before_tests
+from milabench_ng.report.render.first_screen import FirstScreen, first_screen
+from milabench_ng.report.render.statements import details
+from milabench_ng.report.render.tables import other_tables
 from milabench_ng.report.render.tender_tables import tender_facts, tender_sections
 from milabench_ng.report.report import Line, Report
 
@@ -54,10 +55,16 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     """Everything on a page, in order."""
 
     title: str
-    facts: tuple[Fact, ...]
+    subtitle: str = ""
+    screen: FirstScreen | None = None
+    """None on a page on bids, which begins with its facts."""
+    facts: tuple[Fact, ...] = ()
     charts: tuple[Chart, ...]
     tables: tuple[HtmlTable, ...]
-    conclusion: tuple[Fact, ...] = ()
+    folded: tuple[HtmlTable, ...] = ()
+    """Tables that explain the others."""
+    details: tuple[Fact, ...] = ()
+    """What the numbers rest on."""
     tests: tuple[TestPart, ...] = ()
     evidence: tuple[HtmlTable, ...] = ()
     runs: tuple[RunPart, ...] = ()
@@ -72,13 +79,14 @@ def write(report: Report, stream: TextIO, evidence: FolderDetails | None = None)
 
 def write_tender(tender: Tender, stream: TextIO) -> None:
     """Write ``tender`` to ``stream``."""
-    chart = tender_chart(tender)
+    chart, sections = tender_chart(tender), tender_sections(tender)
     _write(
         Page(
-            title="mnb bids",
+            title=f"{len(tender.rows)} bids, in nodes of {tender.reference}",
             facts=tender_facts(tender),
             charts=(chart,) if chart else (),
-            tables=tuple(of_section(section) for section in tender_sections(tender)),
+            tables=tuple(of_section(section) for section in sections if section.key not in _EXPLAIN),
+            folded=tuple(of_section(section) for section in sections if section.key in _EXPLAIN),
         ),
         stream,
     )
@@ -89,16 +97,16 @@ def report_page(report: Report, evidence: FolderDetails | None) -> Page:
     courses = evidence.courses if evidence else ()
     hosts = (Fact("host", ", ".join(evidence.hosts)),) if evidence and evidence.hosts else ()
     begun = tuple(_begun(manifest) for manifest in evidence.manifests) if evidence else ()
+    screen = first_screen(report)
+    tests, further = of_tests(report)
     return Page(
-        title=f"mnb report: {report.summary.suite}",
-        facts=(*header(report), *hosts, *begun),
+        title=f"{report.summary.provenance.hardware}, {report.summary.suite}, {screen.when}",
+        subtitle=", ".join((report.source, *(evidence.hosts if evidence else ()))),
+        screen=screen,
         charts=(*loading_charts(report, evidence.loads if evidence else ()), *summary_charts(report, courses)),
-        tables=(
-            *(of_section(section) for section in before_tests(report)),
-            *of_tests(report),
-            *(of_section(section) for section in after_tests(report)),
-        ),
-        conclusion=conclusion(report),
+        tables=tests,
+        folded=(*further, *(of_section(section) for section in other_tables(report))),
+        details=(*details(report), *hosts, *begun),
         tests=tuple(_test(report, at, evidence) for at in report.lines),
         evidence=(of_section(fence_section(evidence)),) if evidence and evidence.fences else (),
         runs=tuple(_run(manifest) for manifest in evidence.manifests) if evidence else (),
@@ -131,6 +139,8 @@ def _test(report: Report, at: Line, evidence: FolderDetails | None) -> TestPart:
     )
 
 
+_EXPLAIN = ("not-the-same-work", "stability")
+"""Tables on bids that explain the others."""
 _FROM_SUMMARY = (
     "Made from a summary, which holds no slices: there are no charts over time, no isolation evidence, no telemetry "
     "and no configuration here. Make the page from the result folder to have them."

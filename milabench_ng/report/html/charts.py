@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from milabench_ng.report.html.figures import NEUTRAL, Chart, PlotTrace, View, label, layout, line
+from milabench_ng.report.html.figures import FEWEST_POINTS, INK, NEUTRAL, Chart, PlotTrace, View, label, layout, line
 from milabench_ng.report.html.forest_chart import forest_view
 from milabench_ng.report.html.per_test_charts import course_view
-from milabench_ng.report.html.price_chart import Point, price_chart
 from milabench_ng.report.launch.timeline import Course, worst_drift
 from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.scaling import ScalingCurve
@@ -15,9 +14,9 @@ from milabench_ng.report.scoring.slow_devices import GpuComparison
 
 _ROW = 30
 """Height of a row in pixels."""
-_INK = "#1a1a1a"
-_SLOW_STANDS_OUT = [[0, "#D55E00"], [0.5, "#F0B98A"], [1, "#EEF2F5"]]
-"""From slow to fast; dark numbers are legible on every shade, with any colour vision, on light and dark backgrounds."""
+_SLOW_STANDS_OUT = [[0, "rgba(213,94,0,0.75)"], [0.6, "rgba(213,94,0,0.2)"], [0.8, "rgba(213,94,0,0)"]]
+_SLOW_STANDS_OUT += [[1, "rgba(213,94,0,0)"]]
+"""From slow to fast: what is healthy has the colour of the page, so that only the slow is loud, by day and by night."""
 _CELLS_WITH_NUMBERS = 12
 """The most devices for which a cell has room for its number."""
 
@@ -28,11 +27,11 @@ def summary_charts(report: Report, courses: Sequence[Course]) -> tuple[Chart, ..
 
 
 def _charts(report: Report, courses: Sequence[Course]) -> Iterator[Chart]:
-    yield from _prices(report)
     views = [view for index, other in enumerate(report.comparisons) if (view := forest_view(report, other, index))]
     if views:
         yield Chart(
             key="forest",
+            wide=True,
             title="ratio of every test to the baseline",
             reading="Left: the ratio of throughputs with its 95 % interval (a larger mark has more weight, "
             "its shape says what bounds the test, a hollow one stands on an estimated or published row, a pale one "
@@ -46,17 +45,9 @@ def _charts(report: Report, courses: Sequence[Course]) -> Iterator[Chart]:
     worst = worst_drift(courses)
     if worst is not None:
         yield _drift(worst, courses)
-    if report.scaling:
-        yield _scaling(report.scaling)
-
-
-def _prices(report: Report) -> Iterator[Chart]:
-    """One chart per baseline, since each reference node is a unit of its own."""
-    price = report.price
-    for other in report.comparisons:
-        if price is not None and other.ratio_per_node is not None:
-            point = Point("this node", price.per_node, other.ratio_per_node, other.node_known)
-            yield price_chart([point], other.name, "$")
+    curves = [curve for curve in report.scaling if len(curve.steps) >= FEWEST_POINTS]
+    if curves:
+        yield _scaling(curves)
 
 
 def _map(gpus: GpuComparison, prefix: str) -> Chart:
@@ -83,7 +74,7 @@ def _map(gpus: GpuComparison, prefix: str) -> Chart:
             "y": label(at.test.removeprefix(prefix)),
             "text": "slow",
             "showarrow": False,
-            "font": {"color": _INK},
+            "font": {"color": INK},
         }
         for at in gpus.stragglers
         if at.test is not None and len(gpus.devices) > _CELLS_WITH_NUMBERS
@@ -94,9 +85,10 @@ def _map(gpus: GpuComparison, prefix: str) -> Chart:
             for row in several
         ]
         heat["texttemplate"] = "%{text}"
-        heat["textfont"] = {"color": _INK}
+        heat["textfont"] = {"color": INK}
     height = 110 + _ROW * len(rows)
-    yaxis = {"autorange": "reversed", "type": "category"}
+    yaxis = {"autorange": "reversed", "type": "category", "showgrid": False}
+    xaxis = {"type": "category", "showgrid": False}
     return Chart(
         key="map",
         title="tests by device",
@@ -105,7 +97,7 @@ def _map(gpus: GpuComparison, prefix: str) -> Chart:
         views=(
             View(
                 data=(heat,),
-                layout=layout("device", "", height=height, yaxis=yaxis, xaxis={"type": "category"}, annotations=marks),
+                layout=layout("device", "", height=height, yaxis=yaxis, xaxis=xaxis, annotations=marks),
             ),
         ),
     )

@@ -17,6 +17,37 @@ _UNITS = {
     "_mib_per_s": "MiB/s", "_mib": "MiB", "_pct": "%", "_mhz": "MHz", "_w": "W", "_c": "°C", "_j": "J", "_s": "s",
 }  # fmt: skip
 """Units by the suffix of a quantity's name."""
+_WORDS = {
+    "utilization_pct": "GPU busy",
+    "sm_clock_mhz": "clock of the GPU's cores",
+    "memory_clock_mhz": "clock of the GPU's memory",
+    "temperature_c": "temperature of the GPU",
+    "memory_temperature_c": "temperature of the GPU's memory",
+    "memory_used_mib": "GPU memory in use",
+    "read_errors": "readings that failed",
+    "reason_idle": "clocks low: idle",
+    "reason_sw_power_cap": "clocks held down: power limit",
+    "reason_hw_slowdown": "clocks held down: hardware",
+    "reason_sw_thermal": "clocks held down: temperature, by the driver",
+    "reason_hw_thermal": "clocks held down: temperature, by the hardware",
+    "reason_hw_power_brake": "clocks held down: power brake",
+    "sw_power_cap_s": "time held down by the power limit",
+    "sw_thermal_s": "time held down by temperature, by the driver",
+    "hw_thermal_s": "time held down by temperature, by the hardware",
+    "hw_power_brake_s": "time held down by the power brake",
+    "cpu_busy_pct": "CPUs of the node busy",
+    "cpu_steal_pct": "CPU time taken by the hypervisor",
+    "disk_read_mib_per_s": "read from disks",
+    "disk_write_mib_per_s": "written to disks",
+    "load_1min": "load average of a minute",
+    "memory_available_mib": "memory available on the node",
+    "anon_mib": "memory of the tenant's processes",
+    "current_mib": "all memory of the tenant",
+    "file_mib": "page cache of the tenant",
+    "shmem_mib": "shared memory of the tenant",
+    "cpu_s": "CPU time of the tenant",
+}
+"""What the names of recorded quantities mean; others are told by their name."""
 _APART = ("profile", "plan")
 """Parts of ``run.json`` that are shown separately."""
 
@@ -80,12 +111,12 @@ def telemetry_section(evidence: FolderDetails, label: str) -> Section | None:
         return None
     devices = dict(_devices(evidence.manifests))
     quantities = _by_quantity(sampled)
-    idle = [name for name, found in quantities.items() if not any(at.max or at.min for at in found)]
+    idle = [_in_words(name) for name, found in quantities.items() if not any(at.max or at.min for at in found)]
     rows = [
         (*_measured(at), devices.get(at.source, at.source.replace(":", " ")), at.launches, at.min, at.mean, at.max)
         for found in quantities.values()
         for at in found
-        if at.quantity not in idle
+        if _in_words(at.quantity) not in idle
     ]
     return Section(
         key=f"telemetry-{label}",
@@ -113,9 +144,16 @@ def _measured(at: SampledQuantity) -> tuple[str, str]:
     """A quantity's name in words, and its unit, which is the suffix of the recorded name."""
     for end, unit in _UNITS.items():
         if at.quantity.endswith(end):
-            return at.quantity.removesuffix(end).replace("_", " "), f"{unit} a launch" if at.counter else unit
-    unit = "share of samples" if at.quantity.startswith("reason_") else ""
-    return at.quantity.replace("_", " "), unit
+            return _in_words(at.quantity), f"{unit} a launch" if at.counter else unit
+    return _in_words(at.quantity), "share of samples" if at.quantity.startswith("reason_") else ""
+
+
+def _in_words(quantity: str) -> str:
+    """The recorded name in words, without its unit."""
+    if quantity in _WORDS:
+        return _WORDS[quantity]
+    end = next((end for end in _UNITS if quantity.endswith(end)), "")
+    return quantity.removesuffix(end).replace("_", " ")
 
 
 def _devices(manifests: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:

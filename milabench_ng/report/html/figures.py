@@ -22,6 +22,11 @@ DASHES = ("solid", "dash", "dot", "dashdot")
 NEUTRAL = "#808080"
 """Visible on light and dark backgrounds."""
 
+INK = "ink"
+"""Stands for the colour of the page's text, which the page puts in; `ground` for that of its ground."""
+FEWEST_POINTS = 3
+"""What has fewer is told in a tile or a table."""
+
 PlotTrace = dict[str, Any]
 
 
@@ -43,6 +48,8 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
     chooses: str = ""
     """How the views differ."""
     views: tuple[View, ...]
+    wide: bool = False
+    """Whether it takes the whole width of a sheet of paper; others stand side by side."""
 
 
 def label(text: str) -> str:

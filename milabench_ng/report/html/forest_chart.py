@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from milabench_ng.plain import plain
-from milabench_ng.report.html.figures import NEUTRAL, PlotTrace, View, label, layout, style, whiskers
+from milabench_ng.report.html.figures import INK, NEUTRAL, PlotTrace, View, label, layout, style, whiskers
+from milabench_ng.report.render.cells import ratio_text
 from milabench_ng.report.render.columns import span
 from milabench_ng.report.report import Line, Report
 from milabench_ng.report.scoring.comparison import ComparedTest, Comparison
@@ -16,6 +17,8 @@ _ROW = 30
 """Height of a row in pixels."""
 _WIDE = 3
 _PALE = 0.35
+_MARKS_END = 0.64
+"""Where the panel of the marks ends and the column of figures begins, as a share of the width."""
 
 Row = tuple[Line, ComparedTest]
 
@@ -37,18 +40,20 @@ def forest_view(report: Report, other: Comparison, index: int) -> View | None:
     if not rows:
         return None
     names = {at.scored.test: label(at.scored.test.removeprefix(f"{report.summary.suite}.")) for at in report.lines}
-    lacking = {names[at.scored.test]: _lack(at, index) for at in report.lines if at not in [line for line, _ in rows]}
     bars = _bars(contributions(report, other, index), names)
+    ticks = _ticks([found.perf_ratio or 1.0 for _, found in rows])
     widest = max([1.0, *map(abs, bars["x"])]) * 2.4
     return View(
         name=plain(other.name),
-        data=(*_marks(rows, names), *_without(lacking), bars),
+        data=(*_marks(rows, names), _axis_above(names), bars),
         layout=layout(
             "ratio, log scale",
             "",
-            height=150 + _ROW * len(names),
-            xaxis={"type": "log", "domain": [0, 0.66], **_ticks([found.perf_ratio or 1.0 for _, found in rows])},
-            xaxis2={"title": {"text": "share (%)"}, "domain": [0.72, 1], "range": [-widest, widest], "nticks": 3},
+            height=170 + _ROW * len(names),
+            margin={"l": 10, "r": 14, "t": 30, "b": 10},
+            xaxis={"type": "log", "domain": [0, _MARKS_END], **ticks},
+            xaxis2={"title": {"text": "share (%)"}, "domain": [0.78, 1], "range": [-widest, widest], "nticks": 3},
+            xaxis3={"type": "log", "overlaying": "x", "matches": "x", "side": "top", "showgrid": False, **ticks},
             yaxis={
                 "autorange": "reversed",
                 "type": "category",
@@ -56,6 +61,7 @@ def forest_view(report: Report, other: Comparison, index: int) -> View | None:
                 "categoryarray": list(names.values()),
             },
             shapes=[_even()],
+            annotations=[_value(at, index, names) for at in report.lines],
         ),
     )
 
@@ -64,9 +70,13 @@ def _ticks(ratios: Sequence[float]) -> dict[str, Any]:
     """Ticks; over a wide range only 1, 2 and 5 of each power of ten, written out."""
     low, high = min(1.0, *ratios), max(1.0, *ratios)
     if high < _WIDE * low:
-        return {"nticks": 5}
+        return {"nticks": 4, "tickangle": 0}
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    return {"tickvals": [float(f"{step}e{power}") for power in powers for step in (1, 2, 5)], "tickformat": ","}
+    return {
+        "tickvals": [float(f"{step}e{power}") for power in powers for step in (1, 2, 5)],
+        "tickformat": ",",
+        "tickangle": 0,
+    }
 
 
 def _lack(line: Line, index: int) -> str:
@@ -75,24 +85,34 @@ def _lack(line: Line, index: int) -> str:
     return "the baseline lacks it" if found is None else found.suppressed or "no rate above 0"
 
 
-def _without(lacking: dict[str, str]) -> list[PlotTrace]:
-    """Rows that say why they are empty."""
-    if not lacking:
-        return []
-    return [
-        {
-            "type": "scatter",
-            "mode": "text",
-            "x": [1] * len(lacking),
-            "y": list(lacking),
-            "text": [f" no ratio:<br> {label(why)}" for why in lacking.values()],
-            "textfont": {"size": 10},
-            "textposition": "middle right",
-            "cliponaxis": False,
-            "hoverinfo": "skip",
-            "showlegend": False,
-        }
-    ]
+def _value(line: Line, index: int, names: dict[str, str]) -> PlotTrace:
+    """The ratio in figures beside its row; grey, with the reason where one points, if it is none or does not count."""
+    found = line.compared[index]
+    known = found.perf_ratio if found is not None else None
+    why = _lack(line, index) if known is None else found.set_aside if found is not None else ""
+    return {
+        "xref": "paper",
+        "x": _MARKS_END + 0.01,
+        "xanchor": "left",
+        "y": names[line.scored.test],
+        "text": "n/a" if known is None else ratio_text(known),
+        "hovertext": label(why),
+        "showarrow": False,
+        "font": {"color": NEUTRAL if why else INK, "size": 11},
+    }
+
+
+def _axis_above(names: dict[str, str]) -> PlotTrace:
+    """The scale above the rows as well: an axis is drawn only if something stands on it."""
+    return {
+        "type": "scatter",
+        "xaxis": "x3",
+        "x": [1],
+        "y": list(names.values())[:1],
+        "opacity": 0,
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
 
 
 def _bars(added: dict[str, float], names: dict[str, str]) -> PlotTrace:
@@ -104,13 +124,18 @@ def _bars(added: dict[str, float], names: dict[str, str]) -> PlotTrace:
         "xaxis": "x2",
         "x": list(shares.values()),
         "y": [names[test] for test in shares],
-        "text": [f"{share:+.0f}" for share in shares.values()],
+        "text": [_signed(share) for share in shares.values()],
         "textposition": "outside",
         "cliponaxis": False,
         "marker": {"color": NEUTRAL},
         "showlegend": False,
         "hovertemplate": "%{y}: %{x:.1f} % of all movement<extra></extra>",
     }
+
+
+def _signed(share: float) -> str:
+    """Without decimals, and 0 without a sign."""
+    return f"{share:+.0f}" if round(share) else "0"
 
 
 def _even() -> PlotTrace:

@@ -51,11 +51,11 @@ def of_section(section: Section) -> HtmlTable:
     )
 
 
-def of_tests(report: Report) -> tuple[HtmlTable, ...]:
-    """The tables of the tests: what was measured, then a table for each baseline."""
+def of_tests(report: Report) -> tuple[tuple[HtmlTable, ...], tuple[HtmlTable, ...]]:
+    """The table of the tests with what decides, and the tables with the rest: details, and against each baseline."""
     prefix = f"{report.summary.suite}."
     light = tuple(report.score is not None and _is_light(line) for line in report.lines)
-    return tuple(
+    first, *rest = (
         HtmlTable(
             key=title,
             title=title,
@@ -65,6 +65,7 @@ def of_tests(report: Report) -> tuple[HtmlTable, ...]:
         )
         for title, chosen in column_groups(report)
     )
+    return (first,), tuple(rest)
 
 
 def _test_cell(column: TestColumn, line: Line, prefix: str) -> HtmlCell:

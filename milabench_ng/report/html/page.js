@@ -15,11 +15,19 @@
     for (const key of Object.keys(made).filter((name) => /^[xy]axis/.test(name))) {
       Object.assign(made[key], { gridcolor: line, linecolor: line, tickcolor: line });
     }
-    for (const note of made.annotations || []) if (note.bgcolor === "ground") note.bgcolor = ground;
+    for (const note of made.annotations || []) {
+      if (note.bgcolor === "ground") note.bgcolor = ground;
+      if (note.font && note.font.color === "ink") note.font.color = ink;
+    }
     return made;
   }
 
-  const PAPER_PX = 640; // fits on A4 and Letter, upright, with the browser's own margins
+  function inked(trace) {
+    return trace.textfont ? { ...trace, textfont: { ...trace.textfont, color: colour("ink") } } : trace;
+  }
+
+  const PAPER_PX = 660; // fits on A4 and Letter, upright, with the browser's own margins
+  const HALF_PX = 318; // two charts side by side
   const paper = matchMedia("print");
   let printing = false;
   const drawn = new Map();
@@ -36,9 +44,9 @@
     const view = drawn.get(figure)[select ? Number(select.value) : 0];
     const place = figure.querySelector(".drawing");
     const layout = dressed(view.layout);
-    if (paper.matches || printing) layout.width = PAPER_PX;
+    if (paper.matches || printing) layout.width = figure.classList.contains("wide") ? PAPER_PX : HALF_PX;
     place.style.height = layout.height + "px";
-    Plotly.react(place, view.data, layout, { displaylogo: false, displayModeBar: false, responsive: true });
+    Plotly.react(place, view.data.map(inked), layout, { displaylogo: false, displayModeBar: false, responsive: true });
     root.dataset.drawn = String(drawn.size);
   }
 

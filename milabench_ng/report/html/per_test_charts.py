@@ -6,7 +6,18 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from milabench_ng.grouping import grouped
-from milabench_ng.report.html.figures import NEUTRAL, Chart, PlotTrace, View, band, label, layout, line, style
+from milabench_ng.report.html.figures import (
+    FEWEST_POINTS,
+    NEUTRAL,
+    Chart,
+    PlotTrace,
+    View,
+    band,
+    label,
+    layout,
+    line,
+    style,
+)
 from milabench_ng.report.launch.timeline import Course
 from milabench_ng.report.report import Line
 from milabench_ng.report.scoring.scaling import ScalingCurve
@@ -37,10 +48,10 @@ def _charts(at: Line, courses: Sequence[Course], curves: Sequence[ScalingCurve])
             ),
         )
     devices = _by_device(at)
-    if devices:
+    if sum(map(len, devices.values())) >= FEWEST_POINTS:
         yield _distribution(test, at.row.unit, devices)
     for curve in curves:
-        if f"{curve.test}.{curve.steps[-1].devices}" == test:
+        if f"{curve.test}.{curve.steps[-1].devices}" == test and len(curve.steps) >= FEWEST_POINTS:
             yield _scaling(curve)
 
 

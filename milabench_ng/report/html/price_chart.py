@@ -19,8 +19,8 @@ _ALONG = (0.97, 0.9)
 """Where on its line a label ends: apart from its neighbours, and further out than any mark."""
 
 
-_BESIDE = ("middle left", "bottom left", "top left")
-"""Where a mark's text goes: on the left, clear of intervals and with room to spare; apart from its neighbours."""
+_NEAR = (0.14, 0.08)
+"""The room that a mark's text takes, as shares of the chart's width and height."""
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -34,9 +34,9 @@ class Point(msgspec.Struct, frozen=True):
 
 
 def tender_chart(tender: Tender) -> Chart | None:
-    """The chart of all bids with a ratio; None if there are none."""
+    """The chart of all bids with a ratio; None if these are not several."""
     points = [Point(row.name, row.price, row.ratio, row.ratio_interval) for row in tender.rows if row.ratio]
-    return price_chart(points, tender.reference, tender.currency) if points else None
+    return price_chart(points, tender.reference, tender.currency) if len(points) > 1 else None
 
 
 def price_chart(points: Sequence[Point], reference: str, currency: str) -> Chart:
@@ -53,7 +53,10 @@ def price_chart(points: Sequence[Point], reference: str, currency: str) -> Chart
             View(
                 data=(
                     *(_line(cost, right, top) for cost in costs),
-                    *(_mark(index, point, currency) for index, point in enumerate(points)),
+                    *(
+                        _mark(index, point, _beside(point, points, right, top), currency)
+                        for index, point in enumerate(points)
+                    ),
                 ),
                 layout=layout(
                     f"price of a node ({label(currency)})",
@@ -122,7 +125,17 @@ def _span(known: Interval | EstimateBand | None) -> str:
     return f" {span(known)}" if known else ""
 
 
-def _mark(index: int, point: Point, currency: str) -> PlotTrace:
+def _beside(point: Point, points: Sequence[Point], right: float, top: float) -> str:
+    """Where a mark's text goes: on the left, clear of its interval; on a side without another mark, if there is one."""
+    near = [other for other in points if other is not point and abs(other.ratio - point.ratio) < _NEAR[1] * top]
+    behind = any(0 <= point.price - other.price < _NEAR[0] * right for other in near)
+    ahead = any(0 <= other.price - point.price < _NEAR[0] * right for other in near)
+    if not behind:
+        return "middle left"
+    return "bottom right" if ahead else "middle right"
+
+
+def _mark(index: int, point: Point, beside: str, currency: str) -> PlotTrace:
     colour, symbol, _ = style(index)
     return {
         "type": "scatter",
@@ -131,7 +144,7 @@ def _mark(index: int, point: Point, currency: str) -> PlotTrace:
         "x": [point.price],
         "y": [point.ratio],
         "text": [f"{figure(point.price / point.ratio)} {label(currency)}"],
-        "textposition": _BESIDE[index % len(_BESIDE)],
+        "textposition": beside,
         "cliponaxis": False,
         "error_y": whiskers([point.interval], colour),
         "marker": {"color": colour, "symbol": symbol, "size": 11},

@@ -13,7 +13,7 @@ from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.cells import NOT_MEASURED, Cell
 from milabench_ng.report.render.columns import file_columns
 from milabench_ng.report.render.sections import Section
-from milabench_ng.report.render.tables import after_tests, before_tests
+from milabench_ng.report.render.tables import other_tables
 from milabench_ng.report.render.tender_tables import tender_sections
 from milabench_ng.report.report import Report
 
@@ -41,7 +41,7 @@ def write_all(report: Report, folder: Path, *, force: bool = False) -> tuple[Pat
     with written(tests, "--tables", force=force) as stream:
         write(report, stream)
     files = [tests]
-    for section in (*before_tests(report), *after_tests(report)):
+    for section in other_tables(report):
         files.append(folder / f"{_UNFIT.sub('-', section.key)}.csv")
         with written(files[-1], "--tables", force=force) as stream:
             write_section(section, stream)

@@ -9,9 +9,10 @@ from milabench_ng.plain import plain
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.cells import Fact
 from milabench_ng.report.render.columns import columns
+from milabench_ng.report.render.first_screen import first_screen
 from milabench_ng.report.render.sections import Section
-from milabench_ng.report.render.statements import conclusion, header, isolation_fact
-from milabench_ng.report.render.tables import after_tests, before_tests
+from milabench_ng.report.render.statements import details, isolation_fact
+from milabench_ng.report.render.tables import other_tables
 from milabench_ng.report.render.tender_tables import tender_facts, tender_sections
 from milabench_ng.report.report import Report
 
@@ -20,17 +21,16 @@ def write(report: Report, stream: TextIO) -> None:
     """Write ``report`` to ``stream``."""
     chosen = columns(report)
     stream.write(f"# mnb report: {_plain(report.summary.suite)}\n\n")
-    _facts(header(report), stream)
-    for section in before_tests(report):
-        write_section(section, stream)
+    screen = first_screen(report)
+    _facts((Fact("measured", screen.when), *screen.facts), stream)
     stream.write(_row(column.header for column in chosen))
     stream.write(_row("---:" if column.number else ":---" for column in chosen))
     for line in report.lines:
         stream.write(_row(column.show(column.value(line)) for column in chosen))
     stream.write("\n")
-    for section in after_tests(report):
+    for section in other_tables(report):
         write_section(section, stream)
-    _facts(conclusion(report), stream)
+    _facts(details(report), stream)
     write_isolation(report, stream)
 
 

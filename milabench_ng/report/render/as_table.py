@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Literal, TextIO
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
@@ -14,79 +14,63 @@ from rich.text import Text
 
 from milabench_ng.plain import plain
 from milabench_ng.report.procurement.tender import Tender
-from milabench_ng.report.render.cells import Fact, Tone
+from milabench_ng.report.render.cells import Cell, Tone
 from milabench_ng.report.render.columns import TestColumn, columns
-from milabench_ng.report.render.fitting import UNLIMITED, fitting, wrapped
+from milabench_ng.report.render.first_screen import first_screen
+from milabench_ng.report.render.fitting import UNLIMITED, blocks, fitting
+from milabench_ng.report.render.screen_lines import STYLES, fact_lines, print_screen
 from milabench_ng.report.render.sections import Section
-from milabench_ng.report.render.statements import conclusion, header, isolation_fact
-from milabench_ng.report.render.tables import after_tests, before_tests
+from milabench_ng.report.render.statements import details, isolation_fact
+from milabench_ng.report.render.tables import other_tables
 from milabench_ng.report.render.tender_tables import tender_facts, tender_sections
 from milabench_ng.report.report import Line, Report
 
-_STYLES: dict[Tone, str] = {
-    "plain": "",
-    "strong": "bold",
-    "good": "green",
-    "fair": "yellow",
-    "poor": "yellow",
-    "bad": "red bold",
-    "faint": "dim",
-}
 _ROWS_SHOWN = 20
-_LONGEST = 120
-"""Most characters in a cell."""
+_WORDS = 14
+"""To how many characters a text may be wrapped."""
 
 
 def write(report: Report, stream: TextIO, *, full: bool = False) -> None:
-    """Write ``report`` to ``stream``. Digits are never cut off: on a terminal, texts wrap and columns are left out.
+    """Write ``report`` to ``stream``. Nothing is cut off: on a terminal, texts wrap and columns are left out.
 
-    ``full``: leave no column out.
+    ``full``: leave no column and no row out; what does not fit side by side stands below.
     """
     width = shutil.get_terminal_size().columns if stream.isatty() else UNLIMITED
-    console = _console(stream)
-    console.print(_facts(header(report), width), "", sep="\n")
-    for section in before_tests(report):
-        _print(section, console)
-        console.print()
-    _print_tests(report, console, UNLIMITED if full else width)
-    for section in after_tests(report):
-        console.print()
-        _print(section, console)
-    console.print("", _facts(conclusion(report), width), sep="\n")
+    console = _console(stream, width)
+    print_screen(first_screen(report), console, width)
+    _print_tests(report, console, full=full)
+    for section in other_tables(report):
+        _print(section, console, full=full)
+    facts = details(report)
+    if facts:
+        console.print("", Text("what the numbers rest on", STYLES["strong"]), fact_lines(facts, width), sep="\n")
     if not report.isolated:
-        console.print(_facts([isolation_fact(report)], width))
+        console.print(fact_lines([isolation_fact(report)], width))
 
 
 def write_tender(tender: Tender, stream: TextIO) -> None:
     """Write ``tender`` to ``stream``."""
-    console = _console(stream)
-    console.print(_facts(tender_facts(tender)))
+    width = shutil.get_terminal_size().columns if stream.isatty() else UNLIMITED
+    console = _console(stream, width)
+    console.print(fact_lines(tender_facts(tender), width))
     for section in tender_sections(tender):
-        console.print()
-        _print(section, console)
+        _print(section, console, full=False)
 
 
-def _console(stream: TextIO) -> Console:
-    return Console(file=stream, width=UNLIMITED, highlight=False, markup=False, emoji=False)
+def _console(stream: TextIO, width: int) -> Console:
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
 
-def _facts(facts: Sequence[Fact], width: int = UNLIMITED) -> Text:
-    names = max(len(fact.name) for fact in facts)
-    lines = [
-        Text.assemble(fact.name.ljust(names), "  ", (wrapped(plain(fact.text), width, names + 2), _STYLES[fact.tone]))
-        for fact in facts
-    ]
-    return Text("\n").join(lines)
-
-
-def _print_tests(report: Report, console: Console, width: int) -> None:
+def _print_tests(report: Report, console: Console, *, full: bool) -> None:
     everything = columns(report)
-    kept = fitting([column.title for column in everything], [_width(column, report) for column in everything], width)
-    console.print(_tests(report, [everything[place] for place in kept]))
+    widths = [_width(column, report) for column in everything]
+    kept = fitting([column.title for column in everything], widths, console.width)
+    for places in blocks(widths, console.width) if full else [kept]:
+        console.print("", _tests(report, [everything[place] for place in places]), sep="\n")
     lacking = len(everything) - len(kept)
-    if lacking:
-        told = f"{lacking} columns do not fit into {width}: --full prints them all"
-        console.print(Text(told, _STYLES["faint"]))
+    if lacking and not full:
+        told = f"{lacking} columns do not fit into {console.width}: --full prints them all"
+        console.print(Text(told, STYLES["faint"]))
 
 
 def _width(column: TestColumn, report: Report) -> int:
@@ -102,36 +86,49 @@ def _tests(report: Report, chosen: Sequence[TestColumn]) -> Table:
     prefix = f"{report.summary.suite}."
     for line in report.lines:
         light = report.score is not None and not line.scored.weight
-        table.add_row(*(_cell(column, line, prefix) for column in chosen), style=_STYLES["faint"] if light else "")
+        table.add_row(*(_cell(column, line, prefix) for column in chosen), style=STYLES["faint"] if light else "")
     return table
 
 
 def _cell(column: TestColumn, line: Line, prefix: str) -> Text:
     shown = plain(column.show(column.value(line)))
-    return Text(shown.removeprefix(prefix) if column.title == "test" else shown, _STYLES[column.tone_of(line)])
+    return Text(shown.removeprefix(prefix) if column.title == "test" else shown, STYLES[column.tone_of(line)])
 
 
-def _print(section: Section, console: Console) -> None:
-    table = _empty_table()
-    for heading in section.headings:
-        table.add_column(_two_lines(plain(heading.header)), justify="right" if heading.number else "left", no_wrap=True)
-    for row in section.rows[:_ROWS_SHOWN]:
-        cells = zip(section.headings, row, strict=True)
-        table.add_row(*(_text(_cut(heading.show(cell)), heading.tone(cell)) for heading, cell in cells))
-    console.print(Text(plain(section.title), _STYLES["strong"]), table)
-    hidden = len(section.rows) - _ROWS_SHOWN
-    notes = [f"... and {hidden} more (all of them: --format json)"] if hidden > 0 else []
+def _print(section: Section, console: Console, *, full: bool) -> None:
+    """The table below its title; what is too wide even if texts wrap stands in several blocks."""
+    console.print("", Text(plain(section.title), STYLES["strong"]), sep="\n")
+    rows = section.rows if full else section.rows[:_ROWS_SHOWN]
+    for places in blocks([_least(section, rows, place) for place in range(len(section.headings))], console.width):
+        console.print(_table(section, rows, places))
+    hidden = len(section.rows) - len(rows)
+    notes = [f"... and {hidden} more (all of them: --full)"] if hidden > 0 else []
     for note in (*notes, *section.notes):
-        console.print(Text(plain(note), _STYLES["faint"]))
+        console.print(Text(plain(note), STYLES["faint"]))
 
 
-def _cut(shown: str) -> str:
-    """Truncate a long list, and say that there is more."""
-    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 3]}..."
+def _least(section: Section, rows: Sequence[tuple[Cell, ...]], place: int) -> int:
+    """The width below which a column cannot be read: of its longest number, or of a few words."""
+    heading = section.headings[place]
+    head = max(map(cell_len, _two_lines(plain(heading.header)).splitlines()))
+    cells = max((cell_len(plain(heading.show(row[place]))) for row in rows), default=0)
+    return max(head, cells) if heading.number else min(max(head, cells), _WORDS)
+
+
+def _table(section: Section, rows: Sequence[tuple[Cell, ...]], places: Sequence[int]) -> Table:
+    table = _empty_table()
+    chosen = [section.headings[place] for place in places]
+    for heading in chosen:
+        justify: Literal["left", "right"] = "right" if heading.number else "left"
+        table.add_column(_two_lines(plain(heading.header)), justify=justify, no_wrap=heading.number, overflow="fold")
+    for row in rows:
+        cells = zip(chosen, (row[place] for place in places), strict=True)
+        table.add_row(*(_text(heading.show(cell), heading.tone(cell)) for heading, cell in cells))
+    return table
 
 
 def _text(shown: str, tone: Tone) -> Text:
-    return Text(plain(shown), _STYLES[tone])
+    return Text(plain(shown), STYLES[tone])
 
 
 def _empty_table() -> Table:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import msgspec
+
+from milabench_ng.report.scoring.reference import CLASSIC_UNIT
+from milabench_ng.report.summary.summary import Summary
 
 Cell = str | int | float | None
 Tone = Literal["plain", "good", "fair", "poor", "bad", "strong", "faint"]
@@ -27,6 +31,35 @@ def figure(value: float) -> str:
     return f"{value:,.2f}" if abs(value) >= 10 or value == 0 else f"{value:.4g}"
 
 
+def four_digits(value: float) -> str:
+    """Four significant digits, written out: ``"2,901"``, ``"51.71"``."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    places = 3 - math.floor(math.log10(abs(value)))
+    return f"{round(value, places):,.{max(places, 0)}f}"
+
+
+def money(amount: float) -> str:
+    """An amount, without cents from a thousand on."""
+    return f"{amount:,.0f}" if amount >= 1000 or amount == int(amount) else f"{amount:,.2f}"
+
+
+def unit_told(unit: str) -> str:
+    """The unit of a score in words: the classic items/s of 2020 are points."""
+    return "points" if unit == CLASSIC_UNIT else unit
+
+
+def device_word(summary: Summary) -> str:
+    """What a tenant works on: a GPU, or a device where nobody knows or processors do the work."""
+    models = set(summary.models.values())
+    return "GPU" if models and "CPU" not in models else "device"
+
+
+def short_name(label: str) -> str:
+    """A test's name without its suite."""
+    return label.partition(".")[2] or label
+
+
 def counted(tests: int) -> str:
     """``"1 test"``, ``"2 tests"``."""
     return f"{tests} test{'' if tests == 1 else 's'}"
@@ -40,6 +73,11 @@ def text(cell: Cell) -> str:
 def number(cell: Cell) -> str:
     """See `figure`."""
     return figure(cell) if isinstance(cell, int | float) else NOT_MEASURED
+
+
+def points(cell: Cell) -> str:
+    """See `four_digits`."""
+    return four_digits(cell) if isinstance(cell, int | float) else NOT_MEASURED
 
 
 def one_decimal(cell: Cell) -> str:
@@ -65,6 +103,11 @@ def ratio_tone(cell: Cell) -> Tone:
         return "plain"
     steps: tuple[tuple[float, Tone], ...] = ((1.1, "strong"), (0.9, "good"), (0.75, "poor"))
     return next((tone for bound, tone in steps if cell >= bound), "bad")
+
+
+def half_width(cell: Cell) -> str:
+    """Half an interval in percent: beyond 100 it only tells that nothing is known."""
+    return "over 100" if isinstance(cell, int | float) and cell > 100 else one_decimal(cell)
 
 
 def percent(share: float | None) -> float | None:

@@ -17,12 +17,12 @@ def choices_told(report: Report) -> Iterator[Fact]:
         yield Fact("order", order)
 
 
-def devices_told(report: Report) -> Fact:
-    """How many of the node's devices worked."""
+def devices_told(report: Report) -> Iterator[Fact]:
+    """That devices of the node were idle, unless a mark says so."""
     summary = report.summary
-    idle = summary.node_devices is not None and summary.node_devices > summary.devices
-    of = f" of the node's {summary.node_devices}" if idle else ""
-    return Fact("devices", f"{summary.devices}{of}: {summary.provenance.hardware}", "fair" if idle else "plain")
+    marked = any(mark.kind == "devices left out" for mark in report.marks)
+    if summary.node_devices is not None and summary.node_devices > summary.devices and not marked:
+        yield Fact("devices", f"{summary.devices} of the node's {summary.node_devices} worked", "fair")
 
 
 def _weights(report: Report) -> Iterator[Fact]:

@@ -8,6 +8,7 @@ from statistics import mean
 
 from milabench_ng.report.render.cells import (
     Cell,
+    half_width,
     number,
     one_decimal,
     percent,
@@ -43,10 +44,15 @@ def columns(report: Report) -> tuple[TestColumn, ...]:
 
 
 def column_groups(report: Report) -> tuple[tuple[str, tuple[TestColumn, ...]], ...]:
-    """The columns grouped into tables that fit on a page, with titles: the tests alone, then against each baseline."""
+    """The columns grouped into tables that fit on a page, with titles: what decides first, then the rest."""
     weight = [_WEIGHT] if report.score is not None else []
-    own = (_N, _FAIL, _PERF, _INTERVAL, _STD, _BETWEEN_DEVICES, _RUN_TO_RUN, _PERF_ADJ, _NODE, _WAIT)
-    groups = [("tests", (_TEST, _UNIT, *weight, *own, *_load_columns(report), _MEMORY))]
+    ratios = [_ratio_columns(index, suffix, report.comparisons[index].margin) for index, suffix in _baselines(report)]
+    deciding = (column for _, ratio, _, verdict in ratios for column in (ratio, verdict))
+    busy, *consumed = _load_columns(report) or (None,)
+    groups = [
+        ("tests", (_TEST, _PERF, *deciding, _UNIT, _INTERVAL, _N, _FAIL, *weight, _WAIT, *((busy,) if busy else ()))),
+        ("tests in detail", (_TEST, _PERF, _STD, _BETWEEN_DEVICES, _RUN_TO_RUN, _PERF_ADJ, _NODE, *consumed, _MEMORY)),
+    ]
     for index, other in enumerate(report.comparisons):
         against = (_PERF, *_ratio_columns(index, "", other.margin), _PERF_ADJ, *_adjusted_columns(index, ""))
         groups.append((f"tests against {other.name}", (_TEST, _UNIT, *weight, *against)))
@@ -198,7 +204,7 @@ _FAIL: TestColumn = Column(
     "fail", "", whole, True, lambda cell: "bad" if cell else "plain", value=lambda at: at.scored.fail
 )
 _PERF: TestColumn = Column("perf", "unit/s", number, True, value=lambda at: at.scored.perf)
-_INTERVAL: TestColumn = Column("+-95 %", "%", one_decimal, True, value=lambda at: half_width_pct(at.scored.interval))
+_INTERVAL: TestColumn = Column("+-95 %", "%", half_width, True, value=lambda at: half_width_pct(at.scored.interval))
 _STD: TestColumn = Column("std", "%", one_decimal, True, value=lambda at: at.scored.std_pct)
 _PERF_ADJ: TestColumn = Column("perf_adj", "unit/s", number, True, value=lambda at: at.scored.perf_adj)
 _BETWEEN_DEVICES: TestColumn = Column("devices", "%", one_decimal, True, value=lambda at: at.scored.between_devices_pct)

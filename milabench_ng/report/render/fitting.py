@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 
 UNLIMITED = 2000
 """The width of what is no terminal: a file, a pipe."""
 _GAP = 2
+_NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=[%$])")
+TOGETHER = "\N{NO-BREAK SPACE}"
+"""A space at which no line ends; `wrapped` makes it an ordinary one."""
 _OPTIONAL = (
     *("verdict", "+-95 %", "std", "GPU", "data wait", "unit", "95 % interval", "devices", "runs", "perf_base"),
     *("energy", "power", "perf_adj", "weight", "peak", "node total", "perf_base_adj", "perf_ratio_adj"),
@@ -25,6 +29,16 @@ def fitting(titles: Sequence[str], widths: Sequence[int], width: int) -> list[in
     return kept
 
 
+def blocks(widths: Sequence[int], width: int) -> list[list[int]]:
+    """The places of all columns in blocks that fit; the first column, which names the rows, begins every block."""
+    made: list[list[int]] = [[0]]
+    for place in range(1, len(widths)):
+        if len(made[-1]) > 1 and sum(widths[at] + _GAP for at in (*made[-1], place)) - _GAP > width:
+            made.append([0])
+        made[-1].append(place)
+    return made
+
+
 def _is(title: str, wanted: str) -> bool:
     """Whether it is the column of that name, perhaps for one of several baselines."""
     return title == wanted or title.startswith(f"{wanted} ")
@@ -34,5 +48,6 @@ def wrapped(text: str, width: int, indent: int) -> str:
     """The text in lines of at most ``width`` columns, all after the first indented; a long word stays whole."""
     if width >= UNLIMITED:
         return text
-    lines = textwrap.wrap(text, max(width - indent, 20), break_long_words=False, break_on_hyphens=False)
-    return f"\n{' ' * indent}".join(lines)
+    kept = _NUMBER_AND_UNIT.sub(TOGETHER, text)
+    lines = textwrap.wrap(kept, max(width - indent, 20), break_long_words=False, break_on_hyphens=False)
+    return f"\n{' ' * indent}".join(lines).replace(TOGETHER, " ")

@@ -10,8 +10,11 @@ from milabench_ng.report.render.cells import (
     number,
     one_decimal,
     percent,
+    points,
     ratio_text,
+    short_name,
     tone_of_verdict,
+    unit_told,
     whole,
 )
 from milabench_ng.report.render.columns import half_width_pct, span
@@ -26,25 +29,17 @@ from milabench_ng.report.statistics.effects import unusual
 _BAR = 40
 
 
-def before_tests(report: Report) -> tuple[Section, ...]:
-    """What to know before reading the test table: the differences between two results, and what does not count."""
-    return tuple(_before(report))
+def other_tables(report: Report) -> tuple[Section, ...]:
+    """All tables with data: what differs from the baselines and what does not count, then what explains the rest."""
+    return tuple(_tables(report))
 
 
-def _before(report: Report) -> Iterator[Section]:
+def _tables(report: Report) -> Iterator[Section]:
     for other in report.comparisons:
         if other.differences:
             yield _differences(other)
         if other.reasons:
             yield _left_out(other)
-
-
-def after_tests(report: Report) -> tuple[Section, ...]:
-    """All other tables with data."""
-    return tuple(_after(report))
-
-
-def _after(report: Report) -> Iterator[Section]:
     if any(line.derived for line in report.lines):
         yield _suite_units(report)
     if any(line.row.latency for line in report.lines):
@@ -77,7 +72,7 @@ def _differences(other: Comparison) -> Section:
         Column("what", value=lambda one: one.what),
         Column("this run", value=lambda one: one.run),
         Column("baseline", value=lambda one: one.baseline),
-        Column("tests", value=lambda one: ", ".join(one.tests) or "all"),
+        Column("tests", value=lambda one: ", ".join(map(short_name, one.tests)) or "all"),
         Column("the ratio", tone=_tone_of_use, value=lambda one: one.ratio),
     )
 
@@ -92,10 +87,10 @@ def _tone_of_use(cell: Cell) -> Tone:
 
 
 def _left_out(other: Comparison) -> Section:
-    counted = [label.partition(".")[2] for label in other.counted]
+    counted = [short_name(label) for label in other.counted]
     tests: dict[str, list[str]] = {}
     for label, why in other.reasons.items():
-        tests.setdefault(why, []).append(label.partition(".")[2] or label)
+        tests.setdefault(why, []).append(short_name(label))
     return section(
         f"left-out-{other.name}",
         f"what the ratio to {other.name} leaves out",
@@ -133,7 +128,7 @@ def _latency(report: Report) -> Section:
 
 def _brief(line: Line) -> str:
     """The test's name without that of the suite."""
-    return line.scored.test.partition(".")[2] or line.scored.test
+    return short_name(line.scored.test)
 
 
 def _sub_scores(report: Report) -> Section:
@@ -144,7 +139,7 @@ def _sub_scores(report: Report) -> Section:
         Column("how", value=lambda part: part.name),
         Column("tests", "", whole, True, value=lambda part: len(part.labels)),
         Column("of the weights", "%", one_decimal, True, value=lambda part: part.weight_pct),
-        Column("per device", report.score_unit, number, True, value=lambda part: part.per_device),
+        Column("per device", unit_told(report.score_unit), points, True, value=lambda part: part.per_device),
         Column("+-95 %", "%", one_decimal, True, value=lambda part: half_width_pct(part.interval)),
         Column("no value or interval because", value=lambda part: part.why or None),
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from milabench_ng.report.procurement.other_machine import GPU_STD, HOST_STD
 from milabench_ng.report.procurement.stability import Stability
 from milabench_ng.report.procurement.tender import Tender
-from milabench_ng.report.render.cells import Cell, Fact, Tone, number, one_decimal, whole
+from milabench_ng.report.render.cells import Cell, Fact, Tone, number, one_decimal, unit_told, whole
 from milabench_ng.report.render.columns import span
 from milabench_ng.report.render.ratio_statements import span_of_money
 from milabench_ng.report.render.sections import Column, Section, section
@@ -104,35 +104,35 @@ def tender_sections(tender: Tender) -> tuple[Section, ...]:
         sections.append(_ownership(tender))
     if any(row.nodes is not None for row in tender.rows):
         sections.append(_purchase(tender))
-    if tender.stability is not None:
+    if tender.stability is not None and not all(change.same for change in tender.stability.changes):
         sections.append(_stability(tender.stability))
     return tuple(sections)
 
 
 def _bids(tender: Tender) -> Section:
-    money, per_money = tender.currency, f"{tender.score_unit} per 1000 {tender.currency}"
+    money, per_money = tender.currency, f"{unit_told(tender.score_unit)} per 1000 {tender.currency}"
     tests = len(tender.tests)
     return section(
         "bids",
         "bids",
         tender.rows,
-        Column("rank", "", whole, True, value=lambda row: row.rank),
         Column("bid", value=lambda row: row.name),
-        Column("ranked over", "tests", whole, True, value=lambda row: None if row.rank is None else tests),
+        Column("rank", "", whole, True, value=lambda row: row.rank),
         Column("marked", tone=_toned("marked", "bad", "plain"), value=lambda row: "marked" if row.marks else "no"),
-        Column("devices", "", whole, True, value=lambda row: row.devices),
-        Column("hardware", value=lambda row: row.hardware),
-        Column("score", tone=_toned("complete", "good", "bad"), value=lambda row: row.score_status),
-        Column("isolation", tone=_toned("full", "good", "bad"), value=lambda row: row.isolation),
-        Column("price of a node", money, number, True, value=lambda row: row.price),
-        Column("ratio to the reference node", "", number, True, value=lambda row: row.ratio),
-        Column("95 % interval", value=lambda row: span(row.ratio_interval)),
         Column("per reference node", money, number, True, value=lambda row: _value(row.per_reference)),
         Column(
             "95 % interval of it",
             money,
             value=lambda row: _money(row.per_reference.known if row.per_reference else None),
         ),
+        Column("price of a node", money, number, True, value=lambda row: row.price),
+        Column("ratio to the reference node", "", number, True, value=lambda row: row.ratio),
+        Column("95 % interval", value=lambda row: span(row.ratio_interval)),
+        Column("score", tone=_toned("complete", "good", "bad"), value=lambda row: row.score_status),
+        Column("isolation", tone=_toned("full", "good", "bad"), value=lambda row: row.isolation),
+        Column("hardware", value=lambda row: row.hardware),
+        Column("devices", "", whole, True, value=lambda row: row.devices),
+        Column("ranked over", "tests", whole, True, value=lambda row: None if row.rank is None else tests),
         Column("throughput for money", per_money, number, True, value=lambda row: _value(row.score_per_price)),
         Column("95 % interval of that", per_money, value=lambda row: _money(row.score_per_price)),
         Column("Pareto", tone=_toned("yes", "good", "faint"), value=lambda row: "yes" if row.pareto else "no"),
@@ -201,12 +201,16 @@ def _purchase(tender: Tender) -> Section:
 
 
 def _stability(found: Stability) -> Section:
+    """The changes that change the order; of the others only their number."""
+    turning = [change for change in found.changes if not change.same]
+    calm = len(found.changes) - len(turning)
     return section(
         "stability",
         "what the order rests on: each assumption a fifth up and down, each test left out",
-        sorted(found.changes, key=lambda change: (change.same_winner, change.same, change.lead_pct)),
+        sorted(turning, key=lambda change: (change.same_winner, change.lead_pct)),
         Column("changed", value=lambda change: change.what),
         Column("first", tone=_toned(found.order[0], "plain", "bad"), value=lambda change: change.order[0]),
         Column("leads by", "%", one_decimal, True, value=lambda change: change.lead_pct),
-        Column("order", value=lambda change: "the same" if change.same else ", ".join(change.order)),
+        Column("order", value=lambda change: ", ".join(change.order)),
+        notes=(f"{calm} of {len(found.changes)} changes leave the order as it is",),
     )

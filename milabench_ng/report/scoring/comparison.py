@@ -112,8 +112,3 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     def node_band(self) -> EstimateBand | None:
         """The band of ``ratio_per_node``, if rows are estimated."""
         return self.band.scaled(self.ratio_per_node / self.band.value) if self.band and self.ratio_per_node else None
-
-    @property
-    def node_known(self) -> EstimateBand | Interval | None:
-        """The range of ``ratio_per_node``."""
-        return self.node_band or self.node_interval

@@ -1,0 +1,90 @@
+"""Why the numbers of a report may not be what they seem, the worst first. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from milabench_ng.report.render.cells import Fact
+from milabench_ng.report.render.choices_told import choices_told, devices_told
+from milabench_ng.report.report import Report
+from milabench_ng.report.scoring.failure_rate import FAILURE_LIMIT
+from milabench_ng.report.scoring.score import Score
+from milabench_ng.report.statistics.effects import RANKED_FROM
+from milabench_ng.report.summary.summary import Summary
+from milabench_ng.units import format_seconds
+
+NOT_COMPARABLE = "NOT COMPARABLE"
+
+
+def alarms(report: Report) -> tuple[Fact, ...]:
+    """What failed, why the numbers are not comparable or not ranked, and which choices were made."""
+    return tuple(sorted(_alarms(report), key=lambda fact: fact.tone != "bad"))
+
+
+def _alarms(report: Report) -> Iterator[Fact]:
+    found = report.verification
+    if found is not None and not found.passed:
+        yield Fact("RULES BROKEN", found.sentence, "bad")
+    yield from _failures(report)
+    yield from _score(report)
+    yield from (Fact(NOT_COMPARABLE, mark.counted(len(report.lines)), "bad") for mark in report.marks)
+    yield from _isolation(report)
+    if not report.penalize_variance:
+        yield Fact("variance", "not penalised", "fair")
+    yield from devices_told(report)
+    yield from (fact for fact in choices_told(report) if fact.tone != "plain")
+    yield from _not_ranked(report)
+
+
+def _failures(report: Report) -> Iterator[Fact]:
+    rate = report.failure_rate
+    if rate.fail:
+        causes = Counter(failed.cause for _, failed in report.failed)
+        causes["unreadable"] += len(report.summary.problems)
+        named = ", ".join(f"{count} {cause}" for cause, count in causes.items() if count)
+        text = f"{rate.fail} of {rate.n} launches failed ({named}), limit {FAILURE_LIMIT:.2%}"
+        yield Fact("failed", text, "fair") if rate.passed else Fact("FAIL", text, "bad")
+
+
+def _score(report: Report) -> Iterator[Fact]:
+    """How far a run is, or why its score is none or not the whole one."""
+    score = report.score
+    if report.summary.going_on:
+        yield Fact("running", _progress(report.summary), "fair")
+    elif score is None:
+        yield Fact("NO SCORE", f"no weights for suite {report.summary.suite!r}; give --weights FILE", "fair")
+    elif score.status == "invalid":
+        yield Fact("NO SCORE", _why_invalid(score), "bad")
+    elif score.status == "partial":
+        yield Fact("PARTIAL", "; ".join(score.reasons), "fair")
+
+
+def _progress(summary: Summary) -> str:
+    """How far a run in progress is, and what is left of it."""
+    rows = summary.tests.values()
+    planned, pending = sum(row.planned or 0 for row in rows), sum(row.pending for row in rows)
+    left = "" if summary.left_s is None else f", about {format_seconds(summary.left_s)} left"
+    return f"{planned - pending} of {planned} launches{left}"
+
+
+def _why_invalid(score: Score) -> str:
+    if not score.missing:
+        return "no test with a weight has a result"
+    return f"{len(score.missing)} of {score.expected} missing: {', '.join(score.missing)}"
+
+
+def _isolation(report: Report) -> Iterator[Fact]:
+    if not report.isolated and report.summary.units == "true" and report.lines:
+        yield Fact("NOT ISOLATED", f"the weakest fence of a launch: {report.isolation}", "bad")
+
+
+def _not_ranked(report: Report) -> Iterator[Fact]:
+    score = report.score
+    if score is None or score.per_device is None:
+        return
+    verdict = f"{RANKED_FROM} repeats give a verdict"
+    if score.interval is None:
+        yield Fact("NOT RANKED", f"{score.why}; {verdict}", "fair")
+    elif score.interval.n < RANKED_FROM:
+        yield Fact("NOT RANKED", f"{score.interval.n} repeats; {verdict}", "fair")

@@ -1,0 +1,218 @@
+"""The first screen of a report: what a decision needs, in the order of the questions. Pure.
+
+Terminal, Markdown and page lay out the same values: is it valid, what was measured, what is it worth, what next.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+import msgspec
+
+from milabench_ng.report.render.alarms import alarms
+from milabench_ng.report.render.cells import Fact, Tone, device_word, four_digits, money, unit_told
+from milabench_ng.report.render.columns import span
+from milabench_ng.report.render.look_at import look_at
+from milabench_ng.report.render.ratio_statements import span_of_money
+from milabench_ng.report.report import NOT_RECORDED, Report
+from milabench_ng.report.scoring.comparison import Comparison
+from milabench_ng.report.scoring.cost import PerReference
+from milabench_ng.report.statistics.effects import RANKED_FROM, unusual
+
+_BOUND_BY = "bound by "
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to one question; the first part is what one looks for."""
+
+    name: str
+    parts: tuple[str, ...]
+    tone: Tone = "plain"
+
+    @property
+    def fact(self) -> Fact:
+        """The answer as one statement."""
+        return Fact(self.name, "   ".join(self.parts), self.tone)
+
+
+class KindRatio(msgspec.Struct, frozen=True):
+    """The ratio to the first baseline over the tests that one thing bounds."""
+
+    name: str
+    ratio: float
+
+
+class FirstScreen(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything on it, in order."""
+
+    title: str
+    when: str
+    """When the first launch started, in UTC."""
+    alarms: tuple[Fact, ...]
+    """Why the numbers may not be what they seem, worst first."""
+    answers: tuple[Answer, ...]
+    look: tuple[Fact, ...]
+    """Where to look: devices, tests, processors."""
+    kinds: tuple[KindRatio, ...]
+    commands: tuple[Fact, ...]
+    """What to type next."""
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """All of it as statements, for forms without a layout of their own."""
+        kinds = Fact("Kind", ", ".join(f"{kind.name} {kind.ratio:.2f}" for kind in self.kinds))
+        return (
+            *self.alarms,
+            *(answer.fact for answer in self.answers),
+            *(Fact("Look at", fact.text, fact.tone) for fact in self.look),
+            *((kinds,) if self.kinds else ()),
+            *self.commands,
+        )
+
+
+def first_screen(report: Report) -> FirstScreen:
+    """The first screen of ``report``."""
+    return FirstScreen(
+        title=f"mnb · {report.summary.suite} · {report.source}",
+        when=when(report),
+        alarms=alarms(report),
+        answers=tuple(_answers(report)),
+        look=tuple(look_at(report)),
+        kinds=_kinds(report),
+        commands=tuple(_commands(report)),
+    )
+
+
+def when(report: Report) -> str:
+    """The start of the first launch; baselines may not have it."""
+    starts = [line.row.started_utc for line in report.lines if line.row.started_utc is not None]
+    return f"{min(starts):%Y-%m-%d %H:%M} UTC" if starts else "date not recorded"
+
+
+def _answers(report: Report) -> Iterator[Answer]:
+    known = report.summary.provenance.node
+    around = (known[name] for name in ("processors", "memory") if name in known)
+    yield Answer(name="Node", parts=(report.summary.provenance.hardware, *around))
+    yield _score(report)
+    for other in report.comparisons:
+        yield _versus(report, other)
+    if report.price is not None:
+        yield _price(report)
+    yield _valid(report)
+
+
+def _score(report: Report) -> Answer:
+    score = report.score
+    if score is None or score.per_device is None or score.per_node is None:
+        why = "none" if score is None else "not yet: the run goes on" if report.summary.going_on else "invalid"
+        return Answer(name="Score", parts=(why,), tone="fair" if report.summary.going_on else "bad")
+    unit, at = unit_told(score.unit), score.interval
+    return Answer(
+        name="Score",
+        parts=(
+            f"{four_digits(score.per_device)} {unit} per {device_word(report.summary)}",
+            f"{four_digits(score.per_node)} per node",
+            *(() if score.status == "complete" else (f"partial: {score.tests} of {score.of} tests",)),
+            *((f"95 %: {four_digits(at.low)} to {four_digits(at.high)}",) if at else ()),
+        ),
+        tone="bad" if report.marks else "strong" if score.status == "complete" else "fair",
+    )
+
+
+def _versus(report: Report, other: Comparison) -> Answer:
+    """The ratio of the scores; the verdict is on the throughputs."""
+    name = f"vs {_brief(other)}"
+    if other.ratio is None or other.ratio_per_node is None:
+        return Answer(name=name, parts=("no weighted test can be compared",), tone="fair")
+    word, known = device_word(report.summary), other.band or other.interval
+    ours = report.summary.devices
+    against = "" if other.devices == ours else f" ({ours} {word}{'' if ours == 1 else 's'} against {other.devices})"
+    margin = unusual(other.margin)
+    verdict = other.effect.verdict if other.effect.ratio else "no interval"
+    return Answer(
+        name=name,
+        parts=(
+            f"{other.ratio:.3f} per {word}",
+            *((span(known) or "",) if known else ()),
+            f"{other.ratio_per_node:.3f} per node{against}",
+            f"{other.tests} of {other.of} tests",
+            *(() if other.band else (f"{verdict}, {margin}" if margin else verdict,)),
+        ),
+        tone=_tone_of(other),
+    )
+
+
+def _tone_of(other: Comparison) -> Tone:
+    tones: dict[str, Tone] = {"better": "good", "worse": "bad", "equivalent": "strong"}
+    return tones.get(other.effect.verdict, "fair")
+
+
+def _brief(other: Comparison) -> str:
+    """The baseline's name without folders and suffix."""
+    return other.label or other.name.rstrip("/").rpartition("/")[2].removesuffix(".json") or other.name
+
+
+def _price(report: Report) -> Answer:
+    price = report.price
+    assert price is not None
+    amount = f"{money(price.amount)} $ per {price.per}"
+    if price.rpp is None:
+        return Answer(name="Price", parts=(amount, "no price per point without a score above 0"), tone="bad")
+    unit = unit_told(report.score_unit).removesuffix("s")
+    width = f" [{four_digits(price.interval.low)}, {four_digits(price.interval.high)}]" if price.interval else ""
+    names = {other.name: _brief(other) for other in report.comparisons}
+    worths = (_worth(each, names[each.name]) for each in price.per_reference)
+    return Answer(name="Price", parts=(amount, f"{four_digits(price.rpp)} $ per {unit}{width}", *worths))
+
+
+def _worth(price: PerReference, name: str) -> str:
+    known = f" {span_of_money(price.known)}" if price.known else ""
+    return f"{money(price.value)} $ per {name} node's worth{known}{', indicative' if price.indicative else ''}"
+
+
+def _valid(report: Report) -> Answer:
+    """What was planned and what came of it, and how the tenants were held."""
+    summary, rate = report.summary, report.failure_rate
+    rows = summary.tests.values()
+    n, planned = rate.n, sum(row.planned or 0 for row in rows)
+    lacking = sum(row.missing + row.pending for row in rows)
+    done = f"{planned - lacking} of {planned} launches" if summary.has_plan else f"{n} launches (no plan recorded)"
+    isolation = f"isolation {report.isolation}"
+    if summary.units == "classic" and report.isolation == NOT_RECORDED:
+        isolation = "isolation not recorded (2020)"
+    rules = (report.verification.sentence,) if report.verification and report.verification.passed else ()
+    failed = f"{rate.fail} failed" if rate.n else "nothing was launched"
+    clean = not report.marks and rate.fail == 0 and report.isolated and not lacking
+    marks = ("no mark",) if not report.marks and summary.units == "true" else ()
+    return Answer(
+        name="Valid",
+        parts=(done, failed, isolation, *marks, *rules),
+        tone="good" if clean else "bad" if rate.fail or report.marks else "fair",
+    )
+
+
+def _kinds(report: Report) -> tuple[KindRatio, ...]:
+    if not report.comparisons:
+        return ()
+    parts = report.comparisons[0].subsets
+    return tuple(
+        KindRatio(part.name.removeprefix(_BOUND_BY), part.ratio)
+        for part in parts
+        if part.ratio is not None and part.name.startswith(_BOUND_BY)
+    )
+
+
+def _commands(report: Report) -> Iterator[Fact]:
+    """The next step, and where the rest is."""
+    source, suite = shlex.quote(report.source), report.summary.suite
+    score = report.score
+    repeats = score.interval.n if score and score.interval else 1
+    if report.summary.going_on:
+        yield Fact("next", f"wait, then mnb report {source}")
+    elif report.isolated and score is not None and score.per_device is not None and repeats < RANKED_FROM:
+        yield Fact("next", f"mnb jobs {suite} --repeat {RANKED_FROM}, for a verdict")
+    elif not report.comparisons:
+        yield Fact("next", f"mnb report {source} --compare OTHER")
+    yield Fact("details", f"mnb report {source} --full", "faint")
+    yield Fact("page", f"mnb report {source} --html report.html", "faint")

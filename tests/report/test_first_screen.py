@@ -1,0 +1,80 @@
+"""The newcomer's reading test: the first screen of a shipped bundle answers ten questions, each in a line."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from io import StringIO
+from os import terminal_size
+from pathlib import Path
+
+import pytest
+
+from milabench_ng.report.render.cells import four_digits
+from milabench_ng.report.render.first_screen import first_screen
+from milabench_ng.report.report import Report, make_report
+from milabench_ng.report.writers import write_report
+
+BASELINES = Path(__file__).parents[2] / "baselines"
+BUNDLE = BASELINES / "bundles" / "standard-rest-2xH200-20261122.tar.gz"
+QUESTIONS = {
+    "what?": r"^mnb · standard · \S+\.tar\.gz",
+    "when?": r"2026-11-22 08:50 UTC$",
+    "is it valid?": r"^Valid +72 of 72 launches +0 failed +isolation full +no mark$",
+    "can it be compared?": r"^! NOT RANKED +3 repeats; 5 repeats give a verdict$",
+    "is it the whole suite?": r"^! PARTIAL +7 of 19 weighted tests were not selected$",
+    "what is the score?": r"^Score +[\d,]+ points per GPU",
+    "and of a node?": r"^Score .* [\d,]+ per node",
+    "against what?": r"^vs h200 +[\d.]+ per GPU .* tests",
+    "what does it cost?": r"^Price +300,000 \$ per node +[\d.]+ \$ per point",
+    "which device is worst?": r"^Look at .*GPU 1 in ssd \(-14\.7 %\)",
+    "what next?": r"^next +mnb jobs standard --repeat 5",
+}
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return make_report(Path(os.path.relpath(BUNDLE)), compare_to=[str(BASELINES / "h200.json")], price=300_000.0)
+
+
+def printed(report: Report, monkeypatch: pytest.MonkeyPatch, width: int) -> list[str]:
+    """The lines above the first table."""
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: terminal_size((width, 40)))
+    stream = Terminal()
+    write_report(report, "table", stream)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue()).splitlines()
+    return [line.rstrip() for line in lines[: next(at for at, line in enumerate(lines) if line.startswith("test "))]]
+
+
+def test_a_newcomer_finds_ten_answers(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = printed(report, monkeypatch, 160)
+    assert [asked for asked, answer in QUESTIONS.items() if not any(re.search(answer, line) for line in lines)] == []
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_it_is_one_screen(report: Report, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    lines = printed(report, monkeypatch, width)
+    assert len(lines) <= 30
+    assert all(len(line) <= width for line in lines)
+
+
+def test_nothing_is_said_twice_and_the_worst_comes_first(report: Report) -> None:
+    screen = first_screen(report)
+    names = [fact.name for fact in screen.facts]
+    assert names[0] == "PARTIAL"
+    assert len({fact.text for fact in screen.facts}) == len(names)
+    assert [answer.name for answer in screen.answers] == ["Node", "Score", "vs h200", "Price", "Valid"]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(2900.77, "2,901"), (51.706, "51.71"), (5801.53, "5,802"), (49_092, "49,090"), (0.012344, "0.01234"), (0, "0")],
+)
+def test_points_have_four_significant_digits(value: float, shown: str) -> None:
+    assert four_digits(value) == shown
