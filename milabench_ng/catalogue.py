@@ -127,17 +127,26 @@ def data_set_of(data: str | DataBy | None, arguments: Mapping[str, Scalar | None
     return data.sets.get(str(arguments.get(data.option))) if isinstance(data, DataBy) else data
 
 
+DEVICE_PEAKS = ("peak_tflops", "peak_gb_per_s")
+"""What formulas may say of the device: its dense fp16 and bf16 peak in 1e12 operations per second, and that of its
+memory in 1e9 bytes per second, by its data sheet."""
+
+
 class Derived(msgspec.Struct, frozen=True):
     """The rate in another unit, such as one that users of a suite know."""
 
     unit: str
     formula: str
-    """Over ``rate`` (items per second) and the workload's options, with ``+ - * /`` and parentheses."""
+    """Over ``rate`` (items per second), the workload's options and `DEVICE_PEAKS`, with ``+ - * /`` and parentheses."""
 
-    def of(self, rate: float, options: Mapping[str, Scalar | None]) -> float:
-        """The value of a launch with ``options``. Raises InputError if there is none, as `formula.evaluate` does."""
+    def of(self, rate: float, options: Mapping[str, Scalar | None], peaks: Mapping[str, float] | None = None) -> float:
+        """The value of a launch with ``options`` on a device with ``peaks``.
+
+        Raises InputError if there is none, as `formula.evaluate` does.
+        """
         numbers = {name: value for name, value in options.items() if type(value) in (int, float)}
-        return evaluate(self.formula, {**numbers, "rate": rate})  # type: ignore[dict-item]  # type() is the check
+        known = {**numbers, **(peaks or {}), "rate": rate}
+        return evaluate(self.formula, known)  # type: ignore[arg-type]  # type() is the check
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):

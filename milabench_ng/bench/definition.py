@@ -16,7 +16,7 @@ from milabench_ng import catalogue
 from milabench_ng.batch_sizes import BATCH_SIZE
 from milabench_ng.bench.options import COMMON
 from milabench_ng.bench.source import source_modules
-from milabench_ng.catalogue import Bound, Classic, DataBy, Derived, Option, Range
+from milabench_ng.catalogue import DEVICE_PEAKS, Bound, Classic, DataBy, Derived, Option, Range
 from milabench_ng.datasets.base import DataSet
 from milabench_ng.errors import InputError
 from milabench_ng.formula import names
@@ -162,23 +162,26 @@ def check_choice(data: DataBy, options: Sequence[Option], name: str) -> None:
 
 
 def _check_derived(definition: Definition) -> None:
-    """Raise InputError for formulas over anything but ``rate`` and the workload's numeric options."""
+    """Raise InputError for formulas over anything but ``rate``, the device's peaks and numeric options."""
     if not definition.derived:
         return
     where = f"workload {definition.function.__module__}:{definition.function.__qualname__}"
     options = (*definition.own_options, *COMMON(definition.precision))
     numeric = [option.name for option in options if option.type in ("int", "float")]
-    if "rate" in numeric:
-        raise InputError(f"{where}: option 'rate' would hide the rate in the formulas of its derived units; rename it")
+    for taken in ("rate", *DEVICE_PEAKS):
+        if taken in numeric:
+            raise InputError(
+                f"{where}: option {taken!r} would hide the {taken} in the formulas of its derived units; rename it"
+            )
     units = [each.unit for each in definition.derived]
     if len({*units}) < len(units):
         raise InputError(f"{where}: a derived unit is declared twice: {', '.join(units)}")
     for each in definition.derived:
-        unknown = sorted(names(each.formula) - {"rate", *numeric})
+        unknown = sorted(names(each.formula) - {"rate", *DEVICE_PEAKS, *numeric})
         if unknown:
             raise InputError(
                 f"{where}: derived unit {each.unit!r} = {each.formula!r} has no value for {', '.join(unknown)}; "
-                f"there are rate, {', '.join(numeric)}"
+                f"there are {', '.join(('rate', *DEVICE_PEAKS, *numeric))}"
             )
 
 
