@@ -132,12 +132,18 @@ class Derived(msgspec.Struct, frozen=True):
 
     unit: str
     formula: str
-    """Over ``rate`` (items per second) and the workload's options, with ``+ - * /`` and parentheses."""
+    """With ``+ - * /`` and parentheses.
 
-    def of(self, rate: float, options: Mapping[str, Scalar | None]) -> float:
-        """The value of a launch with ``options``. Raises InputError if there is none, as `formula.evaluate` does."""
+    Over ``rate`` (items per second), ``devices`` (of the launch), the workload's options and what it notes of its steps.
+    """
+
+    def of(self, rate: float, options: Mapping[str, Scalar | None], measured: Mapping[str, float] | None = None) -> float:
+        """The value of a launch with ``options``. ``measured``: ``devices``, and the mean of each note per step.
+
+        Raises InputError if there is none, as `formula.evaluate` does.
+        """
         numbers = {name: value for name, value in options.items() if type(value) in (int, float)}
-        return evaluate(self.formula, {**numbers, "rate": rate})  # type: ignore[dict-item]  # type() is the check
+        return evaluate(self.formula, {**numbers, **(measured or {}), "rate": rate})  # type: ignore[dict-item]  # type() is the check
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):

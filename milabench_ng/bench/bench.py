@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ from milabench_ng.bench.file_errors import FileErrors
 from milabench_ng.bench.layer_type import LayerType
 from milabench_ng.bench.meter import Meter
 from milabench_ng.bench.moving import to_device, to_host
+from milabench_ng.bench.notes import Notes
 from milabench_ng.bench.options import CommonOptions
 from milabench_ng.bench.precision import MODES
 from milabench_ng.bench.trace import TraceRecorder
@@ -85,6 +87,7 @@ class Bench:
         self._meter: Meter | None = None
         self._trace = TraceRecorder(channel, rank, self._precision.scale)
         self._feeds: list[feeding.Feed] = []
+        self._notes = Notes(device)
         self._built_since = time.monotonic()
         self._pid = os.getpid()
         self.seed = options.seed
@@ -223,6 +226,7 @@ class Bench:
             sample_duration=self._options.sample_duration,
             max_count=self._options.max_count,
             rule=self._rule,
+            take_notes=self._notes.take,
         )
         endless = feeding.repeat(batches)
         try:
@@ -271,6 +275,17 @@ class Bench:
             self._meter.note_latency(time.monotonic() - called_s)
         self._trace.outputs(outputs)
         return outputs
+
+    def note(self, name: str, value: float) -> None:
+        """Add ``value``, not negative, to what is noted of the current step under ``name``.
+
+        Formulas of derived units know the mean per step in the window by that name.
+        """
+        self._notes.add(name, value)
+
+    def timed(self, name: str) -> AbstractContextManager[None]:
+        """Note the seconds of the body under ``name``: on a GPU, those that its work takes on the current stream."""
+        return self._notes.timed(name)
 
     def _fetch(self, batches: Iterator[BatchT]) -> BatchT:
         with self._file_errors.reading():

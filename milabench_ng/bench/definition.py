@@ -47,6 +47,7 @@ class Definition:
     classic_factor: float
     classic: tuple[Classic, ...]
     derived: tuple[Derived, ...]
+    notes: tuple[str, ...]
 
     def __post_init__(self) -> None:
         _check_derived(self)
@@ -116,6 +117,7 @@ def workload(
     classic_factor: float = 1.0,
     classic: tuple[Classic, ...] = (),
     derived: tuple[Derived, ...] = (),
+    notes: tuple[str, ...] = (),
 ) -> Callable[[Function], Definition]:
     """Declare a function ``(bench, *, options...)`` as a workload.
 
@@ -125,7 +127,8 @@ def workload(
     ``extra``: the extra of its package that installs them. ``ram_gib``: RAM that a tenant needs, without page cache.
     ``auto_batch``: ``--batch-size auto`` may find its option ``batch_size``, with which its memory grows.
     ``classic_factor``: items of the 2020 tool per true item. ``classic``: how 2020 profiles name it. ``derived``: its
-    rate in other units, shown beside it.
+    rate in other units, shown beside it. ``notes``: names of what it notes of its steps (`Bench.note`), for their
+    formulas.
 
     Raises InputError for a derived unit whose formula cannot be evaluated.
     """
@@ -146,6 +149,7 @@ def workload(
             classic_factor=classic_factor,
             classic=classic,
             derived=derived,
+            notes=notes,
         )
 
     return declare
@@ -162,23 +166,27 @@ def check_choice(data: DataBy, options: Sequence[Option], name: str) -> None:
 
 
 def _check_derived(definition: Definition) -> None:
-    """Raise InputError for formulas over anything but ``rate`` and the workload's numeric options."""
+    """Raise InputError for formulas over anything but what `Derived.formula` lists."""
     if not definition.derived:
         return
     where = f"workload {definition.function.__module__}:{definition.function.__qualname__}"
     options = (*definition.own_options, *COMMON(definition.precision))
     numeric = [option.name for option in options if option.type in ("int", "float")]
-    if "rate" in numeric:
-        raise InputError(f"{where}: option 'rate' would hide the rate in the formulas of its derived units; rename it")
+    known = ("rate", "devices", *definition.notes)
+    hidden = next((name for name in known if name in numeric), None)
+    if hidden is not None:
+        raise InputError(
+            f"{where}: option {hidden!r} would hide the {hidden} in the formulas of its derived units; rename it"
+        )
     units = [each.unit for each in definition.derived]
     if len({*units}) < len(units):
         raise InputError(f"{where}: a derived unit is declared twice: {', '.join(units)}")
     for each in definition.derived:
-        unknown = sorted(names(each.formula) - {"rate", *numeric})
+        unknown = sorted(names(each.formula) - {*known, *numeric})
         if unknown:
             raise InputError(
                 f"{where}: derived unit {each.unit!r} = {each.formula!r} has no value for {', '.join(unknown)}; "
-                f"there are rate, {', '.join(numeric)}"
+                f"there are {', '.join((*known, *numeric))}"
             )
 
 
