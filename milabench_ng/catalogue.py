@@ -179,6 +179,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     classic: tuple[Classic, ...]
     derived: tuple[Derived, ...] = ()
     """Its rate in other units."""
+    stores: bool = False
+    """Writes files below the data root."""
     description: str
     origin: str
     """``package.module:function``."""

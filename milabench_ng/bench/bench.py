@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset
 
-from milabench_ng.bench import feeding, shared_memory
+from milabench_ng.bench import feeding, shared_memory, storage
 from milabench_ng.bench.ahead import INTERVAL_S, Ahead
 from milabench_ng.bench.channel import Channel
 from milabench_ng.bench.compiling import compiled
@@ -87,7 +87,8 @@ class Bench:
         self._meter: Meter | None = None
         self._trace = TraceRecorder(channel, rank, self._precision.scale)
         self._feeds: list[feeding.Feed] = []
-        self._notes = Notes(device)
+        self.notes = Notes(device)
+        """What the workload notes of its steps; formulas of derived units know the mean per step, by name."""
         self._built_since = time.monotonic()
         self._pid = os.getpid()
         self.seed = options.seed
@@ -226,7 +227,7 @@ class Bench:
             sample_duration=self._options.sample_duration,
             max_count=self._options.max_count,
             rule=self._rule,
-            take_notes=self._notes.take,
+            take_notes=self.notes.take,
         )
         endless = feeding.repeat(batches)
         try:
@@ -276,16 +277,12 @@ class Bench:
         self._trace.outputs(outputs)
         return outputs
 
-    def note(self, name: str, value: float) -> None:
-        """Add ``value``, not negative, to what is noted of the current step under ``name``.
+    def storage(self, needed: int) -> AbstractContextManager[Path]:
+        """A folder of this process below the data root, for ``needed`` bytes of files; its end removes it.
 
-        Formulas of derived units know the mean per step in the window by that name.
+        Raises InputError if the storage has too little room for all tenants.
         """
-        self._notes.add(name, value)
-
-    def timed(self, name: str) -> AbstractContextManager[None]:
-        """Note the seconds of the body under ``name``: on a GPU, those that its work takes on the current stream."""
-        return self._notes.timed(name)
+        return storage.folder(needed, self._tenants)
 
     def _fetch(self, batches: Iterator[BatchT]) -> BatchT:
         with self._file_errors.reading():

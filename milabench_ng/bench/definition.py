@@ -48,6 +48,7 @@ class Definition:
     classic: tuple[Classic, ...]
     derived: tuple[Derived, ...]
     notes: tuple[str, ...]
+    stores: bool
 
     def __post_init__(self) -> None:
         _check_derived(self)
@@ -94,6 +95,7 @@ class Definition:
             classic_factor=self.classic_factor,
             classic=self.classic,
             derived=self.derived,
+            stores=self.stores,
             description=inspect.getdoc(self.function) or "",
             origin=f"{self.function.__module__}:{self.function.__qualname__}",
             package=package,
@@ -118,6 +120,7 @@ def workload(
     classic: tuple[Classic, ...] = (),
     derived: tuple[Derived, ...] = (),
     notes: tuple[str, ...] = (),
+    stores: bool = False,
 ) -> Callable[[Function], Definition]:
     """Declare a function ``(bench, *, options...)`` as a workload.
 
@@ -127,8 +130,8 @@ def workload(
     ``extra``: the extra of its package that installs them. ``ram_gib``: RAM that a tenant needs, without page cache.
     ``auto_batch``: ``--batch-size auto`` may find its option ``batch_size``, with which its memory grows.
     ``classic_factor``: items of the 2020 tool per true item. ``classic``: how 2020 profiles name it. ``derived``: its
-    rate in other units, shown beside it. ``notes``: names of what it notes of its steps (`Bench.note`), for their
-    formulas.
+    rate in other units, shown beside it. ``notes``: names of what it notes of its steps (`Bench.notes`), for their
+    formulas. ``stores``: it writes files, below the data root (`Bench.storage`).
 
     Raises InputError for a derived unit whose formula cannot be evaluated.
     """
@@ -150,6 +153,7 @@ def workload(
             classic=classic,
             derived=derived,
             notes=notes,
+            stores=stores,
         )
 
     return declare

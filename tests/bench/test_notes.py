@@ -17,10 +17,10 @@ from milabench_ng.records.window import SliceRow, Window, notes_per_step
 def test_each_slice_has_the_sums_of_its_steps_without_those_of_warming_up() -> None:
     channel = Recording(last=3)
     bench = bench_on(channel)
-    bench.note("cached", 0.5)
+    bench.notes.add("cached", 0.5)
     for step, _ in enumerate(bench.measure(repeat([torch.zeros(1)]))):
-        bench.note("cached", float(step))
-        bench.note("cached", 1.0)
+        bench.notes.add("cached", float(step))
+        bench.notes.add("cached", 1.0)
     assert [event.notes for event in channel.all(Slice)] == [{"cached": 1.0}, {"cached": 2.0}, {"cached": 3.0}]
 
 
