@@ -110,9 +110,18 @@ class Bench:
                 os.close(descriptor)
 
     def place(self, module: Module) -> Module:
-        """Move ``module`` to the device, in the types of the precision mode."""
-        module.to(self.device)
-        self._precision.cast(module)
+        """Move ``module`` to the device, in the types of the precision mode.
+
+        One on the meta device gets its memory there, in these types alone, and then draws its weights with its method
+        ``reset_parameters``: a large model is never on the host, nor in fp32.
+        """
+        if any(parameter.is_meta for parameter in module.parameters()):
+            self._precision.cast(module)
+            module.to_empty(device=self.device)
+            module.reset_parameters()
+        else:
+            module.to(self.device)
+            self._precision.cast(module)
         self._trace.watch(module)
         self._layer_type.watch(module)
         return module
@@ -257,7 +266,7 @@ class Bench:
     def step(self, loss: Tensor, optimizer: Optimizer, *, clip_norm: float | None = None) -> None:
         """Backward and one optimizer step in the precision mode. ``clip_norm``: largest total gradient norm."""
         self._precision.backward(loss, optimizer)
-        self._trace.gradients(optimizer)
+        self._trace.gradients(self._precision.gradients(optimizer))
         self._precision.apply(optimizer, clip_norm)
         self._trace.step(loss)
 

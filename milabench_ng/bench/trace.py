@@ -13,11 +13,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from milabench_ng.bench.channel import Channel
-from milabench_ng.bench.loss_scale import Unscaled, parameters_of
-from milabench_ng.bench.moving import tensors
+from milabench_ng.bench.loss_scale import Unscaled
+from milabench_ng.bench.moving import local, tensors
 from milabench_ng.events import Digest, GradientNorm, Loss, Skips
 
 STEPS = (1, 2, 5, 10, 100)
@@ -45,10 +44,10 @@ class TraceRecorder:
         """Include the parameters of ``module`` in the digest."""
         self._modules.append(module)
 
-    def gradients(self, optimizer: Optimizer) -> None:
-        """Note that the parameters of ``optimizer`` have the next step's gradients, unscaled and not yet clipped."""
+    def gradients(self, gradients: list[Tensor]) -> None:
+        """Note the next step's ``gradients``, unscaled and not yet clipped."""
         if self._steps + 1 in STEPS:
-            self._norms[self._steps + 1] = gradient_norm(optimizer)
+            self._norms[self._steps + 1] = gradient_norm(gradients)
 
     def step(self, loss: Tensor) -> None:
         """Note that an optimizer step is done."""
@@ -112,19 +111,18 @@ def finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def gradient_norm(optimizer: Optimizer) -> Tensor:
-    """The 2-norm of all gradients of ``optimizer``, on their device, in fp32, since squares would overflow fp16."""
-    norms = [
-        torch.linalg.vector_norm(parameter.grad, dtype=torch.float32)
-        for parameter in parameters_of(optimizer)
-        if parameter.grad is not None
-    ]
+def gradient_norm(gradients: list[Tensor]) -> Tensor:
+    """The 2-norm of all ``gradients``, on their device, in fp32, since squares would overflow fp16.
+
+    Of gradients that ranks share out (DTensor), it is the norm of this rank's part.
+    """
+    norms = [torch.linalg.vector_norm(local(gradient), dtype=torch.float32) for gradient in gradients]
     return torch.linalg.vector_norm(torch.stack(norms)) if norms else torch.zeros(())
 
 
 def parameter_sums(modules: list[nn.Module]) -> Tensor | None:
     """One int64 per parameter tensor: the sum of its bit patterns, which any flipped bit changes."""
-    return bit_sums([parameter.detach() for module in modules for parameter in module.parameters()])
+    return bit_sums([local(parameter.detach()) for module in modules for parameter in module.parameters()])
 
 
 def bit_sums(values: list[Tensor]) -> Tensor | None:
