@@ -20,10 +20,11 @@ type_names = {"int": int, "float": float, "bool": bool, "str": str}
 Scalar = bool | int | float | str
 AUTO = "auto"
 """In place of a number: the orchestrator finds it before the first batch of the test (`batch_sizes`)."""
-Bound = Literal["cpu", "io", "launch", "gpu-compute", "gpu-memory"]
+Bound = Literal["cpu", "io", "launch", "links", "gpu-compute", "gpu-memory"]
 """What sets a workload's pace on the GPUs of its time.
 
-In this order: the tenant's CPUs, its storage, kernel launches, the device's arithmetic or its memory bandwidth.
+In this order: the tenant's CPUs, its storage, kernel launches, the links of the devices to each
+other and to the host, the device's arithmetic or its memory bandwidth.
 """
 
 
@@ -134,10 +135,12 @@ class Derived(msgspec.Struct, frozen=True):
     formula: str
     """With ``+ - * /`` and parentheses.
 
-    Over ``rate`` (items per second), ``devices`` (of the launch), the workload's options and what it notes of its steps.
+    Over ``rate`` (items per second), ``devices`` (of the launch), the options and what the workload notes of its steps.
     """
 
-    def of(self, rate: float, options: Mapping[str, Scalar | None], measured: Mapping[str, float] | None = None) -> float:
+    def of(
+        self, rate: float, options: Mapping[str, Scalar | None], measured: Mapping[str, float] | None = None
+    ) -> float:
         """The value of a launch with ``options``. ``measured``: ``devices``, and the mean of each note per step.
 
         Raises InputError if there is none, as `formula.evaluate` does.

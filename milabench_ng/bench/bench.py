@@ -286,6 +286,13 @@ class Bench:
         self._trace.outputs(outputs)
         return outputs
 
+    def result(self, value: Tensor) -> None:
+        """What a step without a model came to, in words of 8 bytes: the record has the digests of a few.
+
+        Call it once in each round of the loop.
+        """
+        self._trace.result(value)
+
     def storage(self, needed: int) -> AbstractContextManager[Path]:
         """A folder of this process below the data root, for ``needed`` bytes of files; its end removes it.
 

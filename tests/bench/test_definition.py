@@ -223,7 +223,10 @@ def test_derived_units_are_in_the_catalogue() -> None:
 @pytest.mark.parametrize(
     ("derived", "told"),
     [
-        ([("x", "rate * height")], "derived unit 'x' = 'rate * height' has no value for height; there are rate, devices, width"),
+        (
+            [("x", "rate * height")],
+            "derived unit 'x' = 'rate * height' has no value for height; there are rate, devices, width",
+        ),
         ([("x", "kind * fast")], "has no value for fast, kind; there are rate, devices, width, scale"),
         ([("x", "rate ** 2")], "formula 'rate ** 2': only numbers, names"),
         ([("x", "rate"), ("x", "rate")], "a derived unit is declared twice: x, x"),

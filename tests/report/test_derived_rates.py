@@ -65,7 +65,9 @@ def test_a_formula_knows_the_devices_and_the_mean_of_a_note_per_step(folder: Pat
 
 def note(content: dict[str, Any]) -> None:
     for rank in content["mnb"]["ranks"]:
-        rank["slices"] = [[*row[:3], 2, *row[4:], *(None, [])[len(row) - 5 :], {"save_s": 0.5}] for row in rank["slices"]]
+        rank["slices"] = [
+            [*row[:3], 2, *row[4:], *(None, [])[len(row) - 5 :], {"save_s": 0.5}] for row in rank["slices"]
+        ]
 
 
 def test_csv_has_a_column_for_each(folder: Path) -> None:
