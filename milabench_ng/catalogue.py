@@ -20,10 +20,11 @@ type_names = {"int": int, "float": float, "bool": bool, "str": str}
 Scalar = bool | int | float | str
 AUTO = "auto"
 """In place of a number: the orchestrator finds it before the first batch of the test (`batch_sizes`)."""
-Bound = Literal["cpu", "io", "launch", "gpu-compute", "gpu-memory"]
+Bound = Literal["cpu", "io", "launch", "links", "gpu-compute", "gpu-memory"]
 """What sets a workload's pace on the GPUs of its time.
 
-In this order: the tenant's CPUs, its storage, kernel launches, the device's arithmetic or its memory bandwidth.
+In this order: the tenant's CPUs, its storage, kernel launches, the links of the devices to each
+other and to the host, the device's arithmetic or its memory bandwidth.
 """
 
 
@@ -137,16 +138,23 @@ class Derived(msgspec.Struct, frozen=True):
 
     unit: str
     formula: str
-    """Over ``rate`` (items per second), the workload's options and `DEVICE_PEAKS`, with ``+ - * /`` and parentheses."""
+    """With ``+ - * /`` and parentheses.
 
-    def of(self, rate: float, options: Mapping[str, Scalar | None], peaks: Mapping[str, float] | None = None) -> float:
-        """The value of a launch with ``options`` on a device with ``peaks``.
+    Over ``rate`` (items per second), ``devices`` (of the launch), the options, `DEVICE_PEAKS`, and what the workload
+    notes of its steps.
+    """
+
+    def of(
+        self, rate: float, options: Mapping[str, Scalar | None], measured: Mapping[str, float] | None = None
+    ) -> float:
+        """The value of a launch with ``options``.
+
+        ``measured``: ``devices``, the peaks of one, and the mean of each note per step.
 
         Raises InputError if there is none, as `formula.evaluate` does.
         """
         numbers = {name: value for name, value in options.items() if type(value) in (int, float)}
-        known = {**numbers, **(peaks or {}), "rate": rate}
-        return evaluate(self.formula, known)  # type: ignore[arg-type]  # type() is the check
+        return evaluate(self.formula, {**numbers, **(measured or {}), "rate": rate})  # type: ignore[dict-item]  # type() is the check
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,6 +190,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     classic: tuple[Classic, ...]
     derived: tuple[Derived, ...] = ()
     """Its rate in other units."""
+    stores: bool = False
+    """Writes files below the data root."""
     description: str
     origin: str
     """``package.module:function``."""

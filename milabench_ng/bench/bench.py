@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset
 
-from milabench_ng.bench import feeding, shared_memory
+from milabench_ng.bench import feeding, shared_memory, storage
 from milabench_ng.bench.ahead import INTERVAL_S, Ahead
 from milabench_ng.bench.channel import Channel
 from milabench_ng.bench.compiling import compiled
@@ -23,6 +24,7 @@ from milabench_ng.bench.file_errors import FileErrors
 from milabench_ng.bench.layer_type import LayerType
 from milabench_ng.bench.meter import Meter
 from milabench_ng.bench.moving import to_device, to_host
+from milabench_ng.bench.notes import Notes
 from milabench_ng.bench.options import CommonOptions
 from milabench_ng.bench.precision import MODES
 from milabench_ng.bench.trace import TraceRecorder
@@ -85,6 +87,8 @@ class Bench:
         self._meter: Meter | None = None
         self._trace = TraceRecorder(channel, rank, self._precision.scale)
         self._feeds: list[feeding.Feed] = []
+        self.notes = Notes(device)
+        """What the workload notes of its steps; formulas of derived units know the mean per step, by name."""
         self._built_since = time.monotonic()
         self._pid = os.getpid()
         self.seed = options.seed
@@ -232,6 +236,7 @@ class Bench:
             sample_duration=self._options.sample_duration,
             max_count=self._options.max_count,
             rule=self._rule,
+            take_notes=self.notes.take,
         )
         endless = feeding.repeat(batches)
         try:
@@ -280,6 +285,20 @@ class Bench:
             self._meter.note_latency(time.monotonic() - called_s)
         self._trace.outputs(outputs)
         return outputs
+
+    def result(self, value: Tensor) -> None:
+        """What a step without a model came to, in words of 8 bytes: the record has the digests of a few.
+
+        Call it once in each round of the loop.
+        """
+        self._trace.result(value)
+
+    def storage(self, needed: int) -> AbstractContextManager[Path]:
+        """A folder of this process below the data root, for ``needed`` bytes of files; its end removes it.
+
+        Raises InputError if the storage has too little room for all tenants.
+        """
+        return storage.folder(needed, self._tenants)
 
     def _tell(self, phase: str, since: float) -> None:
         """Tell the seconds of a part of ``build`` apart, once the device is done with it."""

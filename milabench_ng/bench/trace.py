@@ -37,7 +37,8 @@ class TraceRecorder:
         self._last: Tensor | None = None
         self._losses: dict[int, Tensor] = {}
         self._norms: dict[int, Tensor] = {}
-        self._digest: Tensor | None = None
+        self._digests: dict[int, Tensor] = {}
+        """What a digest is made of, by step."""
         self._finite = True
 
     def watch(self, module: nn.Module) -> None:
@@ -56,7 +57,7 @@ class TraceRecorder:
         if self._steps in STEPS:
             self._losses[self._steps] = loss.detach().clone()
         if self._steps == DIGEST_STEP:
-            self._digest = parameter_sums(self._modules)
+            self._keep(parameter_sums(self._modules))
 
     def outputs(self, outputs: Any) -> None:
         """Note that a batch of inference is done, whose ``outputs`` are on the host.
@@ -68,7 +69,13 @@ class TraceRecorder:
         if self._steps in STEPS and floating:
             self._losses[self._steps] = torch.cat(floating).abs().mean()
         if self._steps == DIGEST_STEP:
-            self._digest = bit_sums(tensors(outputs))
+            self._keep(bit_sums(tensors(outputs)))
+
+    def result(self, value: Tensor) -> None:
+        """Note that a step is done whose result is ``value``, in words of 8 bytes: its digest stands for it."""
+        self._steps += 1
+        if self._steps in STEPS:
+            self._keep(value.detach().clone())
 
     def report(self) -> None:
         """Report what was recorded since the last call; the device must be idle."""
@@ -78,14 +85,18 @@ class TraceRecorder:
         for step, norm in self._norms.items():
             self._channel.send(GradientNorm(rank=self._rank, step=step, value=finite(float(norm))))
         self._norms.clear()
-        if self._digest is not None:
-            content = self._digest.cpu().numpy().tobytes()
-            self._channel.send(Digest(rank=self._rank, step=DIGEST_STEP, sha256=hashlib.sha256(content).hexdigest()))
-            self._digest = None
+        for step, words in self._digests.items():
+            content = words.cpu().numpy().tobytes()
+            self._channel.send(Digest(rank=self._rank, step=step, sha256=hashlib.sha256(content).hexdigest()))
+        self._digests.clear()
         if self._last is not None:
             self._look(float(self._last.detach()))
         if self._scale is not None and self._scale.skips:
             self._channel.send(Skips(rank=self._rank, steps=self._steps, skipped=self._scale.skipped()))
+
+    def _keep(self, words: Tensor | None) -> None:
+        if words is not None:
+            self._digests[self._steps] = words
 
     def _look(self, value: float) -> None:
         """Report a loss that is not finite, and the first that is finite again."""

@@ -33,6 +33,8 @@ class Announcer:
         self.gauges = gauges
         self._told = {tenant.launch.job_id: [0 for _ in tenant.ranks] for tenant in tenants}
         """Slices published so far, by job id and rank."""
+        self._reached: dict[str, set[State]] = {job_id: set() for job_id in self._told}
+        """States published so far, by job id."""
         self._slices_s = dict.fromkeys(self._told, 0.0)
         self._progress_s = time.monotonic()
         for tenant in tenants:
@@ -41,7 +43,13 @@ class Announcer:
             tenant.ended.add_done_callback(lambda _, tenant=tenant: self._ended(tenant))  # type: ignore[misc]
 
     def reached(self, tenant: Tenant, state: State) -> None:
-        """Publish that a tenant has reached ``state``."""
+        """Publish that a tenant has reached ``state``, once; a working one has been ready."""
+        if state == "working":
+            self.reached(tenant, "ready")  # the callback of its future may still be due
+        known = self._reached[tenant.launch.job_id]
+        if state in known:
+            return
+        known.add(state)
         self.publish(
             LaunchState(
                 batch=self.batch,
