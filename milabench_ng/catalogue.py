@@ -128,6 +128,11 @@ def data_set_of(data: str | DataBy | None, arguments: Mapping[str, Scalar | None
     return data.sets.get(str(arguments.get(data.option))) if isinstance(data, DataBy) else data
 
 
+DEVICE_PEAKS = ("peak_tflops", "peak_gb_per_s")
+"""What formulas may say of the device: its dense fp16 and bf16 peak in 1e12 operations per second, and that of its
+memory in 1e9 bytes per second, by its data sheet."""
+
+
 class Derived(msgspec.Struct, frozen=True):
     """The rate in another unit, such as one that users of a suite know."""
 
@@ -135,18 +140,18 @@ class Derived(msgspec.Struct, frozen=True):
     formula: str
     """With ``+ - * /`` and parentheses.
 
-    Over ``rate`` (items per second), ``devices`` (of the launch), the options and what the workload notes of its steps.
+    Over ``rate`` (items per second), ``devices`` (of the launch), `DEVICE_PEAKS`, the workload's options and what it
+    notes of its steps.
     """
 
-    def of(
-        self, rate: float, options: Mapping[str, Scalar | None], measured: Mapping[str, float] | None = None
-    ) -> float:
-        """The value of a launch with ``options``. ``measured``: ``devices``, and the mean of each note per step.
+    def of(self, rate: float, options: Mapping[str, Scalar | None], known: Mapping[str, float] | None = None) -> float:
+        """The value of a launch with ``options``. ``known``: devices, peaks, and the mean of each note per step.
 
         Raises InputError if there is none, as `formula.evaluate` does.
         """
         numbers = {name: value for name, value in options.items() if type(value) in (int, float)}
-        return evaluate(self.formula, {**numbers, **(measured or {}), "rate": rate})  # type: ignore[dict-item]  # type() is the check
+        values = {**numbers, **(known or {}), "rate": rate}
+        return evaluate(self.formula, values)  # type: ignore[arg-type]  # type() is the check
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):

@@ -134,19 +134,19 @@ class Bench:
         """
         since = time.monotonic()
         function = compiled(module, self.to_device(inputs), self.device, self._precision.context)
-        seconds = time.monotonic() - since
-        self._built_since += seconds  # told apart
-        self._channel.send(Phase(rank=self.rank, name="compile", seconds=seconds))
+        self._tell("compile", since)
         return function
 
     def rehearse(self, loss: Callable[[], Tensor]) -> None:
         """Forward and backward in the precision mode, before the clock: reserves the memory of the largest batch.
 
-        The first step drops the gradients. ``loss``: computes it.
+        The first step drops the gradients. ``loss``: computes it. The seconds are told as the phase ``rehearsal``.
         """
+        since = time.monotonic()
         with self._precision.context():
             made = loss()
         torch.autograd.backward(made)
+        self._tell("rehearsal", since)
 
     def to_device(self, value: Any) -> Any:
         """Move the tensors in ``value``, also within lists, tuples and dicts, to the device.
@@ -299,6 +299,14 @@ class Bench:
         Raises InputError if the storage has too little room for all tenants.
         """
         return storage.folder(needed, self._tenants)
+
+    def _tell(self, phase: str, since: float) -> None:
+        """Tell the seconds of a part of ``build`` apart, once the device is done with it."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        seconds = time.monotonic() - since
+        self._built_since += seconds
+        self._channel.send(Phase(rank=self.rank, name=phase, seconds=seconds))
 
     def _fetch(self, batches: Iterator[BatchT]) -> BatchT:
         with self._file_errors.reading():

@@ -16,7 +16,7 @@ from milabench_ng import catalogue
 from milabench_ng.batch_sizes import BATCH_SIZE
 from milabench_ng.bench.options import COMMON
 from milabench_ng.bench.source import source_modules
-from milabench_ng.catalogue import Bound, Classic, DataBy, Derived, Option, Range
+from milabench_ng.catalogue import DEVICE_PEAKS, Bound, Classic, DataBy, Derived, Option, Range
 from milabench_ng.datasets.base import DataSet
 from milabench_ng.errors import InputError
 from milabench_ng.formula import names
@@ -176,7 +176,7 @@ def _check_derived(definition: Definition) -> None:
     where = f"workload {definition.function.__module__}:{definition.function.__qualname__}"
     options = (*definition.own_options, *COMMON(definition.precision))
     numeric = [option.name for option in options if option.type in ("int", "float")]
-    known = ("rate", "devices", *definition.notes)
+    known = ("rate", "devices", *DEVICE_PEAKS, *definition.notes)
     hidden = next((name for name in known if name in numeric), None)
     if hidden is not None:
         raise InputError(

@@ -263,8 +263,8 @@ def probe(precision: Precision) -> tuple[str, float]:
 def ran(dtypes: dict[str, int], product: tuple[str, float], precision: Precision) -> str:
     """The mode that the weights' types and the probe's product show.
 
-    With fp16 or bf16 weights, no product shows masters and loss scale: they are taken from ``precision``. A device without TF32
-    computes in fp32 when asked for ``tf32``, and this says so.
+    With fp16 or bf16 weights, no product shows masters and loss scale: they are taken from ``precision``. A device
+    without TF32 computes in fp32 when asked for ``tf32``, and this says so.
     """
     dtype, error = product
     if dtypes.get("float16"):

@@ -24,6 +24,8 @@ BUILT_IN = (
     EntryPoint("mnist", "milabench_ng.datasets.images.mnist:Mnist", GROUP),
     EntryPoint("news-commentary", "milabench_ng.datasets.text.news_commentary:NewsCommentary", GROUP),
     EntryPoint("squad", "milabench_ng.datasets.text.squad:Squad", GROUP),
+    EntryPoint("tokens-128k", "milabench_ng.datasets.text.token_stream:Tokens128k", GROUP),
+    EntryPoint("tokens-32k", "milabench_ng.datasets.text.token_stream:Tokens32k", GROUP),
     EntryPoint("wikitext-103", "milabench_ng.datasets.text.wikitext_103:WikiText103", GROUP),
     EntryPoint("wikitext-2", "milabench_ng.datasets.text.wikitext_2:WikiText2", GROUP),
     EntryPoint("wmt16", "milabench_ng.datasets.text.wmt16:Wmt16", GROUP),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from milabench_ng.errors import InputError
+from milabench_ng.report.baselines.peaks import peaks_in_formulas
 from milabench_ng.report.scoring.choices import Choices, choices
 from milabench_ng.report.scoring.compare import compare
 from milabench_ng.report.scoring.comparison import ComparedTest, Comparison
@@ -204,6 +205,7 @@ def build_report(
         )
         for (name, other), label in zip(baselines, _labels([name for name, _ in baselines]), strict=True)
     )
+    peaks = peaks_in_formulas(summary.models.values())
     return Report(
         source=source,
         summary=summary,
@@ -211,7 +213,7 @@ def build_report(
         penalize_variance=penalize_variance,
         score=own,
         failure_rate=failure_rate(summary),
-        lines=tuple(_line(row, summary.tests[row.test], comparisons) for row in scored),
+        lines=tuple(_line(row, summary.tests[row.test], comparisons, peaks) for row in scored),
         comparisons=comparisons,
         unplanned=tuple(label for label in weights or {} if label not in effective),
         coverage=_coverage(summary),
@@ -223,14 +225,14 @@ def build_report(
     )
 
 
-def _line(scored: ScoredTest, row: TestSummary, comparisons: Sequence[Comparison]) -> Line:
+def _line(scored: ScoredTest, row: TestSummary, comparisons: Sequence[Comparison], peaks: Mapping[str, float]) -> Line:
     return Line(
         scored=scored,
         compared=tuple(other.rows.get(scored.test) for other in comparisons),
         node_total=None if scored.perf is None else scored.perf * row.devices,
         causes=dict(Counter(failed.cause for failed in row.failed)),
         row=row,
-        derived=derived_rates(row, scored.perf),
+        derived=derived_rates(row, scored.perf, peaks),
     )
 
 
