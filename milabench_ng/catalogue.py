@@ -140,18 +140,21 @@ class Derived(msgspec.Struct, frozen=True):
     formula: str
     """With ``+ - * /`` and parentheses.
 
-    Over ``rate`` (items per second), ``devices`` (of the launch), `DEVICE_PEAKS`, the workload's options and what it
+    Over ``rate`` (items per second), ``devices`` (of the launch), the options, `DEVICE_PEAKS`, and what the workload
     notes of its steps.
     """
 
-    def of(self, rate: float, options: Mapping[str, Scalar | None], known: Mapping[str, float] | None = None) -> float:
-        """The value of a launch with ``options``. ``known``: devices, peaks, and the mean of each note per step.
+    def of(
+        self, rate: float, options: Mapping[str, Scalar | None], measured: Mapping[str, float] | None = None
+    ) -> float:
+        """The value of a launch with ``options``.
+
+        ``measured``: ``devices``, the peaks of one, and the mean of each note per step.
 
         Raises InputError if there is none, as `formula.evaluate` does.
         """
         numbers = {name: value for name, value in options.items() if type(value) in (int, float)}
-        values = {**numbers, **(known or {}), "rate": rate}
-        return evaluate(self.formula, values)  # type: ignore[arg-type]  # type() is the check
+        return evaluate(self.formula, {**numbers, **(measured or {}), "rate": rate})  # type: ignore[dict-item]  # type() is the check
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):

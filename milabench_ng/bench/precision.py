@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from milabench_ng.bench.loss_scale import Dynamic, Static, Unscaled, parameters_of
+from milabench_ng.bench.moving import local
 from milabench_ng.records.precision_seen import FP32_ERROR
 
 
@@ -189,7 +190,7 @@ class BF16Master(Precision):
             self.scale.step(optimizer)
             optimizer.zero_grad(set_to_none=True)
             with torch.no_grad():
-                torch._foreach_copy_(weights, masters)
+                torch._foreach_copy_([local(weight) for weight in weights], [local(master) for master in masters])
 
     def _weights(self, optimizer: Optimizer) -> list[Tensor]:
         return [weight for weights, _ in self.buckets[optimizer] for weight in weights]

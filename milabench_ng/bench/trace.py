@@ -125,10 +125,15 @@ def finite(value: float) -> float | None:
 def gradient_norm(gradients: list[Tensor]) -> Tensor:
     """The 2-norm of all ``gradients``, on their device, in fp32, since squares would overflow fp16.
 
-    Of gradients that ranks share out (DTensor), it is the norm of this rank's part.
+    Gradients that ranks share out (DTensor) count whole; all ranks must ask at the same time.
     """
     norms = [torch.linalg.vector_norm(local(gradient), dtype=torch.float32) for gradient in gradients]
-    return torch.linalg.vector_norm(torch.stack(norms)) if norms else torch.zeros(())
+    norm = torch.linalg.vector_norm(torch.stack(norms)) if norms else torch.zeros(())
+    if any(gradient is not local(gradient) for gradient in gradients):
+        square = norm.square()
+        torch.distributed.all_reduce(square)
+        norm = square.sqrt()
+    return norm
 
 
 def parameter_sums(modules: list[nn.Module]) -> Tensor | None:

@@ -225,9 +225,12 @@ def test_derived_units_are_in_the_catalogue() -> None:
     [
         (
             [("x", "rate * height")],
-            "'rate * height' has no value for height; there are rate, devices, peak_tflops, peak_gb_per_s, width",
+            "derived unit 'x' = 'rate * height' has no value for height; there are rate, devices, peak_tflops, ",
         ),
-        ([("x", "kind * fast")], "no value for fast, kind; there are rate, devices, peak_tflops, peak_gb_per_s, width"),
+        (
+            [("x", "kind * fast")],
+            "has no value for fast, kind; there are rate, devices, peak_tflops, peak_gb_per_s, width, scale",
+        ),
         ([("x", "rate ** 2")], "formula 'rate ** 2': only numbers, names"),
         ([("x", "rate"), ("x", "rate")], "a derived unit is declared twice: x, x"),
     ],

@@ -16,7 +16,10 @@ class Float8Linear(nn.Module):
 
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()
-        self.weight, self.scale = narrowed(layer.weight.detach())
+        weight, scale = narrowed(layer.weight.detach())
+        self.weight = nn.Parameter(weight, requires_grad=False)
+        self.register_buffer("scale", scale)
+        self.scale: Tensor
 
     def forward(self, inputs: Tensor) -> Tensor:
         """[..., in] to [..., out], in the inputs' type."""
@@ -34,8 +37,9 @@ def narrowed(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def to_float8(model: nn.Module) -> None:
-    """Make all linear layers of ``model`` `Float8Linear`, one after the other."""
+    """Make all linear layers of ``model`` `Float8Linear`, one after the other; their own weights are freed."""
     for part in list(model.modules()):
         for name, layer in list(part.named_children()):
             if isinstance(layer, nn.Linear):
                 setattr(part, name, Float8Linear(layer))
+                del layer.weight  # whoever watches the layer still holds it

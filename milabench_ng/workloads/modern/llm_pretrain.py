@@ -7,7 +7,7 @@ from milabench_ng.datasets.text.token_stream import Tokens32k
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.transformer import Transformer
 from milabench_ng.workloads.modern.windows import windows
-from milabench_ng.workloads.modern.work_formulas import WEIGHTS, flop_rates
+from milabench_ng.workloads.modern.work_formulas import ATTENTION, WEIGHTS, flop_rates
 
 BETAS = (0.9, 0.95)
 DECAY = 0.1
@@ -19,7 +19,7 @@ DECAY = 0.1
     precision="bf16_master",
     bound="gpu-compute",
     auto_batch=True,
-    derived=flop_rates(f"6 * ({WEIGHTS} + layers * width * length)", f"6 * ({WEIGHTS} + 2 * layers * width * length)"),
+    derived=flop_rates(f"6 * ({WEIGHTS} + {ATTENTION})", f"6 * ({WEIGHTS} + 2 * {ATTENTION})"),
 )
 def llm_pretrain(
     bench: Bench,
