@@ -38,7 +38,7 @@ class ShardedTables:
         ``ids``: int32 [ranks * N, tables, hot], of the samples of all ranks, taken modulo the rows of a table.
         """
         places = ids.remainder(self._count) + self._begins
-        sums: Tensor = RowSums.apply(self._anchor, self.rows, places, self._rate)  # type: ignore[no-untyped-call]
+        sums: Tensor = RowSums.apply(self._anchor, self.rows, places, self._rate)
         sums = sums.to(dtype)
         if self._ranks == 1:
             return sums
