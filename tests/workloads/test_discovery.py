@@ -58,8 +58,7 @@ def test_the_built_in_ones() -> None:
     assert (definition.name, package) == ("vae", f"milabench_ng {__version__}")
     sets = (
         "bsds500 coco cremi imagenet imagenet-classic ljspeech mnist wmt16 wikitext-2 ml-20m "
-        "news-commentary squad wikitext-103 hsi-raw hsi-raw16 hsi-raw32 "
-            "tokens-32k tokens-128k latents clicks"
+        "news-commentary squad wikitext-103 hsi-raw hsi-raw16 hsi-raw32 tokens-32k tokens-128k latents clicks"
     )
     assert set(describe(()).data_sets) == set(sets.split())
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from gloo_pair import both
-from rank_jobs import lie, talk
 from recording import Recording, bench_on
 
 from milabench_ng.bench import storage
@@ -133,20 +131,15 @@ def test_h2d_finds_a_byte_that_came_back_wrong() -> None:
         copier.check()
 
 
-@pytest.fixture(scope="module")
-def talked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
-    return both(tmp_path_factory.mktemp("gloo") / "rendezvous", {"talk": talk, "lie": lie})
-
-
-def test_collectives_count_what_is_on_the_wires(talked: dict[str, list[Any]]) -> None:
+def test_collectives_count_what_is_on_the_wires(ranks: dict[str, list[Any]]) -> None:
     """Of 64 KiB and 8 MiB summed, 2 x 2 MiB of blocks and 2 MiB exchanged, by two ranks: 11 MiB a step."""
-    for count, notes in talked["talk"]:
+    for count, notes in ranks["talk"]:
         assert count == 2 * 11
         assert all(one.keys() == {"small_s", "large_s", "gather_s", "scatter_s", "exchange_s"} for one in notes)
 
 
-def test_a_wrong_sum_fails_loudly(talked: dict[str, list[Any]]) -> None:
-    assert "rank 1: 2 of the compared results of collective operations are not the known ones" in talked["lie"][1]
+def test_a_wrong_sum_fails_loudly(ranks: dict[str, list[Any]]) -> None:
+    assert "rank 1: 2 of the compared results of collective operations are not the known ones" in ranks["lie"][1]
 
 
 @pytest.mark.parametrize(("devices", "factor"), [(2, 0.5), (4, 0.75), (8, 0.875)])

@@ -32,6 +32,6 @@ def derived_rates(row: TestSummary, rate: float | None, peaks: Mapping[str, floa
 
 def _value(derived: Derived, rate: float, row: TestSummary, peaks: Mapping[str, float]) -> float | None:
     try:
-        return derived.of(rate, row.options, {**peaks, **row.notes, "devices": row.devices})
+        return derived.of(rate, row.options, {**row.notes, **peaks, "devices": row.devices})
     except InputError:  # a folder of others may hold any formula, and its other numbers still count
         return None

@@ -38,7 +38,7 @@ class ShardedTables:
         ``ids``: int32 [ranks * N, tables, hot], of the samples of all ranks, taken modulo the rows of a table.
         """
         places = ids.remainder(self._count) + self._begins
-        sums: Tensor = RowSums.apply(self._anchor, self.rows, places, self._rate)  # type: ignore[no-untyped-call]
+        sums: Tensor = RowSums.apply(self._anchor, self.rows, places, self._rate)
         sums = sums.to(dtype)
         if self._ranks == 1:
             return sums
@@ -50,13 +50,13 @@ class RowSums(Function):
     """Sums of rows; going back, the rows move against their gradients."""
 
     @staticmethod
-    def forward(ctx: Any, _anchor: Tensor, rows: Tensor, places: Tensor, rate: float) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, _anchor: Tensor, rows: Tensor, places: Tensor, rate: float) -> Tensor:
         """Rows [R, width] at ``places`` [N, tables, hot] to sums [N, tables, width]."""
         ctx.rows, ctx.places, ctx.rate = rows, places, rate
-        return F.embedding_bag(places.flatten(0, 1), rows, mode="sum").unflatten(0, places.shape[:2])
+        return F.embedding_bag(places.flatten(0, 1), rows, mode="sum").view(*places.shape[:2], -1)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, ...]:
         """Add to each row the gradients of all sums that it is in, times the negative rate."""
         each = gradient.unsqueeze(2).expand(*ctx.places.shape, -1)
         ctx.rows.index_add_(0, ctx.places.flatten(), each.reshape(-1, gradient.shape[-1]), alpha=-ctx.rate)
@@ -64,15 +64,15 @@ class RowSums(Function):
 
 
 class SumExchange(Function):
-    """All-to-all: part j goes to rank j. Its own reverse, but for gradients, which are those of the ranks' mean loss."""
+    """All-to-all: part j goes to rank j. Its own reverse, but gradients are those of the mean loss of all ranks."""
 
     @staticmethod
-    def forward(_ctx: FunctionCtx, sent: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(_ctx: FunctionCtx, sent: Tensor) -> Tensor:
         """Parts [ranks, ...]."""
         return exchange(sent)
 
     @staticmethod
-    def backward(_ctx: FunctionCtx, gradient: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(_ctx: FunctionCtx, gradient: Tensor) -> Tensor:
         """Gradients of the parts."""
         return exchange(gradient) / len(gradient)
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from milabench_ng.bench import Bench, Count, Derived, Rate, workload
+from milabench_ng.bench import Bench, Count, Rate, workload
 from milabench_ng.datasets.images.latents import SHAPE, Latents
 from milabench_ng.errors import InputError
 from milabench_ng.workloads.models.diffusion_transformer import (
@@ -16,6 +16,7 @@ from milabench_ng.workloads.models.diffusion_transformer import (
     NoiseSchedule,
     noise_loss,
 )
+from milabench_ng.workloads.modern.work_formulas import flop_rates
 
 BETAS = (0.9, 0.95)
 KEPT = 0.9999
@@ -28,7 +29,7 @@ KEPT = 0.9999
     precision="bf16_master",
     bound="gpu-compute",
     auto_batch=True,
-    derived=(Derived("TFLOP/s", f"rate * {FLOP} / 1e12"),),
+    derived=flop_rates(FLOP),
 )
 def dit(
     bench: Bench,

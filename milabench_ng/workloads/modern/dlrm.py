@@ -9,10 +9,11 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from milabench_ng.bench import Bench, Count, Derived, Rate, workload
-from milabench_ng.datasets.tables.clicks import COUNTS, FEATURES, HOT, Clicks, ClickRows
+from milabench_ng.datasets.tables.clicks import COUNTS, FEATURES, HOT, ClickRows, Clicks
 from milabench_ng.errors import InputError
 from milabench_ng.workloads.models.deep_cross import BOTTOM, CROSSES, RANK, TOP, DeepCross, click_loss
 from milabench_ng.workloads.models.sharded_tables import ShardedTables
+from milabench_ng.workloads.modern.work_formulas import flop_rates
 
 BETAS = (0.9, 0.95)
 INNER = COUNTS * BOTTOM[0] + BOTTOM[0] * BOTTOM[1] + TOP[0] * TOP[1] + TOP[1] * TOP[2] + TOP[2] * TOP[3] + TOP[3]
@@ -30,7 +31,7 @@ GATHERED = f"tables * {HOT} * width * 4"
     distributed=True,
     bound="gpu-memory",
     derived=(
-        Derived("TFLOP/s", f"rate * {FLOP} / 1e12"),
+        *flop_rates(FLOP),
         Derived("GB/s gathered", f"rate * {GATHERED} / 1e9"),
         Derived("ms/step", "1000 * batch_size / rate"),
     ),
@@ -74,17 +75,15 @@ def dlrm(
         bench.step(click_loss(model, clicks[:, 1:], embed(ids, dtype), clicks[:, 0]), optimizer)
 
 
-def pinned(
-    bench: Bench, clicks: ClickRows, batch_size: int, tables: int, ranks: int
-) -> list[tuple[Tensor, Tensor]]:
-    """Batches for a rank: label and counts [N, 14] of its samples, ids [ranks * N, tables of the rank, 8] of all ranks'.
+def pinned(bench: Bench, clicks: ClickRows, batch_size: int, tables: int, ranks: int) -> list[tuple[Tensor, Tensor]]:
+    """Batches for a rank: label and counts [N, 14] of its samples; of all ranks', ids [ranks * N, tables of it, 8].
 
     In page-locked memory if there is a GPU. Raises InputError for too few clicks.
     """
     whole = len(clicks) // (batch_size * ranks)
     if not whole:
         raise InputError(
-            f"--batch-size {batch_size}: {ranks} ranks need {batch_size * ranks:,} clicks, and there are {len(clicks):,}"
+            f"--batch-size {batch_size}: {ranks} ranks need {batch_size * ranks:,} clicks, there are {len(clicks):,}"
         )
     rows = clicks.rows[: whole * ranks * batch_size].reshape(whole, ranks, batch_size, -1)
     own = slice(bench.rank * (tables // ranks), (bench.rank + 1) * (tables // ranks))

@@ -6,9 +6,10 @@ from torch.nn import functional as F
 from torchvision.models import VisionTransformer
 from torchvision.transforms import Compose, PILToTensor, RandomHorizontalFlip, RandomResizedCrop
 
-from milabench_ng.bench import Bench, Count, Derived, Rate, workload
+from milabench_ng.bench import Bench, Count, Rate, workload
 from milabench_ng.datasets.images.imagenet import CLASSES, ImageNet
 from milabench_ng.errors import InputError
+from milabench_ng.workloads.modern.work_formulas import flop_rates
 
 PATCH = 16
 BETAS = (0.9, 0.95)
@@ -27,7 +28,7 @@ attention over all pairs of tokens."""
     precision="bf16_master",
     bound="gpu-compute",
     auto_batch=True,
-    derived=(Derived("TFLOP/s", f"rate * {FLOP} / 1e12"),),
+    derived=flop_rates(FLOP),
 )
 def vit(
     bench: Bench,

@@ -1,4 +1,4 @@
-"""The rates of language models in other units, as formulas over the options that all of them have."""
+"""Rates in other units, as formulas; for language models over the options that all of them have."""
 
 from __future__ import annotations
 
@@ -18,11 +18,9 @@ ATTENTION = "layers*width*length"
 """Six times this are the operations per token of causal attention, forward and backward, of which half counts."""
 
 
-def flop_rates(flop: str, all_attention: str) -> tuple[Derived, ...]:
+def flop_rates(flop: str, all_attention: str | None = None) -> tuple[Derived, ...]:
     """TFLOP/s, and the share of the device's peak in percent: by ``flop`` of an item, where half of causal attention
-    counts, and by ``all_attention``, where all of it does."""
-    return (
-        Derived("TFLOP/s", f"rate*{flop}/1e12"),
-        Derived("MFU %", f"rate*{flop}/1e10/peak_tflops"),
-        Derived("MFU % (full attention)", f"rate*{all_attention}/1e10/peak_tflops"),
-    )
+    counts, and by ``all_attention``, where all of it does; None without causal attention."""
+    rates = (Derived("TFLOP/s", f"rate*{flop}/1e12"), Derived("MFU %", f"rate*{flop}/1e10/peak_tflops"))
+    full = "MFU % (full attention)"
+    return (*rates, Derived(full, f"rate*{all_attention}/1e10/peak_tflops")) if all_attention else rates
