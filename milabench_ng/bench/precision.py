@@ -207,10 +207,11 @@ def in_buckets(weights: list[Tensor], masters: list[Tensor], most: int) -> list[
     buckets: list[Bucket] = []
     held = most
     for weight, master in zip(weights, masters, strict=True):
-        if held + weight.numel() > most:
+        size = local(weight).numel()
+        if held + size > most:
             buckets.append(([], []))
             held = 0
-        held += weight.numel()
+        held += size
         buckets[-1][0].append(weight)
         buckets[-1][1].append(master)
     return buckets

@@ -25,7 +25,7 @@ class Float8Linear(nn.Module):
         """[..., in] to [..., out], in the inputs' type."""
         narrow, scale = narrowed(inputs.flatten(0, -2))
         rows: Tensor = torch._scaled_mm(
-            narrow, self.weight.t(), scale_a=scale, scale_b=self.scale, out_dtype=inputs.dtype
+            narrow, self.weight.t(), scale_a=scale, scale_b=self.scale, out_dtype=inputs.dtype, use_fast_accum=True
         )
         return rows.view(*inputs.shape[:-1], -1)
 

@@ -1,6 +1,7 @@
 """Pretraining of a large language model, sharded over all devices."""
 
 import torch
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from milabench_ng.bench import Bench, Count, Rate, workload
@@ -68,9 +69,10 @@ def llm_fsdp(
     check_memory(bench, size)
     with torch.device("meta"):
         model = Transformer(size, chunk=CHUNK, recompute=True)
+    mesh = init_device_mesh(bench.device.type, (torch.distributed.get_world_size(),))
     for block in model.blocks:
-        fully_shard(block)
-    fully_shard(model)
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
     torch.manual_seed(bench.seed + bench.rank)  # each rank draws its own part
     bench.place(model)
     torch.manual_seed(bench.seed)

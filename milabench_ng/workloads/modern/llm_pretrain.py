@@ -1,9 +1,13 @@
 """Pretraining of a dense language model on one device."""
 
+from collections.abc import Callable
+
 import torch
+from torch import Tensor, nn
 
 from milabench_ng.bench import Bench, Count, Rate, workload
 from milabench_ng.datasets.text.token_stream import Tokens32k
+from milabench_ng.workloads.models.chunked_loss import chunked_loss
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.transformer import Transformer
 from milabench_ng.workloads.modern.windows import windows
@@ -59,7 +63,25 @@ def llm_pretrain(
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=BETAS, weight_decay=DECAY, fused=True)
     batches = windows(bench, batch_size, length, vocabulary)
     example = next(batches)
-    forward = bench.compile(model, *example) if compile else model
+    forward = compiled_loss(bench, model, example[0]) if compile else model
     bench.rehearse(lambda: forward(*example))
     for tokens, following in bench.measure(batches, count=batch_size * length):
         bench.step(forward(tokens, following), optimizer)
+
+
+class Trunk(nn.Module):
+    """All of a transformer but its head."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens [N, L] to normalised states [N, L, D]."""
+        return self.model.states(tokens)
+
+
+def compiled_loss(bench: Bench, model: Transformer, example: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+    """The loss of ``model``, compiled up to its head for batches like ``example``."""
+    states = bench.compile(Trunk(model), example)
+    return lambda tokens, following: chunked_loss(states(tokens), model.readout, following, model.chunk)
