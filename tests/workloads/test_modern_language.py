@@ -322,6 +322,25 @@ def test_each_test_on_the_cpu(name: str, place: Callable[[DataSet], Path]) -> No
     assert bool(losses) == (name != "llm_decode")
 
 
+@pytest.mark.slow
+def test_a_compiled_model_has_the_loss_of_the_plain_one(
+    monkeypatch: pytest.MonkeyPatch, place: Callable[[DataSet], Path]
+) -> None:
+    """All but the head is one graph; the compiler itself is left out."""
+    whole, graphs = torch.compile, []
+
+    def keep(graph: torch.fx.GraphModule, _inputs: object) -> Callable[..., Any]:
+        graphs.append(graph)
+        return graph.forward
+
+    monkeypatch.setattr(torch, "compile", lambda module: whole(module, backend=keep))
+    compiled, plain = (run("llm_pretrain", place, compile=compile) for compile in (True, False))
+    assert len(graphs) == 1
+    assert "compile" in {phase.name for phase in compiled.all(Phase)}
+    ours, theirs = ([event.value for event in channel.all(Loss)] for channel in (compiled, plain))
+    assert ours == pytest.approx(theirs, rel=1e-3)
+
+
 def test_training_learns(place: Callable[[DataSet], Path]) -> None:
     losses = {e.step: e.value for e in run("llm_pretrain", place, 10, learning_rate=1e-2).all(Loss)}
     assert losses[10] < 0.99 * losses[1]
