@@ -82,6 +82,7 @@ TABLE: dict[str, Check] = {
     "mnb jobs standard --repeat 5 --sessions 3 --nonce tender-2026-17 --isolation full -o results": PARSE,
     "mnb jobs cv --name cv_train_resnet50_amp --name cv_infer_vit_b_16_half -o results-cv": PARSE,
     "mnb jobs cv --name cv_train_resnet50_amp -o results-cv -- --batch-size 1024": PARSE,
+    "mnb jobs cv --ram-total 120GiB": PARSE,
     "mnb jobs cv -o results-cv": PARSE,
     "mnb list cv -v": RUN,
     "mnb report results-cv --layout cv --format csv": PARSE,
@@ -97,6 +98,11 @@ TABLE: dict[str, Check] = {
     "mnb jobs lambda --name gnmt_amp --name bert_large_squad_amp -o results-lambda": PARSE,
     "mnb jobs lambda --name ncf_fp32 --window 1 --data-scale 0.01 -- --batch-size 4096": PARSE,
     "mnb report results-lambda": PARSE,
+    "mnb jobs modern --repeat 3 -o results-modern": PARSE,
+    "mnb jobs modern --name llm_pretrain --name llm_decode -o results-modern": PARSE,
+    "mnb report results-modern": PARSE,
+    "mnb jobs modern --name llm_pretrain --window 1 --data-scale 0.01 -- --layers 2 --width 64 --heads 4 --kv-heads 2 "
+    "--inner 128 --vocabulary 512 --length 64": PARSE,
     "mnb jobs io --repeat 3 -d /scratch/data -o results-io": PARSE,
     "mnb jobs io --data-scale 0.08 -d /scratch/data -o results-io": PARSE,
     "mnb jobs io --name original_unlimited --name ring_buffer_unlimited --data-scale 0.0325 "

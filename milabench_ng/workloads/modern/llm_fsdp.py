@@ -5,6 +5,8 @@ from torch.distributed.fsdp import fully_shard
 
 from milabench_ng.bench import Bench, Count, Rate, workload
 from milabench_ng.datasets.text.token_stream import Tokens128k
+from milabench_ng.errors import InputError
+from milabench_ng.units import format_bytes
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.transformer import Transformer
 from milabench_ng.workloads.modern.llm_lora import CHUNK
@@ -63,6 +65,7 @@ def llm_fsdp(
         vocabulary=vocabulary,
         tied=tied,
     )
+    check_memory(bench, size)
     with torch.device("meta"):
         model = Transformer(size, chunk=CHUNK, recompute=True)
     for block in model.blocks:
@@ -77,3 +80,22 @@ def llm_fsdp(
     bench.rehearse(lambda: model(*example))
     for tokens, following in bench.measure(batches, count=batch_size * length):
         bench.step(model(tokens, following), optimizer)
+
+
+AT_REST = 14
+"""Bytes per parameter between steps: weights in bf16, masters and both moments of AdamW in fp32."""
+
+
+def check_memory(bench: Bench, size: Dimensions) -> None:
+    """Raise InputError if the ranks' memory cannot even hold weights and optimizer."""
+    if bench.device.type != "cuda":
+        return
+    ranks = torch.distributed.get_world_size()
+    needed = AT_REST * size.parameters() // ranks
+    has = torch.cuda.get_device_properties(bench.device).total_memory
+    if needed >= has:
+        raise InputError(
+            f"a model of {size.parameters():,} parameters on {ranks} devices needs {format_bytes(needed)} on each for "
+            f"weights and optimizer alone, and this one has {format_bytes(has)}; use more devices or a smaller model "
+            "(--layers, --width)"
+        )
