@@ -118,7 +118,7 @@ class Bench:
         if any(parameter.is_meta for parameter in module.parameters()):
             self._precision.cast(module)
             module.to_empty(device=self.device)
-            module.reset_parameters()
+            module.reset_parameters()  # type: ignore[operator]
         else:
             module.to(self.device)
             self._precision.cast(module)

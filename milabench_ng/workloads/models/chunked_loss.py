@@ -23,7 +23,7 @@ class ChunkedLoss(torch.autograd.Function):
         of_states = torch.empty_like(states)
         of_weight = torch.zeros_like(weight) if ctx.wanted else None
         total = states.new_zeros((), dtype=torch.float32)
-        pieces = (states.split(chunk), following.split(chunk), of_states.split(chunk))
+        pieces = (torch.split(each, chunk) for each in (states, following, of_states))
         for some, targets, gradient in zip(*pieces, strict=True):
             logits = F.linear(some, weight).float()
             norm = logits.logsumexp(1)
@@ -51,5 +51,5 @@ def _scaled(made: Tensor | None, gradient: Tensor) -> Tensor | None:
 
 def chunked_loss(states: Tensor, weight: Tensor, following: Tensor, chunk: int) -> Tensor:
     """Mean cross entropy, in fp32, of the logits of ``states`` [..., D] with ``following`` [...]."""
-    loss: Tensor = ChunkedLoss.apply(states.flatten(0, -2), weight, following.flatten().long(), chunk)  # type: ignore[no-untyped-call]
+    loss: Tensor = ChunkedLoss.apply(states.flatten(0, -2), weight, following.flatten().long(), chunk)
     return loss

@@ -81,5 +81,5 @@ class Permuted(torch.autograd.Function):
 
 def permuted(rows: Tensor, order: Tensor, back: Tensor) -> Tensor:
     """``rows[order]``, where ``back`` is the inverse of ``order``."""
-    result: Tensor = Permuted.apply(rows, order, back)  # type: ignore[no-untyped-call]
+    result: Tensor = Permuted.apply(rows, order, back)
     return result

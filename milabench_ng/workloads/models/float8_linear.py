@@ -27,7 +27,7 @@ class Float8Linear(nn.Module):
         rows: Tensor = torch._scaled_mm(
             narrow, self.weight.t(), scale_a=scale, scale_b=self.scale, out_dtype=inputs.dtype
         )
-        return rows.unflatten(0, inputs.shape[:-1])
+        return rows.view(*inputs.shape[:-1], -1)
 
 
 def narrowed(values: Tensor) -> tuple[Tensor, Tensor]:

@@ -85,7 +85,7 @@ def captured(model: Generator) -> Callable[[], Tensor]:
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        tokens = model()
+        tokens: Tensor = model()
 
     def replay() -> Tensor:
         graph.replay()
