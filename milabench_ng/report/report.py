@@ -21,7 +21,7 @@ from milabench_ng.report.scoring.score import Score, score
 from milabench_ng.report.scoring.scored import ScoredTest, scored_tests
 from milabench_ng.report.scoring.slow_devices import GpuComparison, side_by_side
 from milabench_ng.report.scoring.subsets import SubScore, sub_scores
-from milabench_ng.report.scoring.weights import Weights, load_weights, spread_unplanned
+from milabench_ng.report.scoring.weights import Weights, load_weights, planned_weights
 from milabench_ng.report.statistics.effects import MARGIN
 from milabench_ng.report.summary.derived_rates import DerivedRate, derived_rates
 from milabench_ng.report.summary.launches import weakest_tier
@@ -188,7 +188,7 @@ def build_report(
     ``reference``: what the score is relative to; None for classic units. ``compared``: what ratios to baselines are
     over; None for the weights of the score.
     """
-    effective = spread_unplanned(weights or {}, summary.devices)
+    effective = planned_weights(weights or {}, summary)
     scored = scored_tests(summary, effective, penalize_variance=penalize_variance)
     own = score(summary, weights, reference, penalize_variance=penalize_variance) if weights else None
     comparisons = tuple(

@@ -84,6 +84,7 @@ def summarise(folder: Folder) -> Summary:
         going_on=folder.going_on,
         left_s=_left_s(folder) if folder.going_on else None,
         omitted=tuple(dict.fromkeys(label for manifest in folder.manifests for label in manifest.plan.omitted)),
+        unplanned={label: why for manifest in folder.manifests for label, why in manifest.plan.too_wide.items()},
         notes=notes_of(folder, ours, models),
         host_pace=paces(paces_seen(folder)),
         tests={

@@ -282,6 +282,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Time that a run in progress will take yet, at its pace so far; None if that is unknown."""
     omitted: tuple[str, ...] = ()
     """Rows of tests in the profile that the user did not select."""
+    unplanned: dict[str, str] = {}
+    """Rows of tests that the node has too few devices for, and why; they have no weight."""
     notes: tuple[str, ...] = ()
     host_pace: Paces | None = None
     """None if it was not measured."""
