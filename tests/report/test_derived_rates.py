@@ -13,6 +13,8 @@ import pytest
 import tampering
 from make_records import PER_GPU
 
+from milabench_ng.catalogue import Derived
+from milabench_ng.report.baselines.peaks import peaks_in_formulas
 from milabench_ng.report.report import make_report
 from milabench_ng.report.summary.folder import encode_summary, load, load_baseline
 from milabench_ng.report.writers import write_report
@@ -110,3 +112,11 @@ def test_a_failed_test_has_no_value(folder: Path) -> None:
         tampering.rewrite(path, lambda content: content.update(success=False))
     vae, _ = json.loads(printed(folder, "json"))["tests"]
     assert [each["value"] for each in vae["derived"]] == [None, None]
+
+
+def test_formulas_know_the_peaks_of_devices_of_one_known_model() -> None:
+    known = {"peak_tflops": 989.4, "peak_gb_per_s": 4800.0}
+    assert peaks_in_formulas(["NVIDIA H200", "NVIDIA H200"]) == known
+    assert Derived("MFU %", "rate * 5 / peak_tflops").of(989.4, {}, known) == 5.0
+    for models in (["NVIDIA H200", "NVIDIA A100-SXM4-80GB"], ["a chip"], []):
+        assert peaks_in_formulas(models) == {}
