@@ -20,10 +20,11 @@ type_names = {"int": int, "float": float, "bool": bool, "str": str}
 Scalar = bool | int | float | str
 AUTO = "auto"
 """In place of a number: the orchestrator finds it before the first batch of the test (`batch_sizes`)."""
-Bound = Literal["cpu", "io", "launch", "gpu-compute", "gpu-memory"]
+Bound = Literal["cpu", "io", "launch", "links", "gpu-compute", "gpu-memory"]
 """What sets a workload's pace on the GPUs of its time.
 
-In this order: the tenant's CPUs, its storage, kernel launches, the device's arithmetic or its memory bandwidth.
+In this order: the tenant's CPUs, its storage, kernel launches, the links of the devices to each
+other and to the host, the device's arithmetic or its memory bandwidth.
 """
 
 
@@ -127,17 +128,33 @@ def data_set_of(data: str | DataBy | None, arguments: Mapping[str, Scalar | None
     return data.sets.get(str(arguments.get(data.option))) if isinstance(data, DataBy) else data
 
 
+DEVICE_PEAKS = ("peak_tflops", "peak_gb_per_s")
+"""What formulas may say of the device: its dense fp16 and bf16 peak in 1e12 operations per second, and that of its
+memory in 1e9 bytes per second, by its data sheet."""
+
+
 class Derived(msgspec.Struct, frozen=True):
     """The rate in another unit, such as one that users of a suite know."""
 
     unit: str
     formula: str
-    """Over ``rate`` (items per second) and the workload's options, with ``+ - * /`` and parentheses."""
+    """With ``+ - * /`` and parentheses.
 
-    def of(self, rate: float, options: Mapping[str, Scalar | None]) -> float:
-        """The value of a launch with ``options``. Raises InputError if there is none, as `formula.evaluate` does."""
+    Over ``rate`` (items per second), ``devices`` (of the launch), the options, `DEVICE_PEAKS`, and what the workload
+    notes of its steps.
+    """
+
+    def of(
+        self, rate: float, options: Mapping[str, Scalar | None], measured: Mapping[str, float] | None = None
+    ) -> float:
+        """The value of a launch with ``options``.
+
+        ``measured``: ``devices``, the peaks of one, and the mean of each note per step.
+
+        Raises InputError if there is none, as `formula.evaluate` does.
+        """
         numbers = {name: value for name, value in options.items() if type(value) in (int, float)}
-        return evaluate(self.formula, {**numbers, "rate": rate})  # type: ignore[dict-item]  # type() is the check
+        return evaluate(self.formula, {**numbers, **(measured or {}), "rate": rate})  # type: ignore[dict-item]  # type() is the check
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,6 +190,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     classic: tuple[Classic, ...]
     derived: tuple[Derived, ...] = ()
     """Its rate in other units."""
+    stores: bool = False
+    """Writes files below the data root."""
     description: str
     origin: str
     """``package.module:function``."""

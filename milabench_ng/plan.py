@@ -141,6 +141,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     batches: tuple[Batch, ...]
     omitted: tuple[str, ...] = ()
     """The labels of the profile's tests that the user did not select."""
+    unplanned: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    """The labels of the tests that need more devices than there are, and why; omitted without any."""
     order: Order = "interleaved"
     nonce: str | None = None
     """Any text; seeds the random order, and shows a buyer who chose it that the run is younger than the choice."""
@@ -149,6 +151,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def launches(self) -> tuple[Launch, ...]:
         """All launches, in order."""
         return tuple(launch for batch in self.batches for launch in batch.launches)
+
+    @property
+    def too_wide(self) -> dict[str, str]:
+        """What is not planned, and why, also if there is nothing."""
+        return {} if self.unplanned is msgspec.UNSET else self.unplanned
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -223,16 +230,26 @@ def make_plan(
     order: Order = "interleaved",
     nonce: str | None = None,
 ) -> Plan:
-    """The batches of ``repeat`` runs over ``devices`` of the tests that have ``arguments``; the others are omitted."""
+    """The batches of ``repeat`` runs over ``devices`` of the tests that have ``arguments``; the others are omitted.
+
+    Tests that need more devices are not planned. Raises InputError if no test is left.
+    """
     if not 1 <= repeat <= MOST_RUNS:
         raise InputError(f"--repeat {repeat}: at least 1, at most {MOST_RUNS:,}")
     if not devices:
         raise InputError("no device to run on")
+    unplanned = {
+        f"{profile.suite}.{name}": f"it needs {test.least_devices} devices, and there are {len(devices)}"
+        for name, test in profile.tests.items()
+        if name in arguments and test.least_devices > len(devices)
+    }
+    if unplanned and len(unplanned) == len(arguments):
+        raise InputError("; ".join(f"{label} is not planned: {why}" for label, why in unplanned.items()))
     groups = [
         launches
         for run in range(repeat)
         for name, test in profile.tests.items()
-        if name in arguments
+        if name in arguments and f"{profile.suite}.{name}" not in unplanned
         for launches in _launches(f"{profile.suite}.{name}", test, arguments[name], devices, run)
     ]
     omitted = [
@@ -249,6 +266,7 @@ def make_plan(
             Batch(number=i, launches=tuple(launches)) for i, launches in enumerate(_ordered(groups, order, nonce))
         ),
         omitted=tuple(omitted),
+        unplanned=unplanned or msgspec.UNSET,
         order=order,
         nonce=nonce,
     )

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -107,6 +107,8 @@ class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arguments: dict[str, Scalar | ByMemoryClass] = {}
     """Options of the workload; one may be a table by memory class, see `memory_classes`."""
     partition_scheme: PartitionScheme = PartitionScheme()
+    least_devices: Annotated[int, msgspec.Meta(ge=1)] = 1
+    """With fewer devices the test is not planned, and has no weight."""
     require: Literal["full"] | None = None
     """``"full"``: refuse to run if the kernel does not enforce the fence."""
     io: IoShare | None = None

@@ -10,6 +10,7 @@ from milabench_ng.errors import InputError
 GROUP = "milabench_ng.datasets"
 BUILT_IN = (
     EntryPoint("bsds500", "milabench_ng.datasets.images.bsds500:Bsds500", GROUP),
+    EntryPoint("clicks", "milabench_ng.datasets.tables.clicks:Clicks", GROUP),
     EntryPoint("coco", "milabench_ng.datasets.images.coco:Coco", GROUP),
     EntryPoint("cremi", "milabench_ng.datasets.volumes.cremi:Cremi", GROUP),
     EntryPoint("hsi-raw", "milabench_ng.datasets.spectra.hyperspectral:HsiRaw", GROUP),
@@ -17,11 +18,14 @@ BUILT_IN = (
     EntryPoint("hsi-raw32", "milabench_ng.datasets.spectra.hyperspectral:HsiRaw32", GROUP),
     EntryPoint("imagenet", "milabench_ng.datasets.images.imagenet:ImageNet", GROUP),
     EntryPoint("imagenet-classic", "milabench_ng.datasets.images.imagenet:ClassicImageNet", GROUP),
+    EntryPoint("latents", "milabench_ng.datasets.images.latents:Latents", GROUP),
     EntryPoint("ljspeech", "milabench_ng.datasets.audio.ljspeech:LJSpeech", GROUP),
     EntryPoint("ml-20m", "milabench_ng.datasets.tables.ml_20m:MovieLens", GROUP),
     EntryPoint("mnist", "milabench_ng.datasets.images.mnist:Mnist", GROUP),
     EntryPoint("news-commentary", "milabench_ng.datasets.text.news_commentary:NewsCommentary", GROUP),
     EntryPoint("squad", "milabench_ng.datasets.text.squad:Squad", GROUP),
+    EntryPoint("tokens-128k", "milabench_ng.datasets.text.token_stream:Tokens128k", GROUP),
+    EntryPoint("tokens-32k", "milabench_ng.datasets.text.token_stream:Tokens32k", GROUP),
     EntryPoint("wikitext-103", "milabench_ng.datasets.text.wikitext_103:WikiText103", GROUP),
     EntryPoint("wikitext-2", "milabench_ng.datasets.text.wikitext_2:WikiText2", GROUP),
     EntryPoint("wmt16", "milabench_ng.datasets.text.wmt16:Wmt16", GROUP),

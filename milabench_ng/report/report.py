@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from milabench_ng.errors import InputError
+from milabench_ng.report.baselines.peaks import peaks_in_formulas
 from milabench_ng.report.scoring.choices import Choices, choices
 from milabench_ng.report.scoring.compare import compare
 from milabench_ng.report.scoring.comparison import ComparedTest, Comparison
@@ -20,7 +21,7 @@ from milabench_ng.report.scoring.score import Score, score
 from milabench_ng.report.scoring.scored import ScoredTest, scored_tests
 from milabench_ng.report.scoring.slow_devices import GpuComparison, side_by_side
 from milabench_ng.report.scoring.subsets import SubScore, sub_scores
-from milabench_ng.report.scoring.weights import Weights, load_weights, spread_unplanned
+from milabench_ng.report.scoring.weights import Weights, load_weights, planned_weights
 from milabench_ng.report.statistics.effects import MARGIN
 from milabench_ng.report.summary.derived_rates import DerivedRate, derived_rates
 from milabench_ng.report.summary.launches import weakest_tier
@@ -196,7 +197,7 @@ def build_report(
     ``reference``: what the score is relative to; None for classic units. ``compared``: what ratios to baselines are
     over; None for the weights of the score.
     """
-    effective = spread_unplanned(weights or {}, summary.devices)
+    effective = planned_weights(weights or {}, summary)
     scored = scored_tests(summary, effective, penalize_variance=penalize_variance)
     own = score(summary, weights, reference, penalize_variance=penalize_variance) if weights else None
     comparisons = tuple(
@@ -213,6 +214,7 @@ def build_report(
         )
         for (name, other), label in zip(baselines, _labels([name for name, _ in baselines]), strict=True)
     )
+    peaks = peaks_in_formulas(summary.models.values())
     return Report(
         source=source,
         summary=summary,
@@ -220,7 +222,7 @@ def build_report(
         penalize_variance=penalize_variance,
         score=own,
         failure_rate=failure_rate(summary),
-        lines=tuple(_line(row, summary.tests[row.test], comparisons) for row in scored),
+        lines=tuple(_line(row, summary.tests[row.test], comparisons, peaks) for row in scored),
         comparisons=comparisons,
         unplanned=tuple(label for label in weights or {} if label not in effective),
         coverage=_coverage(summary),
@@ -232,14 +234,14 @@ def build_report(
     )
 
 
-def _line(scored: ScoredTest, row: TestSummary, comparisons: Sequence[Comparison]) -> Line:
+def _line(scored: ScoredTest, row: TestSummary, comparisons: Sequence[Comparison], peaks: Mapping[str, float]) -> Line:
     return Line(
         scored=scored,
         compared=tuple(other.rows.get(scored.test) for other in comparisons),
         node_total=None if scored.perf is None else scored.perf * row.devices,
         causes=dict(Counter(failed.cause for failed in row.failed)),
         row=row,
-        derived=derived_rates(row, scored.perf),
+        derived=derived_rates(row, scored.perf, peaks),
     )
 
 

@@ -73,6 +73,7 @@ def test_what_dead_runs_left_is_told_from_what_living_ones_hold(tmp_path: Path) 
         parent / "mnb/living",
         data / ".mnb-mnist-7",
         data / "scale-0.1/.mnb-imagenet-8",
+        data / "mnb-scratch-dead",
     ):
         folder.mkdir(parents=True)
     held = [parent / "mnb/living", data / "scale-0.1/.mnb-imagenet.lock"]
@@ -80,12 +81,13 @@ def test_what_dead_runs_left_is_told_from_what_living_ones_hold(tmp_path: Path) 
     locks = [os.open(path, os.O_RDONLY) for path in held]
     for lock in locks:
         fcntl.flock(lock, fcntl.LOCK_EX)
-    found = [one for one in find_remains([str(parent)], data) if one.kind != "scratch"]
+    found = [one for one in find_remains([str(parent)], data) if one.path.startswith(str(tmp_path))]
     for lock in locks:
         os.close(lock)
     assert found == [
         Remains("groups", str(parent / "mnb/dead"), False),
         Remains("groups", str(parent / "mnb/living"), True),
+        Remains("scratch", str(data / "mnb-scratch-dead"), False),
         Remains("data", str(data / ".mnb-mnist-7"), False),
         Remains("data", str(data / "scale-0.1/.mnb-imagenet-8"), True),
     ]

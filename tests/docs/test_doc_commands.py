@@ -93,6 +93,11 @@ TABLE: dict[str, Check] = {
     "mnb jobs lambda --name gnmt_amp --name bert_large_squad_amp -o results-lambda": PARSE,
     "mnb jobs lambda --name ncf_fp32 --window 1 --data-scale 0.01 -- --batch-size 4096": PARSE,
     "mnb report results-lambda": PARSE,
+    "mnb jobs modern --repeat 3 -o results-modern": PARSE,
+    "mnb jobs modern --name llm_pretrain --name llm_decode -o results-modern": PARSE,
+    "mnb report results-modern": PARSE,
+    "mnb jobs modern --name llm_pretrain --window 1 --data-scale 0.01 -- --layers 2 --width 64 --heads 4 --kv-heads 2 "
+    "--inner 128 --vocabulary 512 --length 64": PARSE,
     "mnb jobs io --repeat 3 -d /scratch/data -o results-io": PARSE,
     "mnb jobs io --data-scale 0.08 -d /scratch/data -o results-io": PARSE,
     "mnb jobs io --name original_unlimited --name ring_buffer_unlimited --data-scale 0.0325 "

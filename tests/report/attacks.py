@@ -81,6 +81,12 @@ def one_test_less(content: dict[str, Any]) -> None:
     ]
 
 
+def too_small_for_one(content: dict[str, Any]) -> None:
+    """The node is said to be too small for a slow test, which then would have no weight."""
+    one_test_less(content)
+    content["plan"]["unplanned"] = {"standard.toy_reg": "it needs 4 devices, and there are 2"}
+
+
 def second_device_as_company(launch: dict[str, Any]) -> None:
     """A slow device is relabelled: it is there to be a neighbour, and is never scored."""
     if launch["devices"] == [1]:
@@ -528,6 +534,11 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
         "data scale 1 instead of 0.5 in standard.vae; `mnb jobs --data-scale` changes it",
     ),
     "test left out of the plan": ("R8", manifest(one_test_less), "1 of 4 tests are not in the plan: toy_reg"),
+    "test that the node is said to be too small for": (
+        "R8",
+        manifest(too_small_for_one),
+        "not planned are standard.toy_reg, and by the profile none",
+    ),
     "batches in another order": ("R9", manifest(backwards), "not in the order that the nonce makes"),
     "batch size changed everywhere": ("R10", everywhere(smaller_batch), "batch_size is 32, 64 is demanded"),
     "batch size overridden": ("R10", everywhere(overridden), "changed on the command line: batch_size"),

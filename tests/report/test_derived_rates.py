@@ -13,6 +13,8 @@ import pytest
 import tampering
 from make_records import PER_GPU
 
+from milabench_ng.catalogue import Derived
+from milabench_ng.report.baselines.peaks import peaks_in_formulas
 from milabench_ng.report.report import make_report
 from milabench_ng.report.summary.folder import encode_summary, load, load_baseline
 from milabench_ng.report.writers import write_report
@@ -49,6 +51,25 @@ def test_the_terminal_has_a_table_in_the_units_of_the_suite(folder: Path) -> Non
     assert [row[0] for row in rows if row].count("convnet") == 0
     assert ["vae", "batches/s", "2", "rate / batch_size"] in [[cell.strip() for cell in row] for row in rows]
     assert ["vae", "ms/step", "500.00", "1000 * batch_size / rate"] in [[cell.strip() for cell in row] for row in rows]
+
+
+def test_a_formula_knows_the_devices_and_the_mean_of_a_note_per_step(folder: Path, tmp_path: Path) -> None:
+    """Slices of two steps that took 0.5 s together: 0.25 s a step; the tests run on two devices."""
+    derive(folder, [["MB/s", "batch_size / save_s"], ["x", "devices"]])
+    for path in folder.glob("quick.vae.*"):
+        tampering.rewrite(path, note)
+    (tmp_path / "base.json").write_text(encode_summary(load(folder)))
+    row = load_baseline(str(tmp_path / "base.json")).tests["quick.vae"]
+    assert row.notes == {"save_s": 0.25}
+    vae, _ = json.loads(printed(folder, "json"))["tests"]
+    assert [each["value"] for each in vae["derived"]] == [256.0, 2.0]
+
+
+def note(content: dict[str, Any]) -> None:
+    for rank in content["mnb"]["ranks"]:
+        rank["slices"] = [
+            [*row[:3], 2, *row[4:], *(None, [])[len(row) - 5 :], {"save_s": 0.5}] for row in rank["slices"]
+        ]
 
 
 def test_csv_has_a_column_for_each(folder: Path) -> None:
@@ -91,3 +112,11 @@ def test_a_failed_test_has_no_value(folder: Path) -> None:
         tampering.rewrite(path, lambda content: content.update(success=False))
     vae, _ = json.loads(printed(folder, "json"))["tests"]
     assert [each["value"] for each in vae["derived"]] == [None, None]
+
+
+def test_formulas_know_the_peaks_of_devices_of_one_known_model() -> None:
+    known = {"peak_tflops": 989.4, "peak_gb_per_s": 4800.0}
+    assert peaks_in_formulas(["NVIDIA H200", "NVIDIA H200"]) == known
+    assert Derived("MFU %", "rate * 5 / peak_tflops").of(989.4, {}, known) == 5.0
+    for models in (["NVIDIA H200", "NVIDIA A100-SXM4-80GB"], ["a chip"], []):
+        assert peaks_in_formulas(models) == {}

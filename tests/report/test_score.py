@@ -16,7 +16,7 @@ from milabench_ng.report.scoring.cost import cost
 from milabench_ng.report.scoring.failure_rate import failure_rate
 from milabench_ng.report.scoring.score import Score, score
 from milabench_ng.report.scoring.scored import perf_adj, scored_tests
-from milabench_ng.report.scoring.weights import load_weights, spread_unplanned
+from milabench_ng.report.scoring.weights import load_weights, planned_weights, spread_unplanned
 from milabench_ng.report.summary.folder import load, load_baseline
 from milabench_ng.report.summary.summary import Provenance, Stat, Summary, TestSummary
 
@@ -91,6 +91,13 @@ def test_selected_tests_make_a_partial_score() -> None:
 def test_without_a_plan_a_score_of_ours_is_partial() -> None:
     assert score(summary({"s.a": row(100.0)}, has_plan=False), {"s.a": 1}).status == "partial"
     assert score(summary({"s.a": row(100.0)}, has_plan=False, units="classic"), {"s.a": 1}).status == "complete"
+
+
+def test_what_the_node_is_too_small_for_has_no_weight() -> None:
+    small = summary({"s.a": row(100.0)}, unplanned={"s.b": "it needs 2 devices, and there are 1"})
+    made = score(small, {"s.a": 1, "s.b": 1})
+    assert (made.status, made.per_device, made.of, made.missing) == ("complete", pytest.approx(100.0, rel=1e-12), 1, ())
+    assert planned_weights({"s.a": 1.0, "s.b": 5.0}, small) == {"s.a": 1.0}
 
 
 def test_weight_of_unplanned_steps_goes_to_the_planned_ones() -> None:

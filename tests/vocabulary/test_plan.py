@@ -55,6 +55,24 @@ def test_repeats_are_outside_and_tests_inside() -> None:
     assert made.omitted == ()
 
 
+WIDE = Profile("suite", {**PROFILE.tests, "wide": Test("scaling", least_devices=2)}, "{}")
+
+
+@pytest.mark.parametrize(("count", "unplanned"), [(1, {"suite.wide": "it needs 2 devices, and there are 1"}), (2, {})])
+def test_a_test_that_needs_more_devices_is_not_planned_and_not_left_out(count: int, unplanned: dict[str, str]) -> None:
+    given = {"vae": ARGUMENTS["vae"], "wide": ARGUMENTS["whole"]}
+    made = make_plan(WIDE, given, gpus(*range(count)), 1)
+    assert made.too_wide == unplanned
+    assert ("suite.wide" in made.labels) == (not unplanned)
+    assert "suite.wide" not in made.omitted
+    assert make_plan(WIDE, {"vae": ARGUMENTS["vae"]}, gpus(0), 1).omitted[-1] == "suite.wide"
+
+
+def test_a_run_of_nothing_else_is_refused() -> None:
+    with pytest.raises(InputError, match=r"suite\.wide is not planned: it needs 2 devices, and there are 1"):
+        make_plan(WIDE, {"wide": ARGUMENTS["whole"]}, gpus(0), 1)
+
+
 def test_a_launch_carries_all_that_a_worker_needs() -> None:
     launch = plan(gpus(0), "vae").launches[0]
     assert (launch.test, launch.workload, launch.scheme) == ("suite.vae", "vae", "per-gpu")

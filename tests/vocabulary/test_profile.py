@@ -156,12 +156,16 @@ def test_selecting_keeps_the_order_of_the_file() -> None:
         whole.select(["a", "d"])
 
 
+OVER_SEVERAL = ("scaling", "collectives", "dlrm", "llm_fsdp")
+"""Workloads of one launch over several devices."""
+
+
 @pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.json")), ids=lambda path: path.name)
 def test_the_shipped_profiles_are_profiles(path: Path) -> None:
     tests = profile(read_text(path)).tests
     assert tests
     others = [name for name, test in tests.items() if test.partition_scheme.type != "per-gpu"]
-    assert others == [name for name in tests if name == "scaling"]
+    assert others == [name for name, test in tests.items() if test.workload in OVER_SEVERAL]
 
 
 @pytest.mark.parametrize("name", ["standard", "lite", "smoke", "quick"])

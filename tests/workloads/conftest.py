@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,3 +17,18 @@ def one_thread() -> None:
     import torch  # here, not above: a conftest cannot be skipped
 
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """What the jobs of `rank_jobs` came to in two ranks, which are started once: they import torch anew."""
+    import rank_jobs
+    from gloo_pair import both
+
+    from milabench_ng.datasets import registry
+    from milabench_ng.datasets.prepare import prepare
+
+    root = tmp_path_factory.mktemp("ranks")
+    clicks = prepare(registry.find("clicks"), root, 1 / 64, lambda _done, _total: None, 1).path
+    jobs = {name: getattr(rank_jobs, name) for name in ("talk", "lie", "sharded", "sharded_bf16")}
+    return both(root / "rendezvous", {**jobs, "recommend": functools.partial(rank_jobs.recommend, str(clicks))})

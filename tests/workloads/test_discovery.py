@@ -50,14 +50,15 @@ def test_the_built_in_ones() -> None:
     names = (
         "toy_reg toy_lstm vae loader reso translator wlm cart minigrid atari ssd fast_style dcgan convnet recom "
         "scaling cv_train cv_infer unet3d_train unet3d_infer "
-        "bert_squad gnmt ncf txl ssd_resnet50 resnet50 maskrcnn tacotron2 waveglow hsi_segmentation"
+        "bert_squad gnmt ncf txl ssd_resnet50 resnet50 maskrcnn tacotron2 waveglow hsi_segmentation "
+        "llm_pretrain llm_fsdp llm_lora llm_prefill llm_decode moe dit vit dlrm collectives checkpoint h2d"
     )
     assert set(builtin_workloads()) == set(names.split())
     definition, package = find_workload("vae")
     assert (definition.name, package) == ("vae", f"milabench_ng {__version__}")
     sets = (
         "bsds500 coco cremi imagenet imagenet-classic ljspeech mnist wmt16 wikitext-2 ml-20m "
-        "news-commentary squad wikitext-103 hsi-raw hsi-raw16 hsi-raw32"
+        "news-commentary squad wikitext-103 hsi-raw hsi-raw16 hsi-raw32 tokens-32k tokens-128k latents clicks"
     )
     assert set(describe(()).data_sets) == set(sets.split())
 

@@ -103,7 +103,8 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
         """What the user should know about it."""
         readers = {test: io.reason for test, io in self.io.items() if io.reason}
         said = (f"{test}: its readers hold the I/O share, not the kernel: {why}" for test, why in readers.items())
-        return (*self.profile.warnings, *self.sharing_notes, *said)
+        unplanned = (f"{label} is not planned: {why}" for label, why in self.plan.too_wide.items())
+        return (*self.profile.warnings, *self.sharing_notes, *unplanned, *said)
 
     def share(self, test: str, slot: str) -> Share:
         """The share of a slot's tenant while it runs a test."""

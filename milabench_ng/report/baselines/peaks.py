@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
+from milabench_ng.catalogue import DEVICE_PEAKS
 from milabench_ng.errors import InputError
 
 Architecture = Literal["volta", "turing", "ampere", "hopper"]
@@ -79,6 +81,16 @@ def peak(name: str) -> Peak | None:
     """The peaks of the device that NVML or a person calls ``name``; None if unknown."""
     wanted = _SAME.get(name, name.removeprefix("NVIDIA ").removeprefix("Tesla "))
     return next((each for each in PEAKS if each.name == wanted), None)
+
+
+def peaks_in_formulas(models: Iterable[str]) -> dict[str, float]:
+    """The peaks of the devices called ``models`` under their names in formulas of derived units.
+
+    Empty unless all are of one model, whose peaks are known.
+    """
+    names = {*models}
+    found = peak(names.pop()) if len(names) == 1 else None
+    return {} if found is None else dict(zip(DEVICE_PEAKS, (found.half, found.memory), strict=True))
 
 
 def known_peak(name: str, what: str) -> Peak:

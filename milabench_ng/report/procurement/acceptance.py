@@ -23,7 +23,7 @@ from milabench_ng.report.procurement.other_machine import predicted, unseen
 from milabench_ng.report.scoring.failure_rate import failure_rate
 from milabench_ng.report.scoring.score import log_ratio
 from milabench_ng.report.scoring.scored import ScoredRows, ScoredTest, scored_tests
-from milabench_ng.report.scoring.weights import Weights, spread_unplanned
+from milabench_ng.report.scoring.weights import Weights, planned_weights
 from milabench_ng.report.statistics.effects import RANKED_FROM, holm
 from milabench_ng.report.statistics.intervals import (
     LEVEL,
@@ -122,7 +122,7 @@ def accept(bid: Summary, delivered: Summary, weights: Weights | None, guarantee:
     """
     if not 0 < guarantee <= 1:
         raise InputError(f"--guarantee {guarantee:g}: a share of the bid's throughput, above 0 and at most 1")
-    effective = spread_unplanned(weights or {}, bid.devices)
+    effective = planned_weights(weights or {}, bid)
     promised = {row.test: row for row in scored_tests(bid, effective)}
     found = {row.test: row for row in scored_tests(delivered, effective)}
     if not promised.keys() & found.keys():

@@ -19,7 +19,7 @@ from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.score import log_ratio
 from milabench_ng.report.scoring.scored import ScoredRows, ScoredTest
-from milabench_ng.report.scoring.weights import Weights, spread_unplanned
+from milabench_ng.report.scoring.weights import Weights, planned_weights
 from milabench_ng.report.statistics.effects import RANKED_FROM, holm, p_value
 from milabench_ng.report.statistics.intervals import LEVEL, Estimate, combine
 
@@ -101,7 +101,7 @@ def common_tests(reports: Mapping[str, Report], weights: Weights, apart: Sequenc
 def _has(report: Report, label: str, weights: Weights) -> bool:
     """Whether a bid's node has a weighted test and a rate of it."""
     row = scored_rows(report).get(label)
-    planned = label in spread_unplanned(weights, report.summary.devices)
+    planned = label in planned_weights(weights, report.summary)
     return planned and row is not None and bool(row.perf and row.classic_factor)
 
 

@@ -33,7 +33,7 @@ from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.cost import PerReference, Price, cost
-from milabench_ng.report.scoring.weights import Weights, spread_unplanned, weights_over
+from milabench_ng.report.scoring.weights import Weights, planned_weights, weights_over
 from milabench_ng.report.statistics.intervals import Interval
 from milabench_ng.report.summary.marked import Marked
 from milabench_ng.report.summary.power import power_doubts
@@ -150,7 +150,7 @@ def evaluate(
         worth(name, bids.bids[name], reports[name], powers[name] if by_ownership else None, shares) for name in done
     ]
     unlike = {one.test for one in apart}
-    planned = dict.fromkeys(label for at in reports.values() for label in spread_unplanned(weights, at.summary.devices))
+    planned = dict.fromkeys(label for at in reports.values() for label in planned_weights(weights, at.summary))
     return Tender(
         reference=bids.reference,
         score_unit=next(iter(reports.values())).score_unit,

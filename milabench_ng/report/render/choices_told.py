@@ -34,8 +34,10 @@ def _weights(report: Report) -> Iterator[Fact]:
         names = ", ".join(label.partition(".")[2] or label for label in report.without_weight)
         parts.append(f"measured and not in the score: {names}")
     chosen = bool(parts)
-    if report.unplanned:
-        steps = f"{', '.join(report.unplanned)}: more devices than there are"
+    parts += [f"{label} is not planned: {why}" for label, why in report.summary.unplanned.items()]
+    left_out = [label for label in report.unplanned if label not in report.summary.unplanned]
+    if left_out:
+        steps = f"{', '.join(left_out)}: more devices than there are"
         parts.append(f"{steps}; their weight goes in equal parts to the steps that are run")
     if parts:
         yield Fact("weights", "; ".join(parts), "fair" if chosen else "plain")

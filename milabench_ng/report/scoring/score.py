@@ -15,7 +15,7 @@ import msgspec
 
 from milabench_ng.report.scoring.reference import CLASSIC_UNIT, Reference, score_unit
 from milabench_ng.report.scoring.scored import ONE_AFTER_ANOTHER, ScoredRows, scored_tests
-from milabench_ng.report.scoring.weights import Weights, spread_unplanned
+from milabench_ng.report.scoring.weights import Weights, planned_weights
 from milabench_ng.report.statistics.intervals import (
     Interval,
     WeightedStat,
@@ -89,7 +89,7 @@ def score(
     summary: Summary, weights: Weights, reference: Reference | None = None, *, penalize_variance: bool = True
 ) -> Score:
     """The score of ``summary`` over the tests that have a weight, in classic units or relative to ``reference``."""
-    effective = spread_unplanned(weights, summary.devices)
+    effective = planned_weights(weights, summary)
     rows = {row.test: row for row in scored_tests(summary, effective, penalize_variance=penalize_variance)}
     omitted = tuple(label for label in effective if label in summary.omitted and label not in rows)
     expected = [label for label in dict.fromkeys([*effective, *summary.tests]) if label not in omitted]

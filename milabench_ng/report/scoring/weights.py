@@ -14,7 +14,7 @@ import msgspec
 from milabench_ng.errors import InputError
 from milabench_ng.files import convert_json, read_json
 from milabench_ng.plain import plain, short
-from milabench_ng.report.summary.summary import progression_steps
+from milabench_ng.report.summary.summary import Summary, progression_steps
 from milabench_ng.shipped import find
 
 Weights = Mapping[str, float]
@@ -65,6 +65,12 @@ def spread_unplanned(weights: Weights, devices: int) -> dict[str, float]:
     """The effective weights on a node with ``devices`` devices: steps that need more are not planned."""
     steps = progression_steps(list(weights))
     return weights_over(weights, [label for label in weights if steps.get(label, 0) <= devices])
+
+
+def planned_weights(weights: Weights, summary: Summary) -> dict[str, float]:
+    """The effective weights on the node of ``summary``, without the tests that its plan could not have."""
+    spread = spread_unplanned(weights, summary.devices)
+    return {label: weight for label, weight in spread.items() if label not in summary.unplanned}
 
 
 def weights_over(weights: Weights, labels: Container[str]) -> dict[str, float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from milabench_ng.catalogue import Derived
@@ -15,19 +17,21 @@ class DerivedRate(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
     formula: str
     value: float | None
-    """None if nothing was measured, or if the formula has no value for this test's options."""
+    """None if nothing was measured, or if the formula has no value for this test's options and device."""
 
 
-def derived_rates(row: TestSummary, rate: float | None) -> tuple[DerivedRate, ...]:
-    """``rate``, in items per second, in all units of ``row``."""
+def derived_rates(row: TestSummary, rate: float | None, peaks: Mapping[str, float]) -> tuple[DerivedRate, ...]:
+    """``rate``, in items per second, in all units of ``row``; ``peaks``: the device's, empty if they are not known."""
     return tuple(
-        DerivedRate(unit=each.unit, formula=each.formula, value=None if rate is None else _value(each, rate, row))
+        DerivedRate(
+            unit=each.unit, formula=each.formula, value=None if rate is None else _value(each, rate, row, peaks)
+        )
         for each in row.derived
     )
 
 
-def _value(derived: Derived, rate: float, row: TestSummary) -> float | None:
+def _value(derived: Derived, rate: float, row: TestSummary, peaks: Mapping[str, float]) -> float | None:
     try:
-        return derived.of(rate, row.options)
+        return derived.of(rate, row.options, {**row.notes, **peaks, "devices": row.devices})
     except InputError:  # a folder of others may hold any formula, and its other numbers still count
         return None

@@ -84,6 +84,7 @@ def summarise(folder: Folder) -> Summary:
         going_on=folder.going_on,
         left_s=_left_s(folder) if folder.going_on else None,
         omitted=tuple(dict.fromkeys(label for manifest in folder.manifests for label in manifest.plan.omitted)),
+        unplanned={label: why for manifest in folder.manifests for label, why in manifest.plan.too_wide.items()},
         notes=notes_of(folder, ours, models),
         host_pace=paces(paces_seen(folder)),
         tests={
@@ -259,6 +260,7 @@ def _test(
         read_limits=distinct(result.read_limit for result in readable),
         wait_share=mean(waits) if waits else None,
         latency=Latency.of(latency.merged(result.latencies for result in good)),
+        notes=_notes(good),
         steps=_steps([result.steps for result in good if result.steps is not None]),
         started_utc=min((result.started_utc for result in readable if result.started_utc), default=None),
         tiers=distinct(result.tier for result in readable),
@@ -275,6 +277,13 @@ def _steps(launches: Sequence[tuple[int, int]]) -> StepTally | None:
         return None
     before, measured = (round(median(counts)) for counts in zip(*launches, strict=True))
     return StepTally(before=before, measured=measured)
+
+
+def _notes(launches: Sequence[LaunchResult]) -> dict[str, float]:
+    """What all launches noted, averaged."""
+    names = dict.fromkeys(name for launch in launches for name in launch.notes)
+    noted = {name: [launch.notes[name] for launch in launches if name in launch.notes] for name in names}
+    return {name: mean(values) for name, values in noted.items()}
 
 
 def _width(results: Sequence[LaunchResult], absent: Sequence[Launch]) -> int:

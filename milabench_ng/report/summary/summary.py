@@ -206,6 +206,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the window's time spent waiting for data, 0 to 1."""
     latency: Latency | None = None
     """None except for inference."""
+    notes: dict[str, Amount] = {}
+    """What its workload noted of its steps, for the formulas of derived units: means per step and launch, by name."""
     steps: StepTally | None = None
     """None if not recorded."""
     started_utc: Utc | None = None
@@ -280,6 +282,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Time that a run in progress will take yet, at its pace so far; None if that is unknown."""
     omitted: tuple[str, ...] = ()
     """Rows of tests in the profile that the user did not select."""
+    unplanned: dict[str, str] = {}
+    """Rows of tests that the node has too few devices for, and why; they have no weight."""
     notes: tuple[str, ...] = ()
     host_pace: Paces | None = None
     """None if it was not measured."""

@@ -23,7 +23,7 @@ from milabench_ng.records.reading import is_going_on
 from milabench_ng.report.scoring.reference import CLASSIC_UNIT, REFERENCE, Reference, load_reference, score_unit
 from milabench_ng.report.scoring.score import Score, score
 from milabench_ng.report.scoring.scored import scored_tests
-from milabench_ng.report.scoring.weights import Weights, load_weights, spread_unplanned, weights_file
+from milabench_ng.report.scoring.weights import Weights, load_weights, planned_weights, weights_file
 from milabench_ng.report.summary.folder import load
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.contents import result_files, sha256_of
@@ -106,7 +106,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
 def make_claim(summary: Summary, weights: Weights | None, reference: Reference | None = None) -> Claim:
     """The numbers that a report on ``summary`` prints, with its score relative to ``reference``. Pure."""
-    effective = spread_unplanned(weights or {}, summary.devices)
+    effective = planned_weights(weights or {}, summary)
     own: Score | None = score(summary, weights, reference) if weights else None
     interval = own.interval if own else None
     return Claim(

@@ -65,7 +65,8 @@ def _plan_differences(stated: Profile, planned: Plan) -> Iterator[str]:
         yield str(error)
         return
     yield from _other_scales(expected, planned)
-    left = [name for name in stated.tests if not any(one.test == f"{planned.suite}.{name}" for one in planned.launches)]
+    there_are = {*expected.too_wide, *(one.test for one in planned.launches)}
+    left = [name for name in stated.tests if f"{planned.suite}.{name}" not in there_are]
     if left:
         yield f"{len(left)} of {len(stated.tests)} tests are not in the plan: {', '.join(left)}"
     missing = {f"{planned.suite}.{name}" for name in left}
@@ -76,8 +77,14 @@ def _plan_differences(stated: Profile, planned: Plan) -> Iterator[str]:
         yield f"the profile makes {_shown(batch)} at the same time, and the plan has not ({launches} times)"
     for batch, launches in (there - wanted).items():
         yield f"the plan has {_shown(batch)} at the same time, and the profile makes no such batch ({launches} times)"
+    if planned.too_wide != expected.too_wide:
+        yield f"not planned are {_named(planned.too_wide)}, and by the profile {_named(expected.too_wide)}"
     if planned.omitted and not left:
         yield f"tests were left out: {', '.join(planned.omitted)}"
+
+
+def _named(labels: Iterable[str]) -> str:
+    return ", ".join(labels) or "none"
 
 
 def _expected(stated: Profile, planned: Plan) -> Plan:

@@ -1,0 +1,85 @@
+"""Routed experts (arXiv:1701.06538) whose products are grouped: one call for all experts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from milabench_ng.workloads.models.dimensions import Dimensions
+
+
+class Experts(nn.Module):
+    """Each token goes through a few experts, and the router's probabilities weigh what they say.
+
+    Which experts is dealt, so that all have the same work: as many tokens as it takes share out a shuffle of all
+    experts. The router learns how much each counts.
+    """
+
+    def __init__(self, size: Dimensions) -> None:
+        super().__init__()
+        self.size = size
+        self.router = nn.Linear(size.width, size.experts, bias=False)
+        self.gate = nn.Parameter(torch.empty(size.experts, size.width, size.inner))
+        self.up = nn.Parameter(torch.empty(size.experts, size.width, size.inner))
+        self.down = nn.Parameter(torch.empty(size.experts, size.inner, size.width))
+        self._dealt: Dealt | None = None
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """[..., D] to [..., D]. All calls need the same number of tokens, whose deal is made in the first."""
+        rows = hidden.flatten(0, -2)
+        if self._dealt is None:
+            self._dealt = Dealt(len(rows), self.size.experts, self.size.active, rows.device)
+        dealt = self._dealt
+        shares = self.router(rows).float().softmax(1).gather(1, dealt.chosen).to(rows.dtype)
+        copies = rows[:, None].expand(-1, self.size.active, -1).reshape(-1, rows.shape[1])
+        sorted_rows = permuted(copies, dealt.order, dealt.back)
+        inner = F.silu(self._product(sorted_rows, self.gate)) * self._product(sorted_rows, self.up)
+        said = permuted(self._product(inner, self.down), dealt.back, dealt.order)
+        mixed = torch.bmm(shares[:, None], said.view(len(rows), self.size.active, -1))
+        return mixed.view_as(hidden)
+
+    def _product(self, rows: Tensor, weights: Tensor) -> Tensor:
+        assert self._dealt is not None
+        return F.grouped_mm(rows, weights, offs=self._dealt.ends)
+
+
+class Dealt:
+    """Which experts each token goes through, and the order of tokens by expert."""
+
+    def __init__(self, tokens: int, experts: int, active: int, device: torch.device) -> None:
+        """Shuffles with torch's random numbers; ``tokens`` must be a multiple of ``experts / active``."""
+        shuffles = torch.rand(tokens * active // experts, experts).argsort(1)
+        chosen = shuffles.view(tokens, active)
+        order = chosen.flatten().argsort(stable=True)
+        self.chosen = chosen.to(device)
+        self.order = order.to(device)
+        """Copies of tokens, by expert."""
+        self.back = order.argsort().to(device)
+        """Where each copy is in that order."""
+        self.ends = (torch.arange(1, experts + 1, dtype=torch.int32) * (tokens * active // experts)).to(device)
+        """The end of each expert's rows."""
+
+
+class Permuted(torch.autograd.Function):
+    """Rows in another order; backward is a gather too, where autograd's would add into places."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, order: Tensor, back: Tensor) -> Tensor:
+        """Row i is row ``order[i]``; ``back`` undoes it."""
+        ctx.save_for_backward(back)
+        return rows.index_select(0, order)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        """The gradients in the old order."""
+        (back,) = ctx.saved_tensors
+        return gradients[0].index_select(0, back), None, None
+
+
+def permuted(rows: Tensor, order: Tensor, back: Tensor) -> Tensor:
+    """``rows[order]``, where ``back`` is the inverse of ``order``."""
+    result: Tensor = Permuted.apply(rows, order, back)
+    return result

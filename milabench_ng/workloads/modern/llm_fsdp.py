@@ -1,0 +1,103 @@
+"""Pretraining of a large language model, sharded over all devices."""
+
+import torch
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from milabench_ng.bench import Bench, Count, Rate, workload
+from milabench_ng.datasets.text.token_stream import Tokens128k
+from milabench_ng.errors import InputError
+from milabench_ng.units import format_bytes
+from milabench_ng.workloads.models.dimensions import Dimensions
+from milabench_ng.workloads.models.transformer import Transformer
+from milabench_ng.workloads.modern.llm_lora import CHUNK
+from milabench_ng.workloads.modern.llm_pretrain import BETAS, DECAY
+from milabench_ng.workloads.modern.windows import windows
+from milabench_ng.workloads.modern.work_formulas import ATTENTION, WEIGHTS, flop_rates
+
+
+@workload(
+    unit="tokens",
+    data=Tokens128k,
+    precision="bf16_master",
+    distributed=True,
+    bound="gpu-compute",
+    derived=flop_rates(f"6 * ({WEIGHTS} + {ATTENTION})", f"6 * ({WEIGHTS} + 2 * {ATTENTION})"),
+)
+def llm_fsdp(
+    bench: Bench,
+    *,
+    batch_size: Count = 1,
+    length: Count = 8192,
+    layers: Count = 32,
+    width: Count = 4096,
+    heads: Count = 32,
+    kv_heads: Count = 8,
+    inner: Count = 14_336,
+    vocabulary: Count = 128_256,
+    tied: bool = False,
+    learning_rate: Rate = 3e-4,
+) -> None:
+    """Train one language model on all devices (FSDP2): bound by their arithmetic, or by slow links.
+
+    The defaults have the shape of Llama 3.1 8B: 8,030,261,248 parameters. Each block is sharded, gathered when it is
+    needed, and computed again on the way back. AdamW with a constant rate. An item is one token of one rank; the rate
+    is the mean of the ranks' rates, so an ideal machine scales flat. Timed: forward, backward, collectives, step; the
+    text is on the devices.
+
+    Options:
+        batch_size: texts per step and rank.
+        length: tokens of a text.
+        layers: blocks.
+        width: of the embedding and of all layers.
+        heads: of the attention.
+        kv_heads: heads of keys and values.
+        inner: width of the feed-forward part.
+        vocabulary: words.
+        tied: use the embedding's weights for the head.
+        learning_rate: of AdamW.
+    """
+    size = Dimensions(
+        layers=layers,
+        width=width,
+        heads=heads,
+        kv_heads=kv_heads,
+        inner=inner,
+        vocabulary=vocabulary,
+        tied=tied,
+    )
+    check_memory(bench, size)
+    with torch.device("meta"):
+        model = Transformer(size, chunk=CHUNK, recompute=True)
+    mesh = init_device_mesh(bench.device.type, (torch.distributed.get_world_size(),))
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    torch.manual_seed(bench.seed + bench.rank)  # each rank draws its own part
+    bench.place(model)
+    torch.manual_seed(bench.seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=BETAS, weight_decay=DECAY, fused=True)
+    batches = windows(bench, batch_size, length, vocabulary)
+    example = next(batches)
+    bench.rehearse(lambda: model(*example))
+    for tokens, following in bench.measure(batches, count=batch_size * length):
+        bench.step(model(tokens, following), optimizer)
+
+
+AT_REST = 14
+"""Bytes per parameter between steps: weights in bf16, masters and both moments of AdamW in fp32."""
+
+
+def check_memory(bench: Bench, size: Dimensions) -> None:
+    """Raise InputError if the ranks' memory cannot even hold weights and optimizer."""
+    if bench.device.type != "cuda":
+        return
+    ranks = torch.distributed.get_world_size()
+    needed = AT_REST * size.parameters() // ranks
+    has = torch.cuda.get_device_properties(bench.device).total_memory
+    if needed >= has:
+        raise InputError(
+            f"a model of {size.parameters():,} parameters on {ranks} devices needs {format_bytes(needed)} on each for "
+            f"weights and optimizer alone, and this one has {format_bytes(has)}; use more devices or a smaller model "
+            "(--layers, --width)"
+        )

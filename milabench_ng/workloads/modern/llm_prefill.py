@@ -1,0 +1,101 @@
+"""The first token of an answer: a language model reads a prompt."""
+
+import torch
+from torch import Tensor, nn
+
+from milabench_ng.bench import Bench, Count, Derived, workload
+from milabench_ng.datasets.text.token_stream import Tokens128k
+from milabench_ng.errors import InputError
+from milabench_ng.workloads.models.dimensions import Dimensions
+from milabench_ng.workloads.models.float8_linear import LEAST_CAPABILITY, to_float8
+from milabench_ng.workloads.models.transformer import Transformer
+from milabench_ng.workloads.modern.windows import windows
+from milabench_ng.workloads.modern.work_formulas import ATTENTION, BLOCKS, HEAD, flop_rates
+
+WARM = 3
+"""Prompts that are read before the clock."""
+
+
+class FirstToken(nn.Module):
+    """A transformer that says what follows a prompt."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        self.model = model
+
+    def reset_parameters(self) -> None:
+        """Draw the weights."""
+        self.model.reset_parameters()
+
+    def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Prompts [N, L] to the most probable next token [N], and the logits of all [N, V]."""
+        logits = self.model.logits(self.model.states(tokens)[:, -1])
+        return logits.argmax(1), logits
+
+
+@workload(
+    unit="tokens",
+    data=Tokens128k,
+    precision="bf16_master",
+    bound="gpu-compute",
+    derived=(
+        *flop_rates(
+            f"(2 * {BLOCKS} + 2 * {ATTENTION} + 2 * {HEAD} / length)",
+            f"(2 * {BLOCKS} + 4 * {ATTENTION} + 2 * {HEAD} / length)",
+        ),
+        Derived("ms to first token", "1000 * batch_size * length / rate"),
+    ),
+)
+def llm_prefill(
+    bench: Bench,
+    *,
+    batch_size: Count = 1,
+    length: Count = 2048,
+    layers: Count = 32,
+    width: Count = 4096,
+    heads: Count = 32,
+    kv_heads: Count = 8,
+    inner: Count = 14_336,
+    vocabulary: Count = 128_256,
+    fp8: bool = False,
+) -> None:
+    """Read prompts up to the first token of the answer: bound by the GPU's arithmetic.
+
+    The defaults have the shape of Llama 3.1 8B, with random weights. The head sees the last position alone. An item is
+    one token of a prompt; the latency of a batch is the time to the first token. Timed: forward, outputs to the host;
+    the prompts are on the device.
+
+    Options:
+        batch_size: prompts at once.
+        length: tokens of a prompt.
+        layers: blocks.
+        width: of the embedding and of all layers.
+        heads: of the attention.
+        kv_heads: heads of keys and values.
+        inner: width of the feed-forward part.
+        vocabulary: words.
+        fp8: linear layers of the blocks in e4m3, with one scale a tensor; GPUs of compute capability 8.9 and later.
+    """
+    if fp8 and bench.device.type == "cuda" and torch.cuda.get_device_capability(bench.device) < LEAST_CAPABILITY:
+        found = ".".join(map(str, torch.cuda.get_device_capability(bench.device)))
+        raise InputError(f"--fp8: this GPU has compute capability {found}, and fp8 needs 8.9; leave --fp8 out")
+    size = Dimensions(
+        layers=layers,
+        width=width,
+        heads=heads,
+        kv_heads=kv_heads,
+        inner=inner,
+        vocabulary=vocabulary,
+        tied=False,
+    )
+    with torch.device("meta"):
+        model = FirstToken(Transformer(size))
+    bench.place(model).eval()
+    if fp8:
+        to_float8(model.model.blocks)
+    prompts = (tokens for tokens, _ in windows(bench, batch_size, length, vocabulary))
+    with torch.inference_mode():
+        for _ in range(WARM):
+            model(next(prompts))
+    for tokens in bench.measure(prompts, count=batch_size * length):
+        bench.infer(model, tokens)

@@ -1,0 +1,87 @@
+"""Pretraining of a dense language model on one device."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from milabench_ng.bench import Bench, Count, Rate, workload
+from milabench_ng.datasets.text.token_stream import Tokens32k
+from milabench_ng.workloads.models.chunked_loss import chunked_loss
+from milabench_ng.workloads.models.dimensions import Dimensions
+from milabench_ng.workloads.models.transformer import Transformer
+from milabench_ng.workloads.modern.windows import windows
+from milabench_ng.workloads.modern.work_formulas import ATTENTION, WEIGHTS, flop_rates
+
+BETAS = (0.9, 0.95)
+DECAY = 0.1
+
+
+@workload(
+    unit="tokens",
+    data=Tokens32k,
+    precision="bf16_master",
+    bound="gpu-compute",
+    auto_batch=True,
+    derived=flop_rates(f"6 * ({WEIGHTS} + {ATTENTION})", f"6 * ({WEIGHTS} + 2 * {ATTENTION})"),
+)
+def llm_pretrain(
+    bench: Bench,
+    *,
+    batch_size: Count = 8,
+    length: Count = 4096,
+    layers: Count = 16,
+    width: Count = 2048,
+    heads: Count = 16,
+    kv_heads: Count = 8,
+    inner: Count = 5632,
+    vocabulary: Count = 32_768,
+    learning_rate: Rate = 3e-4,
+    compile: bool = False,  # the option's name
+) -> None:
+    """Train a language model from random weights: bound by the GPU's arithmetic.
+
+    The defaults are a dense model of 822,151,168 parameters with tied embeddings. AdamW with a constant rate. An item
+    is one token. Timed: forward, backward, step; the text is on the device.
+
+    Options:
+        batch_size: texts per step.
+        length: tokens of a text.
+        layers: blocks.
+        width: of the embedding and of all layers.
+        heads: of the attention.
+        kv_heads: heads of keys and values.
+        inner: width of the feed-forward part.
+        vocabulary: words.
+        learning_rate: of AdamW.
+        compile: torch.compile; it works before the clock.
+    """
+    size = Dimensions(layers=layers, width=width, heads=heads, kv_heads=kv_heads, inner=inner, vocabulary=vocabulary)
+    with torch.device("meta"):
+        model = Transformer(size)
+    bench.place(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=BETAS, weight_decay=DECAY, fused=True)
+    batches = windows(bench, batch_size, length, vocabulary)
+    example = next(batches)
+    forward = compiled_loss(bench, model, example[0]) if compile else model
+    bench.rehearse(lambda: forward(*example))
+    for tokens, following in bench.measure(batches, count=batch_size * length):
+        bench.step(forward(tokens, following), optimizer)
+
+
+class Trunk(nn.Module):
+    """All of a transformer but its head."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens [N, L] to normalised states [N, L, D]."""
+        return self.model.states(tokens)
+
+
+def compiled_loss(bench: Bench, model: Transformer, example: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+    """The loss of ``model``, compiled up to its head for batches like ``example``."""
+    states = bench.compile(Trunk(model), example)
+    return lambda tokens, following: chunked_loss(states(tokens), model.readout, following, model.chunk)

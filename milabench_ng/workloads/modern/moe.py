@@ -1,0 +1,81 @@
+"""Pretraining of a language model with routed experts."""
+
+import torch
+
+from milabench_ng.bench import Bench, Count, Rate, workload
+from milabench_ng.datasets.text.token_stream import Tokens32k
+from milabench_ng.errors import InputError
+from milabench_ng.workloads.models.dimensions import Dimensions
+from milabench_ng.workloads.models.transformer import Transformer
+from milabench_ng.workloads.modern.llm_pretrain import BETAS, DECAY
+from milabench_ng.workloads.modern.windows import windows
+from milabench_ng.workloads.modern.work_formulas import ATTENTION, ROUTED_WEIGHTS, flop_rates
+
+
+@workload(
+    unit="tokens",
+    data=Tokens32k,
+    precision="bf16_master",
+    bound="gpu-memory",
+    auto_batch=True,
+    derived=flop_rates(f"6 * ({ROUTED_WEIGHTS} + {ATTENTION})", f"6 * ({ROUTED_WEIGHTS} + 2 * {ATTENTION})"),
+)
+def moe(
+    bench: Bench,
+    *,
+    batch_size: Count = 4,
+    length: Count = 4096,
+    layers: Count = 8,
+    width: Count = 1024,
+    heads: Count = 8,
+    kv_heads: Count = 8,
+    inner: Count = 512,
+    experts: Count = 64,
+    active: Count = 8,
+    vocabulary: Count = 32_768,
+    learning_rate: Rate = 3e-4,
+) -> None:
+    """Train a language model with routed experts from random weights: bound by the GPU's memory bandwidth.
+
+    The defaults are half as wide and half as deep as OLMoE (arXiv:2409.02060): 872,956,928 parameters, of which a token
+    is multiplied with 168,296,448. Each token goes through dealt experts, so that all have the same work; the router is
+    trained. AdamW with a constant rate. An item is one token. Timed: forward, backward, step; the text is on the
+    device.
+
+    Options:
+        batch_size: texts per step.
+        length: tokens of a text.
+        layers: blocks.
+        width: of the embedding and of all layers.
+        heads: of the attention.
+        kv_heads: heads of keys and values.
+        inner: width of an expert.
+        experts: of a block.
+        active: experts that a token goes through.
+        vocabulary: words.
+        learning_rate: of AdamW.
+    """
+    if experts % active or batch_size * length % (experts // active):
+        raise InputError(
+            f"--experts {experts} --active {active} --batch-size {batch_size} --length {length}: experts must be a "
+            "multiple of active, and the tokens of a step of experts / active, so that all experts have the same work"
+        )
+    size = Dimensions(
+        layers=layers,
+        width=width,
+        heads=heads,
+        kv_heads=kv_heads,
+        inner=inner,
+        vocabulary=vocabulary,
+        experts=experts,
+        active=active,
+    )
+    with torch.device("meta"):
+        model = Transformer(size)
+    bench.place(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=BETAS, weight_decay=DECAY, fused=True)
+    batches = windows(bench, batch_size, length, vocabulary)
+    example = next(batches)
+    bench.rehearse(lambda: model(*example))
+    for tokens, following in bench.measure(batches, count=batch_size * length):
+        bench.step(model(tokens, following), optimizer)

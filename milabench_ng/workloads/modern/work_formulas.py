@@ -1,0 +1,26 @@
+"""Rates in other units, as formulas; for language models over the options that all of them have."""
+
+from __future__ import annotations
+
+from milabench_ng.bench import Derived
+
+_ATTENDING = "2*width*(width+width*kv_heads/heads)"
+HEAD = "width*vocabulary"
+"""Weights of the head; those of the embedding are not multiplied."""
+BLOCKS = f"layers*({_ATTENDING}+3*width*inner)"
+WEIGHTS = f"({BLOCKS}+{HEAD})"
+"""Weights that a token is multiplied with."""
+ROUTED_WEIGHTS = f"(layers*({_ATTENDING}+width*(experts+3*active*inner))+{HEAD})"
+"""The same with routed experts."""
+ADAPTERS = "layers*rank*(9*width+2*width*kv_heads/heads+3*inner)"
+"""Weights of adapters on the seven linear layers of each block."""
+ATTENTION = "layers*width*length"
+"""Six times this are the operations per token of causal attention, forward and backward, of which half counts."""
+
+
+def flop_rates(flop: str, all_attention: str | None = None) -> tuple[Derived, ...]:
+    """TFLOP/s, and the share of the device's peak in percent: by ``flop`` of an item, where half of causal attention
+    counts, and by ``all_attention``, where all of it does; None without causal attention."""
+    rates = (Derived("TFLOP/s", f"rate*{flop}/1e12"), Derived("MFU %", f"rate*{flop}/1e10/peak_tflops"))
+    full = "MFU % (full attention)"
+    return (*rates, Derived(full, f"rate*{all_attention}/1e10/peak_tflops")) if all_attention else rates

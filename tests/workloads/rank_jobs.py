@@ -1,0 +1,103 @@
+"""What the ranks of a process group do in tests; light, since every rank imports it anew."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
+
+from recording import Recording, bench_on
+from torch.nn.parallel import DistributedDataParallel
+
+from milabench_ng.datasets.tables.clicks import Clicks
+from milabench_ng.events import Done, Loss, Slice
+from milabench_ng.workloads.models.deep_cross import DeepCross, click_loss
+from milabench_ng.workloads.models.sharded_tables import ShardedTables
+from milabench_ng.workloads.modern.collectives import collectives
+from milabench_ng.workloads.modern.dlrm import dlrm
+
+SMALL_DLRM = {
+    "batch_size": 16,
+    "tables": 4,
+    "rows": 500,
+    "width": 16,
+    "learning_rate": 1e-3,
+    "table_rate": 0.01,
+}
+"""Of two ranks: four tables of 1000 x 16."""
+
+
+def messages(steps: int, rank: int) -> Recording:
+    channel = Recording(last=steps)
+    bench = bench_on(channel)
+    bench.rank = rank
+    collectives(bench, small_kib=1, large_mib=1, block_mib=1, exchange_mib=1)
+    return channel
+
+
+def talk(rank: int) -> tuple[int, list[dict[str, float]]]:
+    channel = messages(2, rank)
+    return channel.one(Done).count, [event.notes for event in channel.all(Slice)]
+
+
+def lie(rank: int) -> None:
+    """Rank 1 gathers its own part into a block wrongly, as a bad link would, and sums it up so."""
+    gather = dist.all_gather_into_tensor
+
+    def wrongly(out: torch.Tensor, part: torch.Tensor) -> None:
+        gather(out, part)
+        if rank == 1:
+            out[len(part)] += 1
+
+    dist.all_gather_into_tensor = wrongly  # type: ignore[assignment]
+    try:
+        messages(1, rank)
+    finally:
+        dist.all_gather_into_tensor = gather
+
+
+def click_step(rank: int, ranks: int, precision: str) -> dict[str, list[Any]]:
+    """Losses and weights of three steps of a small recommender, of which this rank has its part."""
+    torch.manual_seed(7)
+    clicks = torch.randint(1 << 31, (8, 1 + 3 + 4 * 2), dtype=torch.int32)
+    clicks[:, 0] %= 2
+    clicks[:, 1:4] %= 10
+    tables = 0.1 * torch.randn(4, 10, 16)
+    bench = bench_on(Recording(), precision=precision)
+    model: torch.nn.Module = bench.place(DeepCross(3, 4, 16))
+    torch.nn.init.normal_(model.head.weight, std=0.1)  # otherwise nothing but the head learns in the first step
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    dtype = model.head.weight.dtype
+    whole, model = model, DistributedDataParallel(model) if ranks > 1 else model
+    own, mine = slice(rank * 4 // ranks, (rank + 1) * 4 // ranks), slice(rank * 8 // ranks, (rank + 1) * 8 // ranks)
+    embed = ShardedTables(4 // ranks, 10, 16, 0.5, bench.device, ranks)
+    embed.rows.copy_(tables[own].flatten(0, 1))
+    ids = clicks[:, 4:].view(8, 4, 2)[:, own]
+    losses = []
+    for _ in range(3):
+        loss = click_loss(model, clicks[mine, 1:4], embed(ids, dtype), clicks[mine, 0])
+        bench.step(loss, optimizer)
+        losses.append(loss.detach())
+    kept = {"losses": torch.stack(losses), "rows": embed.rows, "narrow": whole.narrow[0].weight.detach()}
+    return {name: values.tolist() for name, values in kept.items()}
+
+
+def sharded(rank: int) -> dict[str, list[Any]]:
+    return click_step(rank, 2, "fp32")
+
+
+def sharded_bf16(rank: int) -> dict[str, list[Any]]:
+    return click_step(rank, 2, "bf16_master")
+
+
+def recommend(place: str, rank: int) -> tuple[list[float | None], int]:
+    channel = Recording(last=2)
+    bench = bench_on(channel, data_set=Clicks(), data_path=Path(place), precision="bf16_master")
+    bench.rank = rank
+    dlrm(bench, **SMALL_DLRM)
+    return [event.value for event in channel.all(Loss)], channel.one(Done).count

@@ -1,0 +1,389 @@
+"""The language tests of the modern suite: sizes, networks against plain references, and each test on the CPU."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
+from gloo_pair import both
+from recording import Recording, bench_on
+from sharded_training import ShardedTraining
+
+from milabench_ng.bench import Definition
+from milabench_ng.datasets.base import DataSet
+from milabench_ng.datasets.prepare import prepare
+from milabench_ng.datasets.text.token_stream import Tokens32k, Tokens128k
+from milabench_ng.errors import InputError
+from milabench_ng.events import Done, GradientNorm, Loss, Phase, Ready
+from milabench_ng.memory_classes import DeviceMemory, choose_entries
+from milabench_ng.units import GIB
+from milabench_ng.workloads.models.adapters import AdaptedTransformer
+from milabench_ng.workloads.models.chunked_loss import chunked_loss
+from milabench_ng.workloads.models.dimensions import (
+    DENSE_0_8B,
+    LLAMA_3B,
+    LLAMA_8B,
+    ROUTED_0_9B,
+    Dimensions,
+    adapting_flop,
+    generating_flop,
+    prompt_flop,
+    training_flop,
+)
+from milabench_ng.workloads.models.experts import Experts
+from milabench_ng.workloads.models.float8_linear import Float8Linear
+from milabench_ng.workloads.models.generator import Generator
+from milabench_ng.workloads.models.transformer import Attention, Transformer, rotation
+from milabench_ng.workloads.modern.llm_decode import llm_decode
+from milabench_ng.workloads.modern.llm_fsdp import llm_fsdp
+from milabench_ng.workloads.modern.llm_lora import llm_lora
+from milabench_ng.workloads.modern.llm_prefill import llm_prefill
+from milabench_ng.workloads.modern.llm_pretrain import llm_pretrain
+from milabench_ng.workloads.modern.moe import moe
+
+PROFILE = json.loads((Path(__file__).parents[2] / "profiles" / "modern.json").read_text())
+SIZES: dict[str, Any] = {"layers": 2, "width": 64, "heads": 4, "kv_heads": 2, "inner": 128, "vocabulary": 512}
+TINY = Dimensions(**SIZES)
+ROUTED = Dimensions(**SIZES, experts=8, active=2)
+FIRST_LOSS = math.log(512) + 64 * 0.02**2 / 2
+"""The logits of a normalised state are normal, with a variance of the width times 0.02^2."""
+WORKLOADS: dict[str, tuple[Definition, dict[str, Any]]] = {
+    "llm_pretrain": (llm_pretrain, {"batch_size": 4, "length": 64}),
+    "llm_lora": (llm_lora, {"batch_size": 4, "length": 64, "rank": 4}),
+    "llm_prefill": (llm_prefill, {"length": 64}),
+    "llm_prefill_fp8": (llm_prefill, {"length": 64, "fp8": True}),
+    "llm_decode": (llm_decode, {"batch_size": 3, "ring": 64}),
+    "moe": (moe, {"batch_size": 4, "length": 64, "experts": 8, "active": 2}),
+}
+TRAINED = ("llm_pretrain", "llm_lora", "moe")
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Callable[[DataSet], Path]:
+    """Where a small twin of a text lies."""
+    root = tmp_path_factory.mktemp("language")
+    return lambda data_set: prepare(data_set, root, 1 / 128, lambda _done, _total: None, 1).path
+
+
+def drawn(model: Any) -> Any:
+    torch.manual_seed(0)
+    model.reset_parameters()
+    return model
+
+
+def texts(length: int = 24) -> tuple[Tensor, Tensor]:
+    tokens = torch.randint(TINY.vocabulary, (3, length + 1), generator=torch.Generator().manual_seed(1))
+    return tokens[:, :-1], tokens[:, 1:]
+
+
+# Sizes
+
+
+@pytest.mark.parametrize(
+    ("size", "parameters", "multiplied"),
+    [
+        (DENSE_0_8B, 822_151_168, 822_083_584),
+        (LLAMA_8B, 8_030_261_248, 7_504_658_432),
+        (LLAMA_3B, 3_212_749_824, 3_212_574_720),
+        (ROUTED_0_9B, 872_956_928, 168_296_448),
+    ],
+)
+def test_parameters(size: Dimensions, parameters: int, multiplied: int) -> None:
+    with torch.device("meta"):
+        model = Transformer(size)
+    assert sum(parameter.numel() for parameter in model.parameters()) == size.parameters() == parameters
+    assert size.multiplied() == multiplied
+
+
+def test_adapters_have_as_many_parameters_as_published_for_rank_16() -> None:
+    with torch.device("meta"):
+        model = AdaptedTransformer(LLAMA_8B, 16)
+    assert sum(parameter.numel() for parameter in model.trained()) == LLAMA_8B.adapters(16) == 41_943_040
+
+
+OPERATIONS = {
+    "llm_pretrain": (5.738, training_flop(DENSE_0_8B, 4096)),
+    "llm_fsdp": (51.470, training_flop(LLAMA_8B, 8192)),
+    "llm_fsdp_3b": (21.389, training_flop(LLAMA_3B, 4096)),
+    "llm_lora": (33.491, adapting_flop(LLAMA_8B, 4096, 16)),
+    "llm_prefill": (14.496, prompt_flop(LLAMA_8B, 2048)),
+    "llm_decode": (17.157, generating_flop(LLAMA_8B, 4096)),
+    "moe": (1.211, training_flop(ROUTED_0_9B, 4096)),
+}
+FAMILY = {each.name: each for each in (llm_pretrain, llm_fsdp, llm_lora, llm_prefill, llm_decode, moe)}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations_per_item_and_the_formulas_of_the_derived_units(name: str) -> None:
+    """The formulas over the options of the profile's entry say what the pure functions say."""
+    stated, flop = OPERATIONS[name]
+    assert flop / 1e9 == pytest.approx(stated, abs=6e-4)
+    workload = FAMILY[PROFILE[name]["workload"]]
+    described = workload.describe(workload.name, "").options
+    given, _ = choose_entries(PROFILE[name]["arguments"], DeviceMemory(device="", bytes=141 * GIB), name)
+    options = {option.name: option.default for option in described} | given
+    peaks = {"peak_tflops": 1000.0, "peak_gb_per_s": 4800.0}
+    units = {each.unit: each.of(1000.0, options, peaks) for each in workload.derived}
+    assert units["TFLOP/s"] == pytest.approx(flop / 1e9)
+    if name != "llm_decode":
+        assert units["MFU %"] == pytest.approx(flop / 1e10)
+        assert units["MFU %"] < units["MFU % (full attention)"] < 1.35 * units["MFU %"]
+
+
+def test_a_decoding_step_reads_weights_and_keys() -> None:
+    """15.01 GB and 0.537 GB a text; the 5,683 tokens/s that were measured on an H200 are 71.5 % of its bandwidth."""
+    options = {option.name: option.default for option in llm_decode.describe("llm_decode", "").options}
+    (unit,) = (each for each in llm_decode.derived if each.unit == "peak HBM %")
+    peaks = {"peak_gb_per_s": 4800.0}
+    assert unit.of(5683.0, options, peaks) == pytest.approx(71.5, abs=0.2)
+    assert unit.of(1.0, {**options, "batch_size": 1}, peaks) * 48 == pytest.approx(15.01 + 0.537, abs=0.005)
+
+
+# Networks
+
+
+@pytest.mark.parametrize("heads", [(4, 2), (4, 4)])
+def test_attention_by_groups_is_attention_with_repeated_keys(heads: tuple[int, int]) -> None:
+    size = Dimensions(**{**SIZES, "heads": heads[0], "kv_heads": heads[1]})
+    torch.manual_seed(0)
+    attention, hidden = Attention(size), torch.randn(2, 10, 64)
+    turns = rotation(torch.arange(10), size.head_size, torch.float32)
+    query, key, value = attention.project(hidden, turns)
+    key, value = (part.repeat_interleave(heads[0] // heads[1], dim=1) for part in (key, value))
+    scores = (query @ key.transpose(2, 3) / math.sqrt(size.head_size)).masked_fill(
+        torch.ones(10, 10, dtype=torch.bool).triu(1), -math.inf
+    )
+    expected = attention.output((scores.softmax(-1) @ value).transpose(1, 2).flatten(2))
+    assert torch.allclose(attention(hidden, turns), expected, atol=1e-5)
+
+
+def test_positions_count_by_their_distance() -> None:
+    """Products of turned queries and keys depend on the difference of their positions alone (arXiv:2104.09864)."""
+    size = Dimensions(**SIZES)
+    torch.manual_seed(0)
+    attention, state = Attention(size), torch.randn(1, 1, 64)
+
+    def product(at: int, other: int) -> Tensor:
+        query, _, _ = attention.project(state, rotation(torch.tensor([at]), size.head_size, torch.float32))
+        _, key, _ = attention.project(state, rotation(torch.tensor([other]), size.head_size, torch.float32))
+        return (query[:, ::2] * key).sum(-1)
+
+    assert torch.allclose(product(7, 3), product(104, 100), atol=1e-5)
+    assert not torch.allclose(product(7, 3), product(7, 4), atol=1e-3)
+
+
+@pytest.mark.parametrize("chunk", [7, 100])
+def test_the_loss_in_pieces_is_the_plain_loss(chunk: int) -> None:
+    torch.manual_seed(0)
+    states, weight = torch.randn(3, 10, 8).requires_grad_(), torch.randn(50, 8).requires_grad_()
+    following = torch.randint(50, (3, 10))
+    plain = F.cross_entropy((states @ weight.t()).flatten(0, 1), following.flatten())
+    pieces = chunked_loss(states, weight, following, chunk)
+    assert torch.allclose(pieces, plain)
+    found, expected = (torch.autograd.grad(3 * loss, [states, weight]) for loss in (pieces, plain))
+    for one, other in zip(found, expected, strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
+
+
+def test_recomputing_changes_nothing() -> None:
+    plain, again = (drawn(Transformer(TINY, recompute=recompute)) for recompute in (False, True))
+    for model in (plain, again):
+        model(*texts()).backward()
+    for one, other in zip(plain.parameters(), again.parameters(), strict=True):
+        assert torch.equal(one.grad, other.grad)
+
+
+def test_experts_in_groups_are_a_loop_over_experts() -> None:
+    torch.manual_seed(0)
+    experts = Experts(ROUTED)
+    for parameter in experts.parameters():
+        nn.init.normal_(parameter, 0, 0.2)
+    hidden = torch.randn(2, 8, 64).requires_grad_()
+    found = experts(hidden)
+    dealt = experts._dealt
+    assert dealt is not None
+    assert dealt.chosen.view(4, 8).sort(1).values.equal(torch.arange(8).expand(4, 8))  # four tokens share out all
+    rows = hidden.flatten(0, 1)
+    shares = experts.router(rows).softmax(1)
+    expected = torch.zeros_like(rows)
+    for expert in range(8):
+        inner = F.silu(rows @ experts.gate[expert]) * (rows @ experts.up[expert])
+        chosen = (dealt.chosen == expert).any(1)
+        expected = expected + (chosen * shares[:, expert])[:, None] * (inner @ experts.down[expert])
+    assert torch.allclose(found.flatten(0, 1), expected, atol=1e-4)
+    weights = [hidden, *experts.parameters()]
+    ours, loops = (torch.autograd.grad(out.square().sum(), weights, retain_graph=True) for out in (found, expected))
+    for one, other in zip(ours, loops, strict=True):
+        assert torch.allclose(one, other, atol=1e-3)
+
+
+def test_adapters_add_nothing_at_first_and_alone_are_trained() -> None:
+    adapted, plain = drawn(AdaptedTransformer(TINY, rank=4)), Transformer(TINY)
+    frozen = {name: value for name, value in adapted.state_dict().items() if not name.endswith((".into", ".out"))}
+    plain.load_state_dict(frozen)
+    assert torch.equal(adapted(*texts()), plain(*texts()))
+    adapted(*texts()).backward()
+    given = {name for name, parameter in adapted.named_parameters() if parameter.grad is not None}
+    assert given == {name for name in dict(adapted.named_parameters()) if name.endswith((".into", ".out"))}
+    assert len(given) == 2 * 7 * TINY.layers
+    assert any(parameter.grad.any() for parameter in adapted.trained())
+
+
+def test_fp8_layers_are_near_the_layers_that_they_stand_for() -> None:
+    torch.manual_seed(0)
+    layer = nn.Linear(64, 32, bias=False, dtype=torch.bfloat16)
+    inputs = torch.randn(2, 16, 64, dtype=torch.bfloat16)
+    with torch.inference_mode():
+        found, expected = Float8Linear(layer)(inputs), layer(inputs)
+    assert found.shape == expected.shape
+    assert 0.005 < (found - expected).norm() / expected.norm() < 0.06
+
+
+RING = 12
+
+
+def test_generating_with_a_ring_is_attention_over_the_last_tokens() -> None:
+    """Each token is that of a network which sees all texts again, and of each the last 12 tokens."""
+    size = Dimensions(**{**SIZES, "tied": False})
+    generator = drawn(Generator(size, 3, RING))
+    for weight in generator.model.parameters():
+        weight.data *= 4  # so that tokens differ
+    written, _ = texts(RING + 1)
+    logits, rings = windowed(generator.model, written[:, :RING])
+    for layer, (key, value) in enumerate(rings):
+        generator.keys[layer], generator.values[layer] = key, value
+    generator.tokens.copy_(written[:, RING])
+    with torch.inference_mode():
+        for _ in range(2 * RING + 3):
+            logits, _ = windowed(generator.model, written)
+            said = generator()
+            assert torch.equal(said, logits[:, -1].argmax(1))
+            written = torch.cat((written, said[:, None]), 1)
+    assert int(generator.position) == 3 * RING + 3
+    assert len(written.unique()) > 20
+
+
+def windowed(model: Transformer, tokens: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+    """Logits of all positions, each of which sees the last tokens up to itself; keys and values by layer."""
+    hidden, length = model.embedding(tokens), tokens.shape[1]
+    turns = rotation(torch.arange(length), model.size.head_size, hidden.dtype)
+    distance = torch.arange(length)[:, None] - torch.arange(length)
+    rings = []
+    with torch.no_grad():
+        for block in model.blocks:
+            query, key, value = block.attention.project(block.before_attention(hidden), turns)
+            rings.append((key, value))
+            repeats = model.size.heads // model.size.kv_heads
+            mixed = F.scaled_dot_product_attention(
+                query,
+                key.repeat_interleave(repeats, 1),
+                value.repeat_interleave(repeats, 1),
+                attn_mask=(distance >= 0) & (distance < RING),
+            )
+            hidden = block.onwards(hidden + block.attention.output(mixed.transpose(1, 2).flatten(2)))
+        return model.logits(model.norm(hidden)), rings
+
+
+# Workloads
+
+
+def run(name: str, place: Callable[[DataSet], Path], steps: int = 2, **options: Any) -> Recording:
+    workload, own = WORKLOADS[name]
+    data = workload.data() if isinstance(workload.data, type) else None
+    channel = Recording(last=steps)
+    bench = bench_on(channel, data_set=data, data_path=place(data) if data else None, precision="bf16_master")
+    workload(bench, **{**SIZES, **own, **options})
+    return channel
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_each_test_on_the_cpu(name: str, place: Callable[[DataSet], Path]) -> None:
+    """The first loss of a training is what random weights must give, within 1 %."""
+    channel = run(name, place)
+    _, own = WORKLOADS[name]
+    ready, done = channel.one(Ready), channel.one(Done)
+    assert ready.ran == done.ran == "bf16_master"
+    assert done.count == 2 * own.get("batch_size", 1) * own.get("length", 1)
+    losses = {event.step: event.value for event in channel.all(Loss)}
+    if name in TRAINED:
+        assert losses[1] == pytest.approx(FIRST_LOSS, rel=0.01)
+        assert "rehearsal" in {phase.name for phase in channel.all(Phase)}
+        assert all(event.value for event in channel.all(GradientNorm))
+    assert bool(losses) == (name != "llm_decode")
+
+
+@pytest.mark.slow
+def test_a_compiled_model_has_the_loss_of_the_plain_one(
+    monkeypatch: pytest.MonkeyPatch, place: Callable[[DataSet], Path]
+) -> None:
+    """All but the head is one graph; the compiler itself is left out."""
+    whole, graphs = torch.compile, []
+
+    def keep(graph: torch.fx.GraphModule, _inputs: object) -> Callable[..., Any]:
+        graphs.append(graph)
+        return graph.forward
+
+    monkeypatch.setattr(torch, "compile", lambda module: whole(module, backend=keep))
+    compiled, plain = (run("llm_pretrain", place, compile=compile) for compile in (True, False))
+    assert len(graphs) == 1
+    assert "compile" in {phase.name for phase in compiled.all(Phase)}
+    ours, theirs = ([event.value for event in channel.all(Loss)] for channel in (compiled, plain))
+    assert ours == pytest.approx(theirs, rel=1e-3)
+
+
+def test_training_learns(place: Callable[[DataSet], Path]) -> None:
+    losses = {e.step: e.value for e in run("llm_pretrain", place, 10, learning_rate=1e-2).all(Loss)}
+    assert losses[10] < 0.99 * losses[1]
+
+
+@pytest.mark.parametrize("options", [{"experts": 9}, {"batch_size": 1, "length": 63}])
+def test_experts_that_cannot_have_the_same_work_are_refused(
+    options: dict[str, int], place: Callable[[DataSet], Path]
+) -> None:
+    with pytest.raises(InputError, match="multiple of active"):
+        run("moe", place, **options)
+
+
+def test_a_text_must_be_longer_than_its_windows(place: Callable[[DataSet], Path]) -> None:
+    with pytest.raises(InputError, match=r"the text has 1,048,576 tokens; use a larger --data-scale"):
+        run("llm_prefill", place, length=1 << 20)
+
+
+@pytest.mark.slow
+def test_two_ranks_train_one_model(tmp_path: Path, place: Callable[[DataSet], Path]) -> None:
+    """Both have the whole model's gradient norm, and the loss of random weights; the parameters are sharded."""
+    both_told = both(tmp_path / "rendezvous", {"fsdp": ShardedTraining(place(Tokens128k()), SIZES)})["fsdp"]
+    first, second = both_told
+    assert first["norms"] == second["norms"]
+    assert first["parameters"] == second["parameters"] == Dimensions(**{**SIZES, "tied": False}).parameters()
+    assert first["losses"][1] == second["losses"][1] == pytest.approx(FIRST_LOSS, rel=0.01)
+    assert first["losses"][2] != second["losses"][2]  # each reads its own part of the text
+
+
+# Text
+
+
+@pytest.mark.parametrize("data_set", [Tokens32k(), Tokens128k()])
+def test_half_of_the_tokens_are_foretold_by_the_one_before(
+    data_set: Tokens32k, place: Callable[[DataSet], Path]
+) -> None:
+    """The most frequent follower of a frequent token comes half of the time; documents begin every 800 tokens or so."""
+    text = data_set.open(place(data_set))
+    tokens = torch.from_numpy(text.tokens.astype("int64"))  # type: ignore[attr-defined]
+    assert len(tokens) == 1 << 20
+    assert 0 <= int(tokens.min()) <= int(tokens.max()) < data_set.types
+    assert int(tokens[0]) == 0
+    assert 600 < len(tokens) / int((tokens == 0).sum()) < 1100
+    frequent = int(tokens.bincount()[1:].argmax()) + 1
+    followers = tokens[1:][tokens[:-1] == frequent].bincount()
+    assert int(followers.max()) / int(followers.sum()) == pytest.approx(0.5, abs=0.05)

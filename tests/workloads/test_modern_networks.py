@@ -1,0 +1,203 @@
+"""The modern suite's networks of pictures and clicks: the counts of the specification; training in small on the CPU."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rank_jobs import SMALL_DLRM, click_step
+from recording import Recording, bench_on
+from torch import nn
+from torchvision.models import VisionTransformer
+
+from milabench_ng.datasets import registry
+from milabench_ng.datasets.prepare import prepare
+from milabench_ng.errors import InputError
+from milabench_ng.events import Done, Loss, Ready
+from milabench_ng.formula import evaluate
+from milabench_ng.worker.discovery import builtin_workloads
+from milabench_ng.workloads.models import diffusion_transformer
+from milabench_ng.workloads.models.deep_cross import DeepCross
+from milabench_ng.workloads.models.diffusion_transformer import DiffusionTransformer, NoiseSchedule, waves_in_two
+from milabench_ng.workloads.models.sharded_tables import ShardedTables
+from milabench_ng.workloads.modern import dit as diffusion
+from milabench_ng.workloads.modern import dlrm as clicks
+from milabench_ng.workloads.modern import vit as vision
+
+WORKLOADS = builtin_workloads()
+SMALL = {
+    "dit": {"batch_size": 16, "layers": 2, "width": 64, "heads": 4, "side": 32},
+    "vit": {"batch_size": 4, "layers": 2, "width": 64, "heads": 4, "side": 32},
+    "dlrm": {**SMALL_DLRM, "rows": 1000},
+}
+SCALES = {"dit": 32 / 8192, "vit": 0.0003, "dlrm": 1 / 64}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Where the small twin of a workload lies; it is generated once."""
+    root = tmp_path_factory.mktemp("data")
+
+    @functools.cache
+    def find(name: str) -> Path:
+        data = WORKLOADS[name].data
+        assert isinstance(data, type)
+        return prepare(registry.find(data.name), root, SCALES[name], lambda _done, _total: None, 2).path
+
+    return find
+
+
+def run(name: str, steps: int, place: Callable[[str], Path], **given: Any) -> Recording:
+    defaults = {option.name: option.default for option in WORKLOADS[name].own_options}
+    data = WORKLOADS[name].data
+    assert isinstance(data, type)
+    channel = Recording(last=steps)
+    bench = bench_on(channel, data_set=data(), data_path=place(name), precision="bf16_master")
+    WORKLOADS[name](bench, **{**defaults, **SMALL[name], **given})
+    return channel
+
+
+def parameters(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def defaults(name: str) -> dict[str, float]:
+    numbers = {option.name: option.default for option in WORKLOADS[name].own_options}
+    return {option: value for option, value in numbers.items() if isinstance(value, int | float)}
+
+
+def test_parameters_are_those_of_the_specification() -> None:
+    with torch.device("meta"):
+        assert parameters(DiffusionTransformer(28, 1152, 16, 64)) == 674_834_720
+        assert parameters(VisionTransformer(224, 16, 24, 16, 1024, 4096)) == 304_326_632
+        assert parameters(DeepCross(13, 24, 128)) == 14_995_201
+
+
+def test_operations_of_an_item_are_those_of_the_specification() -> None:
+    assert evaluate(diffusion_transformer.FLOP, defaults("dit")) == pytest.approx(3147.2e9, rel=5e-5)
+    assert evaluate(vision.FLOP, defaults("vit")) == pytest.approx(369.0e9, rel=1e-4)
+    assert evaluate(clicks.FLOP, defaults("dlrm")) == 6 * 14_981_888
+    assert evaluate(clicks.GATHERED, defaults("dlrm")) == 98_304
+
+
+@pytest.mark.parametrize("name", ["dit", "vit", "dlrm"])
+def test_the_share_of_the_peak_is_a_derived_unit(name: str) -> None:
+    units = {
+        each.unit: each.of(1e6, defaults(name), {"peak_tflops": 1000.0, "devices": 1})
+        for each in WORKLOADS[name].derived
+    }
+    assert units["MFU %"] == pytest.approx(units["TFLOP/s"] / 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "theory", "items"), [("dit", 1.0, 16), ("vit", math.log(1000), 4), ("dlrm", math.log(2), 16)]
+)
+def test_it_trains_and_begins_with_the_loss_of_theory(
+    name: str, theory: float, items: int, place: Callable[[str], Path]
+) -> None:
+    channel = run(name, 2, place)
+    first, second = (event.value for event in channel.all(Loss))
+    assert first == pytest.approx(theory, rel=0.01)
+    assert second is not None
+    assert math.isfinite(second)
+    assert channel.one(Done).count == 2 * items
+    assert channel.one(Done).ran == "bf16_master"
+
+
+def test_sides_and_widths_that_do_not_fit_are_refused(place: Callable[[str], Path]) -> None:
+    for name, given, told in (
+        ("dit", {"width": 66}, "--width 66: it must be a multiple of 4 and of --heads"),
+        ("dit", {"side": 33}, "--side 33: it must be a multiple of 2, at most 64"),
+        ("vit", {"side": 40}, "--side 40 of 16"),
+        ("dlrm", {"tables": 25}, "--tables 25: a multiple of the devices"),
+        ("dlrm", {"batch_size": 8193}, "--batch-size 8193: 1 ranks need 8,193 clicks, there are 8,192"),
+    ):
+        with pytest.raises(InputError, match=told):
+            run(name, 1, place, **given)
+
+
+def test_a_transformer_without_gates_predicts_what_its_head_makes_of_the_patches() -> None:
+    """Blocks that add nothing, and a head that shows the first channel: 2 x 2 patches go back to their places."""
+    model = DiffusionTransformer(1, 8, 2, 4)
+    for layer in (model.blocks[0].modulation, model.modulation):
+        nn.init.zeros_(layer.weight)
+    seen = []
+    model.head.register_forward_hook(lambda _module, given, _result: seen.append(given[0].detach()))
+    with torch.no_grad():
+        model.head.bias.copy_(torch.arange(32.0))
+    noise = model(torch.randn(3, 4, 4, 4), torch.tensor([0, 500, 999]), torch.tensor([0, 1, 2]))
+    piece = torch.arange(32.0).view(2, 2, 8)[..., :4].permute(2, 0, 1)
+    assert torch.equal(noise[1], piece.repeat(1, 2, 2))
+    assert torch.allclose(seen[0].mean(-1), torch.zeros(3, 4), atol=1e-5)  # normalised over the width
+
+
+def test_places_have_waves_of_their_row_and_column() -> None:
+    places = waves_in_two(3, 8)
+    for row in range(3):
+        for column in range(3):
+            expected = [f(at * rate) for at in (row, column) for f in (math.cos, math.sin) for rate in (1.0, 0.01)]
+            assert places[3 * row + column].tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_noise_replaces_the_latent_as_time_goes_on() -> None:
+    schedule = NoiseSchedule(torch.device("cpu"))
+    latents, noise = torch.full((3, 1, 1, 1), 2.0), torch.full((3, 1, 1, 1), -1.0)
+    first, middle, last = schedule.noisy(latents, noise, torch.tensor([0, 499, 999])).flatten().tolist()
+    kept = math.prod(1 - (1e-4 + step * (0.02 - 1e-4) / 999) for step in range(500))
+    assert first == pytest.approx(2 * math.sqrt(0.9999) - math.sqrt(1e-4))
+    assert middle == pytest.approx(2 * math.sqrt(kept) - math.sqrt(1 - kept), rel=1e-4)
+    assert last == pytest.approx(-1.0, abs=0.03)
+
+
+def test_the_average_follows_the_masters() -> None:
+    bench = bench_on(Recording(), precision="bf16_master")
+    model = bench.place(nn.Linear(1, 1, bias=False))
+    nn.init.ones_(model.weight)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    average = [torch.tensor([[1.0]])]
+    bench.step(model(torch.ones(1, 1, dtype=torch.bfloat16)).sum(), optimizer)  # the weight is 0.5 from now on
+    diffusion.follow(average, optimizer)
+    assert average[0].item() == pytest.approx(1 - 0.5e-4, abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("job", "precision", "close"), [("sharded", "fp32", 1e-5), ("sharded_bf16", "bf16_master", 0.003)]
+)
+def test_two_ranks_with_half_of_the_tables_each_do_what_one_does(
+    job: str, precision: str, close: float, ranks: dict[str, list[Any]]
+) -> None:
+    alone, (first, second) = click_step(0, 1, precision), ranks[job]
+    both = np.mean([first["losses"], second["losses"]], axis=0)
+    np.testing.assert_allclose(both, alone["losses"], rtol=close)
+    np.testing.assert_allclose(first["rows"] + second["rows"], alone["rows"], atol=close)
+    np.testing.assert_allclose(second["narrow"], alone["narrow"], atol=close)
+    assert first["narrow"] == second["narrow"]
+    assert alone["losses"][2] < alone["losses"][0] - 0.005
+
+
+def test_dlrm_runs_over_two_ranks(ranks: dict[str, list[Any]]) -> None:
+    for losses, count in ranks["recommend"]:
+        assert losses[0] == pytest.approx(math.log(2), rel=0.01)
+        assert count == 32
+
+
+def test_rows_move_against_the_gradient_of_every_sum_that_they_are_in() -> None:
+    """A row that is named twice in one sample counts twice; one that is not named stays."""
+    tables = ShardedTables(1, 3, 1, 0.5, torch.device("cpu"), 1)
+    tables.rows.copy_(torch.tensor([[1.0], [10.0], [100.0]]))
+    sums = tables(torch.tensor([[[0, 3]], [[1, 4]]], dtype=torch.int32), torch.float32)  # modulo 3: rows 0, 0 and 1, 1
+    assert sums.flatten().tolist() == [2.0, 20.0]
+    (sums.flatten() * torch.tensor([1.0, 3.0])).sum().backward()
+    assert tables.rows.flatten().tolist() == [1 - 0.5 * 2, 10 - 0.5 * 6, 100.0]
+
+
+def test_rehearsed_counts_of_the_small_networks(place: Callable[[str], Path]) -> None:
+    with torch.device("meta"):
+        expected = parameters(DiffusionTransformer(2, 64, 4, 32))
+    assert run("dit", 1, place).one(Ready).parameters == expected
