@@ -22,8 +22,9 @@ from make_node import conditions, fence, inventory, storage
 from milabench_ng import __version__
 from milabench_ng.builtin import Declared, read_builtin
 from milabench_ng.catalogue import Scalar
+from milabench_ng.composing import make_plan
 from milabench_ng.node.edge import Edge
-from milabench_ng.plan import Device, Launch, Plan, ResolvedOptions, make_plan
+from milabench_ng.plan import Device, Launch, Plan, ResolvedOptions
 from milabench_ng.profile import PartitionScheme, Profile, Scheme, Test
 from milabench_ng.records import ledger
 from milabench_ng.records.host_pace import HostPace
