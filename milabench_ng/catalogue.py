@@ -20,10 +20,11 @@ type_names = {"int": int, "float": float, "bool": bool, "str": str}
 Scalar = bool | int | float | str
 AUTO = "auto"
 """In place of a number: the orchestrator finds it before the first batch of the test (`batch_sizes`)."""
-Bound = Literal["cpu", "io", "launch", "gpu-compute", "gpu-memory"]
+Bound = Literal["cpu", "io", "launch", "links", "gpu-compute", "gpu-memory"]
 """What sets a workload's pace on the GPUs of its time.
 
-In this order: the tenant's CPUs, its storage, kernel launches, the device's arithmetic or its memory bandwidth.
+In this order: the tenant's CPUs, its storage, kernel launches, the links of the devices to each
+other and to the host, the device's arithmetic or its memory bandwidth.
 """
 
 
@@ -132,12 +133,20 @@ class Derived(msgspec.Struct, frozen=True):
 
     unit: str
     formula: str
-    """Over ``rate`` (items per second) and the workload's options, with ``+ - * /`` and parentheses."""
+    """With ``+ - * /`` and parentheses.
 
-    def of(self, rate: float, options: Mapping[str, Scalar | None]) -> float:
-        """The value of a launch with ``options``. Raises InputError if there is none, as `formula.evaluate` does."""
+    Over ``rate`` (items per second), ``devices`` (of the launch), the options and what the workload notes of its steps.
+    """
+
+    def of(
+        self, rate: float, options: Mapping[str, Scalar | None], measured: Mapping[str, float] | None = None
+    ) -> float:
+        """The value of a launch with ``options``. ``measured``: ``devices``, and the mean of each note per step.
+
+        Raises InputError if there is none, as `formula.evaluate` does.
+        """
         numbers = {name: value for name, value in options.items() if type(value) in (int, float)}
-        return evaluate(self.formula, {**numbers, "rate": rate})  # type: ignore[dict-item]  # type() is the check
+        return evaluate(self.formula, {**numbers, **(measured or {}), "rate": rate})  # type: ignore[dict-item]  # type() is the check
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,6 +182,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     classic: tuple[Classic, ...]
     derived: tuple[Derived, ...] = ()
     """Its rate in other units."""
+    stores: bool = False
+    """Writes files below the data root."""
     description: str
     origin: str
     """``package.module:function``."""

@@ -63,6 +63,8 @@ class Slice(Event, frozen=True, kw_only=True):
     """Items made but not yet requested, the mean over the slice's steps; None if nothing is made ahead."""
     latency: tuple[tuple[int, int], ...] = ()
     """Latencies of its batches as ``(bucket, count)``, in at most 256 buckets; empty except for inference."""
+    notes: dict[str, float] = {}
+    """Sums over its steps of what the workload noted, by name."""
 
 
 class Loss(Event, frozen=True, kw_only=True):

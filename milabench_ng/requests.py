@@ -16,6 +16,8 @@ from milabench_ng.plan import Device
 from milabench_ng.records.proof import CodeProof, DataProof
 from milabench_ng.records.window import WindowRule
 
+STORAGE_VARIABLE = "MNB_STORAGE"
+"""Names the folder in which workers may write files, below the data root; set if a workload of the run does."""
 EntryFields = dict[str, Any]
 """What a process has to do to enter a fence: the JSON form of ``fence.interface.Entry``."""
 

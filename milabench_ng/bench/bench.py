@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset
 
-from milabench_ng.bench import feeding, shared_memory
+from milabench_ng.bench import feeding, shared_memory, storage
 from milabench_ng.bench.ahead import INTERVAL_S, Ahead
 from milabench_ng.bench.channel import Channel
 from milabench_ng.bench.compiling import compiled
@@ -23,6 +24,7 @@ from milabench_ng.bench.file_errors import FileErrors
 from milabench_ng.bench.layer_type import LayerType
 from milabench_ng.bench.meter import Meter
 from milabench_ng.bench.moving import to_device, to_host
+from milabench_ng.bench.notes import Notes
 from milabench_ng.bench.options import CommonOptions
 from milabench_ng.bench.precision import MODES
 from milabench_ng.bench.trace import TraceRecorder
@@ -85,6 +87,8 @@ class Bench:
         self._meter: Meter | None = None
         self._trace = TraceRecorder(channel, rank, self._precision.scale)
         self._feeds: list[feeding.Feed] = []
+        self.notes = Notes(device)
+        """What the workload notes of its steps; formulas of derived units know the mean per step, by name."""
         self._built_since = time.monotonic()
         self._pid = os.getpid()
         self.seed = options.seed
@@ -106,9 +110,18 @@ class Bench:
                 os.close(descriptor)
 
     def place(self, module: Module) -> Module:
-        """Move ``module`` to the device, in the types of the precision mode."""
-        module.to(self.device)
-        self._precision.cast(module)
+        """Move ``module`` to the device, in the types of the precision mode.
+
+        One on the meta device gets its memory there, in these types alone, and then draws its weights with its method
+        ``reset_parameters``: a large model is never on the host, nor in fp32.
+        """
+        if any(parameter.is_meta for parameter in module.parameters()):
+            self._precision.cast(module)
+            module.to_empty(device=self.device)
+            module.reset_parameters()
+        else:
+            module.to(self.device)
+            self._precision.cast(module)
         self._trace.watch(module)
         self._layer_type.watch(module)
         return module
@@ -223,6 +236,7 @@ class Bench:
             sample_duration=self._options.sample_duration,
             max_count=self._options.max_count,
             rule=self._rule,
+            take_notes=self.notes.take,
         )
         endless = feeding.repeat(batches)
         try:
@@ -252,7 +266,7 @@ class Bench:
     def step(self, loss: Tensor, optimizer: Optimizer, *, clip_norm: float | None = None) -> None:
         """Backward and one optimizer step in the precision mode. ``clip_norm``: largest total gradient norm."""
         self._precision.backward(loss, optimizer)
-        self._trace.gradients(optimizer)
+        self._trace.gradients(self._precision.gradients(optimizer))
         self._precision.apply(optimizer, clip_norm)
         self._trace.step(loss)
 
@@ -271,6 +285,20 @@ class Bench:
             self._meter.note_latency(time.monotonic() - called_s)
         self._trace.outputs(outputs)
         return outputs
+
+    def result(self, value: Tensor) -> None:
+        """What a step without a model came to, in words of 8 bytes: the record has the digests of a few.
+
+        Call it once in each round of the loop.
+        """
+        self._trace.result(value)
+
+    def storage(self, needed: int) -> AbstractContextManager[Path]:
+        """A folder of this process below the data root, for ``needed`` bytes of files; its end removes it.
+
+        Raises InputError if the storage has too little room for all tenants.
+        """
+        return storage.folder(needed, self._tenants)
 
     def _fetch(self, batches: Iterator[BatchT]) -> BatchT:
         with self._file_errors.reading():

@@ -47,6 +47,8 @@ class Definition:
     classic_factor: float
     classic: tuple[Classic, ...]
     derived: tuple[Derived, ...]
+    notes: tuple[str, ...]
+    stores: bool
 
     def __post_init__(self) -> None:
         _check_derived(self)
@@ -93,6 +95,7 @@ class Definition:
             classic_factor=self.classic_factor,
             classic=self.classic,
             derived=self.derived,
+            stores=self.stores,
             description=inspect.getdoc(self.function) or "",
             origin=f"{self.function.__module__}:{self.function.__qualname__}",
             package=package,
@@ -116,6 +119,8 @@ def workload(
     classic_factor: float = 1.0,
     classic: tuple[Classic, ...] = (),
     derived: tuple[Derived, ...] = (),
+    notes: tuple[str, ...] = (),
+    stores: bool = False,
 ) -> Callable[[Function], Definition]:
     """Declare a function ``(bench, *, options...)`` as a workload.
 
@@ -125,7 +130,8 @@ def workload(
     ``extra``: the extra of its package that installs them. ``ram_gib``: RAM that a tenant needs, without page cache.
     ``auto_batch``: ``--batch-size auto`` may find its option ``batch_size``, with which its memory grows.
     ``classic_factor``: items of the 2020 tool per true item. ``classic``: how 2020 profiles name it. ``derived``: its
-    rate in other units, shown beside it.
+    rate in other units, shown beside it. ``notes``: names of what it notes of its steps (`Bench.notes`), for their
+    formulas. ``stores``: it writes files, below the data root (`Bench.storage`).
 
     Raises InputError for a derived unit whose formula cannot be evaluated.
     """
@@ -146,6 +152,8 @@ def workload(
             classic_factor=classic_factor,
             classic=classic,
             derived=derived,
+            notes=notes,
+            stores=stores,
         )
 
     return declare
@@ -162,23 +170,27 @@ def check_choice(data: DataBy, options: Sequence[Option], name: str) -> None:
 
 
 def _check_derived(definition: Definition) -> None:
-    """Raise InputError for formulas over anything but ``rate`` and the workload's numeric options."""
+    """Raise InputError for formulas over anything but what `Derived.formula` lists."""
     if not definition.derived:
         return
     where = f"workload {definition.function.__module__}:{definition.function.__qualname__}"
     options = (*definition.own_options, *COMMON(definition.precision))
     numeric = [option.name for option in options if option.type in ("int", "float")]
-    if "rate" in numeric:
-        raise InputError(f"{where}: option 'rate' would hide the rate in the formulas of its derived units; rename it")
+    known = ("rate", "devices", *definition.notes)
+    hidden = next((name for name in known if name in numeric), None)
+    if hidden is not None:
+        raise InputError(
+            f"{where}: option {hidden!r} would hide the {hidden} in the formulas of its derived units; rename it"
+        )
     units = [each.unit for each in definition.derived]
     if len({*units}) < len(units):
         raise InputError(f"{where}: a derived unit is declared twice: {', '.join(units)}")
     for each in definition.derived:
-        unknown = sorted(names(each.formula) - {"rate", *numeric})
+        unknown = sorted(names(each.formula) - {*known, *numeric})
         if unknown:
             raise InputError(
                 f"{where}: derived unit {each.unit!r} = {each.formula!r} has no value for {', '.join(unknown)}; "
-                f"there are rate, {', '.join(numeric)}"
+                f"there are {', '.join((*known, *numeric))}"
             )
 
 

@@ -29,8 +29,12 @@ class Meter:
         sample_duration: float,
         max_count: int,
         rule: WindowRule,
+        take_notes: Callable[[], dict[str, float]] = dict,
     ) -> None:
-        """``clock`` in seconds; ``on_slice`` is called after each slice, while the device is idle."""
+        """``clock`` in seconds; ``on_slice`` is called after each slice, while the device is idle.
+
+        ``take_notes``: sums of what was noted since the last call, by name.
+        """
         self.channel = channel
         self.rank = rank
         self.clock = clock
@@ -39,6 +43,7 @@ class Meter:
         self.sample_duration = sample_duration
         self.max_count = max_count
         self.rule = rule
+        self.take_notes = take_notes
         self.count = 0
         self.steps = 0
         self._full = False
@@ -49,6 +54,7 @@ class Meter:
 
     def start(self) -> None:
         """Begin the first slice."""
+        self.take_notes()  # those of warming up
         self._slice_start = self.clock()
         self._settled_s = self._slice_start + self.rule.settle_s
         self._reset()
@@ -85,6 +91,7 @@ class Meter:
             wait_s=self._slice_wait,
             backlog=round(mean(self._slice_backlogs)) if self._slice_backlogs else None,
             latency=histogram(self._slice_latencies),
+            notes=self.take_notes(),
         )
         self.channel.send(event)
         first = self.steps == self._slice_steps

@@ -42,3 +42,9 @@ def tensors(value: Any) -> list[Tensor]:
         return [value]
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
     return [tensor for part in parts for tensor in tensors(part)]
+
+
+def local(tensor: Tensor) -> Tensor:
+    """This rank's part of a tensor that ranks share out (DTensor); any other tensor as it is."""
+    part: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return part

@@ -22,7 +22,7 @@ class Precision:
     input_dtype: torch.dtype | None = None
     """The type that floating-point inputs are converted to."""
     masters = False
-    """Whether fp16 weights have fp32 masters."""
+    """Whether the weights have fp32 masters."""
     scaling: type[Unscaled] = Unscaled
 
     def __init__(self, device: torch.device) -> None:
@@ -49,9 +49,13 @@ class Precision:
         self.scale.backward(loss)
         self.scale.unscale(optimizer)
 
+    def gradients(self, optimizer: Optimizer) -> list[Tensor]:
+        """The gradients that `apply` will step with, not yet clipped."""
+        return [parameter.grad for parameter in parameters_of(optimizer) if parameter.grad is not None]
+
     def apply(self, optimizer: Optimizer, clip_norm: float | None) -> None:
         """One optimizer step with these gradients, clipped to a total norm if one is given."""
-        clip(optimizer, clip_norm)
+        clip(parameters_of(optimizer), clip_norm)
         self.scale.step(optimizer)
 
 
@@ -113,7 +117,7 @@ class HalfMaster(Precision):
     def backward(self, loss: Tensor, optimizer: Optimizer) -> None:
         """Gradients of the fp16 weights, copied to the fp32 masters and unscaled there."""
         if optimizer not in self.pairs:
-            self.pairs[optimizer] = give_masters(optimizer)
+            self.pairs[optimizer] = give_masters(optimizer, torch.float16)
         weights, masters = self.pairs[optimizer]
         optimizer.zero_grad(set_to_none=True)
         for weight in weights:
@@ -141,13 +145,83 @@ class HalfMasterStatic(HalfMaster):
     scaling = Static
 
 
-def give_masters(optimizer: Optimizer) -> tuple[list[Tensor], list[Tensor]]:
-    """The fp16 weights of ``optimizer`` and the fp32 masters that it steps on from now on."""
+class BF16Master(Precision):
+    """bf16 weights, activations and gradients, fp32 master weights, no loss scale, without autocast.
+
+    The optimizer steps on the masters bucket by bucket, since it takes gradients of their type alone: only one bucket
+    of gradients is in fp32 at a time, and a parameter needs 14 bytes between steps with AdamW.
+    """
+
+    input_dtype = torch.bfloat16
+    masters = True
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__(device)
+        self.buckets: dict[Optimizer, list[Bucket]] = {}
+
+    def cast(self, module: nn.Module) -> None:
+        """Convert everything to bf16."""
+        module.bfloat16()
+
+    def backward(self, loss: Tensor, optimizer: Optimizer) -> None:
+        """Leave the gradients in the bf16 weights."""
+        if optimizer not in self.buckets:
+            self.buckets[optimizer] = in_buckets(*give_masters(optimizer, torch.bfloat16), BUCKET)
+        for weight in self._weights(optimizer):
+            weight.grad = None
+        super().backward(loss, optimizer)
+
+    def gradients(self, optimizer: Optimizer) -> list[Tensor]:
+        """Those of the bf16 weights, and of parameters that are fp32 themselves."""
+        own = [weight.grad for weight in self._weights(optimizer) if weight.grad is not None]
+        return [*own, *super().gradients(optimizer)]
+
+    def apply(self, optimizer: Optimizer, clip_norm: float | None) -> None:
+        """A step on the fp32 masters, copied back to the bf16 weights."""
+        clip([*self._weights(optimizer), *parameters_of(optimizer)], clip_norm)
+        if super().gradients(optimizer):
+            self.scale.step(optimizer)
+            optimizer.zero_grad(set_to_none=True)
+        for weights, masters in self.buckets[optimizer]:
+            for weight, master in zip(weights, masters, strict=True):
+                master.grad = None if weight.grad is None else weight.grad.float()
+                weight.grad = None
+            self.scale.step(optimizer)
+            optimizer.zero_grad(set_to_none=True)
+            with torch.no_grad():
+                torch._foreach_copy_(weights, masters)
+
+    def _weights(self, optimizer: Optimizer) -> list[Tensor]:
+        return [weight for weights, _ in self.buckets[optimizer] for weight in weights]
+
+
+Bucket = tuple[list[Tensor], list[Tensor]]
+"""Weights and their masters."""
+BUCKET = 1 << 26
+"""Most elements of a bucket, but for one that is a single tensor: 256 MiB of gradients in fp32."""
+
+
+def in_buckets(weights: list[Tensor], masters: list[Tensor], most: int) -> list[Bucket]:
+    """Weights with their masters, in order, in groups of at most ``most`` elements or of one tensor."""
+    buckets: list[Bucket] = []
+    held = most
+    for weight, master in zip(weights, masters, strict=True):
+        if held + weight.numel() > most:
+            buckets.append(([], []))
+            held = 0
+        held += weight.numel()
+        buckets[-1][0].append(weight)
+        buckets[-1][1].append(master)
+    return buckets
+
+
+def give_masters(optimizer: Optimizer, dtype: torch.dtype) -> tuple[list[Tensor], list[Tensor]]:
+    """The weights of ``optimizer`` that are of type ``dtype``, and the fp32 masters that it steps on from now on."""
     weights: list[Tensor] = []
     masters: list[Tensor] = []
     for group in optimizer.param_groups:
         for place, weight in enumerate(group["params"]):
-            if weight.dtype is torch.float16:
+            if weight.dtype is dtype:
                 group["params"][place] = nn.Parameter(weight.detach().float())
                 weights.append(weight)
                 masters.append(group["params"][place])
@@ -162,13 +236,14 @@ MODES: dict[str, type[Precision]] = {
     "half": Half,
     "half_master": HalfMaster,
     "half_master_static": HalfMasterStatic,
+    "bf16_master": BF16Master,
 }
 
 
-def clip(optimizer: Optimizer, clip_norm: float | None) -> None:
-    """Scale the gradients down to a total norm of ``clip_norm``, over all parameters of the optimizer."""
+def clip(parameters: list[Tensor], clip_norm: float | None) -> None:
+    """Scale the gradients of ``parameters`` down to a total norm of ``clip_norm``."""
     if clip_norm is not None:
-        nn.utils.clip_grad_norm_(parameters_of(optimizer), clip_norm)
+        nn.utils.clip_grad_norm_(parameters, clip_norm)
 
 
 def probe(precision: Precision) -> tuple[str, float]:
@@ -188,12 +263,14 @@ def probe(precision: Precision) -> tuple[str, float]:
 def ran(dtypes: dict[str, int], product: tuple[str, float], precision: Precision) -> str:
     """The mode that the weights' types and the probe's product show.
 
-    With fp16 weights, no product shows masters and loss scale: they are taken from ``precision``. A device without TF32
+    With fp16 or bf16 weights, no product shows masters and loss scale: they are taken from ``precision``. A device without TF32
     computes in fp32 when asked for ``tf32``, and this says so.
     """
     dtype, error = product
     if dtypes.get("float16"):
         return "half" if not precision.masters else "half_master" if precision.scale.skips else "half_master_static"
+    if dtypes.get("bfloat16") and precision.masters:
+        return "bf16_master"
     match dtype:
         case "float16":
             return "amp"

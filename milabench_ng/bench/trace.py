@@ -13,11 +13,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from milabench_ng.bench.channel import Channel
-from milabench_ng.bench.loss_scale import Unscaled, parameters_of
-from milabench_ng.bench.moving import tensors
+from milabench_ng.bench.loss_scale import Unscaled
+from milabench_ng.bench.moving import local, tensors
 from milabench_ng.events import Digest, GradientNorm, Loss, Skips
 
 STEPS = (1, 2, 5, 10, 100)
@@ -38,17 +37,18 @@ class TraceRecorder:
         self._last: Tensor | None = None
         self._losses: dict[int, Tensor] = {}
         self._norms: dict[int, Tensor] = {}
-        self._digest: Tensor | None = None
+        self._digests: dict[int, Tensor] = {}
+        """What a digest is made of, by step."""
         self._finite = True
 
     def watch(self, module: nn.Module) -> None:
         """Include the parameters of ``module`` in the digest."""
         self._modules.append(module)
 
-    def gradients(self, optimizer: Optimizer) -> None:
-        """Note that the parameters of ``optimizer`` have the next step's gradients, unscaled and not yet clipped."""
+    def gradients(self, gradients: list[Tensor]) -> None:
+        """Note the next step's ``gradients``, unscaled and not yet clipped."""
         if self._steps + 1 in STEPS:
-            self._norms[self._steps + 1] = gradient_norm(optimizer)
+            self._norms[self._steps + 1] = gradient_norm(gradients)
 
     def step(self, loss: Tensor) -> None:
         """Note that an optimizer step is done."""
@@ -57,7 +57,7 @@ class TraceRecorder:
         if self._steps in STEPS:
             self._losses[self._steps] = loss.detach().clone()
         if self._steps == DIGEST_STEP:
-            self._digest = parameter_sums(self._modules)
+            self._keep(parameter_sums(self._modules))
 
     def outputs(self, outputs: Any) -> None:
         """Note that a batch of inference is done, whose ``outputs`` are on the host.
@@ -69,7 +69,13 @@ class TraceRecorder:
         if self._steps in STEPS and floating:
             self._losses[self._steps] = torch.cat(floating).abs().mean()
         if self._steps == DIGEST_STEP:
-            self._digest = bit_sums(tensors(outputs))
+            self._keep(bit_sums(tensors(outputs)))
+
+    def result(self, value: Tensor) -> None:
+        """Note that a step is done whose result is ``value``, in words of 8 bytes: its digest stands for it."""
+        self._steps += 1
+        if self._steps in STEPS:
+            self._keep(value.detach().clone())
 
     def report(self) -> None:
         """Report what was recorded since the last call; the device must be idle."""
@@ -79,14 +85,18 @@ class TraceRecorder:
         for step, norm in self._norms.items():
             self._channel.send(GradientNorm(rank=self._rank, step=step, value=finite(float(norm))))
         self._norms.clear()
-        if self._digest is not None:
-            content = self._digest.cpu().numpy().tobytes()
-            self._channel.send(Digest(rank=self._rank, step=DIGEST_STEP, sha256=hashlib.sha256(content).hexdigest()))
-            self._digest = None
+        for step, words in self._digests.items():
+            content = words.cpu().numpy().tobytes()
+            self._channel.send(Digest(rank=self._rank, step=step, sha256=hashlib.sha256(content).hexdigest()))
+        self._digests.clear()
         if self._last is not None:
             self._look(float(self._last.detach()))
         if self._scale is not None and self._scale.skips:
             self._channel.send(Skips(rank=self._rank, steps=self._steps, skipped=self._scale.skipped()))
+
+    def _keep(self, words: Tensor | None) -> None:
+        if words is not None:
+            self._digests[self._steps] = words
 
     def _look(self, value: float) -> None:
         """Report a loss that is not finite, and the first that is finite again."""
@@ -112,19 +122,18 @@ def finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def gradient_norm(optimizer: Optimizer) -> Tensor:
-    """The 2-norm of all gradients of ``optimizer``, on their device, in fp32, since squares would overflow fp16."""
-    norms = [
-        torch.linalg.vector_norm(parameter.grad, dtype=torch.float32)
-        for parameter in parameters_of(optimizer)
-        if parameter.grad is not None
-    ]
+def gradient_norm(gradients: list[Tensor]) -> Tensor:
+    """The 2-norm of all ``gradients``, on their device, in fp32, since squares would overflow fp16.
+
+    Of gradients that ranks share out (DTensor), it is the norm of this rank's part.
+    """
+    norms = [torch.linalg.vector_norm(local(gradient), dtype=torch.float32) for gradient in gradients]
     return torch.linalg.vector_norm(torch.stack(norms)) if norms else torch.zeros(())
 
 
 def parameter_sums(modules: list[nn.Module]) -> Tensor | None:
     """One int64 per parameter tensor: the sum of its bit patterns, which any flipped bit changes."""
-    return bit_sums([parameter.detach() for module in modules for parameter in module.parameters()])
+    return bit_sums([local(parameter.detach()) for module in modules for parameter in module.parameters()])
 
 
 def bit_sums(values: list[Tensor]) -> Tensor | None:

@@ -22,6 +22,7 @@ STRESSED: dict[Bound, str] = {
     "cpu": "the tenant's CPUs",
     "io": "the tenant's storage",
     "launch": "the latency of launching kernels",
+    "links": "the links of the devices to each other and to the host",
     "gpu-compute": "the arithmetic of the device",
     "gpu-memory": "the bandwidth of the device's memory",
 }

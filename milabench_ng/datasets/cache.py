@@ -15,6 +15,7 @@ SAMPLE = 256
 
 _PROT_READ = 1
 _MAP_SHARED = 1
+_LOWEST_BIT = bytes(state & 1 for state in range(256))
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
 
@@ -91,6 +92,6 @@ def _pages(path: Path) -> tuple[int, int]:
         states = ctypes.create_string_buffer(pages)
         if libc.mincore(address, length, states) != 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(path))
-        return sum(state & 1 for state in states.raw), pages
+        return states.raw.translate(_LOWEST_BIT).count(1), pages
     finally:
         libc.munmap(address, length)

@@ -10,6 +10,7 @@ from milabench_ng.errors import InputError
 GROUP = "milabench_ng.datasets"
 BUILT_IN = (
     EntryPoint("bsds500", "milabench_ng.datasets.images.bsds500:Bsds500", GROUP),
+    EntryPoint("clicks", "milabench_ng.datasets.tables.clicks:Clicks", GROUP),
     EntryPoint("coco", "milabench_ng.datasets.images.coco:Coco", GROUP),
     EntryPoint("cremi", "milabench_ng.datasets.volumes.cremi:Cremi", GROUP),
     EntryPoint("hsi-raw", "milabench_ng.datasets.spectra.hyperspectral:HsiRaw", GROUP),
@@ -17,6 +18,7 @@ BUILT_IN = (
     EntryPoint("hsi-raw32", "milabench_ng.datasets.spectra.hyperspectral:HsiRaw32", GROUP),
     EntryPoint("imagenet", "milabench_ng.datasets.images.imagenet:ImageNet", GROUP),
     EntryPoint("imagenet-classic", "milabench_ng.datasets.images.imagenet:ClassicImageNet", GROUP),
+    EntryPoint("latents", "milabench_ng.datasets.images.latents:Latents", GROUP),
     EntryPoint("ljspeech", "milabench_ng.datasets.audio.ljspeech:LJSpeech", GROUP),
     EntryPoint("ml-20m", "milabench_ng.datasets.tables.ml_20m:MovieLens", GROUP),
     EntryPoint("mnist", "milabench_ng.datasets.images.mnist:Mnist", GROUP),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import tempfile
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -51,6 +52,7 @@ from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.orchestrator.proving import Proving, prove
 from milabench_ng.orchestrator.run import run
 from milabench_ng.records.isolation import Isolation, Share
+from milabench_ng.requests import STORAGE_VARIABLE
 
 
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +73,7 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> 
     async with AsyncExitStack() as stack:  # last opened, first closed
         interrupted = await stack.enter_async_context(interruptions(bus.note))
         nvml = await interrupted.unless(stack.enter_async_context(nvml_session()))
-        scratch = stack.enter_context(scratch_folder(name.group))
+        scratch = stack.enter_context(scratch_folder(name.group, Path(tempfile.gettempdir())))
         gpus = (await interrupted.unless(in_thread(lambda: read_gpus(nvml)))).devices
         environment, dropped = passed_on(scratch, request.pass_environment, bus)
         server = await interrupted.unless(stack.enter_async_context(serving(bus.stage, environment)))
@@ -86,6 +88,7 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> 
         wanted = needed(planned.plan, planned.catalogue)
         data = await interrupted.unless(prepare_all(wanted, server, request.dataroot, bus.preparing))
         bus.stage("comparing code and data with their checksums")
+        environment |= stack.enter_context(storage(planned, name.group))
         proofs = await interrupted.unless(prove("before", request, wanted, server, bus.note))
         sampler = await stack.enter_async_context(sampling(planned, environment))
         fence, claim = stack.enter_context(fenced(planned, name.group, bus))
@@ -148,6 +151,26 @@ def outcome(context: RunContext) -> RunOutcome:
         interrupted=context.interrupted.is_set(),
         tier=context.fence.tier,
     )
+
+
+@contextmanager
+def storage(planned: PlannedRun, group: str) -> Iterator[dict[str, str]]:
+    """The variable that names a folder below the data root, for workloads that write files; empty without any."""
+    writers = [launch.test for launch in planned.plan.launches if planned.workload(launch).stores]
+    if not writers:
+        yield {}
+        return
+    dataroot = planned.request.dataroot
+    with ExitStack() as stack:
+        try:
+            dataroot.mkdir(parents=True, exist_ok=True)
+            place = stack.enter_context(scratch_folder(group, dataroot))
+        except OSError as error:
+            raise InputError(
+                f"{writers[0]} writes files below the data root {dataroot}: {error}; choose another (-d), or leave the "
+                "test out (--name)"
+            ) from None
+        yield {STORAGE_VARIABLE: str(place)}
 
 
 def passed_on(scratch: Path, demanded: Collection[str], bus: Bus) -> tuple[dict[str, str], tuple[str, ...]]:

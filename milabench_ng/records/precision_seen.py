@@ -16,6 +16,7 @@ LAYER_DTYPES = {
     "half": "float16",
     "half_master": "float16",
     "half_master_static": "float16",
+    "bf16_master": "bfloat16",
 }
 """The type of a layer's output in each precision mode."""
 

@@ -74,7 +74,7 @@ MEASURED_BY = WindowRule(edges="shared")
 
 
 class SliceRow(msgspec.Struct, frozen=True, array_like=True):
-    """One slice in a record: ``[start_s, length_s, count, steps, wait_s, backlog, latency]``."""
+    """One slice in a record: ``[start_s, length_s, count, steps, wait_s, backlog, latency, notes]``."""
 
     start_s: Moment
     length_s: Length
@@ -85,11 +85,22 @@ class SliceRow(msgspec.Struct, frozen=True, array_like=True):
     """Items made but not yet requested, the mean over the slice's steps; None if nothing is made ahead."""
     latency: Latencies = ()
     """Latencies of its batches; empty except for inference."""
+    notes: dict[str, Amount] = {}
+    """Sums over its steps of what the workload noted, by name."""
 
     @classmethod
     def of(cls, event: Slice) -> SliceRow:
         """The row of a worker's event."""
-        return cls(event.start_s, event.length_s, event.count, event.steps, event.wait_s, event.backlog, event.latency)
+        return cls(
+            event.start_s,
+            event.length_s,
+            event.count,
+            event.steps,
+            event.wait_s,
+            event.backlog,
+            event.latency,
+            event.notes,
+        )
 
     @property
     def end_s(self) -> float:
@@ -217,6 +228,14 @@ def _parts(rows: Sequence[SliceRow], window: Window) -> list[tuple[float, SliceR
 def latencies(rows: Sequence[SliceRow], window: Window) -> Latencies:
     """The latencies of the batches in the slices wholly inside ``window``."""
     return merged(row.latency for row in rows if window.holds(row))
+
+
+def notes_per_step(ranks: Sequence[Sequence[SliceRow]], window: Window) -> dict[str, float]:
+    """What was noted in the slices wholly inside ``window``, by name: means per step, over all ranks."""
+    inside = [row for rows in ranks for row in rows if window.holds(row)]
+    steps = sum(row.steps for row in inside)
+    names = dict.fromkeys(name for row in inside for name in row.notes)
+    return {name: math.fsum(row.notes.get(name, 0.0) for row in inside) / steps for name in names if steps}
 
 
 def worked_off(rows: Sequence[SliceRow]) -> float:

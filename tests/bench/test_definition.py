@@ -223,8 +223,11 @@ def test_derived_units_are_in_the_catalogue() -> None:
 @pytest.mark.parametrize(
     ("derived", "told"),
     [
-        ([("x", "rate * height")], "derived unit 'x' = 'rate * height' has no value for height; there are rate, width"),
-        ([("x", "kind * fast")], "has no value for fast, kind; there are rate, width, scale, max_count"),
+        (
+            [("x", "rate * height")],
+            "derived unit 'x' = 'rate * height' has no value for height; there are rate, devices, width",
+        ),
+        ([("x", "kind * fast")], "has no value for fast, kind; there are rate, devices, width, scale"),
         ([("x", "rate ** 2")], "formula 'rate ** 2': only numbers, names"),
         ([("x", "rate"), ("x", "rate")], "a derived unit is declared twice: x, x"),
     ],
@@ -238,3 +241,12 @@ def test_a_bad_formula_is_refused_when_the_workload_is_declared(derived: list[tu
 def test_no_option_may_hide_the_rate() -> None:
     with pytest.raises(InputError, match=r"option 'rate' would hide the rate"):
         workload(unit="rows", derived=(Derived("x", "rate"),))(sample.function)
+
+
+def test_formulas_may_use_what_the_workload_notes_and_the_devices() -> None:
+    units = (Derived("GB/s", "width / 1e9 / save_s * 2 * (devices - 1) / devices"),)
+    workload(unit="images", derived=units, notes=("save_s",))(pictures)
+    with pytest.raises(InputError, match=r"has no value for save_s"):
+        workload(unit="images", derived=units)(pictures)
+    with pytest.raises(InputError, match=r"option 'width' would hide the width"):
+        workload(unit="images", derived=units, notes=("width",))(pictures)

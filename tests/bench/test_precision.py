@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from milabench_ng.bench.loss_scale import STATIC_SCALE, Dynamic
-from milabench_ng.bench.precision import MODES, Half, HalfMaster, Precision, probe, ran
+from milabench_ng.bench.precision import MODES, Half, HalfMaster, Precision, in_buckets, probe, ran
 
 CPU = torch.device("cpu")
 FP16, FP32, BF16 = torch.float16, torch.float32, torch.bfloat16
@@ -44,6 +44,7 @@ def one_weight(value: float) -> nn.Linear:
         ("half", FP16, FP16, FP16, FP32),
         ("half_master", FP16, FP32, FP16, FP32),
         ("half_master_static", FP16, FP32, FP16, FP32),
+        ("bf16_master", BF16, BF16, BF16, FP32),
     ],
 )
 def test_types(
@@ -151,6 +152,55 @@ def test_an_infinite_gradient_skips_the_step_and_halves_the_scale(mode: str) -> 
     assert precision.scale.scaler.get_scale() == scale / 2
 
 
+def test_bf16_masters_follow_an_fp32_reference() -> None:
+    """AdamW in fp32 on gradients that bf16 weights give, bucket by bucket, and weights that are the masters rounded."""
+    torch.manual_seed(0)
+    precision = MODES["bf16_master"](CPU)
+    model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
+    precision.cast(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1)
+    reference = [nn.Parameter(weight.detach().float()) for weight in model.parameters()]
+    plain = torch.optim.AdamW(reference, lr=1e-3, weight_decay=0.1)
+    for step in range(5):
+        inputs = torch.randn(8, 6, generator=torch.Generator().manual_seed(step)).bfloat16()
+        loss = F.cross_entropy(model(inputs).float(), torch.arange(8) % 3)
+        precision.backward(loss, optimizer)
+        for parameter, weight in zip(reference, model.parameters(), strict=True):
+            assert weight.grad is not None
+            assert weight.grad.dtype is BF16
+            parameter.grad = weight.grad.float()
+        precision.apply(optimizer, None)
+        plain.step()
+    masters = optimizer.param_groups[0]["params"]
+    for master, parameter, weight in zip(masters, reference, model.parameters(), strict=True):
+        assert torch.equal(master, parameter)
+        assert torch.equal(weight, master.bfloat16())
+        assert not torch.equal(weight.float(), master)
+
+
+def test_buckets_hold_all_weights_once_and_no_more_than_they_may() -> None:
+    sizes = (3, 4, 9, 1, 1, 8)
+    weights = [torch.full((size,), float(at)) for at, size in enumerate(sizes)]
+    found = in_buckets(weights, list(reversed(weights)), 8)
+    assert [[len(weight) for weight in bucket] for bucket, _ in found] == [[3, 4], [9], [1, 1], [8]]
+    assert [float(master[0]) for _, masters in found for master in masters] == [5, 4, 3, 2, 1, 0]
+
+
+def test_parameters_that_are_fp32_themselves_step_once_among_bf16_ones() -> None:
+    """As tables beside a dense part."""
+    precision = MODES["bf16_master"](CPU)
+    modules = nn.ModuleList([one_weight(1.0), one_weight(1.0)])
+    precision.cast(modules)
+    modules[1].float()
+    optimizer = torch.optim.SGD(modules.parameters(), lr=0.25, momentum=0.5)
+    for left in (0.75, 0.375):
+        precision.backward(sum(module.weight.float().sum() for module in modules), optimizer)
+        assert [gradient.item() for gradient in precision.gradients(optimizer)] == [1.0, 1.0]
+        precision.apply(optimizer, None)
+        assert [module.weight.item() for module in modules] == [left] * 2
+        assert [module.weight.dtype for module in modules] == [BF16, FP32]
+
+
 INFINITE = (3, 4, 9)
 """Steps whose gradient is infinite in the tests below."""
 
@@ -194,7 +244,7 @@ def test_steps_of_two_optimizers_are_counted_together() -> None:
     assert skipped == [3, 6]
 
 
-@pytest.mark.parametrize("mode", ["fp32", "bf16", "half", "half_master_static"])
+@pytest.mark.parametrize("mode", ["fp32", "bf16", "half", "half_master_static", "bf16_master"])
 def test_other_modes_skip_nothing_and_an_infinite_gradient_spoils_the_weights(mode: str) -> None:
     precision = MODES[mode](CPU)
     module = one_weight(0.0)
@@ -234,8 +284,9 @@ def test_a_step_with_a_static_scale_reads_nothing_on_the_host() -> None:
         dynamic.step(module(inputs).sum(), torch.optim.SGD(module.parameters(), lr=0.1), 0.25)
 
 
-def test_weights_without_a_gradient_stay() -> None:
-    precision = mode_on_cpu("half_master")
+@pytest.mark.parametrize("mode", ["half_master", "bf16_master"])
+def test_weights_without_a_gradient_stay(mode: str) -> None:
+    precision = mode_on_cpu(mode)
     modules = nn.ModuleList([one_weight(1.0), one_weight(1.0)])
     precision.cast(modules)
     optimizer = torch.optim.SGD(modules.parameters(), lr=0.25)

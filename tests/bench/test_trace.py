@@ -140,18 +140,14 @@ def test_a_norm_of_fp16_gradients_is_taken_in_fp32() -> None:
     """300 squared is more than fp16 holds."""
     module = nn.Linear(2, 1, bias=False).half()
     module.weight.grad = torch.tensor([[300.0, 400.0]]).half()
-    assert gradient_norm(torch.optim.SGD(module.parameters())).item() == 500.0
+    assert gradient_norm([module.weight.grad]).item() == 500.0
 
 
-def test_a_norm_that_is_not_finite_is_none_and_frozen_parameters_have_none() -> None:
+def test_a_norm_that_is_not_finite_is_none() -> None:
     channel = Recording()
     trace = TraceRecorder(channel, rank=2)
-    module = nn.Linear(1, 1)
-    module.bias.requires_grad_(False)
-    optimizer = torch.optim.SGD(module.parameters())
     for gradient in (math.inf, -2.0):
-        module.weight.grad = torch.tensor([[gradient]])
-        trace.gradients(optimizer)
+        trace.gradients([torch.tensor([[gradient]])])
         trace.step(torch.tensor(1.0))
     trace.report()
     trace.report()

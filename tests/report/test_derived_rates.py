@@ -51,6 +51,25 @@ def test_the_terminal_has_a_table_in_the_units_of_the_suite(folder: Path) -> Non
     assert ["vae", "ms/step", "500.00", "1000 * batch_size / rate"] in [[cell.strip() for cell in row] for row in rows]
 
 
+def test_a_formula_knows_the_devices_and_the_mean_of_a_note_per_step(folder: Path, tmp_path: Path) -> None:
+    """Slices of two steps that took 0.5 s together: 0.25 s a step; the tests run on two devices."""
+    derive(folder, [["MB/s", "batch_size / save_s"], ["x", "devices"]])
+    for path in folder.glob("quick.vae.*"):
+        tampering.rewrite(path, note)
+    (tmp_path / "base.json").write_text(encode_summary(load(folder)))
+    row = load_baseline(str(tmp_path / "base.json")).tests["quick.vae"]
+    assert row.notes == {"save_s": 0.25}
+    vae, _ = json.loads(printed(folder, "json"))["tests"]
+    assert [each["value"] for each in vae["derived"]] == [256.0, 2.0]
+
+
+def note(content: dict[str, Any]) -> None:
+    for rank in content["mnb"]["ranks"]:
+        rank["slices"] = [
+            [*row[:3], 2, *row[4:], *(None, [])[len(row) - 5 :], {"save_s": 0.5}] for row in rank["slices"]
+        ]
+
+
 def test_csv_has_a_column_for_each(folder: Path) -> None:
     vae, convnet = list(csv.DictReader(io.StringIO(printed(folder, "csv"))))
     assert (vae["perf (batches/s)"], vae["perf (ms/step)"]) == ("2.0", "500.0")

@@ -60,6 +60,7 @@ def test_an_event_is_one_line_that_says_what_it_is() -> None:
         "wait_s": 0.125,
         "backlog": None,
         "latency": [],
+        "notes": {},
     }
     assert encode(EVENTS[5]).count(b"\n") == 1
 

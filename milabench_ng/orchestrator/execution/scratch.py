@@ -1,11 +1,10 @@
-"""A run's folder for temporary files, removed at its end, or at the next start if it was killed."""
+"""A run's folders for temporary files, removed at its end, or at the next start if it was killed."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,9 +13,8 @@ PREFIX = "mnb-scratch-"
 
 
 @contextmanager
-def scratch_folder(run_id: str) -> Iterator[Path]:
-    """Make this run's folder, after removing those of dead runs (their lock is free)."""
-    parent = Path(tempfile.gettempdir())
+def scratch_folder(run_id: str, parent: Path) -> Iterator[Path]:
+    """Make this run's folder below ``parent``, after removing those of dead runs (their lock is free)."""
     for left in parent.glob(f"{PREFIX}*"):
         with suppress(OSError):  # another run removes it, or it is no folder of ours
             remove_dead(left)

@@ -30,7 +30,7 @@ class Remains(msgspec.Struct, frozen=True):
 
 def find_remains(parents: Sequence[str], dataroot: Path) -> tuple[Remains, ...]:
     """The groups below ``parents``, the scratch folders and the half-made data sets below ``dataroot``."""
-    return (*_groups(parents), *_scratch(Path(tempfile.gettempdir())), *_half_made(dataroot))
+    return (*_groups(parents), *_scratch(Path(tempfile.gettempdir())), *_scratch(dataroot), *_half_made(dataroot))
 
 
 def _groups(parents: Sequence[str]) -> Iterator[Remains]:

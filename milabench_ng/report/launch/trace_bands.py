@@ -43,6 +43,7 @@ FIRST = {
     "bf16": Floor(0.005, 0.05),
     "half_master": Floor(0.005, 0.05),
     "half_master_static": Floor(0.005, 0.05),
+    "bf16_master": Floor(0.005, 0.05),
     "half": Floor(0.01, 0.05),
 }
 """Floors of the first step by precision: about ten times the observed effect of kernels, threads and precisions, and
@@ -54,6 +55,7 @@ LATER = {
     "bf16": Floor(0.05, 0.2),
     "half_master": Floor(0.05, 0.2),
     "half_master_static": Floor(0.05, 0.2),
+    "bf16_master": Floor(0.05, 0.2),
     "half": Floor(0.1, 0.2),
 }
 GROWTH = {"2": 1.0, "5": 1.5, "10": 2.0, "100": 5.0}

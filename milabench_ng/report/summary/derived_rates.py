@@ -28,6 +28,6 @@ def derived_rates(row: TestSummary, rate: float | None) -> tuple[DerivedRate, ..
 
 def _value(derived: Derived, rate: float, row: TestSummary) -> float | None:
     try:
-        return derived.of(rate, row.options)
+        return derived.of(rate, row.options, {**row.notes, "devices": row.devices})
     except InputError:  # a folder of others may hold any formula, and its other numbers still count
         return None

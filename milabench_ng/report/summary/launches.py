@@ -24,6 +24,7 @@ from milabench_ng.records.window import (
     Window,
     WindowRule,
     latencies,
+    notes_per_step,
     rate,
     recorded_window,
     settled_since,
@@ -87,6 +88,8 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     wait_share: float | None = None
     latencies: Latencies = ()
     """Of the batches in the window, all ranks together; empty except for inference."""
+    notes: dict[str, float] = {}
+    """What its workload noted in the window: means per step, by name."""
     gpu_load: float | None = None
     """Share of the window in which a kernel ran on its GPUs, their mean; None if unknown."""
     read_limit: ReadLimit | None = None
@@ -146,6 +149,7 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         peak_memory_mib=_peak_memory(view, _visible(view)),
         wait_share=measured.wait_share if cause is None else None,
         latencies=measured.latencies if cause is None else (),
+        notes=measured.notes if cause is None else {},
         gpu_load=_gpu_load(mnb) if cause is None else None,
         read_limit=_read_limit(mnb),
         power=launch_power(mnb) if cause is None else None,
@@ -180,6 +184,7 @@ class _Measured(msgspec.Struct, frozen=True):
     wait_share: float = math.nan
     steps: tuple[int, int] = (0, 0)
     latencies: Latencies = ()
+    notes: dict[str, float] = {}
     rank_rates: tuple[float, ...] = ()
     shapes: tuple[Shape, ...] = ()
 
@@ -202,6 +207,7 @@ def _measured(mnb: MnbView) -> _Measured:
         wait_share=mean([wait_share(rows, window) for rows in slices]),
         steps=_steps(slices[0], window),
         latencies=merged(latencies(rows, window) for rows in slices),
+        notes=notes_per_step(slices, window),
         rank_rates=rates,
         shapes=tuple(shapes),
     )

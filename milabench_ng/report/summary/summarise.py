@@ -259,6 +259,7 @@ def _test(
         read_limits=distinct(result.read_limit for result in readable),
         wait_share=mean(waits) if waits else None,
         latency=Latency.of(latency.merged(result.latencies for result in good)),
+        notes=_notes(good),
         steps=_steps([result.steps for result in good if result.steps is not None]),
         started_utc=min((result.started_utc for result in readable if result.started_utc), default=None),
         tiers=distinct(result.tier for result in readable),
@@ -275,6 +276,13 @@ def _steps(launches: Sequence[tuple[int, int]]) -> StepTally | None:
         return None
     before, measured = (round(median(counts)) for counts in zip(*launches, strict=True))
     return StepTally(before=before, measured=measured)
+
+
+def _notes(launches: Sequence[LaunchResult]) -> dict[str, float]:
+    """What all launches noted, averaged."""
+    names = dict.fromkeys(name for launch in launches for name in launch.notes)
+    noted = {name: [launch.notes[name] for launch in launches if name in launch.notes] for name in names}
+    return {name: mean(values) for name, values in noted.items()}
 
 
 def _width(results: Sequence[LaunchResult], absent: Sequence[Launch]) -> int:

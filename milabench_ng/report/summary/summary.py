@@ -206,6 +206,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the window's time spent waiting for data, 0 to 1."""
     latency: Latency | None = None
     """None except for inference."""
+    notes: dict[str, Amount] = {}
+    """What its workload noted of its steps, for the formulas of derived units: means per step and launch, by name."""
     steps: StepTally | None = None
     """None if not recorded."""
     started_utc: Utc | None = None

@@ -62,7 +62,7 @@ def _modes(evidence: Evidence) -> Iterator[str]:
 
 STORED = ("dataroot", "outdir")
 """Whose storage a manifest names."""
-_IN_THE_WEIGHTS = ("half", "half_master", "half_master_static")
+_IN_THE_WEIGHTS = ("half", "half_master", "half_master_static", "bf16_master")
 """Modes visible only in the parameters' types; the probe's product shows the others."""
 
 

@@ -1,0 +1,50 @@
+"""What a workload notes of its steps, such as the seconds of their parts: sums by name, from slice to slice."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+Mark = torch.cuda.Event
+
+
+class Notes:
+    """Adds up what is noted between two slices."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._cuda = device.type == "cuda"
+        self._sums: defaultdict[str, float] = defaultdict(float)
+        self._spans: list[tuple[str, Mark, Mark]] = []
+        """Work on the GPU that may not be done, between two marks on its stream."""
+
+    def add(self, name: str, value: float) -> None:
+        """Add ``value`` to the sum of ``name``."""
+        self._sums[name] += value
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Add the seconds of the body: on a GPU, those of its work on the current stream, which are read later."""
+        if not self._cuda:
+            since = time.perf_counter()
+            yield
+            self.add(name, time.perf_counter() - since)
+            return
+        begin, end = (Mark(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        begin.record()
+        yield
+        end.record()
+        self._spans.append((name, begin, end))
+
+    def take(self) -> dict[str, float]:
+        """The sums since the last call. Waits for what is timed, which costs nothing on an idle device."""
+        for name, begin, end in self._spans:
+            end.synchronize()
+            self.add(name, begin.elapsed_time(end) / 1e3)
+        taken = dict(self._sums)
+        self._spans.clear()
+        self._sums.clear()
+        return taken

@@ -1,0 +1,85 @@
+"""Embedding tables in fp32 that ranks share out, with their own optimizer."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import FunctionCtx
+from torch.nn import functional as F
+
+
+class ShardedTables:
+    """One rank's tables, whole, for the samples of all ranks; SGD works on a row when its gradient is there.
+
+    Each rank sends the sums of the rows that a sample names to the rank that has the sample: one all-to-all forward and
+    one backward. A single rank sends nothing.
+    """
+
+    def __init__(self, tables: int, rows: int, width: int, rate: float, device: torch.device, ranks: int) -> None:
+        """``tables``: of this rank. ``rows``: of each. ``rate``: the learning rate."""
+        bound = 1 / math.sqrt(rows)
+        self.rows = torch.empty(tables * rows, width, device=device).uniform_(-bound, bound)
+        """Rows of all tables, one after the other."""
+        self._begins = rows * torch.arange(tables, device=device).view(1, tables, 1)
+        self._count = rows
+        self._rate = rate
+        self._ranks = ranks
+        self._anchor = torch.zeros((), device=device, requires_grad=True)
+        """So that autograd, which does not know the rows, goes back to them."""
+
+    def __call__(self, ids: Tensor, dtype: torch.dtype) -> Tensor:
+        """Sums [N, all tables, width] in ``dtype`` of the rows that this rank's samples name.
+
+        ``ids``: int32 [ranks * N, tables, hot], of the samples of all ranks, taken modulo the rows of a table.
+        """
+        places = ids.remainder(self._count) + self._begins
+        sums: Tensor = RowSums.apply(self._anchor, self.rows, places, self._rate)  # type: ignore[no-untyped-call]
+        sums = sums.to(dtype)
+        if self._ranks == 1:
+            return sums
+        exchanged: Tensor = SumExchange.apply(sums.unflatten(0, (self._ranks, -1)))  # type: ignore[no-untyped-call]
+        return exchanged.transpose(0, 1).flatten(1, 2)
+
+
+class RowSums(Function):
+    """Sums of rows; going back, the rows move against their gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, _anchor: Tensor, rows: Tensor, places: Tensor, rate: float) -> Tensor:  # type: ignore[override]
+        """Rows [R, width] at ``places`` [N, tables, hot] to sums [N, tables, width]."""
+        ctx.rows, ctx.places, ctx.rate = rows, places, rate
+        return F.embedding_bag(places.flatten(0, 1), rows, mode="sum").unflatten(0, places.shape[:2])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, ...]:  # type: ignore[override]
+        """Add to each row the gradients of all sums that it is in, times the negative rate."""
+        each = gradient.unsqueeze(2).expand(*ctx.places.shape, -1)
+        ctx.rows.index_add_(0, ctx.places.flatten(), each.reshape(-1, gradient.shape[-1]), alpha=-ctx.rate)
+        return None, None, None, None
+
+
+class SumExchange(Function):
+    """All-to-all: part j goes to rank j. Its own reverse, but for gradients, which are those of the ranks' mean loss."""
+
+    @staticmethod
+    def forward(_ctx: FunctionCtx, sent: Tensor) -> Tensor:  # type: ignore[override]
+        """Parts [ranks, ...]."""
+        return exchange(sent)
+
+    @staticmethod
+    def backward(_ctx: FunctionCtx, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        """Gradients of the parts."""
+        return exchange(gradient) / len(gradient)
+
+
+def exchange(sent: Tensor) -> Tensor:
+    """Part j of ``sent`` [ranks, ...] goes to rank j; part i of the result comes from rank i."""
+    sent = sent.contiguous()
+    received = torch.empty_like(sent)
+    dist.all_to_all_single(received, sent)
+    return received

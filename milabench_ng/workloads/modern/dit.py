@@ -1,0 +1,77 @@
+"""Diffusion in latent space."""
+
+from itertools import chain
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from milabench_ng.bench import Bench, Count, Derived, Rate, workload
+from milabench_ng.datasets.images.latents import SHAPE, Latents
+from milabench_ng.errors import InputError
+from milabench_ng.workloads.models.diffusion_transformer import (
+    FLOP,
+    PATCH,
+    DiffusionTransformer,
+    NoiseSchedule,
+    noise_loss,
+)
+
+BETAS = (0.9, 0.95)
+KEPT = 0.9999
+"""Of the average of the weights, in each step."""
+
+
+@workload(
+    unit="images",
+    data=Latents,
+    precision="bf16_master",
+    bound="gpu-compute",
+    auto_batch=True,
+    derived=(Derived("TFLOP/s", f"rate * {FLOP} / 1e12"),),
+)
+def dit(
+    bench: Bench,
+    *,
+    batch_size: Count = 64,
+    layers: Count = 28,
+    width: Count = 1152,
+    heads: Count = 16,
+    side: Count = 64,
+    learning_rate: Rate = 1e-4,
+) -> None:
+    """Train DiT-XL/2 on latents of pictures of 512 x 512 (Peebles & Xie, arXiv:2212.09748): bound by the GPU.
+
+    674,834,720 parameters. The mean square error of the noise; AdamW in its fused form; an exponential moving average
+    of the master weights in fp32. Of the weights that the paper begins with as zeros, only those of the last layer are
+    so. An item is one picture. Timed: the wait for the latents, copy, noise, forward, backward, step, average.
+
+    Options:
+        batch_size: pictures per step.
+        layers: blocks.
+        width: of the tokens, a multiple of 4 and of heads.
+        heads: of the attention.
+        side: of a latent; what it has more is cut off.
+        learning_rate: of AdamW.
+    """
+    if width % heads or width % 4:
+        raise InputError(f"--width {width}: it must be a multiple of 4 and of --heads ({heads})")
+    if side % PATCH or side > SHAPE[1]:
+        raise InputError(f"--side {side}: it must be a multiple of {PATCH}, at most {SHAPE[1]}")
+    with torch.device("meta"):
+        empty = DiffusionTransformer(layers, width, heads, side)
+    model = bench.place(empty)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=BETAS, weight_decay=0.0, fused=True)
+    average = [weight.detach().float().clone() for weight in model.parameters()]
+    schedule = NoiseSchedule(bench.device)
+    batches = bench.loader(batch_size, transform=lambda latent: latent[:, :side, :side])
+    for latents, labels in bench.measure(batches):
+        bench.step(noise_loss(model, schedule, latents, labels), optimizer)
+        follow(average, optimizer)
+
+
+def follow(average: list[Tensor], optimizer: Optimizer) -> None:
+    """Move the moving average of all weights towards what the optimizer steps on."""
+    weights = list(chain.from_iterable(group["params"] for group in optimizer.param_groups))
+    with torch.no_grad():
+        torch._foreach_lerp_(average, weights, 1 - KEPT)

@@ -1,0 +1,163 @@
+"""The modern suite's tests of links, buses and storage, in small, on the CPU."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from gloo_pair import both
+from rank_jobs import lie, talk
+from recording import Recording, bench_on
+
+from milabench_ng.bench import storage
+from milabench_ng.errors import DataError, InputError
+from milabench_ng.events import Digest, Done, Slice
+from milabench_ng.requests import STORAGE_VARIABLE
+from milabench_ng.units import MIB
+from milabench_ng.worker.discovery import builtin_workloads
+from milabench_ng.workloads.modern import h2d as copies
+from milabench_ng.workloads.modern import shard_files
+from milabench_ng.workloads.modern.checkpoint import SavedShards, random_shards
+
+WORKLOADS = builtin_workloads()
+
+
+def run(name: str, steps: int, **given: Any) -> Recording:
+    options = {option.name: option.default for option in WORKLOADS[name].own_options} | given
+    channel = Recording(last=steps)
+    WORKLOADS[name](bench_on(channel), **options)
+    return channel
+
+
+def derived(name: str, notes: dict[str, float], devices: int = 1, **given: Any) -> dict[str, float]:
+    options = {option.name: option.default for option in WORKLOADS[name].own_options} | given
+    return {each.unit: each.of(0.0, options, {**notes, "devices": devices}) for each in WORKLOADS[name].derived}
+
+
+def test_checkpoint_saves_and_restores_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(STORAGE_VARIABLE, str(tmp_path))
+    channel = run("checkpoint", 3, shards=2, shard_mib=1)
+    assert channel.one(Done).count == 3
+    for event in channel.all(Slice):
+        assert event.notes["save_s"] > 0 < event.notes["restore_s"]
+        assert 0 <= event.notes["cached"] <= 1
+    assert [event.step for event in channel.all(Digest)] == [1, 2]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_record_has_digests_of_what_was_written_and_read_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of equal seeds: of shard 0 and of the last but seven, by a sum of words that Python adds up itself."""
+    monkeypatch.setenv(STORAGE_VARIABLE, str(tmp_path))
+    (found,) = run("checkpoint", 1, shards=16, shard_mib=1).all(Digest)
+    words = random_shards(bench_on(Recording()), 16, MIB)[[0, 8]].tolist()
+    sums = [sum(word * (2 * place + 1) for place, word in enumerate(row)) % 2**64 for row in words]
+    assert found.sha256 == hashlib.sha256(b"".join(one.to_bytes(8, "little") for one in sums)).hexdigest()
+
+
+@pytest.mark.parametrize("bit", [0, 8 * MIB - 1])
+def test_a_bit_that_flips_on_the_storage_is_found(tmp_path: Path, bit: int) -> None:
+    bench = bench_on(Recording())
+    saved = SavedShards(bench, tmp_path, random_shards(bench, 2, MIB))
+    saved.save(1)
+    assert torch.equal(saved.restore(1), saved.digests[1])
+    content = bytearray((tmp_path / "1.shard").read_bytes())
+    content[bit // 8] ^= 1 << bit % 8
+    (tmp_path / "1.shard").write_bytes(content)
+    with pytest.raises(DataError, match=r"1\.shard: what was read is not what was written"):
+        saved.restore(1)
+    (tmp_path / "1.shard").write_bytes(content[:-1])
+    with pytest.raises(DataError, match="1 bytes are missing at its end"):
+        saved.restore(1)
+
+
+def test_a_shard_is_synced_renamed_and_synced_again_before_it_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def noting(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *given: (calls.append(name), call(*given))[1]
+
+    for name in ("write", "fsync", "replace", "posix_fadvise"):
+        monkeypatch.setattr(shard_files.os, name, noting(name, getattr(shard_files.os, name)))
+    shard_files.save(tmp_path / "0.shard", torch.arange(4))
+    assert calls == ["write", "fsync", "replace", "fsync", "posix_fadvise"]
+    assert [path.name for path in tmp_path.iterdir()] == ["0.shard"]
+
+
+def test_storage_without_room_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(STORAGE_VARIABLE, str(tmp_path))
+    with (
+        pytest.raises(InputError, match=r"2 x 1024\.0 PiB|2 x .* of files are written to .* are free"),
+        storage.folder(1 << 60, 2),
+    ):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_seconds_for_8b_are_those_of_96_gigabytes() -> None:
+    found = derived("checkpoint", {"save_s": 0.2, "restore_s": 0.125, "cached": 0.25})
+    assert found == pytest.approx(
+        {
+            "MiB/s saved": 1280,
+            "MiB/s restored": 2048,
+            "s to save 8B": 96.4e9 / (1280 * MIB),
+            "s to restore 8B": 96.4e9 / (2048 * MIB),
+            "% read from the page cache": 25,
+        },
+        rel=1e-4,
+    )
+
+
+def test_h2d_copies_both_ways() -> None:
+    channel = run("h2d", 3, mib=1)
+    assert channel.one(Done).count == 6
+    assert all(event.notes.keys() == {"in_s", "out_s"} for event in channel.all(Slice))
+    found = derived("h2d", {"in_s": 0.005, "out_s": 0.01})
+    assert found == pytest.approx({"GB/s to the device": 53.687, "GB/s to the host": 26.844}, rel=1e-4)
+
+
+def test_h2d_finds_a_byte_that_came_back_wrong() -> None:
+    copier = copies.Copier(bench_on(Recording()), MIB)
+    copier.step()
+    copier.check()
+    copier._device[1][7] ^= 1
+    copier.step()
+    with pytest.raises(DataError, match="1 of 1,048,576 bytes came back"):
+        copier.check()
+
+
+@pytest.fixture(scope="module")
+def talked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    return both(tmp_path_factory.mktemp("gloo") / "rendezvous", {"talk": talk, "lie": lie})
+
+
+def test_collectives_count_what_is_on_the_wires(talked: dict[str, list[Any]]) -> None:
+    """Of 64 KiB and 8 MiB summed, 2 x 2 MiB of blocks and 2 MiB exchanged, by two ranks: 11 MiB a step."""
+    for count, notes in talked["talk"]:
+        assert count == 2 * 11
+        assert all(one.keys() == {"small_s", "large_s", "gather_s", "scatter_s", "exchange_s"} for one in notes)
+
+
+def test_a_wrong_sum_fails_loudly(talked: dict[str, list[Any]]) -> None:
+    assert "rank 1: 2 of the compared results of collective operations are not the known ones" in talked["lie"][1]
+
+
+@pytest.mark.parametrize(("devices", "factor"), [(2, 0.5), (4, 0.75), (8, 0.875)])
+def test_bus_bandwidth_by_the_factors_of_nccl(devices: int, factor: float) -> None:
+    notes = dict.fromkeys(("small_s", "large_s", "gather_s", "scatter_s", "exchange_s"), 0.001)
+    assert derived("collectives", notes, devices) == pytest.approx(
+        {
+            "GB/s all-reduce, small": 64 * 262_144 * 2 * factor / 1e6,
+            "GB/s all-reduce, large": 8 * 33_554_432 * 2 * factor / 1e6,
+            "GB/s all-gather": 2 * 436_207_616 * factor / 1e6,
+            "GB/s reduce-scatter": 2 * 436_207_616 * factor / 1e6,
+            "GB/s all-to-all": 2 * 67_108_864 * factor / 1e6,
+        }
+    )
