@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from milabench_ng.bench import Bench, Count, Derived, Rate, workload
-from milabench_ng.datasets.tables.clicks import COUNTS, FEATURES, HOT, Clicks, ClickRows
+from milabench_ng.datasets.tables.clicks import COUNTS, FEATURES, HOT, ClickRows, Clicks
 from milabench_ng.errors import InputError
 from milabench_ng.workloads.models.deep_cross import BOTTOM, CROSSES, RANK, TOP, DeepCross, click_loss
 from milabench_ng.workloads.models.sharded_tables import ShardedTables
@@ -74,9 +74,7 @@ def dlrm(
         bench.step(click_loss(model, clicks[:, 1:], embed(ids, dtype), clicks[:, 0]), optimizer)
 
 
-def pinned(
-    bench: Bench, clicks: ClickRows, batch_size: int, tables: int, ranks: int
-) -> list[tuple[Tensor, Tensor]]:
+def pinned(bench: Bench, clicks: ClickRows, batch_size: int, tables: int, ranks: int) -> list[tuple[Tensor, Tensor]]:
     """Batches for a rank: label and counts [N, 14] of its samples, ids [ranks * N, tables of the rank, 8] of all ranks'.
 
     In page-locked memory if there is a GPU. Raises InputError for too few clicks.
