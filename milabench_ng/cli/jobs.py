@@ -55,7 +55,7 @@ def jobs(
     ----------
     profile
         A JSON file of tests (those of 2020 are converted), or the name of a shipped one: standard, standard-10gb,
-        standard-5gb, lite, quick, smoke, cv, io, lambda, unet3d.
+        standard-5gb, lite, quick, smoke, cv, interference, interference-quick, io, lambda, mixed, unet3d.
     flags
         Options for the workloads, after "--": mnb jobs profiles/quick.json --name vae -- --batch-size 64
     name
