@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import msgspec
 
 from milabench_ng.report.layouts.layout import SuiteLayout, chosen
-from milabench_ng.report.render.cells import Cell, figure
+from milabench_ng.report.render.cells import Cell, counted, figure
 from milabench_ng.report.render.sections import Column, Section, section
 from milabench_ng.report.report import Line, Report
 from milabench_ng.report.statistics.effects import Effect, effects
