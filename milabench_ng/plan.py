@@ -1,4 +1,4 @@
-"""The plan: profile x node x repeat -> ordered batches of launches. Pure."""
+"""The plan: ordered batches of launches. `composing` makes it of a profile. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,9 @@ import msgspec
 
 from milabench_ng.batch_sizes import BATCH_SIZE
 from milabench_ng.catalogue import AUTO, Scalar
-from milabench_ng.errors import InputError
 from milabench_ng.memory_classes import DeviceMemory
 from milabench_ng.node.gpus import Gpu
-from milabench_ng.profile import Profile, Scheme, Test
-
-MOST_RUNS = 10_000
-"""Most runs of each test: more than a year's worth if a test takes an hour."""
+from milabench_ng.profile import Scheme
 
 Order = Literal["file", "interleaved", "random"]
 """Order of the repeats.
@@ -220,102 +216,3 @@ def smallest_memory(devices: Sequence[Device], gpus: Sequence[Gpu]) -> DeviceMem
 def session_of(run: int, repeat: int, sessions: int) -> int:
     """Which of ``sessions``, from 1, makes ``run`` of a plan with ``repeat`` runs, which they divide equally."""
     return run // (repeat // sessions) + 1
-
-
-def make_plan(
-    profile: Profile,
-    arguments: Resolved,
-    devices: Sequence[Device],
-    repeat: int,
-    order: Order = "interleaved",
-    nonce: str | None = None,
-) -> Plan:
-    """The batches of ``repeat`` runs over ``devices`` of the tests that have ``arguments``; the others are omitted.
-
-    Tests that need more devices are not planned. Raises InputError if no test is left.
-    """
-    if not 1 <= repeat <= MOST_RUNS:
-        raise InputError(f"--repeat {repeat}: at least 1, at most {MOST_RUNS:,}")
-    if not devices:
-        raise InputError("no device to run on")
-    unplanned = {
-        f"{profile.suite}.{name}": f"it needs {test.least_devices} devices, and there are {len(devices)}"
-        for name, test in profile.tests.items()
-        if name in arguments and test.least_devices > len(devices)
-    }
-    if unplanned and len(unplanned) == len(arguments):
-        raise InputError("; ".join(f"{label} is not planned: {why}" for label, why in unplanned.items()))
-    groups = [
-        launches
-        for run in range(repeat)
-        for name, test in profile.tests.items()
-        if name in arguments and f"{profile.suite}.{name}" not in unplanned
-        for launches in _launches(f"{profile.suite}.{name}", test, arguments[name], devices, run)
-    ]
-    omitted = [
-        label
-        for name, test in profile.tests.items()
-        if name not in arguments
-        for label in _labels(f"{profile.suite}.{name}", test, len(devices))
-    ]
-    return Plan(
-        suite=profile.suite,
-        devices=tuple(devices),
-        repeat=repeat,
-        batches=tuple(
-            Batch(number=i, launches=tuple(launches)) for i, launches in enumerate(_ordered(groups, order, nonce))
-        ),
-        omitted=tuple(omitted),
-        unplanned=unplanned or msgspec.UNSET,
-        order=order,
-        nonce=nonce,
-    )
-
-
-def _ordered(batches: Sequence[list[Launch]], order: Order, nonce: str | None) -> list[list[Launch]]:
-    """Sort the interleaved ``batches``. Random: by SHA-256, so that anyone can reproduce the order of a nonce."""
-
-    def place(batch: list[Launch]) -> tuple[int, str]:
-        first = batch[0]
-        return first.run, hashlib.sha256(f"{nonce or ''}:{first.run}:{first.label}".encode()).hexdigest()
-
-    match order:
-        case "interleaved":
-            return list(batches)
-        case "file":
-            tests = list(dict.fromkeys(batch[0].test for batch in batches))
-            return sorted(batches, key=lambda batch: tests.index(batch[0].test))
-        case "random":
-            return sorted(batches, key=place)
-
-
-def _launches(
-    name: str,
-    test: Test,
-    resolved: ResolvedOptions,
-    devices: Sequence[Device],
-    run: int,
-) -> list[list[Launch]]:
-    return [
-        [
-            Launch(
-                test=name,
-                scheme=test.partition_scheme.type,
-                workload=test.workload,
-                arguments=resolved.arguments,
-                overrides=resolved.overrides,
-                classes=resolved.classes or msgspec.UNSET,
-                data_scale=test.data_scale,
-                run=run,
-                devices=tuple(devices[position].index for position in positions),
-            )
-            for positions in batch
-        ]
-        for batch in test.partition_scheme.type.partitions(len(devices))
-    ]
-
-
-def _labels(name: str, test: Test, count: int) -> list[str]:
-    scheme = test.partition_scheme.type
-    batches = scheme.partitions(count)
-    return list(dict.fromkeys(scheme.label(name, len(positions)) for batch in batches for positions in batch))

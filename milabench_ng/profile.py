@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -93,6 +94,12 @@ class TimeLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """From the request to the end of the process."""
 
 
+Company = Literal["same", "none"] | tuple[str, ...]
+"""What the other slots do while a test is measured on one: the same; nothing; or these tests, in turn.
+
+Except with ``same``, the test visits one slot after the other.
+"""
+
 ByMemoryClass = dict[str, Scalar]
 """Values of an option by the device's memory, such as ``{"16GiB": 8, "80GiB": 64}``."""
 
@@ -117,6 +124,11 @@ class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The size of the data set twin relative to the real set."""
     memory_fraction: float = FRACTION
     """The part of its memory that a tenant may fill if the batch size is automatic."""
+    company: Company = "same"
+    role: Literal["measured", "company"] = "measured"
+    """``company``: it runs only beside the tests that name it, and is never scored."""
+    mix: str | None = None
+    """Tests of one mix run at the same time on different slots, and change places until each has been on all."""
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -193,7 +205,33 @@ def build_profile(suite: str, tests: RawTests, text: str, source: str, warnings:
             if seconds is not None and not 0 < seconds < math.inf:
                 raise InputError(f"{where}: limits: {limit} is {seconds}; it must be a number of seconds above 0")
         typed[name] = test
+    check_company(typed, source)
     return Profile(suite, typed, text, warnings)
+
+
+def check_company(tests: Mapping[str, Test], source: str) -> None:
+    """Refuse company and mixes that cannot be. Raises InputError that names the test and says what to do."""
+    named = {name for test in tests.values() if isinstance(test.company, tuple) for name in test.company}
+    for name, test in tests.items():
+        where = f"{source}: test {short(repr(name))}"
+        unknown = [one for one in test.company if one not in tests] if isinstance(test.company, tuple) else []
+        if unknown:
+            meant = did_you_mean(unknown[0], tests)
+            raise InputError(f"{where}: company {short(repr(unknown[0]))} is no test of this profile{meant}")
+        special = test.company != "same" or test.mix is not None or test.role == "company" or name in named
+        if special and test.partition_scheme.type.spreads:
+            raise InputError(
+                f"{where}: partition scheme {test.partition_scheme.type.value!r} uses all devices, which leaves no "
+                "slot for company; use per-gpu"
+            )
+        if test.company != "same" and (test.mix is not None or test.role == "company"):
+            raise InputError(f"{where}: it has company of its own, and is in a mix or company itself; choose one")
+        if test.role == "company" and name not in named:
+            raise InputError(f"{where}: its role is company, and no test names it; name it in the company of a test")
+    mixes = Counter(test.mix for test in tests.values() if test.mix is not None)
+    for mix, count in mixes.items():
+        if count == 1:
+            raise InputError(f"{source}: mix {short(repr(mix))} has one test; a mix takes two or more")
 
 
 def _check_keys(definition: dict[str, Any], kind: type[msgspec.Struct], where: str) -> None:
@@ -204,7 +242,8 @@ def _check_keys(definition: dict[str, Any], kind: type[msgspec.Struct], where: s
             raise InputError(f"{where}: unknown key {short(repr(key))}; the keys are {', '.join(hints)}")
         kinds = get_args(hints[key]) or (hints[key],)
         words = [word for word in map(_words, (hints[key], *kinds)) if word]
-        if words and value not in words[0] and not (value is None and type(None) in kinds):
+        listed = isinstance(value, list) and any(get_origin(kind) is tuple for kind in kinds)
+        if words and value not in words[0] and not listed and not (value is None and type(None) in kinds):
             valid = ", ".join(map(repr, words[0]))
             raise InputError(f"{where}: {key} is {short(repr(value))}; it takes one of {valid}")
         for inner in kinds:

@@ -18,6 +18,7 @@ from milabench_ng.files import read_text
 from milabench_ng.orchestrator.persistence.resuming import DifferenceKind, resumed_request
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plan import Order
+from milabench_ng.profile import Company
 from milabench_ng.shipped import profile_file
 
 NOT_AGAIN = (
@@ -35,6 +36,7 @@ def jobs(
     sessions: Whole = 1,
     order: Order | None = None,
     nonce: str | None = None,
+    company: Several = (),
     retry: Whole = 0,
     weights: Path | None = None,
     dry_run: Switch = False,
@@ -53,7 +55,7 @@ def jobs(
     ----------
     profile
         A JSON file of tests (those of 2020 are converted), or the name of a shipped one: standard, standard-10gb,
-        standard-5gb, lite, quick, smoke, cv, io, lambda, unet3d.
+        standard-5gb, lite, quick, smoke, cv, interference, interference-quick, io, lambda, mixed, unet3d.
     flags
         Options for the workloads, after "--": mnb jobs profiles/quick.json --name vae -- --batch-size 64
     name
@@ -66,6 +68,9 @@ def jobs(
         Order of the runs: test by test (file), all tests in turn (interleaved, default), or by the nonce (random).
     nonce
         Any text; recorded, and seeds the random order, which becomes the default.
+    company
+        What the other slots do while a test is measured on one: the same test (same, usual), nothing (none), or this
+        test of the profile; may be repeated. Such results are marked.
     retry
         Retry a failed launch up to this many times; failed attempts are kept and count.
     weights
@@ -80,7 +85,7 @@ def jobs(
     if retry < 0:
         raise InputError(f"--retry {retry}: at least 0")
     if resume is not None:
-        if (flags, name, repeat, sessions, order, nonce, dry_run) != ((), (), 1, 1, None, None, False):
+        if (flags, name, repeat, sessions, order, nonce, company, dry_run) != ((), (), 1, 1, None, None, (), False):
             raise InputError(NOT_AGAIN)
         return execute(_resumed(profile, resume, node, retry, accept_difference), weights)
     _refuse_loose(flags, name)
@@ -102,6 +107,7 @@ def jobs(
         flags=flags,
         order=order or ("random" if nonce is not None else "interleaved"),
         nonce=secrets.token_hex(8) if order == "random" and nonce is None else nonce,
+        company=_company(company),
         retry=retry,
     )
     if weights is not None:
@@ -111,6 +117,20 @@ def jobs(
         load_weights(weights, request.suite)
         load_reference(weights, request.suite)  # mistakes show before hours of work, not after
     return show_plan(request) if dry_run else execute(request, weights)
+
+
+def _company(words: tuple[str, ...]) -> Company | None:
+    """What ``--company`` means; None if it was not given."""
+    match words:
+        case ():
+            return None
+        case ("same",):
+            return "same"
+        case ("none",):
+            return "none"
+    if {"same", "none"} & set(words):
+        raise InputError(f"--company {' --company '.join(words)}: same, none, or tests of the profile, not both")
+    return words
 
 
 def _refuse_loose(flags: tuple[str, ...], name: tuple[str, ...]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng import __version__
-from milabench_ng.errors import MnbError
+from milabench_ng.errors import InputError, MnbError
 from milabench_ng.fence.choosing import open_fence, reap
 from milabench_ng.fence.claims import Claim, resources
 from milabench_ng.fence.entry import adopt_orphans

@@ -16,9 +16,15 @@ from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.report import Report
 
 Form = Literal["table", "json", "csv", "markdown"]
-SuiteName = Literal["cv", "io", "lambda", "unet3d"]
+SuiteName = Literal["cv", "interference", "io", "lambda", "unet3d"]
 """Suites whose users know other columns."""
-LAYOUTS: dict[SuiteName, str] = {"cv": "cv", "io": "data_loading", "lambda": "nvidia_examples", "unet3d": "unet3d"}
+LAYOUTS: dict[SuiteName, str] = {
+    "cv": "cv",
+    "interference": "interference",
+    "io": "data_loading",
+    "lambda": "nvidia_examples",
+    "unet3d": "unet3d",
+}
 """Their modules in `report.layouts`."""
 
 

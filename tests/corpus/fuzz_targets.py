@@ -20,6 +20,7 @@ import make_records
 import msgspec
 
 from milabench_ng.catalogue import Catalogue, Classic, Option, Range, Workload, parse_flags, resolve
+from milabench_ng.composing import make_plan
 from milabench_ng.datasets import manifest as manifests
 from milabench_ng.errors import InputError, MnbError
 from milabench_ng.files import decode_text, parse_json
@@ -28,7 +29,7 @@ from milabench_ng.orchestrator.persistence.resuming import open_writer
 from milabench_ng.orchestrator.persistence.run_progress import standing
 from milabench_ng.orchestrator.planning.rerun import profile_of
 from milabench_ng.plain import plain, plain_json, plain_lines
-from milabench_ng.plan import Device, ResolvedOptions, make_plan
+from milabench_ng.plan import Device, ResolvedOptions
 from milabench_ng.profile import build_profile, parse_profile
 from milabench_ng.profile_2020 import convert_2020
 from milabench_ng.records.ledger import Chain, check_chain, extend

@@ -6,9 +6,10 @@ import signal
 
 import pytest
 
+from milabench_ng.composing import make_plan
 from milabench_ng.orchestrator.persistence.run_progress import runs_of_session
 from milabench_ng.orchestrator.persistence.sessions import ended_by_itself
-from milabench_ng.plan import Device, Order, Plan, ResolvedOptions, make_plan
+from milabench_ng.plan import Device, Order, Plan, ResolvedOptions
 from milabench_ng.profile import Profile, Test
 from milabench_ng.records.ledger import Finished, Interrupted
 from tests.orchestrator.test_resume import STEADY, Interrupt, kinds

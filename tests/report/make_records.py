@@ -22,8 +22,9 @@ from make_node import conditions, fence, inventory, storage
 from milabench_ng import __version__
 from milabench_ng.builtin import Declared, read_builtin
 from milabench_ng.catalogue import Scalar
+from milabench_ng.composing import make_plan
 from milabench_ng.node.edge import Edge
-from milabench_ng.plan import Device, Launch, Plan, ResolvedOptions, make_plan
+from milabench_ng.plan import Device, Launch, Plan, ResolvedOptions
 from milabench_ng.profile import PartitionScheme, Profile, Scheme, Test
 from milabench_ng.records import ledger
 from milabench_ng.records.host_pace import HostPace
@@ -331,10 +332,15 @@ def write_ledger(folder: Path, whole: Plan) -> None:
         own = those[0][2].get("session", 1)
         between = [*proofs("after", sets), _session(own), *proofs("before", sets)] if own != session else []
         session = own
-        tried = [ledger.Attempt(number=1, batch=batch, **_which(made)) for _, _, made in those]
+        tried: list[ledger.AnyLedgerEvent] = [
+            ledger.Company(batch=batch, **_which(made))
+            if _is_company(made)
+            else ledger.Attempt(number=1, batch=batch, **_which(made))
+            for _, _, made in those
+        ]
         kept = [
             ledger.Recorded(
-                number=1,
+                number=0 if _is_company(made) else 1,
                 file=name,
                 sha256=hashlib.sha256(content).hexdigest(),
                 cause=made["failure"] and made["failure"]["cause"],
@@ -361,11 +367,15 @@ def _begun(promised: Manifest, whole: Plan) -> list[ledger.AnyLedgerEvent]:
             version=__version__,
             plan_sha256=whole.sha256,
             profile_sha256=promised.profile.sha256,
-            launches=len(whole.launches),
+            launches=len(whole.measured),
             order=whole.order,
             nonce=whole.nonce,
         ),
     ]
+
+
+def _is_company(made: dict[str, Any]) -> bool:
+    return made["launch"].get("role") == "company"
 
 
 def _session(number: int) -> ledger.Session:

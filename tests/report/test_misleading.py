@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from make_records import PER_GPU, PROGRESSION
 
-from milabench_ng.plan import Plan
+from milabench_ng.plan import Batch, Plan
 from milabench_ng.report.baselines.baseline import shortfalls
 from milabench_ng.report.render.cells import Fact, four_digits
 from milabench_ng.report.render.first_screen import first_screen
@@ -89,6 +89,19 @@ def test_devices_that_are_left_out_are_a_mark(tmp_path: Path, whole: Plan) -> No
     manifest["inventory"] = make_records.manifest(whole)["inventory"]
     (tmp_path / "run.json").write_text(json.dumps(manifest))
     assert [mark.text for mark in make_report(tmp_path).marks] == ["1 of the node's 2 devices worked"]
+
+
+def test_company_that_the_profile_does_not_say_is_a_mark(tmp_path: Path, whole: Plan) -> None:
+    """As ``--company none`` makes it: one slot after the other; a progression has no company at any time."""
+    alone = tuple(launch for batch in whole.batches for launch in batch.launches)
+    made = tuple(Batch(number=number, launches=(launch,)) for number, launch in enumerate(alone))
+    make_records.write_run(tmp_path, msgspec.structs.replace(whole, batches=made))
+    manifest = json.loads((tmp_path / "run.json").read_bytes())
+    manifest["profile"]["text"] = make_records.profile_text(whole)
+    (tmp_path / "run.json").write_text(json.dumps(manifest))
+    (mark,) = make_report(tmp_path).marks
+    assert mark.text.startswith("beside nothing, which the profile does not say")
+    assert "5 of 7 tests" in header(make_report(tmp_path))[0].text
 
 
 @pytest.mark.parametrize(("repeat", "marked"), [(2, ["ran in file order, all repeats of a test in a row"]), (1, [])])

@@ -7,8 +7,9 @@ import hashlib
 import msgspec
 import pytest
 
+from milabench_ng.composing import make_plan
 from milabench_ng.errors import InputError
-from milabench_ng.plan import Batch, Device, Launch, Order, Plan, ResolvedOptions, make_plan, tenant_number
+from milabench_ng.plan import Batch, Device, Launch, Order, Plan, ResolvedOptions, tenant_number
 from milabench_ng.profile import PartitionScheme, Profile, Scheme, Test
 
 PROFILE = Profile(

@@ -5,35 +5,54 @@ Overridden options and shortened windows are marked when they run, since only th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.profile import build_profile, parse_profile
+from milabench_ng.plan import Plan
+from milabench_ng.profile import Test, build_profile, parse_profile
 from milabench_ng.records.marks import Mark, MarkKind
 from milabench_ng.records.views import ManifestView
 from milabench_ng.report.summary.launches import LaunchResult
 from milabench_ng.report.summary.provenance import node_devices
 
-DEVIATIONS: frozenset[MarkKind] = frozenset({"order", "devices left out", "data scale"})
+DEVIATIONS: frozenset[MarkKind] = frozenset({"order", "devices left out", "data scale", "company"})
 """The kinds of these marks. What departs from the profile is for R8 and the buyer to judge."""
-SCALE_2020 = 1.0
-"""Profiles of 2020 state no scale."""
+TEST_2020 = Test(workload="")
+"""Profiles of 2020 state neither scale nor company."""
 
 
 def with_deviations(results: Sequence[LaunchResult], manifests: Sequence[ManifestView]) -> tuple[LaunchResult, ...]:
     """The results, with marks for how their runs departed from the profile."""
-    of_runs = {manifest.run_id: tuple(_of_run(manifest)) for manifest in manifests}
-    scales = {manifest.run_id: _stated_scales(manifest) for manifest in manifests}
+    runs = {manifest.run_id: _of_manifest(manifest) for manifest in manifests}
     return tuple(
-        _marked(result, of_runs[result.run_id], scales[result.run_id]) if result.run_id in of_runs else result
+        _marked(result, runs[result.run_id]) if result.run_id is not None and result.run_id in runs else result
         for result in results
     )
 
 
-def _marked(result: LaunchResult, of_run: tuple[Mark, ...], scales: Mapping[str, float]) -> LaunchResult:
-    return msgspec.structs.replace(result, marks=(*result.marks, *of_run, *_of_data(result, scales)))
+class _Run(msgspec.Struct, frozen=True):
+    """What a manifest says that concerns all launches of its run, and those of single tests (`suite.test`)."""
+
+    marks: tuple[Mark, ...]
+    scales: Mapping[str, float]
+    company: Mapping[str, Mark]
+
+
+def _of_manifest(manifest: ManifestView) -> _Run:
+    stated = _stated(manifest)
+    return _Run(
+        marks=tuple(_of_run(manifest)),
+        scales={test: one.data_scale for test, one in stated.items()},
+        company=_of_company(manifest.plan, stated),
+    )
+
+
+def _marked(result: LaunchResult, run: _Run) -> LaunchResult:
+    company = run.company.get(result.test)
+    added = (*run.marks, *_of_data(result, run.scales), *((company,) if company else ()))
+    return msgspec.structs.replace(result, marks=(*result.marks, *added))
 
 
 def _of_run(manifest: ManifestView) -> Iterator[Mark]:
@@ -51,14 +70,40 @@ def _of_data(result: LaunchResult, scales: Mapping[str, float]) -> Iterator[Mark
         yield Mark(kind="data scale", value=result.data_scale, limit=stated)
 
 
-def _stated_scales(manifest: ManifestView) -> dict[str, float]:
-    """The scale that the profile states for each test (`suite.test`); empty if it cannot be read."""
+def _of_company(planned: Plan, stated: Mapping[str, Test]) -> dict[str, Mark]:
+    """By test, that it ran beside others than the profile says."""
+    found: dict[str, Mark] = {}
+    for batch in planned.batches:
+        for launch in batch.launches:
+            if not launch.measured or launch.scheme.spreads or launch.test not in stated:
+                continue
+            beside = {other.test for other in batch.launches if other is not launch}
+            if beside != _expected(launch.test, stated, beside, len(planned.devices)):
+                names = sorted(test.rpartition(".")[2] for test in beside)
+                found[launch.test] = Mark(kind="company", what=", ".join(names) or "nothing")
+    return found
+
+
+def _expected(label: str, stated: Mapping[str, Test], beside: Collection[str], devices: int) -> set[str]:
+    """The tests that the profile has run beside this one; of a mix, which takes turns, those that did."""
+    test = stated[label]
+    if test.mix is not None:
+        return {other for other in beside if other in stated and stated[other].mix == test.mix}
+    if test.company == "same":
+        return {label} if devices > 1 else set()
+    suite = label.rpartition(".")[0]
+    names = () if test.company == "none" else test.company
+    return {f"{suite}.{names[i % len(names)]}" for i in range(devices - 1 if names else 0)}
+
+
+def _stated(manifest: ManifestView) -> dict[str, Test]:
+    """The tests as the profile states them (`suite.test`); empty if it cannot be read."""
     suite, text = manifest.plan.suite, manifest.profile.text if manifest.profile else ""
     try:
         tests, of_2020 = parse_profile(text, "run.json: profile")
         if of_2020:
-            return {f"{suite}.{name}": SCALE_2020 for name in tests}
+            return {f"{suite}.{name}": TEST_2020 for name in tests}
         typed = build_profile(suite, tests, text, "run.json: profile").tests
     except InputError:  # the rules on the plan refuse such a manifest
         return {}
-    return {f"{suite}.{name}": test.data_scale for name, test in typed.items()}
+    return {f"{suite}.{name}": test for name, test in typed.items()}

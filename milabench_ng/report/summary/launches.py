@@ -56,6 +56,8 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     scheme: Scheme
     measured: bool = True
     """Whether it ran for its own result, not as company."""
+    batch: int | None = None
+    """The number of its batch in the plan; None in a record of 2020."""
     devices: tuple[str, ...] = ()
     """Their slots, which are named after them; empty if a record of 2020 does not say."""
     hardware: tuple[Device, ...] = ()
@@ -129,6 +131,7 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         session=min(mnb.session, mnb.planned_session),
         scheme=mnb.launch.scheme,
         measured=mnb.launch.measured,
+        batch=mnb.batch,
         devices=mnb.launch.slot_ids,
         hardware=mnb.devices,
         hostname=view.hostname or "",

@@ -20,6 +20,7 @@ from milabench_ng.records.names import LEDGER
 from milabench_ng.records.reading import Problem
 from milabench_ng.report.launch.host_paces import paces
 from milabench_ng.report.statistics.intervals import session_stat
+from milabench_ng.report.summary.company import company_of
 from milabench_ng.report.summary.flags import flags
 from milabench_ng.report.summary.launches import LaunchResult
 from milabench_ng.report.summary.one_node import check_one_node
@@ -54,6 +55,7 @@ def summarise(folder: Folder) -> Summary:
     """Summarise every test of ``folder``, and what was planned but is missing."""
     ours = _is_ours(folder)
     check_one_node(folder.source, folder.manifests, folder.results)
+    company = company_of(folder.manifests, folder.results)
     folder = _of_one_work(_measured(folder))
     planned = {
         (manifest.run_id, launch.label, launch.job_id): launch
@@ -88,12 +90,15 @@ def summarise(folder: Folder) -> Summary:
         notes=notes_of(folder, ours, models),
         host_pace=paces(paces_seen(folder)),
         tests={
-            label: _test(
-                rows.get(label, ()),
-                absent[label],
-                promised[label] if folder.manifests else None,
-                folder.going_on,
-                together[label] or devices,
+            label: msgspec.structs.replace(
+                _test(
+                    rows.get(label, ()),
+                    absent[label],
+                    promised[label] if folder.manifests else None,
+                    folder.going_on,
+                    together[label] or devices,
+                ),
+                company=company.get(label),
             )
             for label in dict.fromkeys([*promised, *rows])
         },

@@ -172,6 +172,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     scheme: Scheme = Scheme.PER_GPU
     devices: DeviceCount = 1
     """How many devices work on this test at the same time."""
+    company: dict[str, Amount] | None = None
+    """Mean rates of the tests that other devices ran meanwhile, by name: none if it ran alone; None if all ran it."""
     planned: Tally | None = None
     """How many launches the plan promised; None if there is no plan."""
     missing: Tally = 0

@@ -10,9 +10,10 @@ import msgspec
 
 from milabench_ng.builtin import Declared
 from milabench_ng.catalogue import Scalar, normal_name
+from milabench_ng.composing import make_plan
 from milabench_ng.errors import InputError
 from milabench_ng.memory_classes import choose_entries
-from milabench_ng.plan import Launch, Plan, ResolvedOptions, make_plan, smallest_memory
+from milabench_ng.plan import Launch, Plan, ResolvedOptions, smallest_memory
 from milabench_ng.profile import Profile, build_profile, parse_profile
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.record import Mnb, Record

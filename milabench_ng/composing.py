@@ -1,0 +1,178 @@
+"""Makes a plan: which launches run at the same time, and in which order. Pure.
+
+By default all slots run the same test (`profile.Scheme`). A test with company runs on one slot, beside other tests or
+alone, and visits one slot after the other. The tests of a mix run at the same time, and form a Latin square: in every
+run, each of them visits each slot once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import msgspec
+
+from milabench_ng.errors import InputError
+from milabench_ng.plan import Batch, Device, Launch, Order, Plan, Resolved, Role
+from milabench_ng.profile import Profile, Test
+
+MOST_RUNS = 10_000
+"""Most runs of each test: more than a year's worth if a test takes an hour."""
+
+
+def make_plan(
+    profile: Profile,
+    arguments: Resolved,
+    devices: Sequence[Device],
+    repeat: int,
+    order: Order = "interleaved",
+    nonce: str | None = None,
+    names: Collection[str] = (),
+) -> Plan:
+    """The batches of ``repeat`` runs over ``devices``.
+
+    ``arguments``: the options of the tests to measure and of their company. ``names``: the tests to measure, all that
+    have options if empty; the others are omitted. Tests that need more devices are not planned. Raises InputError if
+    no test is left.
+    """
+    if not 1 <= repeat <= MOST_RUNS:
+        raise InputError(f"--repeat {repeat}: at least 1, at most {MOST_RUNS:,}")
+    if not devices:
+        raise InputError("no device to run on")
+    chosen = {
+        name: test
+        for name, test in profile.tests.items()
+        if name in arguments and (not names or name in names) and test.role == "measured"
+    }
+    _refuse_part_of_mix(profile, chosen)
+    unplanned = {f"{profile.suite}.{name}": why for name, why in _unplanned(chosen, len(devices))}
+    planned = {name: test for name, test in chosen.items() if f"{profile.suite}.{name}" not in unplanned}
+    if unplanned and not planned:
+        raise InputError("; ".join(f"{label} is not planned: {why}" for label, why in unplanned.items()))
+    composer = _Composer(profile, arguments, devices)
+    groups = [launches for run in range(repeat) for launches in composer.batches(planned, run)]
+    omitted = [
+        label
+        for name, test in profile.tests.items()
+        if name not in chosen and test.role == "measured"
+        for label in _labels(f"{profile.suite}.{name}", test, len(devices))
+    ]
+    return Plan(
+        suite=profile.suite,
+        devices=tuple(devices),
+        repeat=repeat,
+        batches=tuple(
+            Batch(number=i, launches=tuple(launches)) for i, launches in enumerate(_ordered(groups, order, nonce))
+        ),
+        omitted=tuple(omitted),
+        unplanned=unplanned or msgspec.UNSET,
+        order=order,
+        nonce=nonce,
+    )
+
+
+def companions(profile: Profile, names: Collection[str]) -> tuple[str, ...]:
+    """The tests that run beside ``names`` (all tests if empty) as company, in file order."""
+    beside = {
+        other
+        for name, test in profile.tests.items()
+        if (not names or name in names) and isinstance(test.company, tuple)
+        for other in test.company
+    }
+    return tuple(name for name in profile.tests if name in beside)
+
+
+def _unplanned(chosen: Mapping[str, Test], devices: int) -> Iterator[tuple[str, str]]:
+    """The tests that need more devices than there are, and why."""
+    for name, test in chosen.items():
+        if test.least_devices > devices:
+            yield name, f"it needs {test.least_devices} devices, and there are {devices}"
+        elif devices == 1 and test.mix is not None:
+            yield name, f"it is in the mix {test.mix!r}, which takes two devices or more, and there is one"
+        elif devices == 1 and test.company and isinstance(test.company, tuple):
+            yield name, f"it runs beside {', '.join(test.company)}, which takes two devices or more, and there is one"
+
+
+def _refuse_part_of_mix(profile: Profile, chosen: Mapping[str, Test]) -> None:
+    for name, test in chosen.items():
+        lacking = [other for other, one in profile.tests.items() if one.mix == test.mix and other not in chosen]
+        if test.mix is not None and lacking:
+            raise InputError(f"test {name!r} is in the mix {test.mix!r}; choose {', '.join(lacking)} too, or neither")
+
+
+class _Composer(msgspec.Struct, frozen=True):
+    """Makes the batches of a run."""
+
+    profile: Profile
+    arguments: Resolved
+    devices: Sequence[Device]
+
+    def batches(self, chosen: Mapping[str, Test], run: int) -> Iterator[list[Launch]]:
+        """Those of one run of the ``chosen`` tests; a mix stands where its first test does."""
+        mixed: set[str] = set()
+        for name, test in chosen.items():
+            if test.mix is not None:
+                if test.mix not in mixed:
+                    mixed.add(test.mix)
+                    yield from self._mix([other for other in chosen if chosen[other].mix == test.mix], run)
+            elif test.company == "same":
+                for batch in test.partition_scheme.type.partitions(len(self.devices)):
+                    yield [self._launch(name, run, positions) for positions in batch]
+            else:
+                yield from self._in_turn(name, () if test.company == "none" else test.company, run)
+
+    def _in_turn(self, name: str, company: Sequence[str], run: int) -> Iterator[list[Launch]]:
+        """The test on each slot, while the others run ``company``, in turn; nothing without any."""
+        for position in range(len(self.devices)):
+            others = [other for other in range(len(self.devices)) if other != position]
+            beside = [
+                self._launch(company[i % len(company)], run, (other,), "company")
+                for i, other in enumerate(others if company else ())
+            ]
+            yield [self._launch(name, run, (position,)), *beside]
+
+    def _mix(self, names: Sequence[str], run: int) -> Iterator[list[Launch]]:
+        """A Latin square: the tests move on by one slot from batch to batch."""
+        for turn in range(len(names)):
+            yield [
+                self._launch(names[(position + turn) % len(names)], run, (position,))
+                for position in range(len(self.devices))
+            ]
+
+    def _launch(self, name: str, run: int, positions: Sequence[int], role: Role = "measured") -> Launch:
+        test, options = self.profile.tests[name], self.arguments[name]
+        return Launch(
+            test=f"{self.profile.suite}.{name}",
+            scheme=test.partition_scheme.type,
+            workload=test.workload,
+            arguments=options.arguments,
+            overrides=options.overrides,
+            classes=options.classes or msgspec.UNSET,
+            data_scale=test.data_scale,
+            run=run,
+            devices=tuple(self.devices[position].index for position in positions),
+            role=role,
+        )
+
+
+def _ordered(batches: Sequence[list[Launch]], order: Order, nonce: str | None) -> list[list[Launch]]:
+    """Sort the interleaved ``batches``. Random: by SHA-256, so that anyone can reproduce the order of a nonce."""
+
+    def place(batch: list[Launch]) -> tuple[int, str]:
+        first = batch[0]
+        return first.run, hashlib.sha256(f"{nonce or ''}:{first.run}:{first.label}".encode()).hexdigest()
+
+    match order:
+        case "interleaved":
+            return list(batches)
+        case "file":
+            tests = list(dict.fromkeys(batch[0].test for batch in batches))
+            return sorted(batches, key=lambda batch: tests.index(batch[0].test))
+        case "random":
+            return sorted(batches, key=place)
+
+
+def _labels(name: str, test: Test, count: int) -> list[str]:
+    scheme = test.partition_scheme.type
+    batches = scheme.partitions(count)
+    return list(dict.fromkeys(scheme.label(name, len(positions)) for batch in batches for positions in batch))

@@ -1,0 +1,42 @@
+"""Who ran beside the launches of a test, and how fast. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from milabench_ng.plan import Launch
+from milabench_ng.records.views import ManifestView
+from milabench_ng.report.summary.launches import LaunchResult
+from milabench_ng.stats import mean
+
+Beside = dict[str, float]
+"""Items per second of the other tests that ran at the same time, by name; 0 if none of their launches succeeded."""
+
+
+def company_of(manifests: Sequence[ManifestView], results: Iterable[LaunchResult]) -> dict[str, Beside]:
+    """By row, who ran beside it on the node's other devices; nobody if it ran alone.
+
+    Rows whose test ran on all slots at the same time, as usual, or uses all devices, are left out.
+    """
+    perfs: dict[tuple[str | None, int | None, str], list[float]] = defaultdict(list)
+    for result in results:
+        if result.cause is None:
+            perfs[result.run_id, result.batch, result.test].append(result.perf)
+    found: dict[str, dict[str, list[float]]] = {}
+    for manifest in manifests:
+        for batch in manifest.plan.batches:
+            for launch in batch.launches:
+                others = [other for other in batch.launches if other is not launch]
+                if len(manifest.plan.devices) > 1 and _apart(launch, others):
+                    rates = found.setdefault(launch.label, {})
+                    for test in {other.test for other in others}:
+                        rates.setdefault(test.rpartition(".")[2], []).extend(perfs[manifest.run_id, batch.number, test])
+    return {
+        label: {name: mean(rates) if rates else 0.0 for name, rates in beside.items()}
+        for label, beside in found.items()
+    }
+
+
+def _apart(launch: Launch, others: Sequence[Launch]) -> bool:
+    return launch.measured and not launch.scheme.spreads and launch.test not in {other.test for other in others}

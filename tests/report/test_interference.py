@@ -1,0 +1,103 @@
+"""The matrix of slowdowns, from folders of made-up runs with rates that are known."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from pathlib import Path
+from typing import Any
+
+import make_records
+import pytest
+from make_records import device
+
+from milabench_ng.composing import make_plan
+from milabench_ng.errors import InputError
+from milabench_ng.plan import Launch, Plan, ResolvedOptions
+from milabench_ng.profile import Profile, build_profile
+from milabench_ng.report.layouts.interference import cost_of_neighbours, slowdowns, tables
+from milabench_ng.report.report import make_report
+from milabench_ng.report.writers import write_layout
+
+PROFILE = {
+    "alone": {"workload": "vae", "company": "none"},
+    "together": {"workload": "vae"},
+    "beside_noise": {"workload": "vae", "company": ["noise"]},
+    "noise": {"workload": "loader", "role": "company"},
+}
+FACTOR = {"i.alone": 1.0, "i.together": 0.8, "i.beside_noise": 0.5, "i.noise": 0.25}
+
+
+def profile(**tests: dict[str, Any]) -> Profile:
+    return build_profile("i", tests, "{}", "i.json")
+
+
+def plan(made: Profile, devices: int, repeat: int) -> Plan:
+    options = {name: ResolvedOptions(make_records.arguments_of(test.workload)) for name, test in made.tests.items()}
+    return make_plan(made, options, [device(index) for index in range(devices)], repeat)
+
+
+def drifting(launch: Launch, _: int) -> float:
+    """Each device has a rate of its own, and each repeat is slower than the one before: what pairs cancel."""
+    return FACTOR[launch.test] * 1000 * (1 + launch.devices[0]) * 0.9**launch.run
+
+
+def test_slowdowns_are_those_of_the_same_device_and_repeat(tmp_path: Path) -> None:
+    make_records.write_run(tmp_path, plan(profile(**PROFILE), 2, 3), drifting)
+    report = make_report(tmp_path)
+    assert {label: line.row.company for label, line in zip(report.summary.tests, report.lines, strict=True)} == {
+        "i.alone": {},
+        "i.together": None,
+        "i.beside_noise": {"noise": pytest.approx(250 * 1.5 * (1 + 0.9 + 0.81) / 3, rel=0.01)},
+    }
+    found = slowdowns(report)
+    assert [(cell.victim, cell.beside, cell.test) for cell in found] == [
+        ("alone", "packed", "together"),
+        ("alone", "noise", "beside_noise"),
+    ]
+    assert [cell.value for cell in found] == pytest.approx([1.25, 2.0])
+    assert [cell.stat.n for cell in found] == [6, 6]
+    assert all(cell.sure for cell in found)
+    assert cost_of_neighbours(found).startswith("cost of neighbours: 1.25 (1.25 to 1.25)")
+    matrix, pressed = tables(report)
+    assert [heading.title for heading in matrix.headings] == ["victim", "packed", "noise"]
+    assert matrix.rows == (("alone", "1.25 (1.25 to 1.25) *", "2.00 (2.00 to 2.00) *"),)
+    assert [row[3] for row in pressed.rows] == ["-", "noise 338.33"]
+    stream = io.StringIO()
+    write_layout(report, "interference", "csv", stream)
+    rows = list(csv.DictReader(io.StringIO(stream.getvalue())))
+    assert [(row["slowdown"], row["slower beyond doubt"], row["unit"]) for row in rows] == [
+        ("1.2500", "yes", "images/s"),
+        ("2.0000", "yes", "images/s"),
+    ]
+
+
+def test_what_varies_more_than_it_slows_down_is_not_beyond_doubt(tmp_path: Path) -> None:
+    def wavering(launch: Launch, _: int) -> float:
+        beside = launch.test == "i.beside_noise"
+        return 1000.0 * (math.exp(0.1 * (-1) ** launch.run) if beside else 1.0)
+
+    make_records.write_run(tmp_path, plan(profile(**PROFILE), 2, 4), wavering)
+    packed, noise = slowdowns(make_report(tmp_path))
+    assert (packed.value, noise.value) == pytest.approx((1.0, 1.0), rel=1e-3)
+    assert not packed.sure
+    assert not noise.sure
+    assert noise.effect.ratio is not None
+    assert noise.effect.ratio.low < 1 < noise.effect.ratio.high
+
+
+def test_other_options_are_another_victim(tmp_path: Path) -> None:
+    """A test that ran beside noise with another batch says nothing about the victim."""
+    made = plan(profile(**PROFILE), 2, 1)
+    make_records.write_run(tmp_path, made, drifting)
+    assert {cell.test for cell in slowdowns(make_report(tmp_path))} == {"together", "beside_noise"}
+    other = {name: test | ({"workload": "toy_reg"} if name == "beside_noise" else {}) for name, test in PROFILE.items()}
+    make_records.write_run(tmp_path / "other", plan(profile(**other), 2, 1), drifting)
+    assert {cell.test for cell in slowdowns(make_report(tmp_path / "other"))} == {"together"}
+
+
+def test_without_a_test_alone_there_is_no_victim(tmp_path: Path) -> None:
+    make_records.write_run(tmp_path, plan(profile(together=PROFILE["together"]), 2, 1), drifting)
+    with pytest.raises(InputError, match="no measured test of that suite"):
+        slowdowns(make_report(tmp_path))

@@ -1,0 +1,100 @@
+"""Which tests run side by side: company and mixes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from milabench_ng.composing import make_plan
+from milabench_ng.errors import InputError
+from milabench_ng.plan import Device, Plan, ResolvedOptions
+from milabench_ng.profile import Profile, build_profile
+
+WORK = {"workload": "vae"}
+
+
+def profile(**tests: dict[str, Any]) -> Profile:
+    return build_profile("s", {name: {**WORK, **test} for name, test in tests.items()}, "{}", "p.json")
+
+
+def plan(made: Profile, slots: int, *names: str, repeat: int = 1) -> Plan:
+    options = {name: ResolvedOptions({}) for name in made.tests}
+    devices = [Device(index=index, kind="cpu") for index in range(slots)]
+    return make_plan(made, options, devices, repeat, names=names)
+
+
+def shape(made: Plan) -> list[str]:
+    """A word for each slot of each batch, in capitals where it is measured."""
+    return [
+        " ".join(
+            f"{name.upper() if one.measured else name}{one.devices[0]}"
+            for one in batch.launches
+            for name in [one.test.removeprefix("s.")]
+        )
+        for batch in made.batches
+    ]
+
+
+def test_alone_it_takes_the_slots_in_turn() -> None:
+    assert shape(plan(profile(a={"company": "none"}, b={}), 3)) == ["A0", "A1", "A2", "B0 B1 B2"]
+
+
+def test_company_fills_the_other_slots_in_turn() -> None:
+    made = profile(a={"company": ["x", "y"]}, x={"role": "company"}, y={"role": "company"})
+    assert shape(plan(made, 4)) == ["A0 x1 y2 x3", "A1 x0 y2 x3", "A2 x0 y1 x3", "A3 x0 y1 x2"]
+    assert plan(made, 4).labels == ("s.a",)
+    assert plan(made, 4).omitted == ()
+
+
+def test_company_may_be_a_test_of_its_own() -> None:
+    made = profile(a={"company": ["b"]}, b={})
+    assert shape(plan(made, 2)) == ["A0 b1", "A1 b0", "B0 B1"]
+    assert shape(plan(made, 2, "a")) == ["A0 b1", "A1 b0"]
+    assert plan(made, 2, "a").omitted == ("s.b",)
+
+
+@pytest.mark.parametrize(("tests", "slots"), [(2, 2), (3, 2), (2, 4), (4, 4), (3, 8)])
+def test_each_test_of_a_mix_visits_each_slot_once_in_a_run(tests: int, slots: int) -> None:
+    made = plan(profile(**{f"t{i}": {"mix": "day"} for i in range(tests)}), slots, repeat=2)
+    visits = Counter((one.test, one.run, one.devices) for one in made.launches)
+    assert len(visits) == 2 * tests * slots
+    assert set(visits.values()) == {1}
+    assert all(len(batch.launches) == slots for batch in made.batches)
+    if tests >= slots:
+        assert all(len({one.test for one in batch.launches}) == slots for batch in made.batches)
+
+
+def test_a_mix_stands_where_its_first_test_does() -> None:
+    made = profile(a={"mix": "day"}, b={}, c={"mix": "day"})
+    assert shape(plan(made, 2)) == ["A0 C1", "C0 A1", "B0 B1"]
+
+
+@pytest.mark.parametrize(
+    ("tests", "says"),
+    [
+        ({"a": {"company": ["nobody"]}}, "no test of this profile"),
+        ({"a": {"company": "alone"}}, "it takes one of 'same', 'none'"),
+        ({"a": {"company": "none", "partition_scheme": {"type": "normal"}}}, "leaves no slot for company"),
+        ({"a": {"company": ["b"]}, "b": {"partition_scheme": {"type": "normal"}}}, "leaves no slot for company"),
+        ({"a": {"company": "none", "mix": "day"}, "b": {"mix": "day"}}, "choose one"),
+        ({"a": {}, "b": {"role": "company"}}, "no test names it"),
+        ({"a": {"mix": "day"}, "b": {}}, "has one test"),
+    ],
+)
+def test_company_that_cannot_be_is_refused(tests: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        profile(**tests)
+
+
+def test_what_needs_a_second_slot_says_so() -> None:
+    for made in (profile(a={"company": ["b"]}, b={"role": "company"}), profile(a={"mix": "day"}, b={"mix": "day"})):
+        with pytest.raises(InputError, match=r"not planned: .* two devices or more, and there is one"):
+            plan(made, 1)
+    assert shape(plan(profile(a={"company": "none"}), 1)) == ["A0"]
+
+
+def test_a_mix_is_chosen_whole() -> None:
+    with pytest.raises(InputError, match="choose b too, or neither"):
+        plan(profile(a={"mix": "day"}, b={"mix": "day"}), 2, "a")
