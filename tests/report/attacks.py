@@ -499,15 +499,43 @@ def no_losses(content: dict[str, Any]) -> None:
 
 def multiplied(content: dict[str, Any], by: float) -> None:
     """Every count and all that follows from it."""
-    for number, rank in enumerate(content["mnb"]["ranks"]):
-        before = [row[2] for row in rank["slices"]]
+    for rank in content["mnb"]["ranks"]:
         for row in rank["slices"]:
             row[2] = round(row[2] * by)
-        rank["count"] = sum(row[2] for row in rank["slices"])
-        name = "train" if content["mnb"]["launch"]["scheme"] == "per-gpu" else f"train_{number}"
-        rates = [row[2] / row[1] for row in rank["slices"]]
-        stated = content["timings"][name]["rates"]
-        content["timings"][name]["rates"] = rates[len(before) - len(stated) :]
+    tampering.recount(content)
+
+
+def more_a_step(content: dict[str, Any]) -> None:
+    """Every count x 1.45, steps, latencies and losses untouched; of steps that were not full, more."""
+    rows = [row for rank in content["mnb"]["ranks"] for row in rank["slices"]]
+    batch = content["mnb"]["launch"]["arguments"].get("batch_size", 1)
+    multiplied(content, 1.45 * max(1.0, batch / max(row[2] / row[3] for row in rows)))
+
+
+def more_in_one(content: dict[str, Any]) -> None:
+    """A launch with more items a step than the others of its test, and no more than its batch."""
+    multiplied(content, 1.2)
+
+
+def without_a_latency(content: dict[str, Any]) -> None:
+    """As many latencies as there were steps before they were raised."""
+    for rank in content["mnb"]["ranks"]:
+        for row in rank["slices"]:
+            row[5:] = [row[5] if len(row) > 5 else None, [[348, row[3] - 1]]]
+
+
+def more_steps(content: dict[str, Any], by: float) -> None:
+    """Every count and every step, and all that counts them."""
+    for rank in content["mnb"]["ranks"]:
+        before = sum(row[3] for row in rank["slices"])
+        for row in rank["slices"]:
+            items, steps = row[2] / row[3], round(row[3] * by)
+            row[2:4] = [round(items * steps), steps]
+            if len(row) > 6 and row[6]:
+                row[6][-1][1] += steps - sum(number for _, number in row[6])
+        if rank.get("skipped"):
+            rank["skipped"]["steps"] += sum(row[3] for row in rank["slices"]) - before
+    tampering.recount(content)
 
 
 ATTACKS: dict[str, tuple[str, Tamper, str]] = {
@@ -608,6 +636,10 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "whole slices only": ("R4", whole_slices, "slices across an edge of the window count nothing"),
     "slices of another device": ("R4", copied, "slices of the same lengths as"),
     "more CPU time than CPUs": ("R16", record(cpu_time(1e6)), "s of CPU time, 2 CPUs had"),
+    "counts x 1.45, steps as they were": ("R4", records(more_a_step), "images a step, its options allow 64"),
+    "counts of one launch": ("R4", record(more_in_one), "items a step, other launches of standard.vae have"),
+    "steps that the loss scale did not see": ("R4", record(skipping), "steps, its loss scale saw 200"),
+    "steps without a latency": ("R4", record(without_a_latency), "steps and the latencies of 120 batches"),
     "all counts x 4": ("R5", records(lambda content: multiplied(content, 4)), "s of CPU time, which decode"),
     "pictures without CPU time": ("R5", records(cpu_time(0.001), "*.loader.*"), "s of CPU time, which decode"),
     "power without energy": ("R5", record(free_energy), "used 1 J in"),
@@ -755,6 +787,9 @@ HOSTILE: dict[str, tuple[Tamper, str]] = {
 """Archives that no bundle is, and part of the message."""
 
 DOCUMENTED: dict[str, tuple[Tamper, str]] = {
-    "all counts x 1.3": (records(lambda content: multiplied(content, 1.3)), "consistent forgery before signing"),
+    "all counts and steps x 1.4": (
+        records(lambda content: more_steps(content, 1.4)),
+        "consistent forgery before signing",
+    ),
 }
 """What no file shows, and where docs/threats.md says so."""

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 import tampering
-from attacks import multiplied
+from attacks import more_a_step, more_steps, multiplied
 
 from milabench_ng.report.verification.findings import Ruling
 from milabench_ng.report.verification.forms import told_once
@@ -42,7 +42,7 @@ def broken(folder: Path) -> dict[str, Ruling]:
 def test_four_times_as_much_everywhere_is_not_believed(folder: Path) -> None:
     tampering.records(lambda content: multiplied(content, 4))(folder)
     found = broken(folder)
-    assert found.keys() == {"R5"}
+    assert found.keys() == {"R4", "R5"}
     told = "\n".join(found["R5"].reasons)
     assert "standard.convnet: up to" in told
     assert "x what was measured on 2 x NVIDIA H200" in told
@@ -50,8 +50,18 @@ def test_four_times_as_much_everywhere_is_not_believed(folder: Path) -> None:
 
 
 def test_a_tenth_more_is_another_machine(folder: Path) -> None:
-    tampering.records(lambda content: multiplied(content, 1.1))(folder)
+    tampering.records(lambda content: more_steps(content, 1.1))(folder)
     assert broken(folder) == {}
+
+
+def test_items_follow_from_steps_and_options(folder: Path) -> None:
+    """Counts x 1.45 with steps, latencies and losses as they were, of a run of an older version."""
+    tampering.records(more_a_step)(folder)
+    found = broken(folder)
+    assert found.keys() == {"R4"}
+    told = "\n".join(found["R4"].reasons)
+    for reason in ("93 images a step, its options allow 64", "tokens a step, its options allow 2240"):
+        assert reason in told
 
 
 def test_slices_of_the_other_device_are_found(folder: Path) -> None:

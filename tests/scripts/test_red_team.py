@@ -42,7 +42,7 @@ def test_attacks_on_an_honest_folder(
         "stretched dates": "R13, R17",
     }
     assert lines["way out"].strip() == "refused"
-    assert lines["all counts x 1.3"].strip().startswith("documented: ")
+    assert lines["all counts and steps x 1.4"].strip().startswith("documented: ")
     for case in (
         {"harmless": ("R3", tampering.record(lambda content: content["mnb"]["environment"].update(X="1")), "")},
         {"other rule": ("R1", tampering.record(tampering.one_slice), "")},
