@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import evidence_attacks
 import msgspec
 import tampering
 from tampering import (
@@ -672,6 +673,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "option that no workload has": ("R10", everywhere(other_option), "has no option skip"),
     "record that fills the memory": ("R12", huge, "larger than the 20 MiB that such a file may have"),
     "record below the folder": ("R12", second_record_below, "more/better.json: it belongs to no run"),
+    **evidence_attacks.ATTACKS,
 }
 """By name: the rule that finds it, what is done, and part of the reason."""
 
@@ -679,7 +681,12 @@ FOLDER_ONLY = ("record below the folder",)
 """What no bundle holds."""
 NEEDS_GPU = {"R23", "R24", "R25", "R26"}
 """Rules that a node without GPUs cannot break."""
-ON_GPUS = ("another driver in one repeat", "another power limit in one repeat", "power without energy")
+ON_GPUS = (
+    "throttling left out",
+    "another driver in one repeat",
+    "another power limit in one repeat",
+    "power without energy",
+)
 """Other attacks that need one."""
 
 

@@ -105,6 +105,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """(R20) ``memory`` is tmpfs."""
     closed: bool = False
     """(R21, R31) Whether the code must be that of the verifying version of mnb, unchanged, and all settings listed."""
+    wheels: dict[str, tuple[str, ...]] = {}
+    """(R21) SHA-256 of the files of torch, torchvision and numpy, by name, as a verdict shows them; with ``closed``."""
     listed: tuple[str, ...] = ()
     """(R31) What may be set beyond the list of the closed division: variables, kernel parameters as they are given,
     clock sources, folders of the import path."""
@@ -126,6 +128,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """(R26) Whether foreign compute processes on the GPUs are refused."""
     stamps: StampRule | None = None
     """(R32)"""
+    least_version: Annotated[str, msgspec.Meta(pattern=r"^\d+(\.\d+)*$")] | None = None
+    """(R33) Oldest version of mnb that may have made it: older ones tell less."""
     witnessed: dict[str, str] = {}
     """(R28 and following) Who saw it and when, by rule id. The evaluator fills this in."""
 

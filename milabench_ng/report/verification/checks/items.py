@@ -43,11 +43,11 @@ def odd_items(evidence: Evidence) -> Iterator[str]:
 
 def _too_many(evidence: Evidence) -> Iterator[str]:
     for name, record in evidence.named():
-        most = most_items(record.mnb, evidence.declared.get(record.mnb.launch.workload))
-        for rank in record.mnb.ranks if most is not None else ():
+        unit, most = record.mnb.unit, most_items(record.mnb, evidence.declared.get(record.mnb.launch.workload))
+        for rank in record.mnb.ranks:
             worst = max((row.count / max(1, row.steps) for row in rank.slices), default=0.0)
             if most is not None and worst > most:
-                yield f"{name}: rank {rank.rank} counts {worst:.6g} {record.mnb.unit} a step, its options allow {most:g}"
+                yield f"{name}: rank {rank.rank} counts {worst:.6g} {unit} a step, its options allow {most:g}"
 
 
 def most_items(mnb: Mnb, own: Declared | None) -> float | None:

@@ -16,6 +16,7 @@ from milabench_ng.report.verification.checks import (
     check_score,
     check_settings,
     check_stamps,
+    check_version,
     check_work,
 )
 from milabench_ng.report.verification.checks.check_witness import witnessed
@@ -65,6 +66,7 @@ RULES: tuple[Rule, ...] = (
     Rule("R30", "witness", "firmware, power and cooling as offered", witnessed("R30")),
     Rule("R31", "self-reported", "settings on the list", check_settings.settings),
     Rule("R32", "recomputed", "stamped in time", check_stamps.stamps),
+    Rule("R33", "self-reported", "a version that is known, all of its evidence", check_version.version),
 )
 
 
