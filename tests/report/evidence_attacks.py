@@ -59,6 +59,12 @@ def older_ledger(folder: Path) -> None:
     tampering.write_events(folder, kept)
 
 
+def counters_fall(content: dict[str, Any]) -> None:
+    """A launch of an earlier run on the same node."""
+    for edge in content["mnb"]["surroundings"].values():
+        edge["machinery_cpu_s"] = 0.0
+
+
 ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "surroundings left out": ("R33", record(without("surroundings")), "it has no surroundings before it"),
     "surroundings left out everywhere": ("R33", records(without("surroundings")), "it has no surroundings after it"),
@@ -69,6 +75,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "confinement left out": ("R33", records(process_not_said), "it has no confinement or scheduling of the process"),
     "throttling left out": ("R33", record(throttling_not_told), "does not tell hw_power_brake, hw_thermal, sw_thermal"),
     "type of the layers left out": ("R33", records(layers_not_said), "it has no type in which its layers computed"),
+    "counters of an earlier run": ("R27", record(counters_fall), "machinery_cpu_s is 0, and was"),
     "newer version": ("R33", version("99.0.0"), "made with mnb 99.0.0, this is"),
     "older version": ("R33", version("0.0.1"), "or later is demanded"),
     "older ledger": ("R33", older_ledger, "older version: its ledger is of schema 1"),

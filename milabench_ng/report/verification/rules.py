@@ -47,6 +47,8 @@ class StampRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     delay_s: Annotated[float, msgspec.Meta(gt=0)]
     """How much later than the ledger's line a stamp may be."""
+    idle_s: Amount = 120.0
+    """Longest time between two batches of a session: in idle time, a run could be tried and thrown away."""
 
 
 class Ceiling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
