@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import contradiction_attacks
 import evidence_attacks
 import msgspec
 import tampering
@@ -674,6 +675,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "record that fills the memory": ("R12", huge, "larger than the 20 MiB that such a file may have"),
     "record below the folder": ("R12", second_record_below, "more/better.json: it belongs to no run"),
     **evidence_attacks.ATTACKS,
+    **contradiction_attacks.ATTACKS,
 }
 """By name: the rule that finds it, what is done, and part of the reason."""
 

@@ -47,7 +47,7 @@ def plan(evidence: Evidence) -> Finding:
     stated = read_stated(evidence.manifest)
     if stated is None:
         return unknown(_OF_2020)
-    return judged(_plan_differences(stated, evidence.manifest.plan))
+    return judged([*_plan_differences(stated, evidence.manifest.plan), *_not_requested(evidence.manifest)])
 
 
 def read_stated(manifest: Manifest) -> Profile | None:
@@ -78,6 +78,22 @@ def _plan_differences(stated: Profile, planned: Plan) -> Iterator[str]:
         yield f"the plan has {_shown(batch)} at the same time, and the profile makes no such batch ({launches} times)"
     if planned.omitted and not left:
         yield f"tests were left out: {', '.join(planned.omitted)}"
+
+
+def _not_requested(manifest: Manifest) -> Iterator[str]:
+    """What the request asked for and the manifest has otherwise; one of an older version may lack keys."""
+    asked, planned, sessions = manifest.request, manifest.plan, manifest.request.get("sessions")
+    made: dict[str, object] = {
+        "suite": planned.suite,
+        "order": planned.order,
+        "nonce": planned.nonce,
+        "dataroot": manifest.dataroot,
+        "rule": msgspec.to_builtins(manifest.window_rule),
+        "repeat": planned.repeat // (sessions if type(sessions) is int and sessions > 0 else 1),
+    }
+    for name, value in made.items():
+        if name in asked and asked[name] != value:
+            yield f"the request in run.json asks for {name} {asked[name]}, and run.json has {value}"
 
 
 def _expected(stated: Profile, planned: Plan) -> Plan:

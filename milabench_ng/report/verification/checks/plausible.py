@@ -77,6 +77,9 @@ def _energy(evidence: Evidence) -> Iterator[str]:
             joules, window_s = (last - first) / 1000, mnb.sampled.end_s - mnb.sampled.start_s
             settings = before.settings.gpus.get(uuid) if before.settings else None
             highest = max(power["max"], (settings.power_limit_w if settings else None) or 0.0)
+            most = settings.power_limit_w if settings else None
+            if most is not None and power["mean"] > most * _POWER:
+                yield f"{name}: {uuid} took {power['mean']:.0f} W on average, its power limit is {most:g} W"
             if not power["mean"] * window_s / _POWER <= joules <= highest * span_s * _POWER:
                 yield (
                     f"{name}: {uuid} used {joules:.0f} J in {span_s:.1f} s, and {power['mean']:.0f} W in the "
