@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import random
+from pathlib import Path
 from typing import Any
 
-from tampering import Tamper, manifest, record
+from tampering import Tamper, manifest, record, recount, rewrite
 
 
 def above_the_limit(content: dict[str, Any]) -> None:
@@ -56,6 +59,46 @@ def other_request(content: dict[str, Any]) -> None:
     content["request"] = {"repeat": 20, "sessions": 1}
 
 
+def measured_power(content: dict[str, Any], watts: float, busy: float) -> None:
+    """Power, energy and utilisation that agree."""
+    mnb = content["mnb"]
+    mnb["sampled"] = {edge: mnb["window"][edge] for edge in ("start_s", "end_s")} | {"interval_s": 0.5, "dropped": 0}
+    edges = mnb["conditions"]
+    passed = edges["after"]["time_s"] - edges["before"]["time_s"]
+    for uuid, state in edges["after"]["gpus"].items():
+        state["energy_mj"] = int((edges["before"]["gpus"][uuid]["energy_mj"] or 0) + 1e3 * watts * passed)
+        edges["before"]["gpus"][uuid]["energy_mj"] = edges["before"]["gpus"][uuid]["energy_mj"] or 0
+        for name, value in (("power_w", watts), ("utilization_pct", busy)):
+            own = mnb["telemetry"].setdefault(f"gpu:{uuid}", {})
+            own[name] = dict.fromkeys(("min", "mean", "max"), value) | {"n": 18}
+
+
+def idle(folder: Path) -> None:
+    """A GPU that rested, with the items of one that worked; all of them told how they worked."""
+    for path in sorted(folder.glob("*.vae.*")):
+        if "energy_mj" not in path.read_text() or '"utilization_pct"' not in path.read_text():
+            rewrite(path, lambda content: measured_power(content, 500.0, 90.0))
+    record(lambda content: measured_power(content, 90.0, 1.0))(folder)
+
+
+def jittered(folder: Path) -> None:
+    """The slow device has the slices of the fast one, and each is some nanoseconds longer or shorter."""
+    source = json.loads(sorted(folder.glob("*.vae.J0.0.*"))[0].read_bytes())["mnb"]
+    draw = random.Random(3)
+
+    def change(content: dict[str, Any]) -> None:
+        own, at = content["mnb"]["ranks"][0], content["mnb"]["start_s"]
+        begin = at + source["ranks"][0]["slices"][0][0] - source["start_s"]
+        own["slices"] = []
+        for row in source["ranks"][0]["slices"]:
+            length = row[1] + draw.uniform(-2e-9, 2e-9)
+            own["slices"].append([begin, length, *row[2:]])
+            begin += length
+        recount(content)
+
+    record(change, "*.vae.J0.1.*")(folder)
+
+
 ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "more power than its limit": ("R5", record(above_the_limit), "took 690 W on average, its power limit is 500 W"),
     "cold with all in memory": ("R19", record(in_memory, "*.loader.*"), "was cold, with 100% of its bytes in memory"),
@@ -64,6 +107,8 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "full isolation of a free process": ("R16", record(free_process), "has given up no means of leaving the fence"),
     "process in another group": ("R16", record(process_elsewhere), "its process is in none of its groups"),
     "shared siblings without their mark": ("R22", record(shared_siblings), "SMT siblings shared between tenants, and"),
+    "an idle GPU with all items": ("R5", idle, "an item took"),
+    "slices of another device with noise": ("R4", jittered, "its slices are those of standard.vae J0.0, with a little"),
     "another request": ("R8", manifest(other_request), "the request in run.json asks for repeat 20, and run.json has"),
 }
 """By name: the rule that finds it, what is done, and part of the reason."""

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 import tampering
 from attacks import more_a_step, more_steps, multiplied
+from contradiction_attacks import measured_power
 
 from milabench_ng.report.verification.findings import Ruling
 from milabench_ng.report.verification.forms import told_once
@@ -88,3 +89,28 @@ def test_energy_and_power_of_the_run_agree_and_forged_ones_do_not(folder: Path) 
 
     tampering.records(saved, "*.convnet.*")(folder)
     assert "J in" in broken(folder)["R5"].reasons[0]
+
+
+def test_an_idle_gpu_with_all_items_is_found(folder: Path) -> None:
+    """One device, and then all: then only the baseline of the same GPU shows it."""
+
+    def rested(content: dict[str, Any]) -> None:
+        measured_power(content, 90.0, 8.0)
+
+    tampering.record(rested, "*.convnet.J0.1.*")(folder)
+    assert any("J0.1: an item took" in reason for reason in broken(folder)["R5"].reasons)
+    tampering.records(rested, "*.convnet.*")(folder)
+    (reason,) = broken(folder)["R5"].reasons
+    assert reason.startswith("standard.convnet: an item took")
+    assert "on 2 x NVIDIA H200" in reason
+
+
+def test_slices_of_another_device_with_noise_are_found(folder: Path) -> None:
+    source = msgspec.json.decode(next(folder.glob("*.convnet.J0.0.*")).read_bytes())["mnb"]["ranks"][0]
+
+    def change(content: dict[str, Any]) -> None:
+        rank = content["mnb"]["ranks"][0]
+        rank["slices"] = [[row[0], row[1] * (1 + 1e-6 * (at % 3)), *row[2:]] for at, row in enumerate(source["slices"])]
+
+    tampering.record(change, "*.convnet.J0.1.*")(folder)
+    assert any("with a little noise" in reason for reason in broken(folder)["R4"].reasons)
