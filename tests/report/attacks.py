@@ -428,7 +428,9 @@ def free_energy(content: dict[str, Any]) -> None:
     for edge, energy in (("before", 1000), ("after", 2000)):
         for uuid, state in mnb["conditions"][edge]["gpus"].items():
             state["energy_mj"] = energy
-            mnb["telemetry"][f"gpu:{uuid}"] = {"power_w": {"n": 18, "min": 600.0, "mean": 650.0, "max": 700.0}}
+            mnb["telemetry"][f"gpu:{uuid}"] = {
+                "power_w": {"n": 18, "span_s": 8.5, "min": 600.0, "mean": 650.0, "max": 700.0}
+            }
 
 
 def tf32_forced(content: dict[str, Any]) -> None:

@@ -19,7 +19,9 @@ def above_the_limit(content: dict[str, Any]) -> None:
     for edge, energy in (("before", 0.0), ("after", 690e3 * taken)):
         for uuid, state in mnb["conditions"][edge]["gpus"].items():
             state["energy_mj"] = int(energy)
-            mnb["telemetry"][f"gpu:{uuid}"] = {"power_w": {"n": 18, "min": 680.0, "mean": 690.0, "max": 700.0}}
+            mnb["telemetry"][f"gpu:{uuid}"] = {
+                "power_w": {"n": 18, "span_s": 8.5, "min": 680.0, "mean": 690.0, "max": 700.0}
+            }
     for settings in mnb["conditions"]["before"]["settings"]["gpus"].values():
         settings["power_limit_w"] = 500.0
 
@@ -70,7 +72,7 @@ def measured_power(content: dict[str, Any], watts: float, busy: float) -> None:
         edges["before"]["gpus"][uuid]["energy_mj"] = edges["before"]["gpus"][uuid]["energy_mj"] or 0
         for name, value in (("power_w", watts), ("utilization_pct", busy)):
             own = mnb["telemetry"].setdefault(f"gpu:{uuid}", {})
-            own[name] = dict.fromkeys(("min", "mean", "max"), value) | {"n": 18}
+            own[name] = dict.fromkeys(("min", "mean", "max"), value) | {"n": 18, "span_s": 8.5}
 
 
 def idle(folder: Path) -> None:

@@ -227,9 +227,9 @@ def _mnb(
         },
         "host_pace": {str(index): host_pace(80.0, 80.0) for index in launch.devices},
         "telemetry": {
-            "host:node": {"load_1min": dict.fromkeys(("min", "mean", "max"), 1.0) | {"n": 18}},
+            "host:node": {"load_1min": dict.fromkeys(("min", "mean", "max"), 1.0) | {"n": 18, "span_s": 8.5}},
             **{
-                f"tenant:{index}": {"anon_mib": {"n": 18, "min": 8.0, "mean": 8.0, "max": 8.0}}
+                f"tenant:{index}": {"anon_mib": {"n": 18, "span_s": 8.5, "min": 8.0, "mean": 8.0, "max": 8.0}}
                 for index in launch.devices
             },
         },
