@@ -15,7 +15,7 @@ from pathlib import Path
 import make_records
 import pytest
 import tampering
-from attacks import HOSTILE, add
+from bundle_attacks import HOSTILE, add
 from make_records import PER_GPU
 from tampering import members
 

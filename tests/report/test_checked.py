@@ -12,8 +12,8 @@ import make_records
 import msgspec
 import pytest
 import tampering
-from attacks import multiplied
 from make_records import PER_GPU
+from slice_attacks import multiplied
 from test_money import node
 
 from milabench_ng.cli import call

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 import tampering
-from attacks import more_a_step, more_steps, multiplied
 from contradiction_attacks import measured_power
+from slice_attacks import more_a_step, more_steps, multiplied
 
 from milabench_ng.report.verification.findings import Ruling
 from milabench_ng.report.verification.forms import told_once

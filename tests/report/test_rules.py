@@ -15,7 +15,10 @@ import make_records
 import msgspec
 import pytest
 import tampering
-from attacks import ATTACKS, BUNDLES, FOLDER_ONLY, backlog, even, falling, remove
+from attacks import ATTACKS, FOLDER_ONLY
+from book_attacks import remove
+from bundle_attacks import BUNDLES
+from slice_attacks import backlog, even, falling
 from tampering import NONCE, WHOLE, Tamper, ours, record
 
 from milabench_ng import __version__

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from milabench_ng.records.ledger import LEDGER_SCHEMA, Started
+from milabench_ng import __version__
+from milabench_ng.records.ledger import LEDGER_SCHEMA, Chain, Started
 from milabench_ng.records.origin import release
 from milabench_ng.report.verification.checks.left_out import left_out
 from milabench_ng.report.verification.evidence import Evidence
@@ -17,11 +18,11 @@ from milabench_ng.report.verification.findings import Finding, judged, unknown
 
 def version(evidence: Evidence) -> Finding:
     """The run is of no newer version than this and of none older than demanded, and tells all that it can."""
-    older = _older(evidence)
-    reasons = [*_newer(evidence), *_too_old(evidence, older), *(() if older else left_out(evidence))]
-    if reasons or older is None:
+    why = older(evidence.manifest.version, evidence.ledger)
+    reasons = [*_newer(evidence), *_too_old(evidence, why), *(() if why else left_out(evidence))]
+    if reasons or why is None:
         return judged(reasons)
-    return unknown(f"{older}; what only later ones write is not asked (least_version demands it)")
+    return unknown(f"older version: {why}; what only later ones write is not asked (least_version demands it)")
 
 
 def _newer(evidence: Evidence) -> Iterator[str]:
@@ -30,24 +31,20 @@ def _newer(evidence: Evidence) -> Iterator[str]:
         yield f"made with mnb {made}, this is {evidence.version}: verify with that version or a later one"
 
 
-def _older(evidence: Evidence) -> str | None:
-    """Why the run may lack what this version writes; None if it may not."""
-    made, schema = evidence.manifest.version, _ledger_schema(evidence)
-    if release(made) < release(evidence.version):
-        return f"older version: made with mnb {made}, this is {evidence.version}"
-    if schema is not None and schema < LEDGER_SCHEMA:
-        return f"older version: its ledger is of schema {schema}, that of mnb {evidence.version} of {LEDGER_SCHEMA}"
+def older(made: str, ledger: Chain | None) -> str | None:
+    """Why a run of version ``made`` may lack what this version writes; None if it may not."""
+    if release(made) < release(__version__):
+        return f"made with mnb {made}, this is {__version__}"
+    events = ledger.events if ledger else ()
+    schema = next((event.schema for event in events if isinstance(event, Started)), LEDGER_SCHEMA)
+    if schema < LEDGER_SCHEMA:
+        return f"its ledger is of schema {schema}, that of mnb {__version__} of {LEDGER_SCHEMA}"
     return None
 
 
-def _ledger_schema(evidence: Evidence) -> int | None:
-    events = evidence.ledger.events if evidence.ledger else ()
-    return next((event.schema for event in events if isinstance(event, Started)), None)
-
-
-def _too_old(evidence: Evidence, older: str | None) -> Iterator[str]:
+def _too_old(evidence: Evidence, why: str | None) -> Iterator[str]:
     least, made = evidence.rules.least_version, evidence.manifest.version
     if least is not None and release(made) < release(least):
         yield f"made with mnb {made}, {least} or later is demanded"
-    elif least is not None and older is not None and release(least) >= release(evidence.version):
-        yield older
+    elif least is not None and why is not None and release(least) >= release(evidence.version):
+        yield f"older version: {why}"
