@@ -32,6 +32,8 @@ def test_attacks_on_an_honest_folder(
     tampering.write_honest(tmp_path / "honest")
     few = ("tampered slice", "all counts and steps x 8", "stretched dates")
     monkeypatch.setattr(script.attacks, "ATTACKS", {name: script.attacks.ATTACKS[name] for name in few})
+    own = {"a plugin of NCCL": script.run_attacks.ATTACKS["a plugin of NCCL"]}
+    monkeypatch.setattr(script.run_attacks, "ATTACKS", own)
     monkeypatch.setattr(script.bundle_attacks, "HOSTILE", {"way out": script.bundle_attacks.HOSTILE["way out"]})
     (tmp_path / "place").mkdir()
     assert script.attacked(tmp_path / "honest", tmp_path / "place", "") == 0

@@ -20,6 +20,8 @@ from milabench_ng.report.verification.evidence import Evidence, Pinned
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
 
 _MOST_LAUNCHES = 1_000_000
+_NAMED = 5
+"""How many tests a reason names."""
 _OF_2020 = "the profile is one of 2020, and what it means today only a worker knows; convert it before the tender"
 
 
@@ -67,7 +69,8 @@ def _plan_differences(stated: Profile, planned: Plan) -> Iterator[str]:
     yield from _other_scales(expected, planned)
     left = [name for name in stated.tests if not any(one.test == f"{planned.suite}.{name}" for one in planned.launches)]
     if left:
-        yield f"{len(left)} of {len(stated.tests)} tests are not in the plan: {', '.join(left)}"
+        more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+        yield f"{len(left)} of {len(stated.tests)} tests are not in the plan: {', '.join(left[:_NAMED])}{more}"
     missing = {f"{planned.suite}.{name}" for name in left}
     made = (batch.launches for batch in expected.batches)
     wanted = _batches(launches for launches in made if not missing & {launch.test for launch in launches})
