@@ -228,7 +228,11 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "counts of one launch": ("R4", record(more_in_one), "items a step, other launches of standard.vae have"),
     "steps that the loss scale did not see": ("R4", record(skipping), "steps, its loss scale saw 200"),
     "steps without a latency": ("R4", record(without_a_latency), "steps and the latencies of 120 batches"),
-    "all counts and steps x 8": ("R5", records(lambda content: more_steps(content, 8)), "s of CPU time, which decode"),
+    "all counts and steps x 8": (
+        "R5",
+        records(lambda content: more_steps(content, 8), "*.loader.*"),
+        "s of CPU time, which decode",
+    ),
     "pictures without CPU time": ("R5", records(cpu_time(0.001), "*.loader.*"), "s of CPU time, which decode"),
     "power without energy": ("R5", record(free_energy), "used 1 J in"),
     "fifty times as fast on an unknown device": ("R5", unknown_device, "the peak of Unobtainium 9 in fp32"),
