@@ -82,6 +82,7 @@ TABLE: dict[str, Check] = {
     "mnb jobs standard --repeat 5 --sessions 3 --nonce tender-2026-17 --isolation full -o results": PARSE,
     "mnb jobs cv --name cv_train_resnet50_amp --name cv_infer_vit_b_16_half -o results-cv": PARSE,
     "mnb jobs cv --name cv_train_resnet50_amp -o results-cv -- --batch-size 1024": PARSE,
+    "mnb jobs cv --ram-total 120GiB": PARSE,
     "mnb jobs cv -o results-cv": PARSE,
     "mnb list cv -v": RUN,
     "mnb report results-cv --layout cv --format csv": PARSE,

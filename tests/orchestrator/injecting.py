@@ -125,14 +125,11 @@ class Injector(threading.Thread):
         ]
         if batch.test in READS_PICTURES:
             deeds.append(Deed("damaged data", "data_error", self.damage, early=True, all_launches=True))
-        if self.servers:
-            lost = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
-            deeds += [
-                Deed(
-                    f"server {what}", "machinery", lambda *_, number=number: self.lose_server(number), all_launches=True
-                )
-                for what, number in lost.items()
-            ]
+        lost = [("kill", signal.SIGKILL), ("stop", signal.SIGSTOP)][: max(0, self.servers)]  # both may be chosen
+        deeds += [
+            Deed(f"server {what}", "machinery", lambda *_, number=number: self.lose_server(number), all_launches=True)
+            for what, number in lost
+        ]
         pair = self.moments.sample(deeds, 2)
         while {deed.kind for deed in pair} == UNDONE:
             pair = self.moments.sample(deeds, 2)

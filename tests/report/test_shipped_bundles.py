@@ -22,7 +22,7 @@ PARTIAL = {"R8"}
 
 
 def test_there_are_bundles() -> None:
-    assert (len(STANDARD), len(BUNDLES)) == (2, 3)
+    assert (len(STANDARD), len(BUNDLES)) == (2, 4)
 
 
 @pytest.mark.parametrize("bundle", BUNDLES, ids=lambda path: path.name)

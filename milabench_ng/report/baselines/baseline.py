@@ -37,7 +37,7 @@ def as_baseline(summary: Summary, lacking: tuple[str, ...], said: Sequence[str] 
     """``summary`` without individual launches and with complete provenance: ``lacking`` and ``said`` become notes."""
     counts = sorted({len(row.repeats) for row in summary.tests.values()})
     repeats = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
-    facts = [f"{summary.devices} tenants, isolation {_tiers(summary)}"]
+    facts = [f"{summary.devices} tenant{'s' * (summary.devices != 1)}, isolation {_tiers(summary)}"]
     facts.append(f"repeats: {repeats}; sessions: {summary.sessions}")
     facts += said
     facts += [f"not as a baseline should be: {each}" for each in lacking]
