@@ -126,7 +126,8 @@ _CLOCK_S = 5.0
 
 def _impossible(evidence: Evidence) -> Iterator[str]:
     """Data that was said to be read and cannot have been: without files, changed later, a twin that nothing made."""
-    twins = {data.name for _, record in evidence.named() if (data := record.mnb.data) and data.kind == "twin"}
+    sets = [record.mnb.data for _, record in evidence.named()]
+    twins = {one.name for one in sets if one is not None and one.kind == "twin"}
     session = 0
     for entry in evidence.ledger.entries if evidence.ledger else ():
         session += isinstance(entry.what, Session)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from milabench_ng.report.verification.checks import (
+    check_arguments,
     check_books,
     check_fence,
     check_files,
@@ -43,7 +44,7 @@ RULES: tuple[Rule, ...] = (
     Rule("R7", "recomputed", "weights as demanded", check_plan.weights),
     Rule("R8", "recomputed", "plan as the profile makes it", check_plan.plan),
     Rule("R9", "recomputed", "order as the nonce makes it", check_plan.order),
-    Rule("R10", "recomputed", "arguments as the profile states them", check_plan.arguments),
+    Rule("R10", "recomputed", "arguments as the profile states them", check_arguments.arguments),
     Rule("R11", "recomputed", "repeats as demanded", check_plan.repeats),
     Rule("R12", "recomputed", "a record of every planned launch", check_books.complete),
     Rule("R13", "recomputed", "ledger unbroken, every attempt recorded", check_books.ledger),
