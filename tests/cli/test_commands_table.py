@@ -106,7 +106,7 @@ report res --layout cv --format csv | 2 | mnb: --layout cv: res has no measured 
 report res --compare-gpus | 0 | suite quick (res)
 report res --weights nowhere.json | 2 | mnb: nowhere.json: No such file or directory
 report res --weights notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
-report res --rules procurement | 1 | rules FAIL of 25 rules of 'procurement': R2, R6, R7, R11, R15 broken (R2 a plain
+report res --rules procurement | 1 | rules FAIL of 26 rules of 'procurement': R2, R6, R7, R11, R15 broken (R2 a plain
 report res --rules rules.json | 0 | rules PASS of 13 rules of 'mine'; 16 not asked; unsigned; not checkable: R1, R28,
 report res --rules odd-rules.json | 2 | mnb: odd-rules.json: Object contains unknown field `repeats`; the keys of
 report res --rules nowhere.json | 2 | mnb: --rules nowhere.json: no such file; the shipped ones are procurement
@@ -154,7 +154,7 @@ bundle res --sign nowhere | 2 | mnb: --sign nowhere: no such file; make a key wi
 verify res | 0 | verdict PASS of 12 rules; 17 not asked; unsigned; not checkable: R1, R28, R29, R30
 verify res.tar.gz | 0 | verdict PASS of 13 rules; 17 not asked; unsigned; not checkable: R28, R29, R30
 verify odd | 1 | verdict FAIL of 12 rules: R12, R13 broken (R12 quick.vae.J0.0.20260106-160004-123456.json: not a
-verify res --rules procurement | 1 | verdict FAIL of 25 rules of 'procurement': R2, R6, R7, R11, R15 broken (R2 a
+verify res --rules procurement | 1 | verdict FAIL of 26 rules of 'procurement': R2, R6, R7, R11, R15 broken (R2 a
 verify res --rules rules.json | 0 | verdict PASS of 13 rules of 'mine'; 16 not asked; unsigned; not checkable: R1,
 verify res --rules nowhere.json | 2 | mnb: --rules nowhere.json: no such file; the shipped ones are procurement
 verify res --repeat 5 | 1 | verdict FAIL of 13 rules: R11 broken (R11 quick.toy_reg: 2 of 5 runs have records); 16
