@@ -1,6 +1,17 @@
-"""``python -m milabench_ng`` is ``mnb``."""
+"""``mnb``, which is ``python -m milabench_ng``: it answers signals before it imports what takes time."""
 
-from milabench_ng.cli import main
+from __future__ import annotations
+
+from milabench_ng.signals import end_at_once, heed
+
+
+def main() -> None:
+    """Entry point of the ``mnb`` script."""
+    heed(end_at_once)
+    from milabench_ng import cli
+
+    cli.main()
+
 
 if __name__ == "__main__":
     main()

@@ -278,9 +278,10 @@ def resolve(options: Sequence[Option], arguments: Mapping[str, object], where: s
     return resolved
 
 
-def _unknown(where: str, word: str, options: Sequence[Option]) -> str:
-    known = [option.name for option in options]
-    meant = did_you_mean(normal_name(word.partition("=")[0]), known).replace("_", "-")
+def _unknown(where: str, word: str, options: Sequence[Option], dashes: str = "") -> str:
+    """``dashes``: how options begin there."""
+    known = [f"{dashes}{option.name.replace('_', '-')}" for option in options]
+    meant = did_you_mean(dashes + word.partition("=")[0].lstrip("-").replace("_", "-"), known)
     return f"{where}: unknown option {short(repr(word))}{meant}; the options are:\n{describe(options)}"
 
 
@@ -296,7 +297,7 @@ def parse_flags(options: Sequence[Option], tokens: Sequence[str], where: str) ->
         negated = name not in known and name.startswith("no_") and not equals
         option = known.get(name.removeprefix("no_") if negated else name)
         if not flag.startswith("--") or option is None or (negated and option.type != "bool"):
-            raise InputError(_unknown(where, token, options))
+            raise InputError(_unknown(where, token, options, "--"))
         if option.name in arguments:
             raise InputError(f"{where}: option {option.name!r} is given twice")
         if option.type == "bool" and not equals:

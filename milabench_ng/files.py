@@ -97,7 +97,8 @@ def parse_json(content: bytes, source: str, numbers: Numbers = "finite") -> Any:
     try:
         value = json.loads(text, object_pairs_hook=unique, **hooks)
     except json.JSONDecodeError as error:
-        refuse(source, f"not JSON: {error.msg} (line {error.lineno}, column {error.colno})")
+        other = "" if error.pos else "; is it the file that you mean? mnb schema describes those that mnb reads"
+        refuse(source, f"not JSON: {error.msg} (line {error.lineno}, column {error.colno}){other}")
     except RecursionError:
         refuse(source, f"nested too deeply (more than {DEEPEST} levels)")
     except ValueError:  # from int(): more digits than Python converts

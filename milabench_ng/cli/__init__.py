@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import os
 import sys
 from collections.abc import Sequence
 
@@ -12,10 +13,9 @@ import cyclopts
 from milabench_ng import __version__
 from milabench_ng.cli.unread import until_unread
 from milabench_ng.cli.wrong_usage import explained
-from milabench_ng.errors import MnbError
+from milabench_ng.errors import InputError, MnbError
 from milabench_ng.plain import plain_lines
-
-INTERRUPTED = 130
+from milabench_ng.signals import end, end_at_once, heed
 
 COMMANDS = {
     "Prepare": ("doctor", "prepare", "list_tests"),
@@ -51,23 +51,34 @@ app.register_install_completion_command(
 
 
 def main() -> None:
-    """Entry point of the ``mnb`` script."""
+    """Run the command that the process was started with."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by our parent process
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # takes the descriptor before another file does
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without our characters shows others
-    sys.exit(until_unread(lambda: call(sys.argv[1:])))
+    tokens = sys.argv[1:]
+    if tokens and tokens[0] in app:
+        app[tokens[0]]  # imported before signals raise
+    heed(end)
+    code = until_unread(lambda: call(tokens))
+    heed(end_at_once)
+    sys.exit(code)
 
 
 def call(tokens: Sequence[str]) -> int:
     """Run one command and return its exit code.
 
     0 all well, 1 a launch failed or a rule is broken, 2 bad input, 3 isolation unavailable, 4 inconclusive.
-    `main` adds 141 for output whose reader has gone away.
+    `main` adds 141 for output whose reader has gone away, and 128 with its number for a signal.
     """
     if not tokens or tokens[0] in ("--help", "-h"):
         for function in FUNCTIONS:
             app[function.partition("_")[0]]  # imported for its first line in the list
     try:
+        if "" in tokens:
+            raise InputError(f"argument {tokens.index('') + 1} is empty; is a variable of the shell not set?")
         return int(app(list(tokens), exit_on_error=False, print_error=False, result_action="return_value") or 0)
     except cyclopts.CycloptsError as error:
         print(explained(error), file=sys.stderr)
@@ -75,6 +86,3 @@ def call(tokens: Sequence[str]) -> int:
     except MnbError as error:
         print(f"mnb: {plain_lines(str(error))}", file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
-        print("mnb: interrupted", file=sys.stderr)
-        return INTERRUPTED

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 
-from milabench_ng.cli import INTERRUPTED
 from milabench_ng.cli.showing import shown
 from milabench_ng.errors import InputError
 from milabench_ng.fence.choosing import enter_scope
@@ -20,6 +19,10 @@ from milabench_ng.orchestrator.persistence.resuming import resumed_request
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plain import plain
 from milabench_ng.records.names import MANIFEST, write_atomically
+from milabench_ng.signals import exit_code
+
+TENDER = "jobs standard --repeat 5 --sessions 3"
+"""What the shipped rules ask of a bid."""
 
 
 def execute(request: RunRequest, weights: Path | None = None) -> int:
@@ -47,7 +50,7 @@ def _next_command(suite: str, outcome: RunOutcome) -> str:
     if suite == "standard":
         return f"report {folder} --compare v100"
     if suite == "quick":
-        return "jobs standard --repeat 10"
+        return TENDER
     return f"report {folder} --html report.html"
 
 
@@ -88,4 +91,4 @@ def _session(request: RunRequest) -> RunOutcome:
 
 
 def _exit_code(outcome: RunOutcome) -> int:
-    return INTERRUPTED if outcome.interrupted else int(outcome.failed > 0)
+    return exit_code(outcome.interrupted) if outcome.interrupted else int(outcome.failed > 0)

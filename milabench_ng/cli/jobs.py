@@ -44,10 +44,10 @@ def jobs(
 ) -> int:
     """Run a profile: the main job. Prints the report and the result folder at the end.
 
-    Exit code: 0, 1 if a launch failed, 2 for bad input, 130 if interrupted,
+    Exit code: 0, 1 if a launch failed, 2 for bad input, 130 after Ctrl-C,
     3 if the required isolation is unavailable.
 
-    Example: mnb jobs profiles/standard.json --repeat 10
+    Example: mnb jobs standard --repeat 5 --sessions 3
 
     Parameters
     ----------
@@ -92,6 +92,8 @@ def jobs(
         raise InputError("name a profile (standard, quick or a file), or a folder to go on with: --resume FOLDER")
     if accept_difference:
         raise InputError("--accept-difference is for --resume")
+    if nonce is not None and (not nonce or order in ("file", "interleaved")):
+        raise InputError(f"--nonce {nonce!r} seeds nothing: give it some text, and no other order than --order random")
     request = msgspec.structs.replace(
         node.profile_request(profile),
         names=name,
@@ -113,6 +115,9 @@ def jobs(
 
 def _refuse_loose(flags: tuple[str, ...], name: tuple[str, ...]) -> None:
     """Refuse words that are neither options of the workloads nor their values: forgotten ``--name``s."""
+    if flags and "=" in flags[0] and not flags[0].startswith("-"):
+        option, _, value = flags[0].partition("=")
+        raise InputError(f"{flags[0]}: options of the workloads begin with dashes: -- --{option} {value}")
     if flags and not flags[0].startswith("-"):
         names = " ".join(f"--name {each}" for each in (*name, flags[0]))
         raise InputError(

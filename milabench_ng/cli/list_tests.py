@@ -13,6 +13,7 @@ from milabench_ng.catalogue import Bound, Catalogue, Scalar, Workload
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.showing import shown
 from milabench_ng.cli.tables import facts, heading, standard_output, table
+from milabench_ng.orchestrator.execution.interruption import interruptible
 from milabench_ng.orchestrator.planning.catalogue_queries import ask_catalogue, ask_profile
 from milabench_ng.plain import plain_lines
 from milabench_ng.profile import ByMemoryClass, Test
@@ -46,10 +47,10 @@ def list_tests(
     """
     with shown() as bus:
         if profile is None:
-            catalogue, tests = asyncio.run(ask_catalogue(bus)), None
+            catalogue, tests = asyncio.run(interruptible(ask_catalogue(bus))), None
         else:
             request = NodeOptions().profile_request(profile)
-            known = asyncio.run(ask_profile(request, bus))
+            known = asyncio.run(interruptible(ask_profile(request, bus)))
             catalogue, tests = known.catalogue, known.profile.tests
     if tests is None:
         _print_workloads(catalogue)

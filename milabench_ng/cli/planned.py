@@ -9,24 +9,28 @@ from milabench_ng.cli.shares import share_table
 from milabench_ng.cli.showing import shown
 from milabench_ng.cli.tables import facts, heading, standard_output, table
 from milabench_ng.fence.choosing import enter_scope
-from milabench_ng.orchestrator.persistence.sessions import refuse_taken
+from milabench_ng.orchestrator.execution.interruption import interruptible
+from milabench_ng.orchestrator.execution.preparing import require_space
+from milabench_ng.orchestrator.persistence.sessions import refuse_outdir
 from milabench_ng.orchestrator.planning.dry_run import DryRun, changed_options, dry_run
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plain import plain_lines
 from milabench_ng.plan import Batch, Launch
 from milabench_ng.records.isolation import IoEvidence
+from milabench_ng.requests import DataEstimate
 from milabench_ng.units import format_bytes, format_seconds
 
 
 def show_plan(request: RunRequest) -> int:
     """Print devices, shares, isolation, batches and estimated duration of a run; return the exit code."""
-    refuse_taken(request.outdir)
+    refuse_outdir(request.outdir)
     enter_scope(request.isolation, request.cgroup_parent)
     with shown() as bus:
-        dry = asyncio.run(dry_run(request, bus))
+        dry = asyncio.run(interruptible(dry_run(request, bus)))
     _print_shares(dry)
     _print_batches(dry)
     _print_facts(dry, request)
+    require_space(dry.to_generate, request.dataroot)
     return 0
 
 
@@ -64,17 +68,26 @@ def _print_facts(dry: DryRun, request: RunRequest) -> None:
     left = dry.planned.leftover_cpus
     estimate = (
         f"at least {format_seconds(duration.total_s)}: {format_seconds(duration.work_s)} of work, "
-        f"{format_seconds(duration.start_s)} allowed for starting; generating data comes on top"
+        f"{format_seconds(duration.start_s)} allowed for starting"
     )
     pairs = [
         ("isolation", f"{dry.tier} (through {dry.backend}){mark}"),
         ("CPUs left over", format_ids(left) or "none"),
         ("data sets", f"{data} below {request.dataroot}" if data else "none"),
+        ("to generate", _generating(dry.to_generate)),
         ("launches", f"{len(plan.launches)} in {len(plan.batches)} batches, started {dry.planned.start}"),
         ("estimated time", estimate),
     ]
     shares = [(f"I/O share of {test}", io_text(io)) for test, io in dry.planned.io.items()]
     standard_output().print("", facts([*pairs, *shares]), *map(plain_lines, dry.planned.notes), sep="\n")
+
+
+def _generating(estimated: DataEstimate) -> str:
+    """What a run would generate first."""
+    size, seconds = (sum(getattr(effort, what) for effort in estimated.efforts) for what in ("bytes", "seconds"))
+    if not size:
+        return "nothing"
+    return f"{format_bytes(size)} of the {format_bytes(estimated.free_bytes)} that are free, {format_seconds(seconds)}"
 
 
 def io_text(io: IoEvidence) -> str:

@@ -32,6 +32,7 @@ def report(
     margin: str = "2%",
     compare_gpus: Switch = False,
     rules: str | None = None,
+    nonce: str | None = None,
     allowed_signers: Path | None = None,
     authorities: Path | None = None,
     price: Money | None = None,
@@ -66,6 +67,8 @@ def report(
         Print the tests by device, relative to the best device: mean, min and max over the launches.
     rules
         Start with the verdict on these rules (docs/run-rules.md): a JSON file, or a shipped one's name (procurement).
+    nonce
+        With --rules: the nonce that the buyer gave when the run began, instead of what the rules say.
     allowed_signers
         With --rules: who may sign, a file as in ssh-keygen(1), ALLOWED SIGNERS.
     authorities
@@ -102,6 +105,7 @@ def report(
         margin=parse_share(margin, "--margin"),
         compare_gpus=compare_gpus,
         rules=rules,
+        nonce=nonce,
         allowed_signers=allowed_signers,
         authorities=authorities,
     )

@@ -25,8 +25,7 @@ def until_unread(command: Callable[[], int]) -> int:
     """
     try:
         code = command()
-        if sys.stdout is not None:  # closed by our parent process
-            sys.stdout.flush()
+        sys.stdout.flush()
     except BrokenPipeError:
         if not _silence():
             raise
@@ -72,7 +71,7 @@ def _silence() -> bool:
 
     Returns whether there are any.
     """
-    streams = (stream.fileno() for stream in (sys.stdout, sys.stderr) if stream is not None)
+    streams = (stream.fileno() for stream in (sys.stdout, sys.stderr))
     unread = [descriptor for descriptor in streams if _is_unread(descriptor)]
     for descriptor in unread:
         _to_null(descriptor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
@@ -12,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng import __version__
-from milabench_ng.errors import InputError, MnbError
+from milabench_ng.errors import MnbError
 from milabench_ng.fence.choosing import open_fence, reap
 from milabench_ng.fence.claims import Claim, resources
 from milabench_ng.fence.entry import adopt_orphans
@@ -47,7 +48,7 @@ from milabench_ng.orchestrator.persistence.sessions import (
 )
 from milabench_ng.orchestrator.planning.duration import least_duration
 from milabench_ng.orchestrator.planning.planned_run import PlannedRun, make_manifest, plan_run
-from milabench_ng.orchestrator.planning.request import RunRequest
+from milabench_ng.orchestrator.planning.request import RunRequest, refuse_unset
 from milabench_ng.orchestrator.proving import Proving, prove
 from milabench_ng.orchestrator.run import run
 from milabench_ng.records.isolation import Isolation, Share
@@ -61,7 +62,8 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     failed: int
     missing: int
     """Launches that later sessions are to run."""
-    interrupted: bool
+    interrupted: signal.Signals | None
+    """What ended it early."""
     tier: str
 
 
@@ -121,8 +123,8 @@ async def run_session(context: RunContext, prove_after: Callable[[], Proving], b
         await run(context, bus)
         if not interrupted.is_set():
             await keep_proofs(context, prove_after, bus)
-        if interrupted.is_set():
-            progress.interrupted(interrupted.by)
+        if interrupted.by:
+            progress.interrupted(interrupted.by.name)
         progress.finish()
     bus.publish(RunEnds(missing=progress.missing, failed=progress.failed, interrupted=interrupted.is_set()))
 
@@ -145,7 +147,7 @@ def outcome(context: RunContext) -> RunOutcome:
         planned=len(context.facts.planned.plan.measured),
         failed=context.progress.failed,
         missing=context.progress.missing,
-        interrupted=context.interrupted.is_set(),
+        interrupted=context.interrupted.by,
         tier=context.fence.tier,
     )
 
@@ -154,9 +156,7 @@ def passed_on(scratch: Path, demanded: Collection[str], bus: Bus) -> tuple[dict[
     """The environment of all workers, and the names of what is withheld from them, which the user is told."""
     compiled = os.environ.get("MNB_PYCACHE") or str(scratch / "compiled")
     own = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TMPDIR": str(scratch), PYCACHE: compiled}
-    unset = sorted(set(demanded) - os.environ.keys())
-    if unset:
-        raise InputError(f"--pass-env {unset[0]}: this variable is not set")
+    refuse_unset(demanded)
     environment, names = worker_environment(os.environ, own, demanded)
     dropped = (*names, *site_hooks())
     if dropped:

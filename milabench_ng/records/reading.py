@@ -102,12 +102,13 @@ def read_record(content: bytes, name: str) -> Found | None:
     """
     if not content:
         return problem(name, "the file is empty")
+    kind = "manifest" if os.path.basename(name) == MANIFEST else "record"
     try:
         return _decode(content, name)
     except InputError as error:
-        return problem(name, f"not a readable record: {_reason(error)}")
+        return problem(name, f"not a readable {kind}: {_reason(error)}")
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        return problem(name, f"not a readable record: {error}")
+        return problem(name, f"not a readable {kind}: {error}")
 
 
 def read_ledger(folder: Path) -> Chain:

@@ -126,6 +126,7 @@ def make_report(
     margin: float = MARGIN,
     compare_gpus: bool = False,
     rules: str | None = None,
+    nonce: str | None = None,
     allowed_signers: Path | None = None,
     authorities: Path | None = None,
 ) -> Report:
@@ -133,9 +134,11 @@ def make_report(
 
     ``weights``: a file (default: the suite's shipped one); ``compare_to``: the same, or shipped baselines;
     ``price``: the price of a node or of one GPU; ``margin``: the largest relative difference that does not matter;
-    ``rules``: the buyer's; only a result folder or a bundle can be checked against them, with ``allowed_signers`` and
-    ``authorities`` as in `verify`.
+    ``rules``: the buyer's; only a result folder or a bundle can be checked against them, with ``nonce`` in place of
+    theirs, and ``allowed_signers`` and ``authorities`` as in `verify`.
     """
+    if rules is None and nonce is not None:
+        raise InputError(f"--nonce {nonce}: only rules ask for one; say --rules too")
     if not 0 < margin < 1:
         raise InputError(f"--margin {margin:.4g}: it must be above 0 and below 100 %, for example 2%")
     summary = load_result(source)
@@ -154,19 +157,25 @@ def make_report(
     return msgspec.structs.replace(
         made,
         choices=choices(summary, chosen, weights),
-        verification=None if rules is None else _verified(source, rules, weights, allowed_signers, authorities),
+        verification=None if rules is None else _verified(source, rules, nonce, weights, allowed_signers, authorities),
     )
 
 
 def _verified(
-    source: Path, rules: str, weights: Path | None, allowed_signers: Path | None, authorities: Path | None
+    source: Path,
+    rules: str,
+    nonce: str | None,
+    weights: Path | None,
+    allowed_signers: Path | None,
+    authorities: Path | None,
 ) -> Verification:
-    from milabench_ng.report.verification.rules import load_rules  # most reports do not need this
+    from milabench_ng.report.verification.rules import load_rules, with_options  # most reports do not need this
     from milabench_ng.report.verification.verify import verify
 
     if not is_folder_or_bundle(source):
         raise InputError(f"--rules {rules}: {source} is neither a result folder nor a bundle; only these hold records")
-    return verify(source, load_rules(rules), weights=weights, allowed_signers=allowed_signers, authorities=authorities)
+    asked = with_options(load_rules(rules), nonce=nonce)
+    return verify(source, asked, weights=weights, allowed_signers=allowed_signers, authorities=authorities)
 
 
 def build_report(

@@ -6,16 +6,24 @@ import itertools
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import make_records
 import pytest
 
 from milabench_ng.cli import COMMANDS as COMMAND_GROUPS
-from milabench_ng.cli import call
+from milabench_ng.cli import app, call
+from milabench_ng.cli.executing import TENDER
 from milabench_ng.cli.unread import until_unread
+from milabench_ng.errors import InputError
+from milabench_ng.report.verification.bundle import pack
+from milabench_ng.report.verification.opening import load_result
+from milabench_ng.report.verification.rules import load_rules
 
 REPOSITORY = Path(__file__).parents[2]
 COMMANDS = ("jobs", "run", "rerun", "prepare", "summary", "report", "list", "doctor", "schema")
@@ -334,3 +342,43 @@ def test_list_says_what_a_workload_needs_and_stresses(listed: str) -> None:
     ):
         assert line in described
     assert "reads           imagenet: 110,000 files, 11.5 GiB in full size" in listed
+
+
+def test_the_run_that_is_named_next_is_what_the_shipped_rules_ask() -> None:
+    _, bound, _ = app.parse_args(TENDER)
+    rules = load_rules("procurement")
+    assert rules.profile
+    assert bound.args == (Path(rules.profile.name or ""),)
+    assert bound.kwargs["sessions"] >= (rules.least_sessions or 0)
+    assert bound.kwargs["repeat"] * bound.kwargs["sessions"] >= (rules.repeat or 0)
+
+
+@pytest.mark.parametrize("closed", [1, 2])
+def test_a_stream_that_is_closed_takes_nothing(closed: int) -> None:
+    command = [sys.executable, "-m", "milabench_ng", "report", "baselines/h200.json"]
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}>&-', "sh", *command],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert bool(done.stdout) is (closed == 2)
+
+
+def test_a_full_disk_is_not_blamed_on_the_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, room = tmp_path / "run", tmp_path / "room"
+    make_records.write_run(run, make_records.plan("quick", {"toy_reg": make_records.PER_GPU}, 1, 2))
+    pack(run, tmp_path / "run.tar.gz", force=False)
+    room.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(room))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))  # EFBIG, as SIGXFSZ is ignored
+    try:
+        with pytest.raises(InputError, match=r"cannot be unpacked in .*room: File too large; TMPDIR may name a folder"):
+            load_result(tmp_path / "run.tar.gz")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(room.iterdir())

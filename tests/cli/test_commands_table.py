@@ -7,8 +7,10 @@ nothing, on standard error. Everything runs in this process, in a folder with re
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,18 +31,27 @@ def slowly(launch: Launch, rank: int) -> float:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with ``res`` (two repeats), ``again`` (slower), ``odd`` (a broken record), bundles, summaries, bids."""
+    """A folder with ``res`` (two repeats), ``again`` (slower), ``odd`` (a broken record), ``cut`` (half a manifest).
+
+    There are bundles of ``res`` and ``cut``, summaries and bids.
+    """
     place = tmp_path_factory.mktemp("table")
     whole = make_records.plan("quick", SCALES, 2, 2)
     make_records.write_run(place / "res", whole, slowly)
     make_records.write_run(place / "again", whole, lambda launch, rank: 0.9 * slowly(launch, rank))
     shutil.copytree(place / "res", place / "odd")
     next((place / "odd").glob("quick.vae.J0.0.*")).write_text('{"x":1}')
+    shutil.copytree(place / "res", place / "cut")
+    os.truncate(place / "cut" / "run.json", 3000)
     (place / "empty").mkdir()
     (place / "notes.txt").write_text("buy milk\n")
+    (place / "list.json").write_text("[]")
+    (place / "empty.json").write_text("")
+    (place / "wide.json").write_text("{}", encoding="utf-16")
     (place / "old.txt").write_text("a report\n")
     bid = {"results": "res", "price": 100_000}
     (place / "bids.json").write_text(json.dumps({"reference": "again", "bids": {"acme": bid}}))
+    (place / "again-bids.json").write_text(json.dumps({"reference": "res.tar.gz", "bids": {"acme": bid}}))
     (place / "bad-bids.json").write_text(json.dumps({"reference": "again", "bids": {"acme": {"results": "res"}}}))
     (place / "rules.json").write_text('{"name": "mine", "repeat": 2}')
     (place / "odd-rules.json").write_text('{"repeats": 2}')
@@ -49,6 +60,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(place)
             assert call(shlex.split(command)) == 0
+    with tarfile.open(place / "res.tar.gz") as whole, tarfile.open(place / "cut.tar.gz", "w:gz") as cut:
+        for member in whole:
+            content = whole.extractfile(member)
+            assert content
+            member.size = 3000 if member.name == "results/run.json" else member.size
+            cut.addfile(member, content)
     return place
 
 
@@ -68,6 +85,8 @@ def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 TABLE = r"""
 report res | 0 | suite quick (res)
+report cut | 2 | mnb: cut: run.json: not a readable manifest: not JSON: Unterminated string
+report cut.tar.gz | 2 | mnb: cut.tar.gz: run.json: not a readable manifest: not JSON: Unterminated string
 report odd | 1 | FAIL 1 of 24 launches failed (1 unreadable), limit 1.00%
 report again --compare res | 0 | suite quick (again)
 report res --compare base.json | 0 | suite quick (res)
@@ -107,6 +126,10 @@ report res --compare-gpus | 0 | suite quick (res)
 report res --weights nowhere.json | 2 | mnb: nowhere.json: No such file or directory
 report res --weights notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
 report res --rules procurement | 1 | rules FAIL of 26 rules of 'procurement': R2, R6, R7, R11, R15 broken (R2 a plain
+report res --rules procurement --allowed-signers nowhere | 2 | mnb: --allowed-signers nowhere: no such file; it
+report res --rules rules.json --nonce other | 1 | rules FAIL of 14 rules of 'mine': R9 broken (R9 the run was made with
+report res --nonce other | 2 | mnb: --nonce other: only rules ask for one; say --rules too
+report res -n 5 | 2 | mnb report: unknown option -n; did you mean --nonce?
 report res --rules rules.json | 0 | rules PASS of 13 rules of 'mine'; 16 not asked; unsigned; not checkable: R1, R28,
 report res --rules odd-rules.json | 2 | mnb: odd-rules.json: Object contains unknown field `repeats`; the keys of
 report res --rules nowhere.json | 2 | mnb: --rules nowhere.json: no such file; the shipped ones are procurement
@@ -114,7 +137,7 @@ report res --colour | 2 | mnb report: unknown option --colour; mnb report --help
 report res --forma json | 2 | mnb report: unknown option --forma; did you mean '--format'?
 report nowhere | 2 | mnb: nowhere: No such file or directory
 report empty | 2 | mnb: empty: no record in it; give the folder that `mnb jobs` wrote
-report notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
+report notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1); is it the file that you mean?
 report res/run.json | 2 | mnb: res/run.json: the manifest of a run; give its folder
 report res -o new.txt | 0 |
 report res -o old.txt | 2 | mnb: --output old.txt: the file exists; name another one, or say --force
@@ -129,6 +152,15 @@ report res --html new.html | 0 | suite quick (res)
 report res --html res/run.json --force | 2 | mnb: --html res/run.json: evidence of a run is never overwritten; name
 report res --tables tables | 0 | suite quick (res)
 report res --tables notes.txt | 2 | mnb: --tables notes.txt: File exists
+report "" | 2 | mnb: argument 2 is empty; is a variable of the shell not set?
+report res --tables "" | 2 | mnb: argument 4 is empty; is a variable of the shell not set?
+accept "" res | 2 | mnb: argument 2 is empty
+report list.json | 2 | mnb: list.json: not a summary; give a result folder or what `mnb summary -o` wrote
+report empty.json | 2 | mnb: empty.json: not JSON: Expecting value (line 1, column 1); is it the file that you mean?
+report wide.json | 2 | mnb: wide.json: begins with the byte order mark of UTF-16; save it as UTF-8 without one
+report /dev/zero | 2 | mnb: /dev/zero: a device, and not a file
+report res --price 0 | 2 | mnb: --price 0: an amount such as
+report res --price 1e400 | 2 | mnb: --price 1e400: an amount such as
 report res odd | 2 | mnb report: odd: more than it takes; mnb report --help
 summary res | 0 | {
 summary res.tar.gz | 0 | {
@@ -138,6 +170,7 @@ summary res -o base.json | 2 | mnb: --output base.json: the file exists; name an
 summary res -o res/run.json | 2 | mnb: --output res/run.json: evidence of a run is never overwritten; name another
 summary res -o res/run.json --force | 2 | mnb: --output res/run.json: evidence of a run is never overwritten; name
 summary odd | 1 | {
+summary cut | 2 | mnb: cut: run.json: not a readable manifest
 summary nowhere | 2 | mnb: nowhere: No such file or directory
 summary empty | 2 | mnb: empty: no record in it; give the folder that `mnb jobs` wrote
 summary res --format 2020 | 0 | {
@@ -147,18 +180,23 @@ bundle res -o new.tar.gz | 0 | bundle: new.tar.gz
 bundle res -o res.tar.gz | 2 | mnb: --output res.tar.gz: the file exists; name another one, or say --force
 bundle res -o res.tar.gz --force | 0 | bundle: res.tar.gz
 bundle res -o res/run.json --force | 2 | mnb: --output res/run.json: evidence of a run is never overwritten; name
+bundle cut | 2 | mnb: cut: run.json: not a readable manifest: not JSON: Unterminated string
 bundle nowhere | 2 | mnb: nowhere: no such folder
 bundle empty | 2 | mnb: empty: there is no run.json in it; give the folder that `mnb jobs` wrote
 bundle base.json | 2 | mnb: base.json: not a folder
 bundle res --sign nowhere | 2 | mnb: --sign nowhere: no such file; make a key with ssh-keygen -t ed25519
 verify res | 0 | verdict PASS of 12 rules; 17 not asked; unsigned; not checkable: R1, R28, R29, R30
 verify res.tar.gz | 0 | verdict PASS of 13 rules; 17 not asked; unsigned; not checkable: R28, R29, R30
+verify cut | 2 | mnb: cut: run.json: not JSON: Unterminated string starting at (line 1, column 2998); only a whole
+verify cut.tar.gz | 2 | mnb: cut.tar.gz: run.json: not JSON: Unterminated string starting at (line 1, column 2998);
 verify odd | 1 | verdict FAIL of 12 rules: R12, R13 broken (R12 quick.vae.J0.0.20260106-160004-123456.json: not a
 verify res --rules procurement | 1 | verdict FAIL of 26 rules of 'procurement': R2, R6, R7, R11, R15 broken (R2 a
 verify res --rules rules.json | 0 | verdict PASS of 13 rules of 'mine'; 16 not asked; unsigned; not checkable: R1,
 verify res --rules nowhere.json | 2 | mnb: --rules nowhere.json: no such file; the shipped ones are procurement
 verify res --repeat 5 | 1 | verdict FAIL of 13 rules: R11 broken (R11 quick.toy_reg: 2 of 5 runs have records); 16
 verify res --repeat 2.5 | 2 | mnb: --repeat 2.5: a whole number
+verify res --allowed-signers nowhere | 2 | mnb: --allowed-signers nowhere: no such file; it holds the public
+verify res --authorities nowhere | 2 | mnb: --authorities nowhere: no such file
 verify res --nonce wrong | 1 | verdict FAIL of 13 rules: R9 broken (R9 the run was made with the nonce None, 'wrong'
 verify res --profile standard | 1 | verdict FAIL of 13 rules: R6 broken (R6 the profile is of SHA-256 e3ac4d9b4ab1,
 verify base.json | 2 | mnb: base.json: not a bundle that `mnb bundle` made: Not a gzipped file (b'{\n')
@@ -174,6 +212,7 @@ accept res nowhere | 2 | mnb: nowhere: no such file or folder, and no baseline o
 accept res.tar.gz base.json | 4 | verdict the delivered node may or may not keep the guarantee of 0.97 of the bid
 accept res | 2 | mnb accept: DELIVERED is missing; mnb accept --help has an example
 bids bids.json | 0 | reference one node of again
+bids again-bids.json | 0 | reference one node of res.tar.gz
 bids bad-bids.json | 2 | mnb: bad-bids.json: bid 'acme': Object missing required field `price`; the form is
 bids nowhere.json | 2 | mnb: nowhere.json: No such file or directory
 bids notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
@@ -203,6 +242,9 @@ jobs quik | 2 | mnb: quik: no such file, and no profile of that name is shipped;
 jobs unet | 2 | mnb: unet: no such file, and no profile of that name is shipped; did you mean 'unet3d'?; there are
 jobs nowhere.json | 2 | mnb: nowhere.json: No such file or directory
 rerun res/run.json | 2 | mnb: res/run.json: not a record of mnb: Object missing required field `mnb`
+jobs list.json | 2 | mnb: list.json: must be an object of tests, not list
+jobs empty | 2 | mnb: empty: Is a directory
+jobs quick --ram-total 1PiB | 2 | mnb: --ram-total: '1PiB' is not a size; write a number and a unit, such as 512MiB
 jobs notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
 jobs quick --repeat 2.7 | 2 | mnb: --repeat 2.7: a whole number
 jobs quick --repeat 0 | 2 | mnb: --repeat 0: at least 1
@@ -213,6 +255,9 @@ jobs quick --tenants 2.5 | 2 | mnb: --tenants 2.5: a whole number
 jobs quick --retry -1 | 2 | mnb: --retry -1: at least 0
 jobs quick --name vae loader | 2 | mnb: loader: neither an option nor its value; name several tests one by one,
 jobs quick vae | 2 | mnb: vae: neither an option nor its value; name several tests one by one, --name vae, and put
+jobs quick -n vae | 2 | mnb jobs: unknown option -n; did you mean --name or --nonce?
+jobs quick -v | 2 | mnb jobs: unknown option -v; mnb jobs --help lists the options
+jobs quick --name vae -- batch_size=64 | 2 | mnb: batch_size=64: options of the workloads begin with dashes: --
 jobs quick --nam vae | 2 | mnb jobs: unknown option --nam; did you mean '--name'?
 jobs quick --window 0 | 2 | mnb: --window 0: between 0.5 and 3600 seconds
 jobs quick --window long | 2 | mnb jobs: Invalid value for --window: unable to convert "long" into float.
@@ -226,6 +271,12 @@ jobs quick --reserve-cores -1 | 2 | mnb: --reserve-cores -1: at least 0
 jobs quick --ready-limit 0 | 2 | mnb: --ready-limit 0: a number of seconds above 0
 jobs quick --ram-total much | 2 | mnb: --ram-total: 'much' is not a size; write a number and a unit, such as 512MiB
 jobs quick --dataroot notes.txt | 2 | mnb: data root
+jobs quick --nonce x --order file | 2 | mnb: --nonce 'x' seeds nothing: give it some text, and no other order than
+jobs quick --nonce= | 2 | mnb: --nonce '' seeds nothing
+jobs quick --dry-run -o notes.txt | 2 | mnb: -o
+jobs quick --dry-run -o notes.txt/res | 2 | mnb: -o
+jobs quick --dry-run -o res | 2 | mnb: -o
+jobs quick --dry-run --pass-env NO_SUCH | 2 | mnb: --pass-env NO_SUCH: this variable is not set
 jobs quick --price 3 | 2 | mnb jobs: unknown option --price; an option of the workload comes after --: mnb jobs ...
 jobs quick --batch-size 64 | 2 | mnb jobs: unknown option --batch-size; an option of the workload comes after --: mnb
 jobs --resume nowhere | 2 | mnb: --resume: nowhere/run.json: No such file or directory; name the folder of a run
@@ -246,6 +297,10 @@ prepare quik | 2 | mnb: quik: no such file, and no profile of that name is shipp
 prepare quick --data-scal 1 | 2 | mnb prepare: unknown option --data-scal; did you mean '--data-scale'?
 list quik | 2 | mnb: quik: no such file, and no profile of that name is shipped; did you mean 'quick'?; there are cv,
 list nowhere.json | 2 | mnb: nowhere.json: No such file or directory
+stamp request nowhere | 2 | mnb: nowhere: there is no ledger.jsonl with a line in it
+stamp add res nowhere | 2 | mnb: nowhere: No such file or directory
+list res | 2 | mnb: res: Is a directory
+bids list.json | 2 | mnb: list.json: Expected `object`, got `array`; the form is
 schema | 2 | mnb schema: KIND is missing; mnb schema --help has an example
 schema profil | 2 | mnb schema: Invalid value "profil" for KIND. Choose from: "profile", "record", "event",
 schema profile | 0 | {

@@ -16,8 +16,19 @@ from milabench_ng.records.record import Cause
 _PROJECT_FILE = re.compile(r"(?:\.\./)?[\w./-]*[\w-](?:\.(?:py|md|json|toml|lock)|/)")
 _MADE_BY_USERS = frozenset(
     {
-        *("run.json", "vae.json", "base.json", "report.json", "probe.json", "results/", "FILE.json"),
         *(
+            "run.json",
+            "vae.json",
+            "base.json",
+            "report.json",
+            "probe.json",
+            "results/",
+            "FILE.json",
+        ),
+        *(
+            "bids.json",
+            "tender.json",
+            "logs/",
             "weights/SUITE.json",
             "bundle.json",
             "bundle.json.sig",

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pages import ROOT, blocks
 
-from milabench_ng import cli
 from milabench_ng.cli.unread import UNREAD
 from milabench_ng.errors import MnbError
 from milabench_ng.schemas import schema
+from milabench_ng.signals import ENDING, exit_code
 
 REFERENCE = ROOT / "docs" / "reference"
 
@@ -57,6 +57,6 @@ def test_the_example_of_a_profile_has_the_keys_of_the_schema() -> None:
 
 
 def test_every_exit_code_has_a_row() -> None:
-    codes = {0, 1, 4, cli.INTERRUPTED, UNREAD, MnbError.exit_code}
+    codes = {0, 1, 4, *map(exit_code, ENDING), UNREAD, MnbError.exit_code}
     codes |= {error.exit_code for error in MnbError.__subclasses__()}
     assert {int(code) for code in first_column(REFERENCE / "exit-codes.md") if code.isdigit()} == codes

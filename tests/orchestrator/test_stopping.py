@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from milabench_ng.signals import exit_code
 from tests.orchestrator.conftest import tell_seen
 from tests.orchestrator.processes import process_tree
 
@@ -98,7 +99,7 @@ def test_a_signal_while_data_are_prepared_leaves_nothing(begin: Callable[..., Ru
     run.until_said("generating")
     tree = process_tree(run.process.pid)
     os.kill(run.process.pid, number)
-    assert run.end() == 130
+    assert run.end() == exit_code(number)
     assert f"interrupted ({number.name})" in run.said.read_text()
     assert "Traceback" not in run.said.read_text()
     assert not run.left
@@ -178,12 +179,16 @@ def test_a_pause_longer_than_the_silence_limit_is_forgiven_and_marked(begin: Cal
     assert marks["orchestrator paused"]["value"] > 5
 
 
-def test_the_folder_of_a_run_that_never_began_is_as_before(begin: Callable[..., Run]) -> None:
+@pytest.mark.parametrize(("words", "number"), [((), signal.SIGTERM), (("--dry-run",), signal.SIGINT)], ids=str)
+def test_the_folder_of_a_run_that_never_began_is_as_before(
+    begin: Callable[..., Run], words: tuple[str, ...], number: signal.Signals
+) -> None:
     """No handler is late: from the first moment on a signal ends the command quietly."""
-    run = begin(STEADY)
+    run = begin(STEADY, *words)
     run.until_said("importing torch")
-    os.kill(run.process.pid, signal.SIGTERM)
-    assert run.end() == 130
+    os.kill(run.process.pid, number)
+    assert run.end() == exit_code(number)
+    assert f"mnb: interrupted ({number.name})" in run.said.read_text()
     assert "Traceback" not in run.said.read_text()
     assert not run.left
     assert not run.folder.exists()

@@ -117,7 +117,7 @@ def test_the_signature_is_demanded_of_the_bid_alone(place: Path, capsys: Any) ->
     assert "you did not say who may sign: give --allowed-signers FILE" in capsys.readouterr().err
     allowed = ["--allowed-signers", str(place / "allowed")]
     assert call(["accept", *asked, *allowed]) in (0, 4)
-    pack(place / "results", place / "bid.tar.gz", weights=place / "weights.json", key=place / "b")
+    pack(place / "results", place / "bid.tar.gz", weights=place / "weights.json", key=place / "b", force=True)
     assert call(["accept", *asked, *allowed]) == 2
     assert "R2 b@example.org signed it, a@example.org should have" in capsys.readouterr().err
 

@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+from milabench_ng import signals
 from milabench_ng.errors import MnbError
 
 T = TypeVar("T")
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 """Ctrl-C, a closed terminal, and what batch systems send before a job's time is up (sbatch(1), ``--signal``)."""
-ENDING = (signal.SIGINT, signal.SIGTERM)
 SAME_S = 1.0
 """Signals within this time count as one: a batch system signals a job's steps and its shell, which passes it on."""
 
@@ -24,20 +24,22 @@ SAME_S = 1.0
 class Interrupted(MnbError):  # noqa: N818  (what happened, and no fault)
     """A signal ended the run in the middle of a step."""
 
-    exit_code = 130
+    def __init__(self, number: int) -> None:
+        super().__init__(signals.interrupted_by(number))
+        self.exit_code = signals.exit_code(number)
 
 
 class Interruption(asyncio.Event):
     """Set when the run must stop."""
 
-    by: str = ""
-    """The signal's name."""
+    by: signal.Signals | None = None
+    """The signal."""
     at_s: float = float("inf")
     """Time of the signal (monotonic)."""
 
     def strike(self, number: signal.Signals) -> None:
         """Note the signal that stops the run."""
-        self.by, self.at_s = number.name, time.monotonic()
+        self.by, self.at_s = number, time.monotonic()
         self.set()
 
     async def unless(self, work: Coroutine[Any, Any, T]) -> T:
@@ -56,7 +58,14 @@ class Interruption(asyncio.Event):
 
     def error(self) -> Interrupted:
         """What to raise where nothing is worth keeping."""
-        return Interrupted(f"interrupted ({self.by})")
+        assert self.by is not None
+        return Interrupted(self.by)
+
+
+async def interruptible(work: Coroutine[Any, Any, T]) -> T:
+    """The result of ``work``, which leaves nothing that is worth keeping. Raises `Interrupted` at a signal."""
+    async with interruptions(lambda _: None) as interrupted:
+        return await interrupted.unless(work)
 
 
 @asynccontextmanager
@@ -68,7 +77,8 @@ async def interruptions(tell: Callable[[str], None]) -> AsyncIterator[Interrupti
     loop, block = asyncio.get_running_loop(), asyncio.current_task()
     assert block is not None
     interrupted = Interruption()
-    heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    heeded = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
     again = False
 
     def interrupt(number: signal.Signals) -> None:
@@ -76,8 +86,8 @@ async def interruptions(tell: Callable[[str], None]) -> AsyncIterator[Interrupti
         if not interrupted.is_set():
             interrupted.strike(number)  # first: telling may fail where the terminal is gone
             with contextlib.suppress(OSError):
-                tell(f"interrupted ({number.name}): writing what is there; once more ends at once")
-        elif number in ENDING and time.monotonic() - interrupted.at_s > SAME_S:
+                tell(f"{signals.interrupted_by(number)}: writing what is there; once more ends at once")
+        elif number in signals.ENDING and time.monotonic() - interrupted.at_s > SAME_S:
             again = True
             restore()
             block.cancel()
@@ -85,8 +95,7 @@ async def interruptions(tell: Callable[[str], None]) -> AsyncIterator[Interrupti
     def restore() -> None:
         for number in heeded:
             loop.remove_signal_handler(number)
-            if again:
-                signal.signal(number, signal.SIG_DFL)
+            signal.signal(number, signal.SIG_DFL if again else before[number])
 
     for number in heeded:
         loop.add_signal_handler(number, interrupt, number)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -109,9 +108,9 @@ def _was_interrupted(tenant: Tenant, interrupted: Interruption) -> bool:
 
     The signal that stops the run may go to all processes of a job and kill a worker a little earlier.
     """
-    if not interrupted.is_set() or tenant.full.done():
+    if interrupted.by is None or tenant.full.done():
         return False
-    same = tenant.ended.result() == -signal.Signals[interrupted.by]
+    same = tenant.ended.result() == -interrupted.by
     return (tenant.failed_s or 0.0) >= interrupted.at_s - (SAME_S if same else 0.0)
 
 

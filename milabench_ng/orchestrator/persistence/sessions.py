@@ -102,18 +102,23 @@ def opened(request: RunRequest) -> Iterator[ResultWriter]:
 
 def make_folder(path: Path) -> ResultFolder:
     """Make an empty result folder. Raises InputError if ``path`` is not empty or cannot be made."""
+    refuse_outdir(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
         folder = ResultFolder(path.resolve())
         folder.logs.mkdir(exist_ok=True)
-        refuse_taken(path)
     except OSError as error:
         raise InputError(f"-o {path}: {error.strerror}") from None
     return folder
 
 
-def refuse_taken(path: Path) -> None:
-    """Raise InputError for a folder that holds anything but what a run that never began left."""
+def refuse_outdir(path: Path) -> None:
+    """Raise InputError for what cannot become a result folder, or holds more than what a run that never began left."""
+    there = next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
+    if not there.is_dir():
+        raise InputError(f"-o {path}: {there} is not a folder; name a new one")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise InputError(f"-o {path}: {there} cannot be written; name a folder elsewhere")
     folder = ResultFolder(path.resolve())
     entries = folder.path.iterdir() if folder.path.is_dir() else ()
     taken = [entry.name for entry in entries if not _is_empty_part(entry, folder)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import msgspec
 
 from milabench_ng.catalogue import Scalar, Workload
@@ -12,9 +14,10 @@ from milabench_ng.orchestrator.execution.preparing import Needed, needed
 from milabench_ng.orchestrator.execution.serving import serving
 from milabench_ng.orchestrator.planning.duration import Duration, least_duration
 from milabench_ng.orchestrator.planning.planned_run import PlannedRun, plan_run
-from milabench_ng.orchestrator.planning.request import RunRequest
+from milabench_ng.orchestrator.planning.request import RunRequest, refuse_unset
 from milabench_ng.plan import Launch
 from milabench_ng.records.isolation import Tier
+from milabench_ng.requests import DataEstimate
 
 
 class DryRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +25,7 @@ class DryRun(msgspec.Struct, frozen=True, kw_only=True):
 
     planned: PlannedRun
     data: tuple[Needed, ...]
+    to_generate: DataEstimate
     backend: str
     tier: Tier
     duration: Duration
@@ -32,14 +36,18 @@ async def dry_run(request: RunRequest, bus: Bus) -> DryRun:
 
     Raises InputError and IsolationError like the run itself.
     """
+    refuse_unset(request.pass_environment)
     with open_nvml() as nvml:
         gpus = read_gpus(nvml).devices
     async with serving(bus.stage) as server:
         planned = await plan_run(request, server, gpus)
+        data = needed(planned.plan, planned.catalogue)
+        to_generate = await server.estimate(data, request.dataroot, len(os.sched_getaffinity(0)))
     backend = choose(planned.capabilities, planned.isolation)
     return DryRun(
         planned=planned,
-        data=needed(planned.plan, planned.catalogue),
+        data=data,
+        to_generate=to_generate,
         backend=backend.NAME,
         tier=backend.tier(planned.capabilities) or "none",
         duration=least_duration(planned.plan, request.rule, planned.start),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -256,6 +257,13 @@ def refuse_missing_packages(resolved: ResolvedRequest) -> None:
                 f"{resolved.where(name)}: workload {test.workload!r} needs "
                 f"{', '.join(workload.missing)}, not installed here: {workload.remedy}, or choose tests with --name"
             )
+
+
+def refuse_unset(names: Collection[str]) -> None:
+    """Raise InputError for a variable that the workers are to get and that there is not."""
+    unset = sorted(set(names) - os.environ.keys())
+    if unset:
+        raise InputError(f"--pass-env {unset[0]}: this variable is not set")
 
 
 def required_isolation(resolved: ResolvedRequest) -> Wish:

@@ -37,7 +37,7 @@ class Bids(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """All offers and the buyer's assumptions."""
 
     reference: str
-    """The node that others are measured against: a folder, a summary or a shipped baseline."""
+    """The node that others are measured against: a folder, a bundle, a summary or a shipped baseline."""
     bids: Annotated[dict[str, Bid], Meta(min_length=1)]
     currency: str = "$"
     years: Annotated[float, Meta(gt=0, le=100)] = 5.0

@@ -17,9 +17,9 @@ from milabench_ng.report.procurement.tender import Tender, evaluate
 from milabench_ng.report.report import Report, build_report
 from milabench_ng.report.scoring.reference import Reference, load_reference
 from milabench_ng.report.scoring.weights import Weights, load_weights, weights_over
-from milabench_ng.report.summary.folder import load_baseline
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.checked import Demands, check_results, require_different
+from milabench_ng.report.verification.opening import load_source
 
 
 def compare_bids(path: Path, demands: Demands | None = None) -> Tender:
@@ -30,7 +30,7 @@ def compare_bids(path: Path, demands: Demands | None = None) -> Tender:
     bids = read_bids(path)
     here = path.parent
     near = here / bids.reference
-    reference = own_bounds(load_baseline(str(near) if os.path.exists(near) else bids.reference))
+    reference = own_bounds(load_source(str(near) if os.path.exists(near) else bids.reference))
     for name, bid in bids.bids.items():
         if not os.path.exists(here / bid.results):  # a shipped baseline of that name is nobody's bid
             raise InputError(

@@ -12,6 +12,7 @@ from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, parse_json, read_content
 from milabench_ng.plain import plain, printed_json, short
 from milabench_ng.profile import Scheme
+from milabench_ng.records.names import MANIFEST
 from milabench_ng.records.reading import Problem, ReadRecord, is_going_on, read_folder, read_ledger, read_record
 from milabench_ng.records.upgrades.summary import SUMMARY_UPGRADES
 from milabench_ng.records.views import ManifestView
@@ -35,11 +36,14 @@ from milabench_ng.shipped import find, names
 from milabench_ng.similar import did_you_mean
 
 
-def load(source: Path) -> Summary:
-    """The summary of a result folder or of a single record, or a stored summary (including a flat one of 2020)."""
-    name = plain(source)
+def load(source: Path, name: str = "") -> Summary:
+    """The summary of a result folder or of a single record, or a stored summary (including a flat one of 2020).
+
+    ``name``: what the user calls it, where that is not its path.
+    """
+    name = name or plain(source)
     if os.path.isdir(source):
-        return summarise(collect(source))
+        return summarise(collect(source, name))
     content = read_content(source, LARGE)
     found = read_record(content, name)
     if isinstance(found, ReadRecord):
@@ -64,8 +68,11 @@ def load_baseline(name: str) -> Summary:
     return load(shipped)
 
 
-def collect(folder: Path) -> Folder:
-    """Read ``folder``; every record is reduced immediately to keep memory small."""
+def collect(folder: Path, name: str = "") -> Folder:
+    """Read ``folder``; every record is reduced immediately to keep memory small. ``name``: what the user calls it.
+
+    Raises InputError for a manifest that cannot be read: nobody can say what was planned.
+    """
     going_on = is_going_on(folder)  # asked first, so that launches that end while we read are merely pending
     results: list[LaunchResult] = []
     manifests: list[ManifestView] = []
@@ -75,10 +82,13 @@ def collect(folder: Path) -> Folder:
             results.append(reduce_record(found))
         elif isinstance(found, ManifestView):
             manifests.append(found)
+        elif os.path.basename(found.file) == MANIFEST:
+            where = f"{name or plain(folder)}: {found.file}"
+            raise InputError(f"{where}: {found.reason}; it says what was planned: restore it from a copy")
         else:
             problems.append(found)
     return Folder(
-        source=plain(folder),
+        source=name or plain(folder),
         events=read_ledger(folder).events,
         results=with_deviations(against_traces(results, manifests), manifests),
         manifests=tuple(manifests),

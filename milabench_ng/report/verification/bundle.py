@@ -130,7 +130,7 @@ def make_claim(summary: Summary, weights: Weights | None, reference: Reference |
 
 
 def pack(
-    folder: Path, output: Path | None, weights: Path | None = None, key: Path | None = None, *, force: bool = True
+    folder: Path, output: Path | None, weights: Path | None = None, key: Path | None = None, *, force: bool = False
 ) -> Written:
     """Pack a result folder into ``output`` (default: ``FOLDER.bundle.tar.gz``, next to it), signed with ``key``.
 

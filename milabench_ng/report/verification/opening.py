@@ -72,6 +72,9 @@ def opened(source: Path) -> Iterator[Opened]:
         try:
             _extract(source, root)
         except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno is not None:  # not the archive's fault
+                where = f"{source}: cannot be unpacked in {root.parent}: {error.strerror}"
+                raise InputError(f"{where}; TMPDIR may name a folder with room") from None
             raise InputError(f"{source}: not a bundle that `mnb bundle` made: {error}") from None
         yield _opened(source, root)
 
@@ -86,9 +89,7 @@ def load_result(source: Path) -> Summary:
     if not is_bundle(source):
         return load(source)
     with opened(source) as there:
-        made = load(there.folder)
-    provenance = msgspec.structs.replace(made.provenance, source=plain(source))
-    return msgspec.structs.replace(made, provenance=provenance)
+        return load(there.folder, plain(source))
 
 
 def is_folder_or_bundle(source: Path) -> bool:

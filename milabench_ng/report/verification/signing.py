@@ -54,12 +54,12 @@ def sign(content: bytes, key: Path) -> bytes:
 
 def check(content: bytes, signature: bytes | None, allowed: Path | None, namespace: str = NAMESPACE) -> Signer:
     """Check that ``content`` is signed by a signer in the file ``allowed`` (ssh-keygen(1), ALLOWED SIGNERS)."""
+    if allowed is not None and not os.path.isfile(allowed):
+        raise InputError(f"--allowed-signers {allowed}: no such file; it holds the public keys of the vendors")
     if signature is None:
         return Signer(present=False, problem="it is not signed", asked=allowed is not None)
     if allowed is None:
         return Signer(present=True, problem="it is signed, and --allowed-signers FILE was not given")
-    if not os.path.isfile(allowed):
-        raise InputError(f"--allowed-signers {allowed}: no such file")
     with tempfile.NamedTemporaryFile(prefix="mnb-signature-") as file:
         file.write(signature)
         file.flush()

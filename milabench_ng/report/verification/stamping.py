@@ -98,6 +98,8 @@ def read_stamps(
 
     ``allowed``: who may sign, as in ssh-keygen(1); ``authorities``: certificates of time-stamping authorities (PEM).
     """
+    if authorities is not None and not authorities.is_file():
+        raise InputError(f"--authorities {authorities}: no such file; it holds certificates (PEM)")
     answers = [folder / name for name in names if name.startswith(f"{STAMPS}/")]
     replies = [_of_authority(path, authorities) for path in answers if path.suffix == ".tsr"]
     signed = [_of_signer(path, allowed) for path in answers if path.suffix == ".sig"]
@@ -108,8 +110,6 @@ def _of_authority(path: Path, authorities: Path | None) -> Stamp:
     head = path.stem
     if authorities is None:
         return Stamp(head=head, problem="the certificate of its authority was not given (--authorities)")
-    if not authorities.is_file():
-        raise InputError(f"--authorities {authorities}: no such file")
     done = _openssl(["-verify", "-digest", head, "-in", str(path), "-CAfile", str(authorities)])
     if done.returncode != 0:
         return Stamp(head=head, problem=f"no authority in {authorities} made it: {_message(done)}")

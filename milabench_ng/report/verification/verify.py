@@ -15,6 +15,7 @@ from milabench_ng.builtin import read_builtin
 from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, MIB, RECORD, convert_json, parse_json, read_content
 from milabench_ng.known_twins import read_known
+from milabench_ng.plain import plain
 from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
 from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME
 from milabench_ng.records.origin import written_by
@@ -101,10 +102,10 @@ def gather(
     names, foreign = result_files(there.folder)
     going_on = is_going_on(there.folder)
     sums = _sums(there, names)
-    manifest = _manifest(there.folder / MANIFEST)
+    manifest = _manifest(there)
     kept, unreadable = _records(there.folder, names, _changed(there, sums))
     chosen = there.weights or weights_file(weights, manifest.plan.suite)
-    summary = load(there.folder)
+    summary = load(there.folder, plain(there.source))
     return Evidence(
         rules=rules,
         packing=there.packing,
@@ -138,13 +139,14 @@ def gather(
     )
 
 
-def _manifest(path: Path) -> Manifest:
+def _manifest(there: Opened) -> Manifest:
+    path = f"{plain(there.source)}: {MANIFEST}"
     try:
-        raw = parse_json(read_content(path, LARGE, os.O_NOFOLLOW), str(path))
+        raw = parse_json(read_content(there.folder / MANIFEST, LARGE, os.O_NOFOLLOW), path)
     except InputError as error:
         raise InputError(f"{error}; only a whole result folder can be verified") from None
     unfit = f"{path}: not the manifest of a run that can be verified"
-    manifest = convert_json(MANIFEST_UPGRADES.upgrade(raw, str(path)), Manifest, unfit, written_by(raw, RUN_SCHEMA))
+    manifest = convert_json(MANIFEST_UPGRADES.upgrade(raw, path), Manifest, unfit, written_by(raw, RUN_SCHEMA))
     if not manifest.plan.devices or not all(launch.devices for launch in manifest.plan.launches):
         raise InputError(f"{path}: its plan has a launch without a device")
     return manifest

@@ -1,0 +1,137 @@
+"""The two guides for a tender, followed to their ends: every command of them, in order, with a run of seconds.
+
+The buyer opens what the vendor sent. The tender is a small one: `TINY` and `SMALL` say how it differs from the guides'.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from pages import ROOT, blocks
+
+from milabench_ng.records.ledger import Chain, Session, check_chain, extend
+from milabench_ng.report.procurement.bids import decode_bids
+from milabench_ng.report.verification.rules import Rules
+
+VENDOR, BUYER = (ROOT / "docs" / "how-to" / name for name in ("submit-a-bid.md", "evaluate-a-tender.md"))
+TINY = {
+    "mnb jobs standard --repeat 5": "mnb jobs trial.json --window 0.5 --tenants 1 --repeat 2",
+    "mnb prepare standard": "mnb prepare trial.json",
+    "--isolation full": "--isolation auto",
+    "/scratch/mnb": "data",
+    "--compare h200": "--compare acme.bundle.tar.gz --weights weights.json",
+}
+SMALL = {"window_s": 0.5, "repeat": 6, "isolation": "none"}
+LARGE = (
+    *("profile", "weights", "arguments", "ceiling", "data", "storage_refused"),  # of the profile `standard`
+    *("every_gpu", "ecc", "default_power", "mitigations", "throttled"),  # of a node that is offered
+    *("closed", "marks_refused", "margin"),  # short windows are marked
+)
+"""The demands of the shipped rules that no run of seconds on a CPU can meet."""
+
+Follow = Callable[[Path, Path], dict[str, str]]
+
+
+@pytest.fixture(scope="module")
+def follow(tmp_path_factory: pytest.TempPathFactory) -> Follow:
+    """Run every command of a guide in a folder; what each printed. ``mnb doctor`` may say that a node is not ready."""
+    programs = tmp_path_factory.mktemp("bin")
+    (programs / "mnb").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m milabench_ng "$@"\n')
+    (programs / "mnb").chmod(0o755)
+    environ = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+
+    def run(guide: Path, place: Path) -> dict[str, str]:
+        said = {}
+        for line in (line for language, text in blocks(guide) if language == "sh" for line in text.splitlines()):
+            command = line
+            for stated, small in TINY.items():
+                command = command.replace(stated, small)
+            done = subprocess.run(
+                command, shell=True, cwd=place, env=environ, capture_output=True, text=True, check=False, timeout=250
+            )
+            assert done.returncode == 0 or line == "mnb doctor", f"{command}\n{done.stdout}{done.stderr}"
+            assert "Traceback" not in done.stderr
+            said[line] = done.stdout
+        return said
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def vendor(tmp_path_factory: pytest.TempPathFactory, follow: Follow) -> tuple[Path, dict[str, str]]:
+    """The vendor's folder after the guide, and what the commands printed."""
+    place = tmp_path_factory.mktemp("vendor")
+    (place / "trial.json").write_text('{"toy_reg": {"workload": "toy_reg"}}')
+    (place / "tender.json").write_text(json.dumps(small_rules()))
+    return place, follow(VENDOR, place)
+
+
+def small_rules() -> dict[str, object]:
+    """The shipped rules, without what the small tender cannot meet."""
+    shipped = json.loads((ROOT / "rules" / "procurement.json").read_text())
+    return {key: value for key, value in shipped.items() if key not in LARGE} | SMALL
+
+
+def test_the_vendor_has_a_bundle_that_keeps_the_rules(vendor: tuple[Path, dict[str, str]]) -> None:
+    _, said = vendor
+    verdict = next(text for line, text in said.items() if line.startswith("mnb verify"))
+    assert verdict.split()[:2] == ["verdict", "PASS"]
+    assert "results/run.json" in next(text for line, text in said.items() if line.startswith("tar -tzf"))
+
+
+def test_the_buyer_has_a_ranked_table(vendor: tuple[Path, dict[str, str]], follow: Follow, tmp_path: Path) -> None:
+    """Both vendors have the same node, which one measured in other processes, and other prices."""
+    sent, _ = vendor
+    shutil.copytree(sent / "results", tmp_path / "again")
+    measure_again(tmp_path / "again" / "ledger.jsonl")
+    for name, results in (("acme", sent / "results"), ("umbra", tmp_path / "again")):
+        key, bundle = tmp_path / name, tmp_path / f"{name}.bundle.tar.gz"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+        command = [sys.executable, "-m", "milabench_ng", "bundle", str(results), "--sign", str(key)]
+        subprocess.run([*command, "-o", str(bundle)], cwd=ROOT, check=True, capture_output=True)
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "procurement.json").write_text(json.dumps(small_rules(), indent=4))
+    (tmp_path / "weights.json").write_text('{"trial.toy_reg": {"weight": 1}}')
+    [bids] = [text for language, text in blocks(BUYER) if language == "json"]
+    small = json.loads(bids) | {"reference": "acme.bundle.tar.gz", "weights": "weights.json"}
+    (tmp_path / "bids.json").write_text(json.dumps(small))
+    said = follow(BUYER, tmp_path)
+    verdicts = [text for line, text in said.items() if line.startswith("mnb verify")]
+    assert [text.split()[:2] for text in verdicts] == [["verdict", "PASS"]] * 2
+    table = next(text for line, text in said.items() if line.startswith("mnb bids"))
+    assert [row.split()[0] for row in table.splitlines() if row.startswith(("acme", "umbra"))][:2] == ["umbra", "acme"]
+    assert (tmp_path / "bids.html").is_file()
+
+
+def measure_again(path: Path) -> None:
+    """Make the ledger that of another run, which went the same way."""
+    chain, lines = Chain(), b""
+    for entry in check_chain(path.read_bytes()).entries:
+        event = entry.what
+        if isinstance(event, Session):
+            event = msgspec.structs.replace(event, pid=event.pid + 1)
+        chain, line = extend(chain, entry.utc, [event])
+        lines += line
+    path.write_bytes(lines)
+
+
+def test_what_the_guide_writes_is_right_for_the_shipped_files(tmp_path: Path) -> None:
+    """The edits of the rules find their places in the shipped ones, and the bids are read as they stand."""
+    (tmp_path / "rules").symlink_to(ROOT / "rules")
+    edits = [line for _, text in blocks(BUYER) for line in text.splitlines() if line.startswith("sed ")]
+    for line in edits:
+        subprocess.run(line, shell=True, cwd=tmp_path, check=True)
+    shipped = msgspec.json.decode((ROOT / "rules" / "procurement.json").read_bytes(), type=Rules)
+    made = msgspec.json.decode((tmp_path / "tender.json").read_bytes(), type=Rules)
+    assert made == msgspec.structs.replace(shipped, name="tender-2026-17", nonce="tender-2026-17")
+    [bids] = [text for language, text in blocks(BUYER) if language == "json"]
+    assert set(decode_bids(bids.encode(), "bids.json").bids) == {"acme", "umbra"}
