@@ -12,7 +12,8 @@ from milabench_ng.node.inventory import Cpus, Inventory
 from milabench_ng.node.pci_gpus import PciGpu
 from milabench_ng.node.storage import Storage
 from milabench_ng.plan import Device
-from milabench_ng.records.isolation import Effective, Isolation, ProcView, Share, Usage
+from milabench_ng.records.isolation import Confinement, Effective, Isolation, ProcView, Scheduling, Share, Usage
+from milabench_ng.records.surroundings import Surroundings
 
 
 def fence(index: int, run_id: str) -> Isolation:
@@ -32,7 +33,16 @@ def fence(index: int, run_id: str) -> Isolation:
         effective=held,
         effective_end=held,
         proc=ProcView(
-            pid=1, groups=(f"0::/mnb/{index}",), cpus_allowed=cpus, mems_allowed=(0,), threads=1, open_fds={}
+            pid=1,
+            groups=(f"0::/mnb/{run_id}/{index}",),
+            cpus_allowed=cpus,
+            mems_allowed=(0,),
+            threads=1,
+            open_fds={},
+            confinement=Confinement(
+                cgroup_namespace=True, groups_read_only=True, ipc_namespace=True, no_new_privs=True, capabilities=()
+            ),
+            scheduling=Scheduling(policy="other", nice=0, limits={}),
         ),
         usage=Usage(cpu_usec=3_000_000),
         disjoint=True,
@@ -72,6 +82,11 @@ def conditions(time_s: float, devices: Sequence[int], utc: str = "2026-01-06T16:
             gpus={name: GpuSettings(**setting | {"pci_bus_id": _bus(int(name[4:]))}) for name in names},
         ),
     )
+
+
+def surroundings(time_s: float, devices: Sequence[int]) -> Surroundings:
+    """Nobody else on the CPUs of the shares."""
+    return Surroundings(time_s=time_s, cpus=2 * len(devices), cpu_limits=(), contested=(), machinery_cpu_s=time_s / 100)
 
 
 def _bus(index: int) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from make_node import conditions, fence, inventory, storage
+from make_node import conditions, fence, inventory, storage, surroundings
 
 from milabench_ng import __version__
 from milabench_ng.builtin import Declared, read_builtin
@@ -139,7 +139,8 @@ def _rows(launch: Launch, rank: int, begin: float, slices: int, count: int) -> l
     draw = random.Random(f"{launch.label} {launch.run} {launch.devices} {rank}")
     odd = [draw.randrange(-(2**15), 2**15) / 2**36 if i % 2 else 0.0 for i in range(slices + 1)]
     odd[-1] = 0.0
-    return [[begin + 0.5 * i + odd[i], 0.5 + odd[i + 1] - odd[i], count, 5, 0.125] for i in range(slices)]
+    steps = max(5, -(-count // 64))
+    return [[begin + 0.5 * i + odd[i], 0.5 + odd[i + 1] - odd[i], count, steps, 0.125] for i in range(slices)]
 
 
 def utc_at(time_s: float) -> str:
@@ -177,7 +178,7 @@ def _mnb(
             "sha256": sha256,
         },
         "devices": [msgspec.to_builtins(device(index)) for index in launch.devices],
-        "environment": {f"NCCL_OPTION_{i}": "value" for i in range(20)},
+        "environment": _environment(launch),
         "dropped_environment": [f"DROPPED_{i}" for i in range(40)],
         "start": "warm",
         "phases_s": {"fork": 0.01, "fence": 0.02, "model": 0.3},
@@ -204,6 +205,7 @@ def _mnb(
             "ran_after": "fp32",
             "matmul_error_before": 1e-7,
             "matmul_error_after": 1e-7,
+            "layer_dtype": "float32",
         },
         "data": {
             "name": "imagenet",
@@ -220,11 +222,36 @@ def _mnb(
             "before": msgspec.to_builtins(conditions(begin - 1, launch.devices, utc_at(begin - 1))),
             "after": msgspec.to_builtins(conditions(stop + 1, launch.devices, utc_at(stop + 1))) | {"settings": None},
         },
+        "surroundings": {
+            "before": msgspec.to_builtins(surroundings(begin - 1, launch.devices)),
+            "after": msgspec.to_builtins(surroundings(stop + 1, launch.devices)),
+        },
         "host_pace": {str(index): host_pace(80.0, 80.0) for index in launch.devices},
-        "telemetry": {},
+        "telemetry": {
+            "host:node": {"load_1min": dict.fromkeys(("min", "mean", "max"), 1.0) | {"n": 18, "span_s": 8.5}},
+            **{
+                f"tenant:{index}": {"anon_mib": {"n": 18, "span_s": 8.5, "min": 8.0, "mean": 8.0, "max": 8.0}}
+                for index in launch.devices
+            },
+        },
+        "sampled": {"start_s": stop - 10, "end_s": stop - 1, "interval_s": 0.5, "dropped": 0},
         "failure": None,
         "exit_status": 0,
         "marks": [],
+    }
+
+
+def _environment(launch: Launch) -> dict[str, str]:
+    """Of a worker, with many settings of the operator."""
+    return {
+        "PATH": "/venv/bin:/usr/bin:/bin",
+        "HOME": "/root",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": ",".join(f"GPU-{index}" for index in launch.devices),
+        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+        "TMPDIR": "/tmp/scratch",
+        "PYTHONPYCACHEPREFIX": "/tmp/scratch/compiled",
+        **{f"NCCL_OPTION_{i}": "value" for i in range(20)},
     }
 
 
@@ -274,8 +301,9 @@ def promise(whole: Plan, run_id: str = RUN_ID) -> Manifest:
         inventory=inventory(whole.devices),
         storage={"dataroot": storage("/data"), "outdir": storage("/results")},
         fence=FenceSummary(requested="auto", backend="v2", tier="full"),
-        software={"torch": "2.15.0"},
+        software={"torch": "2.15.0", "torchvision": "0.30.0", "numpy": "2.5.2"},
         software_key="0" * 16,
+        import_path=("/venv/lib/python3/site-packages", "/usr/lib/python3.11"),
     )
 
 
@@ -389,8 +417,8 @@ def _which(made: dict[str, Any]) -> dict[str, str]:
 def proofs(edge: Edge, sets: Iterable[str] = ("mnist", "imagenet")) -> tuple[ledger.CodeSeen | ledger.DataSeen, ...]:
     """What a session reads of code and data."""
     wheels = {
-        name: WheelCheck(version="1.0", folder="/venv/site", sha256="0" * 64, files=9)
-        for name in ("torch", "torchvision", "numpy")
+        name: WheelCheck(version=version, folder="/venv/site", sha256="0" * 64, files=9)
+        for name, version in (("torch", "2.15.0"), ("torchvision", "0.30.0"), ("numpy", "2.5.2"))
     }
     code = CodeProof(
         package=package_digests(WORKLOADS.parents[1]),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tampering import Change, Tamper, manifest, proof, record
+from tampering import Change, Tamper, manifest, ours, proof, record
 
 
 def patched_meter(event: dict[str, Any]) -> None:
@@ -50,6 +50,22 @@ def import_path(content: dict[str, Any]) -> None:
     content["import_path"] = ["/venv/bin", "/usr/lib/python3.11", "/evil"]
 
 
+def no_import_path(content: dict[str, Any]) -> None:
+    content["import_path"] = []
+
+
+def below_the_installation(content: dict[str, Any]) -> None:
+    content["import_path"] = ["/usr/evil", *content["import_path"]]
+
+
+def wheel(**changes: Any) -> Change:
+    return lambda event: event["code"]["wheels"]["torch"].update(changes)
+
+
+def data_proof(**changes: Any) -> Change:
+    return lambda event: event["data"].update(changes)
+
+
 ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "bench/meter.py patched": (
         "R21",
@@ -69,9 +85,26 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "torch patched": (
         "R21",
         proof("code", "after", patched_torch),
-        "torch 1.0 is not as it was installed: /site/torch",
+        "torch 2.15.0 is not as it was installed: /site/torch",
     ),
     "torch that cannot be compared": ("R21", proof("code", "after", torch_without_record), "torch has no RECORD"),
+    "no file of torch read": ("R21", proof("code", "after", wheel(files=0)), "none of the files of torch"),
+    "another torch than was recorded": (
+        "R21",
+        proof("code", "after", wheel(version="9.9.9")),
+        "torch 9.9.9 was read, run.json says",
+    ),
+    "no file of the data read": ("R19", proof("data", "after", data_proof(files=0)), "imagenet after the work had no"),
+    "data of the future": (
+        "R19",
+        lambda folder: [proof("data", edge, data_proof(changed_s=4e9))(folder) for edge in ("before", "after")][-1],
+        "before the work was changed",
+    ),
+    "a twin that nothing made": (
+        "R19",
+        proof("data", "before", data_proof(generator=None)),
+        "imagenet before the work is said to be a twin, and to have no generator",
+    ),
     "code not read before": ("R21", proof("code", "before", None), "session 1 does not say which code it began with"),
     "code not read after": (
         "R21",
@@ -122,5 +155,26 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
         "open division: the kernel was started with mitigations=off",
     ),
     "a slow clock": ("R31", record(host(clock_source="jiffies")), "the kernel reads the time from jiffies"),
+    "a plugin of NCCL": ("R31", record(environment(NCCL_TUNER_PLUGIN="/evil.so")), "NCCL_TUNER_PLUGIN=/evil.so"),
+    "modules of UCX": ("R31", record(environment(UCX_MODULE_DIR="/evil")), "the environment has UCX_MODULE_DIR=/evil"),
+    "another GPU": (
+        "R31",
+        record(environment(CUDA_VISIBLE_DEVICES="GPU-9")),
+        "the environment has CUDA_VISIBLE_DEVICES=GPU-9, its devices are GPU-1",
+    ),
+    "a folder of programs": ("R31", record(environment(PATH="/tmp/evil:/usr/bin")), "PATH with the folder /tmp/evil"),
+    "the current folder for programs": ("R31", record(environment(PATH="/usr/bin:")), "the folder that is current"),
+    "compiled modules elsewhere": (
+        "R31",
+        record(environment(PYTHONPYCACHEPREFIX="/evil")),
+        "PYTHONPYCACHEPREFIX=/evil, which is not a folder of the session",
+    ),
+    "no environment": ("R31", record(ours(environment={})), "the environment is recorded without PATH"),
+    "no import path": ("R31", manifest(no_import_path), "the import path is not recorded"),
+    "a folder below the installation": (
+        "R31",
+        manifest(below_the_installation),
+        "open division: the import path has /usr/evil",
+    ),
     "a folder on the import path": ("R31", manifest(import_path), "open division: the import path has /evil"),
 }

@@ -153,6 +153,16 @@ def faster(content: dict[str, Any]) -> None:
     timing["rates"] = [100 * rate for rate in timing["rates"]]
 
 
+def recount(content: dict[str, Any]) -> None:
+    """The counts and rates that follow from the slices."""
+    for number, rank in enumerate(content["mnb"]["ranks"]):
+        rank["count"] = sum(row[2] for row in rank["slices"])
+        name = "train" if content["mnb"]["launch"]["scheme"] == "per-gpu" else f"train_{number}"
+        rates = [row[2] / row[1] for row in rank["slices"]]
+        stated = content["timings"][name]["rates"]
+        content["timings"][name]["rates"] = rates[len(rates) - len(stated) :]
+
+
 def failed(cause: str) -> Change:
     """A launch that failed."""
 

@@ -12,8 +12,8 @@ import make_records
 import msgspec
 import pytest
 import tampering
-from attacks import multiplied
 from make_records import PER_GPU
+from slice_attacks import multiplied
 from test_money import node
 
 from milabench_ng.cli import call
@@ -92,7 +92,7 @@ def test_accept_prints_both_verdicts(place: Path, capsys: Any) -> None:
     sides = [str(place / "results"), str(place / "delivered")]
     assert call(["accept", *sides, "--weights", str(place / "weights.json")]) in (0, 4)
     lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if ": PASS of 11 rules; 17 not asked; unsigned" in line] == lines[1:3]
+    assert [line for line in lines if ": PASS of 12 rules; 17 not asked; unsigned" in line] == lines[1:3]
 
 
 def test_a_run_is_not_compared_with_itself(place: Path, capsys: Any) -> None:
@@ -127,7 +127,7 @@ def test_bids_refuse_what_breaks_a_rule_and_rank_the_others(place: Path, capsys:
     forged(place)
     assert call(["bids", str(bids(place, fine="results", forged="forged", edited="edited.tar.gz"))]) == 1
     told = " ".join(capsys.readouterr().out.split())
-    assert "verified fine: PASS of 11 rules" in told
+    assert "verified fine: PASS of 12 rules" in told
     assert "refused forged: " in told
     assert "refused edited: " in told
     assert call(["bids", str(bids(place, forged="forged"))]) == 2

@@ -101,7 +101,7 @@ def test_company_that_the_profile_does_not_say_is_a_mark(tmp_path: Path, whole: 
     (tmp_path / "run.json").write_text(json.dumps(manifest))
     (mark,) = make_report(tmp_path).marks
     assert mark.text.startswith("beside nothing, which the profile does not say")
-    assert "5 of 7 tests" in header(make_report(tmp_path))[0].text
+    assert "5 of 7 tests" in first_screen(make_report(tmp_path)).facts[0].text
 
 
 @pytest.mark.parametrize(("repeat", "marked"), [(2, ["ran in file order, all repeats of a test in a row"]), (1, [])])

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 import tampering
-from attacks import multiplied
+from contradiction_attacks import measured_power
+from slice_attacks import more_a_step, more_steps, multiplied
 
 from milabench_ng.report.verification.findings import Ruling
 from milabench_ng.report.verification.forms import told_once
@@ -42,7 +43,7 @@ def broken(folder: Path) -> dict[str, Ruling]:
 def test_four_times_as_much_everywhere_is_not_believed(folder: Path) -> None:
     tampering.records(lambda content: multiplied(content, 4))(folder)
     found = broken(folder)
-    assert found.keys() == {"R5"}
+    assert found.keys() == {"R4", "R5"}
     told = "\n".join(found["R5"].reasons)
     assert "standard.convnet: up to" in told
     assert "x what was measured on 2 x NVIDIA H200" in told
@@ -50,8 +51,18 @@ def test_four_times_as_much_everywhere_is_not_believed(folder: Path) -> None:
 
 
 def test_a_tenth_more_is_another_machine(folder: Path) -> None:
-    tampering.records(lambda content: multiplied(content, 1.1))(folder)
+    tampering.records(lambda content: more_steps(content, 1.1))(folder)
     assert broken(folder) == {}
+
+
+def test_items_follow_from_steps_and_options(folder: Path) -> None:
+    """Counts x 1.45 with steps, latencies and losses as they were, of a run of an older version."""
+    tampering.records(more_a_step)(folder)
+    found = broken(folder)
+    assert found.keys() == {"R4"}
+    told = "\n".join(found["R4"].reasons)
+    for reason in ("93 images a step, its options allow 64", "tokens a step, its options allow 2240"):
+        assert reason in told
 
 
 def test_slices_of_the_other_device_are_found(folder: Path) -> None:
@@ -78,3 +89,28 @@ def test_energy_and_power_of_the_run_agree_and_forged_ones_do_not(folder: Path) 
 
     tampering.records(saved, "*.convnet.*")(folder)
     assert "J in" in broken(folder)["R5"].reasons[0]
+
+
+def test_an_idle_gpu_with_all_items_is_found(folder: Path) -> None:
+    """One device, and then all: then only the baseline of the same GPU shows it."""
+
+    def rested(content: dict[str, Any]) -> None:
+        measured_power(content, 90.0, 8.0)
+
+    tampering.record(rested, "*.convnet.J0.1.*")(folder)
+    assert any("J0.1: an item took" in reason for reason in broken(folder)["R5"].reasons)
+    tampering.records(rested, "*.convnet.*")(folder)
+    (reason,) = broken(folder)["R5"].reasons
+    assert reason.startswith("standard.convnet: an item took")
+    assert "on 2 x NVIDIA H200" in reason
+
+
+def test_slices_of_another_device_with_noise_are_found(folder: Path) -> None:
+    source = msgspec.json.decode(next(folder.glob("*.convnet.J0.0.*")).read_bytes())["mnb"]["ranks"][0]
+
+    def change(content: dict[str, Any]) -> None:
+        rank = content["mnb"]["ranks"][0]
+        rank["slices"] = [[row[0], row[1] * (1 + 1e-6 * (at % 3)), *row[2:]] for at, row in enumerate(source["slices"])]
+
+    tampering.record(change, "*.convnet.J0.1.*")(folder)
+    assert any("with a little noise" in reason for reason in broken(folder)["R4"].reasons)

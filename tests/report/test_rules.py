@@ -15,7 +15,10 @@ import make_records
 import msgspec
 import pytest
 import tampering
-from attacks import ATTACKS, BUNDLES, FOLDER_ONLY, backlog, even, falling, remove
+from attacks import ATTACKS, FOLDER_ONLY
+from book_attacks import remove
+from bundle_attacks import BUNDLES
+from slice_attacks import backlog, even, falling
 from tampering import NONCE, WHOLE, Tamper, ours, record
 
 from milabench_ng import __version__
@@ -58,6 +61,7 @@ STRICT = Rules(
     mitigations=True,
     throttled=0.005,
     foreign_refused=True,
+    least_version=__version__,
     witnessed={"R28": "A. Smith, 2026-01-06", "R29": "A. Smith, 2026-01-06", "R30": "A. Smith, 2026-01-06"},
 )
 
@@ -352,5 +356,5 @@ def test_without_rules_only_what_needs_none_is_checked(folder: Path) -> None:
     (folder / "ledger.jsonl").unlink()
     verification = verify(folder, Rules())
     assert verification.passed
-    assert {ruling.id for ruling in verification.having("unknown")} == {"R1", "R13", "R28", "R29", "R30"}
+    assert {ruling.id for ruling in verification.having("unknown")} == {"R1", "R13", "R28", "R29", "R30", "R33"}
     assert {"R2", "R6", "R7", "R9", "R14", "R21"} <= {ruling.id for ruling in verification.having("off")}

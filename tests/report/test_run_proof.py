@@ -90,6 +90,12 @@ def test_the_import_path_is_one_environment(folder: Path, folders: tuple[str, ..
     assert len(rulings(folder)["R31"].reasons) == named
 
 
+def test_the_buyer_may_pin_wheels(folder: Path) -> None:
+    known, other = (msgspec.structs.replace(CLOSED, wheels={"torch": (sum_ * 64,)}) for sum_ in "01")
+    assert results(folder, known) == ["pass"] * 3
+    assert "which is not among those demanded" in rulings(folder, other)["R21"].reasons[0]
+
+
 def test_trusted_data_is_refused_where_it_is_demanded(folder: Path) -> None:
     records(trusted)(folder)
     for edge in ("before", "after"):

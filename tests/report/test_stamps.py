@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import subprocess
 from datetime import UTC, datetime, timedelta
@@ -18,11 +19,12 @@ from milabench_ng.cli import call
 from milabench_ng.errors import InputError
 from milabench_ng.records import ledger
 from milabench_ng.records.reading import read_ledger
+from milabench_ng.report.verification import verify as verifying
 from milabench_ng.report.verification.bundle import pack
-from milabench_ng.report.verification.checks.check_stamps import due, heads
+from milabench_ng.report.verification.checks.check_stamps import drift, due, heads
 from milabench_ng.report.verification.findings import Ruling
 from milabench_ng.report.verification.rules import Rules, StampRule
-from milabench_ng.report.verification.stamping import NAMESPACE, add_stamp, read_stamps, request_stamp
+from milabench_ng.report.verification.stamping import NAMESPACE, Stamp, add_stamp, read_stamps, request_stamp
 from milabench_ng.report.verification.verify import verify
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
@@ -230,6 +232,45 @@ def test_stamps_by_nobody_who_counts(folder: Path, keys: Keys, tmp_path: Path) -
         "who may sign was not given (--allowed-signers)",
         "the certificate of its authority was not given (--authorities)",
     }
+
+
+def test_a_slow_clock_is_found_by_the_growth_of_the_delays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each delay is allowed; a clock that loses a quarter makes them grow, however late somebody stamps."""
+    chain, noise = read_ledger(make_stepwise(folder, 12, 60.0)), random.Random(2)
+    lines = [(head, datetime.fromisoformat(entry.utc)) for head, entry in zip(heads(chain), chain.entries, strict=True)]
+    for slow, said in ((0.25, "the node's clock loses"), (0.0, "")):
+        late = [slow * (utc - lines[0][1]).total_seconds() + noise.uniform(0, 30) for _, utc in lines]
+        seen = tuple(
+            Stamp(head=head, utc=utc + timedelta(seconds=by), by="authority")
+            for (head, utc), by in zip(lines, late, strict=True)
+        )
+        monkeypatch.setattr(verifying, "read_stamps", lambda *_, seen=seen: seen)
+        told = {one.id: one for one in verifying.verify(folder, DEMANDED).rulings}["R32"].reasons
+        assert [said in why for why in told if "clock loses" in why] == ([True] if said else [])
+
+
+def make_stepwise(folder: Path, lines: int, step_s: float) -> Path:
+    """The first lines of a ledger, written one after another."""
+    begin, events = datetime.now(UTC) - timedelta(seconds=lines * step_s), events_of(folder)[:lines]
+    dates = [(begin + timedelta(seconds=step_s * at)).strftime("%Y-%m-%dT%H:%M:%S.%fZ") for at in range(len(events))]
+    tampering.write_events(folder, list(zip(dates, events, strict=True)))
+    return folder
+
+
+def test_random_delays_are_no_drift() -> None:
+    draw = random.Random(1)
+    found = [drift({600.0 * at: draw.uniform(0, 600) for at in range(12)}) for _ in range(300)]
+    assert sum(rate is not None for rate in found) <= 1
+    assert drift({600.0 * at: 60.0 * at for at in range(12)}) == pytest.approx(0.1)
+    assert drift({0.0: 0.0, 60.0: 100.0, 120.0: 200.0}) is None  # too few
+
+
+def test_idle_time_between_batches_has_a_cap(folder: Path, keys: Keys) -> None:
+    short = Rules(stamps=StampRule(delay_s=600.0, idle_s=60.0))
+    assert not any("nothing ran" in why for why in ruling(folder, keys).reasons)
+    assert any(
+        "nothing ran for 83 s before batch 1, 60 s are allowed" in why for why in ruling(folder, keys, short).reasons
+    )
 
 
 def test_another_time_in_a_signed_text(folder: Path, keys: Keys) -> None:

@@ -30,19 +30,21 @@ def test_attacks_on_an_honest_folder(
     import tampering
 
     tampering.write_honest(tmp_path / "honest")
-    few = ("tampered slice", "all counts x 4", "stretched dates")
+    few = ("tampered slice", "all counts and steps x 8", "stretched dates")
     monkeypatch.setattr(script.attacks, "ATTACKS", {name: script.attacks.ATTACKS[name] for name in few})
-    monkeypatch.setattr(script.attacks, "HOSTILE", {"way out": script.attacks.HOSTILE["way out"]})
+    own = {"a plugin of NCCL": script.run_attacks.ATTACKS["a plugin of NCCL"]}
+    monkeypatch.setattr(script.run_attacks, "ATTACKS", own)
+    monkeypatch.setattr(script.bundle_attacks, "HOSTILE", {"way out": script.bundle_attacks.HOSTILE["way out"]})
     (tmp_path / "place").mkdir()
     assert script.attacked(tmp_path / "honest", tmp_path / "place", "") == 0
     lines = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines() if "  " in line)
     assert {name: lines[name].strip() for name in few} == {
         "tampered slice": "R3",
-        "all counts x 4": "R5",
+        "all counts and steps x 8": "R5",
         "stretched dates": "R13, R17",
     }
     assert lines["way out"].strip() == "refused"
-    assert lines["all counts x 1.3"].strip().startswith("documented: ")
+    assert lines["all counts and steps x 1.4"].strip().startswith("documented: ")
     for case in (
         {"harmless": ("R3", tampering.record(lambda content: content["mnb"]["environment"].update(X="1")), "")},
         {"other rule": ("R1", tampering.record(tampering.one_slice), "")},

@@ -76,10 +76,15 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """SHA-256 of each room of this installation's package (`sources.package_digests`)."""
     known_twins: tuple[KnownTwin, ...]
     """The twins whose checksums this version knows."""
-    builtin: dict[str, Declared]
-    """What this installation's workloads declare, by name; empty for a run of another version."""
+    declared: dict[str, Declared]
+    """What this installation's workloads declare, by name."""
     version: str
     """The version of this installation."""
+
+    @property
+    def builtin(self) -> dict[str, Declared]:
+        """What the workloads of the version that ran declare, by name; empty if that is another version."""
+        return self.declared if self.manifest.version == self.version else {}
 
     @property
     def measured(self) -> tuple[StoredRecord, ...]:

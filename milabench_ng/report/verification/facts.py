@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from milabench_ng.plain import short
 from milabench_ng.report.verification.checks.check_books import attempts_fact
+from milabench_ng.report.verification.checks.check_proof import wheels_fact
 from milabench_ng.report.verification.checks.clocks import gaps_fact
 from milabench_ng.report.verification.evidence import Evidence
 
@@ -21,6 +22,7 @@ def facts(evidence: Evidence) -> dict[str, str]:
         "launches": f"{len(evidence.records)} records of {len(manifest.plan.launches)} planned launches",
         "attempts": attempts_fact(evidence),
         "gaps": gaps_fact(evidence),
+        "wheels": wheels_fact(evidence),
         "ledger head": evidence.ledger.head if evidence.ledger else "none",
         "signed by": evidence.signer.principal or evidence.signer.problem or "nobody",
         "score": f"{claim.status or 'none'}",
@@ -29,7 +31,7 @@ def facts(evidence: Evidence) -> dict[str, str]:
         found["score"] += f": {claim.per_device:.6g} per device, {claim.per_node:.6g} per node ({claim.unit})"
     if evidence.strays:
         found["passed over"] = ", ".join(map(short, evidence.strays))
-    return {key: short(text) for key, text in found.items()}
+    return {key: short(text) for key, text in found.items() if text}
 
 
 def _name(text: str) -> str:

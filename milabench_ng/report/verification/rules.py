@@ -47,6 +47,8 @@ class StampRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     delay_s: Annotated[float, msgspec.Meta(gt=0)]
     """How much later than the ledger's line a stamp may be."""
+    idle_s: Amount = 120.0
+    """Longest time between two batches of a session: in idle time, a run could be tried and thrown away."""
 
 
 class Ceiling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -105,6 +107,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """(R20) ``memory`` is tmpfs."""
     closed: bool = False
     """(R21, R31) Whether the code must be that of the verifying version of mnb, unchanged, and all settings listed."""
+    wheels: dict[str, tuple[str, ...]] = {}
+    """(R21) SHA-256 of the files of torch, torchvision and numpy, by name, as a verdict shows them; with ``closed``."""
     listed: tuple[str, ...] = ()
     """(R31) What may be set beyond the list of the closed division: variables, kernel parameters as they are given,
     clock sources, folders of the import path."""
@@ -126,6 +130,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """(R26) Whether foreign compute processes on the GPUs are refused."""
     stamps: StampRule | None = None
     """(R32)"""
+    least_version: Annotated[str, msgspec.Meta(pattern=r"^\d+(\.\d+)*$")] | None = None
+    """(R33) Oldest version of mnb that may have made it: older ones tell less."""
     witnessed: dict[str, str] = {}
     """(R28 and following) Who saw it and when, by rule id. The evaluator fills this in."""
 

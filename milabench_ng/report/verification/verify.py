@@ -134,7 +134,7 @@ def gather(
         sources=own_sources(one.record.mnb.source.origin for one in kept),
         package=package_digests(Path(milabench_ng.__file__).parent),
         known_twins=read_known(),
-        builtin=read_builtin() if manifest.version == milabench_ng.__version__ else {},
+        declared=read_builtin(),
         version=milabench_ng.__version__,
     )
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from milabench_ng.records.isolation import Effective, Isolation
+from milabench_ng.records.isolation import Effective, Isolation, ProcView
 from milabench_ng.records.ledger import Attempt, Company
 from milabench_ng.records.record import Record
 from milabench_ng.report.summary.launches import weakest_tier
@@ -17,6 +17,8 @@ from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import Finding, judged
 
 _SAME_S = 1e-6
+_GROUPS = ("cgroup1", "cgroup2")
+"""Back ends that make a group themselves, and have its processes give up the means of leaving it."""
 _LIMITS = ("cpus", "mems", "memory_bytes", "swap_bytes", "pids", "io")
 
 
@@ -65,6 +67,20 @@ def _not_held(share: Isolation, succeeded: bool) -> Iterator[str]:
         yield from _changes(entry, end)
     if share.disjoint is False:
         yield "its CPUs were not its own"
+    if share.backend in _GROUPS:
+        yield from _outside(share, share.proc)
+
+
+def _outside(share: Isolation, process: ProcView) -> Iterator[str]:
+    """Contradictions between a group of the kernel and the process that is said to be in it."""
+    if not any(group.endswith(f"/{share.group}") for group in process.groups):
+        yield f"its process is in none of its groups ({share.group})"
+    seen = process.confinement
+    if seen is None:
+        return
+    kept = (seen.cgroup_namespace, seen.groups_read_only, seen.ipc_namespace, seen.no_new_privs)
+    if not any(kept) or "SYS_ADMIN" in seen.capabilities:
+        yield "its process has given up no means of leaving the fence"
 
 
 def _changes(entry: Effective, end: Effective) -> Iterator[str]:

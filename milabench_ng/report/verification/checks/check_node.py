@@ -13,6 +13,7 @@ from milabench_ng.report.verification.checks.changed_settings import (
     without_mitigations,
 )
 from milabench_ng.report.verification.checks.clocks import boots
+from milabench_ng.report.verification.checks.counters import falling_counters
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
 
@@ -206,7 +207,7 @@ def _foreign_processes(states: Iterable[tuple[str, str, GpuState]]) -> Iterator[
 
 def one_node(evidence: Evidence) -> Finding:
     """All records come from one node, one version of mnb and one set of devices: those of run.json."""
-    return judged([*_other_nodes(evidence), *boots(evidence), *changed_settings(evidence)])
+    return judged([*_other_nodes(evidence), *boots(evidence), *falling_counters(evidence), *changed_settings(evidence)])
 
 
 def _other_nodes(evidence: Evidence) -> Iterator[str]:

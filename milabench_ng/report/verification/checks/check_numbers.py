@@ -23,6 +23,7 @@ from milabench_ng.records.window import (
 from milabench_ng.report.baselines.peaks import arithmetic_of, peak
 from milabench_ng.report.verification.bundle import Claim
 from milabench_ng.report.verification.checks.copies import copied_slices
+from milabench_ng.report.verification.checks.items import odd_items
 from milabench_ng.report.verification.checks.plausible import implausible
 from milabench_ng.report.verification.checks.stops import moved_stops
 from milabench_ng.report.verification.evidence import Evidence
@@ -131,6 +132,7 @@ def slices(evidence: Evidence) -> Finding:
             *_bad_slices(evidence),
             *_bad_backlogs(evidence),
             *_shortened_around(evidence),
+            *odd_items(evidence),
             *copied_slices(evidence),
         ]
     )

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from milabench_ng.builtin import Declared
-from milabench_ng.catalogue import Scalar, normal_name
 from milabench_ng.composing import make_plan
 from milabench_ng.errors import InputError
-from milabench_ng.memory_classes import choose_entries
-from milabench_ng.plan import Launch, Plan, ResolvedOptions, smallest_memory
+from milabench_ng.plan import Launch, Plan, ResolvedOptions
 from milabench_ng.profile import Profile, build_profile, parse_profile
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.records.record import Mnb, Record
+from milabench_ng.records.record import Record
 from milabench_ng.report.verification.evidence import Evidence, Pinned
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
 
 _MOST_LAUNCHES = 1_000_000
+_NAMED = 5
+"""How many tests a reason names."""
 _OF_2020 = "the profile is one of 2020, and what it means today only a worker knows; convert it before the tender"
 
 
@@ -48,7 +47,7 @@ def plan(evidence: Evidence) -> Finding:
     stated = read_stated(evidence.manifest)
     if stated is None:
         return unknown(_OF_2020)
-    return judged(_plan_differences(stated, evidence.manifest.plan))
+    return judged([*_plan_differences(stated, evidence.manifest.plan), *_not_requested(evidence.manifest)])
 
 
 def read_stated(manifest: Manifest) -> Profile | None:
@@ -66,10 +65,11 @@ def _plan_differences(stated: Profile, planned: Plan) -> Iterator[str]:
         yield str(error)
         return
     yield from _other_scales(expected, planned)
-    there_are = {*expected.too_wide, *(one.test for one in planned.launches)}
-    left = [name for name in stated.tests if f"{planned.suite}.{name}" not in there_are]
+    lacking = {one.test for one in expected.launches} - {one.test for one in planned.launches}
+    left = [name for name in stated.tests if f"{planned.suite}.{name}" in lacking]
     if left:
-        yield f"{len(left)} of {len(stated.tests)} tests are not in the plan: {', '.join(left)}"
+        more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+        yield f"{len(left)} of {len(stated.tests)} tests are not in the plan: {', '.join(left[:_NAMED])}{more}"
     missing = {f"{planned.suite}.{name}" for name in left}
     made = (batch.launches for batch in expected.batches)
     wanted = _batches(launches for launches in made if not missing & {launch.test for launch in launches})
@@ -86,6 +86,22 @@ def _plan_differences(stated: Profile, planned: Plan) -> Iterator[str]:
 
 def _named(labels: Iterable[str]) -> str:
     return ", ".join(labels) or "none"
+
+
+def _not_requested(manifest: Manifest) -> Iterator[str]:
+    """What the request asked for and the manifest has otherwise; one of an older version may lack keys."""
+    asked, planned, sessions = manifest.request, manifest.plan, manifest.request.get("sessions")
+    made: dict[str, object] = {
+        "suite": planned.suite,
+        "order": planned.order,
+        "nonce": planned.nonce,
+        "dataroot": manifest.dataroot,
+        "rule": msgspec.to_builtins(manifest.window_rule),
+        "repeat": planned.repeat // (sessions if type(sessions) is int and sessions > 0 else 1),
+    }
+    for name, value in made.items():
+        if name in asked and asked[name] != value:
+            yield f"the request in run.json asks for {name} {asked[name]}, and run.json has {value}"
 
 
 def _expected(stated: Profile, planned: Plan) -> Plan:
@@ -168,137 +184,6 @@ def _out_of_order(evidence: Evidence) -> Iterator[str]:
     for one, next_ in itertools.pairwise(numbers):
         if first[one] > first[next_]:
             yield f"batch {one} began after batch {next_}"
-
-
-def arguments(evidence: Evidence) -> Finding:
-    """Every launch ran with the profile's arguments, and nothing was changed on the command line.
-
-    Also, all records count the items that their workload declares, and the same ones as the others of their row.
-    """
-    stated = read_stated(evidence.manifest)
-    return judged(
-        [
-            *_not_as_planned(evidence, stated),
-            *_not_as_stated(evidence, stated),
-            *_not_as_declared(evidence),
-            *_not_as_others(evidence),
-        ]
-    )
-
-
-def _not_as_declared(evidence: Evidence) -> Iterator[str]:
-    """Records that count other items than their workload says in this installation."""
-    for name, record in evidence.named():
-        own = evidence.builtin.get(record.mnb.launch.workload)
-        if own is not None:
-            for what, one, other in zip(_ITEMS, _items(record.mnb), _items(own), strict=True):
-                if one != other:
-                    yield f"{name}: its {what} is {one}, {record.mnb.launch.workload} has {other}"
-
-
-def _not_as_others(evidence: Evidence) -> Iterator[str]:
-    """Records that count different items from most of their row."""
-    rows: dict[str, Counter[_Items]] = defaultdict(Counter)
-    for _, record in evidence.named():
-        rows[record.mnb.label][_items(record.mnb)] += 1
-    for name, record in evidence.named():
-        usual, _ = rows[record.mnb.label].most_common(1)[0]
-        for what, one, other in zip(_ITEMS, _items(record.mnb), usual, strict=True):
-            if one != other:
-                yield f"{name}: its {what} is {one}, that of most of its row {other}"
-
-
-_ITEMS = ("unit", "classic_factor", "bound", "list of derived units")
-_Items = tuple[str, float, str | None, str]
-
-
-def _items(counted: Mnb | Declared) -> _Items:
-    derived = ", ".join(f"{each.unit} = {each.formula}" for each in counted.derived)
-    return counted.unit, counted.classic_factor, counted.bound, derived or "none"
-
-
-def _not_as_planned(evidence: Evidence, stated: Profile | None) -> Iterator[str]:
-    launches = evidence.manifest.plan.launches
-    planned = {(launch.label, launch.job_id, launch.measured): launch for launch in launches}
-    for name, record in evidence.named():
-        launch = planned.get((record.mnb.label, record.job_id, record.mnb.launch.measured))
-        search = record.mnb.batch_search
-        if launch is not None and launch.auto_batch:
-            yield from (f"{name}: {why}" for why in _not_as_searched(record, stated))
-            if search is not msgspec.UNSET and search.size is not None:
-                launch = launch.sized(search.size)
-        if launch is not None and launch != record.mnb.launch:
-            yield f"{name}: it ran {_changed(launch, record.mnb.launch)}"
-        if record.call.arguments != record.mnb.launch.arguments:
-            yield f"{name}: the arguments of its call are not those of its launch"
-        if any(one.io and one.io.override for one in record.mnb.isolation.values()):
-            yield f"{name}: its I/O share is not that of the profile"
-
-
-def _not_as_searched(record: Record, stated: Profile | None) -> Iterator[str]:
-    """What is wrong with the search for an automatic batch size."""
-    search = record.mnb.batch_search
-    if search is msgspec.UNSET:
-        yield "its batch size was to be found, and it does not say how it was"
-        return
-    if search.size is None and record.success:
-        yield "no batch size was found, and it is said to have worked"
-    if not search.follows:
-        yield f"batch size {search.size} does not follow from the trials that it names"
-    test = stated.tests.get(record.mnb.launch.test.rpartition(".")[2]) if stated else None
-    if test is not None and search.fraction != test.memory_fraction:
-        yield f"its batch size fills {search.fraction:g} of the memory, {test.memory_fraction:g} is demanded"
-
-
-def _changed(planned: Launch, ran: Launch) -> str:
-    keys = dict.fromkeys([*planned.arguments, *ran.arguments])
-    pairs = [(key, planned.arguments.get(key), ran.arguments.get(key)) for key in keys]
-    changed = [f"with {key} {one!r} instead of {other!r}" for key, other, one in pairs if one != other]
-    return ", ".join(changed) or "otherwise than planned"
-
-
-def _not_as_stated(evidence: Evidence, stated: Profile | None) -> Iterator[str]:
-    planned = evidence.manifest.plan
-    try:
-        demands = _demands(evidence.manifest, stated) if stated else {}
-    except InputError as error:
-        yield str(error)
-        return
-    seen: dict[str, Mapping[str, Scalar | None]] = {}
-    for launch in planned.launches:
-        if launch.overrides:
-            yield f"{launch.test}: changed on the command line: {', '.join(launch.overrides)}"
-        name = launch.test.removeprefix(f"{planned.suite}.")
-        demanded, classes = demands.get(name, ({}, {}))
-        own = evidence.rules.arguments
-        known = evidence.builtin.get(launch.workload) if stated else None  # what one of 2020 states, it does not say
-        defaults = known.defaults if known and launch.test not in seen else {}
-        for option, value in (defaults | own.get("*", {}) | demanded | own.get(name, {})).items():
-            if launch.arguments.get(option) != value:
-                yield f"{launch.test}: {option} is {launch.arguments.get(option)!r}, {value!r} is demanded"
-        if known and launch.test not in seen:
-            unknown_options = sorted(launch.arguments.keys() - known.defaults.keys())
-            yield from (f"{launch.test}: {launch.workload} has no option {option}" for option in unknown_options)
-        if launch.auto_batch and evidence.rules.closed and launch.test not in seen:
-            yield f"{launch.test}: its batch size is automatic, and a closed result has the one that the profile states"
-        if launch.memory_classes != classes:
-            yield f"{launch.test}: its memory classes are {launch.memory_classes}, {classes} follow from the devices"
-        if seen.setdefault(launch.test, launch.arguments) != launch.arguments:
-            yield f"{launch.test}: its launches have different arguments"
-
-
-def _demands(manifest: Manifest, stated: Profile) -> dict[str, tuple[dict[str, Scalar], dict[str, str]]]:
-    """The arguments that the profile states for the manifest's devices, and the memory classes, by planned test.
-
-    Raises InputError for a device that reaches no class.
-    """
-    memory = smallest_memory(manifest.plan.devices, manifest.inventory.gpus)
-    planned = {launch.test.removeprefix(f"{manifest.plan.suite}.") for launch in manifest.plan.launches}
-    return {
-        name: choose_entries({normal_name(key): value for key, value in test.arguments.items()}, memory, name)
-        for name, test in stated.tests.items()
-        if name in planned
-    }
 
 
 def _session(record: Record) -> int:

@@ -9,6 +9,7 @@ import msgspec
 from milabench_ng.node.edge import Edge
 from milabench_ng.records.ledger import AnyLedgerEvent, Chain, CodeSeen, DataSeen, Session, Started
 from milabench_ng.records.proof import WHEELS, CodeProof, DataProof
+from milabench_ng.report.verification.checks.clocks import moment
 from milabench_ng.report.verification.evidence import Evidence
 
 SAYS_WHAT_WAS_READ = 2
@@ -55,7 +56,7 @@ def unproven_code(evidence: Evidence) -> Iterator[str]:
         for edge, code in session.code.items():
             yield from (f"session {session.number}: {what} {edge} the work" for what in _changed(evidence, code))
         if "after" in session.code:
-            yield from (f"session {session.number}: {what}" for what in _wheels(session.code["after"]))
+            yield from (f"session {session.number}: {what}" for what in _wheels(evidence, session.code["after"]))
     if "after" not in sessions[-1].code:
         yield "the last session did not read its code after the work: mnb jobs --resume does"
 
@@ -69,13 +70,30 @@ def _changed(evidence: Evidence, code: CodeProof) -> Iterator[str]:
         yield f"modules of milabench_ng came from elsewhere ({', '.join(code.elsewhere)})"
 
 
-def _wheels(code: CodeProof) -> Iterator[str]:
+def _wheels(evidence: Evidence, code: CodeProof) -> Iterator[str]:
     for name in WHEELS:
         wheel = code.wheels.get(name)
         if wheel is None:
             yield f"{name} has no RECORD of its files to compare them with"
-        elif wheel.differing:
+            continue
+        if wheel.differing:
             yield f"{name} {wheel.version} is not as it was installed: {', '.join(wheel.differing)}"
+        if not wheel.files:
+            yield f"none of the files of {name} {wheel.version} was read"
+        stated = evidence.manifest.software.get(name)
+        if stated != wheel.version:
+            yield f"{name} {wheel.version} was read, run.json says {stated}"
+        demanded = evidence.rules.wheels.get(name, ())
+        if demanded and wheel.sha256 not in demanded:
+            yield f"{name} {wheel.version} has SHA-256 {wheel.sha256[:12]}, which is not among those demanded"
+
+
+def wheels_fact(evidence: Evidence) -> str:
+    """What the last session computed with: no list has all wheels, but results of one version can be compared."""
+    sessions = proofs_of(evidence.ledger or Chain())
+    code = sessions[-1].code.get("after") if sessions else None
+    wheels = {name: code.wheels.get(name) for name in WHEELS} if code else {}
+    return ", ".join(f"{name} {one.version} ({one.sha256[:12]})" for name, one in wheels.items() if one)
 
 
 def unproven_data(evidence: Evidence) -> Iterator[str]:
@@ -97,8 +115,32 @@ def unproven_data(evidence: Evidence) -> Iterator[str]:
             before = session.data.get(("before", key))
             if before is not None and before.changed_s != read.changed_s:
                 yield f"session {session.number}: files of {key[0]} were changed during the work"
+    yield from _impossible(evidence)
     yield from _unread(evidence, {session.number: session for session in sessions}, trusted)
     yield from _unknown(evidence, sessions)
+
+
+_CLOCK_S = 5.0
+"""File systems of other machines keep their own time."""
+
+
+def _impossible(evidence: Evidence) -> Iterator[str]:
+    """Data that was said to be read and cannot have been: without files, changed later, a twin that nothing made."""
+    sets = [record.mnb.data for _, record in evidence.named()]
+    twins = {one.name for one in sets if one is not None and one.kind == "twin"}
+    session = 0
+    for entry in evidence.ledger.entries if evidence.ledger else ():
+        session += isinstance(entry.what, Session)
+        if not isinstance(entry.what, DataSeen):
+            continue
+        data, read = entry.what.data, moment(entry.utc)
+        where = f"session {session}: {data.name} {entry.what.edge} the work"
+        if not data.files or not data.bytes:
+            yield f"{where} had no files"
+        if read is not None and data.changed_s > read.timestamp() + _CLOCK_S:
+            yield f"{where} was changed {data.changed_s - read.timestamp():.0f} s after it was read"
+        if data.name in twins and data.generator is None:
+            yield f"{where} is said to be a twin, and to have no generator"
 
 
 def _could_say(evidence: Evidence) -> bool:

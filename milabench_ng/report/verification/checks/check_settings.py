@@ -9,7 +9,9 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from milabench_ng.records.ledger import Chain, CodeSeen
+from milabench_ng.records.ledger import CodeSeen
+from milabench_ng.records.proof import CodeProof
+from milabench_ng.report.verification.checks.setting_values import LOADS_CODE, lacking, odd_values, of_python
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged
 
@@ -22,8 +24,6 @@ ENVIRONMENT = re.compile(
     r"|MNB_(CPUS|RAM_BYTES|STORAGE|DATAROOT|OUTROOT|SCOPE)"
 )
 """Variables that say where things are, which devices there are and how they are connected."""
-ENVIRONMENT_VALUES = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-"""The only value that a variable may have."""
 KERNEL = re.compile(
     r"(BOOT_IMAGE|root|root(flags|fstype|wait|delay)|ro|rw|(rd)?init|initrd|(no)?resume|quiet|splash|fsck\.\w+"
     r"|console|earlycon|earlyprintk|loglevel|panic|reboot|crashkernel|systemd|(rd|systemd|locale)\.[\w.]+|vt\.handoff"
@@ -49,11 +49,26 @@ def settings(evidence: Evidence) -> Finding:
 
 
 def _environment(evidence: Evidence) -> Iterator[str]:
-    for one in evidence.records:
-        for name, value in one.record.mnb.environment.items():
-            listed = ENVIRONMENT.fullmatch(name) and ENVIRONMENT_VALUES.get(name, value) == value
-            if not listed and name not in evidence.rules.listed:
+    roots, listed = _roots(evidence), evidence.rules.listed
+    for one in evidence.good:
+        mnb = one.record.mnb
+        for name, value in mnb.environment.items():
+            known = ENVIRONMENT.fullmatch(name) and not LOADS_CODE.fullmatch(name)
+            if not known and name not in listed and f"{name}={value}" not in listed:
                 yield f"the environment has {name}={value}"
+        yield from (f"the environment has {text}" for what, text in odd_values(mnb, roots) if what not in listed)
+        if roots:
+            yield from (f"the environment is recorded without {name}" for name in lacking(mnb))
+
+
+def _codes(evidence: Evidence) -> list[CodeProof]:
+    events = evidence.ledger.events if evidence.ledger else ()
+    return [event.code for event in events if isinstance(event, CodeSeen)]
+
+
+def _roots(evidence: Evidence) -> set[str]:
+    """Folders of the Python installation, its environment and mnb; empty for a version that does not tell them."""
+    return {folder for code in _codes(evidence) for folder in (code.base, code.prefix, code.folder)}
 
 
 def _kernel(evidence: Evidence) -> Iterator[str]:
@@ -70,14 +85,14 @@ def _kernel(evidence: Evidence) -> Iterator[str]:
 
 def _import_path(evidence: Evidence) -> Iterator[str]:
     """Folders of the import path that belong neither to the Python installation nor to the one environment of mnb."""
-    chain = evidence.ledger or Chain()
-    codes = [event.code for event in chain.events if isinstance(event, CodeSeen)]
+    codes = _codes(evidence)
+    if codes and not evidence.manifest.import_path:
+        yield "the import path is not recorded"
     wheels = {one.folder for code in codes for one in code.wheels.values() if one is not None}
-    roots = {root for code in codes for root in (code.base, code.prefix)}
     own = {code.folder for code in codes} | (wheels if len(wheels) == 1 else set())
     for folder in evidence.manifest.import_path if codes else ():
         path = PurePath(folder)
         named = {folder, str(path.parent)} if path.name == "bin" else {folder}
-        known = own & named or any(path.is_relative_to(root) for root in roots)
+        known = own & named or any(of_python(folder, root) for code in codes for root in (code.base, code.prefix))
         if not known and folder not in evidence.rules.listed:
             yield f"the import path has {folder}"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from statistics import linear_regression, mean
 
 import msgspec
 
 from milabench_ng.records.ledger import Chain, LedgerLine, Recorded, Session
-from milabench_ng.report.verification.checks.clocks import moment
+from milabench_ng.report.statistics.intervals import t_tail
+from milabench_ng.report.verification.checks.clocks import idle_times, moment
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged
 from milabench_ng.report.verification.stamping import Stamp
@@ -17,16 +19,21 @@ from milabench_ng.report.verification.stamping import Stamp
 SKEW_S = 5.0
 """How much later than a stamp on it the node's clock may say that a line was written."""
 
+_LEAST_STAMPS = 4
+_GROWTH_S = 90.0
+"""Who asks for a stamp every minute makes delays of up to a minute, which may grow from stamp to stamp."""
+_CHANCE = 1e-4
+
 
 def stamps(evidence: Evidence) -> Finding:
     """The ledger was stamped soon after the start, after each repeat and after the end; no stamp contradicts it."""
     chain = evidence.ledger or Chain()
     places = {head: place for place, head in enumerate(heads(chain))}
     found = tuple(_of_others(evidence))
-    wrong = list(_contradicting(found, chain, places))
-    if evidence.rules.stamps is None:
+    wrong, rule = [*_contradicting(found, chain, places), *_drifting(found, chain, places)], evidence.rules.stamps
+    if rule is None:
         return judged(wrong) if wrong else OFF
-    return judged([*wrong, *_too_late(found, chain, places, evidence.rules.stamps.delay_s)])
+    return judged([*wrong, *_too_late(found, chain, places, rule.delay_s), *idle_times(evidence, rule.idle_s)])
 
 
 def heads(chain: Chain) -> tuple[str, ...]:
@@ -63,6 +70,37 @@ def _contradicting(found: tuple[Stamp, ...], chain: Chain, places: Mapping[str, 
             yield f"{stamp.by} stamped the head {stamp.head[:12]}, which this ledger never had: lines were cut off"
         elif _delay(stamp.utc, chain.entries[places[stamp.head]]) < -SKEW_S:
             yield f"line {places[stamp.head] + 1} of the ledger says that it is younger than its stamp by {stamp.by}"
+
+
+def _drifting(found: tuple[Stamp, ...], chain: Chain, places: Mapping[str, int]) -> Iterator[str]:
+    """A node's clock that falls behind those of the stamps: with it, every second of work is longer than a second."""
+    delays: dict[float, float] = {}
+    for stamp in found:
+        line = chain.entries[places[stamp.head]] if stamp.head in places else None
+        stated = moment(line.utc) if line is not None else None
+        if stamp.utc is not None and stated is not None:
+            late = (stamp.utc - stated).total_seconds()
+            delays[stated.timestamp()] = min(late, delays.get(stated.timestamp(), math.inf))
+    rate = drift(delays)
+    if rate is not None:
+        yield f"the node's clock loses {rate:.1%} against those of the stamps"
+
+
+def drift(delays: Mapping[float, float]) -> float | None:
+    """By how much delays grow with the time, if that is no chance: seconds a second, by least squares. Pure.
+
+    ``delays``: by the node's time, both in seconds. None if they grow by less than _GROWTH_S in all or than random
+    delays do with probability _CHANCE.
+    """
+    times, late = list(delays), list(delays.values())
+    if len(times) < _LEAST_STAMPS:
+        return None
+    slope, begin = linear_regression(times, late)
+    rest = sum((one - begin - slope * at) ** 2 for at, one in delays.items()) / (len(times) - 2)
+    middle = mean(times)
+    error = math.sqrt(rest / sum((at - middle) ** 2 for at in times))
+    grown = slope * (max(times) - min(times))
+    return slope if grown > _GROWTH_S and t_tail(slope / max(error, 1e-12), len(times) - 2) < _CHANCE else None
 
 
 def _too_late(found: tuple[Stamp, ...], chain: Chain, places: Mapping[str, int], limit_s: float) -> Iterator[str]:

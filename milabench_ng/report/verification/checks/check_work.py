@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterable, Iterator
 
 import msgspec
@@ -74,7 +75,13 @@ def _shows_its_mode(record: Record, found: PrecisionSeen) -> bool:
 
 def data(evidence: Evidence) -> Finding:
     """All launches read the same data, of the demanded kind, size, content and cache state."""
-    found = [*_not_said(evidence), *_renamed(evidence), *_differing(evidence), *_not_demanded(evidence)]
+    found = [
+        *_not_said(evidence),
+        *_resident(evidence),
+        *_renamed(evidence),
+        *_differing(evidence),
+        *_not_demanded(evidence),
+    ]
     return judged([*found, *unproven_data(evidence)])
 
 
@@ -89,6 +96,21 @@ def _not_said(evidence: Evidence) -> Iterator[str]:
             yield f"{name}: it does not say what it read; {launch.workload} reads {name_of_set}"
         elif record.mnb.label in reads:
             yield f"{name}: it does not say what it read, as other launches of its test do"
+
+
+_COLD, _WARM = 0.05, 0.95
+"""Of the set's bytes in the page cache (`orchestrator.execution.caching`)."""
+
+
+def _resident(evidence: Evidence) -> Iterator[str]:
+    """Launches whose cache was not in the state that they say, by what was in memory."""
+    for name, one in _all_data(evidence):
+        part = one.resident_fraction
+        if part is None:
+            if one.cache in ("cold", "warm"):
+                yield f"{name}: the page cache of {one.name} was {one.cache}, and nothing says what was in it"
+        elif (one.cache == "cold" and part > _COLD) or (one.cache == "warm" and part < _WARM):
+            yield f"{name}: the page cache of {one.name} was {one.cache}, with {part:.0%} of its bytes in memory"
 
 
 def _renamed(evidence: Evidence) -> Iterator[str]:
@@ -146,9 +168,17 @@ def _unsaid(evidence: Evidence) -> Iterator[str]:
     )
 
 
+_IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs")
+_RAM_DISK = re.compile(r"(/dev/)?(zram|ram)\d+")
+"""File systems and block devices in memory (`node.storage`)."""
+
+
 def _refused(found: Iterable[Storage], refused: Container[StorageKind]) -> Iterator[str]:
     """Storage of a refused kind, what it rests on, and what is mounted inside it."""
     for one in found:
+        memory = one.filesystem in _IN_MEMORY or _RAM_DISK.match(one.device or one.source or "")
+        if memory and one.kind != "memory":
+            yield f"{one.path} lies on {one.filesystem} of {one.source}, which is memory, and is called {one.kind}"
         if one.kind in refused:
             yield f"{one.path} lies on {one.filesystem} ({one.kind}), which is refused"
         yield from (f"{one.path} rests on {what}" for what in _refused(one.rests_on, refused))
@@ -228,6 +258,8 @@ def _due(record: Record) -> Iterator[Mark]:
     around = record.mnb.surroundings
     if around is not msgspec.UNSET and {"before", "after"} <= around.keys():
         yield from marks_of_surroundings(around["before"], around["after"])
+    if any(share.requested.smt_shared for share in record.mnb.isolation.values()):
+        yield Mark(kind="siblings shared")
     for slot, share in record.mnb.isolation.items():
         proc = share.proc
         odd = list(handicaps(proc.scheduling)) if proc is not None and proc.scheduling is not None else []

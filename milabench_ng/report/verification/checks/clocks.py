@@ -105,6 +105,14 @@ def gaps_fact(evidence: Evidence) -> str:
     return f"{idle:.0f} s of {whole:.0f} s between batches, the longest {longest:.1f} s before batch {batch}"
 
 
+def idle_times(evidence: Evidence, limit_s: float) -> Iterator[str]:
+    """Batches of a session before which nothing ran for longer than ``limit_s``."""
+    for one, next_ in pairwise(_spans(evidence)):
+        idle_s = next_.began - one.ended
+        if one.session == next_.session and idle_s > limit_s:
+            yield f"nothing ran for {idle_s:.0f} s before batch {next_.batch}, {limit_s:g} s are allowed"
+
+
 def ledger_times(evidence: Evidence) -> Iterator[str]:
     """Lines of the ledger that are older than the one before, or that do not fit the records that they name."""
     if evidence.ledger is None:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 
 from milabench_ng.records.record import Mnb
-from milabench_ng.report.launch.traces import PACING
-from milabench_ng.report.summary.summary import TestSummary
+from milabench_ng.report.verification.checks.baseline_work import same_work
+from milabench_ng.report.verification.checks.idle_gpus import idle_gpus
 from milabench_ng.report.verification.evidence import Evidence
 
 _DECODING = {"loader", "convnet", "dcgan", "fast_style"}
@@ -46,6 +46,7 @@ def implausible(evidence: Evidence) -> Iterator[str]:
     yield from _decoded(evidence)
     yield from _energy(evidence)
     yield from _beyond_known(evidence)
+    yield from idle_gpus(evidence)
 
 
 def _decoded(evidence: Evidence) -> Iterator[str]:
@@ -77,6 +78,9 @@ def _energy(evidence: Evidence) -> Iterator[str]:
             joules, window_s = (last - first) / 1000, mnb.sampled.end_s - mnb.sampled.start_s
             settings = before.settings.gpus.get(uuid) if before.settings else None
             highest = max(power["max"], (settings.power_limit_w if settings else None) or 0.0)
+            most = settings.power_limit_w if settings else None
+            if most is not None and power["mean"] > most * _POWER:
+                yield f"{name}: {uuid} took {power['mean']:.0f} W on average, its power limit is {most:g} W"
             if not power["mean"] * window_s / _POWER <= joules <= highest * span_s * _POWER:
                 yield (
                     f"{name}: {uuid} used {joules:.0f} J in {span_s:.1f} s, and {power['mean']:.0f} W in the "
@@ -89,7 +93,7 @@ def _beyond_known(evidence: Evidence) -> Iterator[str]:
     for label, row in evidence.summary.tests.items():
         for known in evidence.known:
             other = known.tests.get(label)
-            if other is None or row.train is None or other.train is None or not _same_work(row, other):
+            if other is None or row.train is None or other.train is None or not same_work(row, other):
                 continue
             most = _TIMES_KNOWN.get(other.bound or "", _TIMES_KNOWN_OTHERS)
             times = row.train.max / other.train.max if other.train.max else math.inf
@@ -98,8 +102,3 @@ def _beyond_known(evidence: Evidence) -> Iterator[str]:
                     f"{label}: up to {row.train.max:.6g} {row.unit}/s are {times:.2f} x what was measured on "
                     f"{known.provenance.hardware} ({other.train.max:.6g}); more than {most:g} x is not believed"
                 )
-
-
-def _same_work(row: TestSummary, other: TestSummary) -> bool:
-    ours, theirs = ({name: value for name, value in one.options.items() if name not in PACING} for one in (row, other))
-    return (row.unit, row.precision, ours) == (other.unit, other.precision, theirs)

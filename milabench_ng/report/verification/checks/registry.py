@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from milabench_ng.report.verification.checks import (
+    check_arguments,
     check_books,
     check_fence,
     check_files,
@@ -16,6 +17,7 @@ from milabench_ng.report.verification.checks import (
     check_score,
     check_settings,
     check_stamps,
+    check_version,
     check_work,
 )
 from milabench_ng.report.verification.checks.check_witness import witnessed
@@ -42,7 +44,7 @@ RULES: tuple[Rule, ...] = (
     Rule("R7", "recomputed", "weights as demanded", check_plan.weights),
     Rule("R8", "recomputed", "plan as the profile makes it", check_plan.plan),
     Rule("R9", "recomputed", "order as the nonce makes it", check_plan.order),
-    Rule("R10", "recomputed", "arguments as the profile states them", check_plan.arguments),
+    Rule("R10", "recomputed", "arguments as the profile states them", check_arguments.arguments),
     Rule("R11", "recomputed", "repeats as demanded", check_plan.repeats),
     Rule("R12", "recomputed", "a record of every planned launch", check_books.complete),
     Rule("R13", "recomputed", "ledger unbroken, every attempt recorded", check_books.ledger),
@@ -65,6 +67,7 @@ RULES: tuple[Rule, ...] = (
     Rule("R30", "witness", "firmware, power and cooling as offered", witnessed("R30")),
     Rule("R31", "self-reported", "settings on the list", check_settings.settings),
     Rule("R32", "recomputed", "stamped in time", check_stamps.stamps),
+    Rule("R33", "self-reported", "a version that is known, all of its evidence", check_version.version),
 )
 
 

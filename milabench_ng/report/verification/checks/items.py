@@ -1,0 +1,104 @@
+"""How many items a step can have: counts follow from steps, so that whoever raises them has to raise the steps too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from milabench_ng.builtin import Declared
+from milabench_ng.errors import InputError
+from milabench_ng.formula import evaluate
+from milabench_ng.records.latency import batches
+from milabench_ng.records.record import Mnb, Rank
+from milabench_ng.report.verification.evidence import Evidence
+
+_MOST = {
+    "atari": "environments * steps",
+    "cart": "steps",
+    "checkpoint": "shard_mib",
+    "gnmt": "2 * batch_size * (longest + 1)",
+    "gpu_math": "10",
+    "gpu_stream": "20 * mib",
+    "h2d": "2 * mib",
+    "llm_decode": "batch_size",
+    "llm_fsdp": "batch_size * length",
+    "llm_lora": "batch_size * length",
+    "llm_prefill": "batch_size * length",
+    "llm_pretrain": "batch_size * length",
+    "memory_stream": "3 * mib",
+    "minigrid": "environments * steps",
+    "moe": "batch_size * length",
+    "tacotron2": "batch_size * frames",
+    "toy_lstm": "samples",
+    "txl": "batch_size * length",
+    "unet3d_infer": (
+        "(block_depth + 2 * halo_depth) * (block_height + 2 * halo_height) * (block_width + 2 * halo_width)"
+    ),
+    "unet3d_train": "batch_size * depth * height * width",
+    "waveglow": "8000 * batch_size",
+    "wlm": "batch_size * bptt",
+}
+"""Items that a step has at most, over the workload's options, where an item is not one of the batch."""
+_OF_A_BATCH = {"images", "samples", "sequences", "sentence pairs"}
+"""Units of which a step has a batch."""
+_ALIKE = 1.1
+"""How far the mean items of a step may differ between launches of a test: sentences differ in length."""
+
+
+def odd_items(evidence: Evidence) -> Iterator[str]:
+    """Launches with more items than their steps can have, or whose steps do not agree with what else counted them."""
+    yield from _too_many(evidence)
+    yield from _other_steps(evidence)
+    yield from _unlike_others(evidence)
+
+
+def _too_many(evidence: Evidence) -> Iterator[str]:
+    for name, record in evidence.named():
+        unit, most = record.mnb.unit, most_items(record.mnb, evidence.declared.get(record.mnb.launch.workload))
+        for rank in record.mnb.ranks:
+            worst = max((row.count / max(1, row.steps) for row in rank.slices), default=0.0)
+            if most is not None and worst > most:
+                yield f"{name}: rank {rank.rank} counts {worst:.6g} {unit} a step, its options allow {most:g}"
+
+
+def most_items(mnb: Mnb, own: Declared | None) -> float | None:
+    """The most items of a step, by the launch's options; None if nothing is known of its workload."""
+    if own is None or own.unit != mnb.unit:
+        return None
+    formula = _MOST.get(mnb.launch.workload, "batch_size" if own.unit in _OF_A_BATCH else "")
+    numbers = {name: value for name, value in mnb.launch.arguments.items() if type(value) in (int, float)}
+    try:
+        return evaluate(formula, numbers) if formula else None  # type: ignore[arg-type]  # type() is the check
+    except InputError:  # the rule on arguments reports what is missing
+        return None
+
+
+def _other_steps(evidence: Evidence) -> Iterator[str]:
+    """Ranks whose steps are not as many as the loss scale, or the latencies of inference, counted."""
+    for name, record in evidence.named():
+        for rank in record.mnb.ranks if record.success else ():
+            yield from (f"{name}: rank {rank.rank} {why}" for why in _miscounted(rank))
+
+
+def _miscounted(rank: Rank) -> Iterator[str]:
+    steps = sum(row.steps for row in rank.slices)
+    if rank.skipped is not None and rank.skipped.steps != steps:
+        yield f"has {steps} steps, its loss scale saw {rank.skipped.steps}"
+    timed = sum(batches(row.latency) for row in rank.slices)
+    if 0 < timed < steps:
+        yield f"has {steps} steps and the latencies of {timed} batches"
+
+
+def _unlike_others(evidence: Evidence) -> Iterator[str]:
+    """Launches whose steps have more items than those of the other launches of their test."""
+    means: dict[str, dict[str, float]] = {}
+    for name, record in evidence.named():
+        rows = [row for rank in record.mnb.ranks for row in rank.slices]
+        steps = sum(row.steps for row in rows)
+        if record.success and steps:
+            means.setdefault(record.mnb.label, {})[name] = sum(row.count for row in rows) / steps
+    for label, of_launches in means.items():
+        usual = median(of_launches.values())
+        for name, items in of_launches.items():
+            if items > usual * _ALIKE:
+                yield f"{name}: {items:.6g} items a step, other launches of {label} have {usual:.6g}"

@@ -1,0 +1,214 @@
+"""Attacks on what was to run and on the books: profile, plan, options, records, ledger."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import tampering
+from tampering import Tamper, everywhere, manifest, ours, record, records
+
+from milabench_ng.records.ledger import LedgerLine
+from milabench_ng.units import utc_iso
+
+
+def remove(pattern: str) -> Tamper:
+    """Take records away, and the ledger's word of them."""
+
+    def tamper(folder: Path) -> None:
+        paths = list(folder.glob(pattern))
+        if not paths:
+            raise LookupError(pattern)
+        for path in paths:
+            path.unlink()
+        tampering.rehash(folder)
+
+    return tamper
+
+
+def hide_a_failed_attempt(folder: Path) -> None:
+    """The failed record goes; the ledger that notes it stays."""
+    path = sorted(folder.glob("*.vae.J*.1.*"))[-1]
+    tampering.rewrite(path, tampering.failed("oom"))
+    tampering.rehash(folder)
+    path.unlink()
+
+
+def other_profile(content: dict[str, Any]) -> None:
+    """One byte more, which means the same."""
+    content["profile"]["text"] += " "
+
+
+def less_data(content: dict[str, Any]) -> None:
+    """The profile in the manifest states another scale than the plan has."""
+    tests = json.loads(content["profile"]["text"])
+    tests["vae"]["data_scale"] = 0.5
+    content["profile"]["text"] = json.dumps(tests)
+
+
+def one_test_less(content: dict[str, Any]) -> None:
+    content["plan"]["batches"] = [
+        batch for batch in content["plan"]["batches"] if not batch["launches"][0]["test"].endswith(".toy_reg")
+    ]
+
+
+def too_small_for_one(content: dict[str, Any]) -> None:
+    """The node is said to be too small for a slow test, which then would have no weight."""
+    one_test_less(content)
+    content["plan"]["unplanned"] = {"standard.toy_reg": "it needs 4 devices, and there are 2"}
+
+
+def second_device_as_company(launch: dict[str, Any]) -> None:
+    """A slow device is relabelled: it is there to be a neighbour, and is never scored."""
+    if launch["devices"] == [1]:
+        launch["role"] = "company"
+
+
+def company_without_records(folder: Path) -> None:
+    everywhere(second_device_as_company)(folder)
+    remove("*.vae.J0.1.*")(folder)
+
+
+def as_company(content: dict[str, Any]) -> None:
+    content["mnb"]["launch"]["role"] = "company"
+
+
+def backwards(content: dict[str, Any]) -> None:
+    content["plan"]["batches"].reverse()
+
+
+def smaller_batch(launch: dict[str, Any]) -> None:
+    launch["arguments"]["batch_size"] = 32
+
+
+def overridden(launch: dict[str, Any]) -> None:
+    launch["overrides"] = ["batch_size"]
+
+
+def smaller_option(launch: dict[str, Any]) -> None:
+    if launch["test"].endswith(".vae"):
+        launch["arguments"]["max_count"] = 10
+
+
+def faster_learning(launch: dict[str, Any]) -> None:
+    if launch["test"].endswith(".vae"):
+        launch["arguments"]["learning_rate"] = 1.0
+
+
+def worth_more(folder: Path) -> None:
+    for path in folder.glob("*.vae.*"):
+        tampering.rewrite(path, ours(classic_factor=1000.0))
+    tampering.rehash(folder)
+
+
+def cut_the_ledger(folder: Path) -> None:
+    lines = (folder / "ledger.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "ledger.jsonl").write_bytes(b"".join(lines[:4] + lines[5:]))
+
+
+def lost_minus_one(content: dict[str, Any]) -> None:
+    """A slow launch that the report should not see."""
+    content["mnb"]["sampled"] = {"start_s": 0.0, "end_s": 1.0, "interval_s": 0.5, "dropped": -1}
+
+
+def paced(content: dict[str, Any]) -> None:
+    content["mnb"]["host_pace"]["1"]["after"]["mb_per_s"] = 90.0
+
+
+def a_session_for_each_run(folder: Path) -> None:
+    """Three sessions make an interval narrower than one."""
+    if not list(folder.glob("*.J1.*")):
+        raise LookupError("a second run")
+    records(lambda content: content["mnb"].update(session=1 + content["mnb"]["launch"]["run"]))(folder)
+
+
+def later(utc: str, seconds: float) -> str:
+    """A date moved."""
+    return utc_iso(datetime.fromisoformat(utc) + timedelta(seconds=seconds))
+
+
+def an_hour_later(content: dict[str, Any]) -> None:
+    """A launch of another time, with all its dates."""
+    mnb = content["mnb"]
+    mnb["started_utc"] = later(mnb["started_utc"], 3600)
+    for edge in mnb["conditions"].values():
+        edge["utc"] = later(edge["utc"], 3600)
+
+
+def earlier_lines(folder: Path) -> None:
+    """The second half of the ledger was written before the first."""
+
+    def change(entry: LedgerLine) -> LedgerLine:
+        return msgspec.structs.replace(entry, utc=later(entry.utc, -7200 if entry.number > 8 else 0))
+
+    tampering.rehash(folder, change)
+
+
+def other_option(launch: dict[str, Any]) -> None:
+    """An option that only a patched workload takes."""
+    launch["arguments"]["skip"] = 10
+
+
+def huge(folder: Path) -> None:
+    """A record that would take gigabytes when decoded."""
+    path = next(folder.glob("*.vae.J0.0.*"))
+    noise = random.Random(1).randbytes(11 << 20).hex().encode()  # so that the bundle is not refused as a bomb
+    path.write_bytes(path.read_bytes().replace(b'"mnb":', b'"noise": "' + noise + b'",\n "mnb":', 1))
+    tampering.rehash(folder)
+
+
+def second_record_below(folder: Path) -> None:
+    """A record in a folder of its own, which the report counts."""
+    (folder / "more").mkdir()
+    shutil.copy(next(folder.glob("*.vae.J0.0.*")), folder / "more" / "better.json")
+
+
+ATTACKS: dict[str, tuple[str, Tamper, str]] = {
+    "swapped profile": ("R6", manifest(other_profile), "is demanded"),
+    "launches relabelled as company": ("R8", everywhere(second_device_as_company), "on 1 (company) at the same time"),
+    "company that left no record": ("R12", company_without_records, "it was planned as company and has no record"),
+    "record relabelled as company": ("R12", record(as_company), "it has a record as company and was not planned"),
+    "smaller data than the profile says": (
+        "R8",
+        manifest(less_data),
+        "data scale 1 instead of 0.5 in standard.vae; `mnb jobs --data-scale` changes it",
+    ),
+    "test left out of the plan": ("R8", manifest(one_test_less), "1 of 4 tests are not in the plan: toy_reg"),
+    "test that the node is said to be too small for": (
+        "R8",
+        manifest(too_small_for_one),
+        "not planned are standard.toy_reg, and by the profile none",
+    ),
+    "batches in another order": ("R9", manifest(backwards), "not in the order that the nonce makes"),
+    "batch size changed everywhere": ("R10", everywhere(smaller_batch), "batch_size is 32, 64 is demanded"),
+    "batch size overridden": ("R10", everywhere(overridden), "changed on the command line: batch_size"),
+    "option that the profile does not state": ("R10", everywhere(smaller_option), "max_count is 10, 0 is demanded"),
+    "option that nobody states": ("R10", everywhere(faster_learning), "learning_rate is 1.0, 0.001 is demanded"),
+    "items of all records": ("R10", worth_more, "its classic_factor is 1000.0, vae has 1.0"),
+    "arguments of one record": ("R10", record(lambda at: smaller_batch(at["mnb"]["launch"])), "instead of 64"),
+    "formula of one record": (
+        "R10",
+        record(ours(derived=[{"unit": "MPx/s", "formula": "rate * 9"}])),
+        "its list of derived units is MPx/s = rate * 9, that of most of its row none",
+    ),
+    "items of one record": ("R10", record(ours(classic_factor=10.0)), "its classic_factor is 10.0, that of most"),
+    "removed record": ("R12", remove("*.vae.J0.0.*"), "vae J0.0: it was planned and has no record"),
+    "too few repeats": ("R11", remove("*.vae.J1.*"), "vae"),
+    "hidden failed attempt": ("R13", hide_a_failed_attempt, "attempt 1 was recorded (it failed: oom)"),
+    "line taken out of the ledger": ("R13", cut_the_ledger, "line 5"),
+    "failed launch": ("R14", record(tampering.failed("oom")), "of the attempts failed"),
+    "record that the report cannot read": ("R12", record(lost_minus_one), "vae.J1.1"),
+    "damaged host pace": ("R12", record(paced), "a host pace of 90.0 MB/s does not follow from its bursts"),
+    "one session called several": ("R13", a_session_for_each_run, "noted it"),
+    "noted before it happened": ("R13", record(an_hour_later), "s after its end"),
+    "ledger out of order": ("R13", earlier_lines, "older than the line before it"),
+    "option that no workload has": ("R10", everywhere(other_option), "has no option skip"),
+    "record that fills the memory": ("R12", huge, "larger than the 20 MiB that such a file may have"),
+    "record below the folder": ("R12", second_record_below, "more/better.json: it belongs to no run"),
+}
+"""By name: the rule that finds it, what is done, and part of the reason."""

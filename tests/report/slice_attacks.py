@@ -1,0 +1,240 @@
+"""Attacks on the numbers: slices, windows, counts, and what else must agree with them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tampering
+from tampering import Change, Tamper, manifest, record, records
+
+
+def moved(folder: Path, **more: float) -> None:
+    """The stop of a batch 10 s earlier, with a window to fit."""
+    for path in folder.glob("*.vae.J0.*"):
+
+        def change(content: dict[str, Any]) -> None:
+            mnb = content["mnb"]
+            stop = mnb["stop_s"] - 10
+            mnb.update(stop_s=stop, window={"start_s": stop - 10, "end_s": stop - 1})
+            mnb["ranks"][0] |= {name: mnb["ranks"][0][name] + by for name, by in more.items()}
+
+        tampering.rewrite(path, change)
+    tampering.rehash(folder)
+
+
+def earlier_stop(folder: Path) -> None:
+    moved(folder)
+
+
+def earlier_full(folder: Path) -> None:
+    moved(folder, full_s=-10)
+
+
+def everywhere_full_too_soon(folder: Path) -> None:
+    for path in folder.glob("*.vae.*"):
+        tampering.rewrite(path, lambda content: content["mnb"]["launch"]["arguments"].update(max_count=10**9))
+    tampering.rehash(folder)
+
+
+def cut_short(content: dict[str, Any]) -> None:
+    del content["mnb"]["ranks"][0]["slices"][-2:]
+
+
+def source(content: dict[str, Any]) -> None:
+    content["mnb"]["source"]["sha256"] = "1" * 64
+
+
+def too_many_latencies(content: dict[str, Any]) -> None:
+    """One batch more than steps."""
+    row = content["mnb"]["ranks"][0]["slices"][20]
+    row[5:] = [row[5] if len(row) > 5 else None, [[348, row[3]], [465, 1]]]
+
+
+def backlog_alone(content: dict[str, Any]) -> None:
+    """Items made ahead, in a test that makes none."""
+    if any(len(row) > 5 and row[5] is not None for row in content["mnb"]["ranks"][0]["slices"]):
+        raise LookupError("launches without a backlog")
+    backlog(64, 64, of=even)(content)
+
+
+def skipping(content: dict[str, Any]) -> None:
+    steps = {"steps": 200, "skipped": 100, "settled_steps": 100, "settled_skipped": 90}
+    content["mnb"]["ranks"][0]["skipped"] = steps
+
+
+def backlog(*edges: float, of: Callable[[int], int | None]) -> Change:
+    """The backlog that a record states, and that of its slices, 30 of them; the window holds those from 10 to 27."""
+
+    def change(content: dict[str, Any]) -> None:
+        rank = content["mnb"]["ranks"][0]
+        rank["backlog"] = list(edges) or None
+        for place, row in enumerate(rank["slices"]):
+            row[5:] = [of(place)]
+
+    return change
+
+
+def even(_place: int) -> int:
+    return 64
+
+
+def falling(place: int) -> int:
+    """By one item a slice."""
+    return 170 - place
+
+
+def settled_sooner(folder: Path) -> None:
+    """Windows that begin at once, and end with the stop."""
+    for name in ("settle_s", "margin_s"):
+        manifest(lambda content, name=name: content["window_rule"].update({name: 0.0}))(folder)
+        records(lambda content, name=name: content["mnb"]["window_rule"].update({name: 0.0}))(folder)
+
+
+def idle_between_slices(content: dict[str, Any]) -> None:
+    """Half a millisecond of each slice is in none."""
+    for rank in content["mnb"]["ranks"]:
+        for row in rank["slices"]:
+            row[0], row[1] = row[0] + 0.0005, row[1] - 0.0005
+
+
+def whole_slices(folder: Path) -> None:
+    """A stall across the edge of a window is in no rate."""
+    manifest(lambda content: content["window_rule"].pop("edges"))(folder)
+    records(lambda content: content["mnb"]["window_rule"].pop("edges"))(folder)
+
+
+def copied(folder: Path) -> None:
+    """The slow device has the numbers of the fast one."""
+    source = json.loads(next(folder.glob("*.vae.J0.0.*")).read_bytes())
+    own = source["mnb"]["ranks"][0]
+
+    def change(content: dict[str, Any]) -> None:
+        content["timings"] = source["timings"]
+        content["mnb"]["ranks"][0] |= {key: own[key] for key in ("count", "full_s", "slices", "backlog") if key in own}
+        content["mnb"] |= {key: source["mnb"][key] for key in ("start_s", "stop_s", "window")}
+
+    record(change, "*.vae.J0.1.*")(folder)
+
+
+def cpu_time(seconds: float) -> Change:
+    """The CPU time that the kernel is said to have counted."""
+
+    def change(content: dict[str, Any]) -> None:
+        for share in content["mnb"]["isolation"].values():
+            share["usage"] = (share.get("usage") or {}) | {"cpu_usec": int(1e6 * seconds)}
+
+    return change
+
+
+def free_energy(content: dict[str, Any]) -> None:
+    """More power than energy."""
+    mnb = content["mnb"]
+    span = {edge: mnb["window"][edge] for edge in ("start_s", "end_s")}
+    mnb["sampled"] = span | {"interval_s": 0.5, "dropped": 0}
+    for edge, energy in (("before", 1000), ("after", 2000)):
+        for uuid, state in mnb["conditions"][edge]["gpus"].items():
+            state["energy_mj"] = energy
+            mnb["telemetry"][f"gpu:{uuid}"] = {
+                "power_w": {"n": 18, "span_s": 8.5, "min": 600.0, "mean": 650.0, "max": 700.0}
+            }
+
+
+def unknown_device(folder: Path) -> None:
+    """A device without a data sheet, fifty times as fast."""
+    name = json.loads((folder / "run.json").read_bytes())["plan"]["devices"][0]["name"]
+    for path in (folder / "run.json", *folder.glob("*.J*.json")):
+        path.write_bytes(path.read_bytes().replace(json.dumps(name).encode(), b'"Unobtainium 9"'))
+    records(lambda content: multiplied(content, 50))(folder)
+
+
+def never_learned(content: dict[str, Any]) -> None:
+    """Losses far from those of the reference traces."""
+    content["mnb"]["ranks"][0]["losses"] = dict.fromkeys(content["mnb"]["ranks"][0].get("losses", {}), 0.001)
+
+
+def no_losses(content: dict[str, Any]) -> None:
+    for name in ("losses", "gradient_norms", "digests"):
+        content["mnb"]["ranks"][0][name] = {}
+
+
+def multiplied(content: dict[str, Any], by: float) -> None:
+    """Every count and all that follows from it."""
+    for rank in content["mnb"]["ranks"]:
+        for row in rank["slices"]:
+            row[2] = round(row[2] * by)
+    tampering.recount(content)
+
+
+def more_a_step(content: dict[str, Any]) -> None:
+    """Every count x 1.45, steps, latencies and losses untouched; of steps that were not full, more."""
+    rows = [row for rank in content["mnb"]["ranks"] for row in rank["slices"]]
+    batch = content["mnb"]["launch"]["arguments"].get("batch_size", 1)
+    multiplied(content, 1.45 * max(1.0, batch / max(row[2] / row[3] for row in rows)))
+
+
+def more_in_one(content: dict[str, Any]) -> None:
+    """A launch with more items a step than the others of its test, and no more than its batch."""
+    multiplied(content, 1.2)
+
+
+def without_a_latency(content: dict[str, Any]) -> None:
+    """As many latencies as there were steps before they were raised."""
+    for rank in content["mnb"]["ranks"]:
+        for row in rank["slices"]:
+            if row[3] > 1:
+                row[5:] = [row[5] if len(row) > 5 else None, [[348, row[3] - 1]]]
+
+
+def more_steps(content: dict[str, Any], by: float) -> None:
+    """Every count and every step, and all that counts them."""
+    for rank in content["mnb"]["ranks"]:
+        before = sum(row[3] for row in rank["slices"])
+        for row in rank["slices"]:
+            items, steps = row[2] / row[3], round(row[3] * by)
+            row[2:4] = [round(items * steps), steps]
+            if len(row) > 6 and row[6]:
+                row[6][-1][1] += steps - sum(number for _, number in row[6])
+        if rank.get("skipped"):
+            rank["skipped"]["steps"] += sum(row[3] for row in rank["slices"]) - before
+    tampering.recount(content)
+
+
+ATTACKS: dict[str, tuple[str, Tamper, str]] = {
+    "tampered slice": ("R3", record(tampering.one_slice), "rates that rank 0 states are not those of its slices"),
+    "slice taken out": ("R4", record(tampering.without_a_slice), "slice 20 begins 0.5 s after the one before it"),
+    "stop at the best moment": ("R4", earlier_stop, "vae J0.0: it was stopped -9.0 s after the last launch"),
+    "full at the best moment": ("R4", earlier_full, "rank 0 has slices from long after its stop"),
+    "full before max_count": ("R4", everywhere_full_too_soon, "items, 1000000000 are its max_count"),
+    "slices cut before the stop": ("R4", record(cut_short), "rank 0 has no slices up to its stop"),
+    "impossible rate": ("R5", record(tampering.faster), "x the peak of Test GPU in fp32"),
+    "more batches than steps": (
+        "R4",
+        record(too_many_latencies),
+        "slice 20 is impossible: the latencies of 6 batches in 5 steps",
+    ),
+    "mixed backlogs": ("R4", record(backlog(of=lambda at: None if at else 1)), "some of its slices have a backlog"),
+    "backlog taken out": ("R4", record(backlog(of=even)), "the backlog that it states is not that of its"),
+    "backlog not of the slices": ("R4", record(backlog(0, 0, of=even)), "the backlog that it states is not"),
+    "backlog in one launch alone": ("R4", record(backlog_alone), "J0.0: its slices have no backlog, as"),
+    "backlog worked off": ("R4", record(backlog(320, 287, of=lambda at: 2 * falling(at))), "of the 954 items of its"),
+    "settled sooner": ("R4", settled_sooner, "0 s are left out after the start, 2 s are demanded"),
+    "time between slices": ("R4", records(idle_between_slices), "after the one before it"),
+    "whole slices only": ("R4", whole_slices, "slices across an edge of the window count nothing"),
+    "slices of another device": ("R4", copied, "slices of the same lengths as"),
+    "counts x 1.45, steps as they were": ("R4", records(more_a_step), "images a step, its options allow 64"),
+    "counts of one launch": ("R4", record(more_in_one), "items a step, other launches of standard.vae have"),
+    "steps that the loss scale did not see": ("R4", record(skipping), "steps, its loss scale saw 200"),
+    "steps without a latency": ("R4", record(without_a_latency), "steps and the latencies of 120 batches"),
+    "all counts and steps x 8": (
+        "R5",
+        records(lambda content: more_steps(content, 8), "*.loader.*"),
+        "s of CPU time, which decode",
+    ),
+    "pictures without CPU time": ("R5", records(cpu_time(0.001), "*.loader.*"), "s of CPU time, which decode"),
+    "power without energy": ("R5", record(free_energy), "used 1 J in"),
+    "fifty times as fast on an unknown device": ("R5", unknown_device, "the peak of Unobtainium 9 in fp32"),
+}
+"""By name: the rule that finds it, what is done, and part of the reason."""
