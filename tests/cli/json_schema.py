@@ -19,7 +19,7 @@ _KNOWN = {
     *("$schema", "$id", "$defs", "title", "description", "version", "default", "discriminator"),
     *("$ref", "anyOf", "if", "else", "type", "enum", "properties", "patternProperties", "additionalProperties"),
     *("required", "items", "prefixItems", "minItems", "maxItems", "minimum", "maximum", "exclusiveMinimum"),
-    *("minProperties", "format"),
+    *("minProperties", "format", "pattern"),
 }
 
 
@@ -39,6 +39,8 @@ def errors(value: Any, schema: dict[str, Any], root: dict[str, Any], where: str 
         found.append(f"{where}: {value!r} is none of {schema['enum']}")
     if "type" in schema and not _is(value, schema["type"]):
         return [*found, f"{where}: {value!r} is no {schema['type']}"]
+    if isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
+        found.append(f"{where}: {value!r} does not match {schema['pattern']}")
     if schema.get("format") == "date-time" and not _is_moment(value):
         found.append(f"{where}: {value!r} is no date with a time")
     if isinstance(value, int | float) and not _in_range(value, schema):

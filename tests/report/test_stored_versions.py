@@ -18,7 +18,6 @@ import pytest
 
 from milabench_ng.errors import InputError
 from milabench_ng.records.ledger import LEDGER_SCHEMA
-from milabench_ng.records.reading import Problem
 from milabench_ng.records.record import RECORD_SCHEMA
 from milabench_ng.report.report import make_report
 from milabench_ng.report.summary.folder import collect, encode_summary, load, load_baseline
@@ -202,11 +201,9 @@ def test_a_newer_record_is_refused_and_counts_as_failed() -> None:
 @pytest.mark.usefixtures("version")
 def test_a_newer_manifest_is_refused() -> None:
     rewrite(RESULTS / "run.json", 99)
-    (found,) = collect(RESULTS).problems
-    assert isinstance(found, Problem)
-    assert (found.file, "manifest schema 99: " in found.reason) == ("run.json", True)
-    with pytest.raises(InputError, match=r"run\.json: manifest schema 99: this is mnb .*; update mnb"):
-        verify(RESULTS, Rules())
+    for read in (collect, lambda folder: verify(folder, Rules())):
+        with pytest.raises(InputError, match=r"run\.json: .*manifest schema 99: this is mnb .*; update mnb"):
+            read(RESULTS)
 
 
 def test_a_newer_summary_is_refused(version: str) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import msgspec
 
 from milabench_ng.report.layouts.layout import SuiteLayout, chosen
-from milabench_ng.report.render.cells import Cell, figure
+from milabench_ng.report.render.cells import Cell, counted, figure
 from milabench_ng.report.render.sections import Column, Section, section
 from milabench_ng.report.report import Line, Report
 from milabench_ng.report.statistics.effects import Effect, effects
@@ -76,9 +76,7 @@ def cost_of_neighbours(cells: Sequence[Slowdown]) -> str:
     stats = [(1 / len(packed), cell.stat) for cell in packed]
     (found,) = effects([stats])
     slower = math.exp(sum(weight * stat.mean for weight, stat in stats))
-    return (
-        f"cost of neighbours: packed, {slower:.2f} x slower{_around(found)}, the geometric mean of {len(packed)} tests"
-    )
+    return f"cost of neighbours: {slower:.2f}{_around(found)}, the geometric mean of {counted(len(packed))}, packed"
 
 
 def table(report: Report) -> Section:

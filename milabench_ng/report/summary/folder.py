@@ -84,7 +84,7 @@ def collect(folder: Path, name: str = "") -> Folder:
             manifests.append(found)
         elif os.path.basename(found.file) == MANIFEST:
             where = f"{name or plain(folder)}: {found.file}"
-            raise InputError(f"{where}: {found.reason}; it says what was planned: restore it from a copy")
+            raise InputError(f"{where}: {found.reason}; without it, nobody knows what was planned")
         else:
             problems.append(found)
     return Folder(
