@@ -67,10 +67,8 @@ def test_slowdowns_are_those_of_the_same_device_and_repeat(tmp_path: Path) -> No
     stream = io.StringIO()
     write_layout(report, "interference", "csv", stream)
     rows = list(csv.DictReader(io.StringIO(stream.getvalue())))
-    assert [(row["slowdown"], row["slower beyond doubt"], row["unit"]) for row in rows] == [
-        ("1.2500", "yes", "images/s"),
-        ("2.0000", "yes", "images/s"),
-    ]
+    assert [float(row["slowdown"]) for row in rows] == pytest.approx([1.25, 2.0], rel=1e-3)
+    assert [(row["slower beyond doubt"], row["unit"]) for row in rows] == 2 * [("yes", "images/s")]
 
 
 def test_what_varies_more_than_it_slows_down_is_not_beyond_doubt(tmp_path: Path) -> None:
