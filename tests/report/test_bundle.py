@@ -167,6 +167,17 @@ def test_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check_results(str(out), Demands()).summary.tests == check_results(str(folder), Demands()).summary.tests
 
 
+def test_a_bundle_that_was_packed_before_its_suite_had_weights_claims_no_score(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_records.write_run(Path("res"), make_records.plan("unweighed", {"vae": make_records.PER_GPU}, 2, 1))
+    assert call(["bundle", "res", "-o", "b.tar.gz"]) == 0
+    Path("weights.json").write_text('{"unweighed.vae": {"weight": 1}}')
+    assert call(["verify", "b.tar.gz", "--weights", "weights.json"]) == 0
+    assert "R3   pass" in capsys.readouterr().out
+
+
 def test_the_verdict_is_on_the_first_screen_of_the_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rules = folder.with_name("rules.json")
     rules.write_text('{"name": "mine", "repeat": 1, "isolation": "full"}')
