@@ -39,11 +39,8 @@ def make_plan(
         raise InputError(f"--repeat {repeat}: at least 1, at most {MOST_RUNS:,}")
     if not devices:
         raise InputError("no device to run on")
-    chosen = {
-        name: test
-        for name, test in profile.tests.items()
-        if name in arguments and (not names or name in names) and test.role == "measured"
-    }
+    measured = {name: test for name, test in profile.tests.items() if test.role == "measured"}
+    chosen = {name: test for name, test in measured.items() if name in arguments and (not names or name in names)}
     _refuse_part_of_mix(profile, chosen)
     unplanned = {f"{profile.suite}.{name}": why for name, why in _unplanned(chosen, len(devices))}
     planned = {name: test for name, test in chosen.items() if f"{profile.suite}.{name}" not in unplanned}
@@ -51,12 +48,8 @@ def make_plan(
         raise InputError("; ".join(f"{label} is not planned: {why}" for label, why in unplanned.items()))
     composer = _Composer(profile, arguments, devices)
     groups = [launches for run in range(repeat) for launches in composer.batches(planned, run)]
-    omitted = [
-        label
-        for name, test in profile.tests.items()
-        if name not in chosen and test.role == "measured"
-        for label in _labels(f"{profile.suite}.{name}", test, len(devices))
-    ]
+    left_out = (name for name in measured if name not in chosen)
+    omitted = [label for name in left_out for label in _labels(f"{profile.suite}.{name}", measured[name], len(devices))]
     return Plan(
         suite=profile.suite,
         devices=tuple(devices),
