@@ -371,7 +371,7 @@ def test_a_stream_that_is_closed_takes_nothing(closed: int) -> None:
 def test_a_full_disk_is_not_blamed_on_the_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, room = tmp_path / "run", tmp_path / "room"
     make_records.write_run(run, make_records.plan("quick", {"toy_reg": make_records.PER_GPU}, 1, 2))
-    pack(run, tmp_path / "run.tar.gz", force=False)
+    pack(run, tmp_path / "run.tar.gz")
     room.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(room))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

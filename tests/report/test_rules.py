@@ -98,7 +98,7 @@ def packed(folder: Path, key: Path | None = None, weights: bytes = WEIGHTS) -> P
     """The bundle of a folder."""
     file = folder.with_name("weights.json")
     file.write_bytes(weights)
-    return pack(folder, folder.with_name("b.tar.gz"), weights=file, key=key).path
+    return pack(folder, folder.with_name("b.tar.gz"), weights=file, key=key, force=True).path
 
 
 def found(
