@@ -226,6 +226,11 @@ def check_company(tests: Mapping[str, Test], source: str) -> None:
             )
         if test.company != "same" and (test.mix is not None or test.role == "company"):
             raise InputError(f"{where}: it has company of its own, and is in a mix or company itself; choose one")
+        if test.partition_scheme.type.steps and test.least_devices > 1:
+            raise InputError(
+                f"{where}: least_devices {test.least_devices}, and partition scheme "
+                f"{test.partition_scheme.type.value!r} begins with one device; use normal"
+            )
         if test.role == "company" and name not in named:
             raise InputError(f"{where}: its role is company, and no test names it; name it in the company of a test")
     mixes = Counter(test.mix for test in tests.values() if test.mix is not None)

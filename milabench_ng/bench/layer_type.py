@@ -24,12 +24,13 @@ class LayerType:
         self._handles: dict[nn.Module, RemovableHandle] = {}
         self._stepping = False
         self._in_step: torch.dtype | None = None
-        self._compiled: torch.dtype | None = None
+        self._made: torch.dtype | None = None
+        """While a step was compiled, or captured as a CUDA graph."""
 
     @property
     def seen(self) -> str | None:
         """The type by name, such as ``"float16"``; None if no layer has run."""
-        found = self._in_step or self._compiled
+        found = self._in_step or self._made
         return None if found is None else str(found).removeprefix("torch.")
 
     def watch(self, module: nn.Module) -> None:
@@ -50,8 +51,9 @@ class LayerType:
         self._handles.clear()
 
     def _hook(self, layer: nn.Module) -> Any:
-        def note(dtype: torch.dtype, compiling: bool) -> None:
-            self._note(layer, dtype, compiling=compiling)
+        def note(dtype: torch.dtype, compiling: bool, on_gpu: bool) -> None:
+            capturing = on_gpu and torch.cuda.is_current_stream_capturing()
+            self._note(layer, dtype, compiling=compiling, capturing=capturing)
 
         # As `torch.compiler.assume_constant_result`, which would import the compiler, which takes seconds: it runs
         # `note` while it compiles and leaves no call behind. Removing such a hook would make it compile again.
@@ -59,14 +61,14 @@ class LayerType:
 
         def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
             if isinstance(output, Tensor):
-                note(output.dtype, torch.compiler.is_compiling())
+                note(output.dtype, torch.compiler.is_compiling(), output.is_cuda)
 
         return hook
 
-    def _note(self, layer: nn.Module, dtype: torch.dtype, *, compiling: bool) -> None:
+    def _note(self, layer: nn.Module, dtype: torch.dtype, *, compiling: bool, capturing: bool) -> None:
         if compiling:
             self._handles.pop(layer, None)
         if self._stepping:
             self._in_step = self._in_step or dtype
-        elif compiling:
-            self._compiled = dtype
+        elif compiling or capturing:  # a step runs what was compiled, or the graph, without the layers
+            self._made = dtype

@@ -10,6 +10,7 @@ from typing import Any
 
 import make_records
 import pytest
+import tampering
 from make_records import device
 
 from milabench_ng.composing import make_plan
@@ -93,6 +94,26 @@ def test_other_options_are_another_victim(tmp_path: Path) -> None:
     other = {name: test | ({"workload": "toy_reg"} if name == "beside_noise" else {}) for name, test in PROFILE.items()}
     make_records.write_run(tmp_path / "other", plan(profile(**other), 2, 1), drifting)
     assert {cell.test for cell in slowdowns(make_report(tmp_path / "other"))} == {"together"}
+
+
+def test_two_victims_alone_are_no_company_for_each_other(tmp_path: Path) -> None:
+    made = profile(**PROFILE, again={"workload": "vae", "company": "none"})
+    make_records.write_run(tmp_path, plan(made, 2, 1), lambda launch, _: FACTOR.get(launch.test, 1.0) * 1000)
+    found = slowdowns(make_report(tmp_path))
+    assert {(cell.victim, cell.beside) for cell in found} == {
+        (victim, beside) for victim in ("alone", "again") for beside in ("packed", "noise")
+    }
+    assert {cell.lost for cell in found} == {0}
+
+
+def test_a_victim_that_failed_in_company_is_a_lost_pair(tmp_path: Path) -> None:
+    make_records.write_run(tmp_path, plan(profile(**PROFILE), 2, 2), drifting)
+    path = next(tmp_path.glob("i.beside_noise.J0.0.*"))
+    tampering.rewrite(path, tampering.failed("oom"))
+    tampering.rehash(tmp_path)
+    packed, noise = slowdowns(make_report(tmp_path))
+    assert (packed.lost, noise.lost) == (0, 1)
+    assert tables(make_report(tmp_path))[0].rows[0][2].endswith(", 1 pairs lost")
 
 
 def test_without_a_test_alone_there_is_no_victim(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ def test_a_mix_stands_where_its_first_test_does() -> None:
         ({"a": {"company": "none", "mix": "day"}, "b": {"mix": "day"}}, "choose one"),
         ({"a": {}, "b": {"role": "company"}}, "no test names it"),
         ({"a": {"mix": "day"}, "b": {}}, "has one test"),
+        ({"a": {"least_devices": 2, "partition_scheme": {"type": "gpu-progression"}}}, "begins with one device"),
     ],
 )
 def test_company_that_cannot_be_is_refused(tests: dict[str, Any], says: str) -> None:

@@ -55,9 +55,9 @@ def test_a_step_of_a_third_is_followed_by_a_pause_of_two(monkeypatch: pytest.Mon
     monkeypatch.setattr(time, "monotonic", lambda: next(now))
     monkeypatch.setattr(pressing.time, "sleep", slept.append)
     steps = paced(1 / 3)
-    for _ in range(3):
+    for _ in range(4):
         next(steps)
-    assert slept == pytest.approx([4.0, 4.0])
+    assert slept == pytest.approx([4.0, 4.0])  # none after the first step, which waits for the common start
 
 
 def test_a_chain_visits_all_places() -> None:

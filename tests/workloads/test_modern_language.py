@@ -20,6 +20,7 @@ from recording import Recording, bench_on
 from sharded_training import ShardedTraining
 
 from milabench_ng.bench import Definition
+from milabench_ng.bench.layer_type import LayerType
 from milabench_ng.datasets.base import DataSet
 from milabench_ng.datasets.prepare import prepare
 from milabench_ng.datasets.text.token_stream import Tokens32k, Tokens128k
@@ -41,7 +42,7 @@ from milabench_ng.workloads.models.dimensions import (
     training_flop,
 )
 from milabench_ng.workloads.models.experts import Experts
-from milabench_ng.workloads.models.float8_linear import Float8Linear
+from milabench_ng.workloads.models.float8_linear import Float8Linear, to_float8
 from milabench_ng.workloads.models.generator import Generator
 from milabench_ng.workloads.models.transformer import Attention, Transformer, rotation
 from milabench_ng.workloads.modern.llm_decode import llm_decode
@@ -243,8 +244,15 @@ def test_fp8_layers_are_near_the_layers_that_they_stand_for() -> None:
     torch.manual_seed(0)
     layer = nn.Linear(64, 32, bias=False, dtype=torch.bfloat16)
     inputs = torch.randn(2, 16, 64, dtype=torch.bfloat16)
+    watched = LayerType()
+    watched.watch(layer)
     with torch.inference_mode():
-        found, expected = Float8Linear(layer)(inputs), layer(inputs)
+        expected = layer(inputs)
+        to_float8(layer)
+        watched.begin()
+        found = layer(inputs)
+    assert isinstance(layer, Float8Linear)
+    assert watched.seen == "bfloat16"  # whoever watched the layer still does
     assert found.shape == expected.shape
     assert 0.005 < (found - expected).norm() / expected.norm() < 0.06
 

@@ -43,6 +43,8 @@ class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
     """The antagonists' own rates, in words; empty if packed."""
     stat: LogStat
     """Of the rate alone over that in company, by device and repeat."""
+    lost: int
+    """Pairs without two rates, such as those of failed launches; a victim that starved is among them."""
     effect: Effect
 
     @property
@@ -116,6 +118,7 @@ _COLUMNS: tuple[Column[Slowdown], ...] = (
     Column("p", value=lambda cell: NOTHING if cell.effect.p is None else f"{cell.effect.p:.2g}"),
     Column("slower beyond doubt", value=lambda cell: "yes" if cell.sure else "no"),
     Column("pairs", value=lambda cell: str(cell.stat.n)),
+    Column("pairs lost", value=lambda cell: str(cell.lost)),
     Column("alone", value=lambda cell: figure(cell.alone)),
     Column("in company", value=lambda cell: figure(cell.together)),
     Column("unit", value=lambda cell: f"{cell.unit}/s"),
@@ -135,12 +138,12 @@ def _name(line: Line) -> str:
 
 
 def _same_work(victim: Line, line: Line) -> bool:
-    return line is not victim and bool(line.row.options) and _work(victim) == _work(line)
+    return line.row.company != {} and bool(line.row.options) and _work(victim) == _work(line)
 
 
 def _work(line: Line) -> tuple[object, ...]:
     row = line.row
-    return row.unit, row.options, row.precision, row.bound, row.scheme
+    return row.workload, row.options, row.precision, row.data, row.scheme
 
 
 def _pairs(victim: Line, line: Line) -> list[float]:
@@ -154,6 +157,7 @@ def _slowdown(victim: Line, line: Line, stat: LogStat, found: Effect) -> Slowdow
     return Slowdown(
         victim=_name(victim),
         beside=", ".join(company) or PACKED,
+        lost=max(victim.row.n, line.row.n) - stat.n,
         test=_name(line),
         alone=mean([victim.row.launches[job] for job in jobs]),
         together=mean([line.row.launches[job] for job in jobs]),
@@ -177,7 +181,8 @@ def _cell(cells: Sequence[Slowdown], victim: str, beside: str) -> Cell:
     found = next((cell for cell in cells if (cell.victim, cell.beside) == (victim, beside)), None)
     if found is None:
         return NOTHING
-    return f"{found.value:.2f}{_around(found.effect)}{' *' if found.sure else ''}"
+    lost = f", {found.lost} pairs lost" if found.lost else ""
+    return f"{found.value:.2f}{_around(found.effect)}{' *' if found.sure else ''}{lost}"
 
 
 def _around(found: Effect) -> str:

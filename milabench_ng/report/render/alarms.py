@@ -53,7 +53,7 @@ def _score(report: Report) -> Iterator[Fact]:
     if report.summary.going_on:
         yield Fact("running", _progress(report.summary), "fair")
     elif score is None:
-        yield Fact("NO SCORE", f"no weights for suite {report.summary.suite!r}; give --weights FILE", "fair")
+        yield Fact("NO SCORE", f"the suite {report.summary.suite!r} has no weights: read the rates, or give --weights FILE", "fair")
     elif score.status == "invalid":
         yield Fact("NO SCORE", _why_invalid(score), "bad")
     elif score.status == "partial":

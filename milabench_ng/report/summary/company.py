@@ -11,7 +11,7 @@ from milabench_ng.report.summary.launches import LaunchResult
 from milabench_ng.stats import mean
 
 Beside = dict[str, float]
-"""Items per second of the other tests that ran at the same time, by name; 0 if none of their launches succeeded."""
+"""Items per second of the other tests that ran at the same time, by name; a failed launch counts as 0."""
 
 
 def company_of(manifests: Sequence[ManifestView], results: Iterable[LaunchResult]) -> dict[str, Beside]:
@@ -21,8 +21,7 @@ def company_of(manifests: Sequence[ManifestView], results: Iterable[LaunchResult
     """
     perfs: dict[tuple[str | None, int | None, str], list[float]] = defaultdict(list)
     for result in results:
-        if result.cause is None:
-            perfs[result.run_id, result.batch, result.test].append(result.perf)
+        perfs[result.run_id, result.batch, result.test].append(result.perf if result.cause is None else 0.0)
     found: dict[str, dict[str, list[float]]] = {}
     for manifest in manifests:
         for batch in manifest.plan.batches:

@@ -82,6 +82,8 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     """What enters the test's statistics: ``perf``, or every rank's rate as in 2020."""
     rank_rates: tuple[float, ...] = ()
     """Items per second of every rank, in the order of ``devices``."""
+    workload: str = ""
+    """Empty in a record of 2020."""
     options: dict[str, Scalar | None] = {}
     shapes: tuple[Shape, ...] = ()
     """Oddities in the course of the rate, by rank."""
@@ -146,6 +148,7 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         perf=perf if cause is None else math.nan,
         samples=(perf,) if cause is None else (),
         rank_rates=measured.rank_rates,
+        workload=mnb.launch.workload,
         options=mnb.launch.arguments,
         shapes=measured.shapes,
         program_s=_program_s(view),

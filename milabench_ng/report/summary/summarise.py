@@ -256,6 +256,7 @@ def _test(
         log_perf=session_stat(repeated, sessions),
         ranks=rank_means(good),
         flags=flags(named),
+        workload=first.workload if first else "",
         options=next((result.options for result in (*good, *readable)), {}),
         power_w=mean([power.watts for power in powers]) if powers else None,
         power_basis=distinct(power.basis for power in powers),

@@ -217,6 +217,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     tiers: tuple[str, ...] = ()
     data: tuple[DataView, ...] = ()
     precision: tuple[str, ...] = ()
+    workload: str = ""
+    """Empty if not recorded."""
     options: dict[str, Scalar | None] = {}
     """The workload's options; empty if not recorded."""
     marks: tuple[Mark, ...] = ()

@@ -34,6 +34,7 @@ def disk_write(bench: Bench, *, mib: Count = 64, writers: Count = 4, busy: Busy 
 def overwrite(file: Path, piece: bytes, size: int) -> None:
     """Write ``size`` bytes made of ``piece`` and sync them."""
     with file.open("r+b" if file.exists() else "wb", buffering=0) as stream:
-        for at in range(0, size, len(piece)):
-            stream.write(piece[: size - at])
+        rest = size
+        while rest:
+            rest -= stream.write(piece[:rest])
         os.fsync(stream.fileno())

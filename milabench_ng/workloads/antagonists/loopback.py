@@ -22,11 +22,16 @@ def loopback(bench: Bench, *, mib: Count = 64, busy: Busy = 1.0) -> None:
 
     def work(number: int) -> None:
         sender, receiver = pairs[number // 2]
-        if number % 2:
-            receive(receiver, room[number // 2], mib * MIB)
-        else:
-            for _ in range(mib):
-                sender.sendall(data)
+        try:
+            if number % 2:
+                receive(receiver, room[number // 2], mib * MIB)
+            else:
+                for _ in range(mib):
+                    sender.sendall(data)
+        except OSError:
+            for end in pairs[number // 2]:
+                end.shutdown(socket.SHUT_RDWR)  # the thread at the other end must not wait for ever
+            raise
 
     with Crew(2 * len(pairs), work) as crew:
         for _ in bench.measure(paced(busy), count=len(pairs) * mib):

@@ -11,15 +11,10 @@ LEAST_CAPABILITY = (8, 9)
 """The first CUDA devices that multiply fp8."""
 
 
-class Float8Linear(nn.Module):
+class Float8Linear(nn.Linear):
     """A layer without bias whose weights are converted once, and whose inputs are converted in each call."""
 
-    def __init__(self, layer: nn.Linear) -> None:
-        super().__init__()
-        weight, scale = narrowed(layer.weight.detach())
-        self.weight = nn.Parameter(weight, requires_grad=False)
-        self.register_buffer("scale", scale)
-        self.scale: Tensor
+    scale: Tensor
 
     def forward(self, inputs: Tensor) -> Tensor:
         """[..., in] to [..., out], in the inputs' type."""
@@ -37,9 +32,15 @@ def narrowed(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def to_float8(model: nn.Module) -> None:
-    """Make all linear layers of ``model`` `Float8Linear`, one after the other; their own weights are freed."""
-    for part in list(model.modules()):
-        for name, layer in list(part.named_children()):
-            if isinstance(layer, nn.Linear):
-                setattr(part, name, Float8Linear(layer))
-                del layer.weight  # whoever watches the layer still holds it
+    """Make all linear layers of ``model`` `Float8Linear`, in place: whoever watches a layer still does."""
+    for layer in model.modules():
+        if type(layer) is nn.Linear:
+            narrow(layer)
+
+
+def narrow(layer: nn.Linear) -> None:
+    """Convert one layer."""
+    weight, scale = narrowed(layer.weight.detach())
+    layer.weight = nn.Parameter(weight, requires_grad=False)
+    layer.register_buffer("scale", scale)
+    layer.__class__ = Float8Linear

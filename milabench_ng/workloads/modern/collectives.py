@@ -67,8 +67,9 @@ def collectives(
     exchange = Exchange(bench, ranks, sizes)
     for step in bench.measure(count(), count=exchange.bus_mib):
         exchange.step(step)
-        exchange.require_right()
-    exchange.require_right()
+        exchange.require_right(step - 1)  # while the device still works at this one
+    for parity in range(2):
+        exchange.require_right(parity)
 
 
 class Exchange:
@@ -87,8 +88,10 @@ class Exchange:
         self._part, self._scattered = (floats(1, sizes["block"] // ranks) for _ in range(2))
         self._sent, self._received = (floats(ranks, sizes["exchange"] // ranks) for _ in range(2))
         self._numbers = torch.arange(float(ranks), device=bench.device).unsqueeze(1)
-        self._wrong = [torch.zeros((), dtype=torch.int64, device=bench.device) for _ in range(2)]
-        """Of the last step but one and of the last."""
+        cuda = bench.device.type == "cuda"
+        self._wrong = [torch.zeros((), dtype=torch.int64, pin_memory=cuda) for _ in range(2)]
+        """On the host: of the last even and the last odd step."""
+        self._counted = [torch.cuda.Event() if cuda else None for _ in range(2)]  # type: ignore[no-untyped-call]
         bus = 2 * (SMALL * sizes["small"] + LARGE * sizes["large"]) + ROUNDS * (2 * sizes["block"] + sizes["exchange"])
         self.bus_mib = max(1, round(bus * (ranks - 1) / ranks / MIB))
         """Of a step, on the wires of one device."""
@@ -115,13 +118,12 @@ class Exchange:
                 dist.all_to_all_single(self._received.view(-1), self._sent.view(-1))
         self._compare(number)
 
-    def require_right(self) -> None:
-        """Raise RuntimeError if a compared element was wrong in the last step but one, or, called again, in the last.
-
-        So the device still has work to do while the host waits for the count.
-        """
-        wrong = int(self._wrong[0])
-        self._wrong[0] = self._wrong[1]
+    def require_right(self, number: int) -> None:
+        """Raise RuntimeError if a compared element was wrong in step ``number``, one of the last two; waits for it."""
+        counted = self._counted[number % 2]
+        if counted is not None:
+            counted.synchronize()
+        wrong = int(self._wrong[number % 2])
         if wrong:
             raise RuntimeError(
                 f"rank {self._rank}: {wrong} of the compared results of collective operations are not the known ones"
@@ -140,4 +142,7 @@ class Exchange:
             (self._received, senders * ranks + self._rank),
         )
         parts = [(result[:, number % LOOK :: LOOK] != value).sum() for result, value in expected]
-        self._wrong[1] = torch.stack(parts).sum()
+        self._wrong[number % 2].copy_(torch.stack(parts).sum(), non_blocking=True)
+        counted = self._counted[number % 2]
+        if counted is not None:
+            counted.record()
