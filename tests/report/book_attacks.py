@@ -154,6 +154,22 @@ def other_option(launch: dict[str, Any]) -> None:
     launch["arguments"]["skip"] = 10
 
 
+def odd_version(folder: Path) -> None:
+    """A version of one's own, which nobody knows, in run.json and all records."""
+
+    def change(content: dict[str, Any]) -> None:
+        content["version"] = "0.3.0.dev"
+
+    tampering.rewrite(folder / "run.json", change)
+    for path in folder.glob("*.J*.json"):
+        tampering.rewrite(path, lambda content: content["mnb"].update(version="0.3.0.dev"))
+    tampering.rehash(folder)
+
+
+def another_version(content: dict[str, Any]) -> None:
+    content["version"] = "0.2.9"
+
+
 def huge(folder: Path) -> None:
     """A record that would take gigabytes when decoded."""
     path = next(folder.glob("*.vae.J0.0.*"))
@@ -208,6 +224,12 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "noted before it happened": ("R13", record(an_hour_later), "s after its end"),
     "ledger out of order": ("R13", earlier_lines, "older than the line before it"),
     "option that no workload has": ("R10", everywhere(other_option), "has no option skip"),
+    "a version of one's own": ("R33", odd_version, "'0.3.0.dev' is no released version"),
+    "a version that did not begin the run": (
+        "R13",
+        lambda folder: tampering.rewrite(folder / "run.json", another_version),
+        "was begun by mnb",
+    ),
     "record that fills the memory": ("R12", huge, "larger than the 20 MiB that such a file may have"),
     "record below the folder": ("R12", second_record_below, "more/better.json: it belongs to no run"),
 }

@@ -19,6 +19,7 @@ from milabench_ng.records.ledger import (
     recorded,
 )
 from milabench_ng.records.names import MANIFEST
+from milabench_ng.records.origin import release
 from milabench_ng.report.verification.checks.clocks import ledger_times
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
@@ -76,7 +77,7 @@ def ledger(evidence: Evidence) -> Finding:
     chain = evidence.ledger
     if chain is None:
         missing = "there is no ledger.jsonl: attempts that left no record cannot be seen"
-        written = evidence.manifest.version == evidence.version
+        written = release(evidence.manifest.version) == release(evidence.version)
         if written:
             missing += f"; mnb {evidence.version} writes one in every run"
         return judged([missing]) if written or evidence.rules.ledger else unknown(missing)
@@ -100,6 +101,8 @@ def _beginning(evidence: Evidence, chain: Chain) -> Iterator[str]:
             stated = (event.run_id, event.plan_sha256, event.profile_sha256, event.nonce)
             if stated != (manifest.run_id, manifest.plan.sha256, manifest.profile.sha256, manifest.plan.nonce):
                 yield f"run, plan, profile or nonce in {MANIFEST} are not those that it began with"
+            if event.version != manifest.version:
+                yield f"the run was begun by mnb {event.version}, {MANIFEST} says {manifest.version}"
 
 
 def _records(evidence: Evidence, chain: Chain) -> Iterator[str]:
