@@ -36,17 +36,20 @@ def _gaps(evidence: Evidence) -> Iterator[str]:
     yield from (f"{problem.file}: {problem.reason}" for problem in evidence.unreadable)
     yield from _unread_by_the_report(evidence)
     unread = {(problem.test, problem.job_id) for problem in evidence.unreadable}
-    launches = evidence.manifest.plan.launches
-    planned = {(one.label, one.job_id, one.known_role): (one.test, one.job_id) for one in launches}
+    planned = {
+        (one.label, one.job_id, one.known_role, batch.number): (one.test, one.job_id)
+        for batch in evidence.manifest.plan.batches
+        for one in batch.launches
+    }
     gone = {place for place, name in planned.items() if name not in unread}
     records = (kept.record for kept in evidence.records)
-    there = Counter((one.mnb.label, one.job_id, one.mnb.launch.known_role) for one in records)
-    for label, job_id, role in sorted(gone - there.keys()):
+    there = Counter((one.mnb.label, one.job_id, one.mnb.launch.known_role, one.mnb.batch) for one in records)
+    for label, job_id, role, _ in sorted(gone - there.keys()):
         yield f"{label} J{job_id}: it was planned{_as(role)} and has no record"
-    for label, job_id, role in sorted(there.keys() - planned.keys()):
+    for label, job_id, role, _ in sorted(there.keys() - planned.keys()):
         yield f"{label} J{job_id}: it has a record{_as(role)} and was not planned"
     tried = attempts(evidence.ledger.events) if evidence.ledger else Counter()
-    for (label, job_id, role), count in sorted(there.items()):
+    for (label, job_id, role, _), count in sorted(there.items()):
         if role == "measured" and count > max(1, tried[label, job_id]):
             yield f"{label} J{job_id}: {count} records of {max(1, tried[label, job_id])} attempts"
     run_id = evidence.manifest.run_id
