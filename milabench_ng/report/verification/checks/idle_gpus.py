@@ -36,7 +36,7 @@ def idle_gpus(evidence: Evidence) -> Iterator[str]:
     rows: dict[str, list[_Work]] = {}
     for kept in evidence.good:
         found = _work(kept.name, kept.record.mnb)
-        if found is not None:
+        if found is not None and kept.record.mnb.launch.measured:  # what company takes depends on its neighbour
             rows.setdefault(kept.record.mnb.label, []).append(found)
     for label, launches in rows.items():
         summary = evidence.summary.tests.get(label)
