@@ -28,6 +28,7 @@ NEEDS_GPU = {"R23", "R24", "R25", "R26"}
 """Rules that a node without GPUs cannot break."""
 ON_GPUS = (
     "throttling left out",
+    "throttling excused by another read",
     "another driver in one repeat",
     "another power limit in one repeat",
     "power without energy",

@@ -74,6 +74,26 @@ def company_without_records(folder: Path) -> None:
     remove("*.vae.J0.1.*")(folder)
 
 
+def company_of_one_batch(folder: Path) -> None:
+    """Company that two batches have in common, of which one record goes and its event stays."""
+    share_company(folder)
+    min(folder.glob("*.toy_reg.J0.1.*")).unlink()
+    tampering.rehash(folder)
+
+
+def share_company(folder: Path) -> None:
+    """The second device's launch of toy_reg's first batch is company in its second batch too, by the same name."""
+
+    def first_run(launch: dict[str, Any]) -> None:
+        if launch["test"].endswith(".toy_reg") and launch["devices"] == [1]:
+            launch.update(role="company", run=0)
+
+    everywhere(first_run)(folder)
+    for path in list(folder.glob("*.toy_reg.J1.1.*")):
+        tampering.rewrite(path, lambda content: content.update(job_id="0.1"))
+        path.rename(path.with_name(path.name.replace(".J1.1.", ".J0.1.")))
+
+
 def as_company(content: dict[str, Any]) -> None:
     content["mnb"]["launch"]["role"] = "company"
 
@@ -154,6 +174,22 @@ def other_option(launch: dict[str, Any]) -> None:
     launch["arguments"]["skip"] = 10
 
 
+def odd_version(folder: Path) -> None:
+    """A version of one's own, which nobody knows, in run.json and all records."""
+
+    def change(content: dict[str, Any]) -> None:
+        content["version"] = "0.3.0.dev"
+
+    tampering.rewrite(folder / "run.json", change)
+    for path in folder.glob("*.J*.json"):
+        tampering.rewrite(path, lambda content: content["mnb"].update(version="0.3.0.dev"))
+    tampering.rehash(folder)
+
+
+def another_version(content: dict[str, Any]) -> None:
+    content["version"] = "0.2.9"
+
+
 def huge(folder: Path) -> None:
     """A record that would take gigabytes when decoded."""
     path = next(folder.glob("*.vae.J0.0.*"))
@@ -172,6 +208,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "swapped profile": ("R6", manifest(other_profile), "is demanded"),
     "launches relabelled as company": ("R8", everywhere(second_device_as_company), "on 1 (company) at the same time"),
     "company that left no record": ("R12", company_without_records, "it was planned as company and has no record"),
+    "company of one batch that left no record": ("R12", company_of_one_batch, "as company and has no record"),
     "record relabelled as company": ("R12", record(as_company), "it has a record as company and was not planned"),
     "smaller data than the profile says": (
         "R8",
@@ -208,6 +245,12 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "noted before it happened": ("R13", record(an_hour_later), "s after its end"),
     "ledger out of order": ("R13", earlier_lines, "older than the line before it"),
     "option that no workload has": ("R10", everywhere(other_option), "has no option skip"),
+    "a version of one's own": ("R33", odd_version, "'0.3.0.dev' is no released version"),
+    "a version that did not begin the run": (
+        "R13",
+        lambda folder: tampering.rewrite(folder / "run.json", another_version),
+        "was begun by mnb",
+    ),
     "record that fills the memory": ("R12", huge, "larger than the 20 MiB that such a file may have"),
     "record below the folder": ("R12", second_record_below, "more/better.json: it belongs to no run"),
 }

@@ -35,6 +35,13 @@ def throttling_not_told(content: dict[str, Any]) -> None:
             state["throttled_ns"] = {}
 
 
+def throttling_excused(content: dict[str, Any]) -> None:
+    """A read of something else failed."""
+    throttling_not_told(content)
+    for edge in content["mnb"]["conditions"].values():
+        edge["errors"] = {f"{uuid} vbios": "NVML error 999" for uuid in edge["gpus"]}
+
+
 def layers_not_said(content: dict[str, Any]) -> None:
     if not content["mnb"]["precision"]["dtypes"]:
         raise LookupError("a launch with parameters")
@@ -74,6 +81,11 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "usage left out": ("R33", records(fence(usage=None)), "it has no CPU time that the kernel counted for device 1"),
     "confinement left out": ("R33", records(process_not_said), "it has no confinement or scheduling of the process"),
     "throttling left out": ("R33", record(throttling_not_told), "does not tell hw_power_brake, hw_thermal, sw_thermal"),
+    "throttling excused by another read": (
+        "R33",
+        record(throttling_excused),
+        "does not tell hw_power_brake, hw_thermal, sw_thermal",
+    ),
     "type of the layers left out": ("R33", records(layers_not_said), "it has no type in which its layers computed"),
     "counters of an earlier run": ("R27", record(counters_fall), "machinery_cpu_s is 0, and was"),
     "newer version": ("R33", version("99.0.0"), "made with mnb 99.0.0, this is"),

@@ -62,7 +62,8 @@ def rehash(folder: Path, change: Callable[[LedgerLine], LedgerLine] = lambda ent
         what = entry.what
         if isinstance(what, Started):
             sums = {"plan_sha256": plan_of(folder).sha256, "profile_sha256": promised["profile"]["sha256"]}
-            what = msgspec.structs.replace(what, nonce=promised["plan"]["nonce"], **sums)
+            stated = {"nonce": promised["plan"]["nonce"], "version": promised["version"]}
+            what = msgspec.structs.replace(what, **stated, **sums)
         if isinstance(what, Recorded):
             path = folder / what.file
             if not path.exists():

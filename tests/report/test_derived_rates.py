@@ -72,6 +72,20 @@ def note(content: dict[str, Any]) -> None:
         ]
 
 
+def test_a_note_replaces_no_option_no_devices_and_no_peak(folder: Path) -> None:
+    derive(folder, [["a", "batch_size"], ["b", "devices"], ["c", "peak_tflops"]])
+    for path in folder.glob("quick.vae.*"):
+        tampering.rewrite(path, forged_notes)
+    vae, _ = json.loads(printed(folder, "json"))["tests"]
+    assert [each["value"] for each in vae["derived"]] == [64.0, 2.0, None]
+
+
+def forged_notes(content: dict[str, Any]) -> None:
+    note(content)
+    for row in content["mnb"]["ranks"][0]["slices"]:
+        row[-1] = {"batch_size": 2.0, "devices": 16.0, "peak_tflops": 2.0}
+
+
 def test_csv_has_a_column_for_each(folder: Path) -> None:
     vae, convnet = list(csv.DictReader(io.StringIO(printed(folder, "csv"))))
     assert (vae["perf (batches/s)"], vae["perf (ms/step)"]) == ("2.0", "500.0")

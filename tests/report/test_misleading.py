@@ -12,6 +12,7 @@ from typing import Any
 import make_records
 import msgspec
 import pytest
+import tampering
 from make_records import PER_GPU, PROGRESSION
 
 from milabench_ng.plan import Batch, Plan
@@ -127,6 +128,27 @@ def test_a_failure_is_the_first_line(tmp_path: Path, whole: Plan) -> None:
     assert (first.name, first.text) == ("FAIL", "1 of 12 launches failed (1 unreadable), limit 1.00%")
     (valid,) = [answer for answer in first_screen(report).answers if answer.name == "Valid"]
     assert (valid.parts[:2], valid.tone) == (("12 of 12 launches", "1 failed"), "bad")
+
+
+def test_a_run_that_ended_early_says_how_to_go_on(tmp_path: Path, whole: Plan) -> None:
+    make_records.write_run(tmp_path, whole)
+    for path in tmp_path.glob("quick.convnet.*"):
+        path.unlink()
+    make_records.write_ledger(tmp_path, whole)
+    screen = first_screen(make_report(tmp_path))
+    assert screen.facts[0].text == "2 of 12 launches were not run, limit 1.00%"
+    (following,) = [fact.text for fact in screen.commands if fact.name == "next"]
+    assert following == f"mnb jobs --resume {tmp_path}, for 2 launches that were not run"
+
+
+def test_a_run_without_a_success_says_what_failed_first(tmp_path: Path) -> None:
+    make_records.write_run(tmp_path, make_records.plan("quick", {"vae": PER_GPU}, 2, 1))
+    for path in tmp_path.glob("quick.*.J*.json"):
+        tampering.rewrite(path, tampering.failed("oom"))
+    screen = first_screen(make_report(tmp_path))
+    (following,) = [fact.text for fact in screen.commands if fact.name == "next"]
+    assert following.startswith("see why quick.")
+    assert " failed: oom" in following
 
 
 def test_both_scores_are_over_the_tests_that_the_ratio_is_over(tmp_path: Path, whole: Plan) -> None:

@@ -43,7 +43,8 @@ def _failures(report: Report) -> Iterator[Fact]:
         causes = Counter(failed.cause for _, failed in report.failed)
         causes["unreadable"] += len(report.summary.problems)
         named = ", ".join(f"{count} {cause}" for cause, count in causes.items() if count)
-        text = f"{rate.fail} of {rate.n} launches failed ({named}), limit {FAILURE_LIMIT:.2%}"
+        what = "were not run" if set(+causes) == {"missing"} else f"failed ({named})"
+        text = f"{rate.fail} of {rate.n} launches {what}, limit {FAILURE_LIMIT:.2%}"
         yield Fact("failed", text, "fair") if rate.passed else Fact("FAIL", text, "bad")
 
 
@@ -53,7 +54,11 @@ def _score(report: Report) -> Iterator[Fact]:
     if report.summary.going_on:
         yield Fact("running", _progress(report.summary), "fair")
     elif score is None:
-        yield Fact("NO SCORE", f"the suite {report.summary.suite!r} has no weights: read the rates, or give --weights FILE", "fair")
+        yield Fact(
+            "NO SCORE",
+            f"the suite {report.summary.suite!r} has no weights: read the rates, or give --weights FILE",
+            "fair",
+        )
     elif score.status == "invalid":
         yield Fact("NO SCORE", _why_invalid(score), "bad")
     elif score.status == "partial":

@@ -203,13 +203,23 @@ def _kinds(report: Report) -> tuple[KindRatio, ...]:
     )
 
 
+_NO_FOLDERS = (".json", ".gz", ".tar")
+"""How the names of summaries and bundles end, which no run goes on in."""
+
+
 def _commands(report: Report) -> Iterator[Fact]:
     """The next step, and where the rest is."""
     source, suite = shlex.quote(report.source), report.summary.suite
     score = report.score
     repeats = score.interval.n if score and score.interval else 1
+    missing = sum(row.missing for row in report.summary.tests.values())
     if report.summary.going_on:
         yield Fact("next", f"wait, then mnb report {source}")
+    elif missing and not report.source.endswith(_NO_FOLDERS):
+        yield Fact("next", f"mnb jobs --resume {source}, for {missing} launches that were not run")
+    elif report.failed and not any(row.train for row in report.summary.tests.values()):
+        label, first = report.failed[0]
+        yield Fact("next", f"see why {label} J{first.job_id} failed: {first.cause} {first.detail}".rstrip())
     elif report.isolated and score is not None and score.per_device is not None and repeats < RANKED_FROM:
         yield Fact("next", f"mnb jobs {suite} --repeat {RANKED_FROM}, for a verdict")
     elif not report.comparisons:

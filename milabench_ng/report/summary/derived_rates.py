@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from milabench_ng.catalogue import Derived
+from milabench_ng.catalogue import DEVICE_PEAKS, Derived
 from milabench_ng.errors import InputError
 from milabench_ng.report.summary.summary import TestSummary
 
@@ -31,7 +31,8 @@ def derived_rates(row: TestSummary, rate: float | None, peaks: Mapping[str, floa
 
 
 def _value(derived: Derived, rate: float, row: TestSummary, peaks: Mapping[str, float]) -> float | None:
+    own = {name: value for name, value in row.notes.items() if not (name in row.options or name in DEVICE_PEAKS)}
     try:
-        return derived.of(rate, row.options, {**row.notes, **peaks, "devices": row.devices})
+        return derived.of(rate, row.options, {**own, **peaks, "devices": row.devices})
     except InputError:  # a folder of others may hold any formula, and its other numbers still count
         return None

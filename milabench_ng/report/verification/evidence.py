@@ -11,6 +11,7 @@ from milabench_ng.grouping import grouped
 from milabench_ng.known_twins import KnownTwin
 from milabench_ng.records.ledger import Chain
 from milabench_ng.records.manifest import Manifest
+from milabench_ng.records.origin import release
 from milabench_ng.records.reading import Problem
 from milabench_ng.records.record import Record
 from milabench_ng.report.summary.summary import Summary
@@ -84,7 +85,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def builtin(self) -> dict[str, Declared]:
         """What the workloads of the version that ran declare, by name; empty if that is another version."""
-        return self.declared if self.manifest.version == self.version else {}
+        return self.declared if release(self.manifest.version) == release(self.version) else {}
 
     @property
     def measured(self) -> tuple[StoredRecord, ...]:

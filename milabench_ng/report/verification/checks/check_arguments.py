@@ -68,10 +68,13 @@ def _items(counted: Mnb | Declared) -> _Items:
 
 
 def _not_as_planned(evidence: Evidence, stated: Profile | None) -> Iterator[str]:
-    launches = evidence.manifest.plan.launches
-    planned = {(launch.label, launch.job_id, launch.measured): launch for launch in launches}
+    planned = {
+        (batch.number, launch.label, launch.job_id, launch.measured): launch
+        for batch in evidence.manifest.plan.batches
+        for launch in batch.launches
+    }
     for name, record in evidence.named():
-        launch = planned.get((record.mnb.label, record.job_id, record.mnb.launch.measured))
+        launch = planned.get((record.mnb.batch, record.mnb.label, record.job_id, record.mnb.launch.measured))
         search = record.mnb.batch_search
         if launch is not None and launch.auto_batch:
             yield from (f"{name}: {why}" for why in _not_as_searched(record, stated))

@@ -19,6 +19,7 @@ from milabench_ng.records.ledger import (
     recorded,
 )
 from milabench_ng.records.names import MANIFEST
+from milabench_ng.records.origin import release
 from milabench_ng.report.verification.checks.clocks import ledger_times
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
@@ -35,17 +36,20 @@ def _gaps(evidence: Evidence) -> Iterator[str]:
     yield from (f"{problem.file}: {problem.reason}" for problem in evidence.unreadable)
     yield from _unread_by_the_report(evidence)
     unread = {(problem.test, problem.job_id) for problem in evidence.unreadable}
-    launches = evidence.manifest.plan.launches
-    planned = {(one.label, one.job_id, one.known_role): (one.test, one.job_id) for one in launches}
+    planned = {
+        (one.label, one.job_id, one.known_role, batch.number): (one.test, one.job_id)
+        for batch in evidence.manifest.plan.batches
+        for one in batch.launches
+    }
     gone = {place for place, name in planned.items() if name not in unread}
     records = (kept.record for kept in evidence.records)
-    there = Counter((one.mnb.label, one.job_id, one.mnb.launch.known_role) for one in records)
-    for label, job_id, role in sorted(gone - there.keys()):
+    there = Counter((one.mnb.label, one.job_id, one.mnb.launch.known_role, one.mnb.batch) for one in records)
+    for label, job_id, role, _ in sorted(gone - there.keys()):
         yield f"{label} J{job_id}: it was planned{_as(role)} and has no record"
-    for label, job_id, role in sorted(there.keys() - planned.keys()):
+    for label, job_id, role, _ in sorted(there.keys() - planned.keys()):
         yield f"{label} J{job_id}: it has a record{_as(role)} and was not planned"
     tried = attempts(evidence.ledger.events) if evidence.ledger else Counter()
-    for (label, job_id, role), count in sorted(there.items()):
+    for (label, job_id, role, _), count in sorted(there.items()):
         if role == "measured" and count > max(1, tried[label, job_id]):
             yield f"{label} J{job_id}: {count} records of {max(1, tried[label, job_id])} attempts"
     run_id = evidence.manifest.run_id
@@ -76,7 +80,7 @@ def ledger(evidence: Evidence) -> Finding:
     chain = evidence.ledger
     if chain is None:
         missing = "there is no ledger.jsonl: attempts that left no record cannot be seen"
-        written = evidence.manifest.version == evidence.version
+        written = release(evidence.manifest.version) == release(evidence.version)
         if written:
             missing += f"; mnb {evidence.version} writes one in every run"
         return judged([missing]) if written or evidence.rules.ledger else unknown(missing)
@@ -100,6 +104,8 @@ def _beginning(evidence: Evidence, chain: Chain) -> Iterator[str]:
             stated = (event.run_id, event.plan_sha256, event.profile_sha256, event.nonce)
             if stated != (manifest.run_id, manifest.plan.sha256, manifest.profile.sha256, manifest.plan.nonce):
                 yield f"run, plan, profile or nonce in {MANIFEST} are not those that it began with"
+            if event.version != manifest.version:
+                yield f"the run was begun by mnb {event.version}, {MANIFEST} says {manifest.version}"
 
 
 def _records(evidence: Evidence, chain: Chain) -> Iterator[str]:

@@ -6,6 +6,7 @@ a least version.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from milabench_ng import __version__
@@ -27,6 +28,8 @@ def version(evidence: Evidence) -> Finding:
 
 def _newer(evidence: Evidence) -> Iterator[str]:
     made = evidence.manifest.version
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)*", made):
+        yield f"{made!r} is no released version: use one whose number has digits and dots only"
     if release(made) > release(evidence.version):
         yield f"made with mnb {made}, this is {evidence.version}: verify with that version or a later one"
 

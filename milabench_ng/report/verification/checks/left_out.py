@@ -8,7 +8,7 @@ import msgspec
 
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.node.edge import Edge
-from milabench_ng.node.gpu_conditions import GpuState
+from milabench_ng.node.gpu_conditions import THROTTLE_FIELDS, GpuState
 from milabench_ng.records.record import Mnb, Record
 from milabench_ng.report.verification.evidence import Evidence
 
@@ -62,8 +62,10 @@ def _of_gpus(evidence: Evidence) -> Iterator[str]:
         told.setdefault(uuid, set()).update(_told(state))
     for name, edge, uuid, conditions, state in _states(evidence):
         failed = {what.removeprefix(f"{uuid} ") for what in conditions.errors}
+        if "fields" in failed:  # one call for all of them
+            failed |= {*THROTTLE_FIELDS, "memory_temperature_c"}
         silent = sorted(told[uuid] - _told(state) - failed)
-        if silent and not failed:
+        if silent:
             yield f"{name}: {uuid} does not tell {', '.join(silent)} {edge} it, as it did for other launches"
     sampled = {source for kept in evidence.good for source in kept.record.mnb.telemetry if source.startswith("gpu:")}
     for kept in evidence.good:
