@@ -75,8 +75,8 @@ TABLE: dict[str, Check] = {
     "mnb jobs profiles/standard.json --repeat 5 --sessions 3 -o results": PARSE,
     "mnb --install-completion": Check("elsewhere", "changes the user's shell"),
     "mnb jobs standard --repeat 5 --sessions 3 --nonce tender-2026-17 --isolation full -o results": PARSE,
-    "mnb jobs cv --name cv_train_resnet50_amp --name cv_infer_vit_b_16_half -o results-cv": PARSE,
-    "mnb jobs cv --name cv_train_resnet50_amp -o results-cv -- --batch-size 1024": PARSE,
+    "mnb jobs cv --name cv_train_resnet50_amp --name cv_infer_vit_b_16_half -o results-cv-two": PARSE,
+    "mnb jobs cv --name cv_train_resnet50_amp -o results-cv-1024 -- --batch-size 1024": PARSE,
     "mnb jobs cv --ram-total 120GiB": PARSE,
     "mnb jobs interference --repeat 3 -o results-neighbours": PARSE,
     "mnb jobs interference --repeat 3 --isolation none -o results-unfenced": PARSE,
@@ -98,8 +98,9 @@ TABLE: dict[str, Check] = {
     "mnb jobs lambda --name gnmt_amp --name bert_large_squad_amp -o results-lambda": PARSE,
     "mnb jobs lambda --name ncf_fp32 --window 1 --data-scale 0.01 -- --batch-size 4096": PARSE,
     "mnb report results-lambda": PARSE,
-    "mnb jobs modern --repeat 3 -o results-modern": PARSE,
-    "mnb jobs modern --name llm_pretrain --name llm_decode -o results-modern": PARSE,
+    "mnb jobs modern --repeat 3 --dry-run -d /scratch/mnb": PARSE,
+    "mnb jobs modern --repeat 3 -d /scratch/mnb -o results-modern": PARSE,
+    "mnb jobs modern --name llm_pretrain --name llm_decode -o results-language": PARSE,
     "mnb report results-modern": PARSE,
     "mnb jobs modern --name llm_pretrain --window 1 --data-scale 0.01 -- --layers 2 --width 64 --heads 4 --kv-heads 2 "
     "--inner 128 --vocabulary 512 --length 64": PARSE,
@@ -142,9 +143,8 @@ TABLE: dict[str, Check] = {
     "mnb report results --compare v100 --price 200000": RUN,
     "mnb report results --compare v100 --price 200000 --html report.html": RUN,
     "mnb report results-acme --weights tests/docs/third_party/acme-weights.json": BY_PACKAGE,
-    "mnb report results.bundle.tar.gz --rules procurement --nonce tender-2026-17 --compare v100": Check(
-        "run", codes=(1,)
-    ),
+    "mnb report results.bundle.tar.gz --rules procurement --nonce tender-2026-17 --compare v100 "
+    "--allowed-signers vendors.txt": PARSE,
     "mnb rerun results/standard.vae.J0.0.20260106-160000-123456.json": PARSE,
     "mnb run convnet --data-scale 0.02 -- --image-size 64 --precision bf16": PARSE,
     "mnb run vae -o vae.json -- --batch-size 64": PARSE,
@@ -164,7 +164,10 @@ TABLE: dict[str, Check] = {
     ),
     "scripts/docs": SLOW,
     "mnb verify results --profile profiles/standard.json --require full --repeat 10": Check("run", codes=(1,)),
-    "mnb verify results.bundle.tar.gz --rules procurement --nonce tender-2026-17": Check("run", codes=(1,)),
+    "mnb verify results.bundle.tar.gz --rules procurement --nonce tender-2026-17 --allowed-signers signers.txt": PARSE,
+    'echo "vendor@example.org namespaces=\\"mnb\\" $(cat ~/.ssh/id_ed25519.pub)" > signers.txt': Check(
+        "elsewhere", "test_tender_guides writes one, with a key of its own"
+    ),
     "mnb verify results.bundle.tar.gz --rules procurement --nonce tender-2026-17 --allowed-signers vendors.txt": PARSE,
     "mnb verify results.bundle.tar.gz --profile profiles/standard.json --require full --repeat 10": Check(
         "run", codes=(1,)
@@ -186,9 +189,9 @@ TABLE: dict[str, Check] = {
     ),
     "python3 -m milabench_ng jobs profiles/standard.json --repeat 2 --ram-total 250GiB": DRY,
     "python3 -m pytest tests/fence tests/node tests/telemetry": Check("elsewhere", "they run beside this test"),
-    'pip install "milabench_ng[language]"': Check("elsewhere", "needs the network"),
-    'pip install "milabench_ng[volumes]"': Check("elsewhere", "needs the network"),
-    'pip install "milabench_ng[hyperspectral]"': Check("elsewhere", "needs the network"),
+    'pip install ".[language]"': Check("elsewhere", "needs the network"),
+    'pip install ".[volumes]"': Check("elsewhere", "needs the network"),
+    'pip install ".[hyperspectral]"': Check("elsewhere", "needs the network"),
     "scripts/baselines-io": Check("script", "needs the table that it reads"),
     "scripts/loading-plots": Check("script", "test_layout_io runs it"),
     "uv run scripts/loading-plots results-io plots": Check("script", "test_layout_io runs it"),
@@ -196,7 +199,7 @@ TABLE: dict[str, Check] = {
     "scripts/baselines-unet3d": Check("script", "needs the table that it reads"),
     "scripts/baselines-2020": Check("script", "writes the shipped baselines"),
     "scripts/bench-fence": Check("script", "takes half a minute, and wants a quiet node"),
-    'pip install "milabench_ng[segmentation]"': Check("elsewhere", "needs the network"),
+    'pip install ".[segmentation]"': Check("elsewhere", "needs the network"),
     "scripts/bench-field --pairs 3 --seconds 1 --warm 0.5": Check("script", "takes minutes"),
     "uv run scripts/bench-field": Check("script", "takes minutes"),
     "uv run scripts/bench-field --device cpu --small --name mobilenet --pairs 1": Check(
