@@ -51,7 +51,9 @@ def test_the_built_in_ones() -> None:
         "toy_reg toy_lstm vae loader reso translator wlm cart minigrid atari ssd fast_style dcgan convnet recom "
         "scaling cv_train cv_infer unet3d_train unet3d_infer "
         "bert_squad gnmt ncf txl ssd_resnet50 resnet50 maskrcnn tacotron2 waveglow hsi_segmentation "
-        "llm_pretrain llm_fsdp llm_lora llm_prefill llm_decode moe dit vit dlrm collectives checkpoint h2d"
+        "llm_pretrain llm_fsdp llm_lora llm_prefill llm_decode moe dit vit dlrm collectives checkpoint h2d "
+        "disk_read disk_write gpu_math gpu_stream loopback memory_stream page_cache pointer_chase process_storm "
+        "vector_math"
     )
     assert set(builtin_workloads()) == set(names.split())
     definition, package = find_workload("vae")

@@ -19,7 +19,7 @@ NAMES_2020 = [
     *("toy_reg", "toy_lstm", "vae", "loader", "reso", "translator", "wlm", "wlmfp16", "cart", "minigrid", "atari"),
     *("ssd", "fast_style", "dcgan", "convnet", "convnet_fp16", "recom", "scaling"),
 ]
-FIELD_SUITES = ("cv", "io", "lambda", "modern", "unet3d")
+FIELD_SUITES = ("cv", "interference", "interference-quick", "io", "lambda", "mixed", "modern", "unet3d")
 """Suites other than that of 2020, whose scores rest on a reference, not on the weights of 2020."""
 SIZES_GIB = (8, 11, 16, 24, 32, 40, 48, 80, 96, 140, 192)
 """The memory classes of Lambda's table."""

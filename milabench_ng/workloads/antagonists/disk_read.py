@@ -14,7 +14,8 @@ PIECE = 4 * MIB
 def disk_read(bench: Bench, *, mib: Count = 256, readers: Count = 4, busy: Busy = 1.0) -> None:
     """Read files that are in no page cache: presses on the storage below the data root.
 
-    Each reader has a file of random bytes, and drops its pages before each round. An item is one MiB read.
+    Each reader has a file of random bytes, and drops its pages before each round. An item is one MiB read. Timed:
+    everything, pauses included.
 
     Options:
         mib: MiB of each file, read in one step.

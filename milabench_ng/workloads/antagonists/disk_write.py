@@ -14,7 +14,8 @@ PIECE = 4 * MIB
 def disk_write(bench: Bench, *, mib: Count = 64, writers: Count = 4, busy: Busy = 1.0) -> None:
     """Write files and wait until they are on the storage: presses on the storage and its journal.
 
-    Each writer overwrites a file of its own and calls fsync. An item is one MiB written.
+    Each writer overwrites a file of its own and calls fsync. An item is one MiB written. Timed: everything, pauses
+    included.
 
     Options:
         mib: MiB of each file, written in one step.

@@ -17,7 +17,7 @@ PRODUCTS = 10
 def gpu_math(bench: Bench, *, side: Count = 8192, busy: Busy = 1.0) -> None:
     """Multiply large matrices in bf16 on the device: presses on power and cooling, or on a GPU that is shared.
 
-    An item is one product.
+    An item is one product. Timed: everything, pauses included.
 
     Options:
         side: of the square matrices.

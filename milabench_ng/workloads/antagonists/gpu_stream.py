@@ -14,7 +14,7 @@ COPIES = 10
 def gpu_stream(bench: Bench, *, mib: Count = 1024, busy: Busy = 1.0) -> None:
     """Copy within the memory of the device: presses on its bandwidth where a GPU is shared.
 
-    An item is one MiB read or written; a copy counts twice.
+    An item is one MiB read or written; a copy counts twice. Timed: everything, pauses included.
 
     Options:
         mib: MiB of the buffer that is copied.

@@ -11,7 +11,8 @@ from milabench_ng.workloads.antagonists.pressing import Busy, Crew, paced
 def loopback(bench: Bench, *, mib: Count = 64, busy: Busy = 1.0) -> None:
     """Send bytes over TCP within the node: presses on the kernel's network code and on memory copies.
 
-    A connection over 127.0.0.1 for each two CPUs of the tenant, with a thread at either end. An item is one MiB sent.
+    A connection over 127.0.0.1 for each two CPUs of the tenant, with a thread at either end. An item is one MiB
+    sent. Timed: everything, pauses included.
 
     Options:
         mib: MiB that every connection carries in a step.

@@ -12,7 +12,7 @@ def memory_stream(bench: Bench, *, mib: Count = 256, busy: Busy = 1.0) -> None:
     """Stream through memory on all CPUs of the tenant: presses on memory bandwidth, and fills the last cache.
 
     The triad of STREAM (McCalpin, 1995), a = b + 3 c in fp32. An item is one MiB read or written, counted as STREAM
-    does: three arrays a step, without what the hardware reads in order to write.
+    does: three arrays a step, without what the hardware reads in order to write. Timed: everything, pauses included.
 
     Options:
         mib: MiB of each of the three arrays; together they should be several times the last cache.

@@ -15,7 +15,7 @@ def page_cache(bench: Bench, *, mib: Count = 256, busy: Busy = 1.0) -> None:
     """Fill the page cache and empty it again: presses on the kernel's memory management, not on the storage.
 
     Each CPU reads a sparse file of its own, whose pages the kernel makes without reading anything, and drops them. An
-    item is one MiB that went through the page cache.
+    item is one MiB that went through the page cache. Timed: everything, pauses included.
 
     Options:
         mib: MiB of each file, read in one step.

@@ -15,7 +15,7 @@ def pointer_chase(bench: Bench, *, mib: Count = 512, busy: Busy = 1.0) -> None:
     """Follow chains of pointers through memory on all CPUs of the tenant: presses on the last cache and on latency.
 
     One cycle through all places of an array, in random order (Sattolo, 1986); thousands of chains on it advance
-    together. An item is one read of 8 bytes.
+    together. An item is one read of 8 bytes. Timed: everything, pauses included.
 
     Options:
         mib: MiB of the array; it should be several times the last cache.

@@ -12,7 +12,7 @@ PROGRAM = "/bin/true"
 def process_storm(bench: Bench, *, each: Count = 20, busy: Busy = 1.0) -> None:
     """Start processes and wait for their ends on all CPUs of the tenant: presses on the kernel's locks and tables.
 
-    An item is one process, which ends at once.
+    An item is one process, which ends at once. Timed: everything, pauses included.
 
     Options:
         each: processes that every thread starts in a step, one after the other.

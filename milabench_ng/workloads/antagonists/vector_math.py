@@ -21,7 +21,8 @@ ROUNDS = 64
 def vector_math(bench: Bench, *, busy: Busy = 1.0) -> None:
     """Multiply small matrices on all CPUs of the tenant: presses on arithmetic units, power and clocks.
 
-    Products of fp32 matrices of 128 x 128, which stay in a core's caches. An item is one product.
+    Products of fp32 matrices of 128 x 128, which stay in a core's caches. An item is one product. Timed:
+    everything, pauses included.
 
     Options:
         busy: share of the time in which it works.

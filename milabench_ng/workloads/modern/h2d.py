@@ -23,7 +23,7 @@ def h2d(bench: Bench, *, mib: Count = 256) -> None:
 
     Page-locked memory of the tenant's memory node, a stream for each direction. A step copies one buffer to the device,
     and the one before back to the host. An item is one MiB that was copied, either way. After the last step, what came
-    back is compared with what was sent.
+    back is compared with what was sent. Timed: both copies.
 
     Options:
         mib: MiB copied in each direction of a step.
