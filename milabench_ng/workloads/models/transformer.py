@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from milabench_ng.bench.moving import local
 from milabench_ng.workloads.models.chunked_loss import chunked_loss
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.experts import Experts
@@ -39,7 +40,7 @@ class Transformer(nn.Module):
         """Draw all weights from N(0, 0.02^2), those that ranks share out part by part; norms are 1."""
         for module in self.modules():
             for parameter in module.parameters(recurse=False):
-                values = parameter.to_local() if hasattr(parameter, "to_local") else parameter
+                values = local(parameter)
                 with torch.no_grad():
                     if isinstance(module, nn.RMSNorm):
                         values.fill_(1)

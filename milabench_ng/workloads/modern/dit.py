@@ -16,9 +16,9 @@ from milabench_ng.workloads.models.diffusion_transformer import (
     NoiseSchedule,
     noise_loss,
 )
+from milabench_ng.workloads.modern.training import adamw
 from milabench_ng.workloads.modern.work_formulas import flop_rates
 
-BETAS = (0.9, 0.95)
 KEPT = 0.9999
 """Of the average of the weights, in each step."""
 
@@ -62,7 +62,7 @@ def dit(
     with torch.device("meta"):
         empty = DiffusionTransformer(layers, width, heads, side)
     model = bench.place(empty)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=BETAS, weight_decay=0.0, fused=True)
+    optimizer = adamw(model.parameters(), learning_rate, decay=0.0)
     average = [weight.detach().float().clone() for weight in model.parameters()]
     schedule = NoiseSchedule(bench.device)
     batches = bench.loader(batch_size, transform=lambda latent: latent[:, :side, :side])

@@ -13,9 +13,9 @@ from milabench_ng.datasets.tables.clicks import COUNTS, FEATURES, HOT, ClickRows
 from milabench_ng.errors import InputError
 from milabench_ng.workloads.models.deep_cross import BOTTOM, CROSSES, RANK, TOP, DeepCross, click_loss
 from milabench_ng.workloads.models.sharded_tables import ShardedTables
+from milabench_ng.workloads.modern.training import adamw
 from milabench_ng.workloads.modern.work_formulas import flop_rates
 
-BETAS = (0.9, 0.95)
 INNER = COUNTS * BOTTOM[0] + BOTTOM[0] * BOTTOM[1] + TOP[0] * TOP[1] + TOP[1] * TOP[2] + TOP[2] * TOP[3] + TOP[3]
 """Weights whose number no option changes."""
 FLOP = f"6 * ((tables + 1) * width * {2 * CROSSES * RANK + TOP[0]} + {BOTTOM[1]} * width + {INNER})"
@@ -65,7 +65,7 @@ def dlrm(
     if tables % ranks or tables > FEATURES:
         raise InputError(f"--tables {tables}: a multiple of the devices ({ranks}), at most {FEATURES}")
     model: nn.Module = bench.place(DeepCross(COUNTS, tables, width))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=BETAS, weight_decay=0.0, fused=True)
+    optimizer = adamw(model.parameters(), learning_rate, decay=0.0)
     dtype = next(model.parameters()).dtype
     if ranks > 1:
         model = DistributedDataParallel(model)

@@ -10,8 +10,7 @@ from milabench_ng.errors import InputError
 from milabench_ng.units import format_bytes
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.transformer import Transformer
-from milabench_ng.workloads.modern.llm_lora import CHUNK
-from milabench_ng.workloads.modern.llm_pretrain import BETAS, DECAY
+from milabench_ng.workloads.modern.training import CHUNK, adamw, train
 from milabench_ng.workloads.modern.windows import windows
 from milabench_ng.workloads.modern.work_formulas import ATTENTION, WEIGHTS, flop_rates
 
@@ -76,12 +75,9 @@ def llm_fsdp(
     torch.manual_seed(bench.seed + bench.rank)  # each rank draws its own part
     bench.place(model)
     torch.manual_seed(bench.seed)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=BETAS, weight_decay=DECAY, fused=True)
+    optimizer = adamw(model.parameters(), learning_rate)
     batches = windows(bench, batch_size, length, vocabulary)
-    example = next(batches)
-    bench.rehearse(lambda: model(*example))
-    for tokens, following in bench.measure(batches, count=batch_size * length):
-        bench.step(model(tokens, following), optimizer)
+    train(bench, model, optimizer, next(batches), batches)
 
 
 AT_REST = 14

@@ -6,12 +6,9 @@ from milabench_ng.bench import Bench, Count, Rate, workload
 from milabench_ng.datasets.text.token_stream import Tokens128k
 from milabench_ng.workloads.models.adapters import AdaptedTransformer
 from milabench_ng.workloads.models.dimensions import Dimensions
-from milabench_ng.workloads.modern.llm_pretrain import BETAS, DECAY
+from milabench_ng.workloads.modern.training import CHUNK, adamw, train
 from milabench_ng.workloads.modern.windows import windows
 from milabench_ng.workloads.modern.work_formulas import ADAPTERS, ATTENTION, WEIGHTS, flop_rates
-
-CHUNK = 1024
-"""Tokens whose logits exist at once: over 128,256 words, they need 1.5 GB."""
 
 
 @workload(
@@ -68,9 +65,6 @@ def llm_lora(
     with torch.device("meta"):
         model = AdaptedTransformer(size, rank, chunk=CHUNK, recompute=True)
     bench.place(model)
-    optimizer = torch.optim.AdamW(model.trained(), lr=learning_rate, betas=BETAS, weight_decay=DECAY, fused=True)
+    optimizer = adamw(model.trained(), learning_rate)
     batches = windows(bench, batch_size, length, vocabulary)
-    example = next(batches)
-    bench.rehearse(lambda: model(*example))
-    for tokens, following in bench.measure(batches, count=batch_size * length):
-        bench.step(model(tokens, following), optimizer)
+    train(bench, model, optimizer, next(batches), batches)

@@ -10,11 +10,9 @@ from milabench_ng.datasets.text.token_stream import Tokens32k
 from milabench_ng.workloads.models.chunked_loss import chunked_loss
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.transformer import Transformer
+from milabench_ng.workloads.modern.training import adamw, train
 from milabench_ng.workloads.modern.windows import windows
 from milabench_ng.workloads.modern.work_formulas import ATTENTION, WEIGHTS, flop_rates
-
-BETAS = (0.9, 0.95)
-DECAY = 0.1
 
 
 @workload(
@@ -60,13 +58,11 @@ def llm_pretrain(
     with torch.device("meta"):
         model = Transformer(size)
     bench.place(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=BETAS, weight_decay=DECAY, fused=True)
+    optimizer = adamw(model.parameters(), learning_rate)
     batches = windows(bench, batch_size, length, vocabulary)
     example = next(batches)
     forward = compiled_loss(bench, model, example[0]) if compile else model
-    bench.rehearse(lambda: forward(*example))
-    for tokens, following in bench.measure(batches, count=batch_size * length):
-        bench.step(forward(tokens, following), optimizer)
+    train(bench, forward, optimizer, example, batches)
 
 
 class Trunk(nn.Module):

@@ -7,7 +7,7 @@ from milabench_ng.datasets.text.token_stream import Tokens32k
 from milabench_ng.errors import InputError
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.transformer import Transformer
-from milabench_ng.workloads.modern.llm_pretrain import BETAS, DECAY
+from milabench_ng.workloads.modern.training import adamw, train
 from milabench_ng.workloads.modern.windows import windows
 from milabench_ng.workloads.modern.work_formulas import ATTENTION, ROUTED_WEIGHTS, flop_rates
 
@@ -73,9 +73,6 @@ def moe(
     with torch.device("meta"):
         model = Transformer(size)
     bench.place(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=BETAS, weight_decay=DECAY, fused=True)
+    optimizer = adamw(model.parameters(), learning_rate)
     batches = windows(bench, batch_size, length, vocabulary)
-    example = next(batches)
-    bench.rehearse(lambda: model(*example))
-    for tokens, following in bench.measure(batches, count=batch_size * length):
-        bench.step(model(tokens, following), optimizer)
+    train(bench, model, optimizer, next(batches), batches)

@@ -9,11 +9,10 @@ from torchvision.transforms import Compose, PILToTensor, RandomHorizontalFlip, R
 from milabench_ng.bench import Bench, Count, Rate, workload
 from milabench_ng.datasets.images.imagenet import CLASSES, ImageNet
 from milabench_ng.errors import InputError
+from milabench_ng.workloads.modern.training import adamw
 from milabench_ng.workloads.modern.work_formulas import flop_rates
 
 PATCH = 16
-BETAS = (0.9, 0.95)
-DECAY = 0.1
 MEAN, SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of ImageNet's colours."""
 TOKENS = f"(side * side / {PATCH * PATCH} + 1)"
@@ -57,7 +56,7 @@ def vit(
     if width % heads or side % PATCH:
         raise InputError(f"--width {width} must be a multiple of --heads ({heads}), --side {side} of {PATCH}")
     model = bench.place(VisionTransformer(side, PATCH, layers, heads, width, 4 * width))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=BETAS, weight_decay=DECAY, fused=True)
+    optimizer = adamw(model.parameters(), learning_rate)
     batches = bench.loader(batch_size, transform=cut_out(side))
     normal = Normal(bench)
     for pictures, labels in bench.measure(batches):
