@@ -14,6 +14,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 # Runs compile all their modules anew, which takes 8 s: those of the tests share what the first of them compiled.
 os.environ.setdefault("MNB_PYCACHE", str(Path(__file__).parents[1] / ".pytest_cache" / "compiled"))
@@ -30,6 +31,10 @@ LIMIT_S = 3.0
 """Of processor time: a quick test that takes longer fails, so that the quick tests stay quick."""
 
 
+WHOLE_NODE = frozenset({"cli", "docs", "fence", "orchestrator"})
+"""Folders of tests that claim CPUs or count what a run leaves: one at a time."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="skip tests that import torch, start a process or are slow")
 
@@ -37,6 +42,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--quick"):
         sys.addaudithook(skip_what_is_not_quick)
+
+
+class OneNode(LoadScopeScheduling):
+    """Tests that need the whole node share one process of pytest-xdist; so do others of a file, and what it sets up."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = Path(nodeid.partition("::")[0])
+        return "node" if file.parts[1] in WHOLE_NODE else str(file)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> OneNode:
+    return OneNode(config, log)
 
 
 def skip_what_is_not_quick(event: str, arguments: tuple[object, ...]) -> None:
