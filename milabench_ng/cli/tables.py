@@ -18,6 +18,9 @@ from rich.text import Text
 from milabench_ng.plain import plain
 from milabench_ng.report.render.fitting import GAP, UNLIMITED, WORDS, blocks, wrapped
 
+_EASY = 36
+"""To how many characters a text is wrapped before a column that can be spared gives way."""
+
 
 def standard_output() -> Console:
     """Prints text as it is: no markup, no cut lines."""
@@ -37,10 +40,13 @@ def table(
     ``spare``: those that a narrow terminal can do without, the least important first; a line below names them.
     """
     texts = [[plain(cell) for cell in row] for row in rows]
-    least = [_least(place, header, texts, header in right) for place, header in enumerate(headers)]
+    least, wanted = (
+        [_room(place, header, texts, UNLIMITED if header in right else words) for place, header in enumerate(headers)]
+        for words in (WORDS, _EASY)
+    )
     kept, gone = list(range(len(headers))), list[str]()
     for name in spare:
-        if sum(least[place] + GAP for place in kept) - GAP <= _width():
+        if sum(wanted[place] + GAP for place in kept) - GAP <= _width():
             break
         kept.remove(headers.index(name))
         gone.append(name)
@@ -66,10 +72,9 @@ def _width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else UNLIMITED
 
 
-def _least(place: int, header: str, rows: Sequence[Sequence[str]], number: bool) -> int:
-    """The width below which a column cannot be read: of its longest number, or of a few words."""
-    widest = max((len(row[place]) for row in rows), default=0)
-    return max(len(header), widest if number else min(widest, WORDS))
+def _room(place: int, header: str, rows: Sequence[Sequence[str]], most: int) -> int:
+    """The width of a column whose texts wrap at ``most`` characters."""
+    return max(len(header), min(max((len(row[place]) for row in rows), default=0), most))
 
 
 def _table(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str]) -> Table:

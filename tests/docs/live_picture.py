@@ -41,9 +41,11 @@ def recorded(command: list[str], seen: Callable[[pyte.Screen], bool]) -> bytes:
     stream, written = pyte.ByteStream(screen), b""
     ours, theirs = pty.openpty()
     ioctl(theirs, TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color"}
-    environ.pop("NO_COLOR", None)
-    run = subprocess.Popen(command, env=environ, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "NO_COLOR"))}
+    environ |= {"TERM": "xterm-256color"}
+    run = subprocess.Popen(
+        command, cwd=ROOT, env=environ, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    )
     os.close(theirs)
     with os.fdopen(ours, "rb", buffering=0) as terminal:
         while not seen(screen):
