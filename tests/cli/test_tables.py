@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from io import StringIO
@@ -23,10 +24,9 @@ class Terminal(StringIO):
 def printed(monkeypatch: pytest.MonkeyPatch, stream: StringIO, width: int, **options: tuple[str, ...]) -> list[str]:
     monkeypatch.setattr(sys, "stdout", stream)
     monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((width, 40)))
-    monkeypatch.setenv("NO_COLOR", "1")
     standard_output().print(table(HEADERS, ROWS, right=("count",), **options))
     standard_output().print(facts([("note", "a long sentence on the node " * 8)]))
-    return [line.rstrip() for line in stream.getvalue().splitlines()]
+    return [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue()).splitlines()]
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

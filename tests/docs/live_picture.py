@@ -49,7 +49,10 @@ def recorded(command: list[str], seen: Callable[[pyte.Screen], bool]) -> bytes:
     os.close(theirs)
     with os.fdopen(ours, "rb", buffering=0) as terminal:
         while not seen(screen):
-            part = terminal.read(1 << 16)
+            try:
+                part = terminal.read(1 << 16)
+            except OSError:
+                sys.exit("\n".join(("the run ended too early:", *screen.display)))
             stream.feed(part)
             written += part
         run.send_signal(signal.SIGINT)
