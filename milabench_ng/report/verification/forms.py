@@ -40,7 +40,9 @@ def write_verification(found: Verification, form: RulingForm, stream: TextIO) ->
 
 
 def _fitted(line: str, width: int) -> str:
-    """The line, wrapped below its text."""
+    """The line, wrapped below its text; an empty line before it stays."""
+    if line.startswith("\n"):
+        return f"\n{_fitted(line[1:], width)}"
     head = _HEAD.match(line)
     below = " " * (head.end() if head else 0)
     return textwrap.fill(line, width, subsequent_indent=below, break_long_words=False, break_on_hyphens=False)
