@@ -146,6 +146,23 @@ def test_a_run_that_ended_early_says_how_to_go_on(tmp_path: Path, whole: Plan) -
     assert following == f"mnb jobs --resume {tmp_path}, for 2 launches that were not run"
 
 
+def test_a_launch_that_ctrl_c_ended_is_no_failure(tmp_path: Path, whole: Plan) -> None:
+    """It has a record that says nothing about it, and the run is resumed from there."""
+    make_records.write_run(tmp_path, whole)
+    for path in tmp_path.glob("quick.convnet.*"):
+        tampering.rewrite(path, tampering.failed("interrupted"))
+    make_records.write_ledger(tmp_path, whole)
+    report = make_report(tmp_path)
+    screen = first_screen(report)
+    assert [fact.name for fact in screen.alarms[:2]] == ["INTERRUPTED", "NO SCORE"]
+    assert not any(fact.name in ("FAIL", "failed") for fact in screen.alarms)
+    (score, valid) = [answer.parts for answer in screen.answers if answer.name in ("Score", "Valid")]
+    assert (score, valid[:2]) == (("not yet: the run was interrupted",), ("10 of 12 launches", "0 failed"))
+    assert [fact.text for fact in screen.commands if fact.name == "next"] == [
+        f"mnb jobs --resume {tmp_path}, for 2 launches that were not run"
+    ]
+
+
 def test_records_that_are_gone_are_no_interruption(tmp_path: Path, whole: Plan) -> None:
     """The ledger says that all was tried: what lacks was taken away."""
     make_records.write_run(tmp_path, whole)
