@@ -9,7 +9,7 @@ from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.transformer import Transformer
 from milabench_ng.workloads.modern.training import adamw, train
 from milabench_ng.workloads.modern.windows import windows
-from milabench_ng.workloads.modern.work_formulas import ATTENTION, ROUTED_WEIGHTS, flop_rates
+from milabench_ng.workloads.modern.work_formulas import CAUSAL, ROUTED_WEIGHTS, flop_rates
 
 
 @workload(
@@ -18,7 +18,7 @@ from milabench_ng.workloads.modern.work_formulas import ATTENTION, ROUTED_WEIGHT
     precision="bf16_master",
     bound="gpu-memory",
     auto_batch=True,
-    derived=flop_rates(f"6 * ({ROUTED_WEIGHTS} + {ATTENTION})", f"6 * ({ROUTED_WEIGHTS} + 2 * {ATTENTION})"),
+    derived=flop_rates(f"6 * ({ROUTED_WEIGHTS} + {CAUSAL})", f"6 * ({ROUTED_WEIGHTS} + 2 * {CAUSAL})"),
 )
 def moe(
     bench: Bench,
