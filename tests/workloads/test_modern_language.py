@@ -88,7 +88,7 @@ def texts(length: int = 24) -> tuple[Tensor, Tensor]:
 
 
 def multiplied(size: Dimensions) -> int:
-    """The weights that a token is multiplied with, counted on the network: matrices of which it sees the active part."""
+    """The weights that a token is multiplied with, counted on the network; of experts, the active ones."""
     with torch.device("meta"):
         model = Transformer(size)
     found = sum(layer.weight.numel() for layer in model.modules() if isinstance(layer, nn.Linear))

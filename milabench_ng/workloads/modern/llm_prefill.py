@@ -10,7 +10,7 @@ from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.float8_linear import LEAST_CAPABILITY, to_float8
 from milabench_ng.workloads.models.transformer import Transformer
 from milabench_ng.workloads.modern.windows import windows
-from milabench_ng.workloads.modern.work_formulas import CAUSAL, BLOCKS, HEAD, flop_rates
+from milabench_ng.workloads.modern.work_formulas import BLOCKS, CAUSAL, HEAD, flop_rates
 
 FLOP = f"(2 * {BLOCKS} + 2 * {CAUSAL} + 2 * {HEAD} / length)"
 """Of a token of a prompt."""
