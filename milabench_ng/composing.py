@@ -99,11 +99,8 @@ def _too_large(chosen: Mapping[str, Test], devices: int, memory: DeviceMemory | 
         wanted = parse_bytes(need.together, name) / devices + parse_bytes(need.each, name)
         has = test.memory_fraction * memory.bytes
         if wanted > has:
-            yield (
-                name,
-                f"it needs {wanted / 1e9:.1f} GB on each of {devices} devices, and {test.memory_fraction:.0%} of the "
-                f"memory of {memory.device} are {has / 1e9:.1f} GB",
-            )
+            part = f"{test.memory_fraction:.0%} of the memory of {memory.device} are {has / 1e9:.1f} GB"
+            yield name, f"it needs {wanted / 1e9:.1f} GB on each of {devices} devices, and {part}"
 
 
 def _too_wide(chosen: Mapping[str, Test], devices: int) -> Iterator[tuple[str, str]]:

@@ -78,7 +78,7 @@ class DealtOut(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         """The sums of the copies' gradients."""
         (back,) = ctx.saved_tensors
-        return gradients[0].index_select(0, back).unflatten(0, (ctx.rows, -1)).sum(1), None, None
+        return gradients[0].index_select(0, back).view(ctx.rows, -1, gradients[0].shape[1]).sum(1), None, None
 
 
 class Permuted(torch.autograd.Function):

@@ -72,7 +72,7 @@ def most_items(mnb: Mnb, own: Declared | None) -> float | None:
     formula = _MOST.get(mnb.launch.workload, "batch_size" if own.unit in _OF_A_BATCH else "")
     numbers = {name: value for name, value in mnb.launch.arguments.items() if type(value) in (int, float)}
     try:
-        return evaluate(formula, {**numbers, "devices": len(mnb.launch.devices)}) if formula else None  # type: ignore[arg-type]  # type() is the check
+        return evaluate(formula, numbers | {"devices": len(mnb.launch.devices)}) if formula else None  # type: ignore[arg-type]  # type() is the check
     except InputError:  # the rule on arguments reports what is missing
         return None
 
