@@ -190,7 +190,8 @@ def terminal(
     ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     screen = pyte.Screen(columns, rows)
     stream = pyte.ByteStream(screen)
-    environment = {**os.environ, "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", "NO_COLOR": "1"}
+    kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}  # readline sets them
+    environment = {**kept, "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", "NO_COLOR": "1"}
     process = subprocess.Popen(
         command,
         stdin=theirs,

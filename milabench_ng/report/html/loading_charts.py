@@ -21,7 +21,7 @@ def loading_charts(report: Report, courses: Sequence[LoadCourse]) -> Iterator[Ch
         title="data loading: seconds of an epoch",
         reading="An epoch of 740 images at the mean rate of a GPU; each strategy adds one thing to those before. Error "
         "bars: sample standard deviation over the repetitions. Hatched: under a limit.",
-        views=(_bars(results, "seconds of an epoch", lambda each: each.epoch_s, lambda each: each.deviation_s),),
+        views=(_bars(results, "time of an epoch (s)", lambda each: each.epoch_s, lambda each: each.deviation_s),),
     )
     free = [each for each in results if not each.limited]
     bands = [part for number, each in enumerate(free) for part in _band(each, courses, number)]
