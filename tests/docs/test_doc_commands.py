@@ -102,7 +102,10 @@ TABLE: dict[str, Check] = {
     "mnb jobs modern --repeat 3 -d /scratch/mnb -o results-modern": PARSE,
     "mnb jobs modern --name llm_pretrain --name llm_decode -o results-language": PARSE,
     "mnb report results-modern": PARSE,
-    "mnb jobs modern-lite --dry-run": DRY,
+    "mnb jobs modern-lite --dry-run": RUN,
+    "uv run scripts/check-memory-classes --memory 24GiB --memory 40GiB -d /scratch/mnb": Check(
+        "script", "takes minutes, and needs a GPU"
+    ),
     "mnb jobs modern --name llm_fsdp_3b --repeat 3 -d /scratch/mnb -o results-fsdp-3b": PARSE,
     "mnb baseline build results-modern --again results-fsdp-3b --accept-shortfalls -o modern-h200.json": PARSE,
     "uv run scripts/weigh-modern modern-h200.json -o weights/modern.json": Check(
