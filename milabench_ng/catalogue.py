@@ -128,9 +128,9 @@ def data_set_of(data: str | DataBy | None, arguments: Mapping[str, Scalar | None
     return data.sets.get(str(arguments.get(data.option))) if isinstance(data, DataBy) else data
 
 
-DEVICE_PEAKS = ("peak_tflops", "peak_gb_per_s")
-"""What formulas may say of the device: its dense fp16 and bf16 peak in 1e12 operations per second, and that of its
-memory in 1e9 bytes per second, by its data sheet."""
+DEVICE_PEAKS = ("peak_tflops", "peak_gb_per_s", "peak_fp8_tflops")
+"""What formulas may say of the device, by its data sheet: its dense fp16 and bf16 peak in 1e12 operations per second,
+that of its memory in 1e9 bytes per second, and its dense fp8 peak, if it has one."""
 
 
 class Derived(msgspec.Struct, frozen=True):
@@ -143,6 +143,12 @@ class Derived(msgspec.Struct, frozen=True):
     Over ``rate`` (items per second), ``devices`` (of the launch), the options, `DEVICE_PEAKS`, and what the workload
     notes of its steps.
     """
+    only: dict[str, Scalar] | msgspec.UnsetType = msgspec.UNSET
+    """The options' values with which it is a unit of the test; omitted if it always is."""
+
+    def fits(self, options: Mapping[str, Scalar | None]) -> bool:
+        """Whether it is a unit of a test with ``options``."""
+        return self.only is msgspec.UNSET or all(options.get(name) == value for name, value in self.only.items())
 
     def of(
         self, rate: float, options: Mapping[str, Scalar | None], measured: Mapping[str, float] | None = None

@@ -13,8 +13,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import msgspec
 
 from milabench_ng.errors import InputError
+from milabench_ng.memory_classes import DeviceMemory
 from milabench_ng.plan import Batch, Device, Launch, Order, Plan, Resolved, Role
 from milabench_ng.profile import Profile, Test
+from milabench_ng.units import parse_bytes
 
 MOST_RUNS = 10_000
 """Most runs of each test: more than a year's worth if a test takes an hour."""
@@ -28,12 +30,13 @@ def make_plan(
     order: Order = "interleaved",
     nonce: str | None = None,
     names: Collection[str] = (),
+    memory: DeviceMemory | None = None,
 ) -> Plan:
     """The batches of ``repeat`` runs over ``devices``.
 
     ``arguments``: the options of the tests to measure and of their company. ``names``: the tests to measure, all that
-    have options if empty; the others are omitted. Tests that need more devices are not planned. Raises InputError if
-    no test is left.
+    have options if empty; the others are omitted. ``memory``: of the smallest device, None for CPU partitions. Tests
+    that need more devices or memory are not planned. Raises InputError if no test is left.
     """
     if not 1 <= repeat <= MOST_RUNS:
         raise InputError(f"--repeat {repeat}: at least 1, at most {MOST_RUNS:,}")
@@ -42,7 +45,7 @@ def make_plan(
     measured = {name: test for name, test in profile.tests.items() if test.role == "measured"}
     chosen = {name: test for name, test in measured.items() if name in arguments and (not names or name in names)}
     _refuse_part_of_mix(profile, chosen)
-    unplanned = {f"{profile.suite}.{name}": why for name, why in _unplanned(chosen, len(devices))}
+    unplanned = {f"{profile.suite}.{name}": why for name, why in _unplanned(chosen, len(devices), memory).items()}
     planned = {name: test for name, test in chosen.items() if f"{profile.suite}.{name}" not in unplanned}
     if unplanned and not planned:
         raise InputError("; ".join(f"{label} is not planned: {why}" for label, why in unplanned.items()))
@@ -75,7 +78,32 @@ def companions(profile: Profile, names: Collection[str]) -> tuple[str, ...]:
     return tuple(name for name in profile.tests if name in beside)
 
 
-def _unplanned(chosen: Mapping[str, Test], devices: int) -> Iterator[tuple[str, str]]:
+def _unplanned(chosen: Mapping[str, Test], devices: int, memory: DeviceMemory | None) -> dict[str, str]:
+    """The tests that this node cannot run, or runs a larger one instead of, and why."""
+    found = {**dict(_too_wide(chosen, devices)), **dict(_too_large(chosen, devices, memory))}
+    planned = {name for name in chosen if name not in found}
+    instead = {
+        name: f"it is there for nodes that cannot run {test.instead_of}, and this one can"
+        for name, test in chosen.items()
+        if name in planned and test.instead_of in planned
+    }
+    return {name: why for name in chosen if (why := found.get(name) or instead.get(name))}
+
+
+def _too_large(chosen: Mapping[str, Test], devices: int, memory: DeviceMemory | None) -> Iterator[tuple[str, str]]:
+    """The tests that need more memory than the smallest device has; CPU partitions have none of their own."""
+    for name, test in chosen.items():
+        need = test.least_memory
+        if need is None or memory is None or memory.bytes is None:
+            continue
+        wanted = parse_bytes(need.together, name) / devices + parse_bytes(need.each, name)
+        has = test.memory_fraction * memory.bytes
+        if wanted > has:
+            part = f"{test.memory_fraction:.0%} of the memory of {memory.device} are {has / 1e9:.1f} GB"
+            yield name, f"it needs {wanted / 1e9:.1f} GB on each of {devices} devices, and {part}"
+
+
+def _too_wide(chosen: Mapping[str, Test], devices: int) -> Iterator[tuple[str, str]]:
     """The tests that need more devices than there are, and why."""
     for name, test in chosen.items():
         if test.least_devices > devices:

@@ -138,7 +138,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     omitted: tuple[str, ...] = ()
     """The labels of the profile's tests that the user did not select."""
     unplanned: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
-    """The labels of the tests that need more devices than there are, and why; omitted without any."""
+    """The labels of the tests that this node cannot run, and why; omitted without any."""
     order: Order = "interleaved"
     nonce: str | None = None
     """Any text; seeds the random order, and shows a buyer who chose it that the run is younger than the choice."""

@@ -23,6 +23,7 @@ from milabench_ng.files import parse_json
 from milabench_ng.memory_classes import check_classes
 from milabench_ng.plain import short
 from milabench_ng.similar import did_you_mean
+from milabench_ng.units import parse_bytes
 
 PROFILE_SCHEMA = 1
 TEST_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]*")
@@ -81,6 +82,15 @@ class IoShare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     write: str | None = None
 
 
+class MemoryNeed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The device memory that a test needs, in sizes such as ``"14GB"``."""
+
+    together: str = "0"
+    """Of all its devices together, in equal parts."""
+    each: str = "0"
+    """Of each device besides."""
+
+
 class TimeLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long the watchdog waits, in seconds; limits that are not given follow from the plan."""
 
@@ -116,6 +126,10 @@ class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     partition_scheme: PartitionScheme = PartitionScheme()
     least_devices: Annotated[int, msgspec.Meta(ge=1)] = 1
     """With fewer devices the test is not planned, and has no weight."""
+    least_memory: MemoryNeed | None = None
+    """On GPUs of which ``memory_fraction`` is less, the test is not planned, and has no weight."""
+    instead_of: str | None = None
+    """A larger test: where that is planned, this one is not."""
     require: Literal["full"] | None = None
     """``"full"``: refuse to run if the kernel does not enforce the fence."""
     io: IoShare | None = None
@@ -123,7 +137,7 @@ class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     data_scale: float = 1.0
     """The size of the data set twin relative to the real set."""
     memory_fraction: float = FRACTION
-    """The part of its memory that a tenant may fill if the batch size is automatic."""
+    """The part of its memory that a tenant may fill, if the batch size is automatic or by ``least_memory``."""
     company: Company = "same"
     role: Literal["measured", "company"] = "measured"
     """``company``: it runs only beside the tests that name it, and is never scored."""
@@ -201,6 +215,10 @@ def build_profile(suite: str, tests: RawTests, text: str, source: str, warnings:
             raise InputError(f"{where}: data_scale is {test.data_scale}; it must be above 0 and at most 1")
         if not 0 < test.memory_fraction <= 1:
             raise InputError(f"{where}: memory_fraction is {test.memory_fraction}; it must be above 0 and at most 1")
+        for key, size in msgspec.structs.asdict(test.least_memory or MemoryNeed()).items():
+            parse_bytes(size, f"{where}: least_memory: {key}")
+        if test.instead_of is not None and (test.instead_of not in tests or test.instead_of == name):
+            raise InputError(f"{where}: instead_of {short(repr(test.instead_of))} is no other test of this profile")
         for limit, seconds in msgspec.structs.asdict(test.limits or TimeLimits()).items():
             if seconds is not None and not 0 < seconds < math.inf:
                 raise InputError(f"{where}: limits: {limit} is {seconds}; it must be a number of seconds above 0")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from msgspec import Meta
+from msgspec import UNSET, Meta
 from msgspec.structs import replace
 
 from milabench_ng import catalogue
@@ -209,6 +209,9 @@ def _check_derived(definition: Definition) -> None:
                 f"{where}: derived unit {each.unit!r} = {each.formula!r} has no value for {', '.join(unknown)}; "
                 f"there are {', '.join((*known, *numeric))}"
             )
+        absent = sorted({*(() if each.only is UNSET else each.only)} - {one.name for one in options})
+        if absent:
+            raise InputError(f"{where}: derived unit {each.unit!r} is for an option that is not there: {absent[0]}")
 
 
 def read_options(function: Function) -> tuple[Option, ...]:

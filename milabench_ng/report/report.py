@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -21,7 +22,7 @@ from milabench_ng.report.scoring.score import Score, score
 from milabench_ng.report.scoring.scored import ScoredTest, scored_tests
 from milabench_ng.report.scoring.slow_devices import GpuComparison, side_by_side
 from milabench_ng.report.scoring.subsets import SubScore, sub_scores
-from milabench_ng.report.scoring.weights import Weights, load_weights, planned_weights
+from milabench_ng.report.scoring.weights import Groups, Weights, load_groups, load_weights, planned_weights
 from milabench_ng.report.statistics.effects import MARGIN
 from milabench_ng.report.summary.derived_rates import DerivedRate, derived_rates
 from milabench_ng.report.summary.launches import weakest_tier
@@ -160,6 +161,7 @@ def make_report(
         penalize_variance=penalize_variance,
         margin=margin,
         compare_gpus=compare_gpus,
+        groups=load_groups(weights, summary.suite),
     )
     return msgspec.structs.replace(
         made,
@@ -197,11 +199,12 @@ def build_report(
     margin: float = MARGIN,
     compare_gpus: bool = False,
     compared: Weights | None = None,
+    groups: Groups = MappingProxyType({}),
 ) -> Report:
     """The report on ``summary``. Pure. ``baselines`` come with their names, ``price`` with its unit.
 
     ``reference``: what the score is relative to; None for classic units. ``compared``: what ratios to baselines are
-    over; None for the weights of the score.
+    over; None for the weights of the score. ``groups``: of tests with sub-scores.
     """
     effective = planned_weights(weights or {}, summary)
     scored = scored_tests(summary, effective, penalize_variance=penalize_variance)
@@ -217,6 +220,7 @@ def build_report(
             margin=margin,
             label=label,
             reference=reference,
+            groups=groups,
         )
         for (name, other), label in zip(baselines, _labels([name for name, _ in baselines]), strict=True)
     )
@@ -232,7 +236,9 @@ def build_report(
         comparisons=comparisons,
         unplanned=tuple(label for label in weights or {} if label not in effective),
         coverage=_coverage(summary),
-        sub_scores=sub_scores(summary, effective, own, reference, penalize_variance=penalize_variance) if own else (),
+        sub_scores=sub_scores(summary, effective, own, reference, penalize_variance=penalize_variance, groups=groups)
+        if own
+        else (),
         gpus=side_by_side(summary),
         show_gpus=compare_gpus,
         scaling=scaling_curves({row.test: row for row in scored}, summary.tests),

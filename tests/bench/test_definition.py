@@ -229,7 +229,7 @@ def test_derived_units_are_in_the_catalogue() -> None:
         ),
         (
             [("x", "kind * fast")],
-            "has no value for fast, kind; there are rate, devices, peak_tflops, peak_gb_per_s, width, scale",
+            "has no value for fast, kind; there are rate, devices, peak_tflops, peak_gb_per_s, peak_fp8_tflops, width",
         ),
         ([("x", "rate ** 2")], "formula 'rate ** 2': only numbers, names"),
         ([("x", "rate"), ("x", "rate")], "a derived unit is declared twice: x, x"),

@@ -103,6 +103,15 @@ TABLE: dict[str, Check] = {
     "mnb jobs modern --repeat 3 -d /scratch/mnb -o results-modern": PARSE,
     "mnb jobs modern --name llm_pretrain --name llm_decode -o results-language": PARSE,
     "mnb report results-modern": PARSE,
+    "mnb jobs modern-lite --dry-run": RUN,
+    "uv run scripts/check-memory-classes --memory 24GiB --memory 40GiB -d /scratch/mnb": Check(
+        "script", "takes minutes, and needs a GPU"
+    ),
+    "mnb jobs modern --name llm_fsdp_3b --repeat 3 -d /scratch/mnb -o results-fsdp-3b": PARSE,
+    "mnb baseline build results-modern --again results-fsdp-3b --accept-shortfalls -o modern-h200.json": PARSE,
+    "uv run scripts/weigh-modern modern-h200.json -o weights/modern.json": Check(
+        "script", "needs a baseline of modern"
+    ),
     "mnb jobs modern --name llm_pretrain --window 1 --data-scale 0.01 -- --layers 2 --width 64 --heads 4 --kv-heads 2 "
     "--inner 128 --vocabulary 512 --length 64": PARSE,
     "mnb jobs io --order file --data-scale 0.0325 --ram-total 120GiB -- --max-count 0": PARSE,

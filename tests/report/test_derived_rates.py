@@ -129,8 +129,9 @@ def test_a_failed_test_has_no_value(folder: Path) -> None:
 
 
 def test_formulas_know_the_peaks_of_devices_of_one_known_model() -> None:
-    known = {"peak_tflops": 989.4, "peak_gb_per_s": 4800.0}
+    known = {"peak_tflops": 989.4, "peak_gb_per_s": 4800.0, "peak_fp8_tflops": 1979.0}
     assert peaks_in_formulas(["NVIDIA H200", "NVIDIA H200"]) == known
     assert Derived("MFU %", "rate * 5 / peak_tflops").of(989.4, {}, known) == 5.0
+    assert "peak_fp8_tflops" not in peaks_in_formulas(["NVIDIA A100-SXM4-80GB"])
     for models in (["NVIDIA H200", "NVIDIA A100-SXM4-80GB"], ["a chip"], []):
         assert peaks_in_formulas(models) == {}

@@ -20,6 +20,7 @@ from milabench_ng.errors import InputError
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.views import DataView
 from milabench_ng.report.procurement.bids import read_bids
+from milabench_ng.report.procurement.leave_one_out import leave_one_out
 from milabench_ng.report.procurement.offers import compare_bids
 from milabench_ng.report.procurement.ownership import NodePower, Terms, ownership
 from milabench_ng.report.procurement.ranking import pareto_set
@@ -234,6 +235,31 @@ def test_stability_by_hand() -> None:
     lighter = 400 / math.exp((1.2 * math.log(2) + math.log(8)) / 2.2)
     heavier = 460 / math.exp((1.2 * math.log(5) + math.log(4)) / 2.2)
     assert changes["weight of a +20%"].lead_pct == pytest.approx(100 * (lighter / heavier - 1))
+
+
+def test_ranks_without_one_test_or_group_by_hand() -> None:
+    """Costs of one: 400 / (2 x 8 x 4)^(1/3) = 100; of two: 300 / (1 x 16 x 1)^(1/3) = 119."""
+    weights = dict.fromkeys(("s.a", "s.b", "s.c"), 1.0)
+
+    def bid(name: str, price: float, *rates: float) -> Worth:
+        logs = {label: math.log(rate) for label, rate in zip(weights, rates, strict=True)}
+        return Worth(name=name, logs=logs, weights=weights, devices=1, price=price, power=None, maintenance_per_year=0)
+
+    worths = [bid("one", 400, 2, 8, 4), bid("two", 300, 1, 16, 1)]
+    groups = {"s.a": "training", "s.c": "training", "s.b": "serving"}
+    found = leave_one_out(worths, None, groups)
+    assert found.whole.ranks == {"one": 1, "two": 2}
+    assert {one.what: [one.ranks["one"], one.ranks["two"]] for one in found.without} == {
+        "s.a": [1, 2],  # 400 / sqrt(8 x 4) = 70.7 against 300 / sqrt(16 x 1) = 75
+        "s.b": [1, 2],  # 400 / sqrt(2 x 4) = 141 against 300 / sqrt(1 x 1)
+        "s.c": [2, 1],  # 400 / sqrt(2 x 8) = 100 against 300 / sqrt(1 x 16) = 75
+        "training": [2, 1],  # 400 / 8 against 300 / 16
+        "serving": [1, 2],
+    }
+    assert found.kept == 3
+    alone = [msgspec.structs.replace(one, weights={"s.a": 1.0}, logs={"s.a": 0.0}, price=9) for one in worths]
+    equal = leave_one_out(alone, None, {})
+    assert (equal.whole.ranks, equal.without) == ({"one": 1, "two": 1}, ())
 
 
 @pytest.fixture

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import runpy
 from pathlib import Path
 from typing import Any
 
 import make_records
+import msgspec
 import pytest
 import tampering
 from make_records import PER_GPU
@@ -21,7 +23,7 @@ from milabench_ng.report.render.tables import other_tables
 from milabench_ng.report.report import Report, build_report
 from milabench_ng.report.scoring.reference import CLASSIC_UNIT, Reference, load_reference
 from milabench_ng.report.scoring.score import score
-from milabench_ng.report.scoring.weights import load_weights
+from milabench_ng.report.scoring.weights import load_groups, load_weights
 from milabench_ng.report.summary.folder import encode_summary, load
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.bundle import pack
@@ -176,3 +178,63 @@ def test_a_claim_in_another_unit_is_found(results: Path, tmp_path: Path) -> None
     files["bundle.json"] = files["bundle.json"].replace(b'"x paper"', b'"classic items/s"')
     (ruling,) = [one for one in verify(tampering.repack(made.path, files), Rules()).rulings if one.id == "R3"]
     assert ruling.reasons == ("unit was claimed as classic items/s, and is x paper",)
+
+
+def test_groups_of_the_weights_have_sub_scores(tmp_path: Path) -> None:
+    """Ratios 2 of a and 2 of b in one device's work; against AT_ONE per device a has 2 and b 2."""
+    file = tmp_path / "w.json"
+    file.write_text(
+        json.dumps({"s.a": {"weight": 1, "group": "training"}, "s.b": {"weight": 3, "group": "host paths"}})
+    )
+    groups = load_groups(file, "s")
+    assert groups == {"s.a": "training", "s.b": "host paths"}
+    slow = summary({"s.a": row(25.0), "s.b": row(64.0, unit="voxels")})
+    made = build_report(slow, "run", weights=WEIGHTS, reference=against(AT_ONE), groups=groups)
+    found = {part.name: (part.labels, part.weight_pct, part.per_device) for part in made.sub_scores}
+    assert found["group training"] == (("s.a",), 25.0, pytest.approx(0.5, rel=1e-12))
+    assert found["group host paths"] == (("s.b",), 75.0, pytest.approx(4.0, rel=1e-12))
+    told = {fact.name: fact.text for fact in first_screen(made).facts}
+    assert told["Parts"] == "training 0.5000   host paths 4.000"
+    assert not [part for part in report().sub_scores if part.name.startswith("group ")]
+    assert "Parts" not in {fact.name for fact in first_screen(report()).facts}
+    compared = build_report(slow, "run", weights=WEIGHTS, baselines=[("half", AT_ONE)], groups=groups).comparisons
+    assert {part.name: part.ratio for part in compared[0].subsets}["group training"] == pytest.approx(0.5)
+
+
+def test_a_group_needs_a_name(tmp_path: Path) -> None:
+    file = tmp_path / "w.json"
+    file.write_text('{"s.a": {"weight": 1, "group": ""}}')
+    with pytest.raises(InputError, match="group"):
+        load_groups(file, "s")
+
+
+def of_modern(*tests: str, rate: float = 10.0) -> Summary:
+    return msgspec.structs.replace(summary({f"modern.{test}": row(rate) for test in tests}), suite="modern")
+
+
+def test_the_weights_of_modern_are_made_of_a_measured_baseline(tmp_path: Path) -> None:
+    """In one step, with the groups of the specification: 48, 23, 20 and 9 of 100; the fallback is planned instead."""
+    script = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "weigh-modern"))
+    tests = [test for group in script["WEIGHTS"].values() for test in group]
+    file = tmp_path / "modern-one.json"
+    file.write_text(encode_summary(of_modern(*tests)))
+    (tmp_path / "modern.json").write_text(json.dumps(script["weigh"](file)))
+    weights, groups = (read(tmp_path / "modern.json", "modern") for read in (load_weights, load_groups))
+    planned = {label: weight for label, weight in (weights or {}).items() if label != "modern.llm_fsdp_3b"}
+    shares = {
+        group: sum(weight for label, weight in planned.items() if groups[label] == group)
+        for group in dict.fromkeys(groups.values())
+    }
+    assert shares == {"training on one GPU": 48, "whole node": 23, "inference": 20, "host paths": 9}
+    reference = load_reference(tmp_path / "modern.json", "modern")
+    assert reference is not None
+    run = of_modern(*(label.removeprefix("modern.") for label in planned), rate=20.0)
+    twice = msgspec.structs.replace(run, unplanned={"modern.llm_fsdp_3b": "this node can run llm_fsdp"})
+    made = build_report(twice, "run", weights=weights, reference=reference, groups=groups)
+    assert made.score is not None
+    assert (made.score.status, made.score.unit) == ("complete", "x modern-one")
+    assert made.score.per_device == pytest.approx(2.0)
+    assert [part.per_device for part in made.sub_scores if part.name.startswith("group ")] == pytest.approx([2.0] * 4)
+    file.write_text(encode_summary(of_modern("moe")))
+    with pytest.raises(ValueError, match=r"without a rate of modern\.llm_pretrain"):
+        script["weigh"](file)

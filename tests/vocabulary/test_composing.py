@@ -9,6 +9,7 @@ import pytest
 
 from milabench_ng.composing import make_plan
 from milabench_ng.errors import InputError
+from milabench_ng.memory_classes import DeviceMemory
 from milabench_ng.plan import Device, Plan, ResolvedOptions
 from milabench_ng.profile import Profile, build_profile
 
@@ -82,6 +83,8 @@ def test_a_mix_stands_where_its_first_test_does() -> None:
         ({"a": {}, "b": {"role": "company"}}, "no test names it"),
         ({"a": {"mix": "day"}, "b": {}}, "has one test"),
         ({"a": {"least_devices": 2, "partition_scheme": {"type": "gpu-progression"}}}, "begins with one device"),
+        ({"a": {"instead_of": "b"}}, "no other test of this profile"),
+        ({"a": {"least_memory": {"each": "much"}}}, "least_memory: each: 'much' is not a size"),
     ],
 )
 def test_company_that_cannot_be_is_refused(tests: dict[str, Any], says: str) -> None:
@@ -99,3 +102,43 @@ def test_what_needs_a_second_slot_says_so() -> None:
 def test_a_mix_is_chosen_whole() -> None:
     with pytest.raises(InputError, match="choose b too, or neither"):
         plan(profile(a={"mix": "day"}, b={"mix": "day"}), 2, "a")
+
+
+FSDP = profile(
+    large={"least_devices": 2, "least_memory": {"together": "128.5GB", "each": "14GB"}},
+    small={"least_devices": 2, "least_memory": {"together": "51.4GB", "each": "7GB"}, "instead_of": "large"},
+    other={},
+)
+
+
+@pytest.mark.parametrize(
+    ("devices", "mib", "planned"),
+    [
+        (1, 143_771, ""),
+        (2, 143_771, "large"),  # 78.3 GB of 135.7
+        (2, 81_559, "small"),  # 78.3 GB are more than 77.0; 32.7 are not
+        (4, 81_559, "large"),
+        (5, 40_536, "small"),  # 39.7 GB are more than 38.3
+        (6, 40_536, "large"),
+        (2, 23_028, ""),  # 32.7 GB are more than 21.7
+        (8, 23_028, "small"),
+    ],
+)
+def test_a_smaller_test_is_planned_where_the_larger_does_not_fit(devices: int, mib: int, planned: str) -> None:
+    options = {name: ResolvedOptions({}) for name in FSDP.tests}
+    slots = [Device(index=index, kind="gpu", uuid=f"GPU-{index}") for index in range(devices)]
+    made = make_plan(FSDP, options, slots, 1, memory=DeviceMemory("device 0 (a GPU)", mib << 20))
+    assert {*made.labels} - {"s.other"} == {f"s.{name}" for name in [planned] if name}
+    assert {*made.too_wide} == {"s.large", "s.small"} - {f"s.{planned}"}
+    if planned == "large":
+        assert made.too_wide["s.small"] == "it is there for nodes that cannot run large, and this one can"
+    if (devices, planned) == (2, "small"):
+        told = "it needs 78.2 GB on each of 2 devices, and 90% of the memory of device 0 (a GPU) are 77.0 GB"
+        assert made.too_wide["s.large"] == told
+
+
+def test_the_smaller_test_runs_by_name() -> None:
+    options = {name: ResolvedOptions({}) for name in FSDP.tests}
+    slots = [Device(index=index, kind="cpu") for index in range(2)]
+    assert make_plan(FSDP, options, slots, 1, names=["small"]).labels == ("s.small",)
+    assert "s.small" in make_plan(FSDP, options, slots, 1).too_wide

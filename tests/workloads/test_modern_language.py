@@ -32,14 +32,9 @@ from milabench_ng.workloads.models.adapters import AdaptedTransformer
 from milabench_ng.workloads.models.chunked_loss import chunked_loss
 from milabench_ng.workloads.models.dimensions import (
     DENSE_0_8B,
-    LLAMA_3B,
     LLAMA_8B,
     ROUTED_0_9B,
     Dimensions,
-    adapting_flop,
-    generating_flop,
-    prompt_flop,
-    training_flop,
 )
 from milabench_ng.workloads.models.experts import Experts
 from milabench_ng.workloads.models.float8_linear import Float8Linear, to_float8
@@ -56,6 +51,8 @@ PROFILE = json.loads((Path(__file__).parents[2] / "profiles" / "modern.json").re
 SIZES: dict[str, Any] = {"layers": 2, "width": 64, "heads": 4, "kv_heads": 2, "inner": 128, "vocabulary": 512}
 TINY = Dimensions(**SIZES)
 ROUTED = Dimensions(**SIZES, experts=8, active=2)
+LLAMA_3B = Dimensions(layers=28, width=3072, heads=24, kv_heads=8, inner=8192, vocabulary=128_256)
+"""The shape of Llama 3.2 3B."""
 FIRST_LOSS = math.log(512) + 64 * 0.02**2 / 2
 """The logits of a normalised state are normal, with a variance of the width times 0.02^2."""
 WORKLOADS: dict[str, tuple[Definition, dict[str, Any]]] = {
@@ -90,8 +87,33 @@ def texts(length: int = 24) -> tuple[Tensor, Tensor]:
 # Sizes
 
 
+def multiplied(size: Dimensions) -> int:
+    """The weights that a token is multiplied with, counted on the network; of experts, the active ones."""
+    with torch.device("meta"):
+        model = Transformer(size)
+    found = sum(layer.weight.numel() for layer in model.modules() if isinstance(layer, nn.Linear))
+    experts = [layer for layer in model.modules() if isinstance(layer, Experts)]
+    found += (
+        sum(part.numel() for one in experts for part in (one.gate, one.up, one.down))
+        * size.active
+        // (size.experts or 1)
+    )
+    return found + (size.vocabulary * size.width if size.tied else 0)
+
+
+def training_flop(size: Dimensions, length: int, *, frozen: bool = False) -> float:
+    """Of forward and backward per token, half of attention (arXiv:2204.02311); frozen weights have no gradients."""
+    return (4 if frozen else 6) * multiplied(size) + 6 * size.layers * size.width * length
+
+
+def prompt_flop(size: Dimensions, length: int) -> float:
+    """Of a forward pass per token of a prompt, whose last one alone the head sees."""
+    head = size.vocabulary * size.width
+    return 2 * (multiplied(size) - head) + 2 * size.layers * size.width * length + 2 * head / length
+
+
 @pytest.mark.parametrize(
-    ("size", "parameters", "multiplied"),
+    ("size", "parameters", "of_a_token"),
     [
         (DENSE_0_8B, 822_151_168, 822_083_584),
         (LLAMA_8B, 8_030_261_248, 7_504_658_432),
@@ -99,26 +121,26 @@ def texts(length: int = 24) -> tuple[Tensor, Tensor]:
         (ROUTED_0_9B, 872_956_928, 168_296_448),
     ],
 )
-def test_parameters(size: Dimensions, parameters: int, multiplied: int) -> None:
+def test_parameters(size: Dimensions, parameters: int, of_a_token: int) -> None:
     with torch.device("meta"):
         model = Transformer(size)
     assert sum(parameter.numel() for parameter in model.parameters()) == size.parameters() == parameters
-    assert size.multiplied() == multiplied
+    assert multiplied(size) == of_a_token
 
 
 def test_adapters_have_as_many_parameters_as_published_for_rank_16() -> None:
     with torch.device("meta"):
         model = AdaptedTransformer(LLAMA_8B, 16)
-    assert sum(parameter.numel() for parameter in model.trained()) == LLAMA_8B.adapters(16) == 41_943_040
+    assert sum(parameter.numel() for parameter in model.trained()) == 41_943_040
 
 
 OPERATIONS = {
     "llm_pretrain": (5.738, training_flop(DENSE_0_8B, 4096)),
     "llm_fsdp": (51.470, training_flop(LLAMA_8B, 8192)),
     "llm_fsdp_3b": (21.389, training_flop(LLAMA_3B, 4096)),
-    "llm_lora": (33.491, adapting_flop(LLAMA_8B, 4096, 16)),
+    "llm_lora": (33.491, training_flop(LLAMA_8B, 4096, frozen=True) + 6 * 41_943_040),
     "llm_prefill": (14.496, prompt_flop(LLAMA_8B, 2048)),
-    "llm_decode": (17.157, generating_flop(LLAMA_8B, 4096)),
+    "llm_decode": (17.157, 2 * multiplied(LLAMA_8B) + 4 * 32 * 4096 * 4096),
     "moe": (1.211, training_flop(ROUTED_0_9B, 4096)),
 }
 FAMILY = {each.name: each for each in (llm_pretrain, llm_fsdp, llm_lora, llm_prefill, llm_decode, moe)}
@@ -126,7 +148,7 @@ FAMILY = {each.name: each for each in (llm_pretrain, llm_fsdp, llm_lora, llm_pre
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_operations_per_item_and_the_formulas_of_the_derived_units(name: str) -> None:
-    """The formulas over the options of the profile's entry say what the pure functions say."""
+    """The formulas over the options of the profile's entry say what is counted on the networks."""
     stated, flop = OPERATIONS[name]
     assert flop / 1e9 == pytest.approx(stated, abs=6e-4)
     workload = FAMILY[PROFILE[name]["workload"]]
@@ -134,11 +156,19 @@ def test_operations_per_item_and_the_formulas_of_the_derived_units(name: str) ->
     given, _ = choose_entries(PROFILE[name]["arguments"], DeviceMemory(device="", bytes=141 * GIB), name)
     options = {option.name: option.default for option in described} | given
     peaks = {"peak_tflops": 1000.0, "peak_gb_per_s": 4800.0}
-    units = {each.unit: each.of(1000.0, options, peaks) for each in workload.derived}
+    units = {each.unit: each.of(1000.0, options, peaks) for each in workload.derived if each.fits(options)}
     assert units["TFLOP/s"] == pytest.approx(flop / 1e9)
     if name != "llm_decode":
         assert units["MFU %"] == pytest.approx(flop / 1e10)
         assert units["MFU %"] < units["MFU % (full attention)"] < 1.35 * units["MFU %"]
+
+
+def test_in_fp8_the_share_is_one_of_the_fp8_peak() -> None:
+    options = {option.name: option.default for option in llm_prefill.describe("llm_prefill", "").options}
+    peaks = {"peak_tflops": 1000.0, "peak_fp8_tflops": 2000.0}
+    units = {each.unit: each for each in llm_prefill.derived if each.fits(options | {"fp8": True})}
+    assert not {"MFU %", "MFU % (full attention)"} & {*units}
+    assert units["MFU % (of the fp8 peak)"].of(1000.0, options, peaks) == pytest.approx(14.496 / 20, rel=1e-4)
 
 
 def test_a_decoding_step_reads_weights_and_keys() -> None:

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from milabench_ng.catalogue import Catalogue, resolve
+from milabench_ng.composing import make_plan
+from milabench_ng.datasets.tables.clicks import COLUMNS, TYPE, Clicks
 from milabench_ng.memory_classes import DeviceMemory, choose_entries
+from milabench_ng.plan import Device, ResolvedOptions
 from milabench_ng.profile import Test, build_profile, parse_profile
 from milabench_ng.report.scoring.weights import load_weights
 from milabench_ng.report.summary.folder import load_baseline
 from milabench_ng.units import GIB
 from milabench_ng.worker.discovery import describe
+from milabench_ng.workloads.models.dimensions import Dimensions
 
 ROOT = Path(__file__).parents[2]
 NAMES_2020 = [
     *("toy_reg", "toy_lstm", "vae", "loader", "reso", "translator", "wlm", "wlmfp16", "cart", "minigrid", "atari"),
     *("ssd", "fast_style", "dcgan", "convnet", "convnet_fp16", "recom", "scaling"),
 ]
-FIELD_SUITES = ("cv", "interference", "interference-quick", "io", "lambda", "mixed", "modern", "unet3d")
+FIELD_SUITES = ("cv", "interference", "interference-quick", "io", "lambda", "mixed", "modern", "modern-lite", "unet3d")
 """Suites other than that of 2020, whose scores rest on a reference, not on the weights of 2020."""
 SIZES_GIB = (8, 11, 16, 24, 32, 40, 48, 80, 96, 140, 192)
 """The memory classes of Lambda's table."""
@@ -71,6 +76,50 @@ def test_the_standard_suite_has_the_eighteen_tests_and_weights_of_2020() -> None
     weights = load_weights(ROOT / "weights" / "standard.json", "standard")
     assert weights is not None
     assert sum(weights.values()) == 140
+
+
+UNWEIGHTED = {"llm_fsdp_3b", "llm_decode1", "llm_pretrain_compiled", "llm_prefill_fp8"}
+"""The fallback, and the rows that no score has."""
+
+
+def test_modern_lite_has_the_twelve_kinds_of_work_in_the_precision_of_modern() -> None:
+    lite, modern = entries_of("modern-lite"), entries_of("modern")
+    assert [name for name in modern if name not in UNWEIGHTED] == [*lite]
+    for name, entry in lite.items():
+        whole = modern[name]
+        assert (entry.workload, entry.partition_scheme, entry.least_devices) == (
+            whole.workload,
+            whole.partition_scheme,
+            whole.least_devices,
+        )
+        assert entry.arguments.get("precision") == whole.arguments.get("precision")
+
+
+@pytest.mark.parametrize("devices", [1, 2, 8])
+def test_modern_lite_is_planned_on_small_gpus_and_on_none(devices: int, catalogue: Catalogue) -> None:
+    text = (ROOT / "profiles" / "modern-lite.json").read_text()
+    profile = build_profile("modern-lite", parse_profile(text, "")[0], text, "")
+    for memory in (None, *(DeviceMemory("device 0 (small)", size * 10**9) for size in (8, 11, 16, 24))):
+        options = {}
+        for name, entry in profile.tests.items():
+            values, classes = choose_entries(entry.arguments, memory, name)
+            known = catalogue.workload(entry.workload, name).options
+            options[name] = ResolvedOptions(resolve(known, values, name), (), classes)
+        slots = [Device(index=index, kind="gpu", uuid=f"GPU-{index}") for index in range(devices)]
+        made = make_plan(profile, options, slots, 1, memory=memory)
+        assert len(made.labels) == (10 if devices == 1 else 12)
+        clicks = Clicks().size(profile.tests["dlrm"].data_scale).bytes // (COLUMNS * TYPE.itemsize)
+        assert clicks >= devices * int(options["dlrm"].arguments["batch_size"] or 0)
+
+
+def test_models_of_modern_lite_fit_into_8_gib() -> None:
+    """States of 16 bytes per parameter, where they are trained, leave half of the memory to what a step keeps."""
+    for name, entry in entries_of("modern-lite").items():
+        if name in ("llm_pretrain", "llm_fsdp", "moe"):
+            defaults = {"vocabulary": 32_768 if name != "llm_fsdp" else 128_256}
+            keys = {one.name for one in msgspec.structs.fields(Dimensions)} & {*entry.arguments}
+            size = msgspec.convert({**defaults, **{key: entry.arguments[key] for key in keys}}, Dimensions)
+            assert 16 * size.parameters() < 4 * GIB, name
 
 
 def test_smoke_touches_every_workload_of_the_standard_suite(catalogue: Catalogue) -> None:

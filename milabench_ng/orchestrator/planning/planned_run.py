@@ -123,7 +123,7 @@ async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, .
     chosen = choose_devices(gpus, request, len(topology.online), os.environ)
     memory = smallest_memory(chosen.devices, gpus)
     resolved = resolve_request(request, catalogue, memory)
-    plan = plan_for(resolved, chosen.devices)
+    plan = plan_for(resolved, chosen.devices, memory)
     refuse_missing_packages(resolved)
     await server.check(options_asked(resolved))
     wish = required_isolation(resolved)

@@ -204,11 +204,13 @@ def _options(
     return ResolvedOptions({**stated, **given}, changed, {normal_name(key): size for key, size in classes.items()})
 
 
-def plan_for(resolved: ResolvedRequest, devices: tuple[Device, ...]) -> Plan:
-    """The plan of a request for these devices. Pure."""
+def plan_for(resolved: ResolvedRequest, devices: tuple[Device, ...], memory: DeviceMemory | None = None) -> Plan:
+    """The plan of a request for these devices, the smallest of which has ``memory``; None for CPU partitions. Pure."""
     request = resolved.request
     repeat = request.repeat * request.sessions
-    return make_plan(resolved.profile, resolved.arguments, devices, repeat, request.order, request.nonce, request.names)
+    return make_plan(
+        resolved.profile, resolved.arguments, devices, repeat, request.order, request.nonce, request.names, memory
+    )
 
 
 def io_shares(resolved: ResolvedRequest, capabilities: Capabilities, backend: str) -> dict[str, IoEvidence]:

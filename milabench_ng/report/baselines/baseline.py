@@ -69,6 +69,7 @@ def measured_again(summary: Summary, again: Summary) -> Summary:
         provenance=provenance,
         sessions=summary.sessions + again.sessions,
         omitted=tuple(label for label in summary.omitted if label not in rows),
+        unplanned={label: why for label, why in summary.unplanned.items() if label not in rows},
         tests={**summary.tests, **rows},
         going_on=summary.going_on or again.going_on,
         notes=(*summary.notes, *again.notes),
@@ -82,7 +83,7 @@ def _refuse_unlike(label: str, row: TestSummary, summary: Summary, again: Summar
     if label in summary.tests:
         if _asked(row) != _asked(summary.tests[label]):
             raise InputError(f"--again {source}: {label} ran with other options, data or precision than in the first")
-    elif label not in summary.omitted:
+    elif label not in summary.omitted and label not in summary.unplanned:
         raise InputError(f"--again {source}: the first folder has no test {label!r}")
     elif summary.profile_sha256 != again.profile_sha256:
         raise InputError(f"--again {source}: {label} was left out of the first folder, whose profile is another one")

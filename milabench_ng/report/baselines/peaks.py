@@ -28,6 +28,8 @@ class Peak(msgspec.Struct, frozen=True):
     """fp16 and bf16 with fp32 accumulation, on tensor cores."""
     memory: float
     source: str
+    fp8: float | None = None
+    """fp8 with fp32 accumulation, on tensor cores; None if the device lacks it."""
 
     def arithmetic(self, kind: Arithmetic) -> float | None:
         """The peak of this kind; None if the device lacks it."""
@@ -51,13 +53,14 @@ def distance(source: Peak, target: Peak, kind: Arithmetic) -> float | None:
 _HALVED = "tensor rates are half of those printed with sparsity"
 _V100 = "NVIDIA V100 Tensor Core GPU data sheet (2020), SXM2"
 _A100 = "NVIDIA A100 Tensor Core GPU data sheet (2020, 2021)"
+_H200 = f"NVIDIA H200 Tensor Core GPU data sheet (2024); {_HALVED}"
 _H100 = f"NVIDIA H100 Tensor Core GPU data sheet (2023); {_HALVED}"
 
-# Name, architecture, fp32, TF32, half, memory, source.
+# Name, architecture, fp32, TF32, half, memory, source, fp8.
 PEAKS = (
-    Peak("H200 SXM", "hopper", 66.9, 494.7, 989.4, 4800.0, f"NVIDIA H200 Tensor Core GPU data sheet (2024); {_HALVED}"),
-    Peak("H100 SXM", "hopper", 66.9, 494.7, 989.4, 3350.0, _H100),
-    Peak("H100 PCIe", "hopper", 51.2, 378.0, 756.0, 2000.0, _H100),
+    Peak("H200 SXM", "hopper", 66.9, 494.7, 989.4, 4800.0, _H200, 1979.0),
+    Peak("H100 SXM", "hopper", 66.9, 494.7, 989.4, 3350.0, _H100, 1979.0),
+    Peak("H100 PCIe", "hopper", 51.2, 378.0, 756.0, 2000.0, _H100, 1513.0),
     Peak("A100-SXM4-80GB", "ampere", 19.5, 156.0, 312.0, 2039.0, _A100),
     Peak("A100-SXM4-40GB", "ampere", 19.5, 156.0, 312.0, 1555.0, _A100),
     Peak("A100-PCIE-80GB", "ampere", 19.5, 156.0, 312.0, 1935.0, _A100),
@@ -90,7 +93,10 @@ def peaks_in_formulas(models: Iterable[str]) -> dict[str, float]:
     """
     names = {*models}
     found = peak(names.pop()) if len(names) == 1 else None
-    return {} if found is None else dict(zip(DEVICE_PEAKS, (found.half, found.memory), strict=True))
+    if found is None:
+        return {}
+    rates = zip(DEVICE_PEAKS, (found.half, found.memory, found.fp8), strict=True)
+    return {name: rate for name, rate in rates if rate is not None}
 
 
 def known_peak(name: str, what: str) -> Peak:

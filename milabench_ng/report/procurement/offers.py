@@ -16,7 +16,7 @@ from milabench_ng.report.procurement.same_work import other_work
 from milabench_ng.report.procurement.tender import Tender, evaluate
 from milabench_ng.report.report import Report, build_report
 from milabench_ng.report.scoring.reference import Reference, load_reference
-from milabench_ng.report.scoring.weights import Weights, load_weights, weights_over
+from milabench_ng.report.scoring.weights import Weights, load_groups, load_weights, weights_over
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.checked import Demands, check_results, require_different
 from milabench_ng.report.verification.opening import load_source
@@ -83,7 +83,7 @@ def _evaluated(path: Path, bids: Bids, reference: Summary, summaries: dict[str, 
     each_its_own = reported(None)
     tests = common_tests(each_its_own, weights, apart)
     compared = weights_over(weights, common_with_reference(each_its_own, tests))
-    return evaluate(bids, reported(compared), weights, apart, tests)
+    return evaluate(bids, reported(compared), weights, apart, tests, load_groups(file, suite))
 
 
 def _report(

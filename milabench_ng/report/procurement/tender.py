@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
 from milabench_ng.report.procurement.bids import Bid, Bids
+from milabench_ng.report.procurement.leave_one_out import LeaveOneOut, leave_one_out
 from milabench_ng.report.procurement.other_machine import predicted_interval, unseen
 from milabench_ng.report.procurement.ownership import NodePower, Ownership, Terms, ownership
 from milabench_ng.report.procurement.ranking import (
@@ -33,7 +35,7 @@ from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.cost import PerReference, Price, cost
-from milabench_ng.report.scoring.weights import Weights, planned_weights, weights_over
+from milabench_ng.report.scoring.weights import Groups, Weights, planned_weights, weights_over
 from milabench_ng.report.statistics.intervals import Interval
 from milabench_ng.report.summary.marked import Marked
 from milabench_ng.report.summary.power import power_doubts
@@ -102,6 +104,8 @@ class Tender(msgspec.Struct, frozen=True, kw_only=True):
     """Why weighted tests were dropped from the ranking for all bids."""
     not_in_all: tuple[str, ...]
     """The other weighted tests that the ranking does not cover, since a bid lacks them."""
+    leave_one_out: LeaveOneOut | None
+    """The ranks without one test or group; None if fewer than two bids have a ratio."""
     stability: Stability | None
     """How stable the order is; None if fewer than two bids have a ratio."""
     notes: tuple[str, ...]
@@ -122,11 +126,12 @@ def evaluate(
     weights: Weights,
     apart: tuple[OtherWork, ...],
     tests: Sequence[str],
+    groups: Groups = MappingProxyType({}),
 ) -> Tender:
     """Rank ``bids`` over ``tests``; ``reports`` are on their results, each compared with the reference only.
 
     ``weights`` are those of the tender, ``apart`` the weighted tests that are not the same work in all bids: the
-    reports give them no weight, as long as any others remain.
+    reports give them no weight, as long as any others remain. ``groups``: the tests' groups in the weights.
     """
     powers = {name: power_of(bid, reports[name], bids.terms) for name, bid in bids.bids.items()}
     owned = {
@@ -165,6 +170,7 @@ def evaluate(
         of=len(planned),
         other_work=apart,
         not_in_all=tuple(label for label in planned if label not in tests and label not in unlike),
+        leave_one_out=leave_one_out(worths, bids.terms if by_ownership else None, groups) if len(worths) > 1 else None,
         stability=stability(worths, bids.terms if by_ownership else None) if len(worths) > 1 else None,
         notes=tuple(_notes(bids, owned, reports)),
     )

@@ -19,6 +19,7 @@ from milabench_ng.report.render.ratio_statements import span_of_money
 from milabench_ng.report.report import NOT_RECORDED, Report
 from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.cost import PerReference
+from milabench_ng.report.scoring.subsets import OF_GROUP
 from milabench_ng.report.statistics.effects import unusual
 
 NO_POINTS = "points are of all tests: see the ratio over the same tests of a baseline"
@@ -98,6 +99,10 @@ def _answers(report: Report) -> Iterator[Answer]:
     around = (known[name] for name in ("processors", "memory") if name in known)
     yield Answer(name="Node", parts=(report.summary.provenance.hardware, *around))
     yield _score(report)
+    parts = [part for part in report.sub_scores if part.name.startswith(OF_GROUP) and part.per_device is not None]
+    if parts:
+        told = (f"{part.name.removeprefix(OF_GROUP)} {four_digits(part.per_device or 0.0)}" for part in parts)
+        yield Answer(name="Parts", parts=tuple(told))
     for other in report.comparisons:
         yield _versus(report, other)
     if report.price is not None:

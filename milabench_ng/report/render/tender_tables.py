@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from milabench_ng.report.procurement.leave_one_out import LeaveOneOut, LeftOutRanks
 from milabench_ng.report.procurement.other_machine import GPU_STD, HOST_STD
 from milabench_ng.report.procurement.stability import Stability
 from milabench_ng.report.procurement.tender import Tender
@@ -52,6 +53,8 @@ def _facts(tender: Tender) -> Iterator[Fact]:
     doubts = dict.fromkeys(doubt for row in tender.rows if row.per_reference for doubt in row.per_reference.indicative)
     if doubts:
         yield Fact("indicative", "; ".join(doubts), "fair")
+    if tender.leave_one_out is not None:
+        yield _kept(tender.leave_one_out)
     if tender.stability is not None:
         yield _steady(tender.stability)
     for row in tender.rows:
@@ -86,6 +89,19 @@ def _short(label: str) -> str:
     return label.partition(".")[2] or label
 
 
+def _kept(found: LeaveOneOut) -> Fact:
+    """How many rankings without one test or group keep the winner; none is made of a single test."""
+    of, others = len(found.without), [one for one in found.without if one.winners != found.whole.winners]
+    if not of:
+        return Fact("left out", "nothing can be: the ranking is over one test", "faint")
+    first = " and ".join(sorted(found.whole.winners))
+    names = ", ".join(
+        f"without {_short(one.what)} {' and '.join(sorted(one.winners))} is first" for one in others[:_SHOWN]
+    )
+    text = f"{found.kept} of {of} rankings without one test or group keep {first} first{f'; {names}' if names else ''}"
+    return Fact("left out", text, "fair" if others else "good")
+
+
 def _steady(found: Stability) -> Fact:
     lead = f"{found.order[0]} leads {found.order[1]} by {found.lead_pct:.1f} %"
     turning = found.turning
@@ -104,6 +120,8 @@ def tender_sections(tender: Tender) -> tuple[Section, ...]:
         sections.append(_ownership(tender))
     if any(row.nodes is not None for row in tender.rows):
         sections.append(_purchase(tender))
+    if tender.leave_one_out is not None and tender.leave_one_out.without:
+        sections.append(_without_one(tender.leave_one_out))
     if tender.stability is not None and not all(change.same for change in tender.stability.changes):
         sections.append(_stability(tender.stability))
     return tuple(sections)
@@ -199,6 +217,23 @@ def _purchase(tender: Tender) -> Section:
         Column("cost", tender.currency, number, True, value=lambda row: row.total_cost),
         Column("cost includes", value=lambda row: "price, energy, maintenance" if row.owned else "price"),
     )
+
+
+def _without_one(found: LeaveOneOut) -> Section:
+    """The rank of each bid over all tests, and without each test or group."""
+    ranked = (found.whole, *found.without)
+    return section(
+        "left-out",
+        "ranks without one of the tests, or one group of them",
+        ranked,
+        Column("left out", value=lambda one: _short(one.what) or "nothing"),
+        *(_rank_column(name) for name in found.whole.ranks),
+        notes=(f"{found.kept} of {len(found.without)} keep the winner; rates as they are, without significance",),
+    )
+
+
+def _rank_column(name: str) -> Column[LeftOutRanks]:
+    return Column(f"rank of {name}", "", whole, True, value=lambda one: one.ranks[name])
 
 
 def _stability(found: Stability) -> Section:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
@@ -22,7 +23,7 @@ from milabench_ng.report.scoring.score import (
 )
 from milabench_ng.report.scoring.scored import ScoredRows, ScoredTest, scored_tests
 from milabench_ng.report.scoring.subsets import subsets
-from milabench_ng.report.scoring.weights import Weights
+from milabench_ng.report.scoring.weights import Groups, Weights
 from milabench_ng.report.statistics.effects import MARGIN, Effect, effect, effects
 from milabench_ng.report.statistics.intervals import Interval, combine, interval
 from milabench_ng.report.summary.comparable import Ratio, WorkDifference, differences, other_generation
@@ -43,6 +44,7 @@ def compare(
     margin: float = MARGIN,
     label: str = "",
     reference: Reference | None = None,
+    groups: Groups = MappingProxyType({}),
 ) -> Comparison:
     """``run`` over ``baseline``; ``weights`` are the run's effective ones, empty if there are none.
 
@@ -99,7 +101,7 @@ def compare(
         checked=rule_check((run, baseline), common),
         subsets=tuple(
             _sub_ratio(name, members, ours, theirs, weights, margin, failing)
-            for name, members in (subsets(ours, common) | _measured_rows(run, baseline, common)).items()
+            for name, members in (subsets(ours, common, groups) | _measured_rows(run, baseline, common)).items()
         ),
         differences=found,
     )

@@ -1,8 +1,9 @@
-"""What decided the score: without the penalty for spread, without scaling, and by the tests' bounds. Pure."""
+"""What decided the score: without the penalty for spread, without scaling, by bounds and by groups. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import get_args
 
 import msgspec
@@ -20,12 +21,14 @@ from milabench_ng.report.scoring.score import (
     why_unknown,
 )
 from milabench_ng.report.scoring.scored import ScoredTest, scored_tests
-from milabench_ng.report.scoring.weights import Weights
+from milabench_ng.report.scoring.weights import Groups, Weights
 from milabench_ng.report.statistics.intervals import Interval, combine, interval
 from milabench_ng.report.summary.summary import Summary, progression_steps
 
 WITHOUT_PENALTY = "without the charge for spread"
 WITHOUT_SCALING = "without scaling"
+OF_GROUP = "group "
+"""Begins the name of what is over the tests of a group."""
 
 
 class SubScore(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,10 +44,14 @@ class SubScore(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-def subsets(rows: Mapping[str, ScoredTest], labels: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The tests without those over several devices, and the tests of each bound."""
+def subsets(rows: Mapping[str, ScoredTest], labels: Sequence[str], groups: Groups) -> dict[str, tuple[str, ...]]:
+    """The tests of each group, those without the ones over several devices, and those of each bound."""
+    chosen = {
+        f"{OF_GROUP}{plain(group)}": tuple(label for label in labels if groups.get(label) == group)
+        for group in dict.fromkeys(groups.values())
+    }
     steps = progression_steps(list(labels))
-    chosen = {WITHOUT_SCALING: tuple(label for label in labels if label not in steps)} if steps else {}
+    chosen |= {WITHOUT_SCALING: tuple(label for label in labels if label not in steps)} if steps else {}
     for bound in dict.fromkeys([*get_args(Bound), *(rows[label].bound or "" for label in labels if label in rows)]):
         members = tuple(label for label in labels if label in rows and rows[label].bound == bound)
         if bound and members:
@@ -59,6 +66,7 @@ def sub_scores(
     reference: Reference | None = None,
     *,
     penalize_variance: bool = True,
+    groups: Groups = MappingProxyType({}),
 ) -> tuple[SubScore, ...]:
     """The sub-scores with their intervals; ``weights`` are the effective ones."""
     rows = {row.test: row for row in scored_tests(summary, weights, penalize_variance=penalize_variance)}
@@ -72,7 +80,7 @@ def sub_scores(
 
     made = [
         _sub_score(name, members, rows, weights, score, level_over(members, penalize=penalize_variance))
-        for name, members in subsets(rows, labels).items()
+        for name, members in subsets(rows, labels, groups).items()
     ]
     if penalize_variance and weights:  # all weights may be for steps that need more devices
         made.insert(

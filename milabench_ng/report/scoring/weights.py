@@ -1,6 +1,7 @@
 """Weights: how much each test contributes to the score. A JSON file ``{"suite.test": {"weight": 8}}``, as in 2020.
 
-With ``"*": {"reference": NAME, "sha256": ...}`` the score is relative to a stored result (`reference`).
+With ``"*": {"reference": NAME, "sha256": ...}`` the score is relative to a stored result (`reference`). ``"group"``
+beside a weight puts the test into a group, which has a sub-score.
 """
 
 from __future__ import annotations
@@ -35,8 +36,13 @@ class WeightsHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of its file, so that nothing but the weights decides what a score means."""
 
 
+Groups = Mapping[str, str]
+"""The group of each test that is in one, by label: each group has a sub-score."""
+
+
 class _Weight(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weight: Annotated[float, msgspec.Meta(ge=0, le=1e6)]
+    group: Annotated[str, msgspec.Meta(min_length=1, max_length=60)] | None = None
 
 
 def weights_file(path: Path | None, suite: str) -> Path | None:
@@ -49,16 +55,26 @@ def load_weights(path: Path | None, suite: str) -> Weights | None:
     chosen = weights_file(path, suite)
     if chosen is None:
         return None
+    weights = {label: entry.weight for label, entry in _entries(chosen, suite).items() if entry.weight > 0}
+    if not weights:
+        raise InputError(f"weights {plain(chosen)}: no test has a weight above 0")
+    return weights
+
+
+def load_groups(path: Path | None, suite: str) -> Groups:
+    """The groups of the weighted tests in the same file; empty if it names none."""
+    chosen = weights_file(path, suite)
+    found = {} if chosen is None else _entries(chosen, suite)
+    return {label: entry.group for label, entry in found.items() if entry.group is not None and entry.weight > 0}
+
+
+def _entries(chosen: Path, suite: str) -> dict[str, _Weight]:
     where = f"weights {plain(chosen)}"
     advice = f'the form is {{"{short(suite)}.vae": {{"weight": 8}}}}'
     raw = convert_json(read_json(chosen), dict[str, Any], where, advice)
-    entries = {
+    return {
         label: convert_json(raw[label], _Weight, f"{where}: {short(label)}", advice) for label in raw if label != HEADER
     }
-    weights = {label: entry.weight for label, entry in entries.items() if entry.weight > 0}
-    if not weights:
-        raise InputError(f"{where}: no test has a weight above 0")
-    return weights
 
 
 def spread_unplanned(weights: Weights, devices: int) -> dict[str, float]:

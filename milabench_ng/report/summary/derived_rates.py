@@ -27,6 +27,7 @@ def derived_rates(row: TestSummary, rate: float | None, peaks: Mapping[str, floa
             unit=each.unit, formula=each.formula, value=None if rate is None else _value(each, rate, row, peaks)
         )
         for each in row.derived
+        if each.fits(row.options)
     )
 
 

@@ -292,7 +292,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     omitted: tuple[str, ...] = ()
     """Rows of tests in the profile that the user did not select."""
     unplanned: dict[str, str] = {}
-    """Rows of tests that the node has too few devices for, and why; they have no weight."""
+    """Rows of tests that the node cannot run, and why; they have no weight."""
     notes: tuple[str, ...] = ()
     host_pace: Paces | None = None
     """None if it was not measured."""

@@ -34,8 +34,7 @@ class Experts(nn.Module):
             self._dealt = Dealt(len(rows), self.size.experts, self.size.active, rows.device)
         dealt = self._dealt
         shares = self.router(rows).float().softmax(1).gather(1, dealt.chosen).to(rows.dtype)
-        copies = rows[:, None].expand(-1, self.size.active, -1).reshape(-1, rows.shape[1])
-        sorted_rows = permuted(copies, dealt.order, dealt.back)
+        sorted_rows = dealt_out(rows, dealt.tokens, dealt.back)
         inner = F.silu(self._product(sorted_rows, self.gate)) * self._product(sorted_rows, self.up)
         said = permuted(self._product(inner, self.down), dealt.back, dealt.order)
         mixed = torch.bmm(shares[:, None], said.view(len(rows), self.size.active, -1))
@@ -57,10 +56,29 @@ class Dealt:
         self.chosen = chosen.to(device)
         self.order = order.to(device)
         """Copies of tokens, by expert."""
+        self.tokens = (order // active).to(device)
+        """Whose copies these are."""
         self.back = order.argsort().to(device)
         """Where each copy is in that order."""
         self.ends = (torch.arange(1, experts + 1, dtype=torch.int32) * (tokens * active // experts)).to(device)
         """The end of each expert's rows."""
+
+
+class DealtOut(torch.autograd.Function):
+    """Copies of rows; backward is a gather and a sum, where autograd's would add into places."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, tokens: Tensor, back: Tensor) -> Tensor:
+        """Row i is row ``tokens[i]``; in the order ``back``, the copies of a row are neighbours."""
+        ctx.save_for_backward(back)
+        ctx.rows = len(rows)
+        return rows.index_select(0, tokens)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        """The sums of the copies' gradients."""
+        (back,) = ctx.saved_tensors
+        return gradients[0].index_select(0, back).view(ctx.rows, -1, gradients[0].shape[1]).sum(1), None, None
 
 
 class Permuted(torch.autograd.Function):
@@ -82,4 +100,10 @@ class Permuted(torch.autograd.Function):
 def permuted(rows: Tensor, order: Tensor, back: Tensor) -> Tensor:
     """``rows[order]``, where ``back`` is the inverse of ``order``."""
     result: Tensor = Permuted.apply(rows, order, back)
+    return result
+
+
+def dealt_out(rows: Tensor, tokens: Tensor, back: Tensor) -> Tensor:
+    """``rows[tokens]``, where every row has as many copies, which ``back`` makes neighbours."""
+    result: Tensor = DealtOut.apply(rows, tokens, back)
     return result

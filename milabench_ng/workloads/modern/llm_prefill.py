@@ -10,8 +10,10 @@ from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.float8_linear import LEAST_CAPABILITY, to_float8
 from milabench_ng.workloads.models.transformer import Transformer
 from milabench_ng.workloads.modern.windows import windows
-from milabench_ng.workloads.modern.work_formulas import ATTENTION, BLOCKS, HEAD, flop_rates
+from milabench_ng.workloads.modern.work_formulas import BLOCKS, CAUSAL, HEAD, flop_rates
 
+FLOP = f"(2 * {BLOCKS} + 2 * {CAUSAL} + 2 * {HEAD} / length)"
+"""Of a token of a prompt."""
 WARM = 3
 """Prompts that are read before the clock."""
 
@@ -39,10 +41,8 @@ class FirstToken(nn.Module):
     precision="bf16_master",
     bound="gpu-compute",
     derived=(
-        *flop_rates(
-            f"(2 * {BLOCKS} + 2 * {ATTENTION} + 2 * {HEAD} / length)",
-            f"(2 * {BLOCKS} + 4 * {ATTENTION} + 2 * {HEAD} / length)",
-        ),
+        *flop_rates(FLOP, f"(2 * {BLOCKS} + 4 * {CAUSAL} + 2 * {HEAD} / length)", {"fp8": False}),
+        Derived("MFU % (of the fp8 peak)", f"rate*{FLOP}/1e10/peak_fp8_tflops", {"fp8": True}),
         Derived("ms to first token", "1000 * batch_size * length / rate"),
     ),
 )

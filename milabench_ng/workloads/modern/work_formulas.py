@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec import UNSET, UnsetType
+
 from milabench_ng.bench import Derived
+from milabench_ng.catalogue import Scalar
 
 _ATTENDING = "2*width*(width+width*kv_heads/heads)"
 HEAD = "width*vocabulary"
@@ -14,13 +17,18 @@ ROUTED_WEIGHTS = f"(layers*({_ATTENDING}+width*(experts+3*active*inner))+{HEAD})
 """The same with routed experts."""
 ADAPTERS = "layers*rank*(9*width+2*width*kv_heads/heads+3*inner)"
 """Weights of adapters on the seven linear layers of each block."""
-ATTENTION = "layers*width*length"
+CAUSAL = "layers*width*length"
 """Six times this are the operations per token of causal attention, forward and backward, of which half counts."""
 
 
-def flop_rates(flop: str, all_attention: str | None = None) -> tuple[Derived, ...]:
-    """TFLOP/s, and the share of the device's peak in percent: by ``flop`` of an item, where half of causal attention
-    counts, and by ``all_attention``, where all of it does; None without causal attention."""
-    rates = (Derived("TFLOP/s", f"rate*{flop}/1e12"), Derived("MFU %", f"rate*{flop}/1e10/peak_tflops"))
+def flop_rates(
+    flop: str, all_attention: str | None = None, only: dict[str, Scalar] | UnsetType = UNSET
+) -> tuple[Derived, ...]:
+    """TFLOP/s, and the share of the device's bf16 peak in percent: by ``flop`` of an item, where half of causal
+    attention counts, and by ``all_attention``, where all of it does; None without causal attention.
+
+    ``only``: the options with which the device works in bf16.
+    """
+    rates = (Derived("TFLOP/s", f"rate*{flop}/1e12"), Derived("MFU %", f"rate*{flop}/1e10/peak_tflops", only))
     full = "MFU % (full attention)"
-    return (*rates, Derived(full, f"rate*{all_attention}/1e10/peak_tflops")) if all_attention else rates
+    return (*rates, Derived(full, f"rate*{all_attention}/1e10/peak_tflops", only)) if all_attention else rates

@@ -10,7 +10,8 @@ import msgspec
 
 from milabench_ng.composing import make_plan
 from milabench_ng.errors import InputError
-from milabench_ng.plan import Launch, Plan, ResolvedOptions
+from milabench_ng.node.gpus import Gpu
+from milabench_ng.plan import Launch, Plan, ResolvedOptions, smallest_memory
 from milabench_ng.profile import Profile, build_profile, parse_profile
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.record import Record
@@ -47,7 +48,7 @@ def plan(evidence: Evidence) -> Finding:
     stated = read_stated(evidence.manifest)
     if stated is None:
         return unknown(_OF_2020)
-    return judged([*_plan_differences(stated, evidence.manifest.plan), *_not_requested(evidence.manifest)])
+    return judged([*_plan_differences(stated, evidence.manifest), *_not_requested(evidence.manifest)])
 
 
 def read_stated(manifest: Manifest) -> Profile | None:
@@ -57,10 +58,11 @@ def read_stated(manifest: Manifest) -> Profile | None:
     return None if of_2020 else build_profile(manifest.plan.suite, tests, text, "run.json: profile")
 
 
-def _plan_differences(stated: Profile, planned: Plan) -> Iterator[str]:
+def _plan_differences(stated: Profile, manifest: Manifest) -> Iterator[str]:
     """Differences between the plan and a newly made one, as sets: another rule checks the order."""
+    planned = manifest.plan
     try:
-        expected = _expected(stated, planned)
+        expected = _expected(stated, planned, manifest.inventory.gpus)
     except InputError as error:
         yield str(error)
         return
@@ -104,7 +106,7 @@ def _not_requested(manifest: Manifest) -> Iterator[str]:
             yield f"the request in run.json asks for {name} {asked[name]}, and run.json has {value}"
 
 
-def _expected(stated: Profile, planned: Plan) -> Plan:
+def _expected(stated: Profile, planned: Plan, gpus: Sequence[Gpu]) -> Plan:
     """Make the plan again. Raises InputError if that is impossible."""
     if planned.repeat * len(planned.devices) * len(stated.tests) > _MOST_LAUNCHES:
         raise InputError(f"{planned.repeat} repeats on {len(planned.devices)} devices are more than anybody runs")
@@ -115,7 +117,8 @@ def _expected(stated: Profile, planned: Plan) -> Plan:
         for launch in planned.launches
     }
     resolved = {name: known.get(name, ResolvedOptions({})) for name in stated.tests}
-    return make_plan(stated, resolved, planned.devices, planned.repeat, planned.order, planned.nonce)
+    memory = smallest_memory(planned.devices, gpus)
+    return make_plan(stated, resolved, planned.devices, planned.repeat, planned.order, planned.nonce, memory=memory)
 
 
 def _other_scales(expected: Plan, planned: Plan) -> Iterator[str]:
@@ -166,8 +169,9 @@ def _wrong_order(evidence: Evidence, planned: Plan, nonce: str) -> Iterator[str]
     stated = read_stated(evidence.manifest)
     if stated is None:
         return
+    seeded = msgspec.structs.replace(planned, order="random", nonce=nonce)
     try:
-        expected = _expected(stated, msgspec.structs.replace(planned, order="random", nonce=nonce))
+        expected = _expected(stated, seeded, evidence.manifest.inventory.gpus)
     except InputError:  # the rule on the plan reports it
         return
     if [batch.launches for batch in expected.batches] != [batch.launches for batch in planned.batches]:

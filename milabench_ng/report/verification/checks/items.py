@@ -12,10 +12,13 @@ from milabench_ng.records.latency import batches
 from milabench_ng.records.record import Mnb, Rank
 from milabench_ng.report.verification.evidence import Evidence
 
+_BUS = "(small_kib / 8 + 16 * large_mib + 4 * block_mib + 2 * exchange_mib) * (devices - 1) / devices + 1"
+"""Twice 64 and 8 all-reduces, twice an all-gather and a reduce-scatter, and two all-to-alls; one for rounding."""
 _MOST = {
     "atari": "environments * steps",
     "cart": "steps",
     "checkpoint": "shard_mib",
+    "collectives": _BUS,
     "gnmt": "2 * batch_size * (longest + 1)",
     "gpu_math": "10",
     "gpu_stream": "20 * mib",
@@ -38,7 +41,8 @@ _MOST = {
     "waveglow": "8000 * batch_size",
     "wlm": "batch_size * bptt",
 }
-"""Items that a step has at most, over the workload's options, where an item is not one of the batch."""
+"""Items that a step has at most, over the workload's options and the launch's devices, where an item is not
+one of the batch."""
 _OF_A_BATCH = {"images", "samples", "sequences", "sentence pairs"}
 """Units of which a step has a batch."""
 _ALIKE = 1.1
@@ -68,7 +72,7 @@ def most_items(mnb: Mnb, own: Declared | None) -> float | None:
     formula = _MOST.get(mnb.launch.workload, "batch_size" if own.unit in _OF_A_BATCH else "")
     numbers = {name: value for name, value in mnb.launch.arguments.items() if type(value) in (int, float)}
     try:
-        return evaluate(formula, numbers) if formula else None  # type: ignore[arg-type]  # type() is the check
+        return evaluate(formula, numbers | {"devices": len(mnb.launch.devices)}) if formula else None  # type: ignore[arg-type]  # type() is the check
     except InputError:  # the rule on arguments reports what is missing
         return None
 

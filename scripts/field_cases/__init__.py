@@ -1,0 +1,1 @@
+"""The comparisons of scripts/bench-field, a module for each suite."""

@@ -1,0 +1,108 @@
+"""What is compared: a workload through the bench, and the same as a plain loop has it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from milabench_ng.bench import Bench
+from milabench_ng.workloads.models.dimensions import Dimensions
+from milabench_ng.workloads.models.generator import Generator
+from milabench_ng.workloads.modern.llm_decode import llm_decode
+
+WARM_STEPS = 3
+SIZES = ("layers", "width", "heads", "kv_heads", "inner", "vocabulary")
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One comparison."""
+
+    name: str
+    precision: str
+    items: int
+    """Items of a batch."""
+    unit: str
+    model: Callable[[], nn.Module]
+    inputs: Callable[[torch.device], list[Tensor]]
+    """A batch, with numbers in fp32."""
+    loss: Callable[[nn.Module, Sequence[Tensor]], Tensor]
+    """Of the model and a batch."""
+    optimizer: Callable[[nn.Module], Optimizer]
+    clip_norm: float | None = None
+    after: Callable[[nn.Module], Callable[[Optimizer], None]] = lambda _model: lambda _optimizer: None
+    """Makes what follows each step of the optimizer."""
+    workload: Callable[[Bench], None] | None = None
+    """The workload itself, if it can keep its batch on the device."""
+    channels_last: bool = False
+    autotune: bool = False
+    """cuDNN's autotuner."""
+
+    def ours(self, bench: Bench) -> None:
+        """Run it as a workload does."""
+        if self.workload is not None:
+            self.workload(bench)
+            return
+        torch.backends.cudnn.benchmark = self.autotune
+        placed = bench.place(self.model())
+        optimizer = self.optimizer(placed)
+        batch = bench.to_device(self.inputs(bench.device))
+        follow_step = self.after(placed)
+        for given in bench.measure(repeat(batch), count=self.items):
+            bench.step(self.loss(placed, given), optimizer, clip_norm=self.clip_norm)
+            follow_step(optimizer)
+
+
+@dataclasses.dataclass(frozen=True)
+class Generation:
+    """One comparison of generating tokens: a CUDA graph, whose tokens go to the host."""
+
+    name: str
+    items: int
+    ring: int
+    size: Dimensions
+    precision: str = "bf16_master"
+    unit: str = "tokens"
+
+    def ours(self, bench: Bench) -> None:
+        """The workload."""
+        sizes = {name: getattr(self.size, name) for name in SIZES}
+        llm_decode(bench, batch_size=self.items, ring=self.ring, **sizes)
+
+    def step(self, device: torch.device) -> Callable[[], None]:
+        """A step as one would write it."""
+        with torch.device("meta"):
+            empty = Generator(self.size, self.items, self.ring)
+        model = built(empty, device, torch.bfloat16)
+        with torch.inference_mode():
+            for _ in range(WARM_STEPS):
+                model()
+            if device.type != "cuda":
+                return torch.inference_mode()(lambda: model().cpu())
+            torch.cuda.synchronize(device)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                tokens = model()
+
+        def step() -> None:
+            graph.replay()
+            tokens.cpu()
+
+        return step
+
+
+AnyCase = Case | Generation
+
+
+def built(model: Any, device: torch.device, dtype: torch.dtype) -> Any:
+    """A model on ``device``; one on the meta device draws its weights there."""
+    if next(model.parameters()).is_meta:
+        model.to(dtype).to_empty(device=device)
+        model.reset_parameters()
+    return model.to(device, dtype)

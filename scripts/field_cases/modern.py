@@ -1,0 +1,154 @@
+"""Tests of one GPU of the family ``modern``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import torch
+import torchvision
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import Optimizer
+
+from field_cases.case import AnyCase, Case, Generation
+from milabench_ng.datasets.tables.clicks import COUNTS, HOT
+from milabench_ng.workloads.models.adapters import AdaptedTransformer
+from milabench_ng.workloads.models.deep_cross import DeepCross, click_loss
+from milabench_ng.workloads.models.diffusion_transformer import DiffusionTransformer, NoiseSchedule, noise_loss
+from milabench_ng.workloads.models.dimensions import DENSE_0_8B, LLAMA_8B, ROUTED_0_9B, Dimensions
+from milabench_ng.workloads.models.sharded_tables import ShardedTables
+from milabench_ng.workloads.models.transformer import Transformer
+from milabench_ng.workloads.modern.dit import follow
+from milabench_ng.workloads.modern.training import BETAS, DECAY
+
+TINY = Dimensions(layers=2, width=64, heads=4, kv_heads=2, inner=128, vocabulary=512)
+DIT_XL = {"layers": 28, "width": 1152, "heads": 16, "side": 64}
+SMALL_DIT = {"layers": 2, "width": 64, "heads": 4, "side": 8}
+VIT_LARGE = {"image_size": 224, "num_layers": 24, "num_heads": 16, "hidden_dim": 1024, "mlp_dim": 4096}
+SMALL_VIT = {"image_size": 32, "num_layers": 2, "num_heads": 4, "hidden_dim": 64, "mlp_dim": 256}
+TABLES = {"features": 24, "rows": 8_000_000, "width": 128}
+SMALL_TABLES = {"features": 4, "rows": 1_000, "width": 16}
+
+
+def cases(small: bool) -> Iterator[AnyCase]:
+    """Seven tests, with the batches of an H200."""
+    yield diffusion(2 if small else 64, SMALL_DIT if small else DIT_XL)
+    yield patches(2 if small else 256, SMALL_VIT if small else VIT_LARGE)
+    yield clicks(16 if small else 8192, SMALL_TABLES if small else TABLES)
+    routed = msgspec.structs.replace(TINY, experts=8, active=2)
+    count, length = (2, 64) if small else (8, 4096)
+    yield texts("llm_pretrain", TINY if small else DENSE_0_8B, count, length)
+    yield texts("moe", routed if small else ROUTED_0_9B, count // 2, length)
+    large = msgspec.structs.replace(TINY, tied=False) if small else LLAMA_8B
+    yield texts("llm_lora", large, 2, length, rank=16)
+    yield Generation("llm_decode", 2 if small else 96, length, large)
+
+
+def texts(name: str, size: Dimensions, count: int, length: int, rank: int = 0) -> Case:
+    """A language model of the family ``modern`` on one batch; with ``rank``, adapters of a frozen one."""
+
+    def model() -> nn.Module:
+        with torch.device("meta"):
+            return AdaptedTransformer(size, rank, chunk=1024, recompute=True) if rank else Transformer(size)
+
+    return Case(
+        name=name,
+        precision="bf16_master",
+        items=count * length,
+        unit="tokens",
+        model=model,
+        inputs=lambda device: list(torch.randint(size.vocabulary, (2, count, length), device=device)),
+        loss=lambda model, batch: model(*batch),
+        optimizer=lambda model: torch.optim.AdamW(
+            [weight for weight in model.parameters() if weight.requires_grad],
+            lr=1e-4,
+            betas=BETAS,
+            weight_decay=DECAY,
+            fused=True,
+        ),
+    )
+
+
+def diffusion(count: int, sizes: Mapping[str, Any]) -> Case:
+    """DiT on one batch of noise; AdamW, and the moving average of its masters."""
+    schedules = functools.cache(NoiseSchedule)
+
+    def loss(model: nn.Module, batch: Sequence[Tensor]) -> Tensor:
+        return noise_loss(model, schedules(batch[0].device), *batch)
+
+    def averaging(model: nn.Module) -> Callable[[Optimizer], None]:
+        return functools.partial(follow, [weight.detach().float().clone() for weight in model.parameters()])
+
+    return Case(
+        name="dit",
+        precision="bf16_master",
+        items=count,
+        unit="images",
+        model=lambda: DiffusionTransformer(**sizes),
+        inputs=lambda device: [
+            torch.randn(count, 4, sizes["side"], sizes["side"], device=device),
+            torch.randint(1000, (count,), device=device),
+        ],
+        loss=loss,
+        optimizer=lambda model: torch.optim.AdamW(
+            model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.0, fused=True
+        ),
+        after=averaging,
+    )
+
+
+def patches(count: int, sizes: Mapping[str, Any]) -> Case:
+    """ViT-L/16 on one batch of noise; AdamW."""
+    side = sizes["image_size"]
+    return Case(
+        name="vit",
+        precision="bf16_master",
+        items=count,
+        unit="images",
+        model=lambda: torchvision.models.VisionTransformer(patch_size=16, **sizes),
+        inputs=lambda device: [
+            torch.randn(count, 3, side, side, device=device),
+            torch.randint(1000, (count,), device=device),
+        ],
+        loss=lambda model, batch: F.cross_entropy(model(batch[0]).float(), batch[1]),
+        optimizer=lambda model: torch.optim.AdamW(
+            model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True
+        ),
+    )
+
+
+class Recommender(DeepCross):
+    """The dense part, with tables of its own, which no optimizer knows."""
+
+    def __init__(self, features: int, rows: int, width: int) -> None:
+        super().__init__(COUNTS, features, width)
+        self.embed = functools.cache(lambda device: ShardedTables(features, rows, width, 0.01, device, 1))
+
+
+def clicks(count: int, sizes: Mapping[str, Any]) -> Case:
+    """DCNv2 on one batch of clicks, on one device; AdamW, and SGD of the rows."""
+
+    def loss(model: nn.Module, batch: Sequence[Tensor]) -> Tensor:
+        assert isinstance(model, Recommender)
+        numbers, ids = batch
+        embedded = model.embed(ids.device)(ids, model.head.weight.dtype)
+        return click_loss(model, numbers[:, 1:], embedded, numbers[:, 0])
+
+    return Case(
+        name="dlrm",
+        precision="bf16_master",
+        items=count,
+        unit="samples",
+        model=lambda: Recommender(**sizes),
+        inputs=lambda device: [
+            torch.randint(2, (count, 1 + COUNTS), device=device, dtype=torch.int32),
+            torch.randint(1 << 30, (count, sizes["features"], HOT), device=device, dtype=torch.int32),
+        ],
+        loss=loss,
+        optimizer=lambda model: torch.optim.AdamW(
+            model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.0, fused=True
+        ),
+    )
