@@ -79,6 +79,21 @@ class Describe(Request, frozen=True, kw_only=True):
     foreign: tuple[str, ...] = ()
 
 
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A test's workload and its options."""
+
+    where: str
+    """The test's place, for errors."""
+    workload: str
+    arguments: dict[str, Scalar | None]
+
+
+class CheckOptions(Request, frozen=True, kw_only=True):
+    """Ask whether the options of each test go together, by its workload's own rule."""
+
+    tests: tuple[Asked, ...]
+
+
 class EstimateData(Request, frozen=True, kw_only=True):
     """Ask what it takes to have data sets, named with their scales, ready below ``dataroot``."""
 
@@ -134,6 +149,10 @@ class Described(Answer, frozen=True, kw_only=True):
     """The catalogue."""
 
     catalogue: Catalogue
+
+
+class Checked(Answer, frozen=True, kw_only=True):
+    """All options go together."""
 
 
 class Effort(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,10 +226,11 @@ class Exited(Answer, frozen=True, kw_only=True):
     status: int
 
 
-AnyRequest = Describe | EstimateData | Prepare | InspectCode | ReadData | Spawn
+AnyRequest = Describe | CheckOptions | EstimateData | Prepare | InspectCode | ReadData | Spawn
 AnyAnswer = (
     Serving
     | Described
+    | Checked
     | DataEstimate
     | DataProgress
     | Prepared

@@ -12,10 +12,11 @@ from milabench_ng.profile import PROFILE_SCHEMA, TEST_NAME, Test
 from milabench_ng.records.ledger import LEDGER_SCHEMA, LedgerLine
 from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
 from milabench_ng.records.record import RECORD_SCHEMA, Record
+from milabench_ng.report.procurement.bids import BIDS_SCHEMA, Bids
 from milabench_ng.report.summary.summary import SUMMARY_SCHEMA, Summary
 from milabench_ng.report.verification.rules import RULES_SCHEMA, Rules
 
-SchemaKind = Literal["profile", "record", "event", "summary", "run", "ledger", "run-event", "rules"]
+SchemaKind = Literal["profile", "record", "event", "summary", "run", "ledger", "run-event", "rules", "bids"]
 Schema = dict[str, Any]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -24,7 +25,7 @@ _NAME = f"^{TEST_NAME.pattern}$"
 
 def schema(kind: SchemaKind) -> Schema:
     """The schema of ``kind``: a profile file, the record of a launch, one line of the protocol, a summary, run.json,
-    one line of ledger.jsonl, one line of events.jsonl, a buyer's rules.
+    one line of ledger.jsonl, one line of events.jsonl, a buyer's rules, the bids of a tender.
     """
     return _profile() if kind == "profile" else _of(kind, *_FILES[kind])
 
@@ -38,6 +39,7 @@ _FILES: dict[str, tuple[int, str, tuple[Any, ...]]] = {
     ),
     "summary": (SUMMARY_SCHEMA, "The statistics of a result folder; stored, a baseline.", (Summary,)),
     "rules": (RULES_SCHEMA, "A buyer's demands on a result; see docs/run-rules.md.", (Rules,)),
+    "bids": (BIDS_SCHEMA, "The offers of a tender and the buyer's assumptions, for mnb bids.", (Bids,)),
     "run": (RUN_SCHEMA, "run.json, the manifest of a result folder.", (Manifest,)),
     "ledger": (LEDGER_SCHEMA, "One line of ledger.jsonl, what was done to a result folder.", (LedgerLine,)),
     "run-event": (RUN_EVENTS_SCHEMA, "One line of events.jsonl, what happened while a run went on.", (Stamped,)),

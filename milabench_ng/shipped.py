@@ -33,19 +33,19 @@ def names(kind: ShippedKind) -> tuple[str, ...]:
 
 
 def profile_file(profile: Path) -> Path:
-    """``profile`` itself if it exists or looks like a path, otherwise the shipped profile of that name.
+    """``profile`` itself if it exists, otherwise the shipped profile of that name.
 
     Raises InputError, with the names of the shipped ones, if there is none.
     """
-    bare = len(profile.parts) == 1 and not profile.suffix
-    if not bare or os.path.exists(profile):
+    if os.path.lexists(profile):
         return profile
-    found = find("profiles", profile.name)
+    bare = len(profile.parts) == 1 and not profile.suffix
+    found = find("profiles", profile.name) if bare else None
     if found is None:
         shipped = names("profiles")
         raise InputError(
             f"{short(profile)}: no such file, and no profile of that name is shipped"
-            f"{did_you_mean(profile.name, shipped)}; there are {', '.join(shipped)}"
+            f"{did_you_mean(profile.stem, shipped)}; there are {', '.join(shipped)}"
         )
     return found
 

@@ -6,7 +6,7 @@ import dataclasses
 import importlib.util
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from msgspec import UNSET, Meta
@@ -16,7 +16,7 @@ from milabench_ng import catalogue
 from milabench_ng.batch_sizes import BATCH_SIZE
 from milabench_ng.bench.options import COMMON
 from milabench_ng.bench.source import source_modules
-from milabench_ng.catalogue import DEVICE_PEAKS, Bound, Classic, DataBy, Derived, Option, Range
+from milabench_ng.catalogue import AUTO, DEVICE_PEAKS, Bound, Classic, DataBy, Derived, Option, Range
 from milabench_ng.datasets.base import DataSet
 from milabench_ng.errors import InputError
 from milabench_ng.formula import names
@@ -49,13 +49,27 @@ class Definition:
     derived: tuple[Derived, ...]
     notes: tuple[str, ...]
     stores: bool
+    fits: Function | None = None
 
     def __post_init__(self) -> None:
         _check_derived(self)
+        unknown = self._judged() - {option.name for option in read_options(self.function)}
+        if unknown:
+            raise InputError(f"workload {self.name}: fits takes {', '.join(sorted(unknown))}, which is no option")
 
     def __call__(self, bench: Bench, **options: Any) -> None:
         """Run the workload on ``bench``."""
+        self.check(options)
         self.function(bench, **options)
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Raise InputError for options that do not go together; a number yet to be found goes with all."""
+        judged = {name: options[name] for name in self._judged()}
+        if self.fits is not None and AUTO not in judged.values():
+            self.fits(**judged)
+
+    def _judged(self) -> set[str]:
+        return set() if self.fits is None else {*inspect.signature(self.fits).parameters}
 
     @property
     def name(self) -> str:
@@ -121,6 +135,7 @@ def workload(
     derived: tuple[Derived, ...] = (),
     notes: tuple[str, ...] = (),
     stores: bool = False,
+    fits: Function | None = None,
 ) -> Callable[[Function], Definition]:
     """Declare a function ``(bench, *, options...)`` as a workload.
 
@@ -131,9 +146,10 @@ def workload(
     ``auto_batch``: ``--batch-size auto`` may find its option ``batch_size``, with which its memory grows.
     ``classic_factor``: items of the 2020 tool per true item. ``classic``: how 2020 profiles name it. ``derived``: its
     rate in other units, shown beside it. ``notes``: names of what it notes of its steps (`Bench.notes`), for their
-    formulas. ``stores``: it writes files, below the data root (`Bench.storage`).
+    formulas. ``stores``: it writes files, below the data root (`Bench.storage`). ``fits``: a function of some of the
+    options, by name, that raises InputError where they do not go together; it is asked before a run begins.
 
-    Raises InputError for a derived unit whose formula cannot be evaluated.
+    Raises InputError for a derived unit whose formula cannot be evaluated, and if ``fits`` takes what is no option.
     """
 
     def declare(function: Function) -> Definition:
@@ -154,6 +170,7 @@ def workload(
             derived=derived,
             notes=notes,
             stores=stores,
+            fits=fits,
         )
 
     return declare

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+import msgspec
 from rich.console import Console
+from rich.text import Text
 
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.options import CgroupParent, DataRoot, GpusOption, RamTotal, TableOrJson, Whole
+from milabench_ng.cli.rules_ahead import AFTER, Outlook, outlooks, planned
 from milabench_ng.cli.shares import share_table
 from milabench_ng.cli.tables import facts, heading, standard_output, table
 from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.fence.sharing.layout import lay_out, one_per_device
+from milabench_ng.node.conditions import read_conditions
+from milabench_ng.node.gpus import open_nvml
 from milabench_ng.node.inventory import Inventory
 from milabench_ng.orchestrator.planning.readiness import Checkup, examine
-from milabench_ng.plain import printed_json
+from milabench_ng.plain import plain, printed_json
 from milabench_ng.records.isolation import Confinement
+from milabench_ng.report.verification.rules import Rules, load_rules
 from milabench_ng.units import format_bytes
 
 Statements = Iterator[tuple[str, str]]
@@ -28,28 +34,54 @@ def doctor(
     ram_total: RamTotal = None,
     cgroup_parent: CgroupParent = None,
     dataroot: DataRoot = None,
+    rules: str | None = None,
     form: TableOrJson = "table",
 ) -> int:
     """Report what this node is, what can and cannot be fenced on it and why, and whether it is ready. Changes nothing.
 
     Exit code: 0 if ready (full isolation, torch installed, shares possible, all GPUs
-    usable), 1 if not (the last lines say why), 2 for bad input.
+    usable) and no rule is broken, 1 if not (the last lines say why), 2 for bad input.
 
-    Example: mnb doctor --ram-total 512GiB
+    Example: mnb doctor --rules procurement
 
     Parameters
     ----------
     tenants
         Show the shares for this many tenants: CPU partitions on a node without GPUs (default 2), else the first GPUs.
+    rules
+        Also check which of these rules the node keeps, and plan the profile that they name: a JSON file, or a shipped
+        one's name (procurement).
     """
+    asked = None if rules is None else load_rules(rules)
     node = NodeOptions(tenants=tenants, gpus=gpus, ram_total=ram_total, cgroup_parent=cgroup_parent, dataroot=dataroot)
     enter_scope("auto", cgroup_parent)
     checkup = examine(node.request(suite="", text="", source="mnb doctor"))
+    found = () if asked is None else _ahead(asked, checkup, node)
     if form == "json":
-        print(printed_json(checkup), end="")
+        told = checkup if asked is None else {**msgspec.structs.asdict(checkup), "rules": found}
+        print(printed_json(told), end="")
     else:
         _print(checkup, standard_output())
-    return 0 if checkup.ready else 1
+        _print_rules(found, standard_output())
+    return 0 if checkup.ready and not any(one.problems for one in found) else 1
+
+
+def _ahead(rules: Rules, checkup: Checkup, node: NodeOptions) -> tuple[Outlook, ...]:
+    with open_nvml() as nvml:
+        seen = read_conditions(nvml, checkup.inventory.gpus)
+    return outlooks(rules, checkup, seen, planned(rules, node))
+
+
+def _print_rules(found: Sequence[Outlook], console: Console) -> None:
+    if not found:
+        return
+    console.print("", heading("rules"), sep="\n")
+    for one in found:
+        word = "FAIL" if one.problems else "open" if one.open else "pass"
+        told = Text(f"{word}  {one.id:3}  {one.what}{': the node shows no GPU' if one.open else ''}")
+        told.stylize("red" if one.problems else "yellow" if one.open else "")
+        console.print(told, *(Text(f"           - {plain(why)}") for why in one.problems), sep="\n")
+    console.print(Text(AFTER, "dim"))
 
 
 def _print(checkup: Checkup, console: Console) -> None:

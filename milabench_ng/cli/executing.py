@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import sys
 import tempfile
 from pathlib import Path
@@ -21,37 +20,26 @@ from milabench_ng.plain import plain
 from milabench_ng.records.names import MANIFEST, write_atomically
 from milabench_ng.signals import exit_code
 
-TENDER = "jobs standard --repeat 5 --sessions 3"
-"""What the shipped rules ask of a bid."""
-
 
 def execute(request: RunRequest, weights: Path | None = None) -> int:
     """Run it, print the report with these weights or the suite's, and return the exit code."""
+    from milabench_ng.report.render.next_step import next_step
     from milabench_ng.report.report import make_report
     from milabench_ng.report.writers import write_report
 
     enter_scope(request.isolation, request.cgroup_parent)
     outcome = _run(request)
-    write_report(make_report(outcome.folder, weights=weights), "table", sys.stdout)
+    made = make_report(outcome.folder, weights=weights)
+    write_report(made, "table", sys.stdout)
     print(f"\nresults: {plain(outcome.folder)}")
-    print(f"next:    mnb {plain(_next_command(request.suite, outcome))}")
+    step = next_step(made)
+    if step:
+        print(f"next:    {plain(step)}")
     if outcome.tier != "full":
         asked = request.isolation == outcome.tier
         reason = "as it was asked for" if asked else "mnb doctor says why and what to do"
         print(f"NOT ISOLATED: the fence was {outcome.tier!r}; {reason}")
     return _exit_code(outcome)
-
-
-def _next_command(suite: str, outcome: RunOutcome) -> str:
-    """The command that a user may want to run next."""
-    folder = shlex.quote(str(outcome.folder))
-    if outcome.interrupted:
-        return f"jobs --resume {folder}"
-    if suite == "standard":
-        return f"report {folder} --compare v100"
-    if suite == "quick":
-        return TENDER
-    return f"report {folder} --html report.html"
 
 
 def execute_into_file(request: RunRequest) -> int:

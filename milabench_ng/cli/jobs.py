@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from milabench_ng.cli.executing import execute
 from milabench_ng.cli.node_options import NodeOptions
-from milabench_ng.cli.options import Several, Switch, Whole
+from milabench_ng.cli.options import ProfileOption, Several, Switch, Whole
 from milabench_ng.cli.planned import show_plan
 from milabench_ng.errors import InputError
 from milabench_ng.files import read_text
@@ -28,7 +28,7 @@ NOT_AGAIN = (
 
 
 def jobs(
-    profile: Path | None = None,
+    profile: ProfileOption | None = None,
     /,
     *flags: str,
     name: Several = (),
@@ -53,9 +53,6 @@ def jobs(
 
     Parameters
     ----------
-    profile
-        A JSON file of tests (those of 2020 are converted), or the name of a shipped one: standard, standard-10gb,
-        standard-5gb, lite, quick, smoke, cv, interference, interference-quick, io, lambda, mixed, unet3d.
     flags
         Options for the workloads, after "--": mnb jobs profiles/quick.json --name vae -- --batch-size 64
     name

@@ -79,7 +79,8 @@ def _print_workloads(catalogue: Catalogue) -> None:
         for workload in catalogue.workloads.values()
     ]
     headers = ("workload", "unit", "data set", "bound by", "precision", "needs", "package", "what it is")
-    standard_output().print(table(headers, rows))
+    spare = ("package", "precision", "needs", "bound by", "data set")
+    standard_output().print(table(headers, rows, spare=spare))
 
 
 def _print_data_sets(catalogue: Catalogue) -> None:
@@ -94,7 +95,8 @@ def _print_data_sets(catalogue: Catalogue) -> None:
         for one in catalogue.data_sets.values()
     ]
     headers = ("data set", "folder", "scalable", "full size", "what it is")
-    standard_output().print("", table(headers, rows, right=("full size",)), sep="\n")
+    made = table(headers, rows, right=("full size",), spare=("folder", "scalable"))
+    standard_output().print("", made, sep="\n")
 
 
 def _print_tests(tests: Mapping[str, Test]) -> None:
@@ -110,7 +112,7 @@ def _print_tests(tests: Mapping[str, Test]) -> None:
         for name, test in tests.items()
     ]
     headers = ("test", "workload", "scheme", "data scale", "requires", "arguments")
-    standard_output().print(table(headers, rows, right=("data scale",)))
+    standard_output().print(table(headers, rows, right=("data scale",), spare=("scheme",)))
 
 
 def _value(value: Scalar | ByMemoryClass) -> str:

@@ -12,6 +12,7 @@ from cyclopts import Parameter, Token
 
 from milabench_ng.errors import InputError
 from milabench_ng.plain import short
+from milabench_ng.shipped import names
 from milabench_ng.units import parse_share
 
 
@@ -61,6 +62,14 @@ TableOrJson = Annotated[Literal["table", "json"], Parameter(name="--format", hel
 WeightsOption = Annotated[
     Path | None,
     Parameter(help="A JSON file of weights by test; without it the shipped one of the suite is taken."),
+]
+
+ProfileOption = Annotated[
+    Path,
+    Parameter(
+        help="A JSON file of tests (those of 2020 are converted), or the name of a shipped one: "
+        f"{', '.join(names('profiles'))}."
+    ),
 ]
 
 GpusOption = Annotated[

@@ -41,7 +41,7 @@ def _print_shares(dry: DryRun) -> None:
 
 def _print_batches(dry: DryRun) -> None:
     rows = [(batch.number + 1, *_batch_row(batch, dry)) for batch in dry.planned.plan.batches]
-    headers = ("batch", "test", "run", "devices", "launches", "options that differ from the defaults")
+    headers = ("batch", "test", "run", "devices", "launches", "changed options")
     made = table(headers, rows, right=("batch", "run", "launches"))
     standard_output().print("", heading("batches, in this order"), made, sep="\n")
 
@@ -49,7 +49,12 @@ def _print_batches(dry: DryRun) -> None:
 def _batch_row(batch: Batch, dry: DryRun) -> tuple[object, ...]:
     """All launches of a batch are the same test with the same options."""
     first = batch.launches[0]
-    devices = ", ".join("+".join(map(str, launch.devices)) for launch in batch.launches)
+    alone = all(len(launch.devices) == 1 for launch in batch.launches)
+    devices = (
+        format_ids(launch.devices[0] for launch in batch.launches)
+        if alone
+        else ", ".join("+".join(map(str, launch.devices)) for launch in batch.launches)
+    )
     options = changed_options(first, dry.planned.catalogue.workloads[first.workload])
     shown = " ".join(f"{name}={value}{_from_table(first, name)}" for name, value in options.items())
     return first.label, first.run, devices, len(batch.launches), shown or "-"

@@ -84,7 +84,7 @@ def report(
     full
         Print all columns and rows of all tables, below each other where the terminal is narrower.
     layout
-        Print the columns that users of a public suite know; with --format csv or markdown.
+        Print the columns that users of a public suite know.
     tables
         Also write every table as a CSV file into this folder.
     """

@@ -16,7 +16,8 @@ def schema(kind: SchemaKind, /) -> int:
     Parameters
     ----------
     kind
-        A profile, a launch's record, an event, a summary, the manifest run.json, a ledger line, or a buyer's rules.
+        A profile, a launch's record, an event, a summary, the manifest run.json, a ledger line, a buyer's rules,
+        or the bids of a tender.
     """
     print(msgspec.json.format(msgspec.json.encode(make_schema(kind)), indent=2).decode())
     return 0

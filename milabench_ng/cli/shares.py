@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rich.table import Table
+from rich.console import Group
 
 from milabench_ng.cgroup_files import format_ids
 from milabench_ng.cli.tables import table
@@ -11,11 +11,11 @@ from milabench_ng.records.isolation import Share
 from milabench_ng.units import format_bytes
 
 
-def share_table(layout: Layout) -> Table:
+def share_table(layout: Layout) -> Group:
     """One line per slot: its device, and what its tenant gets."""
     rows = [(slot.id, slot.device.name, slot.device.uuid or "-", *_cells(slot.share)) for slot in layout]
     headers = ("device", "name", "UUID", "CPUs", "cores", "RAM", "NUMA nodes", "local")
-    return table(headers, rows, right=("device", "cores", "RAM", "local"))
+    return table(headers, rows, right=("device", "cores", "RAM", "local"), spare=("UUID", "local", "NUMA nodes"))
 
 
 def _cells(share: Share) -> tuple[str, ...]:

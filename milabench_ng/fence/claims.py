@@ -14,10 +14,12 @@ import socket
 from collections.abc import Iterable
 from typing import Self
 
+from milabench_ng.cgroup_files import format_ids
 from milabench_ng.errors import IsolationError
 from milabench_ng.fence.kernel.readings import host_text
 
 _HELD = re.compile(r"@mnb:(\S+?)(\+\d+)?$", re.MULTILINE)
+_CPU = re.compile(r"cpu(\d+)")
 _RUN = re.compile(r"@mnb-run:(\d+):(\S+)$", re.MULTILINE)
 
 
@@ -83,8 +85,11 @@ class Claim:
 def _refusal(shared: tuple[str, ...]) -> str:
     """Why a run may not begin beside another, and what to do."""
     runs = [f"run {match[2]} (pid {match[1]})" for match in _RUN.finditer(host_text("net/unix"))]
-    more = f" and {len(shared) - 4} more" if len(shared) > 4 else ""
+    cpus = [int(name.removeprefix("cpu")) for name in shared if _CPU.fullmatch(name)]
+    gpus = [name for name in shared if not _CPU.fullmatch(name)]
+    named = ", ".join((*((f"CPUs {format_ids(cpus)}",) if cpus else ()), *gpus[:4]))
+    more = f" and {len(gpus) - 4} more" if len(gpus) > 4 else ""
     return (
-        f"isolation: {' and '.join(runs) or 'another run that is starting'} uses {', '.join(shared[:4])}{more}. "
+        f"isolation: {' and '.join(runs) or 'another run that is starting'} uses {named}{more}. "
         "Wait for it to end, or use --allow-concurrent (results are marked)."
     )

@@ -28,6 +28,10 @@ FIRST = "0" * 64
 """The hash that the first line names for the line before it."""
 
 
+NOT_TRIED = ("interrupted", "machinery")
+"""Causes that say nothing about a launch: it is tried again without being asked for."""
+
+
 class LedgerEvent(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="event"):
     """Base of all events."""
 

@@ -42,7 +42,7 @@ Cause = Literal[
     "interrupted",
     "machinery",
 ]
-"""Why a launch failed; ``interrupted`` and ``machinery`` say nothing about it, and it is tried again."""
+"""Why a launch failed; `NOT_TRIED` of them say nothing about it."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,7 +27,7 @@ from milabench_ng.report.statistics.effects import MARGIN
 from milabench_ng.report.summary.derived_rates import DerivedRate, derived_rates
 from milabench_ng.report.summary.launches import weakest_tier
 from milabench_ng.report.summary.marked import Marked, count_marks
-from milabench_ng.report.summary.summary import FailedLaunch, LaunchFlag, Summary, TestSummary
+from milabench_ng.report.summary.summary import LEFT, FailedLaunch, LaunchFlag, Summary, TestSummary
 from milabench_ng.report.verification.findings import Verification
 from milabench_ng.report.verification.opening import is_folder_or_bundle, load_result, load_source
 
@@ -98,6 +98,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def failed(self) -> tuple[tuple[str, FailedLaunch], ...]:
         """Every failed launch with its test."""
         return tuple((line.scored.test, failed) for line in self.lines for failed in line.row.failed)
+
+    @property
+    def not_tried(self) -> int:
+        """How many launches an interrupted run has left; they count as failures until it is resumed."""
+        causes = [failed.cause for _, failed in self.failed if self.summary.interrupted]
+        return sum(cause in LEFT for cause in causes)
 
     @property
     def flags(self) -> tuple[tuple[str, LaunchFlag], ...]:

@@ -38,11 +38,11 @@ def write_report(report: Report, form: Form, stream: TextIO, *, full: bool = Fal
 
 
 def write_layout(report: Report, suite: SuiteName, form: Form, stream: TextIO) -> None:
-    """Write ``report`` to ``stream`` with the columns of ``suite``, as CSV or Markdown.
+    """Write ``report`` to ``stream`` with the columns of ``suite``.
 
-    Raises InputError for another form, or if the report has no test of the suite.
+    Raises InputError for JSON, or if the report has no test of the suite.
     """
-    from milabench_ng.report.render import as_csv, as_markdown
+    from milabench_ng.report.render import as_csv, as_markdown, as_table
 
     layout: SuiteLayout = import_module(f"milabench_ng.report.layouts.{LAYOUTS[suite]}").LAYOUT
     match form:
@@ -52,8 +52,11 @@ def write_layout(report: Report, suite: SuiteName, form: Form, stream: TextIO) -
             for section in layout.tables(report):
                 as_markdown.write_section(section, stream)
             as_markdown.write_isolation(report, stream)
-        case _:
-            raise InputError(f"--layout {suite} --format {form}: a suite's layout is csv or markdown; choose one")
+        case "table":
+            as_table.write_sections(layout.tables(report), stream)
+            as_table.write_isolation(report, stream)
+        case "json":
+            raise InputError(f"--layout {suite} --format json: a suite's layout is a table, csv or markdown")
 
 
 def write_tables(report: Report, folder: Path, *, force: bool = False) -> None:

@@ -20,6 +20,8 @@ from milabench_ng.fence.entry import EntryError, die_with
 from milabench_ng.requests import (
     Answer,
     AnyRequest,
+    Checked,
+    CheckOptions,
     DataEstimate,
     DataProgress,
     DataRead,
@@ -36,7 +38,7 @@ from milabench_ng.requests import (
     Refused,
 )
 from milabench_ng.worker.code_on_disk import inspect_code
-from milabench_ng.worker.discovery import builtin_workloads, describe
+from milabench_ng.worker.discovery import builtin_workloads, describe, find_workload
 
 
 def import_everything() -> None:
@@ -82,6 +84,8 @@ def _reply(request: AnyRequest, connection: socket.socket) -> Answer:
     match request:
         case Describe():
             return Described(id=request.id, catalogue=describe(request.foreign))
+        case CheckOptions():
+            return _check(request)
         case EstimateData():
             return _estimate(request)
         case Prepare():
@@ -92,6 +96,16 @@ def _reply(request: AnyRequest, connection: socket.socket) -> Answer:
             return _read(request, connection)
         case _:
             raise TypeError(f"{type(request).__name__} is answered by a worker")
+
+
+def _check(request: CheckOptions) -> Answer:
+    for test in request.tests:
+        definition, _ = find_workload(test.workload)
+        try:
+            definition.check(test.arguments)
+        except InputError as error:
+            raise InputError(f"{test.where}: {error}") from None
+    return Checked(id=request.id)
 
 
 def _estimate(request: EstimateData) -> Answer:

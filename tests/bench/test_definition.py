@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import pytest
 from msgspec import Meta
@@ -253,3 +253,28 @@ def test_formulas_may_use_what_the_workload_notes_and_the_devices() -> None:
         workload(unit="images", derived=units)(pictures)
     with pytest.raises(InputError, match=r"option 'width' would hide the width"):
         workload(unit="images", derived=units, notes=("width",))(pictures)
+
+
+def test_a_rule_over_options_is_asked_before_the_function_runs() -> None:
+    def divides(*, width: int, heads: int) -> None:
+        if width % heads:
+            raise InputError(f"--width {width}: no multiple of {heads}")
+
+    ran: list[int] = []
+
+    @workload(unit="items", fits=divides)
+    def attends(_bench: Bench, *, width: int = 8, heads: int = 2, layers: int = 1) -> None:
+        """Attend."""
+        ran.append(width * layers * heads)
+
+    nowhere = cast("Bench", None)
+    attends(nowhere, width=8, heads=4, layers=1)
+    with pytest.raises(InputError, match="--width 9: no multiple of 4"):
+        attends(nowhere, width=9, heads=4, layers=1)
+    assert ran == [32]
+    attends.check({"width": "auto", "heads": 3, "layers": 1})  # not found yet
+    with pytest.raises(InputError, match="fits takes heads, width, which is no option"):
+
+        @workload(unit="items", fits=divides)
+        def other(_bench: Bench, *, size: int = 8) -> None:
+            """Do nothing of it."""

@@ -18,9 +18,9 @@ import pytest
 
 from milabench_ng.cli import COMMANDS as COMMAND_GROUPS
 from milabench_ng.cli import app, call
-from milabench_ng.cli.executing import TENDER
 from milabench_ng.cli.unread import until_unread
 from milabench_ng.errors import InputError
+from milabench_ng.report.render.next_step import TENDER
 from milabench_ng.report.verification.bundle import pack
 from milabench_ng.report.verification.opening import load_result
 from milabench_ng.report.verification.rules import load_rules

@@ -120,7 +120,8 @@ report res --format jsn | 2 | mnb report: Invalid value "jsn" for --format. Choo
 report res --format json | 0 | {
 report res --format csv | 0 | test,unit,weight,n,fail,perf (unit/s),+-95 % (%),std (%),devices (%),runs (%),perf_adj
 report res --format markdown | 0 | # mnb report: quick
-report res --layout cv | 2 | mnb: --layout cv --format table: a suite's layout is csv or markdown; choose one
+report res --layout cv --format json | 2 | mnb: --layout cv --format json: a suite's layout is a table, csv or markdown
+report res --layout cv | 2 | mnb: --layout cv: res has no measured test of that suite; run mnb jobs cv
 report res --layout cv --format csv | 2 | mnb: --layout cv: res has no measured test of that suite; run mnb jobs cv
 report res --compare-gpus | 0 | mnb · quick · res
 report res --weights nowhere.json | 2 | mnb: nowhere.json: No such file or directory
@@ -136,7 +137,7 @@ report res --rules nowhere.json | 2 | mnb: --rules nowhere.json: no such file; t
 report res --colour | 2 | mnb report: unknown option --colour; mnb report --help lists the options
 report res --forma json | 2 | mnb report: unknown option --forma; did you mean '--format'?
 report nowhere | 2 | mnb: nowhere: No such file or directory
-report empty | 2 | mnb: empty: no record in it; give the folder that `mnb jobs` wrote
+report empty | 2 | mnb: empty: no result folder, since it holds no record and no run.json; give the folder that
 report notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1); is it the file that you mean?
 report res/run.json | 2 | mnb: res/run.json: the manifest of a run; give its folder
 report res -o new.txt | 0 |
@@ -172,7 +173,7 @@ summary res -o res/run.json --force | 2 | mnb: --output res/run.json: evidence o
 summary odd | 1 | {
 summary cut | 2 | mnb: cut: run.json: not a readable manifest
 summary nowhere | 2 | mnb: nowhere: No such file or directory
-summary empty | 2 | mnb: empty: no record in it; give the folder that `mnb jobs` wrote
+summary empty | 2 | mnb: empty: no result folder, since it holds no record and no run.json; give the folder that
 summary res --format 2020 | 0 | {
 summary res --format 2021 | 2 | mnb summary: Invalid value "2021" for --format. Choose from: "mnb", "2020". Did you
 summary | 2 | mnb summary: FOLDER is missing; mnb summary --help has an example
@@ -240,7 +241,8 @@ baseline sho v100 | 2 | mnb baseline: Unknown command "sho". Did you mean "show"
 jobs | 2 | mnb: name a profile (standard, quick or a file), or a folder to go on with: --resume FOLDER
 jobs quik | 2 | mnb: quik: no such file, and no profile of that name is shipped; did you mean 'quick'?; there are cv,
 jobs unet | 2 | mnb: unet: no such file, and no profile of that name is shipped; did you mean 'unet3d'?; there are
-jobs nowhere.json | 2 | mnb: nowhere.json: No such file or directory
+jobs nowhere.json | 2 | mnb: nowhere.json: no such file, and no profile of that name is shipped; there are
+jobs profiles/standrad.json | 2 | mnb: profiles/standrad.json: no such file, and no profile of that name is shipped; did
 rerun res/run.json | 2 | mnb: res/run.json: not a record of mnb: Object missing required field `mnb`
 jobs list.json | 2 | mnb: list.json: must be an object of tests, not list
 jobs empty | 2 | mnb: empty: Is a directory
@@ -296,7 +298,7 @@ prepare | 2 | mnb prepare: PROFILE is missing; mnb prepare --help has an example
 prepare quik | 2 | mnb: quik: no such file, and no profile of that name is shipped; did you mean 'quick'?; there are
 prepare quick --data-scal 1 | 2 | mnb prepare: unknown option --data-scal; did you mean '--data-scale'?
 list quik | 2 | mnb: quik: no such file, and no profile of that name is shipped; did you mean 'quick'?; there are cv,
-list nowhere.json | 2 | mnb: nowhere.json: No such file or directory
+list nowhere.json | 2 | mnb: nowhere.json: no such file, and no profile of that name is shipped; there are
 stamp request nowhere | 2 | mnb: nowhere: there is no ledger.jsonl with a line in it
 stamp add res nowhere | 2 | mnb: nowhere: No such file or directory
 list res | 2 | mnb: res: Is a directory

@@ -23,7 +23,7 @@ BUNDLE = ROOT / "baselines" / "bundles" / "standard-rest-2xH200-20261122.tar.gz"
 COMMAND = ("report", "results", "--compare", "v100", "--price", "15000")
 TERMINALS = {"terminal.svg": 120, "terminal-80.svg": 80}
 """The pictures of the terminal report, with their columns."""
-_FRAME = """\
+FRAME = """\
 <svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>
 .{unique_id}-matrix {{
@@ -86,7 +86,7 @@ def terminal(columns: int) -> str:
     shown = printed[: printed.index("what differs from")].rpartition("\n\n")[0]
     console = Console(record=True, width=columns, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     console.print(Text.from_ansi(f"$ {' '.join(('mnb', *COMMAND))}\n{shown.rstrip()}"))
-    return console.export_svg(title="mnb report", code_format=_FRAME)
+    return console.export_svg(title="mnb report", code_format=FRAME)
 
 
 def report(picture: Path) -> None:

@@ -63,7 +63,7 @@ TABLE: dict[str, Check] = {
         "elsewhere", "test_r2_who_signed signs, with a key of its own"
     ),
     "mnb doctor": Check("run", codes=(0, 1)),
-    "mnb doctor --ram-total 512GiB": Check("run", codes=(0, 1)),
+    "mnb doctor --rules procurement": PARSE,
     "mnb list standard": RUN,
     "mnb report results --compare baselines/v100.json --price 15000": RUN,
     "mnb schema profile": RUN,
@@ -81,6 +81,7 @@ TABLE: dict[str, Check] = {
     "mnb jobs interference --repeat 3 -o results-neighbours": PARSE,
     "mnb jobs interference --repeat 3 --isolation none -o results-unfenced": PARSE,
     "mnb jobs mixed --repeat 3 -o results-mixed": PARSE,
+    "mnb report results-neighbours --layout interference": PARSE,
     "mnb report results-neighbours --layout interference --format markdown": PARSE,
     "mnb report results-neighbours --layout interference --format csv": PARSE,
     "mnb jobs cv -o results-cv": PARSE,

@@ -94,7 +94,7 @@ def cpus() -> tuple[str, ...]:
 
 def test_a_second_run_is_refused_and_told_of_the_first(cpus: tuple[str, ...]) -> None:
     with Claim(cpus, "first") as first:
-        with pytest.raises(IsolationError, match=rf"run first \(pid {os.getpid()}\).* uses GPU-test, cpu5000, cpu5001"):
+        with pytest.raises(IsolationError, match=rf"run first \(pid {os.getpid()}\).* uses CPUs 5000-5001, GPU-test"):
             Claim(cpus, "second")
         assert first.contested() == ()
     with Claim(cpus, "second"):

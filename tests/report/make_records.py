@@ -383,7 +383,9 @@ def write_ledger(folder: Path, whole: Plan) -> None:
         for at, events in ((begin, [*between, *tried]), (last + timedelta(seconds=2), kept)):
             chain, more = ledger.extend(chain, utc_iso(at), events)
             lines += more
-    ended = [*proofs("after", sets), ledger.Finished(missing=0, failed=0)]
+    causes = [made["failure"] and made["failure"]["cause"] for *_, made in read if not _is_company(made)]
+    left = len(whole.measured) - sum(cause not in ledger.NOT_TRIED for cause in causes)
+    ended = [*proofs("after", sets), ledger.Finished(missing=max(0, left), failed=0)]
     lines += ledger.extend(chain, utc_iso(last + timedelta(seconds=3)), ended)[1]
     (folder / "ledger.jsonl").write_bytes(lines)
 

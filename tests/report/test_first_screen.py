@@ -24,10 +24,10 @@ QUESTIONS = {
     "is it valid?": r"^Valid +72 of 72 launches +0 failed +isolation full +no mark$",
     "can it be compared?": r"^! NOT RANKED +3 repeats; 5 repeats give a verdict$",
     "is it the whole suite?": r"^! PARTIAL +7 of 19 weighted tests were not selected$",
-    "what is the score?": r"^Score +[\d,]+ points per GPU",
-    "and of a node?": r"^Score .* [\d,]+ per node",
+    "what is the score?": r"^Score +partial: 12 of 19 tests +points are of all tests",
+    "and of a node?": r"^vs h200 .* [\d.]+ per node",
     "against what?": r"^vs h200 +[\d.]+ per GPU .* tests",
-    "what does it cost?": r"^Price +300,000 \$ per node +[\d.]+ \$ per point",
+    "what does it cost?": r"^Price +300,000 \$ per node +[\d,]+ \$ per h200 node's worth",
     "which device is worst?": r"^Look at .*GPU 1 in ssd \(-14\.7 %\)",
     "what next?": r"^next +mnb jobs standard --repeat 5",
 }

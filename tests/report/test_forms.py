@@ -127,7 +127,8 @@ def test_a_partial_score_is_never_called_the_score(tmp_path: Path) -> None:
     make_records.write_run(tmp_path / "run", whole)
     text = squeezed(printed(tmp_path / "run", "table"))
     assert "\n! PARTIAL 5 of 7 weighted tests were not selected\n" in text
-    assert "\nScore 100.0 points per GPU 200.0 per node partial: 2 of 7 tests\n" in text
+    assert "\nScore partial: 2 of 7 tests points are of all tests: see the ratio" in text
+    assert "points per" not in text
 
 
 def test_json_has_the_promised_form(quick: Path) -> None:

@@ -105,8 +105,10 @@ def test_a_report_without_the_suite() -> None:
 
 
 def test_other_forms() -> None:
-    with pytest.raises(InputError, match="--layout unet3d --format table: a suite's layout is csv or markdown"):
-        written(report_on(load_baseline("unet3d-v100")), "table")
+    with pytest.raises(InputError, match="--layout unet3d --format json: a suite's layout is a table, csv or markdown"):
+        written(report_on(load_baseline("unet3d-v100")), "json")
+    assert "Quadro" not in (shown := written(report_on(load_baseline("unet3d-v100")), "table"))
+    assert "V100" in shown
 
 
 def test_published_figures_stand_beside_a_run_and_decide_nothing() -> None:

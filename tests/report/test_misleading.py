@@ -136,9 +136,41 @@ def test_a_run_that_ended_early_says_how_to_go_on(tmp_path: Path, whole: Plan) -
         path.unlink()
     make_records.write_ledger(tmp_path, whole)
     screen = first_screen(make_report(tmp_path))
-    assert screen.facts[0].text == "2 of 12 launches were not run, limit 1.00%"
+    assert [(fact.name, fact.text) for fact in screen.facts[:2]] == [
+        ("INTERRUPTED", "2 of 12 launches were not run yet"),
+        ("NO SCORE", "1 of 7 missing: quick.convnet"),
+    ]
+    (valid,) = [answer.parts for answer in screen.answers if answer.name == "Valid"]
+    assert valid[:2] == ("10 of 12 launches", "0 failed")
     (following,) = [fact.text for fact in screen.commands if fact.name == "next"]
     assert following == f"mnb jobs --resume {tmp_path}, for 2 launches that were not run"
+
+
+def test_a_launch_that_ctrl_c_ended_is_no_failure(tmp_path: Path, whole: Plan) -> None:
+    """It has a record that says nothing about it, and the run is resumed from there."""
+    make_records.write_run(tmp_path, whole)
+    for path in tmp_path.glob("quick.convnet.*"):
+        tampering.rewrite(path, tampering.failed("interrupted"))
+    make_records.write_ledger(tmp_path, whole)
+    report = make_report(tmp_path)
+    screen = first_screen(report)
+    assert [fact.name for fact in screen.alarms[:2]] == ["INTERRUPTED", "NO SCORE"]
+    assert not any(fact.name in ("FAIL", "failed") for fact in screen.alarms)
+    (score, valid) = [answer.parts for answer in screen.answers if answer.name in ("Score", "Valid")]
+    assert (score, valid[:2]) == (("not yet: the run was interrupted",), ("10 of 12 launches", "0 failed"))
+    assert [fact.text for fact in screen.commands if fact.name == "next"] == [
+        f"mnb jobs --resume {tmp_path}, for 2 launches that were not run"
+    ]
+
+
+def test_records_that_are_gone_are_no_interruption(tmp_path: Path, whole: Plan) -> None:
+    """The ledger says that all was tried: what lacks was taken away."""
+    make_records.write_run(tmp_path, whole)
+    make_records.write_ledger(tmp_path, whole)
+    for path in tmp_path.glob("quick.convnet.*"):
+        path.unlink()
+    screen = first_screen(make_report(tmp_path))
+    assert (screen.facts[0].name, screen.facts[0].text) == ("FAIL", "2 of 12 launches were not run, limit 1.00%")
 
 
 def test_a_run_without_a_success_says_what_failed_first(tmp_path: Path) -> None:
@@ -162,7 +194,7 @@ def test_both_scores_are_over_the_tests_that_the_ratio_is_over(tmp_path: Path, w
     assert other.ratio == pytest.approx(other.levels[0] / other.levels[1]) == pytest.approx(0.5)
     text = " ".join(table(report).split())
     ours, theirs = map(four_digits, other.levels)
-    told = f"{ours} against {theirs} points per device, over 6 of 7 tests: toy_reg, toy_lstm, loader"
+    told = f"{ours} against {theirs} per device, over 6 of 7 tests: toy_reg, toy_lstm, loader"
     assert told in text
     assert " 0.500 per GPU 0.500 per node 6 of 7 tests" in text
 

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from milabench_ng.errors import InputError
-from milabench_ng.workloads.models.picture_networks import Arch, network
+from milabench_ng.workloads.models.picture_networks import Arch, check_size, network
 
 PARAMETERS = {
     "resnet50": 25_557_032,
@@ -38,12 +38,12 @@ def test_parameters(arch: Any) -> None:
 @pytest.mark.parametrize(("height", "width"), [(224, 256), (230, 230)])
 def test_the_transformer_refuses_pictures_without_whole_patches(height: int, width: int) -> None:
     with pytest.raises(InputError, match=rf"vit_b_16: pictures of {width} x {height} pixels; it takes square ones"):
-        network("vit_b_16", height, width)
+        check_size(arch="vit_b_16", height=height, width=width)
 
 
 def test_the_u_net_refuses_pictures_that_cannot_be_halved_five_times() -> None:
     with pytest.raises(InputError, match="pictures of 100 x 64 pixels; both sides must be multiples of 32"):
-        network("unet_resnet50", 64, 100)
+        check_size(arch="unet_resnet50", height=64, width=100)
 
 
 def test_without_its_package_the_u_net_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,9 @@ from milabench_ng.requests import (
     Answer,
     AnyAnswer,
     AnyRequest,
+    Asked,
+    Checked,
+    CheckOptions,
     DataEstimate,
     DataProgress,
     DataRead,
@@ -104,6 +107,10 @@ class WorkerServer:
     async def describe(self, foreign: tuple[str, ...] = ()) -> Catalogue:
         """The catalogue, including the workloads that a profile names by path."""
         return (await self._answer(Described, Describe(id=self._next(), foreign=foreign))).catalogue
+
+    async def check(self, tests: tuple[Asked, ...]) -> None:
+        """Raise InputError for a test whose options do not go together."""
+        await self._answer(Checked, CheckOptions(id=self._next(), tests=tests))
 
     async def estimate(self, sets: tuple[tuple[str, float], ...], dataroot: Path, processes: int) -> DataEstimate:
         """Estimate what preparing data sets takes; ``sets`` are names and scales."""
@@ -192,7 +199,7 @@ class WorkerServer:
                 if isinstance(answer, Exited):
                     raise MachineryError(f"the worker server's helper {how_ended(answer.status)}")
                 yield answer
-                if isinstance(answer, Described | DataEstimate | Prepared | Inspected | DataRead | Spawned):
+                if isinstance(answer, Described | Checked | DataEstimate | Prepared | Inspected | DataRead | Spawned):
                     return
         finally:
             del self._answers[request.id]

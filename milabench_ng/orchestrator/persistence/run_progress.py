@@ -15,6 +15,7 @@ from milabench_ng.orchestrator.persistence.result_writer import FileContent, Res
 from milabench_ng.plan import Batch, Launch, Plan, session_of
 from milabench_ng.records.batch_search import BatchSearch
 from milabench_ng.records.ledger import (
+    NOT_TRIED,
     AnyLedgerEvent,
     Attempt,
     Company,
@@ -27,9 +28,6 @@ from milabench_ng.records.ledger import (
 )
 from milabench_ng.records.names import file_digest
 from milabench_ng.records.record import Record, encode_record
-
-NOT_TRIED = ("interrupted", "machinery")
-"""Causes of an attempt that say nothing about the launch: it is retried without being asked for."""
 
 
 class BatchWork(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,6 +31,7 @@ from milabench_ng.orchestrator.planning.request import (
     encode_request,
     foreign_workloads,
     io_shares,
+    options_asked,
     plan_for,
     refuse_missing_packages,
     refuse_several_steps,
@@ -124,6 +125,7 @@ async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, .
     resolved = resolve_request(request, catalogue, memory)
     plan = plan_for(resolved, chosen.devices, memory)
     refuse_missing_packages(resolved)
+    await server.check(options_asked(resolved))
     wish = required_isolation(resolved)
     capabilities = probe(request.cgroup_parent)
     backend = choose(capabilities, wish)

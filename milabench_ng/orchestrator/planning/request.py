@@ -33,6 +33,7 @@ from milabench_ng.profile import (
 from milabench_ng.profile_2020 import convert_2020
 from milabench_ng.records.isolation import IoEvidence, Tier
 from milabench_ng.records.window import MEASURED_BY, WindowRule
+from milabench_ng.requests import Asked
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -282,6 +283,14 @@ def refuse_missing_packages(resolved: ResolvedRequest) -> None:
                 f"{resolved.where(name)}: workload {test.workload!r} needs "
                 f"{', '.join(workload.missing)}, not installed here: {workload.remedy}, or choose tests with --name"
             )
+
+
+def options_asked(resolved: ResolvedRequest) -> tuple[Asked, ...]:
+    """What the workloads are asked before anything starts: whether the options of their tests go together."""
+    return tuple(
+        Asked(where=resolved.where(name), workload=test.workload, arguments=resolved.arguments[name].arguments)
+        for name, test in resolved.tests.items()
+    )
 
 
 def refuse_unset(names: Collection[str]) -> None:

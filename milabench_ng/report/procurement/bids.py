@@ -13,6 +13,7 @@ from milabench_ng.plain import short
 from milabench_ng.records.window import LARGEST, Amount
 from milabench_ng.report.procurement.ownership import Terms
 
+BIDS_SCHEMA = 1
 BidPrice = Annotated[float, Meta(ge=1e-6, le=LARGEST)]
 """Far enough above 0 that no quotient of two prices overflows."""
 

@@ -11,7 +11,7 @@ from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.failure_rate import FAILURE_LIMIT
 from milabench_ng.report.scoring.score import Score
 from milabench_ng.report.statistics.effects import RANKED_FROM
-from milabench_ng.report.summary.summary import Summary
+from milabench_ng.report.summary.summary import LEFT, Summary
 from milabench_ng.units import format_seconds
 
 NOT_COMPARABLE = "NOT COMPARABLE"
@@ -38,14 +38,19 @@ def _alarms(report: Report) -> Iterator[Fact]:
 
 
 def _failures(report: Report) -> Iterator[Fact]:
-    rate = report.failure_rate
-    if rate.fail:
+    rate, left = report.failure_rate, report.not_tried
+    if left:
+        planned = sum(row.planned or 0 for row in report.summary.tests.values())
+        yield Fact("INTERRUPTED", f"{left} of {planned} launches were not run yet", "fair")
+    if rate.fail > left:
         causes = Counter(failed.cause for _, failed in report.failed)
+        causes -= Counter(dict.fromkeys(LEFT, left))
         causes["unreadable"] += len(report.summary.problems)
         named = ", ".join(f"{count} {cause}" for cause, count in causes.items() if count)
         what = "were not run" if set(+causes) == {"missing"} else f"failed ({named})"
-        text = f"{rate.fail} of {rate.n} launches {what}, limit {FAILURE_LIMIT:.2%}"
-        yield Fact("failed", text, "fair") if rate.passed else Fact("FAIL", text, "bad")
+        text = f"{rate.fail - left} of {rate.n - left} launches {what}, limit {FAILURE_LIMIT:.2%}"
+        passed = rate.fail - left <= FAILURE_LIMIT * (rate.n - left)
+        yield Fact("failed", text, "fair") if passed else Fact("FAIL", text, "bad")
 
 
 def _score(report: Report) -> Iterator[Fact]:
@@ -60,7 +65,7 @@ def _score(report: Report) -> Iterator[Fact]:
             "fair",
         )
     elif score.status == "invalid":
-        yield Fact("NO SCORE", _why_invalid(score), "bad")
+        yield Fact("NO SCORE", _why_invalid(score), "fair" if report.not_tried else "bad")
     elif score.status == "partial":
         yield Fact("PARTIAL", "; ".join(score.reasons), "fair")
 

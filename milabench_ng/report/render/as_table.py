@@ -17,7 +17,7 @@ from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.cells import Cell, Tone
 from milabench_ng.report.render.columns import TestColumn, columns
 from milabench_ng.report.render.first_screen import first_screen
-from milabench_ng.report.render.fitting import UNLIMITED, blocks, fitting
+from milabench_ng.report.render.fitting import UNLIMITED, WORDS, blocks, fitting
 from milabench_ng.report.render.screen_lines import STYLES, fact_lines, print_screen
 from milabench_ng.report.render.sections import Section
 from milabench_ng.report.render.statements import details, isolation_fact
@@ -26,8 +26,6 @@ from milabench_ng.report.render.tender_tables import tender_facts, tender_sectio
 from milabench_ng.report.report import Line, Report
 
 _ROWS_SHOWN = 20
-_WORDS = 14
-"""To how many characters a text may be wrapped."""
 
 
 def write(report: Report, stream: TextIO, *, full: bool = False) -> None:
@@ -44,8 +42,21 @@ def write(report: Report, stream: TextIO, *, full: bool = False) -> None:
     facts = details(report)
     if facts:
         console.print("", Text("what the numbers rest on", STYLES["strong"]), fact_lines(facts, width), sep="\n")
+    write_isolation(report, stream)
+
+
+def write_isolation(report: Report, stream: TextIO) -> None:
+    """Write how the tenants were isolated, if they were not."""
     if not report.isolated:
-        console.print(fact_lines([isolation_fact(report)], width))
+        width = shutil.get_terminal_size().columns if stream.isatty() else UNLIMITED
+        _console(stream, width).print(fact_lines([isolation_fact(report)], width))
+
+
+def write_sections(sections: Sequence[Section], stream: TextIO) -> None:
+    """Write tables one below the other, with all their rows."""
+    console = _console(stream, shutil.get_terminal_size().columns if stream.isatty() else UNLIMITED)
+    for section in sections:
+        _print(section, console, full=True)
 
 
 def write_tender(tender: Tender, stream: TextIO) -> None:
@@ -112,7 +123,7 @@ def _least(section: Section, rows: Sequence[tuple[Cell, ...]], place: int) -> in
     heading = section.headings[place]
     head = max(map(cell_len, _two_lines(plain(heading.header)).splitlines()))
     cells = max((cell_len(plain(heading.show(row[place]))) for row in rows), default=0)
-    return max(head, cells) if heading.number else min(max(head, cells), _WORDS)
+    return max(head, cells) if heading.number else min(max(head, cells), WORDS)
 
 
 def _table(section: Section, rows: Sequence[tuple[Cell, ...]], places: Sequence[int]) -> Table:

@@ -205,7 +205,13 @@ _FAIL: TestColumn = Column(
 )
 _PERF: TestColumn = Column("perf", "unit/s", number, True, value=lambda at: at.scored.perf)
 _INTERVAL: TestColumn = Column("+-95 %", "%", half_width, True, value=lambda at: half_width_pct(at.scored.interval))
-_STD: TestColumn = Column("std", "%", one_decimal, True, value=lambda at: at.scored.std_pct)
+_STD: TestColumn = Column(
+    "std",
+    "%",
+    one_decimal,
+    True,
+    value=lambda at: at.scored.std_pct if at.row.train and at.row.train.n > 1 else None,
+)
 _PERF_ADJ: TestColumn = Column("perf_adj", "unit/s", number, True, value=lambda at: at.scored.perf_adj)
 _BETWEEN_DEVICES: TestColumn = Column("devices", "%", one_decimal, True, value=lambda at: at.scored.between_devices_pct)
 _RUN_TO_RUN: TestColumn = Column("runs", "%", one_decimal, True, value=lambda at: at.scored.run_to_run_pct)

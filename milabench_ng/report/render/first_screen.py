@@ -14,13 +14,16 @@ from milabench_ng.report.render.alarms import alarms
 from milabench_ng.report.render.cells import Fact, Tone, device_word, four_digits, money, unit_told
 from milabench_ng.report.render.columns import span
 from milabench_ng.report.render.look_at import look_at
+from milabench_ng.report.render.next_step import next_step
 from milabench_ng.report.render.ratio_statements import span_of_money
 from milabench_ng.report.report import NOT_RECORDED, Report
 from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.cost import PerReference
 from milabench_ng.report.scoring.subsets import OF_GROUP
-from milabench_ng.report.statistics.effects import RANKED_FROM, unusual
+from milabench_ng.report.statistics.effects import unusual
 
+NO_POINTS = "points are of all tests: see the ratio over the same tests of a baseline"
+"""Why a partial score has no value: over other tests, it is a number of another kind."""
 _BOUND_BY = "bound by "
 
 
@@ -110,18 +113,24 @@ def _answers(report: Report) -> Iterator[Answer]:
 def _score(report: Report) -> Answer:
     score = report.score
     if score is None or score.per_device is None or score.per_node is None:
-        why = "none" if score is None else "not yet: the run goes on" if report.summary.going_on else "invalid"
-        return Answer(name="Score", parts=(why,), tone="fair" if report.summary.going_on else "bad")
+        later = "the run goes on" if report.summary.going_on else "the run was interrupted" if report.not_tried else ""
+        why = "none" if score is None else f"not yet: {later}" if later else "invalid"
+        return Answer(name="Score", parts=(why,), tone="fair" if later else "bad")
+    if score.status == "partial":
+        return Answer(name="Score", parts=(f"partial: {score.tests} of {score.of} tests", NO_POINTS), tone="fair")
     unit, at = unit_told(score.unit), score.interval
     return Answer(
         name="Score",
         parts=(
             f"{four_digits(score.per_device)} {unit} per {device_word(report.summary)}",
             f"{four_digits(score.per_node)} per node",
-            *(() if score.status == "complete" else (f"partial: {score.tests} of {score.of} tests",)),
-            *((f"95 %: {four_digits(at.low)} to {four_digits(at.high)}",) if at else ()),
+            *(
+                (f"expected {four_digits(at.value)} (95 %: {four_digits(at.low)} to {four_digits(at.high)})",)
+                if at
+                else ()
+            ),
         ),
-        tone="bad" if report.marks else "strong" if score.status == "complete" else "fair",
+        tone="bad" if report.marks else "strong",
     )
 
 
@@ -162,12 +171,14 @@ def _price(report: Report) -> Answer:
     price = report.price
     assert price is not None
     amount = f"{money(price.amount)} $ per {price.per}"
+    names = {other.name: _brief(other) for other in report.comparisons}
+    worths = tuple(_worth(each, names[each.name]) for each in price.per_reference)
     if price.rpp is None:
         return Answer(name="Price", parts=(amount, "no price per point without a score above 0"), tone="bad")
+    if report.score is None or report.score.status != "complete":
+        return Answer(name="Price", parts=(amount, *(worths or ("no price per point of a part of the tests",))))
     unit = unit_told(report.score_unit).removesuffix("s")
     width = f" [{four_digits(price.interval.low)}, {four_digits(price.interval.high)}]" if price.interval else ""
-    names = {other.name: _brief(other) for other in report.comparisons}
-    worths = (_worth(each, names[each.name]) for each in price.per_reference)
     return Answer(name="Price", parts=(amount, f"{four_digits(price.rpp)} $ per {unit}{width}", *worths))
 
 
@@ -181,19 +192,19 @@ def _valid(report: Report) -> Answer:
     summary, rate = report.summary, report.failure_rate
     rows = summary.tests.values()
     n, planned = rate.n, sum(row.planned or 0 for row in rows)
-    lacking = sum(row.missing + row.pending for row in rows)
+    lacking = max(report.not_tried, sum(row.missing + row.pending for row in rows))
     done = f"{planned - lacking} of {planned} launches" if summary.has_plan else f"{n} launches (no plan recorded)"
     isolation = f"isolation {report.isolation}"
     if summary.units == "classic" and report.isolation == NOT_RECORDED:
         isolation = "isolation not recorded (2020)"
     rules = (report.verification.sentence,) if report.verification and report.verification.passed else ()
-    failed = f"{rate.fail} failed" if rate.n else "nothing was launched"
+    failed = f"{rate.fail - report.not_tried} failed" if rate.n > report.not_tried else "nothing was launched"
     clean = not report.marks and rate.fail == 0 and report.isolated and not lacking
     marks = ("no mark",) if not report.marks and summary.units == "true" else ()
     return Answer(
         name="Valid",
         parts=(done, failed, isolation, *marks, *rules),
-        tone="good" if clean else "bad" if rate.fail or report.marks else "fair",
+        tone="good" if clean else "bad" if rate.fail > report.not_tried or report.marks else "fair",
     )
 
 
@@ -208,26 +219,10 @@ def _kinds(report: Report) -> tuple[KindRatio, ...]:
     )
 
 
-_NO_FOLDERS = (".json", ".gz", ".tar")
-"""How the names of summaries and bundles end, which no run goes on in."""
-
-
 def _commands(report: Report) -> Iterator[Fact]:
     """The next step, and where the rest is."""
-    source, suite = shlex.quote(report.source), report.summary.suite
-    score = report.score
-    repeats = score.interval.n if score and score.interval else 1
-    missing = sum(row.missing for row in report.summary.tests.values())
-    if report.summary.going_on:
-        yield Fact("next", f"wait, then mnb report {source}")
-    elif missing and not report.source.endswith(_NO_FOLDERS):
-        yield Fact("next", f"mnb jobs --resume {source}, for {missing} launches that were not run")
-    elif report.failed and not any(row.train for row in report.summary.tests.values()):
-        label, first = report.failed[0]
-        yield Fact("next", f"see why {label} J{first.job_id} failed: {first.cause} {first.detail}".rstrip())
-    elif report.isolated and score is not None and score.per_device is not None and repeats < RANKED_FROM:
-        yield Fact("next", f"mnb jobs {suite} --repeat {RANKED_FROM}, for a verdict")
-    elif not report.comparisons:
-        yield Fact("next", f"mnb report {source} --compare OTHER")
+    source, step = shlex.quote(report.source), next_step(report)
+    if step:
+        yield Fact("next", step)
     yield Fact("details", f"mnb report {source} --full", "faint")
     yield Fact("page", f"mnb report {source} --html report.html", "faint")

@@ -8,7 +8,10 @@ from collections.abc import Sequence
 
 UNLIMITED = 2000
 """The width of what is no terminal: a file, a pipe."""
-_GAP = 2
+GAP = 2
+"""Between two columns."""
+WORDS = 14
+"""To how many characters a text may be wrapped."""
 _NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=[%$])")
 TOGETHER = "\N{NO-BREAK SPACE}"
 """A space at which no line ends; `wrapped` makes it an ordinary one."""
@@ -24,7 +27,7 @@ def fitting(titles: Sequence[str], widths: Sequence[int], width: int) -> list[in
     kept = [place for place, title in enumerate(titles) if not any(_is(title, wanted) for wanted in _OPTIONAL)]
     for wanted in _OPTIONAL:
         more = sorted(kept + [place for place, title in enumerate(titles) if _is(title, wanted) and place not in kept])
-        if sum(widths[place] + _GAP for place in more) - _GAP <= width:
+        if sum(widths[place] + GAP for place in more) - GAP <= width:
             kept = more
     return kept
 
@@ -33,7 +36,7 @@ def blocks(widths: Sequence[int], width: int) -> list[list[int]]:
     """The places of all columns in blocks that fit; the first column, which names the rows, begins every block."""
     made: list[list[int]] = [[0]]
     for place in range(1, len(widths)):
-        if len(made[-1]) > 1 and sum(widths[at] + _GAP for at in (*made[-1], place)) - _GAP > width:
+        if len(made[-1]) > 1 and sum(widths[at] + GAP for at in (*made[-1], place)) - GAP > width:
             made.append([0])
         made[-1].append(place)
     return made

@@ -19,7 +19,8 @@ def ratios(report: Report) -> Iterator[Fact]:
         yield Fact(f"ratio to {other.name}", *_verdict_text(other))
         yield Fact("baseline", f"{other.name} ({other.provenance.kind}; {other.provenance.hardware})")
         if other.score is not None and other.ratio is not None:
-            yield Fact("scores compared", _levels(other, unit_told(report.score_unit)))
+            unit = f" {unit_told(report.score_unit)}" if other.status == "complete" else ""
+            yield Fact("scores compared", _levels(other, unit))
         if other.indicative:
             yield Fact("indicative", f"the ratio to {other.name}: {', '.join(other.indicative)}", "fair")
 
@@ -65,4 +66,4 @@ def _levels(other: Comparison, unit: str) -> str:
     names = ", ".join(map(short_name, other.counted))
     which = "the same tests" if other.status == "complete" else f"over {other.tests} of {other.of} tests: {names}"
     many = "" if other.interval is None else " over many repeats"
-    return f"{four_digits(ours)} against {four_digits(theirs)} {unit} per device{many}, {which}"
+    return f"{four_digits(ours)} against {four_digits(theirs)}{unit} per device{many}, {which}"

@@ -52,11 +52,14 @@ def _score_interval(report: Report) -> Iterator[Fact]:
     score = report.score
     if score is None or score.per_device is None or score.interval is None:
         return
-    at, unit = score.interval, unit_told(score.unit)
+    at = score.interval
     few = f"; under {RANKED_FROM} repeats too little is charged for spread" if at.n < RANKED_FROM else ""
     needed = "over 1000" if score.repeats_needed is None else str(score.repeats_needed)
-    expected = f"{four_digits(at.value)} {unit} [{four_digits(at.low)}, {four_digits(at.high)}], 95 %"
-    yield Fact("over many repeats", f"{expected}; prices and ratios of scores rest on it")
+    if score.status == "complete":
+        expected = (
+            f"{four_digits(at.value)} {unit_told(score.unit)} [{four_digits(at.low)}, {four_digits(at.high)}], 95 %"
+        )
+        yield Fact("expected score", f"{expected}, over many repeats; prices and ratios of scores rest on it")
     yield Fact("rests on", f"{at.n} repeats, {report.coverage}{few}; +-1 % takes {needed} repeats at this spread")
 
 

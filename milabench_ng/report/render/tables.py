@@ -14,7 +14,6 @@ from milabench_ng.report.render.cells import (
     ratio_text,
     short_name,
     tone_of_verdict,
-    unit_told,
     whole,
 )
 from milabench_ng.report.render.columns import half_width_pct, span
@@ -139,7 +138,7 @@ def _sub_scores(report: Report) -> Section:
         Column("how", value=lambda part: part.name),
         Column("tests", "", whole, True, value=lambda part: len(part.labels)),
         Column("of the weights", "%", one_decimal, True, value=lambda part: part.weight_pct),
-        Column("per device", unit_told(report.score_unit), points, True, value=lambda part: part.per_device),
+        Column("per device", report.score_unit, points, True, value=lambda part: part.per_device),
         Column("+-95 %", "%", one_decimal, True, value=lambda part: half_width_pct(part.interval)),
         Column("no value or interval because", value=lambda part: part.why or None),
     )

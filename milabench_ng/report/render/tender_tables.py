@@ -128,8 +128,9 @@ def tender_sections(tender: Tender) -> tuple[Section, ...]:
 
 
 def _bids(tender: Tender) -> Section:
-    money, per_money = tender.currency, f"{unit_told(tender.score_unit)} per 1000 {tender.currency}"
-    tests = len(tender.tests)
+    money, tests = tender.currency, len(tender.tests)
+    unit = unit_told(tender.score_unit) if tests == tender.of else tender.score_unit
+    per_money = f"{unit} per 1000 {money}"
     return section(
         "bids",
         "bids",

@@ -25,7 +25,7 @@ from milabench_ng.report.statistics.intervals import (
     why_none,
 )
 from milabench_ng.report.statistics.jackknife import Jackknife, sum_by_group
-from milabench_ng.report.summary.summary import Summary, TestSummary
+from milabench_ng.report.summary.summary import LEFT, Summary, TestSummary
 from milabench_ng.stats import weighted_geometric_mean
 
 NO_SCORE = "there is no score above 0"
@@ -93,7 +93,7 @@ def score(
     rows = {row.test: row for row in scored_tests(summary, effective, penalize_variance=penalize_variance)}
     omitted = tuple(label for label in effective if label in summary.omitted and label not in rows)
     expected = [label for label in dict.fromkeys([*effective, *summary.tests]) if label not in omitted]
-    missing = tuple(label for label in expected if _is_missing(summary.tests.get(label)))
+    missing = tuple(label for label in expected if _is_missing(summary.tests.get(label), summary))
     counted = [label for label in effective if label in rows and not rows[label].why_not]
     unlike = [label for label in effective if label in rows and rows[label].of_unknown_items]
     others = other_items(summary, reference, counted)
@@ -149,9 +149,11 @@ def other_items(summary: Summary, reference: Reference | None, labels: Sequence[
     return {label: f"{ours}, the reference {theirs}" for label, (ours, theirs) in units.items() if ours != theirs}
 
 
-def _is_missing(row: TestSummary | None) -> bool:
+def _is_missing(row: TestSummary | None, summary: Summary) -> bool:
     """Whether a row is absent although it has a weight, or lacks some of its planned records."""
-    return row is None or row.missing > 0 or row.pending > 0 or (row.n == 0 and row.estimate is None)
+    if row is None or row.missing > 0 or row.pending > 0 or (row.n == 0 and row.estimate is None):
+        return True
+    return summary.interrupted and any(failed.cause in LEFT for failed in row.failed)
 
 
 def _reasons(summary: Summary, missing: tuple[str, ...], omitted: tuple[str, ...], of: int) -> tuple[str, ...]:

@@ -83,8 +83,9 @@ def collect(folder: Path, name: str = "") -> Folder:
         elif isinstance(found, ManifestView):
             manifests.append(found)
         elif os.path.basename(found.file) == MANIFEST:
-            where = f"{name or plain(folder)}: {found.file}"
-            raise InputError(f"{where}: {found.reason}; without it, nobody knows what was planned")
+            called, inner = name or plain(folder), os.path.dirname(found.file)
+            why = f"{called} is no result folder: give one" if inner else "without it, nobody knows what was planned"
+            raise InputError(f"{called}: {found.file}: {found.reason}; {why}")
         else:
             problems.append(found)
     return Folder(

@@ -14,7 +14,7 @@ from milabench_ng.grouping import grouped
 from milabench_ng.plan import Launch
 from milabench_ng.profile import Scheme
 from milabench_ng.records import latency
-from milabench_ng.records.ledger import Session, attempts
+from milabench_ng.records.ledger import Finished, Session, attempts
 from milabench_ng.records.marks import merged
 from milabench_ng.records.names import LEDGER
 from milabench_ng.records.reading import Problem
@@ -65,7 +65,10 @@ def summarise(folder: Folder) -> Summary:
     }
     results, loose = _place(folder, list(planned.values()))
     if not results and not planned and not loose:
-        raise InputError(f"{folder.source}: no record in it; give the folder that `mnb jobs` wrote")
+        raise InputError(
+            f"{folder.source}: no result folder, since it holds no record and no run.json; give the folder that "
+            "`mnb jobs` wrote, which its last lines name"
+        )
     absent = _absent(planned, results)
     results += _lost(folder, results, absent)
     devices, models = device_count(folder.manifests, results), models_of(folder)
@@ -84,6 +87,7 @@ def summarise(folder: Folder) -> Summary:
         profile_sha256=distinct(at.profile.sha256 if at.profile else None for at in folder.manifests),
         orders=distinct(order_of(manifest.plan) for manifest in folder.manifests),
         going_on=folder.going_on,
+        interrupted=_interrupted(folder),
         left_s=_left_s(folder) if folder.going_on else None,
         omitted=tuple(dict.fromkeys(label for manifest in folder.manifests for label in manifest.plan.omitted)),
         unplanned={label: why for manifest in folder.manifests for label, why in manifest.plan.too_wide.items()},
@@ -104,6 +108,14 @@ def summarise(folder: Folder) -> Summary:
         },
         problems=loose,
     )
+
+
+def _interrupted(folder: Folder) -> bool:
+    """Whether the ledger knows that launches are left; a record that is gone was not left out."""
+    edges = [event for event in folder.events if isinstance(event, Session | Finished)]
+    if folder.going_on or not edges:
+        return False
+    return not isinstance(edges[-1], Finished) or edges[-1].missing > 0
 
 
 def _left_s(folder: Folder) -> float | None:

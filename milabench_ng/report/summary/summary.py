@@ -15,6 +15,7 @@ import msgspec
 from milabench_ng.catalogue import Derived, Scalar
 from milabench_ng.profile import Scheme
 from milabench_ng.records.latency import Latencies, batches, quantile_s
+from milabench_ng.records.ledger import NOT_TRIED
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.reading import Problem
 from milabench_ng.records.views import DataView, Factor, Utc
@@ -33,6 +34,8 @@ OriginKind = Literal["measured", "published", "estimated"]
 _WIDEST = 1e6
 """The widest band of an estimate, as a factor of its value: a wider one is meaningless and may overflow."""
 
+LEFT = ("missing", *NOT_TRIED)
+"""Causes of failures that an interrupted run makes up for when it is resumed."""
 UNIT_2020 = "classic items"
 """What a rate of 2020 counts, unless stated otherwise."""
 
@@ -282,6 +285,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     orders: tuple[str, ...] = ()
     """The unusual batch orders of runs, in words."""
     going_on: bool = False
+    interrupted: bool = False
+    """Whether the run ended before all its launches were tried, by its ledger."""
     left_s: Amount | None = None
     """Time that a run in progress will take yet, at its pace so far; None if that is unknown."""
     omitted: tuple[str, ...] = ()

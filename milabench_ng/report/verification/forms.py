@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Literal, TextIO
 
@@ -15,6 +17,8 @@ RulingForm = Literal["table", "json"]
 
 _OF_LAUNCH = re.compile(r"(\S+ J\d+\.\d+[a-z]?): (.*)", re.DOTALL)
 """What begins with the name of a launch (`evidence.StoredRecord.name`)."""
+_HEAD = re.compile(r" {7}- |  \w+ +\w+ +|\S+ {2,}|[\w ]{12} ")
+"""What stands before the text of a line: that wraps below itself."""
 _SHOWN = 5
 """How many reasons are shown per rule; JSON has all of them."""
 _HEADINGS = {
@@ -28,7 +32,20 @@ _WORDS = {"pass": "pass", "fail": "FAIL", "unknown": "open"}
 
 def write_verification(found: Verification, form: RulingForm, stream: TextIO) -> None:
     """Write ``found`` to ``stream``."""
-    stream.write(_json(found) if form == "json" else "\n".join(_lines(found)) + "\n")
+    if form == "json":
+        stream.write(_json(found))
+        return
+    for line in _lines(found):
+        stream.write(f"{_fitted(line, shutil.get_terminal_size().columns) if stream.isatty() else line}\n")
+
+
+def _fitted(line: str, width: int) -> str:
+    """The line, wrapped below its text; an empty line before it stays."""
+    if line.startswith("\n"):
+        return f"\n{_fitted(line[1:], width)}"
+    head = _HEAD.match(line)
+    below = " " * (head.end() if head else 0)
+    return textwrap.fill(line, width, subsequent_indent=below, break_long_words=False, break_on_hyphens=False)
 
 
 def _json(found: Verification) -> str:

@@ -8,12 +8,22 @@ from msgspec import Meta
 from milabench_ng.bench import Bench, Count, workload
 from milabench_ng.errors import InputError
 from milabench_ng.workloads.cv.picture_feed import FILES, NATIVE, PictureFeed, Source
-from milabench_ng.workloads.models.picture_networks import Classifier, Detector, network
+from milabench_ng.workloads.models.picture_networks import Classifier, Detector, check_size, network
 
 DETECTORS = get_args(Detector)
 
 
-@workload(unit="images", data=FILES, bound="gpu-compute", auto_batch=True, derived=NATIVE)
+def check_picture(*, arch: Literal[Classifier, Detector], height: int, width: int, compile: bool) -> None:
+    """Raise InputError for pictures that the network cannot take, and for a detector to be compiled."""
+    check_size(arch=arch, height=height, width=width)
+    if arch in DETECTORS and compile:
+        raise InputError(
+            f"--arch {arch} --compile: shapes inside a detector depend on what it sees, so torch would compile again "
+            "while the clock runs; leave --compile out"
+        )
+
+
+@workload(unit="images", data=FILES, bound="gpu-compute", auto_batch=True, derived=NATIVE, fits=check_picture)
 def cv_infer(
     bench: Bench,
     *,
@@ -45,11 +55,6 @@ def cv_infer(
     """
     torch.backends.cudnn.benchmark = True
     detects = arch in DETECTORS
-    if detects and compile:
-        raise InputError(
-            f"--arch {arch} --compile: shapes inside a detector depend on what it sees, so torch would compile again "
-            "while the clock runs; leave --compile out"
-        )
     model = bench.place(network(arch, height, width)).eval()
     if channels_last:
         model.to(memory_format=torch.channels_last)

@@ -10,14 +10,14 @@ from torch.nn import functional as F
 
 from milabench_ng.bench import Bench, Count, Rate, workload
 from milabench_ng.workloads.cv.picture_feed import FILES, NATIVE, PictureFeed, Source
-from milabench_ng.workloads.models.picture_networks import Classifier, Segmenter, network
+from milabench_ng.workloads.models.picture_networks import Classifier, Segmenter, check_size, network
 
 SEGMENTERS = get_args(Segmenter)
 EPSILON = 1e-8
 """Adam's, if the weights can hold it."""
 
 
-@workload(unit="images", data=FILES, bound="gpu-compute", auto_batch=True, derived=NATIVE)
+@workload(unit="images", data=FILES, bound="gpu-compute", auto_batch=True, derived=NATIVE, fits=check_size)
 def cv_train(
     bench: Bench,
     *,

@@ -40,23 +40,30 @@ def network(arch: Arch, height: int, width: int) -> nn.Module:
     Classifiers: [N, 3, height, width] to logits [N, 1000]. Segmenter: to logits [N, 1, height, width]. Detectors, in
     evaluation: a list of pictures [3, height, width] to a list of ``boxes``, ``labels`` and ``scores``.
 
-    Raises InputError if the vision transformer's pictures are not square or not of whole patches, if a side of the
-    U-Net's is no multiple of 32, and for the U-Net without segmentation-models-pytorch.
+    Raises InputError as `check_size` does, and for the U-Net without segmentation-models-pytorch.
     """
-    size = f"--arch {arch}: pictures of {width} x {height} pixels"
+    check_size(arch=arch, height=height, width=width)
     match arch:
         case "unet_resnet50":
-            if height % UNET_STEP or width % UNET_STEP:
-                raise InputError(f"{size}; both sides must be multiples of {UNET_STEP}")
             return _unet(arch)
         case "vit_b_16":
-            if height != width or width % PATCH:
-                raise InputError(f"{size}; it takes square ones whose side is a multiple of {PATCH}")
             return _torchvision(arch, image_size=width)
         case "ssd300_vgg16" | "fasterrcnn_resnet50_fpn_v2":
             return _torchvision(arch, weights_backbone=None)
         case _:
             return _torchvision(arch)
+
+
+def check_size(*, arch: Arch, height: int, width: int) -> None:
+    """Raise InputError for pictures that the network cannot take.
+
+    Those of the vision transformer are square and of whole patches; sides of the U-Net's are multiples of 32.
+    """
+    size = f"--arch {arch}: pictures of {width} x {height} pixels"
+    if arch == "unet_resnet50" and (height % UNET_STEP or width % UNET_STEP):
+        raise InputError(f"{size}; both sides must be multiples of {UNET_STEP}")
+    if arch == "vit_b_16" and (height != width or width % PATCH):
+        raise InputError(f"{size}; it takes square ones whose side is a multiple of {PATCH}")
 
 
 def _unet(arch: str) -> nn.Module:

@@ -23,6 +23,14 @@ KEPT = 0.9999
 """Of the average of the weights, in each step."""
 
 
+def whole_patches(*, width: int, heads: int, side: int) -> None:
+    """Raise InputError unless the heads are of one width, and the latents have whole patches."""
+    if width % heads or width % 4:
+        raise InputError(f"--width {width}: it must be a multiple of 4 and of --heads ({heads})")
+    if side % PATCH or side > SHAPE[1]:
+        raise InputError(f"--side {side}: it must be a multiple of {PATCH}, at most {SHAPE[1]}")
+
+
 @workload(
     unit="images",
     data=Latents,
@@ -30,6 +38,7 @@ KEPT = 0.9999
     bound="gpu-compute",
     auto_batch=True,
     derived=flop_rates(FLOP),
+    fits=whole_patches,
 )
 def dit(
     bench: Bench,
@@ -55,10 +64,6 @@ def dit(
         side: of a latent; what it has more is cut off.
         learning_rate: of AdamW.
     """
-    if width % heads or width % 4:
-        raise InputError(f"--width {width}: it must be a multiple of 4 and of --heads ({heads})")
-    if side % PATCH or side > SHAPE[1]:
-        raise InputError(f"--side {side}: it must be a multiple of {PATCH}, at most {SHAPE[1]}")
     with torch.device("meta"):
         empty = DiffusionTransformer(layers, width, heads, side)
     model = bench.place(empty)

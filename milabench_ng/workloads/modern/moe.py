@@ -12,6 +12,15 @@ from milabench_ng.workloads.modern.windows import windows
 from milabench_ng.workloads.modern.work_formulas import CAUSAL, ROUTED_WEIGHTS, flop_rates
 
 
+def equal_work(*, experts: int, active: int, batch_size: int, length: int) -> None:
+    """Raise InputError unless all experts get the same number of tokens."""
+    if experts % active or batch_size * length % (experts // active):
+        raise InputError(
+            f"--experts {experts} --active {active} --batch-size {batch_size} --length {length}: experts must be a "
+            "multiple of active, and the tokens of a step of experts / active, so that all experts have the same work"
+        )
+
+
 @workload(
     unit="tokens",
     data=Tokens32k,
@@ -19,6 +28,7 @@ from milabench_ng.workloads.modern.work_formulas import CAUSAL, ROUTED_WEIGHTS, 
     bound="gpu-memory",
     auto_batch=True,
     derived=flop_rates(f"6 * ({ROUTED_WEIGHTS} + {CAUSAL})", f"6 * ({ROUTED_WEIGHTS} + 2 * {CAUSAL})"),
+    fits=equal_work,
 )
 def moe(
     bench: Bench,
@@ -55,11 +65,6 @@ def moe(
         vocabulary: words.
         learning_rate: of AdamW.
     """
-    if experts % active or batch_size * length % (experts // active):
-        raise InputError(
-            f"--experts {experts} --active {active} --batch-size {batch_size} --length {length}: experts must be a "
-            "multiple of active, and the tokens of a step of experts / active, so that all experts have the same work"
-        )
     size = Dimensions(
         layers=layers,
         width=width,

@@ -21,6 +21,12 @@ FLOP = f"(6 * layers * width * {TOKENS} * (12 * width + 2 * {TOKENS}) + width * 
 attention over all pairs of tokens."""
 
 
+def whole_patches(*, width: int, heads: int, side: int) -> None:
+    """Raise InputError unless the heads are of one width, and the pictures are of whole patches."""
+    if width % heads or side % PATCH:
+        raise InputError(f"--width {width} must be a multiple of --heads ({heads}), --side {side} of {PATCH}")
+
+
 @workload(
     unit="images",
     data=ImageNet,
@@ -28,6 +34,7 @@ attention over all pairs of tokens."""
     bound="gpu-compute",
     auto_batch=True,
     derived=flop_rates(FLOP),
+    fits=whole_patches,
 )
 def vit(
     bench: Bench,
@@ -53,8 +60,6 @@ def vit(
         side: pixels of the square pictures, a multiple of 16.
         learning_rate: of AdamW.
     """
-    if width % heads or side % PATCH:
-        raise InputError(f"--width {width} must be a multiple of --heads ({heads}), --side {side} of {PATCH}")
     model = bench.place(VisionTransformer(side, PATCH, layers, heads, width, 4 * width))
     optimizer = adamw(model.parameters(), learning_rate)
     batches = bench.loader(batch_size, transform=cut_out(side))

@@ -16,6 +16,12 @@ LONGEST = 512
 DECAY = 0.01
 
 
+def equal_heads(*, width: int, heads: int) -> None:
+    """Raise InputError unless all heads are of one width."""
+    if width % heads:
+        raise InputError(f"--width {width}: it must be a multiple of --heads ({heads})")
+
+
 @workload(
     unit="sequences",
     data=Squad,
@@ -24,6 +30,7 @@ DECAY = 0.01
     requires=("transformers",),
     extra="language",
     derived=(Derived("tokens/s", "rate * length"), Derived("ms/step", "1000 * batch_size / rate")),
+    fits=equal_heads,
 )
 def bert_squad(
     bench: Bench,
@@ -59,8 +66,6 @@ def bert_squad(
         learning_rate: of AdamW; 0 leaves the weights as they are.
         clip_norm: largest norm of the gradient.
     """
-    if width % heads:
-        raise InputError(f"--width {width}: it must be a multiple of --heads ({heads})")
     sizes = {"layers": layers, "width": width, "heads": heads, "inner": inner, "longest": LONGEST}
     model = bench.place(SpanFinder(**sizes, attention=attention))
     optimizer = torch.optim.AdamW(decayed(model, DECAY), lr=learning_rate, fused=True)

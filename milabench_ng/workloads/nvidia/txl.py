@@ -12,12 +12,19 @@ from milabench_ng.workloads.models.transformer_xl import TransformerXL, next_wor
 from milabench_ng.workloads.nvidia.lamb import Lamb
 
 
+def check_width(*, width: int, heads: int) -> None:
+    """Raise InputError unless all heads are of one width, and each frequency has a sine and a cosine."""
+    if width % heads or width % 2:
+        raise InputError(f"--width {width}: it must be a multiple of --heads ({heads}) and of 2")
+
+
 @workload(
     unit="tokens",
     data=WikiText103,
     bound="gpu-compute",
     auto_batch=True,
     derived=(Derived("segments/s", "rate / length"), Derived("ms/step", "1000 * batch_size * length / rate")),
+    fits=check_width,
 )
 def txl(
     bench: Bench,
@@ -58,7 +65,6 @@ def txl(
         learning_rate: of the optimizer; 0 leaves the weights as they are.
         clip_norm: largest norm of the gradient.
     """
-    check_width(width, heads)
     text = bench.data()
     columns = rolled(text.columns(batch_size)).to(bench.device, torch.int32)
     windows = list(zip(torch.split(columns[:-1], length), torch.split(columns[1:], length), strict=True))
@@ -74,12 +80,6 @@ def txl(
         logits, given = model(tokens, states)
         states = remembered(states, given, memory)
         bench.step(next_word_loss(logits, following), chosen, clip_norm=clip_norm)
-
-
-def check_width(width: int, heads: int) -> None:
-    """Raise InputError unless all heads are of one width, and each frequency has a sine and a cosine."""
-    if width % heads or width % 2:
-        raise InputError(f"--width {width}: it must be a multiple of --heads ({heads}) and of 2")
 
 
 def rolled(columns: Tensor) -> Tensor:

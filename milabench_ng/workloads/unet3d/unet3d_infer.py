@@ -26,6 +26,18 @@ class WithoutHalo(nn.Module):
         return output
 
 
+def whole_halves(
+    *, block_depth: int, block_height: int, block_width: int, halo_depth: int, halo_height: int, halo_width: int
+) -> None:
+    """Raise InputError unless the network can halve the blocks with their halos."""
+    sides = {
+        "depth": (block_depth, halo_depth),
+        "height": (block_height, halo_height),
+        "width": (block_width, halo_width),
+    }
+    check_sides({f"--block-{name} with twice --halo-{name}": own + 2 * edge for name, (own, edge) in sides.items()})
+
+
 @workload(
     unit="voxels",
     data=Cremi,
@@ -40,6 +52,7 @@ class WithoutHalo(nn.Module):
             " * block_height / (block_height + 2 * halo_height) * block_width / (block_width + 2 * halo_width)",
         ),
     ),
+    fits=whole_halves,
 )
 def unet3d_infer(
     bench: Bench,
@@ -68,12 +81,8 @@ def unet3d_infer(
     """
     block = {"block_depth": block_depth, "block_height": block_height, "block_width": block_width}
     halo = {"halo_depth": halo_depth, "halo_height": halo_height, "halo_width": halo_width}
-    sides = {
-        f"--{name} with twice --{edge}".replace("_", "-"): block[name] + 2 * halo[edge]
-        for name, edge in zip(block, halo, strict=True)
-    }
-    check_sides(sides)
+    whole = [own + 2 * edge for own, edge in zip(block.values(), halo.values(), strict=True)]
     blocks = Blocks(bench.data(split="padded"), block, halo)
     model = bench.place(WithoutHalo(UNet3d(), blocks.block, blocks.halo)).eval()
-    for volume in bench.measure(bench.loader(1, samples=blocks, shuffle=False), count=math.prod(sides.values())):
+    for volume in bench.measure(bench.loader(1, samples=blocks, shuffle=False), count=math.prod(whole)):
         bench.infer(model, volume)

@@ -11,6 +11,11 @@ from milabench_ng.workloads.models.unet3d import UNet3d, check_sides
 from milabench_ng.workloads.unet3d.blocks import Patches
 
 
+def whole_halves(*, depth: int, height: int, width: int) -> None:
+    """Raise InputError unless the network can halve the patches."""
+    check_sides({"--depth": depth, "--height": height, "--width": width})
+
+
 @workload(
     unit="voxels",
     data=Cremi,
@@ -19,6 +24,7 @@ from milabench_ng.workloads.unet3d.blocks import Patches
     extra="volumes",
     auto_batch=True,
     derived=(Derived("s/iter", "depth * height * width * batch_size / rate"), Derived("MVox/s", "rate / 1e6")),
+    fits=whole_halves,
 )
 def unet3d_train(
     bench: Bench,
@@ -46,7 +52,6 @@ def unet3d_train(
         learning_rate: of Adam; 0 leaves the weights as they are.
     """
     sides = {"depth": depth, "height": height, "width": width}
-    check_sides({f"--{name}": side for name, side in sides.items()})
     patches = Patches(bench.data(), sides)
     model = bench.place(UNet3d())
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate, fused=True)

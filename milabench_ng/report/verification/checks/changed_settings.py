@@ -13,7 +13,7 @@ _OF_A_GPU = (
 )
 _RAM = 0.01
 """The kernel of one boot shows the same RAM; virtual machines may grow."""
-_UNSAFE = {"mitigations=off", "nopti", "pti=off", "nospectre_v1", "nospectre_v2", "spectre_v2=off", "mds=off"}
+UNSAFE = {"mitigations=off", "nopti", "pti=off", "nospectre_v1", "nospectre_v2", "spectre_v2=off", "mds=off"}
 """Of the kernel's command line (Documentation/admin-guide/kernel-parameters.txt)."""
 
 
@@ -73,6 +73,6 @@ def without_mitigations(evidence: Evidence) -> Iterator[str]:
         if before is None or before.settings is None or before.settings.host.command_line is None:
             yield f"{name}: the kernel's command line is not recorded"
             continue
-        found = sorted(_UNSAFE & set(before.settings.host.command_line.split()))
+        found = sorted(UNSAFE & set(before.settings.host.command_line.split()))
         if found:
             yield f"{name}: the kernel was started with {' '.join(found)}"

@@ -1,0 +1,158 @@
+"""Which of a buyer's rules this node keeps before a run: those that `mnb verify` would find broken after it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from milabench_ng import __version__
+from milabench_ng.cli.node_options import NodeOptions
+from milabench_ng.cli.showing import shown
+from milabench_ng.errors import MnbError
+from milabench_ng.node.conditions import Conditions
+from milabench_ng.orchestrator.execution.interruption import interruptible
+from milabench_ng.orchestrator.execution.preparing import require_space
+from milabench_ng.orchestrator.planning.dry_run import DryRun, dry_run
+from milabench_ng.orchestrator.planning.readiness import Checkup
+from milabench_ng.records.origin import release
+from milabench_ng.report.summary.launches import weakest_tier
+from milabench_ng.report.verification.checks.changed_settings import UNSAFE
+from milabench_ng.report.verification.rules import DataRule, Rules
+
+AFTER = "all other rules are about what a run does: mnb verify checks them"
+_OF_GPUS = (
+    ("R24", "ECC is on"),
+    ("R25", "power limits are the default ones"),
+    ("R26", "nobody else is on the GPUs"),
+)
+
+
+class Outlook(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be said of one rule before the run."""
+
+    id: str
+    """As in docs/run-rules.md."""
+    what: str
+    problems: tuple[str, ...]
+    """What breaks it, each with what to do; empty if it is kept."""
+    open: bool = False
+    """Whether nothing can be said: the node shows no GPU."""
+
+
+def outlooks(rules: Rules, checkup: Checkup, seen: Conditions, plan: DryRun | str | None) -> tuple[Outlook, ...]:
+    """Every rule that can be checked beforehand. Pure.
+
+    ``seen``: the conditions now. ``plan``: of the profile that the rules name, or why it cannot be run; None if they
+    name none.
+    """
+    found: tuple[tuple[str, str, bool, Iterable[str]], ...] = (
+        ("", "the node is ready", True, checkup.reasons),
+        ("R6", "the profile can be run as it is", plan is not None, _not_planned(plan)),
+        ("R16", f"isolation {rules.isolation}", rules.isolation is not None, _isolation(rules, checkup)),
+        ("R19", "the data are whole", bool(rules.data), _data(rules, plan)),
+        ("R20", "the data lie on storage of the node", bool(rules.storage_refused), _storage(rules, checkup)),
+        ("R23", _gpus_asked(rules), rules.every_gpu or rules.gpus is not None, _gpus(rules, checkup)),
+        (*_OF_GPUS[0], rules.ecc, _ecc(seen)),
+        (*_OF_GPUS[1], rules.default_power, _power(seen)),
+        ("R25", "the kernel's mitigations are on", rules.mitigations, _mitigations(seen)),
+        (*_OF_GPUS[2], rules.foreign_refused, _foreign(seen)),
+        ("R33", f"mnb {rules.least_version} or later", rules.least_version is not None, _version(rules)),
+    )
+    return tuple(
+        Outlook(id=name, what=what, problems=tuple(why), open=not checkup.inventory.gpus and (name, what) in _OF_GPUS)
+        for name, what, asked, why in found
+        if asked
+    )
+
+
+def planned(rules: Rules, node: NodeOptions) -> DryRun | str | None:
+    """The run that the rules ask for, planned here, or why it cannot be; None if they name no profile."""
+    if rules.profile is None or rules.profile.name is None:
+        return None
+    try:
+        request = node.profile_request(Path(rules.profile.name))
+        request = msgspec.structs.replace(request, repeat=rules.repeat or 1)
+        with shown() as bus:
+            made = asyncio.run(interruptible(dry_run(request, bus)))
+        require_space(made.to_generate, request.dataroot)
+    except MnbError as error:
+        return str(error)
+    return made
+
+
+def _not_planned(plan: DryRun | str | None) -> Iterator[str]:
+    if isinstance(plan, str):
+        yield plan
+    elif plan is not None:
+        yield from (f"{label} is not planned: {why}" for label, why in plan.planned.plan.too_wide.items())
+
+
+def _isolation(rules: Rules, checkup: Checkup) -> Iterator[str]:
+    asked = rules.isolation or "none"
+    if weakest_tier([asked, checkup.tier]) != asked:
+        yield f"here it is {checkup.tier}: the lines 'not ready' say why and what to do"
+
+
+def _data(rules: Rules, plan: DryRun | str | None) -> Iterator[str]:
+    for name, scale in plan.data if isinstance(plan, DryRun) else ():
+        asked = rules.data.get(name, rules.data.get("*", DataRule()))
+        if asked.scale is not None and scale < asked.scale:
+            yield f"{name} has the scale {scale:g}, and {asked.scale:g} is asked: leave --data-scale out"
+
+
+def _storage(rules: Rules, checkup: Checkup) -> Iterator[str]:
+    root = checkup.dataroot
+    if root.kind in rules.storage_refused:
+        yield f"{root.path} is on {root.kind} ({root.filesystem}): name another folder with --dataroot"
+
+
+def _gpus_asked(rules: Rules) -> str:
+    parts = ("every GPU works",) if rules.every_gpu else ()
+    return " and ".join((*parts, *((f"there are {rules.gpus} GPUs",) if rules.gpus is not None else ())))
+
+
+def _gpus(rules: Rules, checkup: Checkup) -> Iterator[str]:
+    used = {device.uuid for device in checkup.devices}
+    idle = [gpu for gpu in checkup.inventory.gpus if gpu.uuid not in used]
+    if rules.every_gpu and idle:
+        names = ", ".join(f"{gpu.index} ({gpu.name})" for gpu in idle)
+        yield f"GPU {names} would not work: leave out --gpus and --tenants, and unset CUDA_VISIBLE_DEVICES"
+    boards = len({gpu.board for gpu in checkup.inventory.gpus})
+    if rules.gpus is not None and boards != rules.gpus:
+        yield f"there are {boards}: offer a node with {rules.gpus}, or look for lost ones on the PCI bus (mnb doctor)"
+
+
+def _ecc(seen: Conditions) -> Iterator[str]:
+    for uuid, settings in seen.settings.gpus.items() if seen.settings else ():
+        if settings.ecc is False or settings.ecc_pending is False:
+            yield f"it is off on {uuid}: nvidia-smi -i {uuid} -e 1, then reset the GPU"
+
+
+def _power(seen: Conditions) -> Iterator[str]:
+    for uuid, settings in seen.settings.gpus.items() if seen.settings else ():
+        limit, default = settings.power_limit_w, settings.default_power_limit_w
+        if limit is not None and default is not None and limit != default:
+            yield f"that of {uuid} is {limit:g} W, its default {default:g} W: nvidia-smi -i {uuid} -pl {default:g}"
+
+
+def _mitigations(seen: Conditions) -> Iterator[str]:
+    told = seen.settings.host.command_line if seen.settings else None
+    found = sorted(UNSAFE & set((told or "").split()))
+    if told is None:
+        yield "/proc/cmdline cannot be read, so nobody knows: make it readable"
+    elif found:
+        yield f"the kernel was started with {' '.join(found)}: start it without"
+
+
+def _foreign(seen: Conditions) -> Iterator[str]:
+    for uuid, state in seen.gpus.items():
+        if state.foreign_pids:
+            yield f"processes {', '.join(map(str, state.foreign_pids))} are on {uuid}: end them"
+
+
+def _version(rules: Rules) -> Iterator[str]:
+    if rules.least_version is not None and release(__version__) < release(rules.least_version):
+        yield f"this is {__version__}: install a later one"

@@ -1,0 +1,44 @@
+"""What to do after reading a report: one rule, for the first screen and for the end of a run. Pure."""
+
+from __future__ import annotations
+
+import shlex
+
+from milabench_ng.report.report import Report
+from milabench_ng.report.statistics.effects import RANKED_FROM
+from milabench_ng.shipped import names
+
+TENDER = "jobs standard --repeat 5 --sessions 3"
+"""What the shipped rules ask of a bid."""
+_TRIALS = ("smoke", "quick")
+"""Suites that show that a node works, and rank nothing."""
+_NO_FOLDERS = (".json", ".gz", ".tar")
+"""How the names of summaries and bundles end, which no run goes on in."""
+
+
+def next_step(report: Report) -> str:
+    """The command to run next, with its purpose; empty if nothing is left to do."""
+    source, suite, score = shlex.quote(report.source), report.summary.suite, report.score
+    missing = report.not_tried or sum(row.missing for row in report.summary.tests.values())
+    repeats = score.interval.n if score and score.interval else 1
+    if report.summary.going_on:
+        return f"wait, then mnb report {source}"
+    if missing and not report.source.endswith(_NO_FOLDERS):
+        return f"mnb jobs --resume {source}, for {missing} launches that were not run"
+    if report.failed and not any(row.train for row in report.summary.tests.values()):
+        label, first = report.failed[0]
+        return f"see why {label} J{first.job_id} failed: {first.cause} {first.detail}".rstrip()
+    if not report.isolated and report.summary.units == "true":
+        return "mnb doctor, which says why the fence is not whole and what to do"
+    if suite in _TRIALS:
+        return f"mnb {TENDER}, for a score that bids are ranked by"
+    if score is not None and score.per_device is not None and repeats < RANKED_FROM:
+        return f"mnb jobs {suite} --repeat {RANKED_FROM}, for a verdict"
+    if not report.comparisons:
+        return f"mnb report {source} --compare {_baseline(suite)}"
+    return ""
+
+
+def _baseline(suite: str) -> str:
+    """A shipped baseline of the suite; that of the standard suite bears only the name of a GPU."""
+    return next((name for name in names("baselines") if name.startswith(f"{suite}-")), "v100")

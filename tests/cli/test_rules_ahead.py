@@ -1,0 +1,114 @@
+"""`mnb doctor --rules`: which of a buyer's rules a node keeps before a run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from milabench_ng.cli.node_options import NodeOptions
+from milabench_ng.cli.rules_ahead import outlooks
+from milabench_ng.node.conditions import Conditions, read_conditions
+from milabench_ng.node.gpu_conditions import GpuSettings, GpuState
+from milabench_ng.node.gpus import Gpu, open_nvml
+from milabench_ng.orchestrator.planning.readiness import Checkup, examine
+from milabench_ng.plan import Device
+from milabench_ng.report.verification.rules import Rules, load_rules
+
+GPUS = tuple(
+    Gpu(index=n, uuid=f"GPU-{n}", name="H200", pci_bus_id=f"0000:{n}7:00.0", numa_node=0, memory_bytes=1 << 37)
+    for n in range(2)
+)
+
+
+@pytest.fixture(scope="module")
+def checkup(tmp_path_factory: pytest.TempPathFactory) -> Checkup:
+    """This node, as if it were ready and had two GPUs."""
+    options = NodeOptions(dataroot=tmp_path_factory.mktemp("data"))
+    found = examine(options.request(suite="", text="", source="test"))
+    return msgspec.structs.replace(
+        found,
+        ready=True,
+        reasons=(),
+        tier="full",
+        inventory=msgspec.structs.replace(found.inventory, gpus=GPUS),
+        devices=tuple(Device(index=gpu.index, kind="gpu", uuid=gpu.uuid, name=gpu.name) for gpu in GPUS),
+        dataroot=msgspec.structs.replace(found.dataroot, kind="local"),
+    )
+
+
+@pytest.fixture(scope="module")
+def seen() -> Conditions:
+    """Both GPUs as they come from the factory, on a kernel that tells its command line."""
+    with open_nvml() as nvml:
+        found = read_conditions(nvml, ())
+    assert found.settings is not None
+    empty = dict.fromkeys(field.name for field in msgspec.structs.fields(GpuSettings))
+    usual = msgspec.convert(
+        empty | {"pci_bus_id": "0", "ecc": True, "power_limit_w": 700.0, "default_power_limit_w": 700.0}, GpuSettings
+    )
+    host = msgspec.structs.replace(found.settings.host, command_line="quiet")
+    settings = msgspec.structs.replace(found.settings, host=host, gpus={gpu.uuid: usual for gpu in GPUS})
+    return msgspec.structs.replace(found, settings=settings)
+
+
+def broken(rules: Rules, checkup: Checkup, seen: Conditions, plan: str | None = None) -> list[str]:
+    return [f"{one.id} {one.problems[0]}" for one in outlooks(rules, checkup, seen, plan) if one.problems]
+
+
+def changed(seen: Conditions, **values: object) -> Conditions:
+    """The first GPU set in another way."""
+    assert seen.settings is not None
+    other = msgspec.structs.replace(seen.settings.gpus["GPU-0"], **values)
+    settings = msgspec.structs.replace(seen.settings, gpus=seen.settings.gpus | {"GPU-0": other})
+    return msgspec.structs.replace(seen, settings=settings)
+
+
+def test_a_node_that_keeps_the_shipped_rules(checkup: Checkup, seen: Conditions) -> None:
+    assert broken(load_rules("procurement"), checkup, seen) == []
+
+
+def test_each_rule_says_what_breaks_it_and_what_to_do(checkup: Checkup, seen: Conditions) -> None:
+    rules = load_rules("procurement")
+    root = msgspec.structs.replace(checkup.dataroot, kind="memory", path="/data", filesystem="tmpfs")
+    held = msgspec.structs.replace(checkup, tier="partial", dataroot=root, devices=checkup.devices[:1])
+    found = broken(msgspec.structs.replace(rules, gpus=8, least_version="99.0"), held, changed(seen, ecc=False))
+    assert found[0].startswith("R16 here it is partial: the lines 'not ready'")
+    assert found[1] == "R20 /data is on memory (tmpfs): name another folder with --dataroot"
+    assert found[2].startswith("R23 GPU 1 (H200) would not work: leave out --gpus")
+    assert found[3].startswith("R24 it is off on GPU-0: nvidia-smi -i GPU-0 -e 1")
+    assert found[4].startswith("R33 this is ")
+    assert len(found) == 5
+    (few,) = broken(Rules(gpus=8), checkup, seen)
+    assert few.startswith("R23 there are 2: offer a node with 8")
+    (power,) = broken(rules, checkup, changed(seen, power_limit_w=500.0))
+    assert power == "R25 that of GPU-0 is 500 W, its default 700 W: nvidia-smi -i GPU-0 -pl 700"
+    busy = msgspec.convert(
+        dict.fromkeys((field.name for field in msgspec.structs.fields(GpuState)), None)
+        | {"foreign_pids": [17], "throttled_ns": {}},
+        GpuState,
+        strict=False,
+    )
+    (alone,) = broken(rules, checkup, msgspec.structs.replace(seen, gpus={"GPU-0": busy}))
+    assert alone == "R26 processes 17 are on GPU-0: end them"
+
+
+def test_a_profile_that_cannot_be_run_breaks_r6(checkup: Checkup, seen: Conditions) -> None:
+    assert broken(Rules(), checkup, seen, "standard: the data sets need 300 GiB") == [
+        "R6 standard: the data sets need 300 GiB"
+    ]
+
+
+def test_without_a_gpu_the_rules_on_gpus_stay_open(checkup: Checkup, seen: Conditions) -> None:
+    bare = msgspec.structs.replace(checkup, inventory=msgspec.structs.replace(checkup.inventory, gpus=()))
+    found = outlooks(Rules(ecc=True, mitigations=True), bare, seen, None)
+    assert [(one.id, one.open) for one in found] == [("", False), ("R24", True), ("R25", False)]
+
+
+def test_rules_that_are_none_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from milabench_ng.cli import call
+
+    assert call(["doctor", "--rules", os.fspath(tmp_path / "none.json")]) == 2
+    assert "no such file; the shipped ones are procurement" in capsys.readouterr().err
