@@ -284,6 +284,11 @@ def expand(text: str) -> list[int]:
     return [number for end in ends for number in range(int(end[0]), int(end[-1]) + 1)]
 
 
+def test_prepare_knows_tests_that_need_several_devices(tmp_path: Path) -> None:
+    done = mnb("prepare", "modern-lite", "--name", "collectives", "-d", str(tmp_path))
+    assert (done.returncode, done.stdout) == (0, "no data set is needed\n"), done.stderr
+
+
 def test_prepare_generates_once_and_says_where(tmp_path: Path) -> None:
     arguments = ("prepare", PROFILE, "--name", "loader", "-d", str(tmp_path), "--data-scale", "0.001")
     first = mnb(*arguments)

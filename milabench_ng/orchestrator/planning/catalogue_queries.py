@@ -47,8 +47,9 @@ async def _prepare(request: RunRequest, bus: Bus) -> tuple[Place, ...]:
     foreign = foreign_workloads(request)
     async with serving(bus.stage) as server:
         resolved = _resolved(request, await server.describe(foreign), bus)
-        # The data does not depend on the devices, so one of them is enough.
-        plan = plan_for(resolved, (Device(index=0, kind="cpu"),))
+        # The data does not depend on the devices: as many as every test needs, and two for company and mixes.
+        count = max(2, *(test.least_devices for test in resolved.tests.values()))
+        plan = plan_for(resolved, tuple(Device(index=index, kind="cpu") for index in range(count)))
         wanted = needed(plan, resolved.catalogue)
         ready = await prepare_all(wanted, server, request.dataroot, bus.preparing)
     return tuple(ready[one].place for one in wanted)
