@@ -231,7 +231,7 @@ def test_bad_summaries_are_bad_input(tmp_path: Path, content: str, message: str)
 def test_bad_folders_are_bad_input(tmp_path: Path, whole: Plan) -> None:
     with pytest.raises(InputError, match="No such file"):
         load(tmp_path / "nowhere")
-    with pytest.raises(InputError, match="no record in it"):
+    with pytest.raises(InputError, match="it holds no record"):
         load(tmp_path)
     make_records.write(tmp_path, make_records.record(whole.launches[0], make_records.steady))
     classic = make_records.record(whole.launches[1], make_records.steady)
