@@ -11,7 +11,7 @@ from milabench_ng.catalogue import Bound, DataBy, Derived, Scalar, Workload
 FILE = Path(__file__).with_suffix(".json")
 
 
-class Declared(msgspec.Struct, frozen=True, kw_only=True):
+class Declared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a workload counts and reads, and its options where a profile states none."""
 
     unit: str
@@ -20,6 +20,8 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
     derived: tuple[Derived, ...]
     data: str | DataBy | None
     defaults: dict[str, Scalar | None]
+    notes: tuple[str, ...] = ()
+    stores: bool = False
 
 
 def declared(workload: Workload) -> Declared:
@@ -31,6 +33,8 @@ def declared(workload: Workload) -> Declared:
         derived=workload.derived,
         data=workload.data,
         defaults={option.name: option.default for option in workload.options},
+        notes=workload.notes,
+        stores=workload.stores,
     )
 
 

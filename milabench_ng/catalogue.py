@@ -196,6 +196,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     classic: tuple[Classic, ...]
     derived: tuple[Derived, ...] = ()
     """Its rate in other units."""
+    notes: tuple[str, ...] = ()
+    """What it notes of its steps, by name: seconds (``..._s``), or shares from 0 to 1."""
     stores: bool = False
     """Writes files below the data root."""
     description: str

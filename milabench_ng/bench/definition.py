@@ -109,6 +109,7 @@ class Definition:
             classic_factor=self.classic_factor,
             classic=self.classic,
             derived=self.derived,
+            notes=self.notes,
             stores=self.stores,
             description=inspect.getdoc(self.function) or "",
             origin=f"{self.function.__module__}:{self.function.__qualname__}",

@@ -18,10 +18,7 @@ from milabench_ng.bench.channel import Channel
 from milabench_ng.bench.loss_scale import Unscaled
 from milabench_ng.bench.moving import local, tensors
 from milabench_ng.events import Digest, GradientNorm, Loss, Skips
-
-STEPS = (1, 2, 5, 10, 100)
-"""Step 1 is on the same batch for all tenants; step 2 shows the parameters that step 1 left."""
-DIGEST_STEP = 100
+from milabench_ng.records.record import DIGEST_STEP, PROBED_STEPS
 
 
 class TraceRecorder:
@@ -47,14 +44,14 @@ class TraceRecorder:
 
     def gradients(self, gradients: list[Tensor]) -> None:
         """Note the next step's ``gradients``, unscaled and not yet clipped."""
-        if self._steps + 1 in STEPS:
+        if self._steps + 1 in PROBED_STEPS:
             self._norms[self._steps + 1] = gradient_norm(gradients)
 
     def step(self, loss: Tensor) -> None:
         """Note that an optimizer step is done."""
         self._steps += 1
         self._last = loss
-        if self._steps in STEPS:
+        if self._steps in PROBED_STEPS:
             self._losses[self._steps] = loss.detach().clone()
         if self._steps == DIGEST_STEP:
             self._keep(parameter_sums(self._modules))
@@ -66,7 +63,7 @@ class TraceRecorder:
         """
         floating = [tensor.flatten() for tensor in tensors(outputs) if tensor.is_floating_point()]
         self._steps += 1
-        if self._steps in STEPS and floating:
+        if self._steps in PROBED_STEPS and floating:
             self._losses[self._steps] = torch.cat(floating).abs().mean()
         if self._steps == DIGEST_STEP:
             self._keep(bit_sums(tensors(outputs)))
@@ -74,7 +71,7 @@ class TraceRecorder:
     def result(self, value: Tensor) -> None:
         """Note that a step is done whose result is ``value``, in words of 8 bytes: its digest stands for it."""
         self._steps += 1
-        if self._steps in STEPS:
+        if self._steps in PROBED_STEPS:
             self._keep(value.detach().clone())
 
     def report(self) -> None:

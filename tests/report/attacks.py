@@ -8,6 +8,7 @@ from __future__ import annotations
 import book_attacks
 import contradiction_attacks
 import evidence_attacks
+import fact_attacks
 import node_attacks
 import slice_attacks
 from slice_attacks import more_steps
@@ -19,6 +20,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     **node_attacks.ATTACKS,
     **evidence_attacks.ATTACKS,
     **contradiction_attacks.ATTACKS,
+    **fact_attacks.ATTACKS,
 }
 """By name: the rule that finds it, what is done, and part of the reason."""
 
@@ -34,10 +36,19 @@ ON_GPUS = (
     "power without energy",
     "more power than its limit",
     "an idle GPU with all items",
+    "a byte of the device's memory",
+    "power halved",
+    "GPUs not sampled",
+    "throttling told by no launch",
+    "throttling that no GPU can tell",
+    "throttling in the telemetry alone",
 )
 """Other attacks that need one."""
 OF_THIS_VERSION = {
     "option that no workload has",
+    "option that nobody states",
+    "items of all records",
+    "data of no launch said",
     "data set renamed",
     "a folder of programs",
     "the current folder for programs",
@@ -45,8 +56,13 @@ OF_THIS_VERSION = {
     "no import path",
     "a folder below the installation",
     "a folder on the import path",
+    "parts that the workload has not got",
+    "parts longer than their slices",
+    "parts made short",
+    "parts left out",
+    "more than all cached",
 }
-"""What is not asked of an older version, which did not tell enough: R33 says so."""
+"""What is not asked of an older version, which did not tell enough, or whose workloads are not known: R33 says so."""
 
 DOCUMENTED: dict[str, tuple[Tamper, str]] = {
     "all counts and steps x 1.4": (

@@ -70,14 +70,19 @@ def measured_power(content: dict[str, Any], watts: float, busy: float) -> None:
     for uuid, state in edges["after"]["gpus"].items():
         state["energy_mj"] = int((edges["before"]["gpus"][uuid]["energy_mj"] or 0) + 1e3 * watts * passed)
         edges["before"]["gpus"][uuid]["energy_mj"] = edges["before"]["gpus"][uuid]["energy_mj"] or 0
+        own = mnb["telemetry"].setdefault(f"gpu:{uuid}", {})
+        begun = edges["before"]["gpus"][uuid]["energy_mj"] / 1000 + watts
+        own["energy_j"] = {"n": 18, "span_s": 8.5, "min": begun, "mean": begun, "max": begun + 8.5 * watts}
         for name, value in (("power_w", watts), ("utilization_pct", busy)):
-            own = mnb["telemetry"].setdefault(f"gpu:{uuid}", {})
             own[name] = dict.fromkeys(("min", "mean", "max"), value) | {"n": 18, "span_s": 8.5}
 
 
 def idle(folder: Path) -> None:
     """A GPU that rested, with the items of one that worked; all of them told how they worked."""
-    for path in sorted(folder.glob("*.vae.*")):
+    paths = sorted(folder.glob("*.vae.*"))
+    if not paths:
+        raise LookupError("several launches of a test")
+    for path in paths:
         if "energy_mj" not in path.read_text() or '"utilization_pct"' not in path.read_text():
             rewrite(path, lambda content: measured_power(content, 500.0, 90.0))
     record(lambda content: measured_power(content, 90.0, 1.0))(folder)

@@ -81,6 +81,7 @@ def conditions(time_s: float, devices: Sequence[int], utc: str = "2026-01-06T16:
             driver="580.1",
             gpus={name: GpuSettings(**setting | {"pci_bus_id": _bus(int(name[4:]))}) for name in names},
         ),
+        unsupported=("sw_power_cap", "sync_boost", *(name for name, value in gpu.items() if value is None)),
     )
 
 

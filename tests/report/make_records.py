@@ -30,6 +30,7 @@ from milabench_ng.records import ledger
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText
 from milabench_ng.records.proof import CodeProof, DataProof, WheelCheck
+from milabench_ng.records.record import DIGEST_STEP, PROBED_STEPS
 from milabench_ng.records.window import MEASURED_BY
 from milabench_ng.sources import package_digests
 from milabench_ng.units import utc_iso
@@ -195,6 +196,7 @@ def _mnb(
                 "count": sum(row[2] for row in slices),
                 "full_s": stop - 1,
                 "slices": slices,
+                **_traced(sum(row[3] for row in slices)),
             }
             for rank, slices in rows.items()
         ],
@@ -233,11 +235,28 @@ def _mnb(
                 f"tenant:{index}": {"anon_mib": {"n": 18, "span_s": 8.5, "min": 8.0, "mean": 8.0, "max": 8.0}}
                 for index in launch.devices
             },
+            **{
+                f"gpu:GPU-{index}": {
+                    f"{reason}_s": {"n": 18, "span_s": 8.5, "min": 0.0, "mean": 0.0, "max": 0.0}
+                    for reason in ("sw_thermal", "hw_thermal", "hw_power_brake")
+                }
+                for index in launch.devices
+            },
         },
         "sampled": {"start_s": stop - 10, "end_s": stop - 1, "interval_s": 0.5, "dropped": 0},
         "failure": None,
         "exit_status": 0,
         "marks": [],
+    }
+
+
+def _traced(steps: float) -> dict[str, Any]:
+    """Losses that fall, gradient norms, and the digest of the parameters, at the steps that a run tells."""
+    probed = [step for step in PROBED_STEPS if step <= steps]
+    return {
+        "losses": {str(step): 1 + 1 / step for step in probed},
+        "gradient_norms": {str(step): 2 + 1 / step for step in probed},
+        "digests": {str(DIGEST_STEP): "0" * 64} if steps >= DIGEST_STEP else {},
     }
 
 

@@ -59,7 +59,14 @@ def imprecise(content: dict[str, Any]) -> None:
 
 
 def layers_in_half(content: dict[str, Any]) -> None:
-    content["mnb"]["precision"]["layer_dtype"] = "float16"
+    known = content["mnb"]["precision"]["layer_dtype"]
+    content["mnb"]["precision"]["layer_dtype"] = "bfloat16" if known == "float16" else "float16"
+
+
+def another_moment(content: dict[str, Any]) -> None:
+    if not content["mnb"]["neighbours"]["planned"]:
+        raise LookupError("a launch beside others")
+    content["mnb"]["start_s"] = 900.0
 
 
 def partly_isolated(content: dict[str, Any]) -> None:
@@ -68,6 +75,8 @@ def partly_isolated(content: dict[str, Any]) -> None:
 
 
 def no_data(content: dict[str, Any]) -> None:
+    if content["mnb"]["data"] is None:
+        raise LookupError("a launch that reads data")
     content["mnb"]["data"] = None
 
 
@@ -185,7 +194,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "claimed isolation": ("R16", record(fence(effective=None)), "no limits are recorded at its entry"),
     "share that grew": ("R16", record(widened), "cpus was (2, 3) at entry and (0, 1, 2, 3) at the end"),
     "lost neighbour": ("R17", record(lonely), "0 of 1 neighbours were there at the stop"),
-    "record of another moment": ("R17", record(ours(start_s=900.0)), "did not start and stop together"),
+    "record of another moment": ("R17", record(another_moment), "did not start and stop together"),
     "lower precision": ("R18", record(precise), "fp32 was asked for, fp32, then tf32 ran"),
     "precision and probe": ("R18", record(imprecise), "fp32 is said to have run, and the probe's product was wrong by"),
     "layers in another type": (

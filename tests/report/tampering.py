@@ -35,10 +35,14 @@ def rewrite(path: Path, change: Change) -> None:
 
 
 def record(change: Change, pattern: str = "*.vae.J*.1.*") -> Tamper:
-    """Change the last record of that name, or of any on a folder without such a test, and the ledger with it."""
+    """Change the last record of that name, or of any on a folder without one, and the ledger with it."""
 
     def tamper(folder: Path) -> None:
-        rewrite((sorted(folder.glob(pattern)) or sorted(folder.glob("*.J*.1.*.json")))[-1], change)
+        named, second, any_ = (
+            [path for path in sorted(folder.glob(each)) if ".FAIL." not in path.name]
+            for each in (pattern, "*.J*.1.*.json", "*.J*.json")
+        )
+        rewrite((named or second or any_)[-1], change)
         rehash(folder)
 
     return tamper

@@ -11,9 +11,10 @@ import make_records
 import msgspec
 import pytest
 import tampering
-from run_attacks import ATTACKS, environment, host, import_path
+from run_attacks import ATTACKS, environment, host, import_path, patched_meter
 from tampering import NONCE, WHOLE, manifest, proof, record, records
 
+from milabench_ng import __version__
 from milabench_ng.known_twins import KnownTwin, encode_known
 from milabench_ng.report.verification import verify as verifying
 from milabench_ng.report.verification.findings import Ruling
@@ -62,10 +63,23 @@ def test_an_attack_is_found(attack: str, folder: Path) -> None:
 
 
 def test_what_is_listed_belongs_to_the_closed_division(folder: Path) -> None:
-    line = "BOOT_IMAGE=/vmlinuz root=UUID=1 ro console=tty0 iommu=pt mitigations=auto,nosmt tsc=reliable -- --own=1"
+    line = "BOOT_IMAGE=/vmlinuz root=UUID=1 ro console=tty0 iommu=pt mitigations=auto,nosmt tsc=reliable "
+    line += "page_reporting.page_reporting_order=11 deferred_init=lazy nested_pvm=1 memhp_default_state=online_kernel "
+    line += "driver_async_probe=mlx5_core fc_dmapin=0xeebe0000,0x3000 -- --own=1"
+    record(environment(TORCH_CUDA_ARCH_LIST="9.0a", NVIDIA_PRODUCT_NAME="CUDA"))(folder)
     record(environment(NCCL_IB_HCA="mlx5", CUDA_VISIBLE_DEVICES="GPU-1", NVIDIA_VISIBLE_DEVICES="all"))(folder)
     record(host(command_line=line, clock_source="tsc"))(folder)
     assert results(folder) == ["pass"] * 3
+
+
+def test_code_of_another_commit_is_not_checkable_unless_the_closed_division_is_demanded(folder: Path) -> None:
+    assert rulings(folder, Rules())["R21"].result == "off"
+    for edge in ("before", "after"):
+        proof("code", edge, patched_meter)(folder)
+    found = rulings(folder, Rules())["R21"]
+    assert found.result == "unknown"
+    assert found.reasons[0].startswith(f"another commit of mnb {__version__}, or changed: bench")
+    assert rulings(folder)["R21"].result == "fail"
 
 
 def test_the_buyer_may_list_more(folder: Path) -> None:

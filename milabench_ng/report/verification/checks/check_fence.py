@@ -12,6 +12,7 @@ from milabench_ng.records.ledger import Attempt, Company
 from milabench_ng.records.record import Record
 from milabench_ng.report.summary.launches import weakest_tier
 from milabench_ng.report.verification.checks.clocks import CLOCK_S, disagreeing_clocks, moment
+from milabench_ng.report.verification.checks.company_work import idle_company
 from milabench_ng.report.verification.checks.plausible import too_much_cpu
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import Finding, judged
@@ -115,7 +116,8 @@ def _overlaps(evidence: Evidence) -> Iterator[str]:
 
 def together(evidence: Evidence) -> Finding:
     """The launches of a batch ran at the same time, all until the stop, and batches ran one after another."""
-    return judged([*_lonely(evidence), *_apart(evidence), *_overtaking(evidence), *disagreeing_clocks(evidence)])
+    company = (*_lonely(evidence), *idle_company(evidence))
+    return judged([*company, *_apart(evidence), *_overtaking(evidence), *disagreeing_clocks(evidence)])
 
 
 def _lonely(evidence: Evidence) -> Iterator[str]:

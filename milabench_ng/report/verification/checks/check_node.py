@@ -180,8 +180,10 @@ def _throttled(evidence: Evidence) -> Iterator[str]:
             continue
         own = {boards.get(device.uuid, device.uuid) for device in record.mnb.devices}
         for uuid, reasons in throttled_fraction(before, after).items():
-            for reason in _FAULTS:
-                if uuid in own and reasons.get(reason, 0.0) > cap:
+            for reason in _FAULTS if uuid in own else ():
+                if reason not in reasons:
+                    yield f"{name}: {uuid} does not tell for how long {reason} held its clocks down"
+                elif reasons[reason] > cap:
                     yield f"{name}: {reason} held the clocks of {uuid} down {reasons[reason]:.1%} of the time"
 
 

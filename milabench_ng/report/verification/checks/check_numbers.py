@@ -25,6 +25,7 @@ from milabench_ng.report.verification.bundle import Claim
 from milabench_ng.report.verification.checks.copies import copied_slices
 from milabench_ng.report.verification.checks.items import odd_items
 from milabench_ng.report.verification.checks.plausible import implausible
+from milabench_ng.report.verification.checks.step_times import odd_times
 from milabench_ng.report.verification.checks.stops import moved_stops
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged
@@ -135,6 +136,7 @@ def slices(evidence: Evidence) -> Finding:
             *_bad_backlogs(evidence),
             *_shortened_around(evidence),
             *odd_items(evidence),
+            *odd_times(evidence),
             *copied_slices(evidence),
         ]
     )

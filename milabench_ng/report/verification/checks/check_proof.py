@@ -61,9 +61,19 @@ def unproven_code(evidence: Evidence) -> Iterator[str]:
         yield "the last session did not read its code after the work: mnb jobs --resume does"
 
 
-def _changed(evidence: Evidence, code: CodeProof) -> Iterator[str]:
+def other_commit(evidence: Evidence) -> tuple[str, ...]:
+    """The rooms of mnb in which a session of its version ran other code than is here, and that no release tells."""
+    codes = (code for session in proofs_of(evidence.ledger or Chain()) for code in session.code.values())
+    return tuple(sorted({room for code in codes for room in _other_rooms(evidence, code)}))
+
+
+def _other_rooms(evidence: Evidence, code: CodeProof) -> list[str]:
     rooms = sorted(evidence.package.keys() | code.package.keys())
-    changed = [room for room in rooms if evidence.package.get(room) != code.package.get(room)]
+    return [room for room in rooms if evidence.package.get(room) != code.package.get(room)]
+
+
+def _changed(evidence: Evidence, code: CodeProof) -> Iterator[str]:
+    changed = _other_rooms(evidence, code)
     if changed:
         yield f"milabench_ng was not the one here in {', '.join(changed)}"
     if code.elsewhere:

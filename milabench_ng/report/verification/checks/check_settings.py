@@ -19,6 +19,7 @@ ENVIRONMENT = re.compile(
     r"PATH|HOME|LANG|LANGUAGE|LC_\w+|TZ|USER|LOGNAME|XDG_CACHE_HOME|TMPDIR|PYTHONPYCACHEPREFIX"
     r"|TORCH_DEVICE_BACKEND_AUTOLOAD|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|CUDA_HOME|CUDA_PATH|CUDA_CACHE_PATH"
     r"|(CUDA|CUDA_DRIVER|CUBLAS|CUDNN|NCCL|NVIDIA_\w+)_VERSION|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_\w+)"
+    r"|NVIDIA_PRODUCT_NAME|TORCH_CUDA_ARCH_LIST"  # of container images: a label, and what extensions are compiled for
     r"|(NCCL|NVSHMEM|UCX|GLOO)_\w+"  # the fabric, which the operator sets up
     r"|(OMP|MKL|OPENBLAS)_NUM_THREADS|PYTHON_CPU_COUNT"  # this and the rest set by mnb
     r"|MNB_(CPUS|RAM_BYTES|STORAGE|DATAROOT|OUTROOT|SCOPE)"
@@ -32,10 +33,16 @@ KERNEL = re.compile(
     r"|(intel_|amd_)?iommu|iommu\.\w+|swiotlb|pci|pcie_\w+|acpi\w*|efi|numa|tsc|no_timer_check"
     r"|nomodule|modprobe\.blacklist|module_blacklist|rdblacklist|nomodeset|nouveau\.modeset|video|vga"
     r"|nvme\w*\.\w+|scsi_mod\.\w+|ipmi\w*\.\w+|i8042\.\w+|virtio_mmio\.device|elevator"
-    r"|(default_)?hugepagesz|hugepages|transparent_hugepage|softlockup_panic|nmi_watchdog)(=.*)?"
+    r"|(default_)?hugepagesz|hugepages|transparent_hugepage|softlockup_panic|nmi_watchdog"
+    r"|page_reporting\.page_reporting_order|deferred_init|memhp_default_state|nested_pvm|fc_dmapin"  # of guests
+    r"|driver_async_probe)(=.*)?"
     r"|mitigations=auto[\w,]*"
 )
-"""Parameters of the kernel (kernel-parameters.rst) that say how it boots, what it logs and which devices it drives."""
+"""Parameters of the kernel (kernel-parameters.rst) that say how it boots, what it logs and which devices it drives.
+
+Those of guests say how a virtual machine gets its memory, gives it back and maps it for devices: the hypervisor's
+business, which adds no CPU, memory or device, and lets no instruction run that would not.
+"""
 CLOCK_SOURCES = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter")
 """Clocks that the CPU counts (timekeeping.rst); others cost a system call, or are emulated."""
 
@@ -56,9 +63,11 @@ def _environment(evidence: Evidence) -> Iterator[str]:
             known = ENVIRONMENT.fullmatch(name) and not LOADS_CODE.fullmatch(name)
             if not known and name not in listed and f"{name}={value}" not in listed:
                 yield f"the environment has {name}={value}"
-        yield from (f"the environment has {text}" for what, text in odd_values(mnb, roots) if what not in listed)
+        yield from (f"the environment has {text}" for what, text in odd_values(one.record, roots) if what not in listed)
         if roots:
-            yield from (f"the environment is recorded without {name}" for name in lacking(mnb))
+            own = evidence.builtin.get(mnb.launch.workload)
+            names = lacking(mnb, stores=own is not None and own.stores)
+            yield from (f"the environment is recorded without {name}" for name in names)
 
 
 def _codes(evidence: Evidence) -> list[CodeProof]:

@@ -31,7 +31,8 @@ def _newer(evidence: Evidence) -> Iterator[str]:
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)*", made):
         yield f"{made!r} is no released version: use one whose number has digits and dots only"
     if release(made) > release(evidence.version):
-        yield f"made with mnb {made}, this is {evidence.version}: verify with that version or a later one"
+        other = "that version" if evidence.rules.closed else "that version or a later one"
+        yield f"made with mnb {made}, this is {evidence.version}: verify with {other}"
 
 
 def older(made: str, ledger: Chain | None) -> str | None:

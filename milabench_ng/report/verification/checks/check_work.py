@@ -15,9 +15,9 @@ from milabench_ng.records.precision_seen import FP32_ERROR, PrecisionSeen
 from milabench_ng.records.record import SKIPPED_LIMIT, Data, Record
 from milabench_ng.records.surroundings import marks_of_surroundings
 from milabench_ng.report.summary.deviations import DEVIATIONS
-from milabench_ng.report.verification.checks.check_proof import unproven_code, unproven_data
+from milabench_ng.report.verification.checks.check_proof import other_commit, unproven_code, unproven_data
 from milabench_ng.report.verification.evidence import Evidence
-from milabench_ng.report.verification.findings import OFF, Finding, judged
+from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
 
 
 def precision(evidence: Evidence) -> Finding:
@@ -187,12 +187,18 @@ def _refused(found: Iterable[Storage], refused: Container[StorageKind]) -> Itera
 
 def code(evidence: Evidence) -> Finding:
     """All code of mnb is that of the verifying version, unchanged, and what computes is as it was installed."""
-    if not evidence.rules.closed:
-        return OFF
-    version = evidence.manifest.version
+    version, demanded = evidence.manifest.version, evidence.rules.closed
     if version != evidence.version:
-        return judged([f"made with mnb {version}, this is {evidence.version}; verify with the same version"])
-    return judged([*_foreign_code(evidence), *unproven_code(evidence)])
+        other = f"made with mnb {version}, this is {evidence.version}; verify with the same version"
+        return judged([other]) if demanded else OFF
+    if demanded:
+        return judged([*_foreign_code(evidence), *unproven_code(evidence)])
+    rooms = other_commit(evidence)
+    return (
+        unknown(f"another commit of mnb {version}, or changed: {', '.join(rooms)}; `closed` refuses it")
+        if rooms
+        else OFF
+    )
 
 
 def _foreign_code(evidence: Evidence) -> Iterator[str]:

@@ -10,6 +10,7 @@ from milabench_ng.node.conditions import Conditions
 from milabench_ng.node.edge import Edge
 from milabench_ng.node.gpu_conditions import THROTTLE_FIELDS, GpuState
 from milabench_ng.records.record import Mnb, Record
+from milabench_ng.report.verification.checks.probed_steps import untold_steps
 from milabench_ng.report.verification.evidence import Evidence
 
 EDGES: tuple[Edge, Edge] = ("before", "after")
@@ -19,6 +20,7 @@ def left_out(evidence: Evidence) -> Iterator[str]:
     """What launches that succeeded do not tell, though this version writes it."""
     for kept in evidence.good:
         yield from (f"{kept.name}: it has no {what}" for what in _of_a_record(evidence, kept.record))
+    yield from untold_steps(evidence)
     yield from _of_gpus(evidence)
 
 
@@ -56,22 +58,37 @@ def _sources(mnb: Mnb) -> Iterator[str]:
 
 
 def _of_gpus(evidence: Evidence) -> Iterator[str]:
-    """Values that a GPU told in some launch, and neither told nor failed to tell in another."""
-    told: dict[str, set[str]] = {}
-    for _, _, uuid, _, state in _states(evidence):
-        told.setdefault(uuid, set()).update(_told(state))
+    """Values that a GPU neither told, nor failed to tell, nor lacks; and GPUs that were not sampled."""
     for name, edge, uuid, conditions, state in _states(evidence):
-        failed = {what.removeprefix(f"{uuid} ") for what in conditions.errors}
-        if "fields" in failed:  # one call for all of them
-            failed |= {*THROTTLE_FIELDS, "memory_temperature_c"}
-        silent = sorted(told[uuid] - _told(state) - failed)
+        excused = {*conditions.unsupported, *(what.removeprefix(f"{uuid} ") for what in conditions.errors)}
+        if "fields" in excused:  # one call for all of them
+            excused |= {*THROTTLE_FIELDS, "memory_temperature_c"}
+        silent = sorted(_ALL - _told(state) - excused)
         if silent:
-            yield f"{name}: {uuid} does not tell {', '.join(silent)} {edge} it, as it did for other launches"
-    sampled = {source for kept in evidence.good for source in kept.record.mnb.telemetry if source.startswith("gpu:")}
+            yield f"{name}: {uuid} does not tell {', '.join(silent)} {edge} it, and nothing says why"
     for kept in evidence.good:
-        own = {f"gpu:{device.uuid}" for device in kept.record.mnb.devices} & sampled
-        for source in sorted(own - kept.record.mnb.telemetry.keys()):
-            yield f"{kept.name}: it has no telemetry of {source}, as other launches have"
+        yield from (f"{kept.name}: {why}" for why in _unsampled(evidence, kept.record.mnb))
+
+
+_ALL = {name for name in GpuState.__struct_fields__ if name != "throttled_ns"} | THROTTLE_FIELDS.keys()
+_SAMPLED = {"power_w": "power_w", "sm_clock_mhz": "sm_clock_mhz", "energy_mj": "energy_j"}
+"""State of a GPU -> its telemetry; the time for which clocks were held down is told in seconds."""
+
+
+def _unsampled(evidence: Evidence, mnb: Mnb) -> Iterator[str]:
+    """What the GPUs of a launch told at both edges, and its telemetry has not got."""
+    boards: dict[str | None, str] = {gpu.uuid: gpu.board for gpu in evidence.manifest.inventory.gpus}
+    edges = [conditions.gpus for conditions in mnb.conditions.values()]
+    for device in mnb.devices if len(edges) == len(EDGES) else ():
+        board, telemetry = boards.get(device.uuid, device.uuid or ""), mnb.telemetry.get(f"gpu:{device.uuid}", {})
+        told = set.intersection(*(_told(gpus[board]) if board in gpus else set() for gpus in edges))
+        names = {_SAMPLED.get(name, f"{name}_s") for name in told & {*_SAMPLED, *_HELD_DOWN}}
+        lacking = sorted(names - telemetry.keys())
+        if lacking:
+            yield f"it has no telemetry of gpu:{device.uuid} with {', '.join(lacking)}, which the GPU told before it"
+
+
+_HELD_DOWN = THROTTLE_FIELDS.keys() - {"sync_boost"}
 
 
 def _states(evidence: Evidence) -> Iterator[tuple[str, Edge, str, Conditions, GpuState]]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from milabench_ng.node.conditions import throttled_fraction
 from milabench_ng.records.record import Mnb
 from milabench_ng.report.verification.checks.baseline_work import same_work
+from milabench_ng.report.verification.checks.contradictions import contradictions
 from milabench_ng.report.verification.checks.idle_gpus import idle_gpus
+from milabench_ng.report.verification.checks.solo_pace import slow_alone
 from milabench_ng.report.verification.evidence import Evidence
 
 _DECODING = {"loader", "convnet", "dcgan", "fast_style"}
@@ -23,6 +26,10 @@ faster; where the host sets the pace, hosts differ by more."""
 _TIMES_KNOWN_OTHERS = 3.0
 _POWER = 1.1
 """Meters of power are good to 5 %."""
+_SAMPLES, _SPAN_S = 1.25, 5.0
+"""How far samples of power and of the energy counter may be apart over so many seconds: honest ones by 1.06."""
+_READ_S = 0.5
+"""Counters of the GPU are read one after another."""
 
 
 def too_much_cpu(evidence: Evidence) -> Iterator[str]:
@@ -45,8 +52,11 @@ def implausible(evidence: Evidence) -> Iterator[str]:
     """Launches that decoded too much for their CPU time, energy that does not fit the power, rates beyond others."""
     yield from _decoded(evidence)
     yield from _energy(evidence)
+    yield from _held_down(evidence)
     yield from _beyond_known(evidence)
     yield from idle_gpus(evidence)
+    yield from slow_alone(evidence)
+    yield from contradictions(evidence)
 
 
 def _decoded(evidence: Evidence) -> Iterator[str]:
@@ -78,14 +88,46 @@ def _energy(evidence: Evidence) -> Iterator[str]:
             joules, window_s = (last - first) / 1000, mnb.sampled.end_s - mnb.sampled.start_s
             settings = before.settings.gpus.get(uuid) if before.settings else None
             highest = max(power["max"], (settings.power_limit_w if settings else None) or 0.0)
+            in_window = power["mean"] * window_s
+            yield from (f"{name}: {uuid} {why}" for why in _counted(mnb.telemetry[f"gpu:{uuid}"], first, last))
             most = settings.power_limit_w if settings else None
             if most is not None and power["mean"] > most * _POWER:
                 yield f"{name}: {uuid} took {power['mean']:.0f} W on average, its power limit is {most:g} W"
-            if not power["mean"] * window_s / _POWER <= joules <= highest * span_s * _POWER:
+            if not in_window / _POWER <= joules <= (in_window + highest * (span_s - window_s)) * _POWER:
                 yield (
                     f"{name}: {uuid} used {joules:.0f} J in {span_s:.1f} s, and {power['mean']:.0f} W in the "
                     f"{window_s:.1f} s of its window"
                 )
+
+
+def _counted(sampled: Mapping[str, Mapping[str, float]], first_mj: int, last_mj: int) -> Iterator[str]:
+    """The samples of the energy counter against those of the power, and against the counter around them."""
+    energy, power = sampled.get("energy_j", {}), sampled["power_w"]
+    if not {"min", "max", "span_s"} <= energy.keys() or energy["span_s"] < _SPAN_S:
+        return
+    joules, expected = energy["max"] - energy["min"], power["mean"] * energy["span_s"]
+    if not expected / _SAMPLES <= joules <= expected * _SAMPLES:
+        yield f"counted {joules:.0f} J in {energy['span_s']:.1f} s, and took {power['mean']:.0f} W"
+    if energy["min"] < first_mj / 1000 - 1 or energy["max"] > last_mj / 1000 + 1:
+        yield "counted energy in the window that its counter had before or after it"
+
+
+def _held_down(evidence: Evidence) -> Iterator[str]:
+    """Time for which clocks were held down, more of it in the window than between the edges around it."""
+    for name, record in evidence.named():
+        before, after = record.mnb.conditions.get("before"), record.mnb.conditions.get("after")
+        if before is None or after is None or after.time_s <= before.time_s:
+            continue
+        for uuid, parts in throttled_fraction(before, after).items():
+            sampled = record.mnb.telemetry.get(f"gpu:{uuid}", {})
+            for reason, part in parts.items():
+                seen, whole_s = sampled.get(f"{reason}_s", {}), part * (after.time_s - before.time_s)
+                in_window_s = seen["max"] - seen["min"] if {"min", "max"} <= seen.keys() else 0.0
+                if in_window_s > whole_s + _READ_S:
+                    yield (
+                        f"{name}: {reason} held the clocks of {uuid} down for {in_window_s:.1f} s of the window, and "
+                        f"for {whole_s:.1f} s between the edges around it"
+                    )
 
 
 def _beyond_known(evidence: Evidence) -> Iterator[str]:

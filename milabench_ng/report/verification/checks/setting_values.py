@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import PurePath
 
-from milabench_ng.records.record import Mnb
+from milabench_ng.records.record import Mnb, Record
+from milabench_ng.requests import STORAGE_VARIABLE
 
 LOADS_CODE = re.compile(r"(NCCL|NVSHMEM|UCX|GLOO)_\w*(PLUGIN|MODULE|LIBRARY|CONF)\w*")
 """Variables of the fabric that name libraries to load, or files with more settings (env.html of NCCL, UCX, NVSHMEM)."""
@@ -21,12 +22,12 @@ PINNED = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID
 """The only value that a variable may have."""
 
 
-def odd_values(mnb: Mnb, roots: Collection[str]) -> Iterator[tuple[str, str]]:
+def odd_values(record: Record, roots: Collection[str]) -> Iterator[tuple[str, str]]:
     """The variables of a launch's environment whose values are not those of a clean node, with what is wrong.
 
     ``roots``: folders of the Python installation, its environment and mnb; empty if the ledger does not tell them.
     """
-    environment = mnb.environment
+    mnb, environment, dataroot = record.mnb, record.mnb.environment, record.dataroot
     for name, value in PINNED.items():
         if environment.get(name, value) != value:
             yield name, f"{name}={environment[name]}"
@@ -36,8 +37,16 @@ def odd_values(mnb: Mnb, roots: Collection[str]) -> Iterator[tuple[str, str]]:
     compiled = environment.get("PYTHONPYCACHEPREFIX")
     if compiled is not None and not PurePath(compiled).is_relative_to(environment.get("TMPDIR", "/nowhere")):
         yield "PYTHONPYCACHEPREFIX", f"PYTHONPYCACHEPREFIX={compiled}, which is not a folder of the session"
+    storage = environment.get(STORAGE_VARIABLE)
+    if storage is not None and not _inside(storage, dataroot):
+        yield STORAGE_VARIABLE, f"{STORAGE_VARIABLE}={storage}, which is not below the data root {dataroot}"
     if roots:
         yield from _folders(environment, roots)
+
+
+def _inside(folder: str, root: str) -> bool:
+    path = PurePath(folder)
+    return ".." not in path.parts and path.is_relative_to(root) and folder != root
 
 
 def _folders(environment: Mapping[str, str], roots: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -50,9 +59,16 @@ def _folders(environment: Mapping[str, str], roots: Collection[str]) -> Iterator
                 yield folder, f"{name} with the folder {folder or 'that is current'}"
 
 
-def lacking(mnb: Mnb) -> Iterator[str]:
-    """The variables that every worker has, and that the record has not got."""
-    always = ("PATH", "CUDA_VISIBLE_DEVICES", *PINNED, "PYTHONPYCACHEPREFIX", "TMPDIR")
+def lacking(mnb: Mnb, *, stores: bool) -> Iterator[str]:
+    """The variables that every worker has, and that the record has not got; ``stores``: it writes files."""
+    always = (
+        "PATH",
+        "CUDA_VISIBLE_DEVICES",
+        *PINNED,
+        "PYTHONPYCACHEPREFIX",
+        "TMPDIR",
+        *([STORAGE_VARIABLE] if stores else []),
+    )
     yield from (name for name in always if name not in mnb.environment)
 
 

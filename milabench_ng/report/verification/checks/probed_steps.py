@@ -1,0 +1,41 @@
+"""Losses, gradient norms, digests and skipped steps: what a launch computed is told at all steps that ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from milabench_ng.records.record import DIGEST_STEP, PROBED_STEPS, Rank
+from milabench_ng.report.launch.traces import SCALED
+from milabench_ng.report.verification.evidence import Evidence, StoredRecord
+
+Told = Mapping[str, object]
+
+
+def untold_steps(evidence: Evidence) -> Iterator[str]:
+    """Launches that leave out what they computed at steps that they did, or its skipped steps."""
+    own = [kept for kept in evidence.good if kept.record.mnb.launch.workload in evidence.declared]
+    learned = {kept.record.mnb.label for kept in own if any(rank.gradient_norms for rank in kept.record.mnb.ranks)}
+    for kept in own:
+        for rank in kept.record.mnb.ranks:
+            found = _lacking(kept, rank, learned=kept.record.mnb.label in learned)
+            yield from (f"{kept.name}: rank {rank.rank} has no {what}" for what in found)
+
+
+def _lacking(kept: StoredRecord, rank: Rank, *, learned: bool) -> Iterator[str]:
+    seen = kept.record.mnb.precision
+    steps, models = sum(row.steps for row in rank.slices), bool(seen and seen.dtypes)
+    if learned or rank.losses:
+        yield from _missing("loss", rank.losses, steps)
+    elif models and not rank.digests and steps:
+        yield f"loss of its {steps} steps, and no digest"
+    if learned:
+        yield from _missing("gradient norm", rank.gradient_norms, steps)
+    if learned and models and steps >= DIGEST_STEP and str(DIGEST_STEP) not in rank.digests:
+        yield f"digest of the parameters at step {DIGEST_STEP}"
+    if learned and seen is not None and seen.requested in SCALED and rank.skipped is None:
+        yield f"count of the steps that the loss scale of {seen.requested} skipped"
+
+
+def _missing(what: str, told: Told, steps: int) -> Iterator[str]:
+    """Steps that the rank did and does not tell. It may tell more: some train several times in a step."""
+    yield from (f"{what} at step {step}" for step in PROBED_STEPS if step <= steps and str(step) not in told)

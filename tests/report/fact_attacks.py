@@ -1,0 +1,148 @@
+"""Attacks on small facts of a launch: latencies, what was computed when, starting, waiting, memory, power."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from contradiction_attacks import measured_power
+from tampering import Change, Tamper, fence, ours, record, records, rewrite
+
+
+def latency(*histogram: list[int]) -> Change:
+    """This histogram for every batch of every slice: ``[bucket, batches]``; 0 batches are as many as steps."""
+
+    def change(content: dict[str, Any]) -> None:
+        for rank in content["mnb"]["ranks"]:
+            for row in rank["slices"]:
+                row[5:] = [row[5] if len(row) > 5 else None, [[bucket, many or row[3]] for bucket, many in histogram]]
+
+    return change
+
+
+def noted(content: dict[str, Any]) -> None:
+    """Seconds of a part that the workload does not have."""
+    for rank in content["mnb"]["ranks"]:
+        for row in rank["slices"]:
+            row[5:] = [*row[5:7], *[None, []][len(row[5:7]) :], {"save_s": 0.1}]
+
+
+def untold(name: str, *steps: str) -> Change:
+    """What was computed at these steps, or at any; also by a test that tells only some of it."""
+
+    def change(content: dict[str, Any]) -> None:
+        told = content["mnb"]["ranks"][0][name]
+        if not told:
+            raise LookupError(name)
+        for step in steps or tuple(told):
+            del told[step]
+
+    return change
+
+
+def nothing_computed(content: dict[str, Any]) -> None:
+    for name in ("losses", "gradient_norms", "digests"):
+        for rank in content["mnb"]["ranks"]:
+            rank[name] = {}
+
+
+def never_waited(content: dict[str, Any]) -> None:
+    for rank in content["mnb"]["ranks"]:
+        for row in rank["slices"]:
+            row[4] = 0.0
+
+
+def one_byte(content: dict[str, Any]) -> None:
+    if not (content["mnb"]["precision"] or {}).get("dtypes"):
+        raise LookupError("a launch with parameters")
+    content["mnb"]["ranks"][0]["peak_device_bytes"] = 1
+
+
+def environment(**changes: str) -> Change:
+    return lambda content: content["mnb"]["environment"].update(changes)
+
+
+def measured(folder: Path) -> None:
+    """Where no GPU told its power, all do."""
+    for path in sorted(folder.glob("*.J*.json")):
+        if '"power_w": {' not in path.read_text():
+            rewrite(path, lambda content: measured_power(content, 650.0, 90.0))
+
+
+def halved(content: dict[str, Any]) -> None:
+    """Half the power, and the energy as it was."""
+    for source, values in content["mnb"]["telemetry"].items():
+        if source.startswith("gpu:"):
+            values["power_w"] |= {name: values["power_w"][name] / 2 for name in ("min", "mean", "max")}
+
+
+def without_gpus(content: dict[str, Any]) -> None:
+    kept = content["mnb"]["telemetry"]
+    content["mnb"]["telemetry"] = {source: kept[source] for source in kept if not source.startswith("gpu:")}
+
+
+def after_measuring(change: Change) -> Tamper:
+    """A change of all records of GPUs that told their power."""
+
+    def tamper(folder: Path) -> None:
+        measured(folder)
+        records(change)(folder)
+
+    return tamper
+
+
+def held_down_untold(content: dict[str, Any]) -> None:
+    """No GPU tells for how long its clocks were held down, nor why it does not."""
+    for edge in content["mnb"]["conditions"].values():
+        for state in edge["gpus"].values():
+            state["throttled_ns"] = {}
+
+
+def held_down_unsupported(content: dict[str, Any]) -> None:
+    """It is said that no GPU can tell."""
+    held_down_untold(content)
+    for edge in content["mnb"]["conditions"].values():
+        edge["unsupported"] = ["sw_thermal", "hw_thermal", "hw_power_brake", *edge.get("unsupported", [])]
+
+
+def held_down_in_the_window(content: dict[str, Any]) -> None:
+    """Heat in the telemetry, and none in the counters around it."""
+    mnb = content["mnb"]
+    for uuid in mnb["conditions"]["before"]["gpus"]:
+        own = mnb["telemetry"].setdefault(f"gpu:{uuid}", {})
+        own["hw_thermal_s"] = {"n": 18, "span_s": 8.5, "min": 10.0, "mean": 12.0, "max": 14.0}
+
+
+MORE_RAM = fence(usage={"cpu_usec": 3_000_000, "memory_peak_bytes": 1 << 60})
+
+ATTACKS: dict[str, tuple[str, Tamper, str]] = {
+    "latencies longer than their slices": ("R4", record(latency([900, 0])), "has latencies of"),
+    "latencies made short": ("R4", record(latency([300, 0])), "s in all, and worked for"),
+    "parts that the workload has not got": ("R4", record(noted), "notes save_s, which"),
+    "a loss left out": ("R33", record(untold("losses", "10")), "rank 0 has no loss at step 10"),
+    "losses left out": ("R33", record(untold("losses")), "rank 0 has no loss at step 1"),
+    "gradient norms left out": ("R33", record(untold("gradient_norms", "2")), "rank 0 has no gradient norm at step 2"),
+    "digest left out": ("R33", record(untold("digests")), "rank 0 has no digest of the parameters at step 100"),
+    "nothing computed anywhere": ("R33", records(nothing_computed), "steps, and no digest"),
+    "ready before its phases": ("R5", record(ours(start_to_ready_s=0.001)), "and it was ready after 0.00 s"),
+    "ready after its start": ("R5", record(ours(start_to_ready_s=1000.0)), "was ready after 1000.0 s, its phases took"),
+    "batches without waiting": ("R5", record(never_waited), "rank 0 fetched batches without waiting"),
+    "a byte of the device's memory": ("R5", record(one_byte), "rank 0 took 1 bytes of its device at most, its param"),
+    "RAM above its limit": ("R5", record(MORE_RAM), "bytes of RAM, its limit was"),
+    "told of other RAM": ("R5", record(environment(MNB_RAM_BYTES="1")), "it was told of 1 bytes of RAM, its limit was"),
+    "files in memory": ("R31", record(environment(MNB_STORAGE="/dev/shm/files")), "which is not below the data root"),
+    "power halved": ("R5", after_measuring(halved), "W in the"),
+    "GPUs not sampled": ("R33", after_measuring(without_gpus), "which the GPU told before it"),
+    "throttling told by no launch": ("R33", records(held_down_untold), "and nothing says why"),
+    "throttling that no GPU can tell": (
+        "R25",
+        records(held_down_unsupported),
+        "does not tell for how long hw_thermal held its clocks down",
+    ),
+    "throttling in the telemetry alone": (
+        "R5",
+        record(held_down_in_the_window),
+        "hw_thermal held the clocks of GPU-1 down for 4.0 s of the window, and for 0.0 s between the edges",
+    ),
+}
+"""By name: the rule that finds it, what is done, and part of the reason."""
