@@ -3,17 +3,19 @@
 A victim is a test that ran alone (``"company": "none"``). Other tests with its options ran beside something: beside an
 antagonist, or packed, on all devices at the same time. The slowdown is the rate alone over the rate in company, of the
 same device in the same repeat, so that what differs between devices cancels, and drift nearly so. Intervals and
-verdicts rest on the logarithms of these pairs; p values are adjusted over the whole matrix (Holm). The terms are those
-of Bubble-Up (Mars et al., MICRO 2011).
+verdicts rest on the logarithms of these pairs, of packed victims on their means by repeat, since launches at the same
+moment share the node's state; p values are adjusted over the whole matrix (Holm). ``scripts/simulate-decisions`` shows
+how often they are wrong. The terms are those of Bubble-Up (Mars et al., MICRO 2011).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from milabench_ng.grouping import grouped
 from milabench_ng.report.layouts.layout import SuiteLayout, chosen
 from milabench_ng.report.render.cells import Cell, counted, figure
 from milabench_ng.report.render.sections import Column, Section, section
@@ -42,7 +44,8 @@ class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
     pressed: str
     """The antagonists' own rates, in words; empty if packed."""
     stat: LogStat
-    """Of the rate alone over that in company, by device and repeat."""
+    """Of the rate alone over that in company: by device and repeat, or by repeat if packed."""
+    pairs: int
     lost: int
     """Pairs without two rates, such as those of failed launches; a victim that starved is among them."""
     effect: Effect
@@ -64,7 +67,7 @@ def slowdowns(report: Report) -> tuple[Slowdown, ...]:
         (victim, line, stat)
         for victim in chosen(report, SUITE, lambda line: line.row.company == {})
         for line in report.lines
-        if _same_work(victim, line) and (stat := log_stat(_pairs(victim, line)))
+        if _same_work(victim, line) and (stat := log_stat(_independent(line, _pairs(victim, line))))
     ]
     found = effects([[(1.0, stat)] for *_, stat in cells])
     return tuple(_slowdown(*cell, one) for cell, one in zip(cells, found, strict=True))
@@ -117,7 +120,7 @@ _COLUMNS: tuple[Column[Slowdown], ...] = (
     Column("high 95 %", value=lambda cell: _edge(cell, "high")),
     Column("p", value=lambda cell: NOTHING if cell.effect.p is None else f"{cell.effect.p:.2g}"),
     Column("slower beyond doubt", value=lambda cell: "yes" if cell.sure else "no"),
-    Column("pairs", value=lambda cell: str(cell.stat.n)),
+    Column("pairs", value=lambda cell: str(cell.pairs)),
     Column("pairs lost", value=lambda cell: str(cell.lost)),
     Column("alone", value=lambda cell: figure(cell.alone)),
     Column("in company", value=lambda cell: figure(cell.together)),
@@ -146,18 +149,29 @@ def _work(line: Line) -> tuple[object, ...]:
     return row.workload, row.options, row.precision, row.data, row.scheme
 
 
-def _pairs(victim: Line, line: Line) -> list[float]:
+def _pairs(victim: Line, line: Line) -> dict[str, float]:
+    """The slowdown by job id."""
     alone, together = victim.row.launches, line.row.launches
-    return [alone[job] / rate for job, rate in together.items() if job in alone and rate > 0]
+    return {job: alone[job] / rate for job, rate in together.items() if job in alone and rate > 0}
+
+
+def _independent(line: Line, pairs: Mapping[str, float]) -> list[float]:
+    """Slowdowns from different batches: a victim beside an antagonist has one launch in each, a packed one has many."""
+    if line.row.company is not None:
+        return list(pairs.values())
+    by_repeat = grouped(pairs, lambda job: job.partition(".")[0])
+    return [math.exp(mean([math.log(pairs[job]) for job in jobs])) for jobs in by_repeat.values()]
 
 
 def _slowdown(victim: Line, line: Line, stat: LogStat, found: Effect) -> Slowdown:
     company = line.row.company or {}
     jobs = [job for job in line.row.launches if job in victim.row.launches]
+    pairs = len(_pairs(victim, line))
     return Slowdown(
         victim=_name(victim),
         beside=", ".join(company) or PACKED,
-        lost=max(victim.row.n, line.row.n) - stat.n,
+        pairs=pairs,
+        lost=max(victim.row.n, line.row.n) - pairs,
         test=_name(line),
         alone=mean([victim.row.launches[job] for job in jobs]),
         together=mean([line.row.launches[job] for job in jobs]),
