@@ -13,6 +13,7 @@ from milabench_ng.cli.executing import execute
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.options import ProfileOption, Several, Switch, Whole
 from milabench_ng.cli.planned import show_plan
+from milabench_ng.cli.unfenced import execute_both, show_both_plans
 from milabench_ng.errors import InputError
 from milabench_ng.files import read_text
 from milabench_ng.orchestrator.persistence.resuming import DifferenceKind, resumed_request
@@ -37,6 +38,7 @@ def jobs(
     order: Order | None = None,
     nonce: str | None = None,
     company: Several = (),
+    unfenced_too: Switch = False,
     retry: Whole = 0,
     weights: Path | None = None,
     dry_run: Switch = False,
@@ -68,6 +70,8 @@ def jobs(
     company
         What the other slots do while a test is measured on one: the same test (same, usual), nothing (none), or this
         test of the profile; may be repeated. Such results are marked.
+    unfenced_too
+        Run all of it a second time without the fence, into the folder OUTPUT-unfenced, for what the fence is worth.
     retry
         Retry a failed launch up to this many times; failed attempts are kept and count.
     weights
@@ -82,7 +86,8 @@ def jobs(
     if retry < 0:
         raise InputError(f"--retry {retry}: at least 0")
     if resume is not None:
-        if (flags, name, repeat, sessions, order, nonce, company, dry_run) != ((), (), 1, 1, None, None, (), False):
+        given = (flags, name, repeat, sessions, order, nonce, company, unfenced_too, dry_run)
+        if given != ((), (), 1, 1, None, None, (), False, False):
             raise InputError(NOT_AGAIN)
         return execute(_resumed(profile, resume, node, retry, accept_difference), weights)
     _refuse_loose(flags, name)
@@ -113,6 +118,8 @@ def jobs(
 
         load_weights(weights, request.suite)
         load_reference(weights, request.suite)  # mistakes show before hours of work, not after
+    if unfenced_too:
+        return show_both_plans(request) if dry_run else execute_both(request, weights)
     return show_plan(request) if dry_run else execute(request, weights)
 
 

@@ -16,6 +16,7 @@ from milabench_ng.report.scoring.compare import compare
 from milabench_ng.report.scoring.comparison import ComparedTest, Comparison
 from milabench_ng.report.scoring.cost import Price, PricePer, cost
 from milabench_ng.report.scoring.failure_rate import FailureRate, failure_rate
+from milabench_ng.report.scoring.neighbours import FenceGain, Slowdown, fence_gains, slowdowns
 from milabench_ng.report.scoring.reference import CLASSIC_UNIT, Reference, load_reference
 from milabench_ng.report.scoring.scaling import ScalingCurve, scaling_curves
 from milabench_ng.report.scoring.score import Score, score
@@ -74,6 +75,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the per-device matrices were requested."""
     scaling: tuple[ScalingCurve, ...] = ()
     price: Price | None
+    neighbours: tuple[Slowdown, ...] = ()
+    """What neighbours cost; empty if no test ran alone."""
+    fence_gains: tuple[FenceGain, ...] = ()
+    """What the fence is worth; empty without a baseline of the same study without it."""
     choices: Choices = Choices()
     """Inputs that are not the shipped ones."""
     verification: Verification | None = None
@@ -243,7 +248,15 @@ def build_report(
         show_gpus=compare_gpus,
         scaling=scaling_curves({row.test: row for row in scored}, summary.tests),
         price=cost(*price, own, summary.devices, comparisons) if price is not None else None,
+        neighbours=(cells := slowdowns(summary.tests)),
+        fence_gains=fence_gains(cells, _unfenced(summary, [other for _, other in baselines])),
     )
+
+
+def _unfenced(summary: Summary, baselines: Sequence[Summary]) -> tuple[Slowdown, ...]:
+    """The slowdowns of the first baseline that had no fence, for a run that had one."""
+    without = [other for other in baselines if _isolation(other) == "none" and other.suite == summary.suite]
+    return slowdowns(without[0].tests) if without and _isolation(summary) == "full" else ()
 
 
 def _line(scored: ScoredTest, row: TestSummary, comparisons: Sequence[Comparison], peaks: Mapping[str, float]) -> Line:

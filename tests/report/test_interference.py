@@ -17,7 +17,9 @@ from milabench_ng.composing import make_plan
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Launch, Plan, ResolvedOptions
 from milabench_ng.profile import Profile, build_profile
-from milabench_ng.report.layouts.interference import cost_of_neighbours, slowdowns, tables
+from milabench_ng.report.html.as_html import report_page
+from milabench_ng.report.layouts.interference import tables
+from milabench_ng.report.render.first_screen import first_screen
 from milabench_ng.report.report import make_report
 from milabench_ng.report.writers import write_layout
 
@@ -52,24 +54,24 @@ def test_slowdowns_are_those_of_the_same_device_and_repeat(tmp_path: Path) -> No
         "i.together": None,
         "i.beside_noise": {"noise": pytest.approx(250 * 1.5 * (1 + 0.9 + 0.81) / 3, rel=0.01)},
     }
-    found = slowdowns(report)
+    found = report.neighbours
     assert [(cell.victim, cell.beside, cell.test) for cell in found] == [
         ("alone", "packed", "together"),
         ("alone", "noise", "beside_noise"),
     ]
     assert [cell.value for cell in found] == pytest.approx([1.25, 2.0], rel=1e-3)
-    assert [cell.stat.n for cell in found] == [6, 6]
-    assert all(cell.sure for cell in found)
-    assert cost_of_neighbours(found).startswith("cost of neighbours: 1.25 (1.25 to 1.25)")
+    assert [(cell.pairs, cell.stat.n) for cell in found] == [(6, 3), (6, 6)], "packed launches share their moment"
+    assert [cell.effect.verdict for cell in found] == ["not ranked", "better"]
     matrix, pressed = tables(report)
+    assert matrix.notes[0].startswith("cost of neighbours: 1.25 (1.25 to 1.25)")
     assert [heading.title for heading in matrix.headings] == ["victim", "packed", "noise"]
-    assert matrix.rows == (("alone", "1.25 (1.25 to 1.25) *", "2.00 (2.00 to 2.00) *"),)
+    assert matrix.rows == (("alone", "1.25 (1.25 to 1.25)", "2.00 (2.00 to 2.00) *"),)
     assert [row[3] for row in pressed.rows] == ["-", "noise 338.33"]
     stream = io.StringIO()
     write_layout(report, "interference", "csv", stream)
     rows = list(csv.DictReader(io.StringIO(stream.getvalue())))
     assert [float(row["slowdown"]) for row in rows] == pytest.approx([1.25, 2.0], rel=1e-3)
-    assert [(row["slower beyond doubt"], row["unit"]) for row in rows] == 2 * [("yes", "images/s")]
+    assert [(row["slower beyond doubt"], row["unit"]) for row in rows] == [("no", "images/s"), ("yes", "images/s")]
 
 
 def test_what_varies_more_than_it_slows_down_is_not_beyond_doubt(tmp_path: Path) -> None:
@@ -78,7 +80,7 @@ def test_what_varies_more_than_it_slows_down_is_not_beyond_doubt(tmp_path: Path)
         return 1000.0 * (math.exp(0.1 * (-1) ** launch.run) if beside else 1.0)
 
     make_records.write_run(tmp_path, plan(profile(**PROFILE), 2, 4), wavering)
-    packed, noise = slowdowns(make_report(tmp_path))
+    packed, noise = make_report(tmp_path).neighbours
     assert (packed.value, noise.value) == pytest.approx((1.0, 1.0), rel=1e-3)
     assert not packed.sure
     assert not noise.sure
@@ -90,16 +92,16 @@ def test_other_options_are_another_victim(tmp_path: Path) -> None:
     """A test that ran beside noise with another batch says nothing about the victim."""
     made = plan(profile(**PROFILE), 2, 1)
     make_records.write_run(tmp_path, made, drifting)
-    assert {cell.test for cell in slowdowns(make_report(tmp_path))} == {"together", "beside_noise"}
+    assert {cell.test for cell in make_report(tmp_path).neighbours} == {"together", "beside_noise"}
     other = {name: test | ({"workload": "toy_reg"} if name == "beside_noise" else {}) for name, test in PROFILE.items()}
     make_records.write_run(tmp_path / "other", plan(profile(**other), 2, 1), drifting)
-    assert {cell.test for cell in slowdowns(make_report(tmp_path / "other"))} == {"together"}
+    assert {cell.test for cell in make_report(tmp_path / "other").neighbours} == {"together"}
 
 
 def test_two_victims_alone_are_no_company_for_each_other(tmp_path: Path) -> None:
     made = profile(**PROFILE, again={"workload": "vae", "company": "none"})
     make_records.write_run(tmp_path, plan(made, 2, 1), lambda launch, _: FACTOR.get(launch.test, 1.0) * 1000)
-    found = slowdowns(make_report(tmp_path))
+    found = make_report(tmp_path).neighbours
     assert {(cell.victim, cell.beside) for cell in found} == {
         (victim, beside) for victim in ("alone", "again") for beside in ("packed", "noise")
     }
@@ -111,7 +113,7 @@ def test_a_victim_that_failed_in_company_is_a_lost_pair(tmp_path: Path) -> None:
     path = next(tmp_path.glob("i.beside_noise.J0.0.*"))
     tampering.rewrite(path, tampering.failed("oom"))
     tampering.rehash(tmp_path)
-    packed, noise = slowdowns(make_report(tmp_path))
+    packed, noise = make_report(tmp_path).neighbours
     assert (packed.lost, noise.lost) == (0, 1)
     assert tables(make_report(tmp_path))[0].rows[0][2].endswith(", 1 pairs lost")
 
@@ -119,4 +121,52 @@ def test_a_victim_that_failed_in_company_is_a_lost_pair(tmp_path: Path) -> None:
 def test_without_a_test_alone_there_is_no_victim(tmp_path: Path) -> None:
     make_records.write_run(tmp_path, plan(profile(together=PROFILE["together"]), 2, 1), drifting)
     with pytest.raises(InputError, match="no measured test of that suite"):
-        slowdowns(make_report(tmp_path))
+        tables(make_report(tmp_path))
+
+
+def test_the_page_is_quiet_where_nothing_is_found_and_loud_where_it_is(tmp_path: Path) -> None:
+    def slow_beside_noise(launch: Launch, rank: int) -> float:
+        packed = launch.test == "i.together"
+        return drifting(launch, rank) * (1 / 0.8 if packed else 1) * (1 + 0.01 * ((launch.run + rank) % 2))
+
+    make_records.write_run(tmp_path, plan(profile(**PROFILE), 2, 5), slow_beside_noise)
+    report = make_report(tmp_path)
+    page = report_page(report, None)
+    (chart,) = [chart for chart in page.charts if chart.key == "slowdowns"]
+    (heat,) = chart.views[0].data
+    assert (heat["x"], heat["y"]) == (["packed", "noise"], ["alone"])
+    assert heat["z"] == [[1.0, pytest.approx(2.0, rel=1e-3)]], "what is not beyond doubt has no colour"
+    assert heat["text"] == [["1.00", "2.00 *"]]
+    assert heat["customdata"][0][1].startswith("alone, noise: 2.00 (2.00 to 2.00), 10 pairs; beside noise ")
+    assert [table.key for table in page.tables][:2] == ["matrix", "pressed"]
+    (neighbours,) = [answer for answer in first_screen(report).answers if answer.name == "Neighbours"]
+    assert neighbours.parts == ("cost 0.0 % (0.0 to 0.0)", "worst: alone beside noise 2 x")
+
+
+def test_a_run_without_victims_says_nothing_of_neighbours(tmp_path: Path) -> None:
+    make_records.write_run(tmp_path, plan(profile(together=PROFILE["together"]), 2, 1), drifting)
+    report = make_report(tmp_path)
+    assert "Neighbours" not in [answer.name for answer in first_screen(report).answers]
+    assert "slowdowns" not in [chart.key for chart in report_page(report, None).charts]
+
+
+def test_the_fence_is_worth_the_slowdown_without_it_over_that_with_it(tmp_path: Path) -> None:
+    def unfenced(launch: Launch, rank: int) -> float:
+        beside = 1 / 1.5 if launch.test == "i.beside_noise" else 1.0
+        return beside * drifting(launch, rank) * (1 + 0.01 * (launch.run % 2 - launch.devices[0] % 2))
+
+    for name, rate in (("with", drifting), ("without", unfenced)):
+        make_records.write_run(tmp_path / name, plan(profile(**PROFILE), 2, 5), rate)
+    tampering.records(tampering.fence(tier="none"))(tmp_path / "without")
+    tampering.rehash(tmp_path / "without")
+    report = make_report(tmp_path / "with", compare_to=[str(tmp_path / "without")])
+    packed, noise = report.fence_gains
+    assert (packed.unfenced / packed.fenced, noise.unfenced / noise.fenced) == pytest.approx((1.0, 1.5), rel=0.01)
+    assert (packed.effect.verdict, noise.effect.verdict) == ("equivalent", "better")
+    assert noise.effect.ratio is not None
+    assert noise.effect.ratio.low < 1.5 < noise.effect.ratio.high
+    (fence,) = [answer for answer in first_screen(report).answers if answer.name == "Fence"]
+    assert fence.parts[0].startswith("worth 1.22 x (")
+    assert tables(report)[-1].key == "fence-worth"
+    swapped = make_report(tmp_path / "without", compare_to=[str(tmp_path / "with")])
+    assert swapped.fence_gains == (), "an unfenced run says nothing of its own fence"

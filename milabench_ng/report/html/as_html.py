@@ -23,6 +23,8 @@ from milabench_ng.report.html.html_tables import HtmlTable, of_section, of_tests
 from milabench_ng.report.html.loading_charts import loading_charts
 from milabench_ng.report.html.per_test_charts import charts_of_test
 from milabench_ng.report.html.price_chart import tender_chart
+from milabench_ng.report.html.slowdown_chart import slowdown_charts
+from milabench_ng.report.layouts import interference
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.cells import Fact, figure
 from milabench_ng.report.render.first_screen import FirstScreen, first_screen
@@ -103,8 +105,12 @@ def report_page(report: Report, evidence: FolderDetails | None) -> Page:
         title=f"{report.summary.provenance.hardware}, {report.summary.suite}, {screen.when}",
         subtitle=", ".join((report.source, *(evidence.hosts if evidence else ()))),
         screen=screen,
-        charts=(*loading_charts(report, evidence.loads if evidence else ()), *summary_charts(report, courses)),
-        tables=tests,
+        charts=(
+            *slowdown_charts(report),
+            *loading_charts(report, evidence.loads if evidence else ()),
+            *summary_charts(report, courses),
+        ),
+        tables=(*_neighbours(report), *tests),
         folded=(*further, *(of_section(section) for section in other_tables(report))),
         details=(*details(report), *hosts, *begun),
         tests=tuple(_test(report, at, evidence) for at in report.lines),
@@ -112,6 +118,11 @@ def report_page(report: Report, evidence: FolderDetails | None) -> Page:
         runs=tuple(_run(manifest) for manifest in evidence.manifests) if evidence else (),
         notes=_notes(evidence),
     )
+
+
+def _neighbours(report: Report) -> tuple[HtmlTable, ...]:
+    sections = interference.tables(report) if report.neighbours else ()
+    return tuple(of_section(section) for section in sections)
 
 
 def _begun(manifest: dict[str, Any]) -> Fact:

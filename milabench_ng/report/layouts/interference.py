@@ -1,113 +1,56 @@
-"""What neighbours cost: slowdowns of victims beside antagonists, and packed with themselves. Pure.
-
-A victim is a test that ran alone (``"company": "none"``). Other tests with its options ran beside something: beside an
-antagonist, or packed, on all devices at the same time. The slowdown is the rate alone over the rate in company, of the
-same device in the same repeat, so that what differs between devices cancels, and drift nearly so. Intervals and
-verdicts rest on the logarithms of these pairs; p values are adjusted over the whole matrix (Holm). The terms are those
-of Bubble-Up (Mars et al., MICRO 2011).
-"""
+"""The matrix of slowdowns: victims by antagonists, and what presses on what. Pure. See `report.scoring.neighbours`."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-import msgspec
-
-from milabench_ng.report.layouts.layout import SuiteLayout, chosen
+from milabench_ng.errors import InputError
+from milabench_ng.report.layouts.layout import SuiteLayout
 from milabench_ng.report.render.cells import Cell, counted, figure
 from milabench_ng.report.render.sections import Column, Section, section
-from milabench_ng.report.report import Line, Report
-from milabench_ng.report.statistics.effects import Effect, effects
-from milabench_ng.report.statistics.intervals import LogStat, log_stat
-from milabench_ng.stats import mean
+from milabench_ng.report.report import Report
+from milabench_ng.report.scoring.neighbours import (
+    PACKED,
+    FenceGain,
+    MeanSlowdown,
+    Slowdown,
+    cost_of_neighbours,
+    worth_of_fence,
+)
+from milabench_ng.report.statistics.effects import Effect
 
 SUITE = "interference"
-PACKED = "packed"
 NOTE = "rate alone / rate in company, with its 95 % interval; *: slower beyond doubt, by more than 2 %"
+GAIN_NOTE = "slowdown without the fence / slowdown with it, with its 95 % interval"
 NOTHING = "-"
-
-
-class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
-    """A cell of the matrix."""
-
-    victim: str
-    beside: str
-    """The antagonists, or `PACKED`."""
-    test: str
-    alone: float
-    together: float
-    """Mean rates of the pairs, in items per second."""
-    unit: str
-    pressed: str
-    """The antagonists' own rates, in words; empty if packed."""
-    stat: LogStat
-    """Of the rate alone over that in company, by device and repeat."""
-    lost: int
-    """Pairs without two rates, such as those of failed launches; a victim that starved is among them."""
-    effect: Effect
-
-    @property
-    def value(self) -> float:
-        """The geometric mean of the pairs."""
-        return math.exp(self.stat.mean)
-
-    @property
-    def sure(self) -> bool:
-        """Whether it is slower beyond doubt, and by more than the margin."""
-        return self.effect.verdict == "better"
-
-
-def slowdowns(report: Report) -> tuple[Slowdown, ...]:
-    """All cells, victim by victim. Raises InputError for a report in which no test ran alone."""
-    cells = [
-        (victim, line, stat)
-        for victim in chosen(report, SUITE, lambda line: line.row.company == {})
-        for line in report.lines
-        if _same_work(victim, line) and (stat := log_stat(_pairs(victim, line)))
-    ]
-    found = effects([[(1.0, stat)] for *_, stat in cells])
-    return tuple(_slowdown(*cell, one) for cell, one in zip(cells, found, strict=True))
-
-
-def cost_of_neighbours(cells: Sequence[Slowdown]) -> str:
-    """The mean slowdown of the victims that were packed, in words; empty if none was."""
-    packed = [cell for cell in cells if cell.beside == PACKED]
-    if not packed:
-        return ""
-    stats = [(1 / len(packed), cell.stat) for cell in packed]
-    (found,) = effects([stats])
-    slower = math.exp(sum(weight * stat.mean for weight, stat in stats))
-    return f"cost of neighbours: {slower:.2f}{_around(found)}, the geometric mean of {counted(len(packed))}, packed"
 
 
 def table(report: Report) -> Section:
     """A row for each cell."""
-    return section(SUITE, "Interference", slowdowns(report), *_COLUMNS)
+    return section(SUITE, "Interference", _required(report), *_COLUMNS)
 
 
 def tables(report: Report) -> tuple[Section, ...]:
-    """The matrix: a row for each victim, a column for each antagonist."""
-    cells = slowdowns(report)
+    """The matrix, a row for each victim and a column for each antagonist; the antagonists; what the fence is worth."""
+    cells = _required(report)
     victims = list(dict.fromkeys(cell.victim for cell in cells))
-    columns = [
-        _column(cells, beside)
-        for beside in dict.fromkeys(cell.beside for cell in sorted(cells, key=lambda cell: cell.beside != PACKED))
-    ]
-    return (
-        section(
-            "matrix",
-            "Slowdown",
-            victims,
-            Column[str]("victim", value=str),
-            *columns,
-            notes=tuple(note for note in (cost_of_neighbours(cells), NOTE) if note),
-        ),
-        section("pressed", "Antagonists", cells, *_PRESSED),
+    columns = [_column(cells, beside) for beside in antagonists(cells)]
+    notes = (_told(cost_of_neighbours(cells), "cost of neighbours", "packed"), NOTE)
+    worth = (_told(worth_of_fence(report.fence_gains), "worth of the fence", "all cells"), GAIN_NOTE)
+    matrix = section(
+        "matrix", "Slowdown", victims, Column[str]("victim", value=str), *columns, notes=tuple(filter(None, notes))
     )
+    fence = section("fence-worth", "With and without the fence", report.fence_gains, *_GAINS, notes=worth)
+    return (matrix, section("pressed", "Antagonists", cells, *_PRESSED), *((fence,) if report.fence_gains else ()))
 
 
 LAYOUT = SuiteLayout(table=table, tables=tables)
+
+
+def antagonists(cells: Sequence[Slowdown]) -> list[str]:
+    """What victims ran beside, `PACKED` first."""
+    return list(dict.fromkeys(cell.beside for cell in sorted(cells, key=lambda cell: cell.beside != PACKED)))
+
 
 _COLUMNS: tuple[Column[Slowdown], ...] = (
     Column("victim", value=lambda cell: cell.victim),
@@ -117,55 +60,53 @@ _COLUMNS: tuple[Column[Slowdown], ...] = (
     Column("high 95 %", value=lambda cell: _edge(cell, "high")),
     Column("p", value=lambda cell: NOTHING if cell.effect.p is None else f"{cell.effect.p:.2g}"),
     Column("slower beyond doubt", value=lambda cell: "yes" if cell.sure else "no"),
-    Column("pairs", value=lambda cell: str(cell.stat.n)),
+    Column("pairs", value=lambda cell: str(cell.pairs)),
     Column("pairs lost", value=lambda cell: str(cell.lost)),
     Column("alone", value=lambda cell: figure(cell.alone)),
     Column("in company", value=lambda cell: figure(cell.together)),
     Column("unit", value=lambda cell: f"{cell.unit}/s"),
-    Column("company's rate", value=lambda cell: cell.pressed or NOTHING),
+    Column("company's rate", value=lambda cell: pressed(cell) or NOTHING),
     Column("test", value=lambda cell: cell.test),
 )
 _PRESSED: tuple[Column[Slowdown], ...] = (
     Column("test", value=lambda cell: cell.test),
     Column("alone", value=lambda cell: f"{figure(cell.alone)} {cell.unit}/s"),
     Column("in company", value=lambda cell: f"{figure(cell.together)} {cell.unit}/s"),
-    Column("company's rate (items/s)", value=lambda cell: cell.pressed or NOTHING),
+    Column("company's rate (items/s)", value=lambda cell: pressed(cell) or NOTHING),
+)
+_GAINS: tuple[Column[FenceGain], ...] = (
+    Column("victim", value=lambda gain: gain.victim),
+    Column("beside", value=lambda gain: gain.beside),
+    Column("fenced", value=lambda gain: f"{gain.fenced:.2f}"),
+    Column("unfenced", value=lambda gain: f"{gain.unfenced:.2f}"),
+    Column("worth", value=lambda gain: f"{gain.unfenced / gain.fenced:.2f}{around(gain.effect)}"),
+    Column("verdict", value=lambda gain: gain.effect.verdict),
 )
 
 
-def _name(line: Line) -> str:
-    return line.scored.test.partition(".")[2]
+def pressed(cell: Slowdown) -> str:
+    """The antagonists' own rates, in words; empty if packed."""
+    return ", ".join(f"{name} {figure(rate)}" for name, rate in cell.company.items())
 
 
-def _same_work(victim: Line, line: Line) -> bool:
-    return line.row.company != {} and bool(line.row.options) and _work(victim) == _work(line)
+def around(found: Effect) -> str:
+    """The interval in brackets, if there is one."""
+    return "" if found.ratio is None else f" ({found.ratio.low:.2f} to {found.ratio.high:.2f})"
 
 
-def _work(line: Line) -> tuple[object, ...]:
-    row = line.row
-    return row.workload, row.options, row.precision, row.data, row.scheme
+def _required(report: Report) -> tuple[Slowdown, ...]:
+    if not report.neighbours:
+        raise InputError(
+            f"--layout {SUITE}: {report.source} has no measured test of that suite that ran alone and in company; run "
+            f"mnb jobs {SUITE} -o FOLDER"
+        )
+    return report.neighbours
 
 
-def _pairs(victim: Line, line: Line) -> list[float]:
-    alone, together = victim.row.launches, line.row.launches
-    return [alone[job] / rate for job, rate in together.items() if job in alone and rate > 0]
-
-
-def _slowdown(victim: Line, line: Line, stat: LogStat, found: Effect) -> Slowdown:
-    company = line.row.company or {}
-    jobs = [job for job in line.row.launches if job in victim.row.launches]
-    return Slowdown(
-        victim=_name(victim),
-        beside=", ".join(company) or PACKED,
-        lost=max(victim.row.n, line.row.n) - stat.n,
-        test=_name(line),
-        alone=mean([victim.row.launches[job] for job in jobs]),
-        together=mean([line.row.launches[job] for job in jobs]),
-        unit=line.row.unit,
-        pressed=", ".join(f"{name} {figure(rate)}" for name, rate in company.items()),
-        stat=stat,
-        effect=found,
-    )
+def _told(mean: MeanSlowdown | None, name: str, over: str) -> str:
+    if mean is None:
+        return ""
+    return f"{name}: {mean.value:.2f}{around(mean.effect)}, the geometric mean of {counted(mean.cells)}, {over}"
 
 
 def _edge(cell: Slowdown, name: str) -> Cell:
@@ -182,8 +123,4 @@ def _cell(cells: Sequence[Slowdown], victim: str, beside: str) -> Cell:
     if found is None:
         return NOTHING
     lost = f", {found.lost} pairs lost" if found.lost else ""
-    return f"{found.value:.2f}{_around(found.effect)}{' *' if found.sure else ''}{lost}"
-
-
-def _around(found: Effect) -> str:
-    return "" if found.ratio is None else f" ({found.ratio.low:.2f} to {found.ratio.high:.2f})"
+    return f"{found.value:.2f}{around(found.effect)}{' *' if found.sure else ''}{lost}"

@@ -6,12 +6,12 @@ Terminal, Markdown and page lay out the same values: is it valid, what was measu
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from milabench_ng.report.render.alarms import alarms
-from milabench_ng.report.render.cells import Fact, Tone, device_word, four_digits, money, unit_told
+from milabench_ng.report.render.cells import Fact, Tone, counted, device_word, four_digits, money, unit_told
 from milabench_ng.report.render.columns import span
 from milabench_ng.report.render.look_at import look_at
 from milabench_ng.report.render.next_step import next_step
@@ -19,6 +19,13 @@ from milabench_ng.report.render.ratio_statements import span_of_money
 from milabench_ng.report.report import NOT_RECORDED, Report
 from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.cost import PerReference
+from milabench_ng.report.scoring.neighbours import (
+    PACKED,
+    MeanSlowdown,
+    Slowdown,
+    cost_of_neighbours,
+    worth_of_fence,
+)
 from milabench_ng.report.scoring.subsets import OF_GROUP
 from milabench_ng.report.statistics.effects import unusual
 
@@ -107,6 +114,10 @@ def _answers(report: Report) -> Iterator[Answer]:
         yield _versus(report, other)
     if report.price is not None:
         yield _price(report)
+    if report.neighbours:
+        yield _neighbours(report.neighbours)
+    if (worth := worth_of_fence(report.fence_gains)) is not None:
+        yield Answer(name="Fence", parts=(f"worth {worth.value:.2f} x{_times(worth)}", counted(worth.cells)))
     yield _valid(report)
 
 
@@ -185,6 +196,31 @@ def _price(report: Report) -> Answer:
 def _worth(price: PerReference, name: str) -> str:
     known = f" {span_of_money(price.known)}" if price.known else ""
     return f"{money(price.value)} $ per {name} node's worth{known}{', indicative' if price.indicative else ''}"
+
+
+def _neighbours(cells: Sequence[Slowdown]) -> Answer:
+    """What the others cost a packed test, and the worst pair that is beyond doubt, else the worst that was seen."""
+    cost, sure = cost_of_neighbours(cells), [cell for cell in cells if cell.sure]
+    worst = max(sure or cells, key=lambda cell: cell.value)
+    pair = f"{worst.victim} {worst.beside if worst.beside == PACKED else f'beside {worst.beside}'} {worst.value:.2g} x"
+    return Answer(
+        name="Neighbours",
+        parts=(
+            *((f"cost {100 * (cost.value - 1):.1f} %{_percent(cost)}",) if cost else ()),
+            f"worst: {pair}" if sure else f"none slower beyond doubt, most: {pair}",
+        ),
+        tone="fair" if sure else "plain",
+    )
+
+
+def _percent(mean: MeanSlowdown) -> str:
+    at = mean.effect.ratio
+    return "" if at is None else f" ({100 * (at.low - 1):.1f} to {100 * (at.high - 1):.1f})"
+
+
+def _times(mean: MeanSlowdown) -> str:
+    at = mean.effect.ratio
+    return "" if at is None else f" ({at.low:.2f} to {at.high:.2f})"
 
 
 def _valid(report: Report) -> Answer:

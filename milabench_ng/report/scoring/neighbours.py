@@ -1,0 +1,160 @@
+"""What neighbours cost: slowdowns of victims beside antagonists, and packed with themselves. Pure.
+
+A victim is a test that ran alone (``"company": "none"``). Other tests with its options ran beside something: beside an
+antagonist, or packed, on all devices at the same time. The slowdown is the rate alone over the rate in company, of the
+same device in the same repeat, so that what differs between devices cancels, and drift nearly so. Intervals and
+verdicts rest on the logarithms of these pairs, of packed victims on their means by repeat, since launches at the same
+moment share the node's state; p values are adjusted over the whole matrix (Holm). ``scripts/simulate-decisions`` shows
+how often they are wrong. The terms are those of Bubble-Up (Mars et al., MICRO 2011).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from milabench_ng.grouping import grouped
+from milabench_ng.report.statistics.effects import Effect, effects
+from milabench_ng.report.statistics.intervals import LogStat, WeightedStat, log_stat
+from milabench_ng.report.summary.summary import TestSummary
+from milabench_ng.stats import mean
+
+PACKED = "packed"
+
+
+class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
+    """A cell of the matrix."""
+
+    victim: str
+    beside: str
+    """The antagonists, or `PACKED`."""
+    test: str
+    alone: float
+    together: float
+    """Mean rates of the pairs, in items per second."""
+    unit: str
+    company: dict[str, float]
+    """The antagonists' own rates, in items per second; empty if packed."""
+    stat: LogStat
+    """Of the rate alone over that in company: by device and repeat, or by repeat if packed."""
+    pairs: int
+    lost: int
+    """Pairs without two rates, such as those of failed launches; a victim that starved is among them."""
+    effect: Effect
+
+    @property
+    def value(self) -> float:
+        """The geometric mean of the pairs."""
+        return math.exp(self.stat.mean)
+
+    @property
+    def sure(self) -> bool:
+        """Whether it is slower beyond doubt, and by more than the margin."""
+        return self.effect.verdict == "better"
+
+
+class MeanSlowdown(msgspec.Struct, frozen=True, kw_only=True):
+    """The geometric mean over several cells, all of equal weight."""
+
+    value: float
+    cells: int
+    effect: Effect
+
+
+class FenceGain(msgspec.Struct, frozen=True, kw_only=True):
+    """What the fence is worth in a cell: the slowdown without it over that with it."""
+
+    victim: str
+    beside: str
+    fenced: float
+    unfenced: float
+    parts: tuple[WeightedStat, ...]
+    effect: Effect
+
+
+def slowdowns(tests: Mapping[str, TestSummary]) -> tuple[Slowdown, ...]:
+    """All cells of these rows, victim by victim; empty if no test ran alone."""
+    measured = {label: row for label, row in tests.items() if row.train and row.train.mean}
+    cells = [
+        (name, victim, label, row, stat)
+        for name, victim in measured.items()
+        if victim.company == {}
+        for label, row in measured.items()
+        if _same_work(victim, row) and (stat := log_stat(_independent(row, _pairs(victim, row))))
+    ]
+    found = effects([[(1.0, stat)] for *_, stat in cells])
+    return tuple(_slowdown(*cell, one) for cell, one in zip(cells, found, strict=True))
+
+
+def cost_of_neighbours(cells: Sequence[Slowdown]) -> MeanSlowdown | None:
+    """The mean slowdown of the victims that were packed; None if none was."""
+    return _mean([((1.0, cell.stat),) for cell in cells if cell.beside == PACKED])
+
+
+def fence_gains(fenced: Sequence[Slowdown], unfenced: Sequence[Slowdown]) -> tuple[FenceGain, ...]:
+    """By cell that was measured with and without the fence."""
+    without = {(cell.victim, cell.beside): cell for cell in unfenced}
+    both = [(cell, without[key]) for cell in fenced if (key := (cell.victim, cell.beside)) in without]
+    parts: list[tuple[WeightedStat, ...]] = [((1.0, other.stat), (-1.0, cell.stat)) for cell, other in both]
+    return tuple(
+        FenceGain(
+            victim=cell.victim, beside=cell.beside, fenced=cell.value, unfenced=other.value, parts=sides, effect=found
+        )
+        for (cell, other), sides, found in zip(both, parts, effects(parts), strict=True)
+    )
+
+
+def worth_of_fence(gains: Sequence[FenceGain]) -> MeanSlowdown | None:
+    """The mean gain over all cells; None without any."""
+    return _mean([gain.parts for gain in gains])
+
+
+def _mean(cells: Sequence[Sequence[WeightedStat]]) -> MeanSlowdown | None:
+    if not cells:
+        return None
+    parts = [(sign / len(cells), stat) for sides in cells for sign, stat in sides]
+    (found,) = effects([parts])
+    value = math.exp(sum(weight * stat.mean for weight, stat in parts if stat is not None))
+    return MeanSlowdown(value=value, cells=len(cells), effect=found)
+
+
+def _same_work(victim: TestSummary, row: TestSummary) -> bool:
+    return row.company != {} and bool(row.options) and _work(victim) == _work(row)
+
+
+def _work(row: TestSummary) -> tuple[object, ...]:
+    return row.workload, row.options, row.precision, row.data, row.scheme
+
+
+def _pairs(victim: TestSummary, row: TestSummary) -> dict[str, float]:
+    """The slowdown by job id."""
+    return {
+        job: victim.launches[job] / rate for job, rate in row.launches.items() if job in victim.launches and rate > 0
+    }
+
+
+def _independent(row: TestSummary, pairs: Mapping[str, float]) -> list[float]:
+    """Slowdowns from different batches: a victim beside an antagonist has one launch in each, a packed one has many."""
+    if row.company is not None:
+        return list(pairs.values())
+    by_repeat = grouped(pairs, lambda job: job.partition(".")[0])
+    return [math.exp(mean([math.log(pairs[job]) for job in jobs])) for jobs in by_repeat.values()]
+
+
+def _slowdown(name: str, victim: TestSummary, label: str, row: TestSummary, stat: LogStat, found: Effect) -> Slowdown:
+    jobs = _pairs(victim, row)
+    return Slowdown(
+        victim=name.partition(".")[2],
+        beside=", ".join(row.company or {}) or PACKED,
+        test=label.partition(".")[2],
+        alone=mean([victim.launches[job] for job in jobs]),
+        together=mean([row.launches[job] for job in jobs]),
+        unit=row.unit,
+        company=row.company or {},
+        stat=stat,
+        pairs=len(jobs),
+        lost=max(victim.n, row.n) - len(jobs),
+        effect=found,
+    )
