@@ -232,6 +232,8 @@ TABLE: dict[str, Check] = {
     "scripts/check-feeding --workers 4 --data-scale 0.1": Check("script", "needs GPUs"),
     "scripts/check-fence-gpu": Check("script", "test_the_fence_holds_with_gpus runs it"),
     "scripts/check-fence-gpu --ram-total 250GiB": Check("script", "needs GPUs"),
+    "scripts/check-memory-classes": Check("script", "takes minutes, and needs a GPU"),
+    "scripts/weigh-modern": Check("script", "needs a baseline of modern"),
     "scripts/check-resume": Check("script", "takes minutes"),
     "scripts/fuzz": Check("script", "takes minutes"),
     "scripts/house": Check("script"),
