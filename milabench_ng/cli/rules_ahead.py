@@ -84,10 +84,9 @@ def planned(rules: Rules, node: NodeOptions) -> DryRun | str | None:
 
 
 def _not_planned(plan: DryRun | str | None) -> Iterator[str]:
+    """Why the profile cannot be planned at all; a test that does not fit this node breaks no rule."""
     if isinstance(plan, str):
         yield plan
-    elif plan is not None:
-        yield from (f"{label} is not planned: {why}" for label, why in plan.planned.plan.too_wide.items())
 
 
 def _isolation(rules: Rules, checkup: Checkup) -> Iterator[str]:
@@ -134,7 +133,9 @@ def _ecc(seen: Conditions) -> Iterator[str]:
 def _power(seen: Conditions) -> Iterator[str]:
     for uuid, settings in seen.settings.gpus.items() if seen.settings else ():
         limit, default = settings.power_limit_w, settings.default_power_limit_w
-        if limit is not None and default is not None and limit != default:
+        if limit is None or default is None:
+            yield f"{uuid} does not say its power limit and the default"
+        elif limit != default:
             yield f"that of {uuid} is {limit:g} W, its default {default:g} W: nvidia-smi -i {uuid} -pl {default:g}"
 
 

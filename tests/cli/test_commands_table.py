@@ -254,6 +254,8 @@ jobs quick --repeat many | 2 | mnb: --repeat many: a whole number
 jobs quick --sessions 1.5 | 2 | mnb: --sessions 1.5: a whole number
 jobs quick --sessions 0 | 2 | mnb: --sessions 0: at least 1
 jobs quick --tenants 2.5 | 2 | mnb: --tenants 2.5: a whole number
+jobs interference --unfenced-too --isolation none | 2 | mnb: --unfenced-too --isolation none: it compares with the full
+jobs interference --unfenced-too -o res | 2 | mnb:
 jobs quick --retry -1 | 2 | mnb: --retry -1: at least 0
 jobs quick --name vae loader | 2 | mnb: loader: neither an option nor its value; name several tests one by one,
 jobs quick vae | 2 | mnb: vae: neither an option nor its value; name several tests one by one, --name vae, and put

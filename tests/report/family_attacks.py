@@ -68,12 +68,12 @@ def scaled(content: dict[str, Any]) -> None:
 
 
 def lost_early(content: dict[str, Any]) -> None:
-    """It failed a second after its start."""
+    """It failed two seconds before the stop of its batch."""
     mnb = content["mnb"]
     content["success"] = False
-    mnb |= {"failure": {"cause": "oom", "detail": "why"}, "window": None, "stop_s": mnb["start_s"] + 1}
+    mnb |= {"failure": {"cause": "oom", "detail": "why"}, "window": None}
     for rank in mnb["ranks"]:
-        rank["slices"] = [row for row in rank["slices"] if row[0] + row[1] < mnb["stop_s"]]
+        rank["slices"] = [row for row in rank["slices"] if row[0] + row[1] < mnb["stop_s"] - 2]
     content["timings"] = {name: one for name, one in content["timings"].items() if name == "program"}
 
 

@@ -57,12 +57,12 @@ def of_its_kind(content: dict[str, Any]) -> None:
 
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two repeats of all tests on two devices."""
+    """Four repeats of all tests on two devices."""
     place = tmp_path_factory.mktemp("families") / "results"
     profile = build_profile("m", TESTS, "{}", "m.json")
     options = {name: ResolvedOptions(make_records.arguments_of(test.workload)) for name, test in profile.tests.items()}
     options["amp"].arguments["precision"] = "amp"
-    whole = make_plan(profile, options, [device(index) for index in range(2)], 2)
+    whole = make_plan(profile, options, [device(index) for index in range(2)], 4)
     make_records.write_run(place, whole, rate, slices=30)
     tampering.records(of_its_kind)(place)
     make_records.write_ledger(place, whole)

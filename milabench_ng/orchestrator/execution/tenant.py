@@ -183,7 +183,7 @@ class Tenant:
                 rank.entered = event
                 self._on_entered(self, event)
             case Phase():
-                rank.phases[event.name] = event.seconds
+                rank.phases[event.name] = rank.phases.get(event.name, 0.0) + event.seconds
             case Ready():
                 rank.ready = event
                 if all(other.ready for other in self.ranks) and not self.ready.done():

@@ -57,7 +57,9 @@ def _omissions(worths: Sequence[Worth], groups: Groups) -> Iterator[tuple[str, C
     tests = dict.fromkeys(test for worth in worths for test in worth.weights)
     chosen: dict[str, Collection[str]] = {test: (test,) for test in tests}
     for group in dict.fromkeys(groups[test] for test in tests if test in groups):
-        chosen[group] = [test for test in tests if groups.get(test) == group]
+        members = [test for test in tests if groups.get(test) == group]
+        if len(members) > 1:  # else it is that test
+            chosen[group] = members
     yield from ((what, members) for what, members in chosen.items() if {*tests} - {*members})
 
 

@@ -28,17 +28,16 @@ def next_step(report: Report) -> str:
     if report.failed and not any(row.train for row in report.summary.tests.values()):
         label, first = report.failed[0]
         return f"see why {label} J{first.job_id} failed: {first.cause} {first.detail}".rstrip()
-    if not report.isolated and report.summary.units == "true":
+    if report.isolation not in ("full", "none") and report.summary.units == "true":
         return "mnb doctor, which says why the fence is not whole and what to do"
     if suite in _TRIALS:
         return f"mnb {TENDER}, for a score that bids are ranked by"
-    if score is not None and score.per_device is not None and repeats < RANKED_FROM:
+    if score is not None and score.per_device is not None and repeats < RANKED_FROM and suite in names("profiles"):
         return f"mnb jobs {suite} --repeat {RANKED_FROM}, for a verdict"
-    if not report.comparisons:
-        return f"mnb report {source} --compare {_baseline(suite)}"
-    return ""
+    return "" if report.comparisons else f"mnb report {source} --compare {_baseline(suite)}"
 
 
 def _baseline(suite: str) -> str:
-    """A shipped baseline of the suite; that of the standard suite bears only the name of a GPU."""
-    return next((name for name in names("baselines") if name.startswith(f"{suite}-")), "v100")
+    """A shipped baseline of the suite, if there is one; those of the standard suite bear only the name of a GPU."""
+    shipped = (name for name in names("baselines") if name.startswith(f"{suite}-"))
+    return next(shipped, "v100" if suite == "standard" else "OTHER")

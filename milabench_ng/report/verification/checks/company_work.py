@@ -12,7 +12,6 @@ from milabench_ng.records.record import Record
 from milabench_ng.records.window import Window
 from milabench_ng.report.verification.evidence import Evidence, StoredRecord
 
-_SAME_S = 1e-6
 Place = tuple[str, str]
 """Label and job id."""
 
@@ -40,8 +39,14 @@ def _beside(record: Record, window: Window, others: Sequence[StoredRecord]) -> I
 
 
 def _ended_early(record: Record, stop_s: float) -> bool:
-    ended = record.mnb.stop_s
-    return not record.success and (ended is None or ended < stop_s - _SAME_S)
+    """Whether it worked and was gone well before the stop; one that hung was still there."""
+    failure, ends = record.mnb.failure, [row.end_s for rank in record.mnb.ranks for row in rank.slices]
+    return (
+        failure is not None
+        and failure.cause != "timeout"
+        and bool(ends)
+        and max(ends) < stop_s - record.mnb.window_rule.margin_s
+    )
 
 
 def _items(record: Record, window: Window) -> int:

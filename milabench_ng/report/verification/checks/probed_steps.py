@@ -26,7 +26,7 @@ def _lacking(kept: StoredRecord, rank: Rank, *, learned: bool) -> Iterator[str]:
     steps, models = sum(row.steps for row in rank.slices), bool(seen and seen.dtypes)
     if learned or rank.losses:
         yield from _missing("loss", rank.losses, steps)
-    elif models and not rank.digests and steps:
+    elif models and not rank.digests and steps >= DIGEST_STEP:
         yield f"loss of its {steps} steps, and no digest"
     if learned:
         yield from _missing("gradient norm", rank.gradient_norms, steps)

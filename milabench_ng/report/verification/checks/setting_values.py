@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import PurePath
@@ -45,8 +46,8 @@ def odd_values(record: Record, roots: Collection[str]) -> Iterator[tuple[str, st
 
 
 def _inside(folder: str, root: str) -> bool:
-    path = PurePath(folder)
-    return ".." not in path.parts and path.is_relative_to(root) and folder != root
+    below = PurePath(os.path.relpath(folder, root)).parts  # by name alone: this node's disk does not matter
+    return bool(below) and below[0] != ".."
 
 
 def _folders(environment: Mapping[str, str], roots: Collection[str]) -> Iterator[tuple[str, str]]:

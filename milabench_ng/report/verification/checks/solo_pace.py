@@ -10,6 +10,8 @@ from milabench_ng.report.verification.evidence import Evidence
 
 _REPEATS = 2.0
 """How many times as slow as its other repeats on the same device a launch may be."""
+_OTHERS = 3
+"""Repeats that say what is usual."""
 _BESIDE = 1.25
 """How many times as fast as alone a test may be beside neighbours, over the pairs of a device and a repeat."""
 
@@ -40,8 +42,7 @@ def _slower_repeats(label: str, unit: str, alone: Mapping[str, float]) -> Iterat
     for job, rate in alone.items():
         slot = job.partition(".")[2]
         others = [one for name, one in alone.items() if name != job and name.partition(".")[2] == slot]
-        usual = median(others) if others else 0.0
-        if rate * _REPEATS < usual:
+        if len(others) >= _OTHERS and rate * _REPEATS < (usual := median(others)):
             yield f"{label} J{job}: alone it made {rate:.6g} {unit}/s, {usual:.6g} in other repeats of its device"
 
 

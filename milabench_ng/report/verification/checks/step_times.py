@@ -42,7 +42,7 @@ def _latencies(record: Record, rank: Rank) -> Iterator[str]:
     worked_s = _worked_s(rank)
     if record.success and noted == 0 and rank.slices and record.mnb.launch.workload in INFERRING:
         yield "has no latencies"
-    elif record.success and 0 < noted < _LATENCIES_FILL * worked_s:
+    elif record.success and record.mnb.launch.workload in INFERRING and noted < _LATENCIES_FILL * worked_s:
         yield f"has latencies of {noted:.4g} s in all, and worked for {worked_s:.4g} s"
 
 
