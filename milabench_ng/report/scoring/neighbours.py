@@ -82,7 +82,7 @@ def slowdowns(tests: Mapping[str, TestSummary]) -> tuple[Slowdown, ...]:
         for name, victim in measured.items()
         if victim.company == {}
         for label, row in measured.items()
-        if _same_work(victim, row) and (stat := log_stat(_independent(row, _pairs(victim, row))))
+        if same_work(victim, row) and (stat := log_stat(_independent(row, _pairs(victim, row))))
     ]
     found = effects([[(1.0, stat)] for *_, stat in cells])
     return tuple(_slowdown(*cell, one) for cell, one in zip(cells, found, strict=True))
@@ -120,7 +120,8 @@ def _mean(cells: Sequence[Sequence[WeightedStat]]) -> MeanSlowdown | None:
     return MeanSlowdown(value=value, cells=len(cells), effect=found)
 
 
-def _same_work(victim: TestSummary, row: TestSummary) -> bool:
+def same_work(victim: TestSummary, row: TestSummary) -> bool:
+    """Whether ``row`` is the work of ``victim``, in company."""
     return row.company != {} and bool(row.options) and _work(victim) == _work(row)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from statistics import median
 
-from milabench_ng.report.summary.summary import TestSummary
+from milabench_ng.report.scoring.neighbours import same_work
 from milabench_ng.report.verification.evidence import Evidence
 
 _REPEATS = 2.0
@@ -27,7 +27,7 @@ def slow_alone(evidence: Evidence) -> Iterator[str]:
             continue
         yield from _slower_repeats(label, alone.unit, rates[label])
         for other, together in evidence.summary.tests.items():
-            if together.company != {} and _work(together) == _work(alone):
+            if same_work(alone, together):
                 yield from _slower_than_beside(label, rates[label], other, rates[other])
 
 
@@ -52,7 +52,3 @@ def _slower_than_beside(
     pairs = [rate / alone[job] for job, rate in together.items() if alone.get(job)]
     if pairs and median(pairs) > _BESIDE:
         yield f"{label}: {other}, the same work beside neighbours, was {median(pairs):.2f} x as fast"
-
-
-def _work(row: TestSummary) -> tuple[object, ...]:
-    return row.workload, row.options, row.precision, row.data, row.scheme
