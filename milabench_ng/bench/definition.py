@@ -64,7 +64,8 @@ class Definition:
 
     def check(self, options: Mapping[str, Any]) -> None:
         """Raise InputError for options that do not go together; a number yet to be found goes with all."""
-        judged = {name: options[name] for name in self._judged()}
+        given = {option.name: option.default for option in read_options(self.function)} | {**options}
+        judged = {name: given[name] for name in self._judged()}
         if self.fits is not None and AUTO not in judged.values():
             self.fits(**judged)
 

@@ -114,7 +114,7 @@ def test_classic_data_is_named_and_marked_and_a_rerun_reads_it_again(folder: Pat
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["jobs", "nowhere.json"], 2, ["nowhere.json", "No such file"]),
+        (["jobs", "nowhere.json"], 2, ["nowhere.json", "no such file"]),
         (["run", "toy_regg"], 2, ["toy_regg", "toy_lstm, toy_reg,"]),
         (["run", "toy_reg", "--", "--batchsize", "3"], 2, ["--batchsize", "--batch-size int >= 1 (default 256)"]),
         (["run", "toy_reg", "--", "--batch-size", "many"], 2, ["many", "int"]),
