@@ -28,11 +28,12 @@ def odd_times(evidence: Evidence) -> Iterator[str]:
     for name, record in evidence.named():
         own = evidence.builtin.get(record.mnb.launch.workload)
         for rank in record.mnb.ranks:
-            found = (*_latencies(record, rank), *(_notes(record, rank, own) if own else ()))
+            found = (*_latencies(record, rank, own), *(_notes(record, rank, own) if own else ()))
             yield from (f"{name}: rank {rank.rank} {why}" for why in found)
 
 
-def _latencies(record: Record, rank: Rank) -> Iterator[str]:
+def _latencies(record: Record, rank: Rank, own: Declared | None) -> Iterator[str]:
+    """``own``: None for a workload of others, which may spend its steps on more than what it times."""
     for number, row in enumerate(rank.slices):
         least, worked_s = least_s(row.latency), row.length_s - row.wait_s
         if least > worked_s * _CLOCKS:
@@ -42,7 +43,7 @@ def _latencies(record: Record, rank: Rank) -> Iterator[str]:
     worked_s = _worked_s(rank)
     if record.success and noted == 0 and rank.slices and record.mnb.launch.workload in INFERRING:
         yield "has no latencies"
-    elif record.success and record.mnb.launch.workload in INFERRING and noted < _LATENCIES_FILL * worked_s:
+    elif record.success and own is not None and 0 < noted < _LATENCIES_FILL * worked_s:
         yield f"has latencies of {noted:.4g} s in all, and worked for {worked_s:.4g} s"
 
 
