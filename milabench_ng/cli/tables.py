@@ -6,7 +6,6 @@ stands in several tables below each other. Elsewhere nothing is cut.
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -17,6 +16,7 @@ from rich.text import Text
 
 from milabench_ng.plain import plain
 from milabench_ng.report.render.fitting import GAP, UNLIMITED, WORDS, blocks, wrapped
+from milabench_ng.report.render.output_width import output_width
 
 _EASY = 36
 """To how many characters a text is wrapped before a column that can be spared gives way."""
@@ -68,8 +68,7 @@ def facts(pairs: Iterable[tuple[str, str]]) -> Text:
 
 
 def _width() -> int:
-    """Of the terminal; rich would cut text short to fit what it guesses elsewhere."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else UNLIMITED
+    return output_width(sys.stdout)
 
 
 def _room(place: int, header: str, rows: Sequence[Sequence[str]], most: int) -> int:

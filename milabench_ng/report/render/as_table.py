@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from typing import Literal, TextIO
 
@@ -17,7 +16,8 @@ from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.cells import Cell, Tone
 from milabench_ng.report.render.columns import TestColumn, columns
 from milabench_ng.report.render.first_screen import first_screen
-from milabench_ng.report.render.fitting import UNLIMITED, WORDS, blocks, fitting
+from milabench_ng.report.render.fitting import WORDS, blocks, fitting
+from milabench_ng.report.render.output_width import output_width
 from milabench_ng.report.render.screen_lines import STYLES, fact_lines, print_screen
 from milabench_ng.report.render.sections import Section
 from milabench_ng.report.render.statements import details, isolation_fact
@@ -33,7 +33,7 @@ def write(report: Report, stream: TextIO, *, full: bool = False) -> None:
 
     ``full``: leave no column and no row out; what does not fit side by side stands below.
     """
-    width = shutil.get_terminal_size().columns if stream.isatty() else UNLIMITED
+    width = output_width(stream)
     console = _console(stream, width)
     print_screen(first_screen(report), console, width)
     _print_tests(report, console, full=full)
@@ -48,20 +48,20 @@ def write(report: Report, stream: TextIO, *, full: bool = False) -> None:
 def write_isolation(report: Report, stream: TextIO) -> None:
     """Write how the tenants were isolated, if they were not."""
     if not report.isolated:
-        width = shutil.get_terminal_size().columns if stream.isatty() else UNLIMITED
+        width = output_width(stream)
         _console(stream, width).print(fact_lines([isolation_fact(report)], width))
 
 
 def write_sections(sections: Sequence[Section], stream: TextIO) -> None:
     """Write tables one below the other, with all their rows."""
-    console = _console(stream, shutil.get_terminal_size().columns if stream.isatty() else UNLIMITED)
+    console = _console(stream, output_width(stream))
     for section in sections:
         _print(section, console, full=True)
 
 
 def write_tender(tender: Tender, stream: TextIO) -> None:
     """Write ``tender`` to ``stream``."""
-    width = shutil.get_terminal_size().columns if stream.isatty() else UNLIMITED
+    width = output_width(stream)
     console = _console(stream, width)
     console.print(fact_lines(tender_facts(tender), width))
     for section in tender_sections(tender):
