@@ -260,7 +260,8 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
         found = self.workloads.get(name)
         if found is None:
             raise InputError(
-                f"{where}: unknown workload {short(repr(name))}; there are {', '.join(sorted(self.workloads))}, "
+                f"{where}: unknown workload {short(repr(name))}{did_you_mean(name, sorted(self.workloads))}; there are "
+                f"{', '.join(sorted(self.workloads))}, "
                 "or name your own as package.module:function"
             )
         return found

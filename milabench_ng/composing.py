@@ -14,7 +14,7 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.memory_classes import DeviceMemory
-from milabench_ng.plan import Batch, Device, Launch, Order, Plan, Resolved, Role
+from milabench_ng.plan import Batch, Device, Launch, Order, Plan, Resolved, Role, SlotId, slots_of
 from milabench_ng.profile import Profile, Test
 from milabench_ng.units import parse_bytes
 
@@ -31,28 +31,33 @@ def make_plan(
     nonce: str | None = None,
     names: Collection[str] = (),
     memory: DeviceMemory | None = None,
+    slots_per_device: int = 1,
 ) -> Plan:
-    """The batches of ``repeat`` runs over ``devices``.
+    """The batches of ``repeat`` runs over the slots of ``devices``.
 
     ``arguments``: the options of the tests to measure and of their company. ``names``: the tests to measure, all that
-    have options if empty; the others are omitted. ``memory``: of the smallest device, None for CPU partitions. Tests
-    that need more devices or memory are not planned. Raises InputError if no test is left.
+    have options if empty; the others are omitted. ``memory``: of the tenant that has least, None for CPU partitions.
+    Tests that need more devices or memory, or devices of their own, are not planned. Raises InputError if no test is
+    left.
     """
     if not 1 <= repeat <= MOST_RUNS:
         raise InputError(f"--repeat {repeat}: at least 1, at most {MOST_RUNS:,}")
     if not devices:
         raise InputError("no device to run on")
+    slots = slots_of(devices, slots_per_device)
     measured = {name: test for name, test in profile.tests.items() if test.role == "measured"}
     chosen = {name: test for name, test in measured.items() if name in arguments and (not names or name in names)}
     _refuse_part_of_mix(profile, chosen)
-    unplanned = {f"{profile.suite}.{name}": why for name, why in _unplanned(chosen, len(devices), memory).items()}
-    planned = {name: test for name, test in chosen.items() if f"{profile.suite}.{name}" not in unplanned}
+    unplanned = {
+        profile.id_of(name): why for name, why in _unplanned(chosen, len(slots), slots_per_device, memory).items()
+    }
+    planned = {name: test for name, test in chosen.items() if profile.id_of(name) not in unplanned}
     if unplanned and not planned:
         raise InputError("; ".join(f"{label} is not planned: {why}" for label, why in unplanned.items()))
-    composer = _Composer(profile, arguments, devices)
+    composer = _Composer(profile, arguments, tuple(slots.items()))
     groups = [launches for run in range(repeat) for launches in composer.batches(planned, run)]
     left_out = (name for name in measured if name not in chosen)
-    omitted = [label for name in left_out for label in _labels(f"{profile.suite}.{name}", measured[name], len(devices))]
+    omitted = [label for name in left_out for label in _labels(profile.id_of(name), measured[name], len(slots))]
     return Plan(
         suite=profile.suite,
         devices=tuple(devices),
@@ -64,6 +69,7 @@ def make_plan(
         unplanned=unplanned or msgspec.UNSET,
         order=order,
         nonce=nonce,
+        slots_per_device=slots_per_device if slots_per_device > 1 else msgspec.UNSET,
     )
 
 
@@ -78,9 +84,9 @@ def companions(profile: Profile, names: Collection[str]) -> tuple[str, ...]:
     return tuple(name for name in profile.tests if name in beside)
 
 
-def _unplanned(chosen: Mapping[str, Test], devices: int, memory: DeviceMemory | None) -> dict[str, str]:
+def _unplanned(chosen: Mapping[str, Test], slots: int, per_device: int, memory: DeviceMemory | None) -> dict[str, str]:
     """The tests that this node cannot run, or runs a larger one instead of, and why."""
-    found = {**dict(_too_wide(chosen, devices)), **dict(_too_large(chosen, devices, memory))}
+    found = {**dict(_too_wide(chosen, slots, per_device)), **dict(_too_large(chosen, slots // per_device, memory))}
     planned = {name for name in chosen if name not in found}
     instead = {
         name: f"it is there for nodes that cannot run {test.instead_of}, and this one can"
@@ -103,14 +109,20 @@ def _too_large(chosen: Mapping[str, Test], devices: int, memory: DeviceMemory | 
             yield name, f"it needs {wanted / 1e9:.1f} GB on each of {devices} devices, and {part}"
 
 
-def _too_wide(chosen: Mapping[str, Test], devices: int) -> Iterator[tuple[str, str]]:
-    """The tests that need more devices than there are, and why."""
+def _too_wide(chosen: Mapping[str, Test], slots: int, per_device: int) -> Iterator[tuple[str, str]]:
+    """The tests that need more slots than there are, or devices of their own, and why."""
     for name, test in chosen.items():
-        if test.least_devices > devices:
-            yield name, f"it needs {test.least_devices} devices, and there are {devices}"
-        elif devices == 1 and test.mix is not None:
+        if per_device > 1 and test.partition_scheme.type.spreads:
+            yield name, f"it spreads over devices of its own, and each of these has {per_device} tenants"
+        elif test.least_devices > slots // per_device:
+            yield name, f"it needs {test.least_devices} devices, and there are {slots // per_device}"
+        elif test.device_counts and slots not in test.device_counts:
+            *others, last = map(str, test.device_counts)
+            fit = f"{', '.join(others)} or {last}" if others else last
+            yield name, f"a launch of it takes {fit} devices, and there are {slots}"
+        elif slots == 1 and test.mix is not None:
             yield name, f"it is in the mix {test.mix!r}, which takes two devices or more, and there is one"
-        elif devices == 1 and test.company and isinstance(test.company, tuple):
+        elif slots == 1 and test.company and isinstance(test.company, tuple):
             yield name, f"it runs beside {', '.join(test.company)}, which takes two devices or more, and there is one"
 
 
@@ -126,7 +138,7 @@ class _Composer(msgspec.Struct, frozen=True):
 
     profile: Profile
     arguments: Resolved
-    devices: Sequence[Device]
+    slots: Sequence[tuple[SlotId, Device]]
 
     def batches(self, chosen: Mapping[str, Test], run: int) -> Iterator[list[Launch]]:
         """Those of one run of the ``chosen`` tests; a mix stands where its first test does."""
@@ -137,15 +149,15 @@ class _Composer(msgspec.Struct, frozen=True):
                     mixed.add(test.mix)
                     yield from self._mix([other for other in chosen if chosen[other].mix == test.mix], run)
             elif test.company == "same":
-                for batch in test.partition_scheme.type.partitions(len(self.devices)):
+                for batch in test.partition_scheme.type.partitions(len(self.slots)):
                     yield [self._launch(name, run, positions) for positions in batch]
             else:
                 yield from self._in_turn(name, () if test.company == "none" else test.company, run)
 
     def _in_turn(self, name: str, company: Sequence[str], run: int) -> Iterator[list[Launch]]:
         """The test on each slot, while the others run ``company``, in turn; nothing without any."""
-        for position in range(len(self.devices)):
-            others = [other for other in range(len(self.devices)) if other != position]
+        for position in range(len(self.slots)):
+            others = [other for other in range(len(self.slots)) if other != position]
             beside = [
                 self._launch(company[i % len(company)], run, (other,), "company")
                 for i, other in enumerate(others if company else ())
@@ -157,13 +169,13 @@ class _Composer(msgspec.Struct, frozen=True):
         for turn in range(len(names)):
             yield [
                 self._launch(names[(position + turn) % len(names)], run, (position,))
-                for position in range(len(self.devices))
+                for position in range(len(self.slots))
             ]
 
     def _launch(self, name: str, run: int, positions: Sequence[int], role: Role = "measured") -> Launch:
         test, options = self.profile.tests[name], self.arguments[name]
         return Launch(
-            test=f"{self.profile.suite}.{name}",
+            test=self.profile.id_of(name),
             scheme=test.partition_scheme.type,
             workload=test.workload,
             arguments=options.arguments,
@@ -171,7 +183,8 @@ class _Composer(msgspec.Struct, frozen=True):
             classes=options.classes or msgspec.UNSET,
             data_scale=test.data_scale,
             run=run,
-            devices=tuple(self.devices[position].index for position in positions),
+            devices=tuple(self.slots[position][1].index for position in positions),
+            slots=tuple(self.slots[position][0] for position in positions),
             role=role,
         )
 

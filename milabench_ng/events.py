@@ -115,6 +115,8 @@ class Done(Event, frozen=True, kw_only=True):
     matmul_error: float
     layer_dtype: str | None = None
     """The type of the first output of a linear or convolution layer in the first step; None if none ran."""
+    kernels: dict[str, str] = {}
+    """What of torch's libraries worked: ``attention``, ``collectives``; only what was seen."""
     peak_device_bytes: int | None = None
     read_bytes: int | None = None
     """What the readers of the data set read within their budget, if they have one, and in how many seconds."""

@@ -65,6 +65,8 @@ def read_content(path: Path, largest: int = SMALL, flags: int = 0) -> bytes:
             if not stat.S_ISREG(found.st_mode):
                 refuse(path, f"{_kind(found.st_mode)}, and not a file")
             content = file.read(largest + 1)
+    except IsADirectoryError:
+        refuse(path, "a folder, and not a file")
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         refuse(path, getattr(error, "strerror", None) or str(error))
     if len(content) > largest:
@@ -79,8 +81,8 @@ def parse_json(content: bytes, source: str, numbers: Numbers = "finite") -> Any:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(pairs)
         if len(made) < len(pairs):
-            keys = [key for key, _ in pairs]
-            twice = next(key for key in keys if keys.count(key) > 1)
+            left = dict(made)
+            twice = next(key for key, _ in pairs if left.pop(key, left) is left)
             refuse(source, f"{short(repr(twice))} stands twice in the same object")
         return made
 
@@ -154,7 +156,7 @@ def _require_characters(value: Any, source: str) -> None:
 
 def _kind(mode: int) -> str:
     kinds = {
-        stat.S_IFDIR: "a directory",
+        stat.S_IFDIR: "a folder",
         stat.S_IFIFO: "a pipe",
         stat.S_IFSOCK: "a socket",
         stat.S_IFCHR: "a device",

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from string import ascii_lowercase
 from typing import Annotated, Literal
 
 import msgspec
 
 from milabench_ng.batch_sizes import BATCH_SIZE
 from milabench_ng.catalogue import AUTO, Scalar
+from milabench_ng.errors import InputError
 from milabench_ng.memory_classes import DeviceMemory
 from milabench_ng.node.gpus import Gpu
-from milabench_ng.profile import Scheme
+from milabench_ng.profile import Scheme, suite_of
 
 Order = Literal["file", "interleaved", "random"]
 """Order of the repeats.
@@ -28,6 +30,9 @@ _SLOT = re.compile(r"([0-9]{1,9})([a-z]?)")
 SlotId = Annotated[str, msgspec.Meta(pattern=rf"^{_SLOT.pattern}$(?!\n)")]
 """Id of a place for one tenant: its device's index, with a letter if several tenants share it (``"0a"``)."""
 
+MOST_SLOTS = 26
+"""Most slots of a device: each has a letter."""
+
 Role = Literal["measured", "company"]
 """Role of a launch. ``company``: it serves as a neighbour; it is recorded, but never scored."""
 
@@ -41,6 +46,13 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     """What ``CUDA_VISIBLE_DEVICES`` is set to; None for a CPU partition."""
     name: str = "CPU"
     numa_node: int | None = None
+    part: float | msgspec.UnsetType = msgspec.UNSET
+    """The part of its GPU's compute slices that a MIG instance has; omitted if unknown, and for other devices."""
+
+    @property
+    def known_part(self) -> float:
+        """The part of a GPU that it is, 1 if nothing else is known."""
+        return 1.0 if self.part is msgspec.UNSET else self.part
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +123,11 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.run}.{self.slot_ids[-1]}"
 
     @property
+    def suite(self) -> str:
+        """The suite that it is scored in."""
+        return suite_of(self.test)
+
+    @property
     def label(self) -> str:
         """The row of the summary that this launch belongs to: ``suite.test`` or ``suite.scaling.K``."""
         return self.scheme.label(self.test, len(self.devices))
@@ -142,6 +159,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     order: Order = "interleaved"
     nonce: str | None = None
     """Any text; seeds the random order, and shows a buyer who chose it that the run is younger than the choice."""
+    slots_per_device: Annotated[int, msgspec.Meta(ge=2, le=MOST_SLOTS)] | msgspec.UnsetType = msgspec.UNSET
+    """How many tenants share each device; omitted for one."""
+
+    @property
+    def tenants_per_device(self) -> int:
+        """How many tenants share each device, also if it is omitted."""
+        return 1 if self.slots_per_device is msgspec.UNSET else self.slots_per_device
+
+    @property
+    def slots(self) -> tuple[SlotId, ...]:
+        """All slots of its devices, in order."""
+        return tuple(slots_of(self.devices, self.tenants_per_device))
 
     @property
     def launches(self) -> tuple[Launch, ...]:
@@ -149,7 +178,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(launch for batch in self.batches for launch in batch.launches)
 
     @property
-    def too_wide(self) -> dict[str, str]:
+    def not_planned(self) -> dict[str, str]:
         """What is not planned, and why, also if there is nothing."""
         return {} if self.unplanned is msgspec.UNSET else self.unplanned
 
@@ -172,6 +201,19 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def sha256(self) -> str:
         """Hash of what will run, in order: the batches, not the devices that they run on."""
         return hashlib.sha256(msgspec.json.encode([self.suite, self.batches, self.omitted])).hexdigest()
+
+
+def slots_of(devices: Sequence[Device], per_device: int) -> dict[SlotId, Device]:
+    """The device of each slot: named after its index, with a letter where a device has several.
+
+    Raises InputError unless there is a letter for each.
+    """
+    if not 1 <= per_device <= MOST_SLOTS:
+        raise InputError(f"--slots-per-device {per_device}: at least 1, at most {MOST_SLOTS}")
+    if per_device == 1:
+        return {str(device.index): device for device in devices}
+    letters = ascii_lowercase[:per_device]
+    return {f"{device.index}{letter}": device for device in devices for letter in letters}
 
 
 def tenant_number(slot: str) -> int:
@@ -201,12 +243,12 @@ Resolved = Mapping[str, ResolvedOptions]
 """By test."""
 
 
-def smallest_memory(devices: Sequence[Device], gpus: Sequence[Gpu]) -> DeviceMemory | None:
-    """The smallest memory of ``devices``, or the first that the driver does not tell; None for CPU partitions.
+def smallest_memory(devices: Sequence[Device], gpus: Sequence[Gpu], per_device: int = 1) -> DeviceMemory | None:
+    """The least memory of a tenant of ``devices``, or the first that the driver does not tell; None on the CPU.
 
-    ``gpus``: the node's devices, looked up by UUID.
+    ``gpus``: the node's devices, looked up by UUID. ``per_device``: how many tenants divide the memory of each.
     """
-    known = {gpu.uuid: gpu.memory_bytes for gpu in gpus}
+    known = {gpu.uuid: gpu.memory_bytes and gpu.memory_bytes // per_device for gpu in gpus}
     found = [
         DeviceMemory(f"device {one.index} ({one.name})", known.get(one.uuid)) for one in devices if one.uuid is not None
     ]

@@ -28,6 +28,8 @@ from milabench_ng.units import parse_bytes
 PROFILE_SCHEMA = 1
 TEST_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]*")
 SUITE_NAME = re.compile(r"\w[\w .,+@=()-]*")
+OtherSuite = Annotated[str, msgspec.Meta(pattern=rf"^{TEST_NAME.pattern}$(?!\n)")]
+"""The name of a suite without a dot, so that it is the first part of a test's id."""
 LONGEST_ID = 200
 """Bytes of ``suite.test``: with job id and date it becomes the name of a file, which has at most 255."""
 
@@ -126,6 +128,9 @@ class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     partition_scheme: PartitionScheme = PartitionScheme()
     least_devices: Annotated[int, msgspec.Meta(ge=1)] = 1
     """With fewer devices the test is not planned, and has no weight."""
+    device_counts: tuple[Annotated[int, msgspec.Meta(ge=1)], ...] = ()
+    """How many devices a launch can spread over, any number if empty: with another, the test is not planned, and has
+    no weight."""
     least_memory: MemoryNeed | None = None
     """On GPUs of which ``memory_fraction`` is less, the test is not planned, and has no weight."""
     instead_of: str | None = None
@@ -143,6 +148,8 @@ class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``company``: it runs only beside the tests that name it, and is never scored."""
     mix: str | None = None
     """Tests of one mix run at the same time on different slots, and change places until each has been on all."""
+    suite: OtherSuite | None = None
+    """The suite that it is scored in, if that is not the profile's."""
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -158,6 +165,10 @@ class Profile(msgspec.Struct, frozen=True):
         """Hash of the file's text."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
+    def id_of(self, name: str) -> str:
+        """The id of the test ``name``: ``suite.test``."""
+        return f"{self.tests[name].suite or self.suite}.{name}"
+
     def select(self, names: Sequence[str]) -> Profile:
         """The tests called ``names`` (all if empty), in file order."""
         unknown = [name for name in names if name not in self.tests]
@@ -169,6 +180,16 @@ class Profile(msgspec.Struct, frozen=True):
 
 
 RawTests = dict[str, dict[str, Any]]
+
+
+def name_of(test: str) -> str:
+    """The name in its profile of the test with the id ``test``."""
+    return test.rpartition(".")[2]
+
+
+def suite_of(test: str) -> str:
+    """The suite of the test with the id ``test``; empty if it names none."""
+    return test.rpartition(".")[0]
 
 
 def parse_profile(text: str, source: str) -> tuple[RawTests, bool]:
@@ -204,13 +225,13 @@ def build_profile(suite: str, tests: RawTests, text: str, source: str, warnings:
         )
     for name, definition in tests.items():
         where = f"{source}: test {short(repr(name))}"
-        if len(f"{suite}.{name}".encode()) > LONGEST_ID:
-            raise InputError(f"{where}: suite and test name have more than {LONGEST_ID} bytes together")
         _check_keys(definition, Test, where)
         try:
             test = msgspec.convert(definition, Test)
         except msgspec.ValidationError as error:
             raise InputError(f"{where}: {short(error)}") from None
+        if len(f"{test.suite or suite}.{name}".encode()) > LONGEST_ID:
+            raise InputError(f"{where}: suite and test name have more than {LONGEST_ID} bytes together")
         if not 0 < test.data_scale <= 1:
             raise InputError(f"{where}: data_scale is {test.data_scale}; it must be above 0 and at most 1")
         if not 0 < test.memory_fraction <= 1:
@@ -223,8 +244,25 @@ def build_profile(suite: str, tests: RawTests, text: str, source: str, warnings:
             if seconds is not None and not 0 < seconds < math.inf:
                 raise InputError(f"{where}: limits: {limit} is {seconds}; it must be a number of seconds above 0")
         typed[name] = test
+    _check_devices(typed, source)
     check_company(typed, source)
     return Profile(suite, typed, text, warnings)
+
+
+def _check_devices(tests: Mapping[str, Test], source: str) -> None:
+    """Refuse numbers of devices that a partition scheme has no launches over."""
+    for name, test in tests.items():
+        where = f"{source}: test {short(repr(name))}"
+        if test.partition_scheme.type.steps and test.least_devices > 1:
+            raise InputError(
+                f"{where}: least_devices {test.least_devices}, and partition scheme "
+                f"{test.partition_scheme.type.value!r} begins with one device; use normal"
+            )
+        if test.device_counts and test.partition_scheme.type is not Scheme.NORMAL:
+            raise InputError(
+                f"{where}: device_counts, and partition scheme {test.partition_scheme.type.value!r} has launches over "
+                "other numbers of devices; use normal"
+            )
 
 
 def check_company(tests: Mapping[str, Test], source: str) -> None:
@@ -244,11 +282,6 @@ def check_company(tests: Mapping[str, Test], source: str) -> None:
             )
         if test.company != "same" and (test.mix is not None or test.role == "company"):
             raise InputError(f"{where}: it has company of its own, and is in a mix or company itself; choose one")
-        if test.partition_scheme.type.steps and test.least_devices > 1:
-            raise InputError(
-                f"{where}: least_devices {test.least_devices}, and partition scheme "
-                f"{test.partition_scheme.type.value!r} begins with one device; use normal"
-            )
         if test.role == "company" and name not in named:
             raise InputError(f"{where}: its role is company, and no test names it; name it in the company of a test")
     mixes = Counter(test.mix for test in tests.values() if test.mix is not None)

@@ -30,6 +30,8 @@ class Seat(msgspec.Struct, frozen=True, kw_only=True):
     entry: EntryFields
     threads: int
     """Size of its thread pools: the physical cores of the share."""
+    memory_part: float | msgspec.UnsetType = msgspec.UNSET
+    """The part of the device's memory that torch may use; omitted for all of it."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,12 +82,13 @@ class Describe(Request, frozen=True, kw_only=True):
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """A test's workload and its options."""
+    """A test's workload and its options, on as many devices as a launch runs over."""
 
     where: str
     """The test's place, for errors."""
     workload: str
     arguments: dict[str, Scalar | None]
+    devices: int = 1
 
 
 class CheckOptions(Request, frozen=True, kw_only=True):

@@ -29,6 +29,7 @@ _FACTORS = {
     "g": GIB,
     "t": 1 << 40,
 }
+_DURATION = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(s|min|h)\s*")
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
 
 
@@ -65,12 +66,33 @@ def parse_share(text: str, what: str) -> float:
         raise InputError(f"{what}: {text!r} is not a share; write a percentage such as 2%") from None
 
 
+def parse_seconds(text: str, what: str) -> float:
+    """Seconds of a duration such as ``"30min"``, ``"1.5 h"`` or ``"90s"``. ``what`` names the option in the error."""
+    match = _DURATION.fullmatch(text)
+    if match is None or not float(match[1]):
+        raise InputError(
+            f"{what}: {short(repr(text))} is not a duration; write a number and s, min or h, such as 30min"
+        )
+    return float(match[1]) * {"s": 1, "min": 60, "h": 3600}[match[2]]
+
+
 def format_bytes(size: float) -> str:
     """``"1.5 GiB"``: the largest unit that leaves a number of at least 1."""
     for unit, factor in (("TiB", 1 << 40), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
         if abs(size) >= factor:
             return f"{Decimal(size) / factor:.1f} {unit}"  # a foreign record may exceed the range of a float
     return f"{size:.0f} B"
+
+
+def format_limit(bytes_per_s: float) -> str:
+    """``"1000 MiB/s"``, as one writes a limit: no decimal that says nothing."""
+    size, unit = format_bytes(bytes_per_s).split(" ")
+    return f"{size.removesuffix('.0')} {unit}/s"
+
+
+def counted(count: int, noun: str) -> str:
+    """``"1 test"``, ``"2 tests"``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def format_seconds(seconds: float) -> str:

@@ -22,6 +22,7 @@ from milabench_ng.bench.compiling import compiled
 from milabench_ng.bench.edge_events import done_event, ready_event
 from milabench_ng.bench.file_errors import FileErrors
 from milabench_ng.bench.layer_type import LayerType
+from milabench_ng.bench.library_kernels import LibraryKernels
 from milabench_ng.bench.meter import Meter
 from milabench_ng.bench.moving import to_device, to_host
 from milabench_ng.bench.notes import Notes
@@ -84,6 +85,7 @@ class Bench:
         self._precision = MODES[options.precision](device)
         self._order = torch.Generator().manual_seed(options.seed + tenant)
         self._layer_type = LayerType()
+        self._kernels = LibraryKernels()
         self._meter: Meter | None = None
         self._trace = TraceRecorder(channel, rank, self._precision.scale)
         self._feeds: list[feeding.Feed] = []
@@ -99,6 +101,13 @@ class Bench:
     def processes(self, wanted: int) -> int:
         """How many processes or threads a workload may start itself: ``wanted``, at most one per CPU of the tenant."""
         return min(wanted, len(os.sched_getaffinity(0)))
+
+    def autotune(self) -> None:
+        """Let cuDNN time its kernels on each new shape and keep the fastest; in true fp32 its heuristic chooses.
+
+        Without tensor cores, timing the kernels of a large batch takes minutes.
+        """
+        torch.backends.cudnn.benchmark = self._options.precision != "fp32"
 
     def enter_process(self) -> None:
         """Close what a process started by the workload must not keep; call this first in it.
@@ -147,6 +156,11 @@ class Bench:
             made = loss()
         torch.autograd.backward(made)
         self._tell("rehearsal", since)
+
+    def warm(self, model: Callable[..., Any], *inputs: Any) -> None:
+        """One step of inference before the clock, as `infer` does it, whose outputs nobody needs."""
+        with torch.inference_mode(), self._precision.context(), self._kernels.watching():
+            model(*inputs)
 
     def to_device(self, value: Any) -> Any:
         """Move the tensors in ``value``, also within lists, tuples and dicts, to the device.
@@ -261,10 +275,13 @@ class Bench:
             meter.step(items(batch), waited, backlog)
         ahead.synchronize()
         self._trace.report()
-        self._channel.send(done_event(self._precision, self._trace, self._layer_type, meter, self._budget))
+        self._channel.send(
+            done_event(self._precision, self._trace, self._layer_type, self._kernels, meter, self._budget)
+        )
 
     def step(self, loss: Tensor, optimizer: Optimizer, *, clip_norm: float | None = None) -> None:
         """Backward and one optimizer step in the precision mode. ``clip_norm``: largest total gradient norm."""
+        self._kernels.look(loss)
         self._precision.backward(loss, optimizer)
         self._trace.gradients(self._precision.gradients(optimizer))
         self._precision.apply(optimizer, clip_norm)

@@ -1,22 +1,22 @@
-"""The ``workload`` decorator, and what it reads from a function's signature."""
+"""The ``workload`` decorator, and the workload that it declares."""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib.util
 import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET, Meta
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from milabench_ng import catalogue
 from milabench_ng.batch_sizes import BATCH_SIZE
 from milabench_ng.bench.options import COMMON
+from milabench_ng.bench.signature import Function, read_options
 from milabench_ng.bench.source import source_modules
-from milabench_ng.catalogue import AUTO, DEVICE_PEAKS, Bound, Classic, DataBy, Derived, Option, Range
+from milabench_ng.catalogue import AUTO, DEVICE_PEAKS, Bound, Classic, DataBy, Derived, Option
 from milabench_ng.datasets.base import DataSet
 from milabench_ng.errors import InputError
 from milabench_ng.formula import names
@@ -25,8 +25,8 @@ from milabench_ng.sources import digest
 if TYPE_CHECKING:
     from milabench_ng.bench.bench import Bench
 
-Function = Callable[..., None]
-_NAMES = {kind: name for name, kind in catalogue.type_names.items()}
+_DEVICES = "devices"
+"""What a workload's rule calls the number of devices that a launch runs over."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,18 +53,22 @@ class Definition:
 
     def __post_init__(self) -> None:
         _check_derived(self)
-        unknown = self._judged() - {option.name for option in read_options(self.function)}
+        unknown = self._judged() - {_DEVICES, *(option.name for option in read_options(self.function))}
         if unknown:
             raise InputError(f"workload {self.name}: fits takes {', '.join(sorted(unknown))}, which is no option")
 
     def __call__(self, bench: Bench, **options: Any) -> None:
         """Run the workload on ``bench``."""
-        self.check(options)
+        self.check(options, _ranks())
         self.function(bench, **options)
 
-    def check(self, options: Mapping[str, Any]) -> None:
-        """Raise InputError for options that do not go together; a number yet to be found goes with all."""
-        given = {option.name: option.default for option in read_options(self.function)} | {**options}
+    def check(self, options: Mapping[str, Any], devices: int = 1) -> None:
+        """Raise InputError for options that do not go together; a number yet to be found goes with all.
+
+        ``devices``: over how many a launch runs.
+        """
+        own = {option.name: option.default for option in read_options(self.function)}
+        given = {_DEVICES: devices} | own | {**options}
         judged = {name: given[name] for name in self._judged()}
         if self.fits is not None and AUTO not in judged.values():
             self.fits(**judged)
@@ -149,7 +153,8 @@ def workload(
     ``classic_factor``: items of the 2020 tool per true item. ``classic``: how 2020 profiles name it. ``derived``: its
     rate in other units, shown beside it. ``notes``: names of what it notes of its steps (`Bench.notes`), for their
     formulas. ``stores``: it writes files, below the data root (`Bench.storage`). ``fits``: a function of some of the
-    options, by name, that raises InputError where they do not go together; it is asked before a run begins.
+    options, by name, and of ``devices``, the number that a launch runs over, that raises InputError where they do not
+    go together; it is asked before a run begins.
 
     Raises InputError for a derived unit whose formula cannot be evaluated, and if ``fits`` takes what is no option.
     """
@@ -176,6 +181,13 @@ def workload(
         )
 
     return declare
+
+
+def _ranks() -> int:
+    """How many processes this launch has, one for each of its devices."""
+    import torch.distributed as dist
+
+    return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def check_choice(data: DataBy, options: Sequence[Option], name: str) -> None:
@@ -214,74 +226,3 @@ def _check_derived(definition: Definition) -> None:
         absent = sorted({*(() if each.only is UNSET else each.only)} - {one.name for one in options})
         if absent:
             raise InputError(f"{where}: derived unit {each.unit!r} is for an option that is not there: {absent[0]}")
-
-
-def read_options(function: Function) -> tuple[Option, ...]:
-    """The options of a workload: its keyword-only parameters, explained in the docstring's ``Options:`` section."""
-    hints = get_type_hints(function, include_extras=True)
-    meanings = _meanings(inspect.getdoc(function) or "")
-    options = []
-    where = f"workload {function.__module__}:{function.__qualname__}"
-    for parameter in list(inspect.signature(function).parameters.values())[1:]:
-        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
-            raise InputError(f"{where}: {parameter.name!r} is not keyword-only; put '*' after the first parameter")
-        hint, allowed = _range(hints.get(parameter.name), where, parameter)
-        kind, choices = _kind(hint, where, parameter)
-        if parameter.name in {option.name for option in COMMON("fp32")}:
-            raise InputError(f"{where}: option {parameter.name!r} is common to all workloads; rename yours")
-        option = Option(
-            name=parameter.name,
-            type=kind,
-            default=parameter.default,
-            choices=choices,
-            range=allowed,
-            meaning=meanings.get(parameter.name, ""),
-        )
-        options.append(replace(option, default=option.check(parameter.default, f"{where}: default")))
-    return tuple(options)
-
-
-def _range(hint: object, where: str, parameter: inspect.Parameter) -> tuple[object, Range]:
-    """The type in ``Annotated[int, Meta(ge=1)]``, and its range; any other annotation is a type without a range."""
-    if get_origin(hint) is not Annotated:
-        return hint, Range()
-    kind, *notes = get_args(hint)
-    bounds = {name: getattr(note, name, None) for note in notes for name in Range.__struct_fields__}
-    if len(notes) != 1 or notes[0] != Meta(**bounds) or kind not in (int, float):
-        raise InputError(
-            f"{where}: option {parameter.name!r} is annotated {hint!r}; a range is one Meta with ge, gt, le and lt "
-            "of an int or a float"
-        )
-    return kind, Range(**bounds)
-
-
-def _kind(
-    hint: object, where: str, parameter: inspect.Parameter
-) -> tuple[Literal["int", "float", "bool", "str"], tuple[str, ...]]:
-    if parameter.default is inspect.Parameter.empty:
-        raise InputError(f"{where}: option {parameter.name!r} has no default; give it one")
-    if get_origin(hint) is Literal and all(isinstance(choice, str) for choice in get_args(hint)):
-        return "str", tuple(get_args(hint))
-    if hint not in _NAMES:
-        raise InputError(
-            f"{where}: option {parameter.name!r} is annotated {hint!r}; use int, float, bool, str or a "
-            "Literal of strings"
-        )
-    return _NAMES[hint], ()  # type: ignore[return-value]
-
-
-def _meanings(docstring: str) -> dict[str, str]:
-    """``{"batch_size": "images per step"}`` from the indented ``name: meaning`` lines below ``Options:``."""
-    _, found, rest = docstring.partition("\nOptions:\n")
-    meanings: dict[str, str] = {}
-    name = ""
-    for line in rest.splitlines() if found else ():
-        if not line.startswith(" "):
-            break
-        entry = re.fullmatch(r" {4}(\w+): (.*)", line)
-        if entry:
-            name = entry[1]
-            meanings[name] = entry[2]
-        elif name:
-            meanings[name] += " " + line.strip()
-    return meanings

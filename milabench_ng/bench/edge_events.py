@@ -7,6 +7,7 @@ import time
 import torch
 
 from milabench_ng.bench.layer_type import LayerType
+from milabench_ng.bench.library_kernels import LibraryKernels
 from milabench_ng.bench.meter import Meter
 from milabench_ng.bench.precision import Precision, probe, ran
 from milabench_ng.bench.trace import TraceRecorder
@@ -31,7 +32,12 @@ def ready_event(rank: int, requested: str, precision: Precision, trace: TraceRec
 
 
 def done_event(
-    precision: Precision, trace: TraceRecorder, layer_type: LayerType, meter: Meter, budget: Budget | None
+    precision: Precision,
+    trace: TraceRecorder,
+    layer_type: LayerType,
+    kernels: LibraryKernels,
+    meter: Meter,
+    budget: Budget | None,
 ) -> Done:
     """Probe the device after the stop, and sum up."""
     product = probe(precision)
@@ -45,6 +51,7 @@ def done_event(
         ran=ran(trace.dtypes(), product, precision),
         matmul_error=product[1],
         layer_dtype=layer_type.seen,
+        kernels=kernels.seen(),
         peak_device_bytes=torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
         read_bytes=spent.bytes if spent else None,
         read_s=spent.seconds if spent else None,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from milabench_ng.bench.channel import Channel
 from milabench_ng.events import Full, Slice
 from milabench_ng.records.latency import histogram
-from milabench_ng.records.window import SliceRow, WindowRule, averaging_window, is_steady, settled_after
+from milabench_ng.records.window import SliceRow, WindowRule, is_full, settled_after
 from milabench_ng.stats import mean
 
 
@@ -113,9 +113,8 @@ class Meter:
 
     def _say_full(self, now: float) -> None:
         """Say ``full`` if the count is done and a stop from now on would leave a full window of steady work."""
-        if self._full or self.count < self.max_count or now < self._settled_s + self.rule.length_s + self.rule.margin_s:
+        if self._full or self.count < self.max_count:
             return
-        window = averaging_window([self._settled], now, self.rule)
-        if window is not None and is_steady([row for row in self._settled if window.holds(row)]):
+        if is_full(self._settled, self._settled_s, now, self.rule):
             self._full = True
             self.channel.send(Full(rank=self.rank, time_s=now, count=self.count))

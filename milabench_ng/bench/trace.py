@@ -20,6 +20,9 @@ from milabench_ng.bench.moving import local, tensors
 from milabench_ng.events import Digest, GradientNorm, Loss, Skips
 from milabench_ng.records.record import DIGEST_STEP, PROBED_STEPS
 
+PIECE = 1 << 24
+"""Elements that are summed at once: torch makes int64 of them all first, which must not take gigabytes."""
+
 
 class TraceRecorder:
     """Watches the modules and losses of one process."""
@@ -141,5 +144,6 @@ def parameter_sums(modules: list[nn.Module]) -> Tensor | None:
 def bit_sums(values: list[Tensor]) -> Tensor | None:
     """One int64 per tensor: the sum of its bit patterns; None without tensors."""
     integers = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    sums = [tensor.contiguous().view(integers[tensor.element_size()]).sum(dtype=torch.int64) for tensor in values]
+    words = (tensor.contiguous().view(integers[tensor.element_size()]).flatten() for tensor in values)
+    sums = [torch.stack([part.sum(dtype=torch.int64) for part in torch.split(each, PIECE)]).sum() for each in words]
     return torch.stack(sums) if sums else None

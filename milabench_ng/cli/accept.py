@@ -14,7 +14,8 @@ from milabench_ng.report.procurement.acceptance import Acceptance, GuaranteeRati
 from milabench_ng.report.procurement.acceptance import accept as decide
 from milabench_ng.report.procurement.other_machine import GPU_STD, HOST_STD
 from milabench_ng.report.procurement.own_bounds import own_bounds
-from milabench_ng.report.scoring.weights import load_weights
+from milabench_ng.report.render.cells import short_name
+from milabench_ng.report.scoring.scale import load_scales
 from milabench_ng.report.statistics.intervals import SESSIONS_FROM
 from milabench_ng.report.verification.checked import (
     CheckedResults,
@@ -61,8 +62,8 @@ def accept(
     guarantee
         Share of the bid's throughput that the node must reach, such as 0.97 or 97%.
     rules
-        A JSON file of rules that both sides must keep, or the name of a shipped one: procurement. Signature and nonce
-        are demanded of the bid alone.
+        A JSON file of rules that both sides must keep, or the name of a shipped one: procurement, procurement-both.
+        Signature and nonce are demanded of the bid alone.
     allowed_signers
         Who may sign the bid: a file as in ssh-keygen(1), ALLOWED SIGNERS.
     authorities
@@ -77,7 +78,8 @@ def accept(
     }
     promised, found = (own_bounds(require_sound(side).summary) for side in sides.values())
     require_different(sides)
-    made = decide(promised, found, load_weights(weights, promised.suite), guarantee)
+    scales = load_scales(weights, promised)
+    made = decide(promised, found, {suite: scale.weights for suite, scale in scales.items()}, guarantee)
     if form == "json":
         _print_json(made, sides)
     else:
@@ -94,16 +96,17 @@ def _print_json(made: Acceptance, sides: Mapping[str, CheckedResults]) -> None:
 
 
 def _print(made: Acceptance, sides: Mapping[str, CheckedResults]) -> None:
+    few = " and ".join(made.declared)
     pairs = [
         ("verdict", f"the delivered node {_VERDICTS[made.verdict]} the guarantee of {made.guarantee:g} of the bid"),
         *((name, f"{side.source}: {side.sentence}") for name, side in sides.items()),
         *(("broken by", reason) for reason in made.reasons),
-        *(("sessions", f"fewer than {SESSIONS_FROM} {side}: {_DECLARED}") for side in made.declared),
+        *([("sessions", f"fewer than {SESSIONS_FROM} {few}: {_DECLARED}")] if few else []),
         *(("mark", f"{one.side}: {one.mark.counted(len(made.tests))}") for one in made.marks),
         *(("differs", f"{one.what}: {one.run} delivered, {one.baseline} bid") for one in made.differences),
     ]
-    headers = ("test", "delivered / bid", "at least", "at most", "verdict", "")
-    rows = [_row(one) for one in (made.score, *made.tests)]
+    headers = ("test", "delivered / bid", "at least", "at most", "verdict", "because")
+    rows = [_row(one) for one in (*made.scores, *made.tests)]
     made_table = table(headers, rows, right=headers[1:4])
     standard_output().print(facts(pairs), "", made_table, "", "at least, at most: one-sided 95 % bounds", sep="\n")
 
@@ -129,4 +132,4 @@ _VERDICTS = {"keeps": "keeps", "breaks": "breaks", "inconclusive": "may or may n
 
 def _row(one: GuaranteeRatio) -> tuple[str, ...]:
     numbers = ("-" if value is None else f"{value:.4f}" for value in (one.ratio, one.low, one.high))
-    return (one.name, *numbers, one.verdict, one.why)
+    return (short_name(one.name), *numbers, one.verdict, one.why)

@@ -23,8 +23,9 @@ from milabench_ng.report.baselines.peaks import known_peak
 from milabench_ng.report.baselines.plausible import doubts
 from milabench_ng.report.render.cells import figure
 from milabench_ng.report.scoring.score import score
-from milabench_ng.report.scoring.weights import load_weights
+from milabench_ng.report.scoring.weights import find_weights
 from milabench_ng.report.summary.folder import encode_summary, load_baseline
+from milabench_ng.report.summary.suites import by_suite
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.opening import load_result
 from milabench_ng.report.writers import open_output
@@ -114,8 +115,9 @@ def build(
     """
     whole = functools.reduce(measured_again, map(load_result, again), load_result(folder))
     made = rebound(whole, _bounds(bound))
-    weights = load_weights(None, made.suite)
-    lacking = shortfalls(made, score(made, weights) if weights else None)
+    scales = {part.suite: (part, find_weights(part.suite)) for part in by_suite(made)}
+    scores = {suite: score(part, file.weights) if file else None for suite, (part, file) in scales.items()}
+    lacking = shortfalls(made, scores)
     if lacking and not accept_shortfalls:
         found = "\n".join(f"  {each}" for each in lacking)
         raise InputError(f"{folder} is not fit for a baseline:\n{found}\nrun again, or say --accept-shortfalls")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
-from rich.console import Console
+from rich.console import Console, Group
 from rich.text import Text
 
 from milabench_ng.cli.node_options import NodeOptions
@@ -14,15 +14,16 @@ from milabench_ng.cli.rules_ahead import AFTER, Outlook, outlooks, planned
 from milabench_ng.cli.shares import share_table
 from milabench_ng.cli.tables import facts, heading, standard_output, table
 from milabench_ng.fence.choosing import enter_scope
-from milabench_ng.fence.sharing.layout import lay_out, one_per_device
+from milabench_ng.fence.sharing.layout import lay_out
 from milabench_ng.node.conditions import read_conditions
-from milabench_ng.node.gpus import open_nvml
+from milabench_ng.node.gpus import Gpu, open_nvml
 from milabench_ng.node.inventory import Inventory
 from milabench_ng.orchestrator.planning.readiness import Checkup, examine
 from milabench_ng.plain import plain, printed_json
-from milabench_ng.records.isolation import Confinement
+from milabench_ng.plan import slots_of
+from milabench_ng.records.isolation import Confinement, cache_text
 from milabench_ng.report.verification.rules import Rules, load_rules
-from milabench_ng.units import format_bytes
+from milabench_ng.units import counted, format_bytes
 
 Statements = Iterator[tuple[str, str]]
 
@@ -30,6 +31,7 @@ Statements = Iterator[tuple[str, str]]
 def doctor(
     *,
     tenants: Whole | None = None,
+    slots_per_device: Whole = 1,
     gpus: GpusOption = "",
     ram_total: RamTotal = None,
     cgroup_parent: CgroupParent = None,
@@ -48,12 +50,21 @@ def doctor(
     ----------
     tenants
         Show the shares for this many tenants: CPU partitions on a node without GPUs (default 2), else the first GPUs.
+    slots_per_device
+        Show the shares for this many tenants on each device.
     rules
         Also check which of these rules the node keeps, and plan the profile that they name: a JSON file, or a shipped
-        one's name (procurement).
+        one's name (procurement, procurement-both).
     """
     asked = None if rules is None else load_rules(rules)
-    node = NodeOptions(tenants=tenants, gpus=gpus, ram_total=ram_total, cgroup_parent=cgroup_parent, dataroot=dataroot)
+    node = NodeOptions(
+        tenants=tenants,
+        slots_per_device=slots_per_device,
+        gpus=gpus,
+        ram_total=ram_total,
+        cgroup_parent=cgroup_parent,
+        dataroot=dataroot,
+    )
     enter_scope("auto", cgroup_parent)
     checkup = examine(node.request(suite="", text="", source="mnb doctor"))
     found = () if asked is None else _ahead(asked, checkup, node)
@@ -61,7 +72,7 @@ def doctor(
         told = checkup if asked is None else {**msgspec.structs.asdict(checkup), "rules": found}
         print(printed_json(told), end="")
     else:
-        _print(checkup, standard_output())
+        _print(checkup, slots_per_device, standard_output())
         _print_rules(found, standard_output())
     return 0 if checkup.ready and not any(one.problems for one in found) else 1
 
@@ -78,25 +89,25 @@ def _print_rules(found: Sequence[Outlook], console: Console) -> None:
     console.print("", heading("rules"), sep="\n")
     for one in found:
         word = "FAIL" if one.problems else "open" if one.open else "pass"
-        told = Text(f"{word}  {one.id:3}  {one.what}{': the node shows no GPU' if one.open else ''}")
+        told = Text(f"{word}  {one.id:3}  {one.what}{f': {plain(one.open)}' if one.open else ''}")
         told.stylize("red" if one.problems else "yellow" if one.open else "")
         console.print(told, *(Text(f"           - {plain(why)}") for why in one.problems), sep="\n")
     console.print(Text(AFTER, "dim"))
 
 
-def _print(checkup: Checkup, console: Console) -> None:
+def _print(checkup: Checkup, slots_per_device: int, console: Console) -> None:
     inventory = checkup.inventory
     console.print(heading("node"), facts(_node(inventory)), sep="\n")
     console.print("", heading("GPUs"), facts(_gpu_facts(inventory)), sep="\n")
     if inventory.gpus:
-        console.print(_gpu_table(checkup))
+        console.print(gpu_table(inventory.gpus, {device.uuid for device in checkup.devices}))
     console.print("", heading("fence"), facts(_fence(checkup)), sep="\n")
     console.print(_controllers(checkup))
     console.print("", heading("shares"), sep="\n")
     if checkup.allocation is None:
         console.print("none can be made: see below")
     else:
-        layout = lay_out(one_per_device(checkup.devices), checkup.allocation.shares)
+        layout = lay_out(slots_of(checkup.devices, slots_per_device), checkup.allocation.shares)
         console.print(share_table(layout))
     console.print("", heading("folders"), facts(_folders(checkup)), sep="\n")
     console.print("", heading("software"), facts(inventory.versions.items()), "", sep="\n")
@@ -128,7 +139,12 @@ def _node(inventory: Inventory) -> Statements:
 
 def _gpu_facts(inventory: Inventory) -> Statements:
     yield "PCI bus", _on_pci(inventory)
-    yield "NVML", f"{len(inventory.gpus)} devices" if inventory.gpus else "; ".join(inventory.gpu_notes) or "no device"
+    yield (
+        "NVML",
+        counted(len(inventory.gpus), "device") if inventory.gpus else "; ".join(inventory.gpu_notes) or "no device",
+    )
+    if inventory.gpus:
+        yield "MPS", inventory.mps or "no daemon: tenants of one GPU take turns"
     if inventory.nvidia_driver:
         yield "driver", f"{inventory.nvidia_driver} (CUDA up to {inventory.cuda_driver or 'unknown'})"
 
@@ -141,8 +157,9 @@ def _on_pci(inventory: Inventory) -> str:
     return "; ".join(shown) or "no GPU"
 
 
-def _gpu_table(checkup: Checkup) -> object:
-    used = {device.uuid for device in checkup.devices}
+def gpu_table(gpus: Sequence[Gpu], used: Collection[str | None]) -> Group:
+    """A line for each GPU, or MIG instance, and whether its UUID is among those ``used``."""
+    cut = any(gpu.mig for gpu in gpus)
     rows = [
         (
             gpu.index,
@@ -151,11 +168,20 @@ def _gpu_table(checkup: Checkup) -> object:
             gpu.pci_bus_id,
             "unknown" if gpu.numa_node is None else gpu.numa_node,
             "unknown" if gpu.memory_bytes is None else format_bytes(gpu.memory_bytes),
+            *(_instance(gpu) if cut else ()),
             "yes" if gpu.uuid in used else "no",
         )
-        for gpu in checkup.inventory.gpus
+        for gpu in gpus
     ]
-    return table(("device", "name", "UUID", "PCI", "NUMA node", "memory", "chosen"), rows, right=("device", "memory"))
+    of_instance = ("MIG profile", "compute", "of GPU") if cut else ()
+    headers = ("device", "name", "UUID", "PCI", "NUMA node", "memory", *of_instance, "chosen")
+    return table(headers, rows, right=("device", "memory"))
+
+
+def _instance(gpu: Gpu) -> tuple[str, str, str]:
+    """The profile of a MIG instance, its part of the compute slices, and the GPU that it is cut from."""
+    compute = f"{gpu.slices[0]}/{gpu.slices[1]}" if gpu.slices else "unknown"
+    return (gpu.profile or "unknown", compute, gpu.parent or "-") if gpu.mig else ("-", "all", "-")
 
 
 def _fence(checkup: Checkup) -> Statements:
@@ -165,6 +191,12 @@ def _fence(checkup: Checkup) -> Statements:
     yield "groups below", ", ".join(capabilities.parents) or "none can be made"
     if checkup.confinement is not None:
         yield from _confinement(checkup.confinement)
+    yield "not fenced", "caches and memory bandwidth"
+    yield "resctrl", checkup.resctrl.text
+    for number, (slot, parts) in enumerate(checkup.cache_shares.items()):
+        yield "" if number else "--cache-shares", f"device {slot}: {cache_text(parts)}"
+    if checkup.cache_problem and checkup.resctrl.problem is None:
+        yield "--cache-shares", checkup.cache_problem
 
 
 def _confinement(held: Confinement) -> Statements:

@@ -18,13 +18,14 @@ from milabench_ng.orchestrator.persistence.resuming import resumed_request
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plain import plain
 from milabench_ng.records.names import MANIFEST, write_atomically
+from milabench_ng.records.stopping import Widest
 from milabench_ng.signals import exit_code
 
 
 def execute(request: RunRequest, weights: Path | None = None) -> int:
     """Run it, print the report with these weights or the suite's, and return the exit code."""
     from milabench_ng.report.render.next_step import next_step
-    from milabench_ng.report.report import make_report
+    from milabench_ng.report.reporting import make_report
     from milabench_ng.report.writers import write_report
 
     enter_scope(request.isolation, request.cgroup_parent)
@@ -75,7 +76,18 @@ def _run(request: RunRequest) -> RunOutcome:
 
 def _session(request: RunRequest) -> RunOutcome:
     with shown() as bus:
-        return asyncio.run(jobs(request, bus, tuple(sys.argv)))
+        return asyncio.run(jobs(request, bus, tuple(sys.argv), judge))
+
+
+def judge(folder: Path) -> Widest:
+    """The figure of a result folder that is known least, as its report has it."""
+    from milabench_ng.report.scoring.narrowness import widest
+    from milabench_ng.report.summary.folder import load
+
+    try:
+        return widest(load(folder).tests)
+    except InputError:  # of what cannot be read now, nothing is known, and the run goes on
+        return Widest("any test", None)
 
 
 def _exit_code(outcome: RunOutcome) -> int:

@@ -11,16 +11,19 @@ from cyclopts import Parameter
 
 from milabench_ng.cli.executing import execute
 from milabench_ng.cli.node_options import NodeOptions
-from milabench_ng.cli.options import ProfileOption, Several, Switch, Whole
+from milabench_ng.cli.options import Fraction, ProfileOption, Several, Switch, Whole
 from milabench_ng.cli.planned import show_plan
 from milabench_ng.cli.unfenced import execute_both, show_both_plans
 from milabench_ng.errors import InputError
 from milabench_ng.files import read_text
 from milabench_ng.orchestrator.persistence.resuming import DifferenceKind, resumed_request
-from milabench_ng.orchestrator.planning.request import RunRequest
+from milabench_ng.orchestrator.planning.refusals import refuse_no_borders
+from milabench_ng.orchestrator.planning.request import RunRequest, suites_asked
 from milabench_ng.plan import Order
 from milabench_ng.profile import Company
+from milabench_ng.records.stopping import Stopping
 from milabench_ng.shipped import profile_file
+from milabench_ng.units import parse_seconds
 
 NOT_AGAIN = (
     "--resume goes on with the options of the first session: give only --retry, --spool, --weights and "
@@ -34,6 +37,8 @@ def jobs(
     *flags: str,
     name: Several = (),
     repeat: Whole = 1,
+    narrow: Fraction | None = None,
+    budget: str | None = None,
     sessions: Whole = 1,
     order: Order | None = None,
     nonce: str | None = None,
@@ -61,6 +66,11 @@ def jobs(
         Run only this test; may be repeated.
     repeat
         Number of runs of every test, in each session.
+    narrow
+        Repeat only until every 95 % interval (of slowdowns in a study of neighbours, else of rates) is this narrow,
+        such as 2% for +-2 %; --repeat is the most.
+    budget
+        Begin no repeat that is expected to end later than this after the start, such as 30min; at least one is made.
     sessions
         Begin afresh this many times, with a new fence and new processes: from 3 on, intervals hold for other sessions.
     order
@@ -86,8 +96,8 @@ def jobs(
     if retry < 0:
         raise InputError(f"--retry {retry}: at least 0")
     if resume is not None:
-        given = (flags, name, repeat, sessions, order, nonce, company, unfenced_too, dry_run)
-        if given != ((), (), 1, 1, None, None, (), False, False):
+        given = (flags, name, repeat, narrow, budget, sessions, order, nonce, company, unfenced_too, dry_run)
+        if given != ((), (), 1, None, None, 1, None, None, (), False, False):
             raise InputError(NOT_AGAIN)
         return execute(_resumed(profile, resume, node, retry, accept_difference), weights)
     _refuse_loose(flags, name)
@@ -105,6 +115,7 @@ def jobs(
         node.profile_request(profile),
         names=name,
         repeat=repeat,
+        stopping=_stopping(narrow, budget),
         sessions=sessions,
         flags=flags,
         order=order or ("random" if nonce is not None else "interleaved"),
@@ -112,15 +123,30 @@ def jobs(
         company=_company(company),
         retry=retry,
     )
+    refuse_no_borders(request)
+    if request.stopping is not None and unfenced_too:
+        raise InputError(
+            "--unfenced-too with --narrow or --budget: both runs must have as many repeats; run them one by one"
+        )
     if weights is not None:
-        from milabench_ng.report.scoring.reference import load_reference
-        from milabench_ng.report.scoring.weights import load_weights
+        from milabench_ng.report.scoring.scale import load_scale
+        from milabench_ng.report.scoring.weights import read_weights, weighed_suites
 
-        load_weights(weights, request.suite)
-        load_reference(weights, request.suite)  # mistakes show before hours of work, not after
+        file = read_weights(weights, request.suite)
+        load_scale(file)  # mistakes show before hours of work, not after
+        chosen, left_out = suites_asked(request)
+        if chosen - {request.suite}:
+            weighed_suites(file, chosen, left_out)
     if unfenced_too:
         return show_both_plans(request) if dry_run else execute_both(request, weights)
     return show_plan(request) if dry_run else execute(request, weights)
+
+
+def _stopping(width: float | None, budget: str | None) -> Stopping | None:
+    """When the run may end before its last repeat; None without either option."""
+    if width is None and budget is None:
+        return None
+    return Stopping(width=width, budget_s=None if budget is None else parse_seconds(budget, "--budget"))
 
 
 def _company(words: tuple[str, ...]) -> Company | None:

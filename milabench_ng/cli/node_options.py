@@ -35,12 +35,17 @@ class NodeOptions:
     ----------
     tenants
         Work with this many tenants: CPU partitions on a node without GPUs (default 2), else the first GPUs.
+    slots_per_device
+        Have this many tenants share each GPU, or each CPU partition, in equal parts. Such results are marked.
     isolation
         Required isolation: auto takes the best available, full refuses anything less (exit code 3).
     io_read
         Limit on a tenant's reads from the data root's disk, such as 1000MiB/s, instead of the profile's.
     io_write
         The same for writes.
+    cache_shares
+        Give every tenant an equal part of the last-level cache and of memory bandwidth, through resctrl (exit code 3
+        where that cannot be had). Such results are marked.
     cold_start
         Start every worker as a new interpreter instead of a fork of the worker server.
     cache
@@ -73,10 +78,12 @@ class NodeOptions:
     """
 
     tenants: Whole | None = None
+    slots_per_device: Whole = 1
     gpus: GpusOption = ""
     isolation: Wish = "auto"
     io_read: str | None = None
     io_write: str | None = None
+    cache_shares: Switch = False
     ram_total: RamTotal = None
     cgroup_parent: CgroupParent = None
     cold_start: bool = False
@@ -111,9 +118,11 @@ class NodeOptions:
             profile_text=text,
             profile_source=source,
             tenants=self.tenants,
+            slots_per_device=self.slots_per_device,
             gpus=tuple(name for name in self.gpus.split(",") if name),
             isolation=self.isolation,
             io=IoShare(read=self.io_read, write=self.io_write),
+            cache_shares=self.cache_shares,
             reserved_cores=not_negative(self.reserve_cores, "--reserve-cores"),
             ram_total_bytes=None if self.ram_total is None else parse_bytes(self.ram_total, "--ram-total"),
             cgroup_parent=self.cgroup_parent,

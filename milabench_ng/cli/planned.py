@@ -18,7 +18,7 @@ from milabench_ng.plain import plain_lines
 from milabench_ng.plan import Batch, Launch
 from milabench_ng.records.isolation import IoEvidence
 from milabench_ng.requests import DataEstimate
-from milabench_ng.units import format_bytes, format_seconds
+from milabench_ng.units import format_bytes, format_limit, format_seconds
 
 
 def show_plan(request: RunRequest) -> int:
@@ -101,6 +101,6 @@ def io_text(io: IoEvidence) -> str:
         ("reads", io.read_bytes_per_s),
         ("writes", io.write_bytes_per_s),
     )
-    shown = ", ".join(f"{what} {format_bytes(rate)}/s" for what, rate in rates if rate)
+    shown = ", ".join(f"{what} {format_limit(rate)}" for what, rate in rates if rate)
     how = {"none": "not held: no fence", "readers": "held by the readers of the data set"}
     return f"{shown} for each tenant, {how.get(io.method) or f'held by {io.method} on {io.disk}'}"

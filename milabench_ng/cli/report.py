@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from milabench_ng.cli.options import Force, Html, Money, Output, Switch, WeightsOption
 from milabench_ng.errors import InputError
-from milabench_ng.report.report import make_report
+from milabench_ng.report.reporting import ReportOptions, make_report
 from milabench_ng.report.scoring.cost import PricePer
 from milabench_ng.report.writers import (
     Form,
@@ -66,7 +66,8 @@ def report(
     compare_gpus
         Print the tests by device, relative to the best device: mean, min and max over the launches.
     rules
-        Start with the verdict on these rules (docs/run-rules.md): a JSON file, or a shipped one's name (procurement).
+        Start with the verdict on these rules (docs/run-rules.md): a JSON file, or a shipped one's name (procurement,
+        procurement-both).
     nonce
         With --rules: the nonce that the buyer gave when the run began, instead of what the rules say.
     allowed_signers
@@ -99,15 +100,17 @@ def report(
         folder,
         weights=weights,
         compare_to=compare,
-        price=price,
-        price_per=price_per or "node",
-        penalize_variance=penalize_variance,
-        margin=parse_share(margin, "--margin"),
-        compare_gpus=compare_gpus,
         rules=rules,
         nonce=nonce,
         allowed_signers=allowed_signers,
         authorities=authorities,
+        options=ReportOptions(
+            price=price,
+            price_per=price_per or "node",
+            penalize_variance=penalize_variance,
+            margin=parse_share(margin, "--margin"),
+            compare_gpus=compare_gpus,
+        ),
     )
     if tables is not None:
         write_tables(made, tables, force=force)

@@ -30,7 +30,11 @@ def rerun(
         Options for the workload that differ from the record's, after "--".
     """
     again = profile_of(record)
-    same = dataclasses.replace(node, classic_data=node.classic_data or again.classic_data)
+    same = dataclasses.replace(
+        node,
+        classic_data=node.classic_data or again.classic_data,
+        cache_shares=node.cache_shares or again.cache_shares,
+    )
     beside = same if same.tenants or same.gpus else dataclasses.replace(same, tenants=again.tenants)
     request = beside.request(suite="rerun", text=again.text, source=str(record))
     return execute(msgspec.structs.replace(request, flags=flags))

@@ -17,10 +17,11 @@ from milabench_ng.orchestrator.execution.interruption import interruptible
 from milabench_ng.orchestrator.execution.preparing import require_space
 from milabench_ng.orchestrator.planning.dry_run import DryRun, dry_run
 from milabench_ng.orchestrator.planning.readiness import Checkup
+from milabench_ng.records.isolation import weakest_tier
 from milabench_ng.records.origin import release
-from milabench_ng.report.summary.launches import weakest_tier
 from milabench_ng.report.verification.checks.changed_settings import UNSAFE
 from milabench_ng.report.verification.rules import DataRule, Rules
+from milabench_ng.shipped import find
 
 AFTER = "all other rules are about what a run does: mnb verify checks them"
 _OF_GPUS = (
@@ -38,8 +39,8 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     problems: tuple[str, ...]
     """What breaks it, each with what to do; empty if it is kept."""
-    open: bool = False
-    """Whether nothing can be said: the node shows no GPU."""
+    open: str = ""
+    """Why nothing can be said, if so."""
 
 
 def outlooks(rules: Rules, checkup: Checkup, seen: Conditions, plan: DryRun | str | None) -> tuple[Outlook, ...]:
@@ -51,6 +52,7 @@ def outlooks(rules: Rules, checkup: Checkup, seen: Conditions, plan: DryRun | st
     found: tuple[tuple[str, str, bool, Iterable[str]], ...] = (
         ("", "the node is ready", True, checkup.reasons),
         ("R6", "the profile can be run as it is", plan is not None, _not_planned(plan)),
+        ("R15", "there can be a score", rules.margin is not None and plan is not None, _scores(rules, plan)),
         ("R16", f"isolation {rules.isolation}", rules.isolation is not None, _isolation(rules, checkup)),
         ("R19", "the data are whole", bool(rules.data), _data(rules, plan)),
         ("R20", "the data lie on storage of the node", bool(rules.storage_refused), _storage(rules, checkup)),
@@ -61,11 +63,28 @@ def outlooks(rules: Rules, checkup: Checkup, seen: Conditions, plan: DryRun | st
         (*_OF_GPUS[2], rules.foreign_refused, _foreign(seen)),
         ("R33", f"mnb {rules.least_version} or later", rules.least_version is not None, _version(rules)),
     )
+    silent = _silent(checkup, seen)
     return tuple(
-        Outlook(id=name, what=what, problems=tuple(why), open=not checkup.inventory.gpus and (name, what) in _OF_GPUS)
+        Outlook(id=name, what=what, problems=problems, open="" if problems else silent.get((name, what), ""))
         for name, what, asked, why in found
         if asked
+        for problems in [tuple(why)]
     )
+
+
+def _silent(checkup: Checkup, seen: Conditions) -> dict[tuple[str, str], str]:
+    """What nothing can be said of, by rule: `mnb verify` will not be able to check it either."""
+    if not checkup.inventory.gpus:
+        return dict.fromkeys(_OF_GPUS, "the node shows no GPU")
+    settings = seen.settings.gpus if seen.settings else {}
+    told = {uuid: at.ecc for uuid, at in settings.items()}
+    boards = dict.fromkeys(gpu.board for gpu in checkup.inventory.gpus)
+    unsaid = [board for board in boards if told.get(board) is None]
+    pids = {uuid: state.foreign_pids for uuid, state in seen.gpus.items()}
+    found = {_OF_GPUS[0]: f"{', '.join(unsaid)}: it does not say whether ECC is on"} if unsaid else {}
+    if pids and all(one is None for one in pids.values()):
+        found[_OF_GPUS[2]] = "the GPUs do not say which processes they run"
+    return found
 
 
 def planned(rules: Rules, node: NodeOptions) -> DryRun | str | None:
@@ -87,6 +106,15 @@ def _not_planned(plan: DryRun | str | None) -> Iterator[str]:
     """Why the profile cannot be planned at all; a test that does not fit this node breaks no rule."""
     if isinstance(plan, str):
         yield plan
+
+
+def _scores(rules: Rules, plan: DryRun | str | None) -> Iterator[str]:
+    measured = plan.planned.plan.measured if isinstance(plan, DryRun) else ()
+    suites = sorted({launch.suite for launch in measured})
+    if any(rules.suite_weights.get(suite, rules.weights) or find("weights", suite) for suite in suites):
+        return  # R15 asks for no score of the others
+    for suite in suites:
+        yield f"{suite} has no weights, so no score: ask the buyer to pin some in the rules (suite_weights)"
 
 
 def _isolation(rules: Rules, checkup: Checkup) -> Iterator[str]:

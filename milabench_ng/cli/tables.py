@@ -18,6 +18,8 @@ from milabench_ng.plain import plain
 from milabench_ng.report.render.fitting import GAP, UNLIMITED, WORDS, blocks, wrapped
 from milabench_ng.report.render.output_width import output_width
 
+NOTHING = "-"
+"""A cell without a value."""
 _EASY = 36
 """To how many characters a text is wrapped before a column that can be spared gives way."""
 
@@ -37,15 +39,17 @@ def table(
 ) -> Group:
     """A table of ``rows``; the columns named in ``right`` hold numbers.
 
-    ``spare``: those that a narrow terminal can do without, the least important first; a line below names them.
+    Columns in which no row has anything but ``NOTHING`` are left out. ``spare``: those that a narrow terminal can do
+    without, the least important first; a line below names them.
     """
     texts = [[plain(cell) for cell in row] for row in rows]
     least, wanted = (
         [_room(place, header, texts, UNLIMITED if header in right else words) for place, header in enumerate(headers)]
         for words in (WORDS, _EASY)
     )
-    kept, gone = list(range(len(headers))), list[str]()
-    for name in spare:
+    kept = [place for place in range(len(headers)) if not texts or any(row[place] != NOTHING for row in texts)]
+    gone: list[str] = []
+    for name in (name for name in spare if headers.index(name) in kept):
         if sum(wanted[place] + GAP for place in kept) - GAP <= _width():
             break
         kept.remove(headers.index(name))

@@ -8,6 +8,7 @@ from typing import Literal
 
 from milabench_ng.cli.options import Force, Output, TableOrJson, Whole
 from milabench_ng.errors import InputError
+from milabench_ng.report.render.output_width import output_width
 from milabench_ng.report.verification.forms import write_verification
 from milabench_ng.report.verification.rules import load_rules, with_options
 from milabench_ng.report.verification.verify import verify as find_out
@@ -44,7 +45,7 @@ def verify(
     folder
         A result folder or a bundle.
     rules
-        A JSON file of rules, or the name of a shipped one: procurement.
+        A JSON file of rules, or the name of a shipped one: procurement, procurement-both.
     profile
         The profile that must have been run: a file, or the name of a shipped one.
     weights
@@ -72,5 +73,5 @@ def verify(
         authorities=authorities,
     )
     with open_output(output, sys.stdout, force=force) as stream:
-        write_verification(found, form, stream)
+        write_verification(found, form, stream, output_width(stream))
     return int(not found.passed)

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 from milabench_ng.errors import InputError, IsolationError
 from milabench_ng.fence import runs
 from milabench_ng.fence.backends import affinity, cgroup1, cgroup2, none, scope, slurm
+from milabench_ng.fence.cache_groups import reap_cache_groups
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import Fence, FenceEntry
 from milabench_ng.fence.kernel.procview import read_process
@@ -41,6 +42,10 @@ class Backend(Protocol):
 BACKENDS: tuple[Backend, ...] = (scope, slurm, cgroup2, cgroup1, affinity, none)
 
 
+_GROUPS: tuple[Backend, ...] = (scope, cgroup2, cgroup1)
+"""Those that make groups of their own."""
+
+
 def choose(capabilities: Capabilities, isolation: Wish) -> Backend:
     """The back end for a wish: `auto` is the best available, `full` and `partial` at least that or an error.
 
@@ -63,6 +68,14 @@ def require_groups(capabilities: Capabilities, isolation: Wish, parent: str) -> 
         raise InputError(f"--cgroup-parent {parent}: no group can be made below it. {why}")
 
 
+def require_cache_groups(capabilities: Capabilities, isolation: Wish) -> None:
+    """Raise IsolationError unless tenants of a run with this wish can have parts of caches: groups take root."""
+    backend = choose(capabilities, isolation)
+    if backend not in _GROUPS:
+        why = " ".join(best_reasons(capabilities)) or f"--isolation {isolation} makes no groups."
+        raise IsolationError(f"isolation: --cache-shares cannot be held by the fence {backend.NAME!r}. {why}")
+
+
 def best_reasons(capabilities: Capabilities) -> tuple[str, ...]:
     """Why no better tier is available; in an allocation, Slurm decides."""
     return capabilities.slurm.reasons if capabilities.slurm else capabilities.messages
@@ -78,7 +91,7 @@ def above(capabilities: Capabilities, isolation: Wish) -> str:
 
     Empty if it cannot be seen. Tenants without groups of ours inherit that of this process.
     """
-    ours = choose(capabilities, isolation) in (scope, cgroup2, cgroup1)
+    ours = choose(capabilities, isolation) in _GROUPS
     return capabilities.above if ours else capabilities.own_cpu
 
 
@@ -96,7 +109,8 @@ def reap(capabilities: Capabilities, allow_concurrent: bool = False) -> list[str
     Raises IsolationError if another run is alive, unless `allow_concurrent`.
     """
     places = [capabilities.parents, *((other,) for other in scope.other_scopes(capabilities))]
-    return [said for parents in places if parents for said in runs.reap(parents, allow_concurrent)]
+    groups = [said for parents in places if parents for said in runs.reap(parents, allow_concurrent)]
+    return [*groups, *reap_cache_groups()]
 
 
 def enter_scope(isolation: Wish, cgroup_parent: str | None) -> None:

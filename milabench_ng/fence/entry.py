@@ -118,7 +118,7 @@ def confine(entry: EntryLike) -> None:
         _call("unshare", _CLONE_NEWNS | _CLONE_NEWCGROUP)
         _call("mount", b"none", b"/", None, _MS_REC | _MS_SLAVE, None)
         flags = _MS_BIND | _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
-        for point in _cgroup_mounts():
+        for point in _group_mounts():
             _call("mount", b"none", point, None, flags, None)
     with contextlib.suppress(EntryError):
         _drop_capabilities()
@@ -130,11 +130,11 @@ def adopt_orphans() -> None:
     _call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _cgroup_mounts() -> list[bytes]:
-    """Where cgroups are mounted (proc(5), mountinfo)."""
+def _group_mounts() -> list[bytes]:
+    """Where cgroups and resctrl are mounted (proc(5), mountinfo)."""
     with open("/proc/self/mountinfo", "rb") as file:
         halves = [line.split(b" - ", 1) for line in file]
-    points = [mount.split()[4] for mount, kind in halves if kind.startswith((b"cgroup ", b"cgroup2 "))]
+    points = [mount.split()[4] for mount, kind in halves if kind.startswith((b"cgroup ", b"cgroup2 ", b"resctrl "))]
     return [point.replace(b"\\040", b" ") for point in points]
 
 

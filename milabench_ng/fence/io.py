@@ -25,7 +25,7 @@ from milabench_ng.fence.interface import Group
 from milabench_ng.files import nearest
 from milabench_ng.profile import IoShare
 from milabench_ng.records.isolation import IoEvidence, IoLimit, IoMethod
-from milabench_ng.units import KIB, MIB, format_bytes, parse_bytes_per_second
+from milabench_ng.units import KIB, MIB, format_bytes, format_limit, parse_bytes_per_second
 
 LEAST_BYTES_PER_S = MIB
 TOLERANCE = 0.1
@@ -94,7 +94,7 @@ def ask(wanted: IoShare, where: str, dataroot: Path, capabilities: Capabilities,
         disk, how = None, "readers"
         if rates["write"]:
             raise InputError(
-                f"{where}: an I/O share of {format_bytes(rates['write'])}/s for writes was asked for, and only the "
+                f"{where}: an I/O share of {format_limit(rates['write'])} for writes was asked for, and only the "
                 f"kernel can hold that: {reason}. Or leave the share for writes away."
             )
     return IoEvidence(
@@ -174,7 +174,7 @@ def excess(seen: IoEvidence) -> str | None:
     for what, limit, rate in found:
         if limit is not None and rate is not None and rate > limit * (1 + TOLERANCE):
             return (
-                f"isolation: asked for at most {format_bytes(limit)}/s of {what}s on {seen.disk or 'the data root'} "
+                f"isolation: asked for at most {format_limit(limit)} of {what}s on {seen.disk or 'the data root'} "
                 f"({seen.method}), {who} had {format_bytes(rate)}/s"
             )
     return None

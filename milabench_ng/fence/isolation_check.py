@@ -10,7 +10,17 @@ import msgspec
 from milabench_ng.cgroup_files import format_ids
 from milabench_ng.fence.interface import IsolationMismatch
 from milabench_ng.fence.kernel.mounts import parse_own_groups
-from milabench_ng.records.isolation import Death, Effective, GroupEvents, IoLimit, ProcView, Share, Usage
+from milabench_ng.records.isolation import (
+    CachePart,
+    Death,
+    Effective,
+    GroupEvents,
+    IoLimit,
+    ProcView,
+    Share,
+    Usage,
+    cache_text,
+)
 from milabench_ng.units import GIB, format_bytes
 
 # On v1 only a full group distinguishes its own out-of-memory kill from one of the whole node.
@@ -33,7 +43,10 @@ def check(
 
 def changes(entry: Effective, end: Effective) -> tuple[str, ...]:
     """What differs between entry and end: the reason for `isolation_lost`."""
-    names = ("cpus", "mems", "memory_bytes", "swap_bytes", "oom_group", "pids", "io", "ancestors")
+    names = (
+        *("cpus", "mems", "memory_bytes", "swap_bytes", "oom_group", "pids", "io", "ancestors"),
+        *("cache", "in_cache_group"),
+    )
     return tuple(
         f"{name} was {_plain(getattr(entry, name))} at entry and is {_plain(getattr(end, name))}"
         for name in names
@@ -114,9 +127,20 @@ def _differences(share: Share, effective: Effective) -> Iterator[str]:
         yield f"asked for {share.pids} processes, kernel gives {effective.pids}"
     if set(share.io) != set(effective.io):
         yield f"asked for the I/O limits {_io(share.io)}, kernel gives {_io(effective.io)}"
+    yield from _cache_differences(share, effective)
     for limit in effective.ancestors if effective.memory_bytes is not None else ():
         if limit.memory_bytes is not None and limit.memory_bytes < share.memory_bytes:
             yield f"asked for {share.memory_bytes} bytes of RAM, {limit.group} gives only {limit.memory_bytes}"
+
+
+def _cache_differences(share: Share, effective: Effective) -> Iterator[str]:
+    if share.cache is msgspec.UNSET:
+        return
+    held = () if effective.cache is msgspec.UNSET else effective.cache
+    if not set(share.cache) <= set(held):
+        yield f"asked for {cache_text(share.cache)}, kernel gives {cache_text(held) or 'none'}"
+    if not effective.in_cache_group:
+        yield "has tasks outside its group of resctrl"
 
 
 def _proc_differences(
@@ -169,6 +193,8 @@ def _signal_name(number: int) -> str:
 def _plain(value: object) -> str:
     if isinstance(value, tuple) and all(isinstance(item, int) for item in value):
         return format_ids(value) or "none"
+    if isinstance(value, tuple) and all(isinstance(item, CachePart) for item in value):
+        return cache_text(value)
     return "unlimited" if value is None else str(value)
 
 

@@ -76,6 +76,7 @@ class RunGroups:
 
         Raises IsolationError if the run's name is taken or the kernel refuses.
         """
+        self.run_id = run_id
         self.directories = {parent: Path(parent, TOP, run_id) for parent in parents}
         made: list[Path] = []
         try:
@@ -86,7 +87,7 @@ class RunGroups:
                     directory.mkdir()
                     made.append(directory)
                     prepare(directory)
-                self._lock = _lock(self.directories[parents[0]])
+                self._lock = lock(self.directories[parents[0]])
         except OSError as error:
             for directory in made:
                 directory.rmdir()
@@ -164,7 +165,7 @@ def _living(directory: Path) -> str:
     )
 
 
-def _lock(directory: Path) -> int:
+def lock(directory: Path) -> int:
     """Open and lock the directory; return the descriptor. Raises BlockingIOError if another process has the lock."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -7,6 +7,7 @@ kept.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -18,6 +19,8 @@ from milabench_ng.node.pci_gpus import numa_node
 
 # nvml.h: invalid argument, not supported, no permission, not found, function not found, version of argument, deprecated
 _UNSUPPORTED = frozenset({2, 3, 4, 6, 13, 25, 26})
+
+_MIG_PROFILE = re.compile(r"\bMIG ((?:\d+c\.)?\d+g\.\d+gb\S*)")
 
 # Member of the value union by NVML_VALUE_TYPE_* (nvml.h).
 _VALUE_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
@@ -38,6 +41,19 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     mig: bool = False
     parent: str | None = None
     """UUID of the GPU that a MIG instance is cut from."""
+    slices: tuple[int, int] | None = None
+    """The compute slices of a MIG instance, and how many its GPU has; None if the driver does not tell."""
+
+    @property
+    def profile(self) -> str | None:
+        """What NVIDIA calls the size of a MIG instance, such as ``3g.40gb`` (MIG User Guide); None of a whole GPU."""
+        found = _MIG_PROFILE.search(self.name) if self.mig else None
+        return found[1] if found else None
+
+    @property
+    def part(self) -> float | None:
+        """The part of its GPU's compute slices that a MIG instance has; None if unknown, and of a whole GPU."""
+        return self.slices[0] / self.slices[1] if self.slices else None
 
     @property
     def board(self) -> str:
@@ -179,7 +195,7 @@ def read_gpus(nvml: Nvml | None = None, sysfs: Path = Path("/sys")) -> Gpus:
     found: list[Gpu] = []
     notes: list[str] = []
     for reader in nvml.readers():
-        devices, note = _devices(reader, sysfs)
+        devices, note = _read_devices(reader, sysfs)
         found += devices
         notes += [note] if note else []
     # A stable sort: the instances of one GPU stay in NVML's order.
@@ -220,25 +236,26 @@ def _named(devices: Sequence[Gpu], name: str, where: str) -> Gpu:
     raise InputError(f"{where}: {name!r} {found}; name an index or a UUID of: {there or 'no GPU at all'}")
 
 
-def _devices(reader: GpuReader, sysfs: Path) -> tuple[list[Gpu], str | None]:
+def _read_devices(reader: GpuReader, sysfs: Path) -> tuple[list[Gpu], str | None]:
     """The device or the MIG instances behind one GPU that NVML lists, or a note on why there is none."""
     uuid, pci = reader.ask("uuid", "UUID"), reader.ask("pci_bus_id", "PciInfo")
     if uuid is None or pci is None:
         return [], f"a GPU does not answer ({'; '.join(reader.errors.values()) or 'no UUID or PCI address'}): not used"
     bus_id = _sysfs_bus_id(pci.busId)
-    whole = _device(reader, uuid, bus_id, sysfs)
+    board = _read_device(reader, uuid, bus_id, sysfs)
     modes = reader.ask("mig_mode", "MigMode")
     if not modes or not modes[0]:
-        return [whole], None
-    parts = [
-        msgspec.structs.replace(_device(part, part_uuid, bus_id, sysfs), mig=True, parent=uuid)
-        for part in reader.instances()
-        if (part_uuid := part.ask("uuid", "UUID")) is not None
+        return [board], None
+    slices = reader.ask("mig_instances", "MaxMigDeviceCount")
+    instances = [
+        _read_instance(instance, instance_uuid, board, slices, sysfs)
+        for instance in reader.instances()
+        if (instance_uuid := instance.ask("uuid", "UUID")) is not None
     ]
-    return parts, None if parts else f"{uuid} ({bus_id}): MIG mode is on and has no instances: not used"
+    return instances, None if instances else f"{uuid} ({bus_id}): MIG mode is on and has no instances: not used"
 
 
-def _device(reader: GpuReader, uuid: str, bus_id: str, sysfs: Path) -> Gpu:
+def _read_device(reader: GpuReader, uuid: str, bus_id: str, sysfs: Path) -> Gpu:
     memory = reader.ask("memory", "MemoryInfo")
     return Gpu(
         index=-1,
@@ -248,6 +265,22 @@ def _device(reader: GpuReader, uuid: str, bus_id: str, sysfs: Path) -> Gpu:
         numa_node=numa_node(sysfs, bus_id),
         memory_bytes=None if memory is None else memory.total,
     )
+
+
+def _read_instance(reader: GpuReader, uuid: str, board: Gpu, slices: int | None, sysfs: Path) -> Gpu:
+    """A MIG instance of ``board``, which has so many compute slices: one for each instance that it can have at most.
+
+    A driver that leaves the profile out of its name would have unequal instances look like one model.
+    """
+    device = _read_device(reader, uuid, board.pci_bus_id, sysfs)
+    instance = msgspec.structs.replace(device, mig=True, parent=board.uuid)
+    has = reader.ask("attributes", "Attributes")
+    if has is None or not slices:
+        return instance
+    compute, own, gb = has.computeInstanceSliceCount, has.gpuInstanceSliceCount, -(-has.memorySizeMB // 1024)
+    profile = f"{'' if compute == own else f'{compute}c.'}{own}g.{gb}gb"
+    name = instance.name if instance.profile else f"{instance.name} MIG {profile}"
+    return msgspec.structs.replace(instance, name=name, slices=(compute, slices))
 
 
 def _sysfs_bus_id(bus_id: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import socket
 import sys
@@ -13,6 +14,7 @@ import msgspec
 
 from milabench_ng import __version__
 from milabench_ng.node.gpus import Gpu, Nvml, open_nvml, read_gpus
+from milabench_ng.node.mps import find_mps
 from milabench_ng.node.pci_gpus import PciGpu, kernel_text, pci_gpus
 from milabench_ng.node.topology import Topology, read_topology
 
@@ -83,6 +85,8 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     gpu_notes: tuple[str, ...]
     """Why GPUs, or NVML, cannot be used."""
     versions: dict[str, str]
+    mps: str | None = None
+    """The daemon of NVIDIA's Multi-Process Service that tenants would find, in words; None if there is none."""
 
 
 def read_inventory(nvml: Nvml | None = None, root: Path = Path("/")) -> Inventory:
@@ -109,6 +113,7 @@ def read_inventory(nvml: Nvml | None = None, root: Path = Path("/")) -> Inventor
         cuda_driver=shown.cuda,
         gpu_notes=shown.notes if shown.problem is None else (*shown.notes, shown.problem),
         versions=read_versions(),
+        mps=find_mps(os.environ, root),
     )
 
 

@@ -23,6 +23,7 @@ from milabench_ng.orchestrator.persistence.resuming import MEMORY_TOLERANCE
 from milabench_ng.orchestrator.persistence.run_progress import BatchWork
 from milabench_ng.orchestrator.tenants import make_tenant
 from milabench_ng.plan import Batch, Launch
+from milabench_ng.profile import name_of
 from milabench_ng.records.batch_search import BatchSearch, SizeTrial
 from milabench_ng.records.record import Cause, Failure
 from milabench_ng.records.window import Window
@@ -101,7 +102,7 @@ def with_sizes(work: BatchWork, found: Mapping[str, FoundSize]) -> BatchWork:
 
 def _search_task(test: str, batch: Batch, context: RunContext) -> _SearchTask:
     launches = tuple(launch for launch in batch.launches if launch.test == test)
-    fraction = context.facts.planned.resolved.tests[test.rpartition(".")[2]].memory_fraction
+    fraction = context.facts.planned.resolved.tests[name_of(test)].memory_fraction
     return _SearchTask(
         test=test,
         launches=launches,

@@ -36,7 +36,7 @@ from milabench_ng.orchestrator.execution.starting import ColdStarter
 from milabench_ng.orchestrator.execution.waiting import in_thread
 from milabench_ng.orchestrator.execution.worker_server import check_threads
 from milabench_ng.orchestrator.outcome.observation import SessionFacts
-from milabench_ng.orchestrator.outcome.run_context import RunContext
+from milabench_ng.orchestrator.outcome.run_context import Judge, RunContext
 from milabench_ng.orchestrator.persistence.run_progress import RunProgress
 from milabench_ng.orchestrator.persistence.sessions import (
     Begun,
@@ -49,7 +49,8 @@ from milabench_ng.orchestrator.persistence.sessions import (
 )
 from milabench_ng.orchestrator.planning.duration import least_duration
 from milabench_ng.orchestrator.planning.planned_run import PlannedRun, make_manifest, plan_run
-from milabench_ng.orchestrator.planning.request import RunRequest, refuse_unset
+from milabench_ng.orchestrator.planning.refusals import refuse_unset
+from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.orchestrator.proving import Proving, prove
 from milabench_ng.orchestrator.run import run
 from milabench_ng.records.isolation import Isolation, Share
@@ -69,8 +70,11 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     tier: str
 
 
-async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> RunOutcome:
-    """Run a request to its end. Bad input and missing isolation raise before anything runs."""
+async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...], judge: Judge) -> RunOutcome:
+    """Run a request to its end. Bad input and missing isolation raise before anything runs.
+
+    ``judge``: says how well the figures of a folder are known, for a run that stops when they are known well.
+    """
     name = name_session(request)
     async with AsyncExitStack() as stack:  # last opened, first closed
         interrupted = await stack.enter_async_context(interruptions(bus.note))
@@ -108,7 +112,10 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...]) -> 
             gpus=gpus,
             data=data,
             folder=writer.folder,
-            progress=RunProgress(planned.plan, writer, request.retry, request.sessions),
+            progress=RunProgress(
+                planned.plan, writer, request.retry, request.sessions, by_repeat=request.stopping is not None
+            ),
+            judge=judge,
             own_pids=(os.getpid(), sampler.pid),
             interrupted=interrupted,
         )
@@ -147,7 +154,7 @@ def outcome(context: RunContext) -> RunOutcome:
     """How the run with ``context`` ended."""
     return RunOutcome(
         folder=context.folder.path,
-        planned=len(context.facts.planned.plan.measured),
+        planned=len(context.progress.plan.measured),
         failed=context.progress.failed,
         missing=context.progress.missing,
         interrupted=context.interrupted.by,

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
+import shutil
+import subprocess
 from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 import milabench_ng
-from milabench_ng.errors import InputError
+from milabench_ng.errors import InputError, MnbError
 from milabench_ng.node.edge import Edge
 from milabench_ng.orchestrator.execution.preparing import Needed
+from milabench_ng.orchestrator.execution.waiting import in_thread
 from milabench_ng.orchestrator.execution.worker_server import WorkerServer
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.records.ledger import AnyLedgerEvent, CodeSeen, DataSeen
@@ -22,6 +28,9 @@ from milabench_ng.units import format_bytes
 
 WHEELS_VARIABLE = "MNB_WHEELS"
 """Which wheels are compared, for development: R21 breaks where one is left out, and R31 names the variable."""
+GIT_S = 10.0
+"""How long git may take to name a commit."""
+_COMMIT = re.compile("[0-9a-f]{40,64}")
 Proving = Coroutine[Any, Any, tuple[AnyLedgerEvent, ...]]
 
 
@@ -36,7 +45,10 @@ async def prove(
     wheels = os.environ.get(WHEELS_VARIABLE, " ".join(WHEELS)).split()
     code = await server.inspect(tuple(wheels) if edge == "after" else ())
     own = loaded_elsewhere(Path(milabench_ng.__file__).parent)
-    code = msgspec.structs.replace(code, elsewhere=tuple(sorted({*code.elsewhere, *own})))
+    commit = await known_commit(Path(milabench_ng.__file__).parents[1], tell)
+    code = msgspec.structs.replace(
+        code, elsewhere=tuple(sorted({*code.elsewhere, *own})), commit=commit or msgspec.UNSET
+    )
     read = [] if request.trust_data else [await _read(name, scale, request, server) for name, scale in wanted]
     said = [f"the code in {code.seconds:.1f} s"] if edge == "after" else []
     said += [f"{one.name} ({format_bytes(one.bytes)}) in {one.seconds:.1f} s" for one in read]
@@ -45,6 +57,42 @@ async def prove(
     for one in read:
         _judge(edge, one, request, tell)
     return (CodeSeen(edge=edge, code=code), *(DataSeen(edge=edge, data=one) for one in read))
+
+
+async def known_commit(root: Path, tell: Callable[[str], None]) -> str | None:
+    """The commit whose checkout ``root`` is; None if it is none, or ``tell`` was told why that is unknown."""
+    try:
+        async with asyncio.timeout(2 * GIT_S):  # a git that hangs in the kernel cannot be killed
+            return await in_thread(partial(checked_out, root))
+    except (MnbError, TimeoutError) as error:
+        tell(f"the commit of the checkout in {root} is unknown: {str(error) or 'git hangs'}")
+        return None
+
+
+def checked_out(root: Path) -> str | None:
+    """The commit whose checkout the folder ``root`` is; None if it is none. Raises MnbError if git does not tell.
+
+    Git is told where the repository lies: neither its variables nor a repository around ``root`` may lead it astray,
+    and it does not ask who owns this one, whose code runs anyway.
+    """
+    if not (root / ".git").exists():
+        return None
+    git = shutil.which("git")
+    if git is None:
+        raise MnbError("git is not installed")
+    command = [git, f"--git-dir={root / '.git'}", "rev-parse", "--verify", "HEAD"]
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            command, capture_output=True, timeout=GIT_S, check=False, env=environ, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise MnbError(f"git: {error}") from None
+    found = done.stdout.decode(errors="replace").strip()
+    if not _COMMIT.fullmatch(found):
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        raise MnbError(f"git: {said[0] if said else f'exit status {done.returncode}'}")
+    return found
 
 
 async def _read(name: str, scale: float, request: RunRequest, server: WorkerServer) -> DataProof:

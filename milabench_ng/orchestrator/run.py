@@ -39,6 +39,7 @@ from milabench_ng.orchestrator.planning.planned_run import PlannedRun
 from milabench_ng.orchestrator.tenants import make_tenant
 from milabench_ng.plan import Batch, Device, Launch
 from milabench_ng.records.batch_search import SEARCH_PHASE
+from milabench_ng.records.borders import budget_left_s, narrow, spent
 from milabench_ng.records.record import Data, Record
 from milabench_ng.records.surroundings import Surroundings
 from milabench_ng.records.window import launch_perf
@@ -47,17 +48,23 @@ from milabench_ng.units import utc_now
 
 
 async def run(context: RunContext, bus: Bus) -> None:
-    """Run pending batches in order until none is left, or until an interruption."""
+    """Run pending batches in order until none is left, enough is done, or an interruption."""
     progress, interrupted = context.progress, context.interrupted
     planned = context.facts.planned
     beyond_s: list[float] = []
     unable: Counter[str] = Counter()
     while not interrupted.is_set() and (works := progress.to_do()):
-        least_s = [least_batch_s(work.batch, planned.rule) for work in works]
+        if await ends_here(context, bus):
+            break
+        last = works[-1].batch.number
+        later = [batch for batch in progress.plan.batches if planned.request.stopping and batch.number > last]
+        batches = [*(work.batch for work in works), *later]
+        least_s = [least_batch_s(batch, planned.rule) for batch in batches]
         for place, work in enumerate(works):
             if interrupted.is_set():
                 break
-            left_s = time_left_s(least_s[place:], beyond_s, planned.start)
+            budget_s = budget_left_s(planned.request.stopping, progress.writer.chain.entries, utc_now())
+            left_s = min(budget_s, time_left_s(least_s[place:], beyond_s, planned.start))
             bus.publish(batch_begins(work.batch, context.facts.planned, left_s))
             began_s = time.monotonic()
             try:
@@ -69,6 +76,23 @@ async def run(context: RunContext, bus: Bus) -> None:
             check_machinery(made.values(), unable)
             searched_s = max((record.mnb.phases_s.get(SEARCH_PHASE, 0.0) for record in made.values()), default=0.0)
             beyond_s.append(time.monotonic() - began_s - searched_s - least_s[place])  # a size is searched only once
+
+
+async def ends_here(context: RunContext, bus: Bus) -> bool:
+    """Whether the run is at the border of a repeat and enough is done; the ledger says so then."""
+    rule, progress = context.facts.planned.request.stopping, context.progress
+    repeats = progress.border
+    if rule is None or repeats is None:
+        return False
+    event = spent(rule, repeats, progress.writer.chain.entries, utc_now())
+    if rule.width is not None and repeats >= rule.least:
+        widest = await in_thread(lambda: context.judge(context.folder.path))
+        event = narrow(rule, repeats, widest) or event
+    if event is None:
+        return False
+    progress.enough(event)
+    bus.note(f"enough after {repeats} repeats: {event.detail}")
+    return True
 
 
 def check_machinery(made: Iterable[Record], unable: Counter[str]) -> None:

@@ -42,6 +42,7 @@ def make_tenant(
             device=planned.devices[slot],
             entry=msgspec.to_builtins(groups[slot].entry),
             threads=planned.shares[slot].cores,
+            memory_part=planned.shares[slot].device_part,
         )
         for slot in launch.slot_ids
     )

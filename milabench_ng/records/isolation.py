@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -23,6 +23,13 @@ requested.
 DeathCause = Literal["isolation_lost", "oom", "host_oom", "pids_limit", "timeout", "signal", "exit"]
 """What ended a tenant: the first in this order that applies."""
 
+_STRENGTH = ("none", "affinity", "partial", "full")
+
+
+def weakest_tier(tiers: Sequence[str]) -> str:
+    """The weakest of several tiers; an unknown tier is the weakest of all."""
+    return min(tiers, key=lambda tier: _STRENGTH.index(tier) if tier in _STRENGTH else -1)
+
 
 class IoLimit(msgspec.Struct, frozen=True, omit_defaults=True):
     """Bandwidth limit on one block device (`major:minor`), None for none."""
@@ -32,12 +39,39 @@ class IoLimit(msgspec.Struct, frozen=True, omit_defaults=True):
     write_bytes_per_s: int | None = None
 
 
+class CachePart(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A tenant's part of one last-level cache and of the memory bandwidth behind it (filesystems/resctrl)."""
+
+    cache: int
+    """Its id, a domain of resctrl."""
+    mask: int
+    """The parts of the cache that it may fill, as bits."""
+    bandwidth_pct: int | None = None
+    """None where the bandwidth is not divided."""
+
+    @property
+    def text(self) -> str:
+        """``cache 0: 5 parts (1f), 50 % of the bandwidth``."""
+        bandwidth = "" if self.bandwidth_pct is None else f", {self.bandwidth_pct} % of the bandwidth"
+        return f"cache {self.cache}: {self.mask.bit_count()} parts ({self.mask:x}){bandwidth}"
+
+
+CacheParts = tuple[CachePart, ...] | msgspec.UnsetType
+"""By cache; omitted where none is asked for."""
+
+
+def cache_text(parts: CacheParts) -> str:
+    """All parts in words; empty for none."""
+    return "" if parts is msgspec.UNSET else "; ".join(part.text for part in parts)
+
+
 class Share(msgspec.Struct, frozen=True):
     """What one tenant gets of the node.
 
     `mems` are the NUMA nodes that it may allocate on, `nodes` those that its CPUs are on; `local` is the part of its
-    CPUs on the node of its device, None if the kernel does not name that node; `memory_nominal_bytes` is the node's RAM
-    over the number of tenants, before the system's reserve; `pids` counts threads.
+    CPUs on the node of its device, None if the kernel does not name that node; `memory_nominal_bytes` is its part of
+    the node's RAM, before the system's reserve; `pids` counts threads; `device_part` is the part of the device's memory
+    that torch may use, omitted for all of it; `cache` has a part of each cache that it has CPUs behind.
     """
 
     cpus: tuple[int, ...]
@@ -50,6 +84,8 @@ class Share(msgspec.Struct, frozen=True):
     local: float | None = None
     smt_shared: bool = False
     io: tuple[IoLimit, ...] = ()
+    device_part: float | msgspec.UnsetType = msgspec.UNSET
+    cache: CacheParts = msgspec.UNSET
 
 
 class MemoryLimit(msgspec.Struct, frozen=True):
@@ -62,7 +98,8 @@ class MemoryLimit(msgspec.Struct, frozen=True):
 class Effective(msgspec.Struct, frozen=True):
     """Limits as read back from the kernel; None if it enforces none of that kind.
 
-    `oom_group`: one out-of-memory kill takes the whole group. `ancestors`: nearest first.
+    `oom_group`: one out-of-memory kill takes the whole group. `ancestors`: nearest first. `cache`: of all caches of the
+    node; `in_cache_group`: whether it holds all threads of the tenant.
     """
 
     cpus: tuple[int, ...] | None = None
@@ -73,6 +110,8 @@ class Effective(msgspec.Struct, frozen=True):
     pids: int | None = None
     io: tuple[IoLimit, ...] = ()
     ancestors: tuple[MemoryLimit, ...] = ()
+    cache: CacheParts = msgspec.UNSET
+    in_cache_group: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class Confinement(msgspec.Struct, frozen=True):
@@ -143,7 +182,8 @@ class Usage(msgspec.Struct, frozen=True):
 
     `memory_peak_bytes` includes page cache, so on jobs that read files it says little about need; the largest sampled
     `anon_shmem_max_bytes` does. `anon_bytes`, `shmem_bytes` (with pinned buffers) and `page_cache_bytes` (file pages
-    without shared memory) are those of that sample, `memory_bytes` is now.
+    without shared memory) are those of that sample, `memory_bytes` is now. `cache_bytes` lie in last-level caches now,
+    `memory_traffic_bytes` went between them and memory, where resctrl counts that of a tenant with parts of its own.
     """
 
     cpu_usec: int | None = None
@@ -159,6 +199,8 @@ class Usage(msgspec.Struct, frozen=True):
     io_write_bytes: int | None = None
     pids_peak: int | None = None
     pressure: dict[str, Pressure] = msgspec.field(default_factory=dict)
+    cache_bytes: int | msgspec.UnsetType = msgspec.UNSET
+    memory_traffic_bytes: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class GroupEvents(msgspec.Struct, frozen=True):

@@ -13,13 +13,14 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
 from milabench_ng.node.edge import Edge
 from milabench_ng.plain import short
 from milabench_ng.records.proof import CodeProof, DataProof
+from milabench_ng.records.stopping import Stopping
 from milabench_ng.records.upgrades.chain import newer
 
 LEDGER_SCHEMA = 2
@@ -47,6 +48,8 @@ class Started(LedgerEvent, frozen=True, kw_only=True):
     launches: int
     order: str
     nonce: str | None
+    stopping: Stopping | None = None
+    """When it may end before its last repeat."""
 
 
 class Session(LedgerEvent, frozen=True, kw_only=True):
@@ -130,6 +133,16 @@ class Recorded(LedgerEvent, frozen=True, kw_only=True):
     """Why it failed; None for a success."""
 
 
+class Enough(LedgerEvent, frozen=True, kw_only=True):
+    """The run ends before its last repeat, as its rule for stopping has it."""
+
+    repeats: Annotated[int, msgspec.Meta(ge=1)]
+    """How many were done."""
+    why: Literal["narrow", "budget"]
+    detail: str
+    """The figure that decided, in words."""
+
+
 class Interrupted(LedgerEvent, frozen=True, kw_only=True):
     """The session was told to stop."""
 
@@ -156,6 +169,7 @@ AnyLedgerEvent = (
     | Attempt
     | Company
     | Recorded
+    | Enough
     | Interrupted
     | Finished
 )
@@ -199,6 +213,12 @@ LaunchKey = tuple[str, str]
 """A launch: label and job id."""
 
 _decoder = msgspec.json.Decoder(LedgerLine)
+
+
+def ended_by_itself(events: Sequence[AnyLedgerEvent]) -> bool:
+    """Whether the last session did all that it was to do."""
+    last = [type(event) for event in events[-2:]]
+    return bool(last) and last[-1] is Finished and Interrupted not in last
 
 
 def encode_entry(entry: LedgerLine) -> bytes:

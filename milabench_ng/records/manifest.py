@@ -8,9 +8,11 @@ from typing import Any
 import msgspec
 
 from milabench_ng.node.inventory import Inventory
+from milabench_ng.node.resctrl import Resctrl
 from milabench_ng.node.storage import Storage
 from milabench_ng.plan import Plan
 from milabench_ng.records.isolation import Share
+from milabench_ng.records.stopping import Stopping
 from milabench_ng.records.window import WindowRule
 
 RUN_SCHEMA = 1
@@ -32,6 +34,8 @@ class FenceSummary(msgspec.Struct, frozen=True, kw_only=True):
     tier: str
     notes: tuple[str, ...] = ()
     ram_total_bytes: int | None = None
+    resctrl: Resctrl | msgspec.UnsetType = msgspec.UNSET
+    """What the last-level caches were divided from; omitted where they were not."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +50,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     profile: ProfileText
     plan: Plan
     window_rule: WindowRule
+    stopping: Stopping | None = None
+    """When the run may end before the last repeat of its plan."""
     start: str
     dataroot: str
     inventory: Inventory

@@ -19,8 +19,8 @@ LEDGER = "ledger.jsonl"
 EVENTS = "events.jsonl"
 RECORD_NAME = re.compile(r"(?P<test>[^/\n]+)\.J(?P<job_id>\d+\.\d+[a-z]?)\.(FAIL\.)?\d{8}-\d{6}-\d{6}\.json")
 STAMPS = "stamps"
-"""Folder of the requests for time stamps on the ledger, and of the answers."""
-_STAMP_NAME = re.compile(rf"{STAMPS}/[0-9a-f]{{64}}\.(tsq|tsr|txt|txt\.sig)")
+"""Folder of what others vouch for: requests for time stamps on the ledger, the answers, and quotes of the TPM."""
+_STAMP_NAME = re.compile(rf"{STAMPS}/[0-9a-f]{{64}}\.(tsq|tsr|txt|txt\.sig|quote(\.(signature|key|pcrs|ima))?)")
 _LOG_NAME = re.compile(r"logs/[^/]+\.log")
 
 
@@ -71,7 +71,7 @@ def temporary_name(path: Path) -> Path:
 
 
 def is_result_file(name: str) -> bool:
-    """Whether a relative ``name`` is one of a run's files: manifest, ledger, record, log or time stamp."""
+    """Whether a relative ``name`` is one of a run's files: manifest, ledger, record, log, time stamp or quote."""
     if not name.isprintable() or name.startswith("."):
         return False
     forms = (RECORD_NAME, _LOG_NAME, _STAMP_NAME)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 WHEELS = ("torch", "torchvision", "numpy")
@@ -27,6 +29,8 @@ class CodeProof(msgspec.Struct, frozen=True, kw_only=True):
 
     package: dict[str, str]
     """SHA-256 of each room of this package (`sources.package_digests`)."""
+    commit: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{40,64}$")] | msgspec.UnsetType = msgspec.UNSET
+    """The commit that was checked out where this package lies, changed or not; omitted for an installed one."""
     elsewhere: tuple[str, ...]
     """Loaded modules of this package that are none of its Python files."""
     wheels: dict[str, WheelCheck | None] = {}

@@ -159,6 +159,9 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
     """Digests of all parameters, by step."""
     torch_threads: int | None = None
     peak_device_bytes: int | None = None
+    kernels: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    """What of torch's libraries worked: the kernel of ``attention``, the library of ``collectives``; omitted without
+    any."""
 
 
 class SamplingSpan(msgspec.Struct, frozen=True, kw_only=True):

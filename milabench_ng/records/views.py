@@ -11,6 +11,7 @@ from milabench_ng.catalogue import Derived
 from milabench_ng.plan import Device, Launch, Plan
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.marks import Mark
+from milabench_ng.records.stopping import Stopping
 from milabench_ng.records.window import LARGEST, Amount, Moment, SliceRow, WholeNumber, WindowRule
 
 Utc = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -52,6 +53,8 @@ class RankView(msgspec.Struct, frozen=True):
     """None in modes that skip no steps."""
     losses: dict[str, float | None] = {}
     digests: dict[str, str] = {}
+    kernels: dict[str, str] = {}
+    """What of torch's libraries worked: ``attention``, ``collectives``."""
 
 
 class DataView(msgspec.Struct, frozen=True):
@@ -231,6 +234,13 @@ class InventoryView(msgspec.Struct, frozen=True, kw_only=True):
     cpus: CpusView
     memory_bytes: WholeNumber
     nvidia_driver: str | None = None
+    mps: str | None = None
+
+
+class RequestView(msgspec.Struct, frozen=True):
+    """What a report needs of what the user asked for."""
+
+    sessions: int = 1
 
 
 class ManifestView(msgspec.Struct, frozen=True, kw_only=True):
@@ -246,3 +256,5 @@ class ManifestView(msgspec.Struct, frozen=True, kw_only=True):
     inventory: InventoryView | None = None
     software: dict[str, str] = {}
     software_key: str = ""
+    request: RequestView = RequestView()
+    stopping: Stopping | None = None

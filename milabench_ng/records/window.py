@@ -142,12 +142,48 @@ def settled_after(settled_s: float, row_start_s: float, row_end_s: float, rule: 
 def settled_since(rows: Sequence[SliceRow], start_s: float, rule: WindowRule) -> float:
     """The time from which on a rank's slices may be in its window."""
     settled = start_s + rule.settle_s
-    ends = [*(row.start_s for row in rows[1:]), *(row.end_s for row in rows[-1:])]  # a sum would miss them by rounding
-    for place, (row, end_s) in enumerate(zip(rows, ends, strict=True)):
+    for place, (row, end_s) in enumerate(zip(rows, _ends(rows), strict=True)):
         if row.start_s >= settled:
             break
         settled = settled_after(settled, row.start_s, end_s, rule, first=place == 0)
     return settled
+
+
+def is_full(settled: Sequence[SliceRow], settled_s: float, now_s: float, rule: WindowRule) -> bool:
+    """Whether a stop from ``now_s`` on, when a slice ended, would leave a full window of steady work.
+
+    ``settled``: the slices that began after the rank had settled, at ``settled_s``.
+    """
+    if now_s < settled_s + rule.length_s + rule.margin_s:
+        return False
+    window = averaging_window([settled], now_s, rule)
+    return window is not None and is_steady([row for row in settled if window.holds(row)])
+
+
+def first_full(rows: Sequence[SliceRow], start_s: float, rule: WindowRule, max_count: int) -> float | None:
+    """When a rank with these slices is full: has its items, and `is_full`; None if it never is."""
+    settled_s, settled, count = start_s + rule.settle_s, list[SliceRow](), 0.0
+    for place, (row, end_s) in enumerate(zip(rows, _ends(rows), strict=True)):
+        count += row.count
+        settled_s = settled_after(settled_s, row.start_s, end_s, rule, first=place == 0)
+        if row.start_s >= settled_s:
+            settled.append(row)
+        while _is_past(settled, end_s - rule.margin_s, rule):
+            del settled[0]
+        if count >= max_count and is_full(settled, settled_s, end_s, rule):
+            return end_s
+    return None
+
+
+def _is_past(rows: Sequence[SliceRow], end_s: float, rule: WindowRule) -> bool:
+    """Whether the first slice is before any window that ends from ``end_s`` on."""
+    enough = sum(row.steps for row in rows[1:] if row.end_s <= end_s) >= MIN_STEPS
+    return enough and rows[1].start_s <= end_s - rule.length_s
+
+
+def _ends(rows: Sequence[SliceRow]) -> list[float]:
+    """When each slice ended: as the next one began, which a sum would miss by rounding."""
+    return [*(row.start_s for row in rows[1:]), *(row.end_s for row in rows[-1:])]
 
 
 def averaging_window(
@@ -231,11 +267,11 @@ def latencies(rows: Sequence[SliceRow], window: Window) -> Latencies:
 
 
 def notes_per_step(ranks: Sequence[Sequence[SliceRow]], window: Window) -> dict[str, float]:
-    """What was noted in the slices wholly inside ``window``, by name: means per step, over all ranks."""
-    inside = [row for rows in ranks for row in rows if window.holds(row)]
-    steps = sum(row.steps for row in inside)
-    names = dict.fromkeys(name for row in inside for name in row.notes)
-    return {name: math.fsum(row.notes.get(name, 0.0) for row in inside) / steps for name in names if steps}
+    """What was noted in ``window``, by name: means per step over what counts of the slices, of all ranks."""
+    parts = [pair for rows in ranks for pair in _parts(rows, window)]
+    steps = math.fsum(part * row.steps for part, row in parts)
+    names = dict.fromkeys(name for _, row in parts for name in row.notes) if steps else ()
+    return {name: math.fsum(part * row.notes.get(name, 0.0) for part, row in parts) / steps for name in names}
 
 
 def worked_off(rows: Sequence[SliceRow]) -> float:

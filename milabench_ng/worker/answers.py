@@ -102,7 +102,7 @@ def _check(request: CheckOptions) -> Answer:
     for test in request.tests:
         definition, _ = find_workload(test.workload)
         try:
-            definition.check(test.arguments)
+            definition.check(test.arguments, test.devices)
         except InputError as error:
             raise InputError(f"{test.where}: {error}") from None
     return Checked(id=request.id)

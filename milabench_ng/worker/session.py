@@ -114,9 +114,11 @@ def size_thread_pools(threads: int) -> None:
 
 
 def open_device(seat: Seat) -> torch.device:
-    """The seat's device, with its context created."""
+    """The seat's device, with its context created, and no more than its part of the memory for torch."""
     if seat.device.uuid is None:
         return torch.device("cpu")
     device = torch.device("cuda", 0)
+    if seat.memory_part is not msgspec.UNSET:
+        torch.cuda.set_per_process_memory_fraction(seat.memory_part, device)
     torch.zeros(1, device=device)
     return device

@@ -9,8 +9,8 @@ import pytest
 from msgspec import Meta
 
 from milabench_ng.bench import Bench, Count, DataBy, Definition, Derived, Fraction, Rate, workload
-from milabench_ng.bench.definition import read_options
 from milabench_ng.bench.options import COMMON, split
+from milabench_ng.bench.signature import read_options
 from milabench_ng.catalogue import Option, parse_flags, resolve
 from milabench_ng.errors import InputError
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -130,13 +131,12 @@ def test_a_failure_before_the_start_leaves_no_process_at_the_gate() -> None:
         return index
 
     bench = bench_on(Recording(1), data_set=Numbered(sample), data_path=HERE, workers=2)
-    before = set(children())
-    began = time.monotonic()
     with pytest.raises(DataError):
         list(bench.measure(bench.loader(4)))
     gc.collect()
-    assert set(children()) <= before
-    assert time.monotonic() - began < 60
+    for process in multiprocessing.active_children():
+        process.join(60)  # before PyTorch 2.15, the loader ends them and does not wait
+    assert multiprocessing.active_children() == []
 
 
 def children() -> list[int]:

@@ -44,6 +44,13 @@ def test_the_mean_is_per_step_over_the_slices_inside_the_window_and_all_ranks() 
     assert notes_per_step([[]], Window(start_s=1.0, end_s=3.0)) == {}
 
 
+def test_a_slice_across_an_edge_counts_with_the_part_inside_as_in_the_rate() -> None:
+    rows = [SliceRow(0.0, 4.0, 4, 4, 0.0, notes={"save_s": 3.0}), SliceRow(4.0, 1.0, 6, 6, 0.0, notes={"save_s": 1.0})]
+    shared, whole = Window(start_s=3.0, end_s=5.0, edges="shared"), Window(start_s=3.0, end_s=5.0)
+    assert notes_per_step([rows], shared) == {"save_s": pytest.approx((3.0 / 4 + 1.0) / (1 + 6))}
+    assert notes_per_step([rows], whole) == {"save_s": pytest.approx(1.0 / 6)}
+
+
 def test_rows_of_before_have_no_notes() -> None:
     for text in (b"[1.0,0.5,3,1,0.0]", b"[1.0,0.5,3,1,0.0,7,[]]"):
         assert msgspec.json.decode(text, type=SliceRow).notes == {}

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from recording import Recording, bench_on
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -352,3 +353,10 @@ def test_every_mode_trains_a_network() -> None:
                 precision.step(loss, optimizer, None)
             losses.append(loss.item())
         assert losses[-1] < 0.8 * losses[0], mode
+
+
+@pytest.mark.parametrize(("mode", "tries"), [("fp32", False), ("tf32", True), ("amp", True)])
+def test_the_autotuner_stays_off_in_true_fp32(mode: str, tries: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", not tries)
+    bench_on(Recording(), precision=mode).autotune()
+    assert torch.backends.cudnn.benchmark is tries

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
 from recording import Recording, bench_on
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
+from milabench_ng.bench import trace as tracing
 from milabench_ng.bench.loss_scale import Dynamic
 from milabench_ng.bench.precision import MODES
-from milabench_ng.bench.trace import TraceRecorder, gradient_norm
+from milabench_ng.bench.trace import TraceRecorder, bit_sums, gradient_norm
 from milabench_ng.events import Digest, GradientNorm, Loss
 
 
@@ -155,3 +158,29 @@ def test_a_norm_that_is_not_finite_is_none() -> None:
         GradientNorm(rank=2, step=1, value=None),
         GradientNorm(rank=2, step=2, value=2.0),
     ]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_large_tensors_are_summed_piece_by_piece(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch makes int64 of all elements before it sums them: eight bytes for each of two, in a model of gigabytes."""
+    values = torch.randn(7, 11, dtype=dtype).t()
+    (whole,) = bit_sums([values])  # type: ignore[misc]
+    monkeypatch.setattr(tracing, "PIECE", 5)
+    largest = Largest()
+    with largest:
+        (pieces,) = bit_sums([values])  # type: ignore[misc]
+    assert pieces == whole
+    assert largest.summed == [5] * 15 + [2, 16]
+
+
+class Largest(TorchFunctionMode):
+    """Notes how many elements each sum is over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.summed: list[int] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is Tensor.sum:
+            self.summed.append(args[0].numel())
+        return func(*args, **(kwargs or {}))

@@ -61,10 +61,11 @@ def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
     return run
 
 
-def column(text: str, header: str, at: int = 0) -> list[str]:
-    """The cells in column ``at`` of the table whose first header is ``header``."""
+def column(text: str, header: str, name: str | None = None) -> list[str]:
+    """The cells in the column ``name`` (the first) of the table whose first header is ``header``."""
     lines = [re.split(r"\s{2,}", line.strip()) for line in text.splitlines()]
     first = next(place for place, cells in enumerate(lines) if cells[0] == header and len(cells) > 1)
+    at = lines[first].index(name or header)
     return [cells[at] for cells in itertools.takewhile(lambda cells: cells != [""], lines[first + 2 :])]
 
 
@@ -206,6 +207,8 @@ def test_doctor_says_why_a_node_is_not_ready() -> None:
     assert text.returncode == done.returncode
     last = text.stdout.splitlines()[-1]
     assert last == f"not ready: {checkup['reasons'][-1]}" if checkup["reasons"] else last.startswith("ready: ")
+    if checkup["ready"] and not checkup["inventory"]["gpus"]:
+        assert last.endswith("for the CPU only: tenants get no GPU")
 
 
 def test_doctor_is_not_ready_for_more_tenants_than_can_be() -> None:
@@ -230,7 +233,7 @@ def test_doctor_never_imports_torch() -> None:
 def test_list_shows_workloads_and_data_sets(listed: str) -> None:
     assert set(column(listed, "workload")) >= WORKLOADS
     assert set(column(listed, "data set")) >= {"mnist", "imagenet"}
-    units = dict(zip(column(listed, "workload"), column(listed, "workload", 1), strict=True))
+    units = dict(zip(column(listed, "workload"), column(listed, "workload", "unit"), strict=True))
     assert units["vae"] == "images"
     assert units["toy_reg"] == "samples"
 
@@ -240,7 +243,7 @@ def test_list_verbose_shows_descriptions_and_options(listed: str) -> None:
     assert "An item is one 28 x 28 image." in vae
     options = column(vae, "option")
     assert {"--batch-size", "--learning-rate", "--max-count", "--seed", "--precision"} <= set(options)
-    assert column(vae, "option", 2)[options.index("--batch-size")] == "128"
+    assert column(vae, "option", "default")[options.index("--batch-size")] == "128"
 
 
 def test_output_without_a_terminal_is_plain(listed: str, planned: str) -> None:
@@ -248,11 +251,11 @@ def test_output_without_a_terminal_is_plain(listed: str, planned: str) -> None:
 
 
 def test_a_dry_run_lists_the_batches_in_order(planned: str) -> None:
-    tests = column(planned, "batch", 1)
+    tests = column(planned, "batch", "test")
     once = [f"quick.{name}" for name in ("toy_reg", "toy_lstm", "vae", "loader", "convnet", "scaling.1")]
     assert tests == [*once, *once]
-    assert column(planned, "batch", 0) == [str(number) for number in range(1, 13)]
-    assert column(planned, "batch", 2) == ["0"] * 6 + ["1"] * 6
+    assert column(planned, "batch") == [str(number) for number in range(1, 13)]
+    assert column(planned, "batch", "run") == ["0"] * 6 + ["1"] * 6
     assert planned.count("seed=7") == 12
 
 
@@ -270,11 +273,11 @@ def test_a_dry_run_of_two_tenants_gives_disjoint_shares_and_runs_nothing(tmp_pat
     if done.returncode:
         assert "tenants" in done.stderr
         pytest.skip(f"this node has no room for two tenants: {done.stderr.strip()}")
-    cpus = [set(expand(cell)) for cell in column(done.stdout, "device", 3)]
+    cpus = [set(expand(cell)) for cell in column(done.stdout, "device", "CPUs")]
     assert len(cpus) == 2
     assert all(cpus)
     assert not cpus[0] & cpus[1]
-    assert column(done.stdout, "batch", 3) == ["0", "0+1"]
+    assert column(done.stdout, "batch", "devices") == ["0", "0+1"]
     assert not (tmp_path / "results").exists()
 
 
@@ -336,7 +339,7 @@ def test_a_missing_package_is_exit_2_before_anything_is_made(tmp_path: Path) -> 
 
 
 def test_list_says_what_a_workload_needs_and_stresses(listed: str) -> None:
-    needs = dict(zip(column(listed, "workload"), column(listed, "workload", 5), strict=True))
+    needs = dict(zip(column(listed, "workload"), column(listed, "workload", "needs"), strict=True))
     assert (needs["atari"], needs["minigrid"], needs["vae"]) == ("gymnasium, ale_py", "gymnasium, minigrid", "-")
     described = listed[listed.index("\natari\n") :]
     for line in (

@@ -37,12 +37,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     place = tmp_path_factory.mktemp("table")
     whole = make_records.plan("quick", SCALES, 2, 2)
-    make_records.write_run(place / "res", whole, slowly)
-    make_records.write_run(place / "again", whole, lambda launch, rank: 0.9 * slowly(launch, rank))
+    make_records.write_run(place / "res", whole, slowly, slices=30)
+    make_records.write_run(place / "again", whole, lambda launch, rank: 0.9 * slowly(launch, rank), slices=28)
     shutil.copytree(place / "res", place / "odd")
     next((place / "odd").glob("quick.vae.J0.0.*")).write_text('{"x":1}')
     shutil.copytree(place / "res", place / "cut")
     os.truncate(place / "cut" / "run.json", 3000)
+    shutil.copytree(place / "cut", place / "runs" / "cut")
     (place / "empty").mkdir()
     (place / "notes.txt").write_text("buy milk\n")
     (place / "list.json").write_text("[]")
@@ -86,6 +87,7 @@ def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 TABLE = r"""
 report res | 0 | mnb · quick · res
 report cut | 2 | mnb: cut: run.json: not a readable manifest: not JSON: Unterminated string
+report runs | 2 | mnb: runs: no result folder, since it holds no run.json; give the folder that `mnb jobs` wrote (below
 report cut.tar.gz | 2 | mnb: cut.tar.gz: run.json: not a readable manifest: not JSON: Unterminated string
 report odd | 1 | mnb · quick · odd
 report again --compare res | 0 | mnb · quick · again
@@ -186,15 +188,15 @@ bundle nowhere | 2 | mnb: nowhere: no such folder
 bundle empty | 2 | mnb: empty: there is no run.json in it; give the folder that `mnb jobs` wrote
 bundle base.json | 2 | mnb: base.json: not a folder
 bundle res --sign nowhere | 2 | mnb: --sign nowhere: no such file; make a key with ssh-keygen -t ed25519
-verify res | 0 | verdict PASS of 12 rules; 17 not asked; unsigned; not checkable: R1, R28, R29, R30
-verify res.tar.gz | 0 | verdict PASS of 13 rules; 17 not asked; unsigned; not checkable: R28, R29, R30
+verify res | 0 | verdict PASS of 12 rules; 18 not asked; unsigned; not checkable: R1, R28, R29, R30
+verify res.tar.gz | 0 | verdict PASS of 13 rules; 18 not asked; unsigned; not checkable: R28, R29, R30
 verify cut | 2 | mnb: cut: run.json: not JSON: Unterminated string starting at (line 1, column 2998); only a whole
 verify cut.tar.gz | 2 | mnb: cut.tar.gz: run.json: not JSON: Unterminated string starting at (line 1, column 2998);
 verify odd | 1 | verdict FAIL of 12 rules: R12, R13 broken (R12 quick.vae.J0.0.20260106-160004-123456.json: not a
 verify res --rules procurement | 1 | verdict FAIL of 26 rules of 'procurement': R2, R6, R7, R11, R15 broken (R2 a
-verify res --rules rules.json | 0 | verdict PASS of 13 rules of 'mine'; 16 not asked; unsigned; not checkable: R1,
+verify res --rules rules.json | 0 | verdict PASS of 13 rules of 'mine'; 17 not asked; unsigned; not checkable: R1,
 verify res --rules nowhere.json | 2 | mnb: --rules nowhere.json: no such file; the shipped ones are procurement
-verify res --repeat 5 | 1 | verdict FAIL of 13 rules: R11 broken (R11 quick.toy_reg: 2 of 5 runs have records); 16
+verify res --repeat 5 | 1 | verdict FAIL of 13 rules: R11 broken (R11 quick.toy_reg: 2 of 5 runs have records); 17
 verify res --repeat 2.5 | 2 | mnb: --repeat 2.5: a whole number
 verify res --allowed-signers nowhere | 2 | mnb: --allowed-signers nowhere: no such file; it holds the public
 verify res --authorities nowhere | 2 | mnb: --authorities nowhere: no such file
@@ -245,7 +247,7 @@ jobs nowhere.json | 2 | mnb: nowhere.json: no such file, and no profile of that 
 jobs profiles/standrad.json | 2 | mnb: profiles/standrad.json: no such file, and no profile of that name is shipped; did
 rerun res/run.json | 2 | mnb: res/run.json: not a record of mnb: Object missing required field `mnb`
 jobs list.json | 2 | mnb: list.json: must be an object of tests, not list
-jobs empty | 2 | mnb: empty: Is a directory
+jobs empty | 2 | mnb: empty: a folder, and not a file
 jobs quick --ram-total 1PiB | 2 | mnb: --ram-total: '1PiB' is not a size; write a number and a unit, such as 512MiB
 jobs notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
 jobs quick --repeat 2.7 | 2 | mnb: --repeat 2.7: a whole number
@@ -259,7 +261,7 @@ jobs interference --unfenced-too -o res | 2 | mnb:
 jobs quick --retry -1 | 2 | mnb: --retry -1: at least 0
 jobs quick --name vae loader | 2 | mnb: loader: neither an option nor its value; name several tests one by one,
 jobs quick vae | 2 | mnb: vae: neither an option nor its value; name several tests one by one, --name vae, and put
-jobs quick -n vae | 2 | mnb jobs: unknown option -n; did you mean --name or --nonce?
+jobs quick -n vae | 2 | mnb jobs: unknown option -n; did you mean --name or --narrow or --nonce?
 jobs quick -v | 2 | mnb jobs: unknown option -v; mnb jobs --help lists the options
 jobs quick --name vae -- batch_size=64 | 2 | mnb: batch_size=64: options of the workloads begin with dashes: --
 jobs quick --nam vae | 2 | mnb jobs: unknown option --nam; did you mean '--name'?
@@ -276,6 +278,14 @@ jobs quick --ready-limit 0 | 2 | mnb: --ready-limit 0: a number of seconds above
 jobs quick --ram-total much | 2 | mnb: --ram-total: 'much' is not a size; write a number and a unit, such as 512MiB
 jobs quick --dataroot notes.txt | 2 | mnb: data root
 jobs quick --nonce x --order file | 2 | mnb: --nonce 'x' seeds nothing: give it some text, and no other order than
+jobs quick --narrow 2% | 2 | mnb: --narrow --repeat 1: intervals decide from 6 repeats on, and --repeat is the most
+jobs quick --repeat 8 --narrow 0% | 2 | mnb: --narrow 0%: above 0, such as 2%
+jobs quick --repeat 8 --narrow wide | 2 | mnb: --narrow: 'wide' is not a share; write a percentage such as 2%
+jobs quick --budget 30min | 2 | mnb: --budget --repeat 1: --repeat is the most repeats that there can be; give more
+jobs quick --repeat 8 --budget 30 | 2 | mnb: --budget: '30' is not a duration; write a number and s, min or h, such as
+jobs quick --repeat 8 --narrow 2% --order file | 2 | mnb: --narrow --order file: it ends a run between repeats
+jobs quick --repeat 8 --narrow 2% --sessions 2 | 2 | mnb: --narrow --sessions 2: it ends a run of one session
+jobs quick --repeat 8 --budget 9s --unfenced-too | 2 | mnb: --unfenced-too with --narrow or --budget: both runs must
 jobs quick --nonce= | 2 | mnb: --nonce '' seeds nothing
 jobs quick --dry-run -o notes.txt | 2 | mnb: -o
 jobs quick --dry-run -o notes.txt/res | 2 | mnb: -o
@@ -302,13 +312,19 @@ prepare quick --data-scal 1 | 2 | mnb prepare: unknown option --data-scal; did y
 list quik | 2 | mnb: quik: no such file, and no profile of that name is shipped; did you mean 'quick'?; there are cv,
 list nowhere.json | 2 | mnb: nowhere.json: no such file, and no profile of that name is shipped; there are
 stamp request nowhere | 2 | mnb: nowhere: there is no ledger.jsonl with a line in it
+stamp quote nowhere --key 0x81010002 | 2 | mnb: nowhere: there is no ledger.jsonl with a line in it
 stamp add res nowhere | 2 | mnb: nowhere: No such file or directory
-list res | 2 | mnb: res: Is a directory
+list res | 2 | mnb: res: a folder, and not a file
+report res --compare h100 | 2 | mnb: h100: no such file or folder, and no baseline of that name is shipped; did you mean
+report res --compare V100 | 2 | mnb: V100: no such file or folder, and no baseline of that name is shipped; did you mean
+bids res | 2 | mnb: res: a folder, and not a file
 bids list.json | 2 | mnb: list.json: Expected `object`, got `array`; the form is
 schema | 2 | mnb schema: KIND is missing; mnb schema --help has an example
 schema profil | 2 | mnb schema: Invalid value "profil" for KIND. Choose from: "profile", "record", "event",
 schema profile | 0 | {
 doctor --tenants 0 | 2 | mnb: --tenants 0: at least 1
+doctor --slots-per-device 0 | 2 | mnb: --slots-per-device 0: at least 1, at most 26
+doctor --slots-per-device 27 | 2 | mnb: --slots-per-device 27: at least 1, at most 26
 doctor --tenants 1.5 | 2 | mnb: --tenants 1.5: a whole number
 doctor --gpus nobody | 2 | mnb: --gpus nobody: this node shows no GPU; mnb doctor says what it sees
 --version | 0 | 0.3.0

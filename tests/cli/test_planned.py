@@ -16,15 +16,15 @@ from milabench_ng.units import MIB
             IoEvidence(
                 method="io.max", device="254:0", disk="vda", read_bytes_per_s=10 * MIB, write_bytes_per_s=5 * MIB
             ),
-            "reads 10.0 MiB/s, writes 5.0 MiB/s for each tenant, held by io.max on vda",
+            "reads 10 MiB/s, writes 5 MiB/s for each tenant, held by io.max on vda",
         ),
         (
             IoEvidence(method="readers", device="", disk="", read_bytes_per_s=10 * MIB),
-            "reads 10.0 MiB/s for each tenant, held by the readers of the data set",
+            "reads 10 MiB/s for each tenant, held by the readers of the data set",
         ),
         (
             IoEvidence(method="none", device="", disk="", write_bytes_per_s=5 * MIB),
-            "writes 5.0 MiB/s for each tenant, not held: no fence",
+            "writes 5 MiB/s for each tenant, not held: no fence",
         ),
     ],
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,9 +15,10 @@ from milabench_ng.cli.rules_ahead import outlooks
 from milabench_ng.node.conditions import Conditions, read_conditions
 from milabench_ng.node.gpu_conditions import GpuSettings, GpuState
 from milabench_ng.node.gpus import Gpu, open_nvml
+from milabench_ng.orchestrator.planning.dry_run import DryRun
 from milabench_ng.orchestrator.planning.readiness import Checkup, examine
 from milabench_ng.plan import Device
-from milabench_ng.report.verification.rules import Rules, load_rules
+from milabench_ng.report.verification.rules import Pin, Rules, load_rules
 
 GPUS = tuple(
     Gpu(index=n, uuid=f"GPU-{n}", name="H200", pci_bus_id=f"0000:{n}7:00.0", numa_node=0, memory_bytes=1 << 37)
@@ -54,7 +57,7 @@ def seen() -> Conditions:
     return msgspec.structs.replace(found, settings=settings)
 
 
-def broken(rules: Rules, checkup: Checkup, seen: Conditions, plan: str | None = None) -> list[str]:
+def broken(rules: Rules, checkup: Checkup, seen: Conditions, plan: DryRun | str | None = None) -> list[str]:
     return [f"{one.id} {one.problems[0]}" for one in outlooks(rules, checkup, seen, plan) if one.problems]
 
 
@@ -101,10 +104,53 @@ def test_a_profile_that_cannot_be_run_breaks_r6(checkup: Checkup, seen: Conditio
     ]
 
 
+def plan_of(*suites: str) -> DryRun:
+    planned: Any = SimpleNamespace(plan=SimpleNamespace(measured=tuple(SimpleNamespace(suite=one) for one in suites)))
+    unread: Any = None
+    return DryRun(planned=planned, data=(), to_generate=unread, backend="", tier="full", duration=unread)
+
+
+def test_only_suites_without_weights_break_r15(checkup: Checkup, seen: Conditions) -> None:
+    plan = plan_of("unweighed", "unweighed")
+    (found,) = broken(Rules(margin=0.02), checkup, seen, plan)
+    assert found == "R15 unweighed has no weights, so no score: ask the buyer to pin some in the rules (suite_weights)"
+    pinned = Rules(margin=0.02, suite_weights={"unweighed": Pin(sha256="0" * 64)})
+    assert broken(pinned, checkup, seen, plan) == broken(Rules(), checkup, seen, plan) == []
+    assert broken(Rules(margin=0.02), checkup, seen, plan_of("standard", "unweighed")) == []
+
+
 def test_without_a_gpu_the_rules_on_gpus_stay_open(checkup: Checkup, seen: Conditions) -> None:
     bare = msgspec.structs.replace(checkup, inventory=msgspec.structs.replace(checkup.inventory, gpus=()))
     found = outlooks(Rules(ecc=True, mitigations=True), bare, seen, None)
-    assert [(one.id, one.open) for one in found] == [("", False), ("R24", True), ("R25", False)]
+    assert [(one.id, one.open) for one in found] == [("", ""), ("R24", "the node shows no GPU"), ("R25", "")]
+
+
+def test_instances_of_one_board_are_one_gpu(checkup: Checkup, seen: Conditions) -> None:
+    cut = tuple(msgspec.structs.replace(gpu, uuid=f"MIG-{gpu.index}", mig=True, parent="GPU-0") for gpu in GPUS)
+    instances = msgspec.structs.replace(checkup, inventory=msgspec.structs.replace(checkup.inventory, gpus=cut))
+    one = {one.what: one for one in outlooks(Rules(gpus=1, ecc=True), instances, seen, None)}
+    assert (one["there are 1 GPUs"].problems, one["ECC is on"].open) == ((), "")
+    two = {one.what: one for one in outlooks(Rules(gpus=2, ecc=True), instances, changed(seen, ecc=None), None)}
+    assert [problem.partition(":")[0] for problem in two["there are 2 GPUs"].problems] == ["there are 1"]
+    assert two["ECC is on"].open == "GPU-0: it does not say whether ECC is on"
+
+
+def test_what_gpus_do_not_tell_stays_open(checkup: Checkup, seen: Conditions) -> None:
+    rules = Rules(ecc=True, default_power=True, foreign_refused=True)
+    found = {one.what: one for one in outlooks(rules, checkup, changed(seen, ecc=None), None)}
+    assert found["ECC is on"].open == "GPU-0: it does not say whether ECC is on"
+    assert found["nobody else is on the GPUs"].open == ""
+    state = msgspec.convert(
+        dict.fromkeys((field.name for field in msgspec.structs.fields(GpuState)), None) | {"throttled_ns": {}},
+        GpuState,
+        strict=False,
+    )
+    quiet = msgspec.structs.replace(seen, gpus={"GPU-0": state, "GPU-1": state})
+    found = {one.what: one for one in outlooks(rules, checkup, quiet, None)}
+    assert found["nobody else is on the GPUs"].open == "the GPUs do not say which processes they run"
+    assert (found["ECC is on"].open, found["ECC is on"].problems) == ("", ())
+    off = {one.what: one for one in outlooks(rules, checkup, changed(seen, ecc=None, ecc_pending=False), None)}
+    assert (off["ECC is on"].open, len(off["ECC is on"].problems)) == ("", 1)
 
 
 def test_rules_that_are_none_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

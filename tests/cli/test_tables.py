@@ -43,6 +43,14 @@ def test_a_narrow_terminal_does_without_what_can_be_spared_and_says_so(monkeypat
     assert not any("torchvision" in line for line in lines)
 
 
+def test_a_column_without_any_value_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    standard_output().print(table(("core", "why not", "cost"), [("0", "-", "-"), ("1", "-", "2")], spare=("why not",)))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in (lines[0], *lines[2:])] == [["core", "cost"], ["0", "-"], ["1", "2"]]
+    standard_output().print(table(("core", "why not"), []))
+    assert capsys.readouterr().out.split()[:3] == ["core", "why", "not"]
+
+
 def test_a_file_gets_every_column_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = printed(monkeypatch, StringIO(), 40, spare=("needs", "unit"))
     assert lines[0].split() == ["name", "unit", "needs", "count", "what", "it", "is"]

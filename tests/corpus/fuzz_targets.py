@@ -36,9 +36,11 @@ from milabench_ng.records.ledger import Chain, check_chain, extend
 from milabench_ng.records.names import LEDGER, MANIFEST, ResultFolder
 from milabench_ng.report.launch.traces import Traced, compare, decode_traces, encode_traces
 from milabench_ng.report.procurement.offers import compare_bids
-from milabench_ng.report.report import Report, build_report, make_report
-from milabench_ng.report.scoring.reference import load_reference
-from milabench_ng.report.scoring.weights import load_weights
+from milabench_ng.report.render.fitting import UNLIMITED
+from milabench_ng.report.report import Report
+from milabench_ng.report.reporting import ReportOptions, build_report, make_report
+from milabench_ng.report.scoring.scale import Scale, load_scale
+from milabench_ng.report.scoring.weights import read_weights
 from milabench_ng.report.summary.folder import decode_summary, encode_summary, load
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.forms import RulingForm, write_verification
@@ -151,8 +153,8 @@ def weights(content: bytes) -> None:
     with folder() as place:
         file = place / "w.json"
         file.write_bytes(content)
-        reference = load_reference(file, "standard")
-        show(build_report(_SUMMARY, "s", weights=load_weights(file, "standard"), reference=reference))
+        scale = load_scale(read_weights(file, "standard"))
+        show(build_report(_SUMMARY, "s", scale=Scale(weights=scale.weights, reference=scale.reference)))
 
 
 def summary(content: bytes) -> None:
@@ -161,8 +163,24 @@ def summary(content: bytes) -> None:
     again = decode_summary(encode_summary(made).encode(), "s.json")
     assert made.units != "true" or again == made
     weighted = dict.fromkeys([*made.tests, "standard.vae"], 1.0)
-    show(build_report(made, "s.json", weights=weighted, baselines=[("b", _SUMMARY)], price=(1000.0, "gpu")))
-    show(build_report(_SUMMARY, "s", weights=weighted, baselines=[("s.json", made)], penalize_variance=False))
+    show(
+        build_report(
+            made,
+            "s.json",
+            scale=Scale(weights=weighted),
+            baselines=[("b", _SUMMARY)],
+            options=ReportOptions(price=1000.0, price_per="gpu"),
+        )
+    )
+    show(
+        build_report(
+            _SUMMARY,
+            "s",
+            scale=Scale(weights=weighted),
+            baselines=[("s.json", made)],
+            options=ReportOptions(penalize_variance=False),
+        )
+    )
 
 
 def record(content: bytes) -> None:
@@ -317,7 +335,7 @@ def show_verified(place: Path, demanded: Rules) -> None:
     made = verify(place, demanded)
     for form in VERIFICATION_FORMS:
         stream = io.StringIO()
-        write_verification(made, form, stream)
+        write_verification(made, form, stream, UNLIMITED)
         _safe(stream.getvalue())
 
 

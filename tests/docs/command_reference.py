@@ -27,7 +27,7 @@ def reference() -> str:
     with mock.patch.object(sys, "argv", ["mnb"]):  # else some usage lines have the name of the program that runs
         made = app.generate_docs(output_format="markdown", usage_name="mnb")
     made = _CONTENTS.sub("", made.partition("\n")[2].strip().replace("```console", "```text"))
-    made = _FLAG.sub("", made)
+    made = _FLAG.sub("", made).replace(" *[default: ()]*", "")
     made = _EXAMPLE.sub(r"```sh\n\1\n```", made)
     lines = [line.rstrip() for line in made.splitlines()]
     return _NOTICE + re.sub(r"\n{3,}", "\n\n", "\n".join(["", *lines]).rstrip()) + "\n"

@@ -40,6 +40,7 @@ DRY = Check("dry run", "takes minutes, or generates data")
 PARSE = Check("parse", "takes minutes, or needs a record")
 ADMIN = Check("elsewhere", "changes the node")
 SLOW = Check("script", "takes seconds, and needs the network or Chromium")
+TPM = Check("elsewhere", "test_quotes makes a key and a quote, with a TPM in software")
 BY_PACKAGE = Check("elsewhere", "test_third_party")
 
 TABLE: dict[str, Check] = {
@@ -79,8 +80,19 @@ TABLE: dict[str, Check] = {
     "mnb jobs cv --name cv_train_resnet50_amp -o results-cv-1024 -- --batch-size 1024": PARSE,
     "mnb jobs cv --ram-total 120GiB": PARSE,
     "mnb jobs interference --repeat 5 -o results-neighbours": PARSE,
+    "mnb jobs interference-quick --repeat 15 --narrow 2% --budget 2h -o results-narrow": PARSE,
+    "mnb jobs standard --repeat 20 --narrow 2% --budget 3h -o results-narrow": PARSE,
     "mnb jobs interference --repeat 5 --unfenced-too -o results-fence": PARSE,
     "mnb report results-fence --compare results-fence-unfenced": PARSE,
+    "mnb jobs interference-pressure --repeat 5 -o results-pressure": PARSE,
+    "mnb report results-pressure --layout interference": PARSE,
+    "mnb jobs interference-control --repeat 5 -o results-control": PARSE,
+    "mnb report results-control --layout interference": PARSE,
+    "mnb jobs standard --name wlm --name convnet -o results-1": PARSE,
+    "mnb jobs standard --name wlm --name convnet --slots-per-device 2 -o results-2": PARSE,
+    "mnb jobs standard --name wlm --name convnet --slots-per-device 4 -o results-4": PARSE,
+    "mnb report results-1 --compare results-2 --compare results-4": PARSE,
+    "mnb jobs interference --gpus 0,1 --repeat 5 -o results-mig": PARSE,
     "mnb jobs mixed --repeat 3 -o results-mixed": PARSE,
     "mnb report results-neighbours --layout interference": PARSE,
     "mnb report results-neighbours --layout interference --format markdown": PARSE,
@@ -104,6 +116,15 @@ TABLE: dict[str, Check] = {
     "mnb jobs modern --repeat 3 -d /scratch/mnb -o results-modern": PARSE,
     "mnb jobs modern --name llm_pretrain --name llm_decode -o results-language": PARSE,
     "mnb report results-modern": PARSE,
+    "mnb report results-modern --full": PARSE,
+    "mnb prepare modern -d /scratch/mnb": PARSE,
+    "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING NCCL_DEBUG_FILE=/scratch/nccl.%p": Check(
+        "elsewhere", "sets variables of NCCL"
+    ),
+    "mnb jobs modern --name collectives -o results-tuning": PARSE,
+    "mnb jobs procurement --repeat 5 --sessions 3 -o results": PARSE,
+    "mnb verify results.bundle.tar.gz --rules procurement-both --allowed-signers vendors.txt": PARSE,
+    "uv run scripts/check-memory-classes -d /scratch/mnb": Check("script", "takes minutes, and needs a GPU"),
     "mnb jobs modern-lite --dry-run": RUN,
     "uv run scripts/check-memory-classes --memory 24GiB --memory 40GiB -d /scratch/mnb": Check(
         "script", "takes minutes, and needs a GPU"
@@ -187,6 +208,7 @@ TABLE: dict[str, Check] = {
     "mnb verify results.bundle.tar.gz --profile profiles/standard.json --require full": Check("run", codes=(1,)),
     "mnb stamp request results": RUN,
     "mnb stamp add results reply.tsr": PARSE,
+    "mnb stamp quote results --key 0x81010002": PARSE,
     "mnb verify results.bundle.tar.gz --rules procurement": Check("run", codes=(1,)),
     "mnb verify results.bundle.tar.gz --rules procurement --allowed-signers vendors.txt": PARSE,
     "mnb verify results.bundle.tar.gz --rules tender.json --allowed-signers vendors.txt": PARSE,
@@ -214,6 +236,9 @@ TABLE: dict[str, Check] = {
     'pip install ".[segmentation]"': Check("elsewhere", "needs the network"),
     "scripts/bench-field --pairs 3 --seconds 1 --warm 0.5": Check("script", "takes minutes"),
     "uv run scripts/bench-field": Check("script", "takes minutes"),
+    "uv run scripts/bench-field --name llm --name moe --name dit --name vit --name dlrm": Check(
+        "script", "takes minutes, and needs a GPU"
+    ),
     "uv run scripts/bench-field --device cpu --small --name mobilenet --pairs 1": Check(
         "script", "takes half a minute"
     ),
@@ -259,6 +284,11 @@ TABLE: dict[str, Check] = {
     "scripts/traces": Check("script", "test_traces runs it"),
     "scripts/wheelhouse 3.12 manylinux_2_28_x86_64": Check("script", "needs the network"),
     "systemctl daemon-reload": ADMIN,
+    "tpm2_createek -G ecc -c 0x81010001 -u ek.pub": TPM,
+    "tpm2_createak -C 0x81010001 -G ecc -g sha256 -s ecdsa -c ak.context": TPM,
+    "tpm2_evictcontrol -C o -c ak.context 0x81010002": TPM,
+    "tpm2_readpublic -c 0x81010002 -f pem -o ak.pem": TPM,
+    "sha256sum ak.pem": TPM,
     "systemctl restart user@1000": ADMIN,
     "systemd-run --user --scope -p Delegate=yes -- true": Check("elsewhere", "needs a systemd user session"),
     "uv pip install --no-deps --target site tests/docs/third_party": BY_PACKAGE,

@@ -28,6 +28,7 @@ _MADE_BY_USERS = frozenset(
         *(
             "bids.json",
             "tender.json",
+            "weights-modern.json",
             "logs/",
             "weights/SUITE.json",
             "bundle.json",

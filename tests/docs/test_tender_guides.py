@@ -5,6 +5,7 @@ The buyer opens what the vendor sent. The tender is a small one: `TINY` and `SMA
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shlex
@@ -18,7 +19,7 @@ import msgspec
 import pytest
 from pages import ROOT, blocks
 
-from milabench_ng.records.ledger import Chain, Session, check_chain, extend
+from milabench_ng.records.ledger import Chain, Recorded, Session, check_chain, extend
 from milabench_ng.report.procurement.bids import decode_bids
 from milabench_ng.report.verification.rules import Rules
 
@@ -92,7 +93,7 @@ def test_the_buyer_has_a_ranked_table(vendor: tuple[Path, dict[str, str]], follo
     """Both vendors have the same node, which one measured in other processes, and other prices."""
     sent, _ = vendor
     shutil.copytree(sent / "results", tmp_path / "again")
-    measure_again(tmp_path / "again" / "ledger.jsonl")
+    measure_again(tmp_path / "again")
     for name, results in (("acme", sent / "results"), ("umbra", tmp_path / "again")):
         key, bundle = tmp_path / name, tmp_path / f"{name}.bundle.tar.gz"
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
@@ -112,13 +113,18 @@ def test_the_buyer_has_a_ranked_table(vendor: tuple[Path, dict[str, str]], follo
     assert (tmp_path / "bids.html").is_file()
 
 
-def measure_again(path: Path) -> None:
-    """Make the ledger that of another run, which went the same way."""
+def measure_again(folder: Path) -> None:
+    """Make the folder that of another run, which went the same way: other processes, and records of other bytes."""
+    path = folder / "ledger.jsonl"
     chain, lines = Chain(), b""
     for entry in check_chain(path.read_bytes()).entries:
         event = entry.what
         if isinstance(event, Session):
             event = msgspec.structs.replace(event, pid=event.pid + 1)
+        if isinstance(event, Recorded):
+            content = (folder / event.file).read_bytes() + b"\n"
+            (folder / event.file).write_bytes(content)
+            event = msgspec.structs.replace(event, sha256=hashlib.sha256(content).hexdigest())
         chain, line = extend(chain, entry.utc, [event])
         lines += line
     path.write_bytes(lines)

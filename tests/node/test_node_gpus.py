@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fake_nvml import LOST, NOT_FOUND, FakeGpu, FakeNvml
@@ -10,6 +11,8 @@ from fake_nvml import LOST, NOT_FOUND, FakeGpu, FakeNvml
 from milabench_ng.errors import InputError
 from milabench_ng.node.gpus import Gpus, open_nvml, read_gpus, select
 from milabench_ng.node.pci_gpus import pci_gpus
+from milabench_ng.orchestrator.planning.devices import choose_devices
+from milabench_ng.orchestrator.planning.request import RunRequest
 
 
 def pci_device(sysfs: Path, address: str, vendor: str, kind: str, node: str, driver: str | None = None) -> None:
@@ -79,6 +82,53 @@ def test_mig_instances_stand_in_place_of_their_gpu(sysfs: Path) -> None:
         (1, "MIG-2", True, "GPU-cut", "GPU-cut", "0000:03:00.0"),
     ]
     assert shown.notes == ("GPU-mt (0000:17:00.0): MIG mode is on and has no instances: not used",)
+
+
+def instance(uuid: str, profile: str, compute: int, whole: int, mib: int) -> FakeGpu:
+    """As the driver of an A100 with 40 GB shows it."""
+    return FakeGpu(
+        uuid,
+        "",
+        Name=f"NVIDIA A100-SXM4-40GB{profile}",
+        MemoryInfo=SimpleNamespace(total=mib << 20, used=0),
+        Attributes=SimpleNamespace(
+            multiprocessorCount=14 * compute,
+            gpuInstanceSliceCount=whole,
+            computeInstanceSliceCount=compute,
+            memorySizeMB=mib,
+        ),
+    )
+
+
+def test_unequal_instances_tell_their_profile_and_their_part_of_the_gpu(sysfs: Path) -> None:
+    cut = FakeGpu("GPU-cut", "00000000:03:00.0", MigMode=[1, 1])
+    cut.instances = [
+        instance("MIG-a", " MIG 4g.20gb", 4, 4, 19968),
+        instance("MIG-b", " MIG 1c.2g.10gb", 1, 2, 9856),
+        instance("MIG-c", "", 1, 1, 4864),
+        *[NOT_FOUND] * 4,
+    ]
+    whole = FakeGpu("GPU-whole", "00000000:17:00.0", MigMode=[0, 0])
+    shown = read_gpus(open_nvml(FakeNvml(cut, whole)), sysfs).devices
+    assert [(gpu.profile, gpu.slices, gpu.part) for gpu in shown] == [
+        ("4g.20gb", (4, 7), 4 / 7),
+        ("1c.2g.10gb", (1, 7), 1 / 7),
+        ("1g.5gb", (1, 7), 1 / 7),
+        (None, None, None),
+    ]
+    assert shown[2].name == "NVIDIA A100-SXM4-40GB MIG 1g.5gb", "unequal instances are different models"
+    request = RunRequest(
+        suite="s", profile_text="{}", profile_source="s.json", dataroot=Path("/data"), outdir=Path("/results")
+    )
+    chosen = choose_devices(shown, request, 16, {}).devices
+    assert [(one.kind, one.known_part) for one in chosen] == [
+        ("mig", 4 / 7),
+        ("mig", 1 / 7),
+        ("mig", 1 / 7),
+        ("gpu", 1.0),
+    ]
+    asked = {question for gpu in (cut, whole, *cut.instances[:3]) for question in gpu.asked}  # type: ignore[union-attr]
+    assert not [question for question in asked if question.startswith(("Create", "Destroy", "Set"))]
 
 
 def test_a_lost_gpu_is_noted_and_the_other_one_stays(sysfs: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from milabench_ng.cli.executing import judge
 from milabench_ng.orchestrator.events.bus import Bus
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, Note, RunEvent, Stamped
 from milabench_ng.orchestrator.execution import pacing
@@ -147,7 +148,7 @@ def finish(request: RunRequest, act: Act | None) -> Finished:
     """Run a request, and read what is in its folder."""
     witness = Witness(act)
     with contextlib.closing(Bus(witness)) as bus:
-        outcome = asyncio.run(jobs(request, bus, ("mnb", "jobs", "trial.json")))
+        outcome = asyncio.run(jobs(request, bus, ("mnb", "jobs", "trial.json"), judge))
     if witness.failed:
         raise witness.failed
     folder = request.outdir

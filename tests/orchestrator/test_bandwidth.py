@@ -56,7 +56,7 @@ def test_the_command_line_comes_before_the_profile() -> None:
 
 def test_writes_that_nobody_can_hold_are_refused_with_the_tests_name() -> None:
     assert shares(IoShare(), backend="affinity") == {"s.limited": (2 * MIB, None, False)}
-    with pytest.raises(InputError, match=r"^s\.json: test 'limited': an I/O share of 3\.0 MiB/s for writes was asked"):
+    with pytest.raises(InputError, match=r"^s\.json: test 'limited': an I/O share of 3 MiB/s for writes was asked"):
         shares(IoShare(write="3MiB/s"), backend="affinity")
 
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from milabench_ng.report.report import make_report
+from milabench_ng.report.reporting import make_report
 from milabench_ng.report.summary.folder import load
 from milabench_ng.report.verification.checks import check_books, check_fence, check_plan
 from milabench_ng.report.verification.opening import opened

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, LaunchState, Slices
-from milabench_ng.report.report import make_report
+from milabench_ng.report.reporting import make_report
 
 HERE = "tests.orchestrator.broken"
 

@@ -13,6 +13,7 @@ import sys
 import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from fcntl import ioctl
 from pathlib import Path
 
@@ -20,6 +21,7 @@ import pyte
 import pytest
 from rich.console import Console
 
+from milabench_ng.cli.unread import UNREAD
 from milabench_ng.orchestrator.display.live_table import ASCII, UNICODE, lines, spark
 from milabench_ng.orchestrator.display.run_view import REMEMBERED, RunView, seen
 from milabench_ng.orchestrator.display.terminal import Terminal
@@ -37,6 +39,8 @@ from milabench_ng.orchestrator.events.run_events import (
     Stage,
     Stamped,
 )
+from milabench_ng.records.ledger import Finished, Interrupted
+from milabench_ng.records.reading import read_ledger
 
 TENANTS = 8
 RUN = RunBegins(
@@ -178,12 +182,23 @@ def test_the_course_of_rates() -> None:
     assert spark(tuple(float(n // 2) for n in range(30)), ASCII) == "__.---=+++*%%%#"
 
 
+@dataclass(frozen=True)
+class Shown:
+    """A command in a terminal."""
+
+    process: subprocess.Popen[bytes]
+    screen: pyte.Screen
+    ours: io.FileIO
+    """Our side of the terminal; closing it hangs up."""
+    until: Callable[[Callable[[], bool]], None]
+    """Waits for what is on the screen."""
+
+
 @contextmanager
-def terminal(
-    columns: int, rows: int, command: list[str]
-) -> Iterator[tuple[pyte.Screen, int, Callable[[Callable[[], bool]], None]]]:
-    """A command with this terminal: its screen, our side of it, and how to wait for what is on the screen."""
-    ours, theirs = pty.openpty()
+def terminal(columns: int, rows: int, command: list[str]) -> Iterator[Shown]:
+    """A command in a terminal of this size."""
+    number, theirs = pty.openpty()
+    ours = io.FileIO(number, "r+")
     quiet = termios.tcgetattr(theirs)
     quiet[3] &= ~termios.ECHO
     termios.tcsetattr(theirs, termios.TCSANOW, quiet)
@@ -208,17 +223,17 @@ def terminal(
         while not condition():
             assert select.select([ours], [], [], 120.0)[0], "\n".join(screen.display)
             try:
-                stream.feed(os.read(ours, 65536))
+                stream.feed(ours.read(65536) or b"")
             except OSError:  # EIO: the other side is closed
                 assert condition(), "\n".join(screen.display)
 
     try:
-        yield screen, ours, until
+        yield Shown(process, screen, ours, until)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        os.close(ours)
+        ours.close()
 
 
 SHOW = """
@@ -252,17 +267,18 @@ def rows_of(screen: pyte.Screen) -> list[str]:
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_on_the_screen_of_a_terminal(columns: int) -> None:
-    with terminal(columns, 24, [sys.executable, "-c", SHOW]) as (screen, ours, until):
+    with terminal(columns, 24, [sys.executable, "-c", SHOW]) as shown:
+        screen, ours, until = shown.screen, shown.ours, shown.until
         until(lambda: "a note that stays" in rows_of(screen) and rows_of(screen)[-1].startswith("batch"))
         expected = lines(after(*BUSY), 100.0, columns, 24, UNICODE)
         assert rows_of(screen)[-len(expected) : -1] == expected[:-1]
         assert screen.cursor.hidden
         ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
         screen.resize(24, 40)
-        os.write(ours, b"again\n")
+        ours.write(b"again\n")
         narrow = lines(after(*BUSY), 100.0, 40, 24, UNICODE)
         until(lambda: narrow[1] in rows_of(screen))
-        os.write(ours, b"end\n")
+        ours.write(b"end\n")
         until(lambda: "over" in rows_of(screen))
         assert not screen.cursor.hidden
         assert narrow[1] not in rows_of(screen), "the display is gone"
@@ -279,11 +295,29 @@ def test_a_terminal_without_unicode_gets_other_characters() -> None:
     assert "batch ##########.........." in file.buffer.getvalue().decode("ascii")  # type: ignore[attr-defined]
 
 
+TOY = ("jobs", "quick", "--name", "toy_reg", "--window", "60", "--tenants", "1", "-o")
+
+
+@contextmanager
+def at_work(results: Path) -> Iterator[Shown]:
+    """A run in a terminal, in the middle of its window."""
+    with terminal(100, 30, [sys.executable, "-m", "milabench_ng", *TOY, str(results)]) as shown:
+        shown.until(lambda: any("window" in row and "samples/s" in row for row in rows_of(shown.screen)))
+        yield shown
+
+
 def test_ctrl_c_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
-    words = ["jobs", "quick", "--name", "toy_reg", "--window", "60", "--tenants", "1", "-o", str(tmp_path / "results")]
-    with terminal(100, 30, [sys.executable, "-m", "milabench_ng", *words]) as (screen, ours, until):
-        until(lambda: any("window" in row and "samples/s" in row for row in rows_of(screen)))
-        os.write(ours, b"\x03")
-        until(lambda: any(row.startswith("next:") for row in rows_of(screen)))
-        assert not screen.cursor.hidden
-        assert not any(row.startswith("batch ") for row in rows_of(screen))
+    with at_work(tmp_path / "results") as shown:
+        shown.ours.write(b"\x03")
+        shown.until(lambda: any(row.startswith("next:") for row in rows_of(shown.screen)))
+        assert not shown.screen.cursor.hidden
+        assert not any(row.startswith("batch ") for row in rows_of(shown.screen))
+
+
+def test_a_terminal_that_hangs_up_ends_the_run(tmp_path: Path) -> None:
+    with at_work(tmp_path / "results") as shown:
+        shown.ours.close()
+        assert shown.process.wait(120) == UNREAD
+    events = read_ledger(tmp_path / "results").events
+    assert any(isinstance(event, Interrupted) for event in events)
+    assert isinstance(events[-1], Finished)

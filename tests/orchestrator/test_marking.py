@@ -14,6 +14,7 @@ from milabench_ng.events import Done, Ready
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.sharing.layout import lay_out
 from milabench_ng.node.conditions import Conditions
+from milabench_ng.node.resctrl import Resctrl
 from milabench_ng.orchestrator.execution.batch import GroupEvidence, Timeline
 from milabench_ng.orchestrator.execution.tenant import RankLog
 from milabench_ng.orchestrator.outcome.marking import marks
@@ -64,6 +65,7 @@ def facts(
         capabilities=Capabilities("v1", "6.1", True, {}),
         start="warm",
         io={},
+        resctrl=None,
         limits={},
         sharing_notes=(),
     )
@@ -160,6 +162,11 @@ def test_a_mig_instance_has_the_clocks_of_its_board() -> None:
 @pytest.mark.parametrize("held", [0.0, 0.5], ids=["never", "as long as the limit allows"])
 def test_a_sound_launch_has_no_mark(held: float) -> None:
     assert marks(facts(), seen(0, 1, held={"GPU-0": held})) == ()
+
+
+def test_parts_of_caches_are_a_mark() -> None:
+    divided = msgspec.structs.replace(facts().planned, resctrl=Resctrl())
+    assert marks(facts(planned=divided), seen(0)) == (Mark(kind="caches divided"),)
 
 
 def test_a_launch_without_a_gpu_has_no_mark_of_one() -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
-from milabench_ng.errors import InputError
+from milabench_ng.errors import InputError, MnbError
+from milabench_ng.orchestrator import proving
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, LaunchEnds
+from milabench_ng.orchestrator.proving import checked_out
 from milabench_ng.records.ledger import CodeSeen, DataSeen
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.verify import verify
@@ -52,6 +58,84 @@ def test_an_honest_run_says_what_it_ran_and_read(honest: Finished) -> None:
     assert honest.records[0].mnb.data.checksum == checksum
     assert any("before the work: imagenet" in note for note in honest.notes)
     assert reasons(honest.folder, "R19") == ()
+
+
+def git(place: Path, *arguments: str) -> str:
+    """What git says, whatever this user's configuration."""
+    own = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+    return subprocess.run(
+        ["git", *own, "-C", str(place), *arguments], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def committed(place: Path, subject: str) -> str:
+    """The commit of a new repository."""
+    git(place.parent, "init", place.name)
+    git(place, "commit", "--allow-empty", "-m", subject)
+    return git(place, "rev-parse", "HEAD")
+
+
+def test_a_checkout_names_its_commit_and_an_installation_none(tmp_path: Path) -> None:
+    assert checked_out(tmp_path) is None
+    commit = committed(tmp_path / "own", "first")
+    assert checked_out(tmp_path / "own") == commit
+    git(tmp_path / "own", "worktree", "add", str(tmp_path / "beside"))
+    assert checked_out(tmp_path / "beside") == commit
+
+
+def test_no_variable_and_no_other_repository_leads_git_astray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    commit, _ = committed(own, "own"), committed(other, "other")
+    for name, value in (("DIR", other / ".git"), ("COMMON_DIR", other / ".git"), ("WORK_TREE", other)):
+        monkeypatch.setenv(f"GIT_{name}", str(value))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(other / "none"))
+    assert checked_out(own) == commit
+    (own / "inside" / ".git").mkdir(parents=True)
+    with pytest.raises(MnbError, match="not a git repository"):
+        checked_out(own / "inside")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_checkout_of_somebody_else_names_its_commit_too(tmp_path: Path) -> None:
+    commit = committed(tmp_path / "own", "first")
+    for path in (tmp_path / "own", *(tmp_path / "own").rglob("*")):
+        os.chown(path, 65534, 65534)
+    assert checked_out(tmp_path / "own") == commit
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [("echo nothing", "git: exit status 0"), ("echo >&2 broken; exit 3", "git: broken"), ("sleep 600", "timed out")],
+)
+def test_a_git_that_does_not_tell_says_why(
+    program: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "git").write_text(f"#!/bin/sh\nexec /bin/sh -c '{program.replace('sleep', 'exec sleep')}'\n")
+    (tmp_path / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(proving, "GIT_S", 0.1 if "sleep" in program else 60.0)
+    with pytest.raises(MnbError, match=said):
+        checked_out(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
+    with pytest.raises(MnbError, match="git is not installed"):
+        checked_out(tmp_path)
+
+
+@pytest.mark.slow  # starts git in a thread, where nothing tells the quick tests to skip it
+def test_a_run_says_why_its_commit_is_unknown_and_waits_for_no_git(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    (tmp_path / ".git").mkdir()
+    assert asyncio.run(proving.known_commit(tmp_path, told.append)) is None
+    hangs = threading.Event()
+    monkeypatch.setattr(proving, "GIT_S", 0.01)
+    monkeypatch.setattr(proving, "checked_out", lambda _: hangs.wait(600))
+    assert asyncio.run(proving.known_commit(tmp_path, told.append)) is None
+    hangs.set()
+    first, second = (one.removeprefix(f"the commit of the checkout in {tmp_path} is unknown: ") for one in told)
+    assert (first.startswith("git: fatal: not a git repository"), second) == (True, "git hangs")
 
 
 def test_data_that_is_damaged_is_not_begun_with(

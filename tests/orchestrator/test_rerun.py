@@ -32,6 +32,15 @@ def test_a_record_of_an_earlier_schema_runs_again(old: Path) -> None:
     assert again.tenants == written["mnb"]["neighbours"]["planned"] + 1
 
 
+def test_tenants_that_had_parts_of_caches_have_them_again(old: Path) -> None:
+    assert not profile_of(old).cache_shares
+    written = json.loads(old.read_text())
+    for share in written["mnb"]["isolation"].values():
+        share["requested"]["cache"] = [{"cache": 0, "mask": 31}]
+    old.write_text(json.dumps(written))
+    assert profile_of(old).cache_shares
+
+
 def test_a_record_of_a_later_schema_is_refused(old: Path) -> None:
     written = json.loads(old.read_text())
     written["mnb"]["schema"] = RECORD_SCHEMA + 1

@@ -11,12 +11,13 @@ import pytest
 from milabench_ng.catalogue import Catalogue
 from milabench_ng.errors import InputError
 from milabench_ng.memory_classes import DeviceMemory
+from milabench_ng.orchestrator.planning.catalogue_queries import read_by_tests
+from milabench_ng.orchestrator.planning.refusals import options_asked, refuse_unsearchable
 from milabench_ng.orchestrator.planning.request import (
     ResolvedRequest,
     RunRequest,
     foreign_workloads,
     plan_for,
-    refuse_unsearchable,
     required_isolation,
     resolve_request,
     time_limits,
@@ -26,7 +27,7 @@ from milabench_ng.profile import TimeLimits
 from milabench_ng.records.isolation import Tier
 from milabench_ng.shipped import find
 from milabench_ng.units import GIB, MIB
-from milabench_ng.worker.discovery import describe
+from milabench_ng.worker.discovery import describe, find_workload
 
 CPUS = (Device(index=0, kind="cpu"), Device(index=1, kind="cpu"))
 TESTS: dict[str, object] = {
@@ -191,3 +192,30 @@ def test_no_shipped_profile_of_a_closed_division_has_an_automatic_batch_size() -
         path = find("profiles", name)
         assert path is not None
         assert '"auto"' not in path.read_text()
+
+
+def test_data_is_prepared_for_tests_that_only_some_nodes_run(catalogue: Catalogue) -> None:
+    tests: dict[str, object] = {
+        "large": {"workload": "vae", "least_devices": 4},
+        "small": {"workload": "loader", "instead_of": "large", "data_scale": 0.5},
+        "again": {"workload": "vae"},
+    }
+    found = resolved(catalogue, tests=tests)
+    assert [launch.test for launch in plan_for(found, CPUS).launches[::2]] == ["s.small", "s.again"]
+    four = tuple(Device(index=index, kind="cpu") for index in range(4))
+    assert "s.small" in plan_for(found, four).not_planned
+    assert read_by_tests(found) == (("mnist", 1.0), ("imagenet", 0.5))
+    assert read_by_tests(resolved(catalogue, tests=tests, names=("small",))) == (("imagenet", 0.5),)
+
+
+def test_workloads_are_asked_about_the_devices_of_each_launch(catalogue: Catalogue) -> None:
+    found = resolved(catalogue, tests={"many": {"workload": "dlrm", "partition_scheme": {"type": "normal"}}, **TESTS})
+    asked = options_asked(found, plan_for(found, CPUS))
+    assert [(one.workload, one.devices) for one in asked] == [
+        ("dlrm", 2), ("toy_reg", 1), ("vae", 1), ("scaling", 1), ("scaling", 2),
+    ]  # fmt: skip
+    assert asked[0].where == "s.json: test 'many'"
+    definition, _ = find_workload("dlrm")
+    definition.check(asked[0].arguments, asked[0].devices)
+    with pytest.raises(InputError, match=r"^--tables 3: a multiple of the devices \(2\), at most 24$"):
+        definition.check({**asked[0].arguments, "tables": 3}, asked[0].devices)

@@ -18,6 +18,7 @@ from milabench_ng.errors import InputError
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, LaunchState, Slices
 from milabench_ng.orchestrator.execution.interruption import SAME_S
 from milabench_ng.orchestrator.persistence.resuming import SessionDifference, check_same, differences
+from milabench_ng.records.isolation import CachePart
 from milabench_ng.records.ledger import (
     Attempt,
     CodeSeen,
@@ -165,7 +166,7 @@ def test_what_differs_is_refused_by_kind_unless_it_is_accepted(interrupted) -> N
     assert list(differences(then, then)) == []
     replace = msgspec.structs.replace
     inventory = replace(then.inventory, hostname="other")
-    shares = {name: replace(share, cpus=(*share.cpus, 99)) for name, share in then.shares.items()}
+    others: tuple[dict[str, object], ...] = ({"cpus": (0, 1, 99)}, {"cache": (CachePart(0, 0x1F),)})
     changes = {
         "node": replace(then, inventory=inventory),
         "software": replace(then, software={**then.software, "torch": "9.9"}),
@@ -177,7 +178,9 @@ def test_what_differs_is_refused_by_kind_unless_it_is_accepted(interrupted) -> N
         with pytest.raises(InputError, match=f"--accept-difference {kind}"):
             check_same(then, now, [other for other in changes if other != kind])
         assert check_same(then, now, [kind]) == (found,)
-    assert [one.kind for one in differences(then, replace(then, shares=shares))] == ["isolation"]
+    for other in others:
+        shares = {name: replace(share, **other) for name, share in then.shares.items()}
+        assert {one.kind for one in differences(then, replace(then, shares=shares))} == {"isolation"}
     software = SessionDifference("software", f"torch was {then.software['torch']} and is 9.9")
     assert tuple(differences(then, changes["software"])) == (software,)
 

@@ -29,7 +29,7 @@ from milabench_ng.orchestrator.events.run_events import (
 from milabench_ng.orchestrator.planning.duration import allowance_s, least_batch_s, time_left_s
 from milabench_ng.records.names import EVENTS
 from milabench_ng.records.window import launch_perf
-from milabench_ng.report.report import make_report
+from milabench_ng.report.reporting import make_report
 from milabench_ng.report.verification.contents import result_files
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.verify import verify

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
 
 from milabench_ng.composing import make_plan
-from milabench_ng.orchestrator.persistence.run_progress import runs_of_session
-from milabench_ng.orchestrator.persistence.sessions import ended_by_itself
+from milabench_ng.orchestrator.persistence.result_writer import ResultWriter
+from milabench_ng.orchestrator.persistence.run_progress import RunProgress, runs_of_session
 from milabench_ng.plan import Device, Order, Plan, ResolvedOptions
 from milabench_ng.profile import Profile, Test
-from milabench_ng.records.ledger import Finished, Interrupted
+from milabench_ng.records.ledger import Chain, Enough, Finished, Interrupted, Recorded, ended_by_itself
+from milabench_ng.records.names import ResultFolder, file_digest
 from tests.orchestrator.test_resume import STEADY, Interrupt, kinds
 
 
@@ -57,3 +59,27 @@ def test_an_interrupted_session_is_finished_before_the_next_begins(run_profile, 
     names = kinds(third.events)
     begun = [names[at : at + 2] for at, kind in enumerate(names) if kind == "Session"]
     assert begun == [["Session", "Attempt"], ["Session", "Resumed"], ["Session", "Attempt"]]
+
+
+def test_with_a_rule_for_stopping_a_repeat_is_whole_before_the_next(tmp_path: Path) -> None:
+    plan = planned("interleaved")
+    (tmp_path / "ledger.jsonl").touch()
+    writer = ResultWriter(ResultFolder(tmp_path), b"", Chain(), None)
+    progress = RunProgress(plan, writer, retry=0, by_repeat=True)
+    first = progress.to_do()
+    assert [work.batch.launches[0].run for work in first] == [0, 0]
+    assert progress.border is None, "no repeat is done"
+    for work in first:
+        assert progress.border is None, "the repeat has begun"
+        progress.begin(work)
+        (launch,) = work.batch.launches
+        content = f"{launch.label} {launch.job_id}".encode()
+        known = {"label": launch.label, "job_id": launch.job_id, "number": 1, "file": launch.label, "cause": None}
+        writer.keep([(launch.label, content)], Recorded(sha256=file_digest(content), **known))
+    progress = RunProgress(plan, writer, retry=0, by_repeat=True)
+    assert (progress.border, [work.batch.launches[0].run for work in progress.to_do()]) == (1, [1, 1])
+    progress.enough(Enough(repeats=1, why="budget", detail="it is late"))
+    assert (progress.to_do(), progress.missing, progress.failed) == ((), 0, 0)
+    resumed = RunProgress(plan, writer, retry=0, by_repeat=True)
+    assert (resumed.to_do(), resumed.missing) == ((), 0), "nothing is left to resume"
+    writer.close()

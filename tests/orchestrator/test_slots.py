@@ -12,7 +12,9 @@ import pytest
 
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
+from milabench_ng.memory_classes import DeviceMemory
 from milabench_ng.orchestrator.planning import planned_run
+from milabench_ng.orchestrator.planning.request import ResolvedRequest
 from milabench_ng.orchestrator.planning.rerun import profile_of
 from milabench_ng.plan import Batch, Device, Launch, Plan, Role
 from milabench_ng.records.isolation import Share
@@ -42,13 +44,16 @@ def plan_by_hand(monkeypatch: pytest.MonkeyPatch) -> IN_PLACE:
     def use(slots: Mapping[str, Device] | None, batches: Callable[[Plan], tuple[Batch, ...]]) -> None:
         made = planned_run.plan_for
 
-        def by_hand(*given: object) -> Plan:
-            plan = made(*given)  # type: ignore[arg-type]
+        def by_hand(resolved: ResolvedRequest, devices: tuple[Device, ...], memory: DeviceMemory | None = None) -> Plan:
+            plan = made(resolved, devices, memory)
             return msgspec.structs.replace(plan, batches=batches(plan))
+
+        def slots_by_hand(_devices: Sequence[Device], _per_device: int) -> dict[str, Device]:
+            return dict(slots or {})
 
         monkeypatch.setattr(planned_run, "plan_for", by_hand)
         if slots is not None:
-            monkeypatch.setattr(planned_run, "one_per_device", lambda _: slots)
+            monkeypatch.setattr(planned_run, "slots_of", slots_by_hand)
 
     return use
 
@@ -142,7 +147,7 @@ def assert_books_are_sound(folder: Path) -> None:
         evidence = gather(there, load_rules(None), None, None, None)
     rules = (check_books.complete, check_books.ledger, check_fence.together)
     assert [rule(evidence).reasons for rule in rules] == [(), (), ()]
-    assert check_books.attempts_fact(evidence).startswith("1 attempts, 0 failed, 0 without a record")
+    assert check_books.attempts_fact(evidence).startswith("1 attempt, 0 failed, 0 without a record")
 
 
 def assert_only_measured(summary: Summary, jobs_of: Mapping[str, list[str]]) -> None:
@@ -150,6 +155,18 @@ def assert_only_measured(summary: Summary, jobs_of: Mapping[str, list[str]]) -> 
     assert {label: list(row.launches) for label, row in summary.tests.items()} == jobs_of
     assert all((row.missing, row.failures, row.devices) == (0, 0, 1) for row in summary.tests.values())
     assert summary.problems == ()
+
+
+@needs_two_cpus
+def test_a_partition_that_is_shared_is_planned_fenced_and_marked(run_profile: Runner) -> None:
+    done = run_profile({"one": QUICK}, tenants=1, slots_per_device=2)
+    assert (done.outcome.planned, done.outcome.failed) == (2, 0)
+    assert (done.manifest.plan.slots, done.manifest.plan.slots_per_device) == (("0a", "0b"), 2)
+    assert {record.job_id for record in done.records} == {"0.0a", "0.0b"}
+    assert {share.device_part for share in done.manifest.shares.values()} == {0.5}
+    assert_fenced_apart(done)
+    marks = load(done.folder).tests["trial.one"].marks
+    assert "2 tenants shared each CPU partition" in [mark.text for mark in marks]
 
 
 @needs_two_cpus

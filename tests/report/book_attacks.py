@@ -14,6 +14,7 @@ import tampering
 from tampering import Tamper, everywhere, manifest, ours, record, records
 
 from milabench_ng.records.ledger import LedgerLine
+from milabench_ng.records.stopping import Stopping
 from milabench_ng.units import utc_iso
 
 
@@ -204,6 +205,19 @@ def second_record_below(folder: Path) -> None:
     shutil.copy(next(folder.glob("*.vae.J0.0.*")), folder / "more" / "better.json")
 
 
+def last_repeat_cut_off(folder: Path) -> None:
+    """The last repeat was slow: a rule is said to have ended the run before it."""
+    repeats = tampering.plan_of(folder).repeat
+    if repeats < 2:
+        raise LookupError("a second repeat")
+    tampering.end_after(folder, repeats - 1, Stopping(width=0.001))
+
+
+def rule_in_the_manifest(folder: Path) -> None:
+    """A rule that the run did not begin with."""
+    tampering.rewrite(folder / "run.json", lambda content: content.update(stopping={"budget_s": 1e6}))
+
+
 ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "swapped profile": ("R6", manifest(other_profile), "is demanded"),
     "launches relabelled as company": ("R8", everywhere(second_device_as_company), "on 1 (company) at the same time"),
@@ -252,6 +266,8 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
         "was begun by mnb",
     ),
     "record that fills the memory": ("R12", huge, "larger than the 20 MiB that such a file may have"),
+    "last repeat cut off by a rule added afterwards": ("R12", last_repeat_cut_off, "where its rule had it go on"),
+    "rule added to run.json": ("R13", rule_in_the_manifest, "is not the one that it began with"),
     "record below the folder": ("R12", second_record_below, "more/better.json: it belongs to no run"),
 }
 """By name: the rule that finds it, what is done, and part of the reason."""

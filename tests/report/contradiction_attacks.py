@@ -106,6 +106,14 @@ def jittered(folder: Path) -> None:
     record(change, "*.vae.J0.1.*")(folder)
 
 
+def smaller_devices(content: dict[str, Any]) -> None:
+    """GPUs that are said to have a quarter of their memory: tests that need more are not planned."""
+    if not content["inventory"]["gpus"]:
+        raise LookupError("a GPU")
+    for gpu in content["inventory"]["gpus"]:
+        gpu["name"], gpu["memory_bytes"] = gpu["name"] if "H200" in gpu["name"] else "NVIDIA H200", 35 * 2**30
+
+
 ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "more power than its limit": ("R5", record(above_the_limit), "took 690 W on average, its power limit is 500 W"),
     "cold with all in memory": ("R19", record(in_memory, "*.loader.*"), "was cold, with 100% of its bytes in memory"),
@@ -116,6 +124,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "shared siblings without their mark": ("R22", record(shared_siblings), "SMT siblings shared between tenants, and"),
     "an idle GPU with all items": ("R5", idle, "an item took"),
     "slices of another device with noise": ("R4", jittered, "its slices are those of standard.vae J0.0, with a little"),
+    "a quarter of the GPUs' memory": ("R5", manifest(smaller_devices), "is said to have 35.0 GiB, such a GPU has 141"),
     "another request": ("R8", manifest(other_request), "the request in run.json asks for repeat 20, and run.json has"),
 }
 """By name: the rule that finds it, what is done, and part of the reason."""

@@ -123,7 +123,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "losses left out": ("R33", record(untold("losses")), "rank 0 has no loss at step 1"),
     "gradient norms left out": ("R33", record(untold("gradient_norms", "2")), "rank 0 has no gradient norm at step 2"),
     "digest left out": ("R33", record(untold("digests")), "rank 0 has no digest of the parameters at step 100"),
-    "nothing computed anywhere": ("R33", records(nothing_computed), "steps, and no digest"),
+    "nothing computed anywhere": ("R33", records(nothing_computed), "rank 0 has no loss at step 1"),
     "ready before its phases": ("R5", record(ours(start_to_ready_s=0.001)), "and it was ready after 0.00 s"),
     "ready after its start": ("R5", record(ours(start_to_ready_s=1000.0)), "was ready after 1000.0 s, its phases took"),
     "batches without waiting": ("R5", record(never_waited), "rank 0 fetched batches without waiting"),

@@ -11,6 +11,76 @@ from slice_attacks import more_steps
 from tampering import Change, Tamper, ledger_events, recount, rehash, rewrite, write_events
 
 
+def limited(content: dict[str, Any]) -> None:
+    if not any(share.get("io") for share in content["mnb"]["isolation"].values()):
+        raise LookupError("a launch with an I/O share")
+
+
+def io_share(factor: float | None = None, **changes: Any) -> Change:
+    """The I/O share and its evidence ``factor`` times as large, or taken out; or parts of it changed."""
+
+    def change(content: dict[str, Any]) -> None:
+        for share in content["mnb"]["isolation"].values():
+            own, edges = share["io"], [share[edge] for edge in ("requested", "effective", "effective_end")]
+            if changes:
+                own.update(changes)
+            elif factor is None:
+                share["io"] = None
+            else:
+                own.update({name: own[name] * factor for name in ("read_bytes_per_s", "probed_read_bytes_per_s")})
+            for edge in () if changes else edges:
+                edge["io"] = share["io"] and [{"device": own["device"], "read_bytes_per_s": own["read_bytes_per_s"]}]
+                edge["io"] = edge["io"] or []
+
+    return change
+
+
+def no_limit_in_the_kernel(content: dict[str, Any]) -> None:
+    for share in content["mnb"]["isolation"].values():
+        for edge in ("requested", "effective", "effective_end"):
+            share[edge]["io"] = []
+
+
+def divided(content: dict[str, Any]) -> None:
+    if not any(share["requested"].get("cache") for share in content["mnb"]["isolation"].values()):
+        raise LookupError("a launch with parts of caches")
+
+
+def divided_beside(content: dict[str, Any]) -> None:
+    divided(content)
+    if not content["mnb"]["neighbours"]["planned"]:
+        raise LookupError("a launch beside others")
+
+
+def cache_part(*edges: str, **changes: Any) -> Change:
+    """The first part of a cache, changed at these edges."""
+
+    def change(content: dict[str, Any]) -> None:
+        for share in content["mnb"]["isolation"].values():
+            for edge in edges:
+                share[edge]["cache"][0] |= changes
+
+    return change
+
+
+def no_cache_part(content: dict[str, Any]) -> None:
+    for share in content["mnb"]["isolation"].values():
+        for edge in ("requested", "effective", "effective_end"):
+            share[edge].pop("cache")
+
+
+def left_cache_group(content: dict[str, Any]) -> None:
+    for share in content["mnb"]["isolation"].values():
+        share["effective_end"]["in_cache_group"] = False
+
+
+def more_read(content: dict[str, Any]) -> None:
+    edges = content["mnb"]["conditions"]
+    for share in content["mnb"]["isolation"].values():
+        spent_s = edges["after"]["time_s"] - edges["before"]["time_s"]
+        share["usage"]["io_read_bytes"] = int(2 * (spent_s + 10) * share["io"]["read_bytes_per_s"])
+
+
 def chosen(folder: Path, wanted: Change) -> Iterator[Path]:
     """The records of launches that did not fail and for which ``wanted`` raises nothing."""
     for path in sorted(folder.glob("*.J*.json")):
@@ -160,6 +230,52 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "parts made short": ("R4", where(in_parts, parts(0.1)), "s in all, and worked for"),
     "parts left out": ("R4", where(in_parts, without_parts), "_s in slice 0"),
     "more than all cached": ("R4", where(shared, all_cached), "rank 0 notes cached of"),
+    "no I/O limit": ("R16", where(limited, io_share()), "its share may read without limit, by the profile 1000 MiB/s"),
+    "a larger I/O limit": ("R16", where(limited, io_share(4)), "its share may read 3.9 GiB/s, by the profile 1000"),
+    "I/O limit not in the kernel": ("R16", where(limited, no_limit_in_the_kernel), "its group may read without limit"),
+    "I/O share not probed": (
+        "R16",
+        where(limited, io_share(probed_read_bytes_per_s=None)),
+        "no probe shows that its share of 1000 MiB/s",
+    ),
+    "a probe above its I/O share": (
+        "R16",
+        where(limited, io_share(probed_read_bytes_per_s=4e9)),
+        "a probe read 3.7 GiB/s, its share is 1000 MiB/s",
+    ),
+    "more read than its I/O share": ("R16", where(limited, more_read), "s, its share is 1000 MiB/s"),
+    "overlapping parts of a cache": (
+        "R16",
+        where(divided_beside, cache_part("requested", "effective", "effective_end", mask=0x3F), first=True),
+        "had the same parts (20) of cache 0",
+    ),
+    "a larger part of a cache": (
+        "R16",
+        where(divided_beside, cache_part("requested", "effective", "effective_end", mask=0x3FF), first=True),
+        "its tenants had unequal parts of cache 0",
+    ),
+    "more bandwidth in the kernel": (
+        "R16",
+        where(divided, cache_part("effective", "effective_end", bandwidth_pct=100)),
+        "100 % of the bandwidth; cache 1: 11 parts (7ff), 100 % of the bandwidth, it asked for cache 0:",
+    ),
+    "a part that grew": (
+        "R16",
+        where(divided, cache_part("effective_end", mask=0x7FF)),
+        "at its end it held cache 0: 11 parts (7ff), 50 % of the bandwidth",
+    ),
+    "a part that hardware fills": (
+        "R16",
+        where(divided, cache_part("requested", "effective", "effective_end", mask=0x7C0)),
+        "and hardware fills 400",
+    ),
+    "the cache of another socket": (
+        "R16",
+        where(divided, cache_part("requested", "effective", "effective_end", cache=1)),
+        "it has CPUs behind caches [0], and asked for cache 1:",
+    ),
+    "no part of a cache": ("R16", where(divided, no_cache_part), "it asked for no part of a cache, the run gives"),
+    "tasks outside the group of its cache": ("R16", where(divided, left_cache_group), "tasks of it were outside"),
     "skipped steps left out": ("R33", where(scaled, skips_untold), "count of the steps that the loss scale of"),
 }
 """By name: the rule that finds it, what is done, and part of the reason."""

@@ -97,7 +97,16 @@ def _bus(index: int) -> str:
 def inventory(devices: Sequence[Device]) -> Inventory:
     """A node whose every GPU is in the plan."""
     gpus = [
-        Gpu(index=one.index, uuid=str(one.uuid), name=one.name, pci_bus_id=_bus(one.index), numa_node=0, memory_bytes=1)
+        Gpu(
+            index=one.index,
+            uuid=str(one.uuid),
+            name=one.name,
+            pci_bus_id=_bus(one.index),
+            numa_node=0,
+            memory_bytes=1,
+            mig=one.kind == "mig",
+            slices=(round(7 * one.known_part), 7) if one.kind == "mig" else None,
+        )
         for one in devices
     ]
     return Inventory(

@@ -11,9 +11,10 @@ import argparse
 import hashlib
 import json
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -25,13 +26,13 @@ from milabench_ng.catalogue import Scalar
 from milabench_ng.composing import make_plan
 from milabench_ng.node.edge import Edge
 from milabench_ng.plan import Device, Launch, Plan, ResolvedOptions
-from milabench_ng.profile import PartitionScheme, Profile, Scheme, Test
+from milabench_ng.profile import PartitionScheme, Profile, Scheme, Test, name_of
 from milabench_ng.records import ledger
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText
 from milabench_ng.records.proof import CodeProof, DataProof, WheelCheck
 from milabench_ng.records.record import DIGEST_STEP, PROBED_STEPS
-from milabench_ng.records.window import MEASURED_BY
+from milabench_ng.records.window import MEASURED_BY, SliceRow, first_full
 from milabench_ng.sources import package_digests
 from milabench_ng.units import utc_iso
 
@@ -56,10 +57,13 @@ def plan(
     repeat: int,
     names: Sequence[str] = (),
     nonce: str | None = None,
+    suites: Mapping[str, str] = MappingProxyType({}),
 ) -> Plan:
-    """The real plan of a made-up profile; a nonce makes its order random."""
+    """The real plan of a made-up profile; a nonce makes its order random. ``suites``: of tests that have their own."""
     profile = Profile(
-        suite, {name: Test(workload=name, partition_scheme=scheme) for name, scheme in tests.items()}, text="{}"
+        suite,
+        {name: Test(workload=name, partition_scheme=scheme, suite=suites.get(name)) for name, scheme in tests.items()},
+        text="{}",
     )
     arguments = {name: ResolvedOptions(arguments_of(name)) for name in names or tests}
     chosen = [device(index) for index in range(devices)]
@@ -137,11 +141,18 @@ def _rows(launch: Launch, rank: int, begin: float, slices: int, count: int) -> l
 
     Every other slice ends on the exact half second, so that windows hold exactly what they would without.
     """
-    draw = random.Random(f"{launch.label} {launch.run} {launch.devices} {rank}")
+    tenants = launch.devices if launch.slots is msgspec.UNSET else launch.slots
+    draw = random.Random(f"{launch.label} {launch.run} {tenants} {rank}")
     odd = [draw.randrange(-(2**15), 2**15) / 2**36 if i % 2 else 0.0 for i in range(slices + 1)]
     odd[-1] = 0.0
     steps = max(5, -(-count // 64))
     return [[begin + 0.5 * i + odd[i], 0.5 + odd[i + 1] - odd[i], count, steps, 0.125] for i in range(slices)]
+
+
+def full(rows: list[list[float]], begin: float, stop: float) -> float:
+    """When the rank was full; of a launch that is too short for that, as if it had been so."""
+    found = first_full(msgspec.convert(rows, list[SliceRow]), begin, MEASURED_BY, 0)
+    return stop - 1 if found is None else found
 
 
 def utc_at(time_s: float) -> str:
@@ -194,7 +205,7 @@ def _mnb(
                 "device": launch.devices[rank],
                 "pid": 1,
                 "count": sum(row[2] for row in slices),
-                "full_s": stop - 1,
+                "full_s": full(slices, begin, stop),
                 "slices": slices,
                 **_traced(sum(row[3] for row in slices)),
             }
@@ -219,7 +230,7 @@ def _mnb(
             "resident_fraction": 0.0,
         },
         "neighbours": {"planned": beside, "alive_at_stop": beside, "lost": []},
-        "isolation": {str(index): msgspec.to_builtins(fence(index, RUN_ID)) for index in launch.devices},
+        "isolation": {slot: msgspec.to_builtins(fence(_place(slot), RUN_ID)) for slot in launch.slot_ids},
         "conditions": {
             "before": msgspec.to_builtins(conditions(begin - 1, launch.devices, utc_at(begin - 1))),
             "after": msgspec.to_builtins(conditions(stop + 1, launch.devices, utc_at(stop + 1))) | {"settings": None},
@@ -228,12 +239,12 @@ def _mnb(
             "before": msgspec.to_builtins(surroundings(begin - 1, launch.devices)),
             "after": msgspec.to_builtins(surroundings(stop + 1, launch.devices)),
         },
-        "host_pace": {str(index): host_pace(80.0, 80.0) for index in launch.devices},
+        "host_pace": {slot: host_pace(80.0, 80.0) for slot in launch.slot_ids},
         "telemetry": {
             "host:node": {"load_1min": dict.fromkeys(("min", "mean", "max"), 1.0) | {"n": 18, "span_s": 8.5}},
             **{
-                f"tenant:{index}": {"anon_mib": {"n": 18, "span_s": 8.5, "min": 8.0, "mean": 8.0, "max": 8.0}}
-                for index in launch.devices
+                f"tenant:{slot}": {"anon_mib": {"n": 18, "span_s": 8.5, "min": 8.0, "mean": 8.0, "max": 8.0}}
+                for slot in launch.slot_ids
             },
             **{
                 f"gpu:GPU-{index}": {
@@ -248,6 +259,12 @@ def _mnb(
         "exit_status": 0,
         "marks": [],
     }
+
+
+def _place(slot: str) -> int:
+    """A number of its own for each slot, of which a device has at most four."""
+    letter = slot.lstrip("0123456789")
+    return 4 * int(slot.removesuffix(letter)) + "abcd".index(letter) if letter else int(slot)
 
 
 def _traced(steps: float) -> dict[str, Any]:
@@ -293,7 +310,8 @@ def failed(launch: Launch, cause: str, detail: str = "why", slices: int = 4) -> 
 def profile_text(whole: Plan) -> str:
     """The profile that makes a plan."""
     tests = {
-        launch.test.removeprefix(f"{whole.suite}."): {
+        name_of(launch.test): {
+            **({"suite": launch.suite} if launch.suite != whole.suite else {}),
             "workload": launch.workload,
             "arguments": {name: value for name, value in launch.arguments.items() if name == "batch_size"},
             "partition_scheme": {"type": launch.scheme},

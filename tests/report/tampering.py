@@ -8,7 +8,7 @@ import json
 import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import make_records
 import msgspec
@@ -16,9 +16,10 @@ from make_records import PER_GPU, PROGRESSION
 
 from milabench_ng.plan import Plan
 from milabench_ng.records import ledger
-from milabench_ng.records.ledger import Attempt, Chain, LedgerLine, Recorded, Started, extend
+from milabench_ng.records.ledger import Attempt, Chain, Enough, LedgerLine, Recorded, Started, extend
 from milabench_ng.records.names import file_digest
 from milabench_ng.records.reading import read_ledger
+from milabench_ng.records.stopping import Stopping
 
 NONCE = "drawn on 2026-01-06"
 TESTS = {"vae": PER_GPU, "toy_reg": PER_GPU, "loader": PER_GPU, "scaling": PROGRESSION}
@@ -49,11 +50,12 @@ def record(change: Change, pattern: str = "*.vae.J*.1.*") -> Tamper:
 
 
 def records(change: Change, pattern: str = "*.J*.json") -> Tamper:
-    """Change every record of that name, and the ledger with them."""
+    """Change every record of that name but those of failures, of which no number counts, and the ledger with them."""
 
     def tamper(folder: Path) -> None:
         for path in sorted(folder.glob(pattern)):
-            rewrite(path, change)
+            if ".FAIL." not in path.name:
+                rewrite(path, change)
         rehash(folder)
 
     return tamper
@@ -65,8 +67,12 @@ def rehash(folder: Path, change: Callable[[LedgerLine], LedgerLine] = lambda ent
     for entry in map(change, read_ledger(folder).entries):
         what = entry.what
         if isinstance(what, Started):
-            sums = {"plan_sha256": plan_of(folder).sha256, "profile_sha256": promised["profile"]["sha256"]}
+            sums: dict[str, Any] = {
+                "plan_sha256": plan_of(folder).sha256,
+                "profile_sha256": promised["profile"]["sha256"],
+            }
             stated = {"nonce": promised["plan"]["nonce"], "version": promised["version"]}
+            sums["stopping"] = msgspec.convert(promised.get("stopping"), Stopping | None)
             what = msgspec.structs.replace(what, **stated, **sums)
         if isinstance(what, Recorded):
             path = folder / what.file
@@ -78,6 +84,23 @@ def rehash(folder: Path, change: Callable[[LedgerLine], LedgerLine] = lambda ent
         if isinstance(what, Attempt) and not list(folder.glob(f"*.J{what.job_id}.*")):
             continue
         chain, more = extend(chain, entry.utc, [what])
+        lines += more
+    (folder / "ledger.jsonl").write_bytes(lines)
+
+
+def end_after(folder: Path, repeats: int, rule: Stopping, why: Literal["narrow", "budget"] = "narrow") -> None:
+    """The folder as if it had been begun with this rule for stopping, and ended by it after so many repeats."""
+    for path in folder.glob("*.J*.json"):
+        if json.loads(path.read_bytes())["mnb"]["launch"]["run"] >= repeats:
+            path.unlink()
+    rewrite(folder / "run.json", lambda content: content.update(stopping=msgspec.to_builtins(rule)))
+    rehash(folder)
+    chain, lines = Chain(), b""
+    entries = [entry for entry in read_ledger(folder).entries if not isinstance(entry.what, Enough)]
+    last = max(place for place, entry in enumerate(entries) if isinstance(entry.what, Recorded))
+    for place, entry in enumerate(entries):
+        end = [Enough(repeats=repeats, why=why, detail="it is enough")] if place == last else []
+        chain, more = extend(chain, entry.utc, [entry.what, *end])
         lines += more
     (folder / "ledger.jsonl").write_bytes(lines)
 

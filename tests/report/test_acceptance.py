@@ -55,7 +55,7 @@ def bid(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def decided(bid: Path, delivered: Path, guarantee: float = 0.97) -> Acceptance:
-    return accept(load(bid), load(delivered), WEIGHTS, guarantee)
+    return accept(load(bid), load(delivered), {"standard": WEIGHTS}, guarantee)
 
 
 def by_session(values: Sequence[float]) -> list[float]:
@@ -103,7 +103,11 @@ def test_what_cannot_be_said_is_inconclusive(bid: Path, tmp_path: Path) -> None:
     few = decided(bid, folder(tmp_path / "few", DELIVERED[:4], vae=0.5))
     assert (few.verdict, few.score.why) == ("inconclusive", "under 5 repeats")
     once = decided(bid, folder(tmp_path / "once", DELIVERED[:1]))
-    assert (once.verdict, once.score.ratio, once.score.why) == ("inconclusive", None, "one repeat")
+    assert (once.verdict, once.score.low, once.score.why) == ("inconclusive", None, "one repeat")
+    slower = decided(bid, folder(tmp_path / "slower", [0.9 * DELIVERED[0]]))
+    for there, then in zip((once.score, *once.tests), (slower.score, *slower.tests), strict=True):
+        assert there.ratio is not None, "what was measured is told, with or without an interval"
+        assert then.ratio == pytest.approx(0.9 * there.ratio, rel=1e-6)
 
 
 def test_other_work_is_not_compared(bid: Path, tmp_path: Path) -> None:
@@ -133,13 +137,29 @@ def test_failures_and_missing_devices_break_it(bid: Path, tmp_path: Path) -> Non
     assert made.reasons[0].startswith("12 of 24 launches failed")
 
 
+def test_a_test_that_the_bid_says_it_cannot_run_and_the_delivery_ran(bid: Path, tmp_path: Path) -> None:
+    """Who says that his node is too small for a slow test takes its weight away."""
+    whole = load(bid)
+    small = msgspec.structs.replace(
+        whole,
+        tests={"standard.vae": whole.tests["standard.vae"]},
+        unplanned={"standard.toy_reg": "it needs 80.0 GB on each of 2 devices"},
+    )
+    made = accept(small, load(folder(tmp_path / "d", DELIVERED)), {"standard": WEIGHTS}, 0.97)
+    assert made.verdict == "inconclusive"
+    assert {one.name: one.why for one in made.tests} == {
+        "standard.vae": "",
+        "standard.toy_reg": "the bid says that its node cannot run it (it needs 80.0 GB on each of 2 devices)",
+    }
+
+
 def test_bad_input(bid: Path) -> None:
     summary = load(bid)
     with pytest.raises(InputError, match="--guarantee 97"):
-        accept(summary, summary, WEIGHTS, 97)
+        accept(summary, summary, {"standard": WEIGHTS}, 97)
     nothing = Summary(**{**msgspec.structs.asdict(summary), "tests": {}})
     with pytest.raises(InputError, match="no test in common"):
-        accept(summary, nothing, WEIGHTS, 0.97)
+        accept(summary, nothing, {"standard": WEIGHTS}, 0.97)
 
 
 def test_command_with_bundles(bid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -233,7 +253,7 @@ def test_a_mark_on_a_test_that_was_not_bid_decides_nothing(bid: Path, tmp_path: 
     more = marked(folder(tmp_path / "d", DELIVERED), "standard.toy_reg", SHORTENED)
     summary = load(bid)
     less = msgspec.structs.replace(summary, tests={"standard.vae": summary.tests["standard.vae"]})
-    made = accept(less, load(more), {"standard.vae": 8.0}, 0.97)
+    made = accept(less, load(more), {"standard": {"standard.vae": 8.0}}, 0.97)
     assert (made.verdict, made.marks) == ("keeps", ())
 
 

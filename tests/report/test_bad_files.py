@@ -18,7 +18,7 @@ from milabench_ng.errors import InputError
 from milabench_ng.files import DEEPEST, SMALL, parse_json, read_content, read_json
 from milabench_ng.plain import plain, plain_json, plain_lines, printed_json, short
 from milabench_ng.records.names import write_atomically
-from milabench_ng.report.report import make_report
+from milabench_ng.report.reporting import make_report
 from milabench_ng.shipped import find, names
 
 
@@ -32,7 +32,7 @@ def _huge(path: Path) -> None:
 
 
 NO_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "directory": (Path.mkdir, "irectory"),
+    "directory": (Path.mkdir, "a folder, and not a file"),
     "pipe": (_fifo, "a pipe, and not a file"),
     "device": (lambda path: path.symlink_to("/dev/zero"), "a device, and not a file"),
     "huge": (_huge, "larger than the"),

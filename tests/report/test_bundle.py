@@ -13,6 +13,7 @@ import tarfile
 from pathlib import Path
 
 import make_records
+import msgspec
 import pytest
 import tampering
 from bundle_attacks import HOSTILE, add
@@ -25,7 +26,7 @@ from milabench_ng.report.verification import opening
 from milabench_ng.report.verification.bundle import pack
 from milabench_ng.report.verification.checked import Demands, check_results
 from milabench_ng.report.verification.opening import opened
-from milabench_ng.report.verification.rules import Rules, decode_rules, load_rules
+from milabench_ng.report.verification.rules import Pin, Rules, decode_rules, load_rules
 from milabench_ng.report.verification.verify import verify
 from milabench_ng.shipped import find, names
 from milabench_ng.worker.discovery import builtin_workloads
@@ -155,7 +156,7 @@ def test_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "files:   6 (" in capsys.readouterr().out
     assert call(["verify", str(out)]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("verdict      PASS of 13 rules; 17 not asked; unsigned; not checkable: R28, R29, R30\n")
+    assert text.startswith("verdict      PASS of 13 rules; 18 not asked; unsigned; not checkable: R28, R29, R30\n")
     assert "\nrecomputed: follows from the slices, or cryptographic; not that anything was measured\n" in text
     assert "\nself-reported: what the node said of itself\n" in text
     assert "\nnot checkable: with these files, or with any\n" in text
@@ -171,7 +172,7 @@ def test_a_bundle_that_was_packed_before_its_suite_had_weights_claims_no_score(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    make_records.write_run(Path("res"), make_records.plan("unweighed", {"vae": make_records.PER_GPU}, 2, 1))
+    make_records.write_run(Path("res"), make_records.plan("unweighed", {"vae": make_records.PER_GPU}, 2, 1), slices=30)
     assert call(["bundle", "res", "-o", "b.tar.gz"]) == 0
     Path("weights.json").write_text('{"unweighed.vae": {"weight": 1}}')
     assert call(["verify", "b.tar.gz", "--weights", "weights.json"]) == 0
@@ -183,7 +184,7 @@ def test_the_verdict_is_on_the_first_screen_of_the_report(folder: Path, capsys: 
     rules.write_text('{"name": "mine", "repeat": 1, "isolation": "full"}')
     assert call(["report", str(folder), "--rules", str(rules), "--weights", str(weights(folder))]) == 0
     (valid,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Valid ")]
-    assert valid.endswith("PASS of 14 rules of 'mine'; 15 not asked; unsigned; not checkable: R1, R28, R29, R30")
+    assert valid.endswith("PASS of 14 rules of 'mine'; 16 not asked; unsigned; not checkable: R1, R28, R29, R30")
     tampering.rewrite(next(folder.glob("quick.vae.J0.0.*")), tampering.fence(tier="none"))
     assert (
         call(["report", str(folder), "--rules", str(rules), "--weights", str(weights(folder)), "--format", "json"]) == 1
@@ -209,10 +210,11 @@ def test_shipped_rules() -> None:
     assert (rules.isolation, rules.repeat, rules.closed) == ("full", 10, True)
 
 
-def test_shipped_rules_pin_all_that_the_profile_leaves_open() -> None:
-    """Every option of every test of the standard suite: as the profile states it, else at its default."""
-    pinned, catalogue = load_rules("procurement").arguments, builtin_workloads()
-    path = find("profiles", "standard")
+@pytest.mark.parametrize(("rules", "profile"), [("procurement", "standard"), ("procurement-both", "procurement")])
+def test_shipped_rules_pin_all_that_the_profile_leaves_open(rules: str, profile: str) -> None:
+    """Every option of every test: as the profile states it, else at its default."""
+    pinned, catalogue = load_rules(rules).arguments, builtin_workloads()
+    path = find("profiles", profile)
     assert path is not None
     tests = json.loads(path.read_text())
     assert pinned.keys() <= {"*", *tests}
@@ -220,8 +222,26 @@ def test_shipped_rules_pin_all_that_the_profile_leaves_open() -> None:
         options = catalogue[test["workload"]].describe(test["workload"], "").options
         left_open = {option.name: option.default for option in options if option.name not in test["arguments"]}
         demanded = {key: value for key, value in (pinned["*"] | pinned.get(name, {})).items() if key in left_open}
-        assert demanded == left_open, f"{name}: rules/procurement.json pins {demanded}, the defaults are {left_open}"
+        assert demanded == left_open, f"{name}: rules/{rules}.json pins {demanded}, the defaults are {left_open}"
         assert not pinned.get(name, {}).keys() - left_open.keys(), f"{name}: the rules pin what the profile states"
+
+
+def test_rules_for_both_suites_are_those_for_one() -> None:
+    """They differ in what the modern suite adds, and pin the weights of each suite that has any."""
+    one, both = load_rules("procurement"), load_rules("procurement-both")
+    assert one.ceiling is not None
+    assert both.ceiling is not None
+    assert one.ceiling.flops_per_item.items() <= both.ceiling.flops_per_item.items()
+    assert one.arguments.items() <= both.arguments.items()
+    assert both == msgspec.structs.replace(
+        one,
+        name="procurement-both",
+        profile=Pin(name="procurement"),
+        weights=None,
+        suite_weights={suite: Pin(name=suite) for suite in ("standard", "modern") if find("weights", suite)},
+        ceiling=both.ceiling,
+        arguments=both.arguments,
+    )
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("checked")
     whole = make_records.plan("standard", {"vae": PER_GPU, "convnet": PER_GPU}, 2, 5)
     make_records.write_run(place / "results", whole, slices=30)
-    make_records.write_run(place / "delivered", whole, lambda *at: 0.99 * make_records.steady(*at), slices=30)
+    make_records.write_run(place / "delivered", whole, lambda *at: 0.99 * make_records.steady(*at), slices=28)
     (place / "weights.json").write_text(json.dumps(WEIGHTS))
     allowed = []
     for name in ("a", "b"):
@@ -92,7 +92,7 @@ def test_accept_prints_both_verdicts(place: Path, capsys: Any) -> None:
     sides = [str(place / "results"), str(place / "delivered")]
     assert call(["accept", *sides, "--weights", str(place / "weights.json")]) in (0, 4)
     lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if ": PASS of 12 rules; 17 not asked; unsigned" in line] == lines[1:3]
+    assert [line for line in lines if ": PASS of 12 rules; 18 not asked; unsigned" in line] == lines[1:3]
 
 
 def test_a_run_is_not_compared_with_itself(place: Path, capsys: Any) -> None:
@@ -100,6 +100,14 @@ def test_a_run_is_not_compared_with_itself(place: Path, capsys: Any) -> None:
     assert call(["accept", str(place / "results"), str(packed), "--weights", str(place / "weights.json")]) == 2
     assert "delivered is the same run as bid" in capsys.readouterr().err
     assert call(["bids", str(bids(place, acme="results", umbra="same.tar.gz"))]) == 2
+    assert "umbra is the same run as acme" in capsys.readouterr().err
+
+
+def test_another_date_in_the_ledger_makes_no_other_run(place: Path, capsys: Any) -> None:
+    shutil.copytree(place / "results", place / "copy")
+    (_, first), *rest = tampering.ledger_events(place / "copy")
+    tampering.write_events(place / "copy", [("2026-01-01T00:00:00.000000Z", first), *rest])
+    assert call(["bids", str(bids(place, acme="results", umbra="copy"))]) == 2
     assert "umbra is the same run as acme" in capsys.readouterr().err
 
 
@@ -214,3 +222,13 @@ def test_other_weights_are_called_so(place: Path) -> None:
     made = pack(place / "results", place / "w.tar.gz", weights=place / "weights.json").path
     assert verify(made, Rules()).facts["weights"].endswith("; not the shipped weights")
     assert "shipped" not in verify(place / "results", Rules()).facts["weights"]
+
+
+def test_a_profile_that_is_not_shipped_and_a_missing_fence_are_facts(place: Path) -> None:
+    made = verify(place / "results", Rules()).facts
+    assert made["profile"].endswith("; not the shipped profile")
+    assert made["isolation"] == "full"
+    tampering.record(lambda content: content["mnb"]["isolation"]["0"].update(tier="affinity"), "*.vae.J0.0.*")(
+        place / "results"
+    )
+    assert verify(place / "results", Rules()).facts["isolation"] == "affinity: NOT ISOLATED"

@@ -20,7 +20,8 @@ from milabench_ng.report.html import as_html
 from milabench_ng.report.render.as_json import as_object
 from milabench_ng.report.render.first_screen import first_screen
 from milabench_ng.report.render.statements import details
-from milabench_ng.report.report import Report, make_report
+from milabench_ng.report.report import Report
+from milabench_ng.report.reporting import ReportOptions, make_report
 from milabench_ng.report.summary.folder import load
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.writers import write_report
@@ -98,7 +99,7 @@ def test_weights_that_are_not_shipped_are_named_with_the_tests_that_they_leave_o
 
 @pytest.mark.parametrize("form", FORMS)
 def test_an_unusual_margin_stands_beside_every_verdict(run: Path, form: Any) -> None:
-    report = make_report(run, compare_to=[str(run)], margin=0.0001)
+    report = make_report(run, compare_to=[str(run)], options=ReportOptions(margin=0.0001))
     text = printed(report, form)
     if form == "json":
         (baseline,) = json.loads(text)["baselines"]
@@ -122,7 +123,7 @@ def test_an_unusual_margin_stands_beside_every_verdict(run: Path, form: Any) -> 
 
 def test_the_page_has_the_margin_too(run: Path) -> None:
     page = io.StringIO()
-    as_html.write(make_report(run, compare_to=[str(run)], margin=0.5), page, None)
+    as_html.write(make_report(run, compare_to=[str(run)], options=ReportOptions(margin=0.5)), page, None)
     assert "margin 50 %" in page.getvalue()
 
 

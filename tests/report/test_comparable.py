@@ -11,9 +11,10 @@ from test_money import WEIGHTS, node
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.views import DataView
 from milabench_ng.report.render.tables import other_tables
-from milabench_ng.report.report import build_report
+from milabench_ng.report.reporting import build_report
 from milabench_ng.report.scoring.comparison import Comparison
-from milabench_ng.report.scoring.weights import load_weights, spread_unplanned
+from milabench_ng.report.scoring.scale import Scale, shipped_scale
+from milabench_ng.report.scoring.weights import spread_unplanned
 from milabench_ng.report.summary.comparable import differences
 from milabench_ng.report.summary.folder import load_baseline
 from milabench_ng.report.summary.summary import Departure, LaunchFlag, Summary
@@ -30,7 +31,7 @@ def changed(**more: Any) -> Summary:
 
 
 def against(base: Summary, **ours: Any) -> Comparison:
-    return build_report(changed(**ours), "run", weights=WEIGHTS, baselines=[("base", base)]).comparisons[0]
+    return build_report(changed(**ours), "run", scale=Scale(weights=WEIGHTS), baselines=[("base", base)]).comparisons[0]
 
 
 def data(kind: str) -> tuple[DataView, ...]:
@@ -55,6 +56,8 @@ def data(kind: str) -> tuple[DataView, ...]:
             {"departures": (Departure(what="sampled in Python", decides=True),)},
             "different work: sampled in Python",
         ),
+        ({"devices": 8}, {"devices": 1, "company": {}}, "other devices meanwhile the same test against nothing"),
+        ({"company": {"h2d": 2.0}}, {"company": {}}, "other devices meanwhile h2d against nothing"),
     ],
 )
 def test_a_row_of_unknown_or_other_work_is_shown_and_does_not_count(
@@ -73,6 +76,9 @@ def test_a_row_of_unknown_or_other_work_is_shown_and_does_not_count(
         ({"options": {}, "precision": ()}, {"options": {}, "precision": ()}),  # nothing is known of either
         ({}, {"options": {key: value for key, value in OPTIONS.items() if key == "batch_size"}}),
         ({}, {"options": OPTIONS | {"workers": 1}}),  # the GPU sets the pace
+        ({"devices": 8}, {"devices": 1}),  # all that there are
+        ({"devices": 1, "company": {}}, {"devices": 1}),
+        ({"company": {"h2d": 2.0}}, {"company": {"h2d": 3.0}}),
         ({"data": data("twin")}, {"data": data("classic")}),
         ({"data": data("twin"), "bound": "cpu"}, {"data": data("real")}),
         ({}, {"departures": (Departure(what="fetching was not timed", decides=False),)}),
@@ -125,6 +131,12 @@ def test_a_mark_that_both_have_leaves_the_ratio_an_indication() -> None:
     assert found.indicative == ("mark of the baseline: fence partial (1 of 2 tests)",)
 
 
+def test_parts_of_caches_on_one_side_are_another_isolation() -> None:
+    found = against(changed(), marks=(Mark(kind="caches divided"),))
+    (told,) = found.differences
+    assert (told.text, told.ratio) == ("last-level caches divided against shared", "counted")
+
+
 def test_marks_of_the_run_stand_in_its_own_report() -> None:
     found = against(changed(), marks=(SHORT,))
     assert (found.differences, found.indicative) == ((), ())
@@ -159,7 +171,9 @@ def test_every_row_of_2020_says_what_it_ran(name: str) -> None:
 @pytest.mark.parametrize("name", ["v100", "rtx8000"])
 def test_the_ratio_to_2020_is_over_the_same_work_and_says_what_it_leaves_out(name: str) -> None:
     run = load_baseline("h200")
-    report = build_report(run, "run", weights=load_weights(None, "standard"), baselines=[(name, load_baseline(name))])
+    report = build_report(
+        run, "run", scale=Scale(weights=shipped_scale("standard").weights), baselines=[(name, load_baseline(name))]
+    )
     (found,) = report.comparisons
     assert set(found.reasons) >= (OTHER_WORK | NOISE) & run.tests.keys()
     assert set(found.counted) <= run.tests.keys() - OTHER_WORK - NOISE
@@ -167,11 +181,11 @@ def test_the_ratio_to_2020_is_over_the_same_work_and_says_what_it_leaves_out(nam
     assert set(found.reasons) >= other
     assert set(found.counted) >= {"standard.toy_reg", "standard.wlm", "standard.convnet"} - other
     assert set(found.counted) | set(found.reasons) == set(
-        spread_unplanned(load_weights(None, "standard") or {}, run.devices)
+        spread_unplanned(shipped_scale("standard").weights or {}, run.devices)
     )
     (left_out,) = [section for section in other_tables(report) if section.key == f"left-out-{name}"]
     told = {test: str(why) for tests, why in left_out.rows for test in str(tests).split(", ")}
     assert told["recom"].startswith("different work: negatives were drawn one by one in Python")
     assert "twin against classic" in told["loader"]
-    assert left_out.notes[0].startswith(f"{found.tests} of {found.of} weighted tests count: ")
+    assert left_out.notes == (f"{found.tests} of {found.of} weighted tests count",)
     assert len(told) == len(found.reasons)

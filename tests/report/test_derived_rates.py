@@ -15,7 +15,7 @@ from make_records import PER_GPU
 
 from milabench_ng.catalogue import Derived
 from milabench_ng.report.baselines.peaks import peaks_in_formulas
-from milabench_ng.report.report import make_report
+from milabench_ng.report.reporting import make_report
 from milabench_ng.report.summary.folder import encode_summary, load, load_baseline
 from milabench_ng.report.writers import write_report
 

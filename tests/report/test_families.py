@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import make_records
+import msgspec
 import pytest
 import tampering
 from family_attacks import ATTACKS
-from make_records import device
+from make_records import device, fence
 
 from milabench_ng.composing import make_plan
 from milabench_ng.plan import Launch, ResolvedOptions
@@ -20,6 +23,7 @@ from milabench_ng.report.verification.checks.step_times import INFERRING, least_
 from milabench_ng.report.verification.findings import Verification
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.verify import verify
+from milabench_ng.units import MIB
 
 TESTS: dict[str, dict[str, Any]] = {
     "alone": {"workload": "toy_reg", "company": "none"},
@@ -31,6 +35,8 @@ TESTS: dict[str, dict[str, Any]] = {
     "infer": {"workload": "cv_infer"},
     "amp": {"workload": "scaling"},
 }
+MASKS = {"0": 0b000_0001_1111, "1": 0b011_1110_0000}
+"""Parts of the last-level cache."""
 NOTES = {"m.h2d": {"in_s": 0.45, "out_s": 0.4}, "m.checkpoint": {"save_s": 0.3, "restore_s": 0.15, "cached": 0.5}}
 
 
@@ -53,6 +59,35 @@ def of_its_kind(content: dict[str, Any]) -> None:
             mnb["precision"] |= {"requested": "amp", "ran_before": "amp", "ran_after": "amp", "layer_dtype": "float16"}
     if name == "m.checkpoint":
         mnb["environment"]["MNB_STORAGE"] = "/data/mnb-files"
+        held = [{"device": "8:0", "read_bytes_per_s": 1000 * MIB}]
+        for share in mnb["isolation"].values():
+            share["io"] = {"method": "io.max", "device": "8:0", "disk": "sda", "read_bytes_per_s": 1000 * MIB}
+            share["io"] |= {"probed_bytes": 1000 * MIB, "probed_read_bytes_per_s": 1001.0 * MIB}
+            share["usage"]["io_read_bytes"] = 5 * 10**9
+            for edge in ("requested", "effective", "effective_end"):
+                share[edge]["io"] = held
+    for slot, share in mnb["isolation"].items():
+        part = {"cache": 0, "mask": MASKS[slot], "bandwidth_pct": 50}
+        share["requested"]["cache"] = [part]
+        for edge in ("effective", "effective_end"):
+            share[edge] |= {"cache": [part, {"cache": 1, "mask": 0x7FF, "bandwidth_pct": 100}], "in_cache_group": True}
+
+
+def with_caches(content: dict[str, Any]) -> None:
+    """Two sockets, the first of which both tenants are on: five of its eleven parts for each."""
+    caches = [{"id": 0, "cpus": [0, 1, 2, 3]}, {"id": 1, "cpus": [4, 5, 6, 7]}]
+    content["fence"]["resctrl"] = {"cache_mask": 0x7FF, "hardware_mask": 0x400, "caches": caches}
+    for slot, mask in MASKS.items():
+        share = msgspec.to_builtins(fence(int(slot), "").requested)
+        content["shares"][slot] = {**share, "cache": [{"cache": 0, "mask": mask, "bandwidth_pct": 50}]}
+
+
+def with_io(content: dict[str, Any]) -> None:
+    """A profile that limits what checkpoints may read."""
+    tests = json.loads(content["profile"]["text"])
+    tests["checkpoint"]["io"] = {"read": "1000 MiB/s"}
+    text = json.dumps(tests)
+    content["profile"] |= {"text": text, "sha256": hashlib.sha256(text.encode()).hexdigest()}
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +101,8 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_records.write_run(place, whole, rate, slices=30)
     tampering.records(of_its_kind)(place)
     make_records.write_ledger(place, whole)
+    tampering.manifest(with_io)(place)
+    tampering.manifest(with_caches)(place)
     return place
 
 
@@ -82,6 +119,15 @@ def broken(folder: Path) -> dict[str, tuple[str, ...]]:
 
 def test_an_honest_folder_keeps_them(folder: Path) -> None:
     assert broken(folder) == {}
+
+
+def test_the_share_of_a_test_is_found_in_a_suite_with_a_dot(folder: Path) -> None:
+    def renamed(content: dict[str, Any]) -> None:
+        launch = content["mnb"]["launch"]
+        launch["test"] = launch["test"].replace("m.", "io.v2.")
+
+    tampering.records(renamed)(folder)
+    assert not [why for why in broken(folder).get("R16", ()) if "its share may read" in why]
 
 
 @pytest.mark.parametrize("case", ATTACKS)

@@ -13,7 +13,8 @@ import pytest
 
 from milabench_ng.report.render.cells import four_digits
 from milabench_ng.report.render.first_screen import first_screen
-from milabench_ng.report.report import Report, make_report
+from milabench_ng.report.report import Report
+from milabench_ng.report.reporting import ReportOptions, make_report
 from milabench_ng.report.writers import write_report
 
 BASELINES = Path(__file__).parents[2] / "baselines"
@@ -40,7 +41,9 @@ class Terminal(StringIO):
 
 @pytest.fixture(scope="module")
 def report() -> Report:
-    return make_report(Path(os.path.relpath(BUNDLE)), compare_to=[str(BASELINES / "h200.json")], price=300_000.0)
+    return make_report(
+        Path(os.path.relpath(BUNDLE)), compare_to=[str(BASELINES / "h200.json")], options=ReportOptions(price=300_000.0)
+    )
 
 
 def printed(report: Report, monkeypatch: pytest.MonkeyPatch, width: int) -> list[str]:

@@ -16,7 +16,7 @@ from milabench_ng.plan import Plan
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.record import RECORD_SCHEMA
 from milabench_ng.records.upgrades.record import upgrade_record
-from milabench_ng.report.report import make_report
+from milabench_ng.report.reporting import make_report
 from milabench_ng.report.summary.folder import decode_summary, encode_summary, load
 from milabench_ng.report.summary.summary import Stat
 from milabench_ng.telemetry.messages import Sample

@@ -19,12 +19,14 @@ from make_records import PER_GPU, PROGRESSION
 from milabench_ng.cli import call
 from milabench_ng.cli.report import report
 from milabench_ng.cli.summary import summary
-from milabench_ng.report.report import make_report
+from milabench_ng.report.reporting import ReportOptions, make_report
 from milabench_ng.report.summary.folder import load
 from milabench_ng.report.writers import write_report
 from milabench_ng.shipped import find, names
 
 TESTS = {"toy_reg": PER_GPU, "toy_lstm": PER_GPU, "vae": PER_GPU, "loader": PER_GPU, "convnet": PER_GPU}
+
+PRICED = ReportOptions(price=15000.0)
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def squeezed(text: str) -> str:
 
 
 def test_table(quick: Path) -> None:
-    lines = printed(quick, "table", price=15000.0).splitlines()
+    lines = printed(quick, "table", options=PRICED).splitlines()
     text = "\n".join(lines)
     assert "\x1b" not in text
     facts = squeezed(text)
@@ -114,7 +116,7 @@ def test_the_last_line_says_not_isolated(quick: Path) -> None:
 
 def test_failures_are_named_and_an_invalid_score_shows_no_number(quick: Path) -> None:
     next(quick.glob("quick.vae.J0.1.*")).unlink()
-    text = printed(quick, "table", price=15000.0)
+    text = printed(quick, "table", options=PRICED)
     assert "Valid 11 of 12 launches 1 failed" in squeezed(text)
     assert "quick.vae J0.1 missing" in squeezed(text)
     assert "! NO SCORE 1 of 7 missing: quick.vae" in squeezed(text)
@@ -132,7 +134,7 @@ def test_a_partial_score_is_never_called_the_score(tmp_path: Path) -> None:
 
 
 def test_json_has_the_promised_form(quick: Path) -> None:
-    found = json.loads(printed(quick, "json", price=15000.0, compare_to=["v100"]))
+    found = json.loads(printed(quick, "json", options=PRICED, compare_to=["v100"]))
     assert found["schema"] == 2
     assert (found["suite"], found["isolation"], found["failure_rate"]) == ("quick", "full", 0.0)
     wanted = {"status", "per_device", "per_node", "devices", "missing", "unit"}

@@ -21,13 +21,14 @@ from make_records import PER_GPU, PROGRESSION
 from milabench_ng.cli import call
 from milabench_ng.records.reading import ReadRecord, read_record
 from milabench_ng.records.window import SliceRow
+from milabench_ng.report.html.charts import summary_charts
 from milabench_ng.report.html.details_tables import flat, ranges, telemetry_section
 from milabench_ng.report.html.figures import whiskers
 from milabench_ng.report.html.folder_details import read_evidence
 from milabench_ng.report.html.forest_chart import contributions, forest_view
 from milabench_ng.report.html.price_chart import Point, equal_costs, price_chart
 from milabench_ng.report.launch.timeline import change, courses, thinned
-from milabench_ng.report.report import make_report
+from milabench_ng.report.reporting import make_report
 from milabench_ng.report.statistics.intervals import Interval
 from milabench_ng.report.summary.folder import encode_summary, load
 
@@ -40,9 +41,9 @@ TESTS = dict.fromkeys(PER_DEVICE, PER_GPU) | {"scaling": PROGRESSION}
 needs_browser = pytest.mark.skipif(find_browser() is None, reason=f"none of {', '.join(PROGRAMS)} is on the PATH")
 
 
-def make(folder: Path, level: float = 1.0, **changes: Any) -> Path:
-    """Two repeats on two devices; the second baseline is ``level`` times as fast."""
-    whole = make_records.plan("quick", TESTS, 2, 2)
+def make(folder: Path, level: float = 1.0, devices: int = 2, suite: str = "quick", **changes: Any) -> Path:
+    """Two repeats; the second baseline is ``level`` times as fast."""
+    whole = make_records.plan(suite, TESTS, devices, 2)
     folder.mkdir()
     make_records.write_manifest(folder, whole)
     for moment, launch in enumerate(whole.launches):
@@ -122,6 +123,13 @@ def test_shares_of_the_log_score(tmp_path: Path) -> None:
     expected = 3 * math.log(rows["quick.vae"].perf_ratio_adj or 0) / 4
     assert math.isclose(added["quick.vae"], expected)
     assert math.isclose(math.exp(sum(added.values())), made.comparisons[0].ratio or 0)
+
+
+@pytest.mark.parametrize(("devices", "drawn"), [(2, False), (3, True)])
+def test_two_points_are_no_chart(tmp_path: Path, devices: int, drawn: bool) -> None:
+    made = make_report(make(tmp_path / "run", devices=devices))
+    assert [len(curve.steps) for curve in made.scaling] == [devices]
+    assert ("scaling" in {chart.key for chart in summary_charts(made, ())}) is drawn
 
 
 def test_lines_of_equal_cost_enclose_the_costs() -> None:
@@ -280,6 +288,15 @@ def test_the_texts_of_marks_that_are_close_go_to_other_sides() -> None:
     points = [Point("a", 100.0, 1.0, None), Point("b", 104.0, 1.01, None), Point("far", 100.0, 3.0, None)]
     traces = price_chart(points, "base", "$").views[0].data[-3:]
     assert [trace["textposition"] for trace in traces] == ["middle left", "middle right", "middle left"]
+
+
+@needs_browser
+def test_a_comparison_without_weights_renders_without_complaint(tmp_path: Path, browser: Browser) -> None:
+    base = make(tmp_path / "base", suite="own")
+    browser.open(page(make(tmp_path / "run", 1.5, suite="own"), tmp_path / "page.html", "--compare", str(base)))
+    browser.evaluate("document.querySelector('figure.chart').scrollIntoView()")
+    browser.until("document.querySelector('figure.chart .main-svg') !== null")
+    assert browser.complaints() == []
 
 
 @needs_browser

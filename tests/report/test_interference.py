@@ -19,17 +19,21 @@ from milabench_ng.plan import Launch, Plan, ResolvedOptions
 from milabench_ng.profile import Profile, build_profile
 from milabench_ng.report.html.as_html import report_page
 from milabench_ng.report.layouts.interference import tables
+from milabench_ng.report.render.as_json import as_object
 from milabench_ng.report.render.first_screen import first_screen
-from milabench_ng.report.report import make_report
+from milabench_ng.report.render.next_step import next_step
+from milabench_ng.report.report import Report
+from milabench_ng.report.reporting import make_report
+from milabench_ng.report.scoring.pressure import busy, pressure_curves
 from milabench_ng.report.writers import write_layout
 
 PROFILE = {
-    "alone": {"workload": "vae", "company": "none"},
+    "vae_alone": {"workload": "vae", "company": "none"},
     "together": {"workload": "vae"},
     "beside_noise": {"workload": "vae", "company": ["noise"]},
     "noise": {"workload": "loader", "role": "company"},
 }
-FACTOR = {"i.alone": 1.0, "i.together": 0.8, "i.beside_noise": 0.5, "i.noise": 0.25}
+FACTOR = {"i.vae_alone": 1.0, "i.together": 0.8, "i.beside_noise": 0.5, "i.noise": 0.25}
 
 
 def profile(**tests: dict[str, Any]) -> Profile:
@@ -50,28 +54,44 @@ def test_slowdowns_are_those_of_the_same_device_and_repeat(tmp_path: Path) -> No
     make_records.write_run(tmp_path, plan(profile(**PROFILE), 2, 3), drifting)
     report = make_report(tmp_path)
     assert {label: line.row.company for label, line in zip(report.summary.tests, report.lines, strict=True)} == {
-        "i.alone": {},
+        "i.vae_alone": {},
         "i.together": None,
         "i.beside_noise": {"noise": pytest.approx(250 * 1.5 * (1 + 0.9 + 0.81) / 3, rel=0.01)},
     }
     found = report.neighbours
     assert [(cell.victim, cell.beside, cell.test) for cell in found] == [
-        ("alone", "packed", "together"),
-        ("alone", "noise", "beside_noise"),
+        ("vae", "packed", "together"),
+        ("vae", "noise", "beside_noise"),
     ]
     assert [cell.value for cell in found] == pytest.approx([1.25, 2.0], rel=1e-3)
     assert [(cell.pairs, cell.stat.n) for cell in found] == [(6, 3), (6, 6)], "packed launches share their moment"
     assert [cell.effect.verdict for cell in found] == ["not ranked", "better"]
-    matrix, pressed = tables(report)
+    assert next_step(report) == f"mnb report {tmp_path} --layout interference"
+    matrix, blame, pressed = tables(report)
     assert matrix.notes[0].startswith("cost of neighbours: 1.25 (1.25 to 1.25)")
     assert [heading.title for heading in matrix.headings] == ["victim", "packed", "noise"]
-    assert matrix.rows == (("alone", "1.25 (1.25 to 1.25)", "2.00 (2.00 to 2.00) *"),)
+    assert matrix.rows == (("vae", "1.25 (1.25 to 1.25)", "2.00 (2.00 to 2.00) *"),)
     assert [row[3] for row in pressed.rows] == ["-", "noise 338.33"]
+    assert blame.rows == (("noise", "1", "2.00 (2.00 to 2.00)"),)
+    assert [row[4] for row in pressed.rows] == ["1.000", "-"]
     stream = io.StringIO()
     write_layout(report, "interference", "csv", stream)
     rows = list(csv.DictReader(io.StringIO(stream.getvalue())))
     assert [float(row["slowdown"]) for row in rows] == pytest.approx([1.25, 2.0], rel=1e-3)
     assert [(row["slower beyond doubt"], row["unit"]) for row in rows] == [("no", "images/s"), ("yes", "images/s")]
+
+
+def test_the_worst_tenant_is_held_against_the_mean_by_what_each_kept(tmp_path: Path) -> None:
+    """Packed, device 0 keeps 0.9 of its rate alone and device 1 a half, whatever their rates are."""
+
+    def unfair(launch: Launch, rank: int) -> float:
+        kept = (0.9, 0.5)[launch.devices[0]] if launch.test == "i.together" else FACTOR[launch.test]
+        return kept * drifting(launch, rank) / FACTOR[launch.test]
+
+    make_records.write_run(tmp_path, plan(profile(**PROFILE), 2, 3), unfair)
+    packed, noise = make_report(tmp_path).neighbours
+    assert packed.fairness == pytest.approx(0.5 / 0.7, rel=1e-2)
+    assert noise.fairness is None
 
 
 def test_what_varies_more_than_it_slows_down_is_not_beyond_doubt(tmp_path: Path) -> None:
@@ -103,7 +123,7 @@ def test_two_victims_alone_are_no_company_for_each_other(tmp_path: Path) -> None
     make_records.write_run(tmp_path, plan(made, 2, 1), lambda launch, _: FACTOR.get(launch.test, 1.0) * 1000)
     found = make_report(tmp_path).neighbours
     assert {(cell.victim, cell.beside) for cell in found} == {
-        (victim, beside) for victim in ("alone", "again") for beside in ("packed", "noise")
+        (victim, beside) for victim in ("vae", "again") for beside in ("packed", "noise")
     }
     assert {cell.lost for cell in found} == {0}
 
@@ -134,13 +154,13 @@ def test_the_page_is_quiet_where_nothing_is_found_and_loud_where_it_is(tmp_path:
     page = report_page(report, None)
     (chart,) = [chart for chart in page.charts if chart.key == "slowdowns"]
     (heat,) = chart.views[0].data
-    assert (heat["x"], heat["y"]) == (["packed", "noise"], ["alone"])
+    assert (heat["x"], heat["y"]) == (["packed", "noise"], ["vae"])
     assert heat["z"] == [[1.0, pytest.approx(2.0, rel=1e-3)]], "what is not beyond doubt has no colour"
     assert heat["text"] == [["1.00", "2.00 *"]]
-    assert heat["customdata"][0][1].startswith("alone, noise: 2.00 (2.00 to 2.00), 10 pairs; beside noise ")
-    assert [table.key for table in page.tables][:2] == ["matrix", "pressed"]
+    assert heat["customdata"][0][1].startswith("vae, noise: 2.00 (2.00 to 2.00), 10 pairs; beside noise ")
+    assert [table.key for table in page.tables][:2] == ["matrix", "blame"]
     (neighbours,) = [answer for answer in first_screen(report).answers if answer.name == "Neighbours"]
-    assert neighbours.parts == ("cost 0.0 % (0.0 to 0.0)", "worst: alone beside noise 2 x")
+    assert neighbours.parts == ("cost 0.0 % (0.0 to 0.0)", "worst: vae beside noise 2.00 x")
 
 
 def test_a_run_without_victims_says_nothing_of_neighbours(tmp_path: Path) -> None:
@@ -148,6 +168,47 @@ def test_a_run_without_victims_says_nothing_of_neighbours(tmp_path: Path) -> Non
     report = make_report(tmp_path)
     assert "Neighbours" not in [answer.name for answer in first_screen(report).answers]
     assert "slowdowns" not in [chart.key for chart in report_page(report, None).charts]
+
+
+def test_slowdown_against_pressure_is_a_curve_by_rising_intensity(tmp_path: Path) -> None:
+    """A neighbour that presses half of the time costs 1.25, one that always does costs 2."""
+    steps = {"full": (1.0, 2.0), "half": (0.5, 1.25)}
+    made = profile(
+        vae_alone=PROFILE["vae_alone"],
+        together=PROFILE["together"],
+        **{f"beside_{name}": {"workload": "vae", "company": [name]} for name in steps},
+        **{
+            name: {"workload": "memory_stream", "arguments": {"busy": busy}, "role": "company"}
+            for name, (busy, _) in steps.items()
+        },
+    )
+    options = {
+        name: ResolvedOptions(make_records.arguments_of(test.workload) | test.arguments)
+        for name, test in made.tests.items()
+    }
+    cost = {f"i.beside_{name}": slowdown for name, (_, slowdown) in steps.items()}
+    whole = make_plan(made, options, [device(0), device(1)], 3)
+    make_records.write_run(tmp_path, whole, lambda launch, _: 1000 / cost.get(launch.test, 1.0))
+    report = make_report(tmp_path)
+    (curve,) = pressure_curves(report.neighbours)
+    assert (curve.victim, curve.antagonist) == ("vae", "memory_stream")
+    assert [(busy(cell), cell.beside) for cell in curve.cells] == [(0.5, "half"), (1.0, "full")]
+    assert [cell.value for cell in curve.cells] == pytest.approx([1.25, 2.0], rel=1e-3)
+    (table,) = [section for section in tables(report) if section.key == "pressure"]
+    assert [row[:3] for row in table.rows] == [
+        ("vae", "memory_stream", "50"),
+        ("vae", "memory_stream", "100"),
+    ]
+    (chart,) = [chart for chart in report_page(report, None).charts if chart.key == "pressure"]
+    (drawn,) = chart.views[0].data
+    assert (drawn["x"], drawn["y"]) == ([0.0, 50.0, 100.0], pytest.approx([1.0, 1.25, 2.0], rel=1e-3))
+    assert "pressure" not in [section.key for section in tables(interference_of(tmp_path / "one"))]
+
+
+def interference_of(folder: Path) -> Report:
+    """A study without intensities."""
+    make_records.write_run(folder, plan(profile(**PROFILE), 2, 1), drifting)
+    return make_report(folder)
 
 
 def test_the_fence_is_worth_the_slowdown_without_it_over_that_with_it(tmp_path: Path) -> None:
@@ -168,5 +229,21 @@ def test_the_fence_is_worth_the_slowdown_without_it_over_that_with_it(tmp_path: 
     (fence,) = [answer for answer in first_screen(report).answers if answer.name == "Fence"]
     assert fence.parts[0].startswith("worth 1.22 x (")
     assert tables(report)[-1].key == "fence-worth"
+    assert [table.key for table in report_page(report, None).tables][:4] == [
+        "matrix",
+        "blame",
+        "pressed",
+        "fence-worth",
+    ]
+    told = as_object(report)
+    assert [(cell["victim"], cell["beside"]) for cell in told["fence"]["cells"]] == [
+        ("vae", "packed"),
+        ("vae", "noise"),
+    ]
+    assert [cell["worth"] for cell in told["fence"]["cells"]] == pytest.approx([1.0, 1.5], rel=0.01)
+    assert told["fence"]["worth"].value == pytest.approx(1.5**0.5, rel=0.01)
+    assert [cell["slowdown"] for cell in told["neighbours"]["cells"]] == pytest.approx([1.25, 2.0], rel=1e-3)
+    assert told["neighbours"]["cost"].value == pytest.approx(1.25, rel=1e-3)
     swapped = make_report(tmp_path / "without", compare_to=[str(tmp_path / "with")])
     assert swapped.fence_gains == (), "an unfenced run says nothing of its own fence"
+    assert as_object(swapped)["fence"] is None

@@ -14,7 +14,7 @@ import tampering
 from make_records import PER_GPU
 
 from milabench_ng.report.html.as_html import report_page
-from milabench_ng.report.report import make_report
+from milabench_ng.report.reporting import make_report
 from milabench_ng.report.summary.folder import encode_summary, load, load_baseline
 from milabench_ng.report.summary.summary import Latency
 from milabench_ng.report.writers import write_report

@@ -12,7 +12,8 @@ import pytest
 
 from milabench_ng.catalogue import Derived
 from milabench_ng.errors import InputError
-from milabench_ng.report.report import Report, build_report
+from milabench_ng.report.report import Report
+from milabench_ng.report.reporting import build_report
 from milabench_ng.report.summary.folder import load_baseline
 from milabench_ng.report.summary.summary import Stat, StepTally, TestSummary
 from milabench_ng.report.writers import Form, write_layout
@@ -51,7 +52,7 @@ def report_on(**rows: TestSummary) -> Report:
     summary = msgspec.structs.replace(
         whole, suite="cv", devices=4, models=dict.fromkeys("0123", "H200"), provenance=provenance, tests=tests
     )
-    return build_report(summary, "results", weights=None)
+    return build_report(summary, "results")
 
 
 def written(report: Report, form: Form) -> str:
@@ -94,4 +95,4 @@ def test_a_result_without_dates_and_steps_shows_none() -> None:
 
 def test_other_suites_are_refused() -> None:
     with pytest.raises(InputError, match="--layout cv: results has no measured test of that suite"):
-        written(build_report(load_baseline("v100"), "results", weights=None), "csv")
+        written(build_report(load_baseline("v100"), "results"), "csv")

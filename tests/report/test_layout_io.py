@@ -23,7 +23,8 @@ from milabench_ng.report.html.folder_details import read_evidence
 from milabench_ng.report.html.loading_charts import loading_charts
 from milabench_ng.report.launch.load_course import LoadCourse, course
 from milabench_ng.report.layouts.data_loading import loading_results
-from milabench_ng.report.report import Report, build_report, make_report
+from milabench_ng.report.report import Report
+from milabench_ng.report.reporting import build_report, make_report
 from milabench_ng.report.summary.folder import load_baseline
 from milabench_ng.report.summary.summary import ReadLimit, Stat, Summary, TestSummary
 from milabench_ng.report.writers import Form, write_layout
@@ -54,7 +55,7 @@ def row(strategy: str, rates: dict[str, float], **fields: Any) -> TestSummary:
 def report_on(**rows: TestSummary) -> Report:
     whole: Summary = load_baseline("io-rtx4090")
     tests = {f"io.{name}": each for name, each in rows.items()}
-    return build_report(msgspec.structs.replace(whole, devices=2, tests=tests), "results", weights=None)
+    return build_report(msgspec.structs.replace(whole, devices=2, tests=tests), "results")
 
 
 def written(report: Report, form: Form) -> str:
@@ -79,8 +80,8 @@ def test_a_row_for_each_strategy_limit_and_repetition() -> None:
         ["original", "0", "unlimited", "100.000000", "0.200000", "7.40"],
         ["original", "1", "unlimited", "80.000000", "0.400000", "9.25"],
         ["ring-buffer", "0", "unlimited", "20.000000", "0.900000", "37.00"],
-        ["blosc", "0", "unlimited (1.0 MiB/s asked, not held)", "100.000000", "-", "7.40"],
-        ["original", "0", "1000.0 MiB/s", "200.000000", "-", "3.70"],
+        ["blosc", "0", "unlimited (1 MiB/s asked, not held)", "100.000000", "-", "7.40"],
+        ["original", "0", "1000 MiB/s", "200.000000", "-", "3.70"],
     ]
 
 
@@ -88,8 +89,8 @@ def test_markdown_has_a_table_for_each_limit_with_deviation_and_ratio() -> None:
     text = written(small(), "markdown")
     assert [line[3:] for line in text.splitlines() if line.startswith("## ")] == [
         "unlimited",
-        "unlimited (1.0 MiB/s asked, not held)",
-        "1000.0 MiB/s",
+        "unlimited (1 MiB/s asked, not held)",
+        "1000 MiB/s",
     ]
     assert "| original | 90.00 +- 14.14 | 8.22 | 0.300 | 1.00 | io.first |" in text
     assert "| +ring-buffer | 20.00 | 37.00 | 0.900 | 4.50 | io.ring |" in text
@@ -98,7 +99,7 @@ def test_markdown_has_a_table_for_each_limit_with_deviation_and_ratio() -> None:
 
 def test_other_suites_are_refused() -> None:
     with pytest.raises(InputError, match="--layout io: results has no measured test of that suite"):
-        written(build_report(load_baseline("lambda-v100"), "results", weights=None), "csv")
+        written(build_report(load_baseline("lambda-v100"), "results"), "csv")
 
 
 def test_bars_of_the_charts() -> None:
@@ -107,10 +108,10 @@ def test_bars_of_the_charts() -> None:
     assert (free["x"], free["y"]) == (["original", "+ring-buffer"], [90.0, 20.0])
     assert free["error_y"]["array"] == [pytest.approx(14.142, abs=1e-3), None]
     assert [each["marker"]["pattern"]["shape"] for each in (free, asked, limited)] == ["", "", "x"]
-    assert limited["name"] == "1000.0 MiB/s"
+    assert limited["name"] == "1000 MiB/s"
     assert epochs.views[0].layout["xaxis"]["categoryarray"] == ["original", "+blosc", "+ring-buffer"]
     assert load.views[0].data[0]["y"] == [pytest.approx(30.0), 90.0]
-    assert not tuple(loading_charts(build_report(load_baseline("unet3d-v100"), "results", weights=None), ()))
+    assert not tuple(loading_charts(build_report(load_baseline("unet3d-v100"), "results"), ()))
 
 
 def test_a_course_has_its_mean_and_its_deviation_as_far_as_all_launches_went() -> None:
@@ -166,7 +167,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_result_folder_has_load_limit_and_course(folder: Path) -> None:
     report = make_report(folder)
     (result,) = loading_results(report)
-    assert (result.strategy, result.limit, result.limited) == ("ring_buffer", "1000.0 MiB/s", True)
+    assert (result.strategy, result.limit, result.limited) == ("ring_buffer", "1000 MiB/s", True)
     assert result.loads == (pytest.approx(0.6),)  # of 50 % and 70 %
     assert result.epochs_s == (pytest.approx(740 / 101),)
     first, second = sorted(read_evidence(folder).loads, key=lambda each: each.job_id)
@@ -180,7 +181,7 @@ def test_the_published_figures() -> None:
     rows = list(csv.reader(written(report, "csv").splitlines()))
     assert len(rows) == 31
     assert ["original", "0", "unlimited", "58.037800", "0.375988", "12.75"] in rows
-    assert ["ring-buffer", "1", "1000.0 MiB/s", "26.035516", "0.876000", "28.42"] in rows
+    assert ["ring-buffer", "1", "1000 MiB/s", "26.035516", "0.876000", "28.42"] in rows
     text = written(report, "markdown")
     assert "| original | 92.71 +- 0.41 | 7.98 | 0.231 | 1.00 |" in text
     assert "| +ring-buffer | 24.28 +- 0.07 | 30.48 | 0.936 | 2.41 |" in text

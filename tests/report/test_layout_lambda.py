@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from milabench_ng.errors import InputError
-from milabench_ng.report.report import Report, build_report
-from milabench_ng.report.scoring.cost import PricePer
+from milabench_ng.report.report import Report
+from milabench_ng.report.reporting import AS_USUAL, ReportOptions, build_report
 from milabench_ng.report.summary.folder import load_baseline
 from milabench_ng.report.summary.summary import Stat, Summary, TestSummary
 from milabench_ng.report.writers import Form, write_layout
@@ -45,9 +45,9 @@ def summary_of(**rows: TestSummary) -> Summary:
     return msgspec.structs.replace(whole, devices=4, models=dict.fromkeys("0123", "H200"), tests=tests)
 
 
-def report_on(run: Summary, other: Summary | None = None, price: tuple[float, PricePer] | None = None) -> Report:
+def report_on(run: Summary, other: Summary | None = None, options: ReportOptions = AS_USUAL) -> Report:
     baselines = [("older", other)] if other else []
-    return build_report(run, "results", weights=None, baselines=baselines, price=price)
+    return build_report(run, "results", baselines=baselines, options=options)
 
 
 def written(report: Report, form: Form) -> str:
@@ -66,7 +66,9 @@ def figures(report: Report, precision: str, task: str) -> dict[str, str]:
 def test_figures_of_a_gpu_and_of_the_node() -> None:
     """1,000 tokens a second on each of four GPUs: 2 a watt; 4,000 for 8,000 dollars."""
     run = summary_of(gnmt_amp=row("amp", 1000.0), txl_base_tf32=row("tf32", 300.0))
-    report = report_on(run, summary_of(gnmt_amp=row("amp", 250.0, batch_size=20)), price=(2000.0, "gpu"))
+    report = report_on(
+        run, summary_of(gnmt_amp=row("amp", 250.0, batch_size=20)), options=ReportOptions(price=2000.0, price_per="gpu")
+    )
     assert figures(report, "amp", "gnmt") == {
         "batch per GPU": "80",
         "throughput per GPU": "1000.00",

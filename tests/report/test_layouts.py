@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from milabench_ng.errors import InputError
-from milabench_ng.report.report import Report, build_report
+from milabench_ng.report.report import Report
+from milabench_ng.report.reporting import build_report
 from milabench_ng.report.summary.folder import load_baseline
 from milabench_ng.report.summary.summary import Stat, Summary
 from milabench_ng.report.writers import Form, write_layout
@@ -19,7 +20,7 @@ PATCH, BLOCK = 48 * 384 * 384, 64 * 512 * 512
 
 
 def report_on(summary: Summary) -> Report:
-    return build_report(summary, "results", weights=None)
+    return build_report(summary, "results")
 
 
 def written(report: Report, form: Form) -> str:
@@ -118,15 +119,13 @@ def test_published_figures_stand_beside_a_run_and_decide_nothing() -> None:
     run = msgspec.structs.replace(
         changed(label, [40.0 * PATCH]), provenance=msgspec.structs.replace(published.provenance, kind="measured")
     )
-    found = build_report(run, "run", weights=None, baselines=[("unet3d-v100", published)])
+    found = build_report(run, "run", baselines=[("unet3d-v100", published)])
     line = next(line for line in found.lines if line.scored.test == label)
     assert line.compared[0] is not None
     assert line.compared[0].perf_ratio == pytest.approx(40 * 0.40)
     assert line.compared[0].effect.verdict == "not ranked"
     assert (found.score, found.exit_code) == (None, 0)
-    larger = build_report(
-        changed(label, [PATCH], depth=64), "run", weights=None, baselines=[("unet3d-v100", published)]
-    )
+    larger = build_report(changed(label, [PATCH], depth=64), "run", baselines=[("unet3d-v100", published)])
     (other,) = [line for line in larger.lines if line.scored.test == label]
     assert other.compared[0] is not None
     assert other.compared[0].perf_ratio is None

@@ -15,7 +15,7 @@ from milabench_ng.records.marks import Mark
 from milabench_ng.report.baselines.baseline import shortfalls
 from milabench_ng.report.render.alarms import NOT_COMPARABLE, alarms
 from milabench_ng.report.render.as_json import as_object
-from milabench_ng.report.report import make_report
+from milabench_ng.report.reporting import make_report
 from milabench_ng.report.summary.folder import decode_summary, encode_summary, load
 
 
@@ -48,7 +48,7 @@ def test_marks_with_other_percentages_are_counted_together(tmp_path: Path) -> No
     text = "clocks held down by hw_thermal 4.7 % of the time, limit 0.5 % (at worst; 1 of 2 tests; device 1)"
     assert said(folder) == [text]
     assert load(folder).tests["quick.vae"].marks == (msgspec.convert(hot(1, 0.047), Mark),)
-    assert f"marked: {text}" in shortfalls(load(folder), None)
+    assert f"marked: {text}" in shortfalls(load(folder), {})
 
 
 def test_marks_of_several_tests_and_devices_are_one_line(tmp_path: Path) -> None:

@@ -16,11 +16,14 @@ import tampering
 from make_records import PER_GPU, PROGRESSION
 
 from milabench_ng.plan import Batch, Plan
+from milabench_ng.records import ledger
 from milabench_ng.report.baselines.baseline import shortfalls
 from milabench_ng.report.render.cells import Fact, four_digits
 from milabench_ng.report.render.first_screen import first_screen
-from milabench_ng.report.report import Report, make_report
+from milabench_ng.report.report import Report
+from milabench_ng.report.reporting import make_report
 from milabench_ng.report.summary.folder import load
+from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.writers import write_report
 
 QUICK = dict.fromkeys(("toy_reg", "toy_lstm", "vae", "loader", "convnet"), PER_GPU) | {"scaling": PROGRESSION}
@@ -72,7 +75,7 @@ def test_smaller_data_than_the_profile_says_are_a_mark(tmp_path: Path, whole: Pl
     assert first.text == "data at scale 0.1 instead of 1 (at worst; 5 of 7 tests)"
     (score,) = [answer for answer in first_screen(report).answers if answer.name == "Score"]
     assert score.tone == "bad"
-    assert any("data at scale 0.1" in why for why in shortfalls(report.summary, report.score))
+    assert any("data at scale 0.1" in why for why in shortfalls(report.summary, {"quick": report.score}))
 
 
 def test_the_profiles_own_scale_is_no_mark(tmp_path: Path, whole: Plan) -> None:
@@ -161,6 +164,48 @@ def test_a_launch_that_ctrl_c_ended_is_no_failure(tmp_path: Path, whole: Plan) -
     assert [fact.text for fact in screen.commands if fact.name == "next"] == [
         f"mnb jobs --resume {tmp_path}, for 2 launches that were not run"
     ]
+
+
+def paused(folder: Path, whole: Plan, sessions: int, *ended: ledger.AnyLedgerEvent) -> Summary:
+    """The summary of a run whose first session of ``sessions`` made all but one test, and whose ledger ends so."""
+    make_records.write_run(folder, whole)
+    for path in folder.glob("quick.convnet.*"):
+        path.unlink()
+    manifest = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(manifest | {"request": {"sessions": sessions}}))
+    make_records.write_ledger(folder, whole)
+    lines = (folder / "ledger.jsonl").read_bytes().splitlines(keepends=True)[:-1]
+    chain = ledger.check_chain(b"".join(lines))
+    more = ledger.extend(chain, "2026-01-06T17:00:00.123456Z", ended)[1] if ended else b""
+    (folder / "ledger.jsonl").write_bytes(b"".join(lines) + more)
+    return load(folder)
+
+
+END = ledger.Finished(missing=2, failed=0)
+
+
+@pytest.mark.parametrize(
+    ("sessions", "ended", "between"),
+    [
+        (2, [END], True),
+        (1, [END], False),  # nothing more was to come: the run could not do it
+        (2, [ledger.Interrupted(by="SIGINT"), END], False),
+        (2, [], False),  # killed, or the machine was lost
+    ],
+)
+def test_a_break_between_sessions_is_no_interruption(
+    tmp_path: Path, whole: Plan, sessions: int, ended: list[ledger.AnyLedgerEvent], between: bool
+) -> None:
+    found = paused(tmp_path, whole, sessions, *ended)
+    assert (found.interrupted, found.between_sessions) == (True, between)
+    screen = first_screen(make_report(tmp_path))
+    assert screen.alarms[0].name == ("BETWEEN SESSIONS" if between else "INTERRUPTED")
+    assert screen.alarms[0].text == "2 of 12 launches were not run yet"
+    (score,) = [answer.parts for answer in screen.answers if answer.name == "Score"]
+    assert score == ("not yet: there are more sessions" if between else "not yet: the run was interrupted",)
+    (step,) = [fact.text for fact in screen.commands if fact.name == "next"]
+    why = ", for 2 launches of later sessions, if it does not go on by itself"
+    assert step == f"mnb jobs --resume {tmp_path}{why if between else ', for 2 launches that were not run'}"
 
 
 def test_records_that_are_gone_are_no_interruption(tmp_path: Path, whole: Plan) -> None:

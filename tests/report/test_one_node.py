@@ -16,7 +16,8 @@ from milabench_ng.cli import call
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Device
 from milabench_ng.records.ledger import Chain, Resumed, Session, Started, extend
-from milabench_ng.report.report import Report, make_report
+from milabench_ng.report.report import Report
+from milabench_ng.report.reporting import ReportOptions, make_report
 from milabench_ng.report.summary.folder import load
 
 REPEAT = 2
@@ -269,7 +270,7 @@ def mixed(folder: Path, *, slow: float = 1.0) -> Report:
             for row in rank["slices"]:
                 row[2] = round(10_000 * factors[str(made["device"])])
         path.write_text(json.dumps(made))
-    return make_report(folder, compare_gpus=True)
+    return make_report(folder, options=ReportOptions(compare_gpus=True))
 
 
 def test_a_node_with_two_models_is_named_and_its_devices_are_held_against_their_like(tmp_path: Path) -> None:

@@ -17,9 +17,12 @@ from milabench_ng.records.host_pace import HostPace
 from milabench_ng.report.baselines.baseline import as_baseline
 from milabench_ng.report.launch.host_paces import PaceSeen, PaceStat, differ, paces, without_pace
 from milabench_ng.report.render import as_csv, as_json, as_table
+from milabench_ng.report.render.cells import Cell
 from milabench_ng.report.render.first_screen import first_screen
 from milabench_ng.report.render.statements import details
-from milabench_ng.report.report import Report, make_report
+from milabench_ng.report.render.tables import other_tables
+from milabench_ng.report.report import Report
+from milabench_ng.report.reporting import make_report
 from milabench_ng.report.summary.folder import decode_summary, encode_summary, load
 
 
@@ -36,10 +39,10 @@ def folder(path: Path, edges: Any, repeat: int = 3, devices: int = 2) -> Path:
     return path
 
 
-def fact(report: Report) -> tuple[str, str]:
-    """What is said below the tables, and how."""
-    (found,) = [each for each in details(report) if each.name == "host pace"]
-    return found.text, found.tone
+def told(report: Report) -> tuple[tuple[Cell, ...], tuple[str, ...]]:
+    """The table's row for all cores, and what is said below it."""
+    (found,) = [each for each in other_tables(report) if each.key == "host-pace"]
+    return found.rows[0], found.notes
 
 
 def edge(mb_per_s: float, on_cpu: float = 1.0, library: str = "zlib 1") -> HostPace:
@@ -88,15 +91,13 @@ def test_the_limit_is_five_percent_of_the_faster() -> None:
 
 def test_an_even_run_is_said_in_one_line_and_one_row(tmp_path: Path) -> None:
     report = make_report(folder(tmp_path, lambda launch: (80.0 + launch.run, 80.0 + launch.run)))
-    assert fact(report) == ("81.0 MB/s per CPU in the middle of 3 batches, 80.0 to 82.0 (zlib 1)", "plain")
+    assert told(report) == (("all", 3, 81.0, 80.0, 82.0, 0.0), ("computed by zlib 1",))
     assert not [each for each in first_screen(report).look if each.name == "cores"]
 
 
 def test_the_share_with_slow_cores_is_named(tmp_path: Path) -> None:
     report = make_report(folder(tmp_path, lambda launch: (70.0,) * 2 if launch.devices == (2,) else (80.0,) * 2, 2, 4))
-    text, tone = fact(report)
-    assert text == "80.0 MB/s per CPU in the middle of 2 batches, 80.0 to 80.0 (zlib 1); slow cores: device 2 (-12.5 %)"
-    assert tone == "bad"
+    assert told(report)[1] == ("computed by zlib 1", "slow cores: device 2 (-12.5 %)")
     (cores,) = [each for each in first_screen(report).look if each.name == "cores"]
     assert cores.text == "the CPU cores of GPU 2 are slower than the others' (-12.5 %)"
     stream = io.StringIO()
@@ -107,16 +108,13 @@ def test_the_share_with_slow_cores_is_named(tmp_path: Path) -> None:
 
 def test_what_changed_over_a_batch_is_counted(tmp_path: Path) -> None:
     report = make_report(folder(tmp_path, lambda launch: (80.0, 70.0) if launch.run == 1 else (80.0, 80.0)))
-    text, tone = fact(report)
-    assert text.endswith("; changed by more than 5 % over 1 of them")
-    assert tone == "fair"
+    assert told(report)[1][-1] == "changed by more than 5 % over 1 of 3 batches"
 
 
 def test_sessions_are_told_apart() -> None:
     found = paces([seen(80.0, 80.0), seen(70.0, 70.0, session=2), seen(72.0, 72.0, session=2, batch=1)])
     assert found is not None
     assert found.sessions == {"1": PaceStat(1, 80.0, 80.0, 80.0), "2": PaceStat(2, 71.0, 70.0, 72.0)}
-    assert "session 1 80.0, session 2 71.0" in found.sentence
     assert found.uneven
 
 
@@ -124,11 +122,12 @@ def test_cores_that_others_use_too_are_told() -> None:
     found = paces([seen(80.0, 80.0, "0"), seen(edge(80.0, on_cpu=0.5), 80.0, "1")])
     assert found is not None
     assert found.on_cpu == 0.75
-    assert found.sentence.endswith("; others had 25 % of the cores")
+    assert found.remarks[-1] == "others had 25 % of the cores"
 
 
 def test_what_was_not_measured_has_its_reason_and_no_figure(tmp_path: Path) -> None:
-    assert not {"host pace"} & {each.name for each in details(make_report(folder(tmp_path / "old", lambda _: None)))}
+    old = make_report(folder(tmp_path / "old", lambda _: None))
+    assert "host-pace" not in {each.key for each in other_tables(old)}
     unknown = HostPace(problem="CPU 7 may not be used by this process: Invalid argument")
     assert paces([seen(unknown, unknown)]) is None
     some = [seen(80.0, 80.0), seen(unknown, unknown, batch=1)]

@@ -11,7 +11,7 @@ import pytest
 from make_records import PER_GPU
 
 from milabench_ng.report.render.statements import details
-from milabench_ng.report.report import make_report
+from milabench_ng.report.reporting import make_report
 from milabench_ng.report.summary.folder import load
 from milabench_ng.telemetry.messages import Sample
 from milabench_ng.telemetry.recorder import Recorder
@@ -146,3 +146,11 @@ def test_of_how_many_launches_the_power_is_known(tmp_path: Path) -> None:
     content["mnb"] |= {"telemetry": made["telemetry"], "sampled": made["sampled"]}
     path.write_text(json.dumps(content))
     assert said(folder) == {"power": "is known of 1 of 4 launches; launches without: quick.vae, quick.toy_reg"}
+
+
+def test_the_power_of_a_gpu_that_tenants_share_is_nobodys(tmp_path: Path) -> None:
+    (path,) = run(tmp_path, ramp()).glob("quick.vae.J0.0.*")
+    made = json.loads(path.read_text())
+    made["mnb"]["launch"]["slots"] = ["0a"]
+    path.write_text(json.dumps(made))
+    assert load(tmp_path).tests["quick.vae"].power_w is None

@@ -22,8 +22,9 @@ from milabench_ng.report.procurement.offers import compare_bids
 from milabench_ng.report.procurement.other_machine import GPU_STD, HOST_STD, predicted, unseen
 from milabench_ng.report.procurement.ranking import cheaper_by
 from milabench_ng.report.procurement.tender import Tender
-from milabench_ng.report.report import build_report
+from milabench_ng.report.reporting import build_report
 from milabench_ng.report.scoring.compare import compare
+from milabench_ng.report.scoring.scale import Scale
 from milabench_ng.report.scoring.scored import scored_tests
 from milabench_ng.report.scoring.weights import weights_over
 from milabench_ng.report.statistics.intervals import Estimate, session_stat, t_quantile
@@ -75,7 +76,8 @@ def test_a_bid_that_fails_beyond_the_limit_has_no_rank(tmp_path: Path) -> None:
 
 def test_failed_launches_are_lost_throughput() -> None:
     sides = [
-        build_report(at, "", weights=EQUAL) for at in (with_tests(node(1.0, 1.0), n=800, failures=4), node(1.0, 1.0))
+        build_report(at, "", scale=Scale(weights=EQUAL))
+        for at in (with_tests(node(1.0, 1.0), n=800, failures=4), node(1.0, 1.0))
     ]
     found = cheaper_by(sides[0], 1.0, sides[1], 1.0, EQUAL)
     assert found is not None
@@ -150,7 +152,7 @@ def test_missing_steps_leave_their_weight_to_the_others() -> None:
 
 def test_two_devices_against_eight_are_symmetric() -> None:
     """Before, -0.018 or +0.049 in the log, by which bid came first."""
-    small, large = (build_report(scaling_node(count, 100.0), "", weights=SCALING) for count in (2, 8))
+    small, large = (build_report(scaling_node(count, 100.0), "", scale=Scale(weights=SCALING)) for count in (2, 8))
     weights = weights_over(SCALING, ["standard.vae", "standard.scaling.1", "standard.scaling.2"])
     there, back = cheaper_by(small, 2.0, large, 8.0, weights), cheaper_by(large, 8.0, small, 2.0, weights)
     assert there is not None

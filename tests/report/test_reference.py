@@ -6,7 +6,6 @@ import hashlib
 import json
 import runpy
 from pathlib import Path
-from typing import Any
 
 import make_records
 import msgspec
@@ -20,10 +19,12 @@ from milabench_ng.report.render import as_json
 from milabench_ng.report.render.first_screen import first_screen
 from milabench_ng.report.render.statements import details
 from milabench_ng.report.render.tables import other_tables
-from milabench_ng.report.report import Report, build_report
-from milabench_ng.report.scoring.reference import CLASSIC_UNIT, Reference, load_reference
+from milabench_ng.report.report import Report
+from milabench_ng.report.reporting import AS_USUAL, ReportOptions, build_report
+from milabench_ng.report.scoring.reference import CLASSIC_UNIT, Reference
+from milabench_ng.report.scoring.scale import Scale, load_scale, shipped_scale
 from milabench_ng.report.scoring.score import score
-from milabench_ng.report.scoring.weights import load_groups, load_weights
+from milabench_ng.report.scoring.weights import read_weights
 from milabench_ng.report.summary.folder import encode_summary, load
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.bundle import pack
@@ -68,12 +69,12 @@ def test_a_test_of_other_items_than_the_reference_does_not_count() -> None:
     assert made.reasons == ("s.b counts voxels, the reference images",)
 
 
-def report(**options: Any) -> Report:
-    return build_report(RUN, "run", weights=WEIGHTS, reference=against(AT_ONE), **options)
+def report(*baselines: tuple[str, Summary], options: ReportOptions = AS_USUAL) -> Report:
+    return build_report(RUN, "run", Scale(weights=WEIGHTS, reference=against(AT_ONE)), baselines, options)
 
 
 def test_the_report_says_the_unit_everywhere() -> None:
-    made = report(baselines=[("half", AT_ONE)], price=(1000.0, "node"))
+    made = report(("half", AT_ONE), options=ReportOptions(price=1000.0))
     told = {fact.name: fact.text for fact in (*first_screen(made).facts, *details(made))}
     assert told["Score"].startswith("2.000 x paper per device   4.000 per node")
     assert "2.000 against 1.000 x paper per device" in told["scores compared"]
@@ -92,8 +93,8 @@ def test_the_report_says_the_unit_everywhere() -> None:
 
 def test_ratios_and_sub_scores_do_not_depend_on_the_reference() -> None:
     relative, classic = (
-        report(baselines=[("half", AT_ONE)]),
-        build_report(RUN, "run", weights=WEIGHTS, baselines=[("half", AT_ONE)]),
+        report(("half", AT_ONE)),
+        build_report(RUN, "run", scale=Scale(weights=WEIGHTS), baselines=[("half", AT_ONE)]),
     )
     (ours,), (theirs,) = relative.comparisons, classic.comparisons
     assert ours.ratio == pytest.approx(theirs.ratio, rel=1e-12)
@@ -117,12 +118,12 @@ def written(folder: Path, made: Summary, labels: dict[str, float], **header: str
 
 def test_weights_name_the_reference_and_pin_it(tmp_path: Path) -> None:
     file = written(tmp_path, AT_ONE, WEIGHTS)
-    assert load_weights(file, "s") == WEIGHTS
-    found = load_reference(file, "s")
-    assert found is not None
-    assert (found.name, found.summary.tests) == ("paper", AT_ONE.tests)
-    assert load_reference(None, "standard") is None
-    assert load_reference(None, "no-such-suite") is None
+    scale = load_scale(read_weights(file, "s"))
+    assert scale.weights == WEIGHTS
+    assert scale.reference is not None
+    assert (scale.reference.name, scale.reference.summary.tests) == ("paper", AT_ONE.tests)
+    assert shipped_scale("standard").reference is None
+    assert shipped_scale("no-such-suite").reference is None
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_a_reference_that_cannot_be_used_is_an_error(
     header: dict[str, str], labels: dict[str, float], words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError) as raised:
-        load_reference(written(tmp_path, AT_ONE, labels, **header), "s")
+        load_scale(read_weights(written(tmp_path, AT_ONE, labels, **header), "s"))
     assert words in str(raised.value)
 
 
@@ -186,10 +187,10 @@ def test_groups_of_the_weights_have_sub_scores(tmp_path: Path) -> None:
     file.write_text(
         json.dumps({"s.a": {"weight": 1, "group": "training"}, "s.b": {"weight": 3, "group": "host paths"}})
     )
-    groups = load_groups(file, "s")
+    groups = read_weights(file, "s").groups
     assert groups == {"s.a": "training", "s.b": "host paths"}
     slow = summary({"s.a": row(25.0), "s.b": row(64.0, unit="voxels")})
-    made = build_report(slow, "run", weights=WEIGHTS, reference=against(AT_ONE), groups=groups)
+    made = build_report(slow, "run", scale=Scale(weights=WEIGHTS, reference=against(AT_ONE), groups=groups))
     found = {part.name: (part.labels, part.weight_pct, part.per_device) for part in made.sub_scores}
     assert found["group training"] == (("s.a",), 25.0, pytest.approx(0.5, rel=1e-12))
     assert found["group host paths"] == (("s.b",), 75.0, pytest.approx(4.0, rel=1e-12))
@@ -197,7 +198,9 @@ def test_groups_of_the_weights_have_sub_scores(tmp_path: Path) -> None:
     assert told["Parts"] == "training 0.5000   host paths 4.000"
     assert not [part for part in report().sub_scores if part.name.startswith("group ")]
     assert "Parts" not in {fact.name for fact in first_screen(report()).facts}
-    compared = build_report(slow, "run", weights=WEIGHTS, baselines=[("half", AT_ONE)], groups=groups).comparisons
+    compared = build_report(
+        slow, "run", scale=Scale(weights=WEIGHTS, groups=groups), baselines=[("half", AT_ONE)]
+    ).comparisons
     assert {part.name: part.ratio for part in compared[0].subsets}["group training"] == pytest.approx(0.5)
 
 
@@ -205,7 +208,7 @@ def test_a_group_needs_a_name(tmp_path: Path) -> None:
     file = tmp_path / "w.json"
     file.write_text('{"s.a": {"weight": 1, "group": ""}}')
     with pytest.raises(InputError, match="group"):
-        load_groups(file, "s")
+        read_weights(file, "s")
 
 
 def of_modern(*tests: str, rate: float = 10.0) -> Summary:
@@ -219,18 +222,18 @@ def test_the_weights_of_modern_are_made_of_a_measured_baseline(tmp_path: Path) -
     file = tmp_path / "modern-one.json"
     file.write_text(encode_summary(of_modern(*tests)))
     (tmp_path / "modern.json").write_text(json.dumps(script["weigh"](file)))
-    weights, groups = (read(tmp_path / "modern.json", "modern") for read in (load_weights, load_groups))
-    planned = {label: weight for label, weight in (weights or {}).items() if label != "modern.llm_fsdp_3b"}
+    scale = load_scale(read_weights(tmp_path / "modern.json", "modern"))
+    weights, groups = scale.weights or {}, scale.groups
+    planned = {label: weight for label, weight in weights.items() if label != "modern.llm_fsdp_3b"}
     shares = {
         group: sum(weight for label, weight in planned.items() if groups[label] == group)
         for group in dict.fromkeys(groups.values())
     }
     assert shares == {"training on one GPU": 48, "whole node": 23, "inference": 20, "host paths": 9}
-    reference = load_reference(tmp_path / "modern.json", "modern")
-    assert reference is not None
+    assert scale.reference is not None
     run = of_modern(*(label.removeprefix("modern.") for label in planned), rate=20.0)
     twice = msgspec.structs.replace(run, unplanned={"modern.llm_fsdp_3b": "this node can run llm_fsdp"})
-    made = build_report(twice, "run", weights=weights, reference=reference, groups=groups)
+    made = build_report(twice, "run", scale=Scale(weights=weights, reference=scale.reference, groups=groups))
     assert made.score is not None
     assert (made.score.status, made.score.unit) == ("complete", "x modern-one")
     assert made.score.per_device == pytest.approx(2.0)

@@ -79,7 +79,21 @@ def test_code_of_another_commit_is_not_checkable_unless_the_closed_division_is_d
     found = rulings(folder, Rules())["R21"]
     assert found.result == "unknown"
     assert found.reasons[0].startswith(f"another commit of mnb {__version__}, or changed: bench")
+    assert found.reasons[0].endswith(f"it names no commit of mnb {__version__}: ask for it, and verify with that")
     assert rulings(folder)["R21"].result == "fail"
+
+
+def test_the_commit_that_ran_is_told_and_to_be_checked_out(folder: Path) -> None:
+    def committed(event: dict[str, Any]) -> None:
+        patched_meter(event)
+        event["code"]["commit"] = "0" * 40
+
+    for edge in ("before", "after"):
+        proof("code", edge, committed)(folder)
+    said = f"check out commit {'0' * 40} of mnb, and verify with that"
+    assert rulings(folder, Rules())["R21"].reasons[0].endswith(said)
+    assert said in " ".join(rulings(folder)["R21"].reasons)
+    assert verify(folder, Rules()).facts["commit"] == "0" * 40
 
 
 def test_the_buyer_may_list_more(folder: Path) -> None:

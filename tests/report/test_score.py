@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from milabench_ng.errors import InputError
-from milabench_ng.report.report import build_report, make_report
+from milabench_ng.report.reporting import ReportOptions, build_report, make_report
 from milabench_ng.report.scoring.compare import compare
 from milabench_ng.report.scoring.cost import cost
 from milabench_ng.report.scoring.failure_rate import failure_rate
+from milabench_ng.report.scoring.scale import Scale
 from milabench_ng.report.scoring.score import Score, score
 from milabench_ng.report.scoring.scored import perf_adj, scored_tests
-from milabench_ng.report.scoring.weights import load_weights, planned_weights, spread_unplanned
+from milabench_ng.report.scoring.weights import find_weights, planned_weights, read_weights, spread_unplanned
 from milabench_ng.report.summary.folder import load, load_baseline
 from milabench_ng.report.summary.summary import Provenance, Stat, Summary, TestSummary
 
@@ -174,7 +175,9 @@ def test_the_v100_score_of_2020(file: str) -> None:
     weights = {
         label: entry["weight"] for label, entry in json.loads((DATA / "weights-standard.json").read_text()).items()
     }
-    report = make_report(DATA / file, weights=DATA / "weights-standard.json", penalize_variance=False)
+    report = make_report(
+        DATA / file, weights=DATA / "weights-standard.json", options=ReportOptions(penalize_variance=False)
+    )
     assert report.score is not None
     assert report.score.status == "complete"
     assert round(report.score.per_device or 0, 1) == 1054.8
@@ -187,11 +190,10 @@ def test_the_v100_score_of_2020(file: str) -> None:
 
 
 def test_a_v100_node_without_recom_is_invalid_and_not_550() -> None:
-    weights = load_weights(DATA / "weights-standard.json", "standard")
-    assert weights is not None
+    weights = read_weights(DATA / "weights-standard.json", "standard").weights
     whole = load(DATA / "v100.json")
     tests = {label: entry for label, entry in whole.tests.items() if label != "standard.recom"}
-    report = build_report(summary(tests, 8, "classic", has_plan=False), "x", weights=weights)
+    report = build_report(summary(tests, 8, "classic", has_plan=False), "x", scale=Scale(weights=weights))
     assert report.score is not None
     assert (report.score.status, report.score.missing) == ("invalid", ("standard.recom",))
     assert report.exit_code == 1
@@ -211,12 +213,11 @@ def test_shipped_baselines_are_the_published_figures(name: str) -> None:
 
 @pytest.mark.parametrize("suite", ["standard", "quick"])
 def test_shipped_weights(suite: str) -> None:
-    weights = load_weights(None, suite)
-    assert weights is not None
-    classic = load_weights(DATA / "weights-standard.json", "standard")
-    assert classic is not None
-    assert weights.items() <= {label.replace("standard", suite): value for label, value in classic.items()}.items()
-    assert weights.items()
+    shipped = find_weights(suite)
+    assert shipped is not None
+    classic = read_weights(DATA / "weights-standard.json", "standard").weights
+    renamed = {label.replace("standard", suite): value for label, value in classic.items()}
+    assert shipped.weights.items() <= renamed.items()
 
 
 @pytest.mark.parametrize(
@@ -232,8 +233,8 @@ def test_shipped_weights(suite: str) -> None:
 def test_bad_weights_are_bad_input(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "w.json").write_text(content)
     with pytest.raises(InputError, match=message):
-        load_weights(tmp_path / "w.json", "s")
-    assert load_weights(None, "no-such-suite") is None
+        read_weights(tmp_path / "w.json", "s")
+    assert find_weights("no-such-suite") is None
 
 
 def test_an_unknown_baseline_is_bad_input() -> None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import make_records
+import msgspec
 import numpy as np
 import pytest
 from make_records import PER_GPU
 from scipy import stats
 
 from milabench_ng.plan import Launch
-from milabench_ng.report.report import Report, make_report
+from milabench_ng.report.render.next_step import TENDER
+from milabench_ng.report.report import Report
+from milabench_ng.report.reporting import make_report
 from milabench_ng.report.scoring.slow_devices import DeviceGap, device_gaps, log_matrix, over_tests
 from milabench_ng.report.summary.folder import load
 from milabench_ng.report.writers import write_report
@@ -65,7 +69,11 @@ def test_one_repeat_gives_no_verdict_but_the_command_that_does(tmp_path: Path) -
     assert report.gpus is not None
     assert (report.gpus.stragglers, report.gpus.overall, report.gpus.judged) == ((), (), False)
     assert "Look at GPU 1 behind the best in 1 test, most in vae (-5 %)" in printed(report)
-    assert "repeat before judging: mnb jobs quick --repeat 5 --name vae" in printed(report)
+    assert "most in vae (-5 %): repeat before judging" in printed(report)
+    commands = re.findall(r"mnb jobs [^\n,]*", printed(report))
+    assert commands == [f"mnb {TENDER}"], "one suggestion on a screen"
+    told = "one repeat does not tell a slow device from a slow launch: mnb jobs quick --repeat 5 --name vae"
+    assert told in printed(msgspec.structs.replace(report, show_gpus=True))
 
 
 def test_what_a_repeat_does_to_all_devices_hides_no_slow_one(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import subprocess
 from datetime import UTC, datetime, timedelta
@@ -280,6 +281,16 @@ def test_another_time_in_a_signed_text(folder: Path, keys: Keys) -> None:
     (one,) = read_stamps(folder, [f"stamps/{text.name}.sig"], keys.allowed, None)
     assert one.utc is None
     assert one.problem
+
+
+@pytest.mark.parametrize("date", ["0001-01-01T00:00:00+23:59", "2026-11-22T10:00:00", "yesterday"])
+def test_a_date_that_is_none_is_a_problem_of_the_stamp(folder: Path, keys: Keys, date: str) -> None:
+    _, text = request_stamp(folder)
+    text.write_text(re.sub(r"\d{4}-\d\d-\d\dT\S+", date, text.read_text(), count=1))
+    signature = keys.signature(text)
+    shutil.copy(signature, text.with_name(f"{text.name}.sig"))
+    (one,) = read_stamps(folder, [f"stamps/{text.name}.sig"], keys.allowed, None)
+    assert (one.utc, bool(one.problem)) == (None, True)
 
 
 def test_answers_to_nothing_are_refused(folder: Path, keys: Keys, tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ import pytest
 from milabench_ng.errors import InputError
 from milabench_ng.records.ledger import LEDGER_SCHEMA
 from milabench_ng.records.record import RECORD_SCHEMA
-from milabench_ng.report.report import make_report
+from milabench_ng.report.render.fitting import UNLIMITED
+from milabench_ng.report.reporting import make_report
 from milabench_ng.report.summary.folder import collect, encode_summary, load, load_baseline
 from milabench_ng.report.summary.summary import SUMMARY_SCHEMA
 from milabench_ng.report.verification.checked import Demands, check_results
@@ -53,6 +54,8 @@ STATISTICS = {
 """What is defined anew since 0.2.0."""
 
 VERDICTS = {
+    ("facts", "profile"): "says whether it is the one that is shipped now",
+    ("facts", "attempts"): "one session is no sessions",
     ("verdict",): "counts the rules, and says whether it is signed",
     ("rulings", "*", "basis"): "proven is called recomputed",
     ("rulings", "*", "title"): "R5 and R25 look at more",
@@ -104,7 +107,7 @@ def reported(source: Path) -> str:
 
 def verified(source: Path) -> str:
     stream = io.StringIO()
-    write_verification(verify(source, Rules()), "json", stream)
+    write_verification(verify(source, Rules()), "json", stream, UNLIMITED)
     return stream.getvalue()
 
 

@@ -30,7 +30,7 @@ from milabench_ng.report.launch.traces import (
 )
 from milabench_ng.report.render.statements import details
 from milabench_ng.report.render.traces_told import told
-from milabench_ng.report.report import make_report
+from milabench_ng.report.reporting import make_report
 from milabench_ng.report.summary.folder import load
 
 ROOT = Path(__file__).parents[2]

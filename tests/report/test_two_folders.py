@@ -17,7 +17,8 @@ from make_records import PER_GPU, PROGRESSION
 
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Launch
-from milabench_ng.report.report import Report, make_report
+from milabench_ng.report.report import Report
+from milabench_ng.report.reporting import ReportOptions, make_report
 from milabench_ng.report.scoring.cost import PricePer, cost
 from milabench_ng.report.summary.folder import encode_summary, load
 from milabench_ng.report.writers import write_report
@@ -59,8 +60,8 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return node(tmp_path_factory.mktemp("nodes") / "healthy", 2)
 
 
-def compared(run: Path, *others: str | Path, **options: Any) -> Report:
-    return make_report(run, compare_to=[str(other) for other in others], **options)
+def compared(run: Path, *others: str | Path) -> Report:
+    return make_report(run, compare_to=[str(other) for other in others])
 
 
 def printed(report: Report, form: Any = "table") -> str:
@@ -94,7 +95,7 @@ def test_a_slow_device_is_named_from_folder_and_from_summary(tmp_path: Path) -> 
     summary = tmp_path / "slow.json"
     summary.write_text(encode_summary(load(slow)))
     for source in (slow, summary):
-        report = make_report(source, compare_gpus=True)
+        report = make_report(source, options=ReportOptions(compare_gpus=True))
         assert report.gpus is not None
         (named,) = report.gpus.overall
         assert (named.device, named.test) == ("2", None)
@@ -251,6 +252,7 @@ def test_several_baselines_stand_side_by_side(healthy: Path, tmp_path: Path) -> 
         ({"data": {"name": "imagenet", "kind": "twin", "scale": 1.0, "cache": "warm"}}, "data cache", "counted"),
         ({"unit": "tokens"}, "unit", "suppressed"),
         ({"isolation": {"0": {"tier": "affinity"}}}, "isolation", "counted"),
+        ({"isolation": {"0": {"tier": "none"}}}, "isolation", "not counted"),
     ],
 )
 def test_what_differs_is_listed_and_a_meaningless_ratio_is_not_shown(
@@ -353,4 +355,4 @@ def test_what_decided_the_score(tmp_path: Path) -> None:
 @pytest.mark.parametrize("margin", [0.0, 1.0, -0.1, math.nan])
 def test_a_margin_must_be_one(healthy: Path, margin: float) -> None:
     with pytest.raises(InputError, match="--margin"):
-        make_report(healthy, margin=margin)
+        make_report(healthy, options=ReportOptions(margin=margin))

@@ -14,6 +14,7 @@ from milabench_ng.records.window import (
     Window,
     WindowRule,
     averaging_window,
+    first_full,
     launch_perf,
     rate,
     settled_since,
@@ -64,6 +65,22 @@ def test_a_rank_has_settled_after_two_seconds_and_after_what_began_in_them() -> 
     assert settled_since(rows((10.0, 11.5), (11.5, 14.5), (14.5, 15.0)), 10.0, RULE) == 14.5
     # The first slice of ssd on an H200: 8.4 s of autotuning, then the 2 s begin again, and a slice began in them.
     assert settled_since(rows((0.0, 8.4), (8.4, 9.2), (9.2, 10.1), (10.1, 10.9), (10.9, 11.7)), 0.0, RULE) == 10.9
+
+
+def test_full_is_the_first_slice_end_that_leaves_a_window_of_steady_work() -> None:
+    halves = [(0.5 * i, 0.5 * i + 0.5) for i in range(60)]
+    assert first_full(rows(*halves), 0.0, RULE, 0) == 12.0  # 2 s to settle, 9 s, and 1 s before the stop
+    assert first_full(rows(*halves), 0.0, RULE, 300) == 15.0  # 10 items a slice
+    assert first_full(rows(*halves[:23]), 0.0, RULE, 0) is None
+    warm_up = rows((0.0, 8.5), *((8.5 + at, 8.5 + end) for at, end in halves))
+    assert first_full(warm_up, 0.0, RULE, 0) == 20.5  # settled 2 s after the long slice
+    slow = rows(*((4.0 * i, 4.0 * i + 4.0) for i in range(25)), steps=1)  # settled at 8 s; ten steps end at 48 s
+    assert first_full(slow, 0.0, RULE, 0) == 52.0
+    working_off = [
+        msgspec.structs.replace(row, backlog=max(0, 40 - place)) for place, row in enumerate(rows(*halves, count=10))
+    ]
+    # Of a window's 180 items, 0.9 may have been made before it: it begins with slice 40, where the backlog is 0.
+    assert first_full(working_off, 0.0, RULE, 0) == 30.0
 
 
 def test_each_rank_has_settled_before_its_own_window_and_the_common_one_begins_with_the_first() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 
 from milabench_ng.composing import make_plan
@@ -20,17 +21,17 @@ def profile(**tests: dict[str, Any]) -> Profile:
     return build_profile("s", {name: {**WORK, **test} for name, test in tests.items()}, "{}", "p.json")
 
 
-def plan(made: Profile, slots: int, *names: str, repeat: int = 1) -> Plan:
+def plan(made: Profile, slots: int, *names: str, repeat: int = 1, per_device: int = 1) -> Plan:
     options = {name: ResolvedOptions({}) for name in made.tests}
     devices = [Device(index=index, kind="cpu") for index in range(slots)]
-    return make_plan(made, options, devices, repeat, names=names)
+    return make_plan(made, options, devices, repeat, names=names, slots_per_device=per_device)
 
 
 def shape(made: Plan) -> list[str]:
     """A word for each slot of each batch, in capitals where it is measured."""
     return [
         " ".join(
-            f"{name.upper() if one.measured else name}{one.devices[0]}"
+            f"{name.upper() if one.measured else name}{one.slot_ids[0]}"
             for one in batch.launches
             for name in [one.test.removeprefix("s.")]
         )
@@ -47,6 +48,30 @@ def test_company_fills_the_other_slots_in_turn() -> None:
     assert shape(plan(made, 4)) == ["A0 x1 y2 x3", "A1 x0 y2 x3", "A2 x0 y1 x3", "A3 x0 y1 x2"]
     assert plan(made, 4).labels == ("s.a",)
     assert plan(made, 4).omitted == ()
+
+
+def test_several_tenants_share_each_device() -> None:
+    made = plan(profile(a={}, b={"company": ["x"]}, x={"role": "company"}), 2, per_device=2)
+    assert shape(made)[:2] == ["A0a A0b A1a A1b", "B0a x0b x1a x1b"]
+    assert [launch.devices for launch in made.batches[0].launches] == [(0,), (0,), (1,), (1,)]
+    assert (made.slots_per_device, made.slots) == (2, ("0a", "0b", "1a", "1b"))
+    assert made.batches[0].launches[1].job_id == "0.0b"
+    assert plan(profile(a={}), 2).slots_per_device is msgspec.UNSET, "as plans were before"
+
+
+def test_a_device_that_is_shared_is_company_enough() -> None:
+    """A mix, or company, takes two slots, and two tenants of one device have them."""
+    assert shape(plan(profile(a={"mix": "m"}, b={"mix": "m"}), 1, per_device=2)) == ["A0a B0b", "B0a A0b"]
+
+
+def test_a_test_over_several_devices_wants_them_whole() -> None:
+    made = profile(a={}, wide={"partition_scheme": {"type": "gpu-progression"}})
+    assert plan(made, 2, per_device=2).not_planned == {
+        "s.wide": "it spreads over devices of its own, and each of these has 2 tenants"
+    }
+    for count in (0, 27):
+        with pytest.raises(InputError, match=f"--slots-per-device {count}: at least 1, at most 26"):
+            plan(made, 2, per_device=count)
 
 
 def test_company_may_be_a_test_of_its_own() -> None:
@@ -83,6 +108,7 @@ def test_a_mix_stands_where_its_first_test_does() -> None:
         ({"a": {}, "b": {"role": "company"}}, "no test names it"),
         ({"a": {"mix": "day"}, "b": {}}, "has one test"),
         ({"a": {"least_devices": 2, "partition_scheme": {"type": "gpu-progression"}}}, "begins with one device"),
+        ({"a": {"device_counts": [1, 2]}}, "has launches over other numbers of devices"),
         ({"a": {"instead_of": "b"}}, "no other test of this profile"),
         ({"a": {"least_memory": {"each": "much"}}}, "least_memory: each: 'much' is not a size"),
     ],
@@ -97,6 +123,14 @@ def test_what_needs_a_second_slot_says_so() -> None:
         with pytest.raises(InputError, match=r"not planned: .* two devices or more, and there is one"):
             plan(made, 1)
     assert shape(plan(profile(a={"company": "none"}), 1)) == ["A0"]
+
+
+def test_what_cannot_spread_over_these_devices_is_not_planned() -> None:
+    spread = {"partition_scheme": {"type": "normal"}, "device_counts": [1, 2]}
+    made = profile(a={}, b=spread)
+    assert [len(plan(made, slots).batches) for slots in (1, 2, 3)] == [2, 2, 1]
+    assert plan(made, 2).not_planned == {}
+    assert plan(made, 3).not_planned == {"s.b": "a launch of it takes 1 or 2 devices, and there are 3"}
 
 
 def test_a_mix_is_chosen_whole() -> None:
@@ -129,16 +163,22 @@ def test_a_smaller_test_is_planned_where_the_larger_does_not_fit(devices: int, m
     slots = [Device(index=index, kind="gpu", uuid=f"GPU-{index}") for index in range(devices)]
     made = make_plan(FSDP, options, slots, 1, memory=DeviceMemory("device 0 (a GPU)", mib << 20))
     assert {*made.labels} - {"s.other"} == {f"s.{name}" for name in [planned] if name}
-    assert {*made.too_wide} == {"s.large", "s.small"} - {f"s.{planned}"}
+    assert {*made.not_planned} == {"s.large", "s.small"} - {f"s.{planned}"}
     if planned == "large":
-        assert made.too_wide["s.small"] == "it is there for nodes that cannot run large, and this one can"
+        assert made.not_planned["s.small"] == "it is there for nodes that cannot run large, and this one can"
     if (devices, planned) == (2, "small"):
         told = "it needs 78.2 GB on each of 2 devices, and 90% of the memory of device 0 (a GPU) are 77.0 GB"
-        assert made.too_wide["s.large"] == told
+        assert made.not_planned["s.large"] == told
 
 
 def test_the_smaller_test_runs_by_name() -> None:
     options = {name: ResolvedOptions({}) for name in FSDP.tests}
     slots = [Device(index=index, kind="cpu") for index in range(2)]
     assert make_plan(FSDP, options, slots, 1, names=["small"]).labels == ("s.small",)
-    assert "s.small" in make_plan(FSDP, options, slots, 1).too_wide
+    assert "s.small" in make_plan(FSDP, options, slots, 1).not_planned
+
+
+def test_tenants_that_share_a_device_are_no_further_devices() -> None:
+    made = profile(a={"least_devices": 2}, b={})
+    assert plan(made, 1, per_device=2).not_planned == {"s.a": "it needs 2 devices, and there are 1"}
+    assert plan(made, 2, per_device=2).not_planned == {}

@@ -144,7 +144,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         read_text(latin)
     with pytest.raises(InputError, match=r"none\.json: No such file"):
         read_text(tmp_path / "none.json")
-    with pytest.raises(InputError, match="Is a directory"):
+    with pytest.raises(InputError, match="a folder, and not a file"):
         read_text(tmp_path)
 
 

@@ -9,22 +9,37 @@ import pytest
 
 from milabench_ng.catalogue import Catalogue, resolve
 from milabench_ng.composing import make_plan
-from milabench_ng.datasets.tables.clicks import COLUMNS, TYPE, Clicks
+from milabench_ng.datasets.tables.clicks import COLUMNS, FEATURES, TYPE, Clicks
+from milabench_ng.errors import InputError
 from milabench_ng.memory_classes import DeviceMemory, choose_entries
 from milabench_ng.plan import Device, ResolvedOptions
 from milabench_ng.profile import Test, build_profile, parse_profile
-from milabench_ng.report.scoring.weights import load_weights
+from milabench_ng.report.scoring.weights import read_weights
 from milabench_ng.report.summary.folder import load_baseline
 from milabench_ng.units import GIB
 from milabench_ng.worker.discovery import describe
 from milabench_ng.workloads.models.dimensions import Dimensions
+from milabench_ng.workloads.modern.dlrm import equal_shares
 
 ROOT = Path(__file__).parents[2]
 NAMES_2020 = [
     *("toy_reg", "toy_lstm", "vae", "loader", "reso", "translator", "wlm", "wlmfp16", "cart", "minigrid", "atari"),
     *("ssd", "fast_style", "dcgan", "convnet", "convnet_fp16", "recom", "scaling"),
 ]
-FIELD_SUITES = ("cv", "interference", "interference-quick", "io", "lambda", "mixed", "modern", "modern-lite", "unet3d")
+FIELD_SUITES = (
+    "cv",
+    "interference",
+    "interference-control",
+    "interference-pressure",
+    "interference-quick",
+    "io",
+    "lambda",
+    "mixed",
+    "modern",
+    "modern-lite",
+    "procurement",
+    "unet3d",
+)
 """Suites other than that of 2020, whose scores rest on a reference, not on the weights of 2020."""
 SIZES_GIB = (8, 11, 16, 24, 32, 40, 48, 80, 96, 140, 192)
 """The memory classes of Lambda's table."""
@@ -48,7 +63,7 @@ def entries_of(name: str) -> dict[str, Test]:
 def test_workloads_and_options_exist(name: str, catalogue: Catalogue) -> None:
     for test, entry in entries_of(name).items():
         workload = catalogue.workload(entry.workload, f"{name}.{test}")
-        for memory in MEMORIES if name != "modern" else LARGE:
+        for memory in LARGE if name in ("modern", "procurement") else MEMORIES:
             arguments, _ = choose_entries(entry.arguments, memory, f"{name}.{test}")
             resolve(workload.options, arguments, f"{name}.{test}")
         assert (entry.partition_scheme.type == "gpu-progression") == (entry.workload == "scaling")
@@ -56,10 +71,8 @@ def test_workloads_and_options_exist(name: str, catalogue: Catalogue) -> None:
 
 @pytest.mark.parametrize("name", [name for name in PROFILES if name not in FIELD_SUITES])
 def test_the_weights_are_those_of_2020(name: str) -> None:
-    weights = load_weights(ROOT / "weights" / f"{name}.json", name)
-    standard = load_weights(ROOT / "weights" / "standard.json", "standard")
-    assert weights is not None
-    assert standard is not None
+    weights = read_weights(ROOT / "weights" / f"{name}.json", name).weights
+    standard = read_weights(ROOT / "weights" / "standard.json", "standard").weights
     labels = {f"{name}.{test}" for test in entries_of(name) if test != "scaling"}
     steps = {f"{name}.scaling.{step}" for step in range(1, 9)} if "scaling" in entries_of(name) else set()
     assert set(weights) == labels | steps
@@ -73,13 +86,21 @@ def test_the_standard_suite_has_the_eighteen_tests_and_weights_of_2020() -> None
     assert list(entries_of("smoke")) == NAMES_2020
     for name in ("standard-10gb", "standard-5gb"):
         assert list(entries_of(name)) == NAMES_2020[:-1]
-    weights = load_weights(ROOT / "weights" / "standard.json", "standard")
-    assert weights is not None
+    weights = read_weights(ROOT / "weights" / "standard.json", "standard").weights
     assert sum(weights.values()) == 140
 
 
 UNWEIGHTED = {"llm_fsdp_3b", "llm_decode1", "llm_pretrain_compiled", "llm_prefill_fp8"}
 """The fallback, and the rows that no score has."""
+
+
+def test_procurement_is_standard_and_modern() -> None:
+    whole = entries_of("procurement")
+    for suite in ("standard", "modern"):
+        assert {
+            name: msgspec.structs.replace(test, suite=None) for name, test in whole.items() if test.suite == suite
+        } == (entries_of(suite))
+    assert {test.suite for test in whole.values()} == {"standard", "modern"}
 
 
 def test_modern_lite_has_the_twelve_kinds_of_work_in_the_precision_of_modern() -> None:
@@ -93,6 +114,18 @@ def test_modern_lite_has_the_twelve_kinds_of_work_in_the_precision_of_modern() -
             whole.least_devices,
         )
         assert entry.arguments.get("precision") == whole.arguments.get("precision")
+
+
+@pytest.mark.parametrize("suite", ["modern", "modern-lite", "procurement"])
+def test_dlrm_is_planned_where_its_tables_divide(suite: str) -> None:
+    def divides(devices: int) -> bool:
+        try:
+            equal_shares(tables=FEATURES, devices=devices)
+        except InputError:
+            return False
+        return True
+
+    assert entries_of(suite)["dlrm"].device_counts == tuple(filter(divides, range(1, FEATURES + 1)))
 
 
 @pytest.mark.parametrize("devices", [1, 2, 8])

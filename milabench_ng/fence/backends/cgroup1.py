@@ -12,6 +12,7 @@ from pathlib import Path
 from milabench_ng.cgroupfs import Cpuset1, Group1
 from milabench_ng.fence.backends.cgroup2 import least_memory
 from milabench_ng.fence.backends.kernel_group import KernelGroup
+from milabench_ng.fence.cache_groups import CacheGroup, make_cache_group
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import CounterFiles
 from milabench_ng.fence.kernel.counters1 import Counters1, memory_limits
@@ -46,10 +47,18 @@ def bounds(capabilities: Capabilities) -> Bounds:
 class Cgroup1Group(KernelGroup):
     """One tenant's groups; `directories` by controller (`unified` is v2's), `groups` their names in /proc."""
 
-    def __init__(self, name: str, share: Share, directories: Mapping[str, Path], groups: Mapping[str, str], shm: bool):
+    def __init__(
+        self,
+        name: str,
+        share: Share,
+        directories: Mapping[str, Path],
+        groups: Mapping[str, str],
+        shm: bool,
+        cache: CacheGroup | None = None,
+    ) -> None:
         self._by_controller = directories
         self._counters = Counters1(directories)
-        super().__init__(name, share, directories.values(), groups, self._counters, shm)
+        super().__init__(name, share, directories.values(), groups, self._counters, shm, cache)
         with refusals(f"set the limits of {name}"):
             self._limit()
 
@@ -116,7 +125,7 @@ class Cgroup1Fence:
             mount = find(self._mounts, key)
             if mount:
                 groups[key] = mount.group(directory)
-        return Cgroup1Group(name, share, directories, groups, self._shm)
+        return Cgroup1Group(name, share, directories, groups, self._shm, make_cache_group(self._run, name, share))
 
     def close(self) -> None:
         self._run.close()

@@ -11,6 +11,7 @@ from pathlib import Path
 from milabench_ng.cgroup_files import Ids
 from milabench_ng.cgroupfs import Group2
 from milabench_ng.fence.backends.kernel_group import KernelGroup
+from milabench_ng.fence.cache_groups import CacheGroup, make_cache_group
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import CounterFiles
 from milabench_ng.fence.kernel.counters2 import Counters2, memory_limits
@@ -44,8 +45,17 @@ def bounds(capabilities: Capabilities) -> Bounds:
 class Cgroup2Group(KernelGroup):
     """One tenant's group; ``group`` is its name in /proc."""
 
-    def __init__(self, name: str, share: Share, node: Group2, group: str, controllers: frozenset[str], shm: bool):
-        super().__init__(name, share, [node.directory], {"": group}, Counters2(node, controllers), shm)
+    def __init__(
+        self,
+        name: str,
+        share: Share,
+        node: Group2,
+        group: str,
+        controllers: frozenset[str],
+        shm: bool,
+        cache: CacheGroup | None = None,
+    ) -> None:
+        super().__init__(name, share, [node.directory], {"": group}, Counters2(node, controllers), shm, cache)
         self._node = node
         self._controllers = controllers
         with refusals(f"set the limits of {name}"):
@@ -97,7 +107,8 @@ class Cgroup2Fence:
     def create(self, name: str, share: Share) -> Cgroup2Group:
         with refusals(f"make the group of {name}"):
             node = self._node.create_cgroup(name)
-        return Cgroup2Group(name, share, node, f"{self._group}/{name}", self._controllers, self._shm)
+        cache = make_cache_group(self._run, name, share)
+        return Cgroup2Group(name, share, node, f"{self._group}/{name}", self._controllers, self._shm, cache)
 
     def close(self) -> None:
         self._run.close()

@@ -1,4 +1,7 @@
-"""What the groups of `cgroup1` and `cgroup2` have in common: the kernel holds them to their limits."""
+"""What the groups of `cgroup1` and `cgroup2` have in common: the kernel holds them to their limits.
+
+A tenant with parts of caches has a group in resctrl beside them, which is entered and removed with them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from milabench_ng.fence import guardian, isolation_check
+from milabench_ng.fence.cache_groups import CacheGroup
 from milabench_ng.fence.interface import OOM_SCORE_ADJ, FenceEntry
 from milabench_ng.fence.kernel.counters1 import Counters1
 from milabench_ng.fence.kernel.counters2 import Counters2
@@ -26,6 +30,7 @@ class KernelGroup:
         groups: Mapping[str, str],
         kernel: Counters1 | Counters2,
         shm: bool,
+        cache: CacheGroup | None,
     ) -> None:
         self.name = name
         self.share = share
@@ -33,12 +38,14 @@ class KernelGroup:
         self._groups = groups
         self._kernel = kernel
         self._shm = shm
+        self._cache = cache
         self._last: Usage | None = None
         self._at_kill: Effective | None = None
 
     @property
     def entry(self) -> FenceEntry:
-        procs = tuple(f"{directory}/cgroup.procs" for directory in self._directories)
+        tasks = (self._cache.tasks,) if self._cache else ()
+        procs = (*(f"{directory}/cgroup.procs" for directory in self._directories), *tasks)
         shm_bytes = self.share.memory_bytes if self._shm else None
         return FenceEntry(procs, self.share.cpus, OOM_SCORE_ADJ, shm_bytes, confined=True)
 
@@ -48,13 +55,14 @@ class KernelGroup:
         return effective, proc
 
     def effective(self) -> Effective:
-        return self._at_kill or self._kernel.limits()
+        return self._at_kill or self._limits()
 
     def events(self) -> GroupEvents:
         return self._kernel.events()
 
     def usage(self) -> Usage:
-        self._last = isolation_check.with_maxima(self._last, self._kernel.usage())
+        usage = self._kernel.usage()
+        self._last = isolation_check.with_maxima(self._last, self._cache.counted(usage) if self._cache else usage)
         return self._last
 
     def watch(self) -> Usage:
@@ -69,9 +77,14 @@ class KernelGroup:
 
     def kill(self) -> None:
         with contextlib.suppress(FileNotFoundError):  # already removed
-            self._at_kill = self._at_kill or self._kernel.limits()
+            self._at_kill = self._at_kill or self._limits()
         guardian.kill(self._directories)
 
     def remove(self, patience_s: float = 2.0) -> bool:
         self._kernel.close()
-        return guardian.sweep(self._directories, patience_s)[2]
+        gone = guardian.sweep(self._directories, patience_s)[2]
+        return (self._cache is None or self._cache.remove()) and gone
+
+    def _limits(self) -> Effective:
+        limits = self._kernel.limits()
+        return self._cache.held(limits, self.pids()) if self._cache else limits

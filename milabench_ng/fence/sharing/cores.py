@@ -10,6 +10,9 @@ import msgspec
 from milabench_ng.errors import IsolationError
 from milabench_ng.node.topology import Topology
 
+_ROUNDING = 1e-9
+"""What floating point may lack of a whole core."""
+
 
 class Core(msgspec.Struct, frozen=True, order=True):
     """CPUs dealt as one; `split` if another hardware thread of the physical core goes to another tenant."""
@@ -59,17 +62,28 @@ def _enough(cores: Sequence[Core], tenants: int) -> bool:
     return any(count >= tenants for count in Counter(len(core.cpus) for core in cores).values())
 
 
-def deal(cores: Sequence[Core], nodes: Sequence[int | None]) -> list[list[Core]]:
-    """Deal each tenant as many cores as all can get; `nodes` is the NUMA node that each wants (None: any).
+def deal(cores: Sequence[Core], nodes: Sequence[int | None], weights: Sequence[float]) -> list[list[Core]]:
+    """Deal each tenant cores in proportion to its weight; `nodes` is the NUMA node that each wants (None: any).
 
-    Cores of different widths (hybrid processors) are dealt by width, so that all tenants get equal numbers of each.
+    Cores of different widths (hybrid processors) are dealt by width, so that equal tenants get equal numbers of each.
     """
     hands: list[list[Core]] = [[] for _ in nodes]
     homes = _homes(cores, nodes)
     for width in sorted({len(core.cpus) for core in cores}):
         pool = [core for core in cores if len(core.cpus) == width]
-        _deal_width(pool, homes, len(pool) // len(nodes), hands)
+        _deal_width(pool, homes, portions(len(pool), weights), hands)
     return hands
+
+
+def portions(count: int, weights: Sequence[float]) -> list[int]:
+    """``count`` things in proportion to ``weights``, rounded down; at least one each, or none if that is too many."""
+    if count < len(weights):
+        return [0] * len(weights)
+    total = sum(weights)
+    each = [max(1, int(count * weight / total + _ROUNDING)) for weight in weights]
+    while sum(each) > count:
+        each[each.index(max(each))] -= 1
+    return each
 
 
 def _homes(cores: Sequence[Core], wanted: Sequence[int | None]) -> list[int]:
@@ -85,12 +99,12 @@ def _homes(cores: Sequence[Core], wanted: Sequence[int | None]) -> list[int]:
     return homes
 
 
-def _deal_width(pool: Sequence[Core], homes: Sequence[int], each: int, hands: list[list[Core]]) -> None:
+def _deal_width(pool: Sequence[Core], homes: Sequence[int], each: Sequence[int], hands: list[list[Core]]) -> None:
     """Deal first from each tenant's own node, then what is missing from the node with the most left."""
     left: dict[int, list[Core]] = defaultdict(list)
     for core in sorted(pool):
         left[core.node].append(core)
-    want = [len(hand) + each for hand in hands]
+    want = [len(hand) + more for hand, more in zip(hands, each, strict=True)]
     for tenant, home in enumerate(homes):
         _take(left[home], want[tenant], hands[tenant])
     for tenant in range(len(hands)):

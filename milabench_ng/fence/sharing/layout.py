@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 
 import msgspec
 
@@ -22,16 +23,22 @@ class Slot(msgspec.Struct, frozen=True):
 Layout = tuple[Slot, ...]
 
 
-def one_per_device(devices: Sequence[Device]) -> dict[str, Device]:
-    """The device of each slot, with one slot per device, named after its index."""
-    return {str(device.index): device for device in devices}
-
-
 def placements(devices: Mapping[str, Device]) -> list[Placement]:
-    """The placements of the slots' tenants; ``devices`` are by slot."""
-    return [Placement(slot, device.numa_node) for slot, device in devices.items()]
+    """The placements of the slots' tenants, by the part of a GPU that each has; ``devices`` are by slot."""
+    tenants = Counter(device.index for device in devices.values())
+    return [
+        Placement(slot, device.numa_node, device.known_part / tenants[device.index]) for slot, device in devices.items()
+    ]
 
 
 def lay_out(devices: Mapping[str, Device], shares: Mapping[str, Share]) -> Layout:
-    """The slots in the order of ``devices``, each with its share; both are by slot."""
-    return tuple(Slot(slot, device, shares[slot]) for slot, device in devices.items())
+    """The slots in the order of ``devices``, each with its share; both are by slot.
+
+    Tenants of one device get equal parts of its memory.
+    """
+    tenants = Counter(device.index for device in devices.values())
+    return tuple(Slot(slot, device, _part(shares[slot], tenants[device.index])) for slot, device in devices.items())
+
+
+def _part(share: Share, tenants: int) -> Share:
+    return share if tenants == 1 else msgspec.structs.replace(share, device_part=1 / tenants)

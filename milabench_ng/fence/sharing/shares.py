@@ -1,4 +1,4 @@
-"""Divides a node among tenants: equal, disjoint shares of whole physical cores and of RAM. Pure.
+"""Divides a node among tenants: disjoint shares of whole physical cores and of RAM, equal or by weight. Pure.
 
 Same logic as BenchExec's core assignment (Beyer, Löwe, Wendler: "Reliable benchmarking", STTT 2019, section 5), but
 nodes that cannot be divided evenly degrade with a note instead of being refused.
@@ -26,10 +26,12 @@ LOCALITY_PRICE = 0.03
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """A tenant to be placed: its name and the NUMA node of its device, None if the kernel does not know (-1)."""
+    """A tenant to be placed: its name, and the NUMA node of its device, None if the kernel does not know (-1)."""
 
     name: str
     node: int | None = None
+    weight: float = 1.0
+    """What its share is in proportion to: the part of a GPU that it has."""
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -69,7 +71,7 @@ class _Memory(msgspec.Struct, frozen=True):
 def allocate(
     topology: Topology, tenants: Sequence[Placement], bounds: Bounds | None = None, policy: Policy | None = None
 ) -> Allocation:
-    """Allocate shares of equal size to all tenants, pairwise disjoint.
+    """Allocate shares to all tenants, pairwise disjoint, in proportion to their weights.
 
     Raises IsolationError if there are fewer usable CPUs than tenants or too little RAM for each.
     """
@@ -78,18 +80,20 @@ def allocate(
         raise IsolationError("isolation: no tenants to divide the node among. Ask for at least one.")
     usable = _usable_cpus(topology, bounds, policy)
     cores, notes = usable_cores(topology, usable, len(tenants))
-    hands = deal(cores, [tenant.node for tenant in tenants])
+    weights = [tenant.weight for tenant in tenants]
+    hands = deal(cores, [tenant.node for tenant in tenants], weights)
     memory = _memory(topology, bounds, policy)
     homes = [tuple(sorted({core.node for core in hand})) for hand in hands]
-    memory_bytes, bound = _memory_share(topology, memory, homes, bounds, policy)
-    _check_memory(memory, memory_bytes, policy)
+    unit, bound = _memory_unit(topology, memory, homes, weights, bounds, policy)
+    memory_bytes = {tenant.name: int(unit * tenant.weight) // PAGE_BYTES * PAGE_BYTES for tenant in tenants}
+    _check_memory(memory, min(memory_bytes.values()), policy)
     mems = _memory_nodes(topology, bounds)
     shares = {
         tenant.name: Share(
             cpus=_cpus(hand),
             mems=home if bound else mems,
-            memory_bytes=memory_bytes,
-            memory_nominal_bytes=memory.total_bytes // len(tenants),
+            memory_bytes=memory_bytes[tenant.name],
+            memory_nominal_bytes=int(memory.total_bytes / sum(weights) * tenant.weight),
             pids=max(4096, 256 * len(_cpus(hand))),
             cores=len(hand),
             nodes=home,
@@ -104,7 +108,7 @@ def allocate(
         leftover_cpus=tuple(cpu for cpu in topology.online if cpu not in taken),
         memory_total_bytes=memory.total_bytes,
         memory_reserve_bytes=memory.reserve_bytes,
-        notes=(*notes, *_locality_notes(shares, tenants)),
+        notes=(*notes, *_weight_notes(tenants), *_locality_notes(shares, tenants)),
     )
 
 
@@ -149,6 +153,13 @@ def _local(hand: Sequence[Core], node: int | None) -> float | None:
     return there / len(_cpus(hand))
 
 
+def _weight_notes(tenants: Sequence[Placement]) -> Iterable[str]:
+    weights = [tenant.weight for tenant in tenants]
+    if len(set(weights)) > 1:
+        parts = ", ".join(f"{tenant.name}: {tenant.weight / sum(weights):.0%}" for tenant in tenants)
+        yield f"shares of CPUs and RAM are in proportion to the compute of unequal devices ({parts})"
+
+
 def _locality_notes(shares: dict[str, Share], tenants: Sequence[Placement]) -> Iterable[str]:
     for tenant in tenants:
         local = shares[tenant.name].local
@@ -178,17 +189,22 @@ def _memory(topology: Topology, bounds: Bounds, policy: Policy) -> _Memory:
     return _Memory(node, total, max(2 * GIB, total // 20), bound)
 
 
-def _memory_share(
-    topology: Topology, memory: _Memory, homes: Sequence[tuple[int, ...]], bounds: Bounds, policy: Policy
-) -> tuple[int, bool]:
-    """Bytes for each tenant, rounded to pages, and whether each may be bound to the nodes of its CPUs."""
-    equal = (memory.total_bytes - memory.reserve_bytes) // len(homes) // PAGE_BYTES * PAGE_BYTES
+def _memory_unit(
+    topology: Topology,
+    memory: _Memory,
+    homes: Sequence[tuple[int, ...]],
+    weights: Sequence[float],
+    bounds: Bounds,
+    policy: Policy,
+) -> tuple[float, bool]:
+    """Bytes for a tenant of weight 1, and whether each tenant may be bound to the nodes of its CPUs."""
+    equal = (memory.total_bytes - memory.reserve_bytes) / sum(weights)
     nodes = {node.id: node for node in _host_nodes(topology, bounds)}
     if len(nodes) < 2 or policy.ram_total_bytes or any(len(home) > 1 or home[0] not in nodes for home in homes):
         return equal, False
-    tenants_of = {node: sum(home == (node,) for home in homes) for node in nodes}
-    fits = min(nodes[node].memory_bytes * NODE_FILL / count for node, count in tenants_of.items() if count)
-    local = min(equal, int(fits) // PAGE_BYTES * PAGE_BYTES)
+    there = {node: sum(w for home, w in zip(homes, weights, strict=True) if home == (node,)) for node in nodes}
+    fits = min(nodes[node].memory_bytes * NODE_FILL / weight for node, weight in there.items() if weight)
+    local = min(equal, fits)
     return (local, True) if local >= equal * (1 - LOCALITY_PRICE) else (equal, False)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
-from milabench_ng.catalogue import Catalogue
+from milabench_ng.catalogue import Catalogue, Scalar
 from milabench_ng.errors import InputError, MnbError
 from milabench_ng.orchestrator.execution.caching import PreparedFiles, list_files
 from milabench_ng.orchestrator.execution.waiting import in_thread
@@ -22,9 +22,12 @@ Needed = tuple[str, float]
 
 def needed(plan: Plan, catalogue: Catalogue) -> tuple[Needed, ...]:
     """The data sets that the launches of ``plan`` read, without duplicates."""
-    pairs = (
-        (catalogue.workloads[launch.workload].data_set(launch.arguments), launch.data_scale) for launch in plan.launches
-    )
+    return read_by(((one.workload, one.arguments, one.data_scale) for one in plan.launches), catalogue)
+
+
+def read_by(work: Iterable[tuple[str, Mapping[str, Scalar | None], float]], catalogue: Catalogue) -> tuple[Needed, ...]:
+    """The data sets that workloads with these options and this data scale read, without duplicates."""
+    pairs = ((catalogue.workloads[name].data_set(options), scale) for name, options, scale in work)
     return tuple(dict.fromkeys((name, scale) for name, scale in pairs if name is not None))
 
 

@@ -36,6 +36,8 @@ def _of_run(facts: SessionFacts) -> Iterator[Mark]:
         yield Mark(kind="partly isolated")
     elif facts.fence.tier != "full":
         yield Mark(kind="not isolated", what=facts.fence.tier)
+    if facts.planned.resctrl is not None:
+        yield Mark(kind="caches divided")
     if not facts.planned.rule.comparable:
         yield Mark(kind="window shortened", value=facts.planned.rule.length_s, limit=WindowRule().length_s)
 

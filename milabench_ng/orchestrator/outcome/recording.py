@@ -189,6 +189,7 @@ def _rank(facts: SessionFacts, seen: Observation, number: int, rank: RankLog) ->
         digests=rank.digests,
         torch_threads=rank.entered.torch_threads if rank.entered else None,
         peak_device_bytes=rank.done.peak_device_bytes if rank.done else None,
+        kernels=(rank.done.kernels if rank.done else None) or msgspec.UNSET,
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 import msgspec
 
@@ -16,8 +17,13 @@ from milabench_ng.orchestrator.execution.sampling import Sampler
 from milabench_ng.orchestrator.execution.starting import Starter
 from milabench_ng.orchestrator.outcome.observation import SessionFacts
 from milabench_ng.orchestrator.persistence.run_progress import RunProgress
-from milabench_ng.plan import Launch
+from milabench_ng.plan import Device, Launch
+from milabench_ng.records.isolation import Share
 from milabench_ng.records.names import ResultFolder
+from milabench_ng.records.stopping import Widest
+
+Judge = Callable[[Path], Widest]
+"""What says how well the figures of a result folder are known: the report, which this side cannot import."""
 
 
 class RunContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +43,7 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     """Prepared data sets, by name and scale."""
     folder: ResultFolder
     progress: RunProgress
+    judge: Judge
     own_pids: tuple[int, ...]
     interrupted: Interruption
 
@@ -50,8 +57,16 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
         return self.facts.planned.workload(launch).cpu_only or self.facts.planned.devices[slot].kind == "cpu"
 
     def memory(self, launch: Launch, slot: str) -> int:
-        """The bytes of memory that an automatic batch size may be made for: of the slot's device, or its RAM."""
-        if self.on_cpu(launch, slot):
-            return self.facts.planned.shares[slot].memory_bytes
-        sizes = {gpu.uuid: gpu.memory_bytes for gpu in self.gpus}
-        return sizes[str(self.facts.planned.devices[slot].uuid)] or 0  # planning refuses a device that does not tell
+        """Bytes that an automatic batch size may be made for."""
+        planned = self.facts.planned
+        device = None if self.on_cpu(launch, slot) else planned.devices[slot]
+        return own_memory(planned.shares[slot], device, self.gpus)
+
+
+def own_memory(share: Share, device: Device | None, gpus: Iterable[Gpu]) -> int:
+    """Bytes that a tenant with ``share`` has: its part of the memory of ``device``, or its RAM if it uses none."""
+    if device is None:
+        return share.memory_bytes
+    sizes = {gpu.uuid: gpu.memory_bytes for gpu in gpus}
+    whole = sizes[str(device.uuid)] or 0  # planning refuses a device that does not tell
+    return whole if share.device_part is msgspec.UNSET else int(whole * share.device_part)

@@ -193,4 +193,4 @@ def differences(then: Manifest, now: Manifest) -> Iterator[SessionDifference]:
 
 def _alike(one: Share, other: Share) -> bool:
     close = abs(one.memory_bytes - other.memory_bytes) <= MEMORY_TOLERANCE * one.memory_bytes
-    return close and (one.cpus, one.mems) == (other.cpus, other.mems)
+    return close and (one.cpus, one.mems, one.cache) == (other.cpus, other.mems, other.cache)

@@ -14,11 +14,13 @@ from milabench_ng.files import LARGE, read_content
 from milabench_ng.orchestrator.persistence.result_writer import FileContent, ResultWriter
 from milabench_ng.plan import Batch, Launch, Plan, session_of
 from milabench_ng.records.batch_search import BatchSearch
+from milabench_ng.records.borders import asked
 from milabench_ng.records.ledger import (
     NOT_TRIED,
     AnyLedgerEvent,
     Attempt,
     Company,
+    Enough,
     Finished,
     Interrupted,
     LaunchKey,
@@ -41,15 +43,21 @@ class BatchWork(msgspec.Struct, frozen=True, kw_only=True):
 class RunProgress:
     """Tracks the launches of a plan."""
 
-    def __init__(self, plan: Plan, writer: ResultWriter, retry: int, sessions: int = 1) -> None:
-        """``retry``: how often a launch that fails is tried again; ``sessions``: in how many parts the plan is run."""
-        self.plan = plan
+    def __init__(
+        self, plan: Plan, writer: ResultWriter, retry: int, sessions: int = 1, *, by_repeat: bool = False
+    ) -> None:
+        """``retry``: how often a launch that fails is tried again; ``sessions``: in how many parts the plan is run.
+
+        ``by_repeat``: each repeat is whole, retries included, before the next one begins.
+        """
         self.writer = writer
         self.retry = retry
         events = writer.chain.events
+        self.plan = asked(plan, events)
         self._tried = attempts(events)
         self._standing = standing(events, writer)
-        self._runs = runs_of_session(plan, self._standing, sessions)
+        runs = runs_of_session(self.plan, self._standing, sessions)
+        self._parts = tuple(range(run, run + 1) for run in runs) if by_repeat else (runs,)
         self._searched: dict[str, BatchSearch] = {}
         self._failures = Counter(_key(event) for event in recorded(events) if event.cause not in (None, *NOT_TRIED))
 
@@ -66,9 +74,26 @@ class RunProgress:
         return self._tried.total() - good + untried
 
     def to_do(self) -> tuple[BatchWork, ...]:
-        """Batches of the session without valid records, in plan order; then failed ones that may be retried."""
-        missing = works(self.plan, lambda launch: launch.run in self._runs and _key(launch) not in self._standing)
-        return missing or works(self.plan, self._may_be_retried)
+        """Batches of the first part that is not done: those without valid records, then those that may be retried."""
+        for runs in self._parts:
+            part = tuple(batch for batch in self.plan.batches if batch.launches[0].run in runs)
+            found = works(part, lambda launch: _key(launch) not in self._standing) or works(part, self._may_be_retried)
+            if found:
+                return found
+        return ()
+
+    @property
+    def border(self) -> int | None:
+        """How many repeats are whole, if the next one has not begun; None at any other place."""
+        work = self.to_do()
+        run = work[0].batch.launches[0].run if work else 0
+        begun = any(self._tried[_key(launch)] for launch in self.plan.measured if launch.run >= run)
+        return None if begun else run or None
+
+    def enough(self, event: Enough) -> None:
+        """Note that the run ends here: what is left of the plan is not asked for."""
+        self.writer.keep((), event)
+        self.plan = asked(self.plan, (event,))
 
     def attempt(self, launch: Launch) -> int:
         """Number of the launch's current attempt; 0 for company, which makes none."""
@@ -132,7 +157,7 @@ class RunProgress:
 
     def _may_be_retried(self, launch: Launch) -> bool:
         key = _key(launch)
-        return launch.run in self._runs and self._standing.get(key) is not None and self._failures[key] <= self.retry
+        return self._standing.get(key) is not None and self._failures[key] <= self.retry
 
 
 def runs_of_session(plan: Plan, done: Container[LaunchKey], sessions: int) -> range:
@@ -145,11 +170,11 @@ def runs_of_session(plan: Plan, done: Container[LaunchKey], sessions: int) -> ra
     return range(first, first + each)
 
 
-def works(plan: Plan, wanted: Callable[[Launch], bool]) -> tuple[BatchWork, ...]:
+def works(batches: Iterable[Batch], wanted: Callable[[Launch], bool]) -> tuple[BatchWork, ...]:
     """The batches with a measured launch that is wanted; company leaves a record whenever it works. Pure."""
     return tuple(
         BatchWork(batch=batch, wanted=tuple(one for one in batch.launches if not one.measured or wanted(one)))
-        for batch in plan.batches
+        for batch in batches
         if any(one.measured and wanted(one) for one in batch.launches)
     )
 

@@ -8,7 +8,7 @@ import secrets
 import socket
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -24,15 +24,15 @@ from milabench_ng.orchestrator.persistence.resuming import SessionDifference, ch
 from milabench_ng.orchestrator.persistence.run_progress import standing
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plan import Plan
+from milabench_ng.records.borders import asked
 from milabench_ng.records.ledger import (
     AnyLedgerEvent,
-    Finished,
-    Interrupted,
     Rebooted,
     Resumed,
     Session,
     Started,
     check_chain,
+    ended_by_itself,
 )
 from milabench_ng.records.manifest import Manifest, encode_manifest
 from milabench_ng.records.names import ResultFolder
@@ -155,7 +155,7 @@ def begin(
         writer.promise(encode_manifest(first), *first_events(first, session))
         return Begun(name, ())
     done = standing(events, writer)
-    missing = sum((launch.label, launch.job_id) not in done for launch in first.plan.measured)
+    missing = sum((launch.label, launch.job_id) not in done for launch in asked(first.plan, events).measured)
     before = writer.chain.sessions[-1]
     planned = missing > 0 and request.sessions > 1 and ended_by_itself(events)
     writer.promise(encode_manifest(first), *later_events(before, session, missing, found, planned=planned))
@@ -190,6 +190,7 @@ def first_events(manifest: Manifest, session: Session) -> tuple[AnyLedgerEvent, 
         launches=len(manifest.plan.launches),
         order=manifest.plan.order,
         nonce=manifest.plan.nonce,
+        stopping=manifest.stopping,
     )
     return started, session
 
@@ -203,9 +204,3 @@ def later_events(
     if before.boot_id != session.boot_id:
         return session, rebooted, resumed
     return (session,) if planned and not accepted else (session, resumed)
-
-
-def ended_by_itself(events: Sequence[AnyLedgerEvent]) -> bool:
-    """Whether the last session did all that it was to do."""
-    last = [type(event) for event in events[-2:]]
-    return last[-1] is Finished and Interrupted not in last

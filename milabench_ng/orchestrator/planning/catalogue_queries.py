@@ -5,16 +5,14 @@ from __future__ import annotations
 from milabench_ng.catalogue import Catalogue
 from milabench_ng.orchestrator.events.bus import Bus
 from milabench_ng.orchestrator.execution.interruption import interruptions
-from milabench_ng.orchestrator.execution.preparing import needed, prepare_all
+from milabench_ng.orchestrator.execution.preparing import Needed, prepare_all, read_by
 from milabench_ng.orchestrator.execution.serving import serving
 from milabench_ng.orchestrator.planning.request import (
     ResolvedRequest,
     RunRequest,
     foreign_workloads,
-    plan_for,
     resolve_request,
 )
-from milabench_ng.plan import Device
 from milabench_ng.requests import Place
 
 
@@ -47,12 +45,15 @@ async def _prepare(request: RunRequest, bus: Bus) -> tuple[Place, ...]:
     foreign = foreign_workloads(request)
     async with serving(bus.stage) as server:
         resolved = _resolved(request, await server.describe(foreign), bus)
-        # The data does not depend on the devices: as many as every test needs, and two for company and mixes.
-        count = max(2, *(test.least_devices for test in resolved.tests.values()))
-        plan = plan_for(resolved, tuple(Device(index=index, kind="cpu") for index in range(count)))
-        wanted = needed(plan, resolved.catalogue)
+        wanted = read_by_tests(resolved)
         ready = await prepare_all(wanted, server, request.dataroot, bus.preparing)
     return tuple(ready[one].place for one in wanted)
+
+
+def read_by_tests(resolved: ResolvedRequest) -> tuple[Needed, ...]:
+    """What the selected tests read on any node: also those that only some nodes can run, or have to. Pure."""
+    tests = ((test, resolved.arguments[name].arguments) for name, test in resolved.tests.items())
+    return read_by(((test.workload, arguments, test.data_scale) for test, arguments in tests), resolved.catalogue)
 
 
 def _resolved(request: RunRequest, catalogue: Catalogue, bus: Bus) -> ResolvedRequest:

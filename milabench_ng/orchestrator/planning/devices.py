@@ -67,7 +67,14 @@ def _first(chosen: Sequence[Gpu], tenants: int | None) -> tuple[Device, ...]:
     if tenants is not None and tenants > len(chosen):
         raise InputError(f"--tenants {tenants}: there are {len(chosen)} GPUs, and each tenant has one")
     return tuple(
-        Device(index=gpu.index, kind="mig" if gpu.mig else "gpu", uuid=gpu.uuid, name=gpu.name, numa_node=gpu.numa_node)
+        Device(
+            index=gpu.index,
+            kind="mig" if gpu.mig else "gpu",
+            uuid=gpu.uuid,
+            name=gpu.name,
+            numa_node=gpu.numa_node,
+            part=gpu.part or msgspec.UNSET,
+        )
         for gpu in chosen[:tenants]
     )
 

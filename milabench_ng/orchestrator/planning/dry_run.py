@@ -14,7 +14,8 @@ from milabench_ng.orchestrator.execution.preparing import Needed, needed
 from milabench_ng.orchestrator.execution.serving import serving
 from milabench_ng.orchestrator.planning.duration import Duration, least_duration
 from milabench_ng.orchestrator.planning.planned_run import PlannedRun, plan_run
-from milabench_ng.orchestrator.planning.request import RunRequest, refuse_unset
+from milabench_ng.orchestrator.planning.refusals import refuse_unset
+from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plan import Launch
 from milabench_ng.records.isolation import Tier
 from milabench_ng.requests import DataEstimate

@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from milabench_ng.fence.cache_groups import find_cache_groups
 from milabench_ng.fence.runs import TOP, locked_top
 from milabench_ng.files import is_locked
 from milabench_ng.orchestrator.execution.scratch import PREFIX
@@ -29,8 +30,9 @@ class Remains(msgspec.Struct, frozen=True):
 
 
 def find_remains(parents: Sequence[str], dataroot: Path) -> tuple[Remains, ...]:
-    """The groups below ``parents``, the scratch folders and the half-made data sets below ``dataroot``."""
-    return (*_groups(parents), *_scratch(Path(tempfile.gettempdir())), *_scratch(dataroot), *_half_made(dataroot))
+    """The groups below ``parents`` and in resctrl, the scratch folders, the half-made data sets below ``dataroot``."""
+    groups = (*_groups(parents), *_cache_groups())
+    return (*groups, *_scratch(Path(tempfile.gettempdir())), *_scratch(dataroot), *_half_made(dataroot))
 
 
 def _groups(parents: Sequence[str]) -> Iterator[Remains]:
@@ -42,6 +44,11 @@ def _groups(parents: Sequence[str]) -> Iterator[Remains]:
         for run in runs:
             if run.is_dir():
                 yield Remains("groups", str(run), _held(run))
+
+
+def _cache_groups() -> Iterator[Remains]:
+    for path, alive in find_cache_groups().items():
+        yield Remains("groups", path, alive)
 
 
 def _scratch(parent: Path) -> Iterator[Remains]:

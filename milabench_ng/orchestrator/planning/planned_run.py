@@ -12,35 +12,39 @@ from milabench_ng import __version__
 from milabench_ng.catalogue import Catalogue, Workload
 from milabench_ng.fence.backends import slurm
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.choosing import Wish, bounds, choose, require_groups
+from milabench_ng.fence.choosing import Wish, bounds, choose, require_cache_groups, require_groups
 from milabench_ng.fence.interface import Fence
 from milabench_ng.fence.io import limits as io_limits
 from milabench_ng.fence.probing.probe import probe
-from milabench_ng.fence.sharing.layout import Layout, lay_out, one_per_device, placements
+from milabench_ng.fence.sharing.cache_parts import cache_notes, with_cache_parts
+from milabench_ng.fence.sharing.layout import Layout, lay_out, placements
 from milabench_ng.fence.sharing.shares import Policy, allocate
 from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.inventory import read_inventory
+from milabench_ng.node.resctrl import Resctrl, read_resctrl
 from milabench_ng.node.storage import read_storage
 from milabench_ng.node.topology import meminfo, read_topology
 from milabench_ng.orchestrator.execution.watchdog import Limits
 from milabench_ng.orchestrator.execution.worker_server import WorkerServer
 from milabench_ng.orchestrator.planning.devices import choose_devices
+from milabench_ng.orchestrator.planning.refusals import (
+    options_asked,
+    refuse_missing_packages,
+    refuse_several_steps,
+    refuse_unsearchable,
+)
 from milabench_ng.orchestrator.planning.request import (
     ResolvedRequest,
     RunRequest,
     encode_request,
     foreign_workloads,
     io_shares,
-    options_asked,
     plan_for,
-    refuse_missing_packages,
-    refuse_several_steps,
-    refuse_unsearchable,
     required_isolation,
     resolve_request,
     time_limits,
 )
-from milabench_ng.plan import Device, Launch, Plan, smallest_memory
+from milabench_ng.plan import Device, Launch, Plan, slots_of, smallest_memory
 from milabench_ng.profile import Profile
 from milabench_ng.records.isolation import IoEvidence, Share
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText, software_key
@@ -64,6 +68,8 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
     """As requested, or cold if no warm worker can enter the fence."""
     io: Mapping[str, IoEvidence]
     """Requested I/O shares, by test (`suite.test`)."""
+    resctrl: Resctrl | None
+    """What the last-level caches are divided from; None where they are not."""
     limits: Mapping[str, Limits]
     """Watchdog limits, by test."""
     sharing_notes: tuple[str, ...]
@@ -104,8 +110,10 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
         """What the user should know about it."""
         readers = {test: io.reason for test, io in self.io.items() if io.reason}
         said = (f"{test}: its readers hold the I/O share, not the kernel: {why}" for test, why in readers.items())
-        unplanned = (f"{label} is not planned: {why}" for label, why in self.plan.too_wide.items())
-        return (*self.profile.warnings, *self.sharing_notes, *unplanned, *said)
+        unplanned = (f"{label} is not planned: {why}" for label, why in self.plan.not_planned.items())
+        rule = self.request.stopping
+        ends = () if rule is None else (f"up to {self.plan.repeat} repeats: {rule.text}",)
+        return (*self.profile.warnings, *self.sharing_notes, *unplanned, *said, *ends)
 
     def share(self, test: str, slot: str) -> Share:
         """The share of a slot's tenant while it runs a test."""
@@ -121,11 +129,12 @@ async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, .
     catalogue = await server.describe(foreign_workloads(request))
     topology = read_topology()
     chosen = choose_devices(gpus, request, len(topology.online), os.environ)
-    memory = smallest_memory(chosen.devices, gpus)
+    slots = slots_of(chosen.devices, request.slots_per_device)
+    memory = smallest_memory(chosen.devices, gpus, request.slots_per_device)
     resolved = resolve_request(request, catalogue, memory)
     plan = plan_for(resolved, chosen.devices, memory)
     refuse_missing_packages(resolved)
-    await server.check(options_asked(resolved))
+    await server.check(options_asked(resolved, plan))
     wish = required_isolation(resolved)
     capabilities = probe(request.cgroup_parent)
     backend = choose(capabilities, wish)
@@ -135,26 +144,46 @@ async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, .
         refuse_several_steps(plan)
     refuse_unsearchable(resolved, memory, backend.tier(capabilities) or "none")
     io = io_shares(resolved, capabilities, backend.NAME)
-    slots = one_per_device(chosen.devices)
     allocation = allocate(
         topology,
         placements(slots),
         bounds(capabilities, wish),
         Policy(ram_total_bytes=request.ram_total_bytes, reserved_cores=request.reserved_cores),
     )
+    offer = read_resctrl() if request.cache_shares else None
+    shares = allocation.shares if offer is None else with_cache_parts(allocation.shares, offer)
+    if offer is not None:
+        require_cache_groups(capabilities, wish)
     start = request.start if backend.WARM_WORKERS else "cold"
     return PlannedRun(
         resolved=resolved,
         plan=plan,
-        layout=lay_out(slots, allocation.shares),
+        layout=lay_out(slots, shares),
         leftover_cpus=allocation.leftover_cpus,
         isolation=wish,
         capabilities=capabilities,
         start=start,
         io=io,
+        resctrl=offer,
         limits=time_limits(resolved, plan, start),
-        sharing_notes=(*chosen.notes, *allocation.notes, *huge_pages(meminfo())),
+        sharing_notes=(
+            *chosen.notes,
+            *shared_devices(plan),
+            *allocation.notes,
+            *cache_notes(offer),
+            *huge_pages(meminfo()),
+        ),
     )
+
+
+def shared_devices(plan: Plan) -> tuple[str, ...]:
+    """The note that several tenants share each device. Pure."""
+    count = plan.tenants_per_device
+    if count == 1:
+        return ()
+    if all(device.kind == "cpu" for device in plan.devices):
+        return (f"{count} tenants share each CPU partition, in equal parts",)
+    return (f"{count} tenants share each GPU: torch may use 1/{count} of its memory in each; results are marked",)
 
 
 def huge_pages(memory: Mapping[str, int]) -> tuple[str, ...]:
@@ -177,6 +206,7 @@ def make_manifest(planned: PlannedRun, run_id: str, fence: Fence, command_line: 
         profile=ProfileText(file=request.profile_source, sha256=planned.profile.sha256, text=planned.profile.text),
         plan=planned.plan,
         window_rule=planned.rule,
+        stopping=request.stopping,
         start=planned.start,
         dataroot=str(request.dataroot),
         inventory=inventory,
@@ -187,6 +217,7 @@ def make_manifest(planned: PlannedRun, run_id: str, fence: Fence, command_line: 
             tier=fence.tier,
             notes=fence.notes,
             ram_total_bytes=request.ram_total_bytes,
+            resctrl=planned.resctrl or msgspec.UNSET,
         ),
         shares=dict(planned.shares),
         request=encode_request(request),

@@ -12,17 +12,19 @@ from milabench_ng.errors import IsolationError
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.choosing import best_reasons, bounds, choose, confinement
 from milabench_ng.fence.probing.probe import probe
-from milabench_ng.fence.sharing.layout import one_per_device, placements
+from milabench_ng.fence.sharing.cache_parts import with_cache_parts
+from milabench_ng.fence.sharing.layout import placements
 from milabench_ng.fence.sharing.shares import Allocation, Policy, allocate
 from milabench_ng.node.foreign_load import busy_note
 from milabench_ng.node.inventory import Inventory, read_inventory
+from milabench_ng.node.resctrl import Resctrl, read_resctrl
 from milabench_ng.node.storage import Storage, read_storage
 from milabench_ng.node.topology import Topology, read_topology
 from milabench_ng.orchestrator.planning.devices import choose_devices
 from milabench_ng.orchestrator.planning.leftovers import Remains, find_remains
 from milabench_ng.orchestrator.planning.request import RunRequest
-from milabench_ng.plan import Device
-from milabench_ng.records.isolation import Confinement, Tier
+from milabench_ng.plan import Device, slots_of
+from milabench_ng.records.isolation import CachePart, Confinement, Tier
 
 CHECKUP_SCHEMA = 1
 _NEEDED = ("torch", "torchvision", "numpy", "pillow", "cgroupspy", "nvidia-ml-py", "psutil", "threadpoolctl")
@@ -47,6 +49,12 @@ class Checkup(msgspec.Struct, frozen=True, kw_only=True):
     """Devices that the tenants of a run would use."""
     allocation: Allocation | None
     """Shares that they would get; None if the node cannot be divided this way."""
+    resctrl: Resctrl
+    """What the kernel could divide and count of caches and memory bandwidth, which the fence leaves shared."""
+    cache_shares: dict[str, tuple[CachePart, ...]]
+    """The parts of caches that ``--cache-shares`` would give each slot; empty where it cannot."""
+    cache_problem: str | None
+    """Why it cannot."""
     dataroot: Storage
     remains: tuple[Remains, ...]
 
@@ -61,6 +69,8 @@ def examine(request: RunRequest) -> Checkup:
     tier = choose(capabilities, "auto").tier(capabilities) or "none"
     chosen = choose_devices(inventory.gpus, request, len(topology.online), os.environ)
     allocation, problem = _divide(topology, chosen.devices, capabilities, request)
+    resctrl = read_resctrl()
+    cache_shares, cache_problem = _divide_caches(allocation, resctrl)
     reasons = (
         *(_isolation_reasons(capabilities, tier) if tier != "full" else ()),
         *((problem,) if problem else ()),
@@ -78,6 +88,9 @@ def examine(request: RunRequest) -> Checkup:
         confinement=confinement(),
         devices=chosen.devices,
         allocation=allocation,
+        resctrl=resctrl,
+        cache_shares=cache_shares,
+        cache_problem=cache_problem,
         dataroot=read_storage(request.dataroot),
         remains=find_remains(capabilities.parents, request.dataroot),
     )
@@ -120,12 +133,25 @@ def _divide(
     topology: Topology, devices: Sequence[Device], capabilities: Capabilities, request: RunRequest
 ) -> tuple[Allocation | None, str | None]:
     """The shares, or why there are none."""
-    tenants = placements(one_per_device(devices))
+    tenants = placements(slots_of(devices, request.slots_per_device))
     policy = Policy(ram_total_bytes=request.ram_total_bytes, reserved_cores=request.reserved_cores)
     try:
         return allocate(topology, tenants, bounds(capabilities, "auto"), policy), None
     except IsolationError as error:
         return None, str(error)
+
+
+def _divide_caches(
+    allocation: Allocation | None, resctrl: Resctrl
+) -> tuple[dict[str, tuple[CachePart, ...]], str | None]:
+    """The parts of caches by slot, or why there are none."""
+    if allocation is None:
+        return {}, None
+    try:
+        shares = with_cache_parts(allocation.shares, resctrl)
+    except IsolationError as error:
+        return {}, str(error)
+    return {slot: share.cache or () for slot, share in shares.items()}, None
 
 
 def _isolation_reasons(capabilities: Capabilities, tier: Tier) -> tuple[str, ...]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from milabench_ng.batch_sizes import BATCH_SIZE
-from milabench_ng.catalogue import AUTO, Catalogue, normal_name, parse_flags, resolve
+from milabench_ng.catalogue import Catalogue, normal_name, parse_flags, resolve
 from milabench_ng.composing import companions, make_plan
-from milabench_ng.errors import InputError, IsolationError
+from milabench_ng.errors import InputError
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.choosing import Wish
 from milabench_ng.fence.io import ask
@@ -28,12 +26,13 @@ from milabench_ng.profile import (
     TimeLimits,
     build_profile,
     check_company,
+    name_of,
     parse_profile,
 )
 from milabench_ng.profile_2020 import convert_2020
-from milabench_ng.records.isolation import IoEvidence, Tier
+from milabench_ng.records.isolation import IoEvidence
+from milabench_ng.records.stopping import Stopping
 from milabench_ng.records.window import MEASURED_BY, WindowRule
-from milabench_ng.requests import Asked
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,15 +44,21 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     names: tuple[str, ...] = ()
     repeat: int = 1
     """Runs of every test in each session."""
+    stopping: Stopping | None = None
+    """When the run may end before its last repeat."""
     sessions: int = 1
     """How often the run begins afresh, with a new worker server and fence."""
     tenants: int | None = None
+    slots_per_device: int = 1
+    """How many tenants share each device."""
     gpus: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     """The arguments after ``--``."""
     isolation: Wish = "auto"
     io: IoShare = IoShare()
     """Overrides the profile where it is not None."""
+    cache_shares: bool = False
+    """Give every slot a part of last-level caches and memory bandwidth of its own."""
     ram_total_bytes: int | None = None
     reserved_cores: int = 0
     """Cores that no tenant gets."""
@@ -98,6 +103,14 @@ def encode_request(request: RunRequest) -> dict[str, Any]:
 def read_profile(request: RunRequest) -> tuple[dict[str, dict[str, object]], bool]:
     """The raw tests of the request's profile, and whether it is a 2020 profile."""
     return parse_profile(request.profile_text, request.profile_source)
+
+
+def suites_asked(request: RunRequest) -> tuple[set[str], set[str]]:
+    """The suites of the tests that the request selects, and those of the other tests of its profile."""
+    tests = read_profile(request)[0]
+    chosen = {name for name in tests if not request.names or name in request.names}
+    of = {name: str(definition.get("suite") or request.suite) for name, definition in tests.items()}
+    return {of[name] for name in chosen}, {of[name] for name in tests if name not in chosen}
 
 
 def foreign_workloads(request: RunRequest) -> tuple[str, ...]:
@@ -209,7 +222,15 @@ def plan_for(resolved: ResolvedRequest, devices: tuple[Device, ...], memory: Dev
     request = resolved.request
     repeat = request.repeat * request.sessions
     return make_plan(
-        resolved.profile, resolved.arguments, devices, repeat, request.order, request.nonce, request.names, memory
+        resolved.profile,
+        resolved.arguments,
+        devices,
+        repeat,
+        request.order,
+        request.nonce,
+        request.names,
+        memory,
+        request.slots_per_device,
     )
 
 
@@ -222,7 +243,7 @@ def io_shares(resolved: ResolvedRequest, capabilities: Capabilities, backend: st
         wanted = IoShare(read=request.io.read or stated.read, write=request.io.write or stated.write)
         if wanted != IoShare():
             asked = ask(wanted, resolved.where(name), request.dataroot, capabilities, backend)
-            found[f"{resolved.profile.suite}.{name}"] = msgspec.structs.replace(asked, override=wanted != stated)
+            found[resolved.profile.id_of(name)] = msgspec.structs.replace(asked, override=wanted != stated)
     return found
 
 
@@ -233,71 +254,10 @@ def time_limits(resolved: ResolvedRequest, plan: Plan, start: Literal["warm", "c
     given = {name: value for name, value in msgspec.structs.asdict(request.limits).items() if value}
     for launch in plan.launches:
         if launch.test not in found:
-            stated = resolved.tests[launch.test.rpartition(".")[2]].limits or TimeLimits()
+            stated = resolved.tests[name_of(launch.test)].limits or TimeLimits()
             asked = msgspec.structs.replace(stated, **given)
             found[launch.test] = limits_for(launch, request.rule, start, asked)
     return found
-
-
-def refuse_several_steps(plan: Plan) -> None:
-    """Raise IsolationError for a launch over several devices: one process tree cannot be in several steps."""
-    spread = tuple(dict.fromkeys(launch.test for launch in plan.launches if len(launch.devices) > 1))
-    if spread:
-        raise IsolationError(
-            f"isolation: {', '.join(spread)} run over several devices, and in a Slurm allocation each tenant is a step "
-            "of its own, which a launch cannot spread over. Name the other tests after the profile, or accept "
-            "--isolation affinity (results are marked NOT ISOLATED)."
-        )
-
-
-def refuse_unsearchable(resolved: ResolvedRequest, memory: DeviceMemory | None, tier: Tier) -> None:
-    """Raise InputError for an automatic batch size that cannot be found.
-
-    ``memory``: of the smallest device, None for CPU partitions; ``tier``: of the fence.
-    """
-    for name, test in resolved.tests.items():
-        if resolved.arguments[name].arguments.get(BATCH_SIZE) != AUTO:
-            continue
-        where = f"{resolved.where(name)}: batch_size auto"
-        if test.partition_scheme.type.steps:
-            raise InputError(
-                f"{where}: all numbers of devices of a {test.partition_scheme.type.value} must do the same work per "
-                "device; find the size with partition scheme 'normal', and state it"
-            )
-        on_cpu = memory is None or resolved.catalogue.workloads[test.workload].cpu_only
-        if on_cpu and tier == "none":
-            raise InputError(
-                f"{where}: on the CPU it is found by filling a tenant's RAM, and without a fence nothing keeps it from "
-                "filling the node's; state a number, or leave out --isolation none"
-            )
-        if not on_cpu and memory is not None and not memory.bytes:
-            raise InputError(f"{where}: the driver does not tell how much memory {memory.device} has; state a number")
-
-
-def refuse_missing_packages(resolved: ResolvedRequest) -> None:
-    """Raise InputError before anything starts if a selected test needs a package that is not installed."""
-    for name, test in resolved.tests.items():
-        workload = resolved.catalogue.workloads[test.workload]
-        if workload.missing:
-            raise InputError(
-                f"{resolved.where(name)}: workload {test.workload!r} needs "
-                f"{', '.join(workload.missing)}, not installed here: {workload.remedy}, or choose tests with --name"
-            )
-
-
-def options_asked(resolved: ResolvedRequest) -> tuple[Asked, ...]:
-    """What the workloads are asked before anything starts: whether the options of their tests go together."""
-    return tuple(
-        Asked(where=resolved.where(name), workload=test.workload, arguments=resolved.arguments[name].arguments)
-        for name, test in resolved.tests.items()
-    )
-
-
-def refuse_unset(names: Collection[str]) -> None:
-    """Raise InputError for a variable that the workers are to get and that there is not."""
-    unset = sorted(set(names) - os.environ.keys())
-    if unset:
-        raise InputError(f"--pass-env {unset[0]}: this variable is not set")
 
 
 def required_isolation(resolved: ResolvedRequest) -> Wish:

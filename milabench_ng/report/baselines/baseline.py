@@ -2,42 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from milabench_ng.catalogue import Bound
 from milabench_ng.errors import InputError
 from milabench_ng.report.scoring.score import Score
-from milabench_ng.report.summary.launches import weakest_tier
 from milabench_ng.report.summary.marked import count_marks
 from milabench_ng.report.summary.summary import Origin, Summary, TestSummary
+from milabench_ng.units import counted
 
 
-def shortfalls(summary: Summary, score: Score | None) -> tuple[str, ...]:
-    """Why a summary is a poor baseline; empty for a good one."""
-    found = []
-    if score is None:
-        found.append(f"there are no weights for the suite {summary.suite!r}")
-    elif score.status != "complete":
-        why = f": {', '.join((*score.missing, *score.omitted))}" if score.missing or score.omitted else ""
-        found.append(f"the score is {score.status}{why}")
+def shortfalls(summary: Summary, scores: Mapping[str, Score | None]) -> tuple[str, ...]:
+    """Why a summary is a poor baseline; empty for a good one. ``scores``: by suite, None without weights."""
+    found = [why for suite, score in scores.items() for why in _of_score(suite, score, len(scores))]
     if summary.failures:
         found.append(f"{summary.failures} of {summary.launches} launches failed")
-    tiers = [tier for row in summary.tests.values() for tier in row.tiers]
-    if not tiers or weakest_tier(tiers) != "full":
-        found.append(f"isolation is {weakest_tier(tiers) if tiers else 'not recorded'}, not full")
+    if summary.isolation != "full":
+        found.append(f"isolation is {summary.isolation or 'not recorded'}, not full")
     found += [f"marked: {mark.counted(len(summary.tests))}" for mark in count_marks(summary.tests)]
     if summary.going_on:
         found.append("the run still goes on")
     return tuple(found)
 
 
+def _of_score(suite: str, score: Score | None, suites: int) -> Iterator[str]:
+    if score is None:
+        yield f"there are no weights for the suite {suite!r}"
+    elif score.status != "complete":
+        why = f": {', '.join((*score.missing, *score.omitted))}" if score.missing or score.omitted else ""
+        yield f"the score{f' of {suite}' if suites > 1 else ''} is {score.status}{why}"
+
+
 def as_baseline(summary: Summary, lacking: tuple[str, ...], said: Sequence[str] = ()) -> Summary:
     """``summary`` without individual launches and with complete provenance: ``lacking`` and ``said`` become notes."""
     counts = sorted({len(row.repeats) for row in summary.tests.values()})
     repeats = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
-    facts = [f"{summary.devices} tenant{'s' * (summary.devices != 1)}, isolation {_tiers(summary)}"]
+    facts = [f"{counted(summary.devices, 'tenant')}, isolation {_tiers(summary)}"]
     facts.append(f"repeats: {repeats}; sessions: {summary.sessions}")
     facts += said
     facts += [f"not as a baseline should be: {each}" for each in lacking]
@@ -64,8 +66,10 @@ def measured_again(summary: Summary, again: Summary) -> Summary:
     rows = {label: msgspec.structs.replace(row, origin=origin) for label, row in again.tests.items()}
     note = f"{', '.join(rows)}: run without the other tests, {source}"
     provenance = msgspec.structs.replace(summary.provenance, notes=(*summary.provenance.notes, note))
+    several = summary.suites or again.suites
     return msgspec.structs.replace(
         summary,
+        suites=tuple(sorted({*summary.known_suites, *again.known_suites})) if several else (),
         provenance=provenance,
         sessions=summary.sessions + again.sessions,
         omitted=tuple(label for label in summary.omitted if label not in rows),

@@ -27,6 +27,8 @@ class Peak(msgspec.Struct, frozen=True):
     half: float
     """fp16 and bf16 with fp32 accumulation, on tensor cores."""
     memory: float
+    size: float
+    """Of its memory, in GiB, as its name or data sheet has it."""
     source: str
     fp8: float | None = None
     """fp8 with fp32 accumulation, on tensor cores; None if the device lacks it."""
@@ -56,18 +58,18 @@ _A100 = "NVIDIA A100 Tensor Core GPU data sheet (2020, 2021)"
 _H200 = f"NVIDIA H200 Tensor Core GPU data sheet (2024); {_HALVED}"
 _H100 = f"NVIDIA H100 Tensor Core GPU data sheet (2023); {_HALVED}"
 
-# Name, architecture, fp32, TF32, half, memory, source, fp8.
+# Name, architecture, fp32, TF32, half, memory, size, source, fp8.
 PEAKS = (
-    Peak("H200 SXM", "hopper", 66.9, 494.7, 989.4, 4800.0, _H200, 1979.0),
-    Peak("H100 SXM", "hopper", 66.9, 494.7, 989.4, 3350.0, _H100, 1979.0),
-    Peak("H100 PCIe", "hopper", 51.2, 378.0, 756.0, 2000.0, _H100, 1513.0),
-    Peak("A100-SXM4-80GB", "ampere", 19.5, 156.0, 312.0, 2039.0, _A100),
-    Peak("A100-SXM4-40GB", "ampere", 19.5, 156.0, 312.0, 1555.0, _A100),
-    Peak("A100-PCIE-80GB", "ampere", 19.5, 156.0, 312.0, 1935.0, _A100),
-    Peak("A100-PCIE-40GB", "ampere", 19.5, 156.0, 312.0, 1555.0, _A100),
-    Peak("V100-SXM2-32GB", "volta", 15.7, None, 125.0, 900.0, _V100),
-    Peak("V100-SXM2-16GB", "volta", 15.7, None, 125.0, 900.0, _V100),
-    Peak("Quadro RTX 8000", "turing", 16.3, None, 130.5, 672.0, "NVIDIA Quadro RTX 8000 data sheet (2018)"),
+    Peak("H200 SXM", "hopper", 66.9, 494.7, 989.4, 4800.0, 141, _H200, 1979.0),
+    Peak("H100 SXM", "hopper", 66.9, 494.7, 989.4, 3350.0, 80, _H100, 1979.0),
+    Peak("H100 PCIe", "hopper", 51.2, 378.0, 756.0, 2000.0, 80, _H100, 1513.0),
+    Peak("A100-SXM4-80GB", "ampere", 19.5, 156.0, 312.0, 2039.0, 80, _A100),
+    Peak("A100-SXM4-40GB", "ampere", 19.5, 156.0, 312.0, 1555.0, 40, _A100),
+    Peak("A100-PCIE-80GB", "ampere", 19.5, 156.0, 312.0, 1935.0, 80, _A100),
+    Peak("A100-PCIE-40GB", "ampere", 19.5, 156.0, 312.0, 1555.0, 40, _A100),
+    Peak("V100-SXM2-32GB", "volta", 15.7, None, 125.0, 900.0, 32, _V100),
+    Peak("V100-SXM2-16GB", "volta", 15.7, None, 125.0, 900.0, 16, _V100),
+    Peak("Quadro RTX 8000", "turing", 16.3, None, 130.5, 672.0, 48, "NVIDIA Quadro RTX 8000 data sheet (2018)"),
 )
 
 _SAME = {

@@ -22,6 +22,7 @@ from milabench_ng.report.html.folder_details import FolderDetails
 from milabench_ng.report.html.html_tables import HtmlTable, of_section, of_tests
 from milabench_ng.report.html.loading_charts import loading_charts
 from milabench_ng.report.html.per_test_charts import charts_of_test
+from milabench_ng.report.html.pressure_chart import pressure_charts
 from milabench_ng.report.html.price_chart import tender_chart
 from milabench_ng.report.html.slowdown_chart import slowdown_charts
 from milabench_ng.report.layouts import interference
@@ -30,7 +31,8 @@ from milabench_ng.report.render.cells import Fact, figure
 from milabench_ng.report.render.first_screen import FirstScreen, first_screen
 from milabench_ng.report.render.statements import details
 from milabench_ng.report.render.tables import other_tables
-from milabench_ng.report.render.tender_tables import tender_facts, tender_sections
+from milabench_ng.report.render.tender_facts import tender_facts
+from milabench_ng.report.render.tender_tables import tender_sections
 from milabench_ng.report.report import Line, Report
 
 
@@ -81,14 +83,15 @@ def write(report: Report, stream: TextIO, evidence: FolderDetails | None = None)
 
 def write_tender(tender: Tender, stream: TextIO) -> None:
     """Write ``tender`` to ``stream``."""
-    chart, sections = tender_chart(tender), tender_sections(tender)
+    charts = (tender_chart(one, several=len(tender.each) > 1) for one in tender.each)
+    sections = tender_sections(tender)
     _write(
         Page(
             title=f"{len(tender.rows)} bids, in nodes of {tender.reference}",
             facts=tender_facts(tender),
-            charts=(chart,) if chart else (),
-            tables=tuple(of_section(section) for section in sections if section.key not in _EXPLAIN),
-            folded=tuple(of_section(section) for section in sections if section.key in _EXPLAIN),
+            charts=tuple(chart for chart in charts if chart),
+            tables=tuple(of_section(section) for section in sections if not section.key.startswith(_EXPLAIN)),
+            folded=tuple(of_section(section) for section in sections if section.key.startswith(_EXPLAIN)),
         ),
         stream,
     )
@@ -107,6 +110,7 @@ def report_page(report: Report, evidence: FolderDetails | None) -> Page:
         screen=screen,
         charts=(
             *slowdown_charts(report),
+            *pressure_charts(report),
             *loading_charts(report, evidence.loads if evidence else ()),
             *summary_charts(report, courses),
         ),

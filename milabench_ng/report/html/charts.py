@@ -27,7 +27,12 @@ def summary_charts(report: Report, courses: Sequence[Course]) -> tuple[Chart, ..
 
 
 def _charts(report: Report, courses: Sequence[Course]) -> Iterator[Chart]:
-    views = [view for index, other in enumerate(report.comparisons) if (view := forest_view(report, other, index))]
+    views = [
+        view
+        for part in report.scored
+        for index, other in enumerate(part.comparisons)
+        if (view := forest_view(part, other, index, f"{part.summary.suite}: " if report.suites else ""))
+    ]
     if views:
         yield Chart(
             key="forest",
@@ -35,8 +40,8 @@ def _charts(report: Report, courses: Sequence[Course]) -> Iterator[Chart]:
             title="ratio of every test to the baseline",
             reading="Left: the ratio of throughputs with its 95 % interval (a larger mark has more weight, "
             "its shape says what bounds the test, a hollow one stands on an estimated or published row, a pale one "
-            "does not count). Right: "
-            "its share of all that moves the logarithm of the ratio of the scores, upwards or downwards.",
+            "does not count). Right, for tests with a weight: "
+            "the share of all that moves the logarithm of the ratio of the scores, upwards or downwards.",
             chooses="baseline",
             views=tuple(views),
         )

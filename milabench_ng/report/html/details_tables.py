@@ -6,7 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from milabench_ng.grouping import grouped
+from milabench_ng.records.isolation import cache_text
 from milabench_ng.report.html.folder_details import FenceEvidence, FolderDetails, SampledQuantity
 from milabench_ng.report.render.cells import Cell, number, whole
 from milabench_ng.report.render.sections import Heading, Section
@@ -53,11 +56,15 @@ _APART = ("profile", "plan")
 
 
 def fence_section(evidence: FolderDetails) -> Section:
-    """One row per device and fence."""
+    """One row per device and fence; with columns for parts of caches where a tenant asked for some."""
+    divided = any(at.requested and at.requested.cache for fences in evidence.fences.values() for at in fences)
     rows: list[tuple[Cell, ...]] = []
     for device, fences in evidence.fences.items():
-        alike = grouped(fences, _asked).items()
-        rows += [(device, len(group), *asked, *_used(group)) for asked, group in alike]
+        alike = grouped(fences, lambda fence: (_asked(fence), _parts(fence))).items()
+        rows += [
+            (device, len(group), *asked, *_used(group), *((*parts, *_counted(group)) if divided else ()))
+            for (asked, parts), group in alike
+        ]
     return Section(
         key="isolation",
         title="isolation: what was asked for, what the kernel held",
@@ -74,10 +81,32 @@ def fence_section(evidence: FolderDetails) -> Section:
             Heading("unchanged at the end", tone=lambda cell: "bad" if cell == "no" else "plain"),
             Heading("largest use of memory"),
             Heading("out-of-memory kills", "", whole, True, lambda cell: "bad" if cell else "plain"),
+            *(_OF_CACHES if divided else ()),
         ),
         rows=tuple(rows),
         notes=tuple(dict.fromkeys(note for fences in evidence.fences.values() for at in fences for note in at.notes)),
     )
+
+
+_OF_CACHES = (
+    Heading("cache asked for"),
+    Heading("caches in force"),
+    Heading("largest in caches at the end"),
+    Heading("largest traffic with memory"),
+)
+
+
+def _parts(fence: FenceEvidence) -> tuple[Cell, ...]:
+    """Parts of last-level caches."""
+    return tuple((cache_text(at.cache) or None) if at else None for at in (fence.requested, fence.effective))
+
+
+def _counted(group: Sequence[FenceEvidence]) -> tuple[Cell, ...]:
+    """The most that resctrl counted."""
+    used = [at.usage for at in group if at.usage]
+    in_caches = [at.cache_bytes for at in used if at.cache_bytes is not msgspec.UNSET]
+    traffic = [at.memory_traffic_bytes for at in used if at.memory_traffic_bytes is not msgspec.UNSET]
+    return tuple(format_bytes(max(sizes)) if sizes else None for sizes in (in_caches, traffic))
 
 
 def _asked(fence: FenceEvidence) -> tuple[Cell, ...]:

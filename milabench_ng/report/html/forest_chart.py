@@ -34,18 +34,19 @@ def contributions(report: Report, other: Comparison, index: int) -> dict[str, fl
     return {test: log / total for test, log in logs.items()}
 
 
-def forest_view(report: Report, other: Comparison, index: int) -> View | None:
-    """The plot against the ``index``-th baseline; None if no ratio is known."""
+def forest_view(report: Report, other: Comparison, index: int, of: str = "") -> View | None:
+    """The plot against the ``index``-th baseline, whose name follows ``of``; None if no ratio is known."""
     rows = [(at, found) for at in report.lines if (found := at.compared[index]) is not None and found.perf_ratio]
     if not rows:
         return None
     names = {at.scored.test: label(at.scored.test.removeprefix(f"{report.summary.suite}.")) for at in report.lines}
-    bars = _bars(contributions(report, other, index), names)
+    added = contributions(report, other, index)
+    bars = [_bars(added, names)] if added else []  # Plotly cannot scale an axis by bars of nothing
     ticks = _ticks([found.perf_ratio or 1.0 for _, found in rows])
-    widest = max([1.0, *map(abs, bars["x"])]) * 2.4
+    widest = max([1.0, *(abs(share) for bar in bars for share in bar["x"])]) * 2.4
     return View(
-        name=plain(other.name),
-        data=(*_marks(rows, names), _axis_above(names), bars),
+        name=plain(f"{of}{other.name}"),
+        data=(*_marks(rows, names), _axis_above(names), *bars),
         layout=layout(
             "ratio, log scale",
             "",

@@ -54,7 +54,7 @@ def of_section(section: Section) -> HtmlTable:
 def of_tests(report: Report) -> tuple[tuple[HtmlTable, ...], tuple[HtmlTable, ...]]:
     """The table of the tests with what decides, and the tables with the rest: details, and against each baseline."""
     prefix = f"{report.summary.suite}."
-    light = tuple(report.score is not None and _is_light(line) for line in report.lines)
+    light = tuple(report.weighted and _is_light(line) for line in report.lines)
     first, *rest = (
         HtmlTable(
             key=title,

@@ -33,10 +33,11 @@ class Point(msgspec.Struct, frozen=True):
     """The interval of ``ratio``."""
 
 
-def tender_chart(tender: Tender) -> Chart | None:
-    """The chart of all bids with a ratio; None if these are not several."""
+def tender_chart(tender: Tender, *, several: bool) -> Chart | None:
+    """The chart of all bids with a ratio; None if these are not several. ``several``: whether to name the suite."""
     points = [Point(row.name, row.price, row.ratio, row.ratio_interval) for row in tender.rows if row.ratio]
-    return price_chart(points, tender.reference, tender.currency) if len(points) > 1 else None
+    reference = f"{tender.reference}, {tender.suite}" if several else tender.reference
+    return price_chart(points, reference, tender.currency) if len(points) > 1 else None
 
 
 def price_chart(points: Sequence[Point], reference: str, currency: str) -> Chart:
@@ -48,7 +49,7 @@ def price_chart(points: Sequence[Point], reference: str, currency: str) -> Chart
         key=f"price-{reference}",
         title=f"price against throughput, in nodes of {reference}",
         reading=f"Each mark is a node, with {_known(points)} and what a {reference} node's worth costs with it. "
-        "Along a dashed line that costs the same; further up and to the left is cheaper.",
+        f"Along a dashed line that costs the same, its label in {currency}; further up and to the left is cheaper.",
         views=(
             View(
                 data=(
@@ -63,7 +64,7 @@ def price_chart(points: Sequence[Point], reference: str, currency: str) -> Chart
                     f"ratio to a node of {label(reference)}",
                     xaxis={"range": [0, right]},
                     yaxis={"range": [0, top]},
-                    annotations=[_label(index, cost, right, top, currency) for index, cost in enumerate(costs)],
+                    annotations=[_label(index, cost, right, top) for index, cost in enumerate(costs)],
                 ),
             ),
         ),
@@ -107,13 +108,13 @@ def _line(cost: float, right: float, top: float) -> PlotTrace:
     }
 
 
-def _label(index: int, cost: float, right: float, top: float, currency: str) -> PlotTrace:
+def _label(index: int, cost: float, right: float, top: float) -> PlotTrace:
     x, y = _end(cost, right, top)
     along = _ALONG[index % len(_ALONG)]
     return {
         "x": along * x,
         "y": along * y,
-        "text": f"{figure(cost)} {label(currency)}",
+        "text": figure(cost),
         "xanchor": "right",
         "showarrow": False,
         "bgcolor": "ground",

@@ -88,21 +88,17 @@ class Paces(msgspec.Struct, frozen=True, kw_only=True):
         return self.changed > 0 or differ(min(middles), max(middles))
 
     @property
-    def sentence(self) -> str:
-        """A summary in one line."""
-        run = self.run
-        batches = f"{run.n} batch{'' if run.n == 1 else 'es'}, {run.min:.1f} to {run.max:.1f}"
-        said = [f"{run.median:.1f} {PACE_UNIT} in the middle of {batches} ({self.library})"]
-        if len(self.sessions) > 1:
-            said.append(", ".join(f"session {name} {stat.median:.1f}" for name, stat in self.sessions.items()))
+    def remarks(self) -> tuple[str, ...]:
+        """What its numbers alone do not say."""
+        said = [f"computed by {self.library}"]
         if self.slow:
             named = ", ".join(f"device {device} ({100 * change:+.1f} %)" for device, change in self.slow.items())
             said.append(f"slow cores: {named}")
         if self.changed:
-            said.append(f"changed by more than {100 * PACE_LIMIT:.0f} % over {self.changed} of them")
+            said.append(f"changed by more than {100 * PACE_LIMIT:.0f} % over {self.changed} of {self.run.n} batches")
         if 1 - self.on_cpu > _FOREIGN:
             said.append(f"others had {100 * (1 - self.on_cpu):.0f} % of the cores")
-        return "; ".join(said)
+        return tuple(said)
 
 
 def launch_paces(mnb: MnbView) -> tuple[PaceSeen, ...]:

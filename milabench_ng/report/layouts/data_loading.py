@@ -16,7 +16,7 @@ from milabench_ng.report.render.sections import Column, Section, section
 from milabench_ng.report.report import Line, Report
 from milabench_ng.report.summary.summary import TestSummary
 from milabench_ng.stats import mean, sample_std
-from milabench_ng.units import format_bytes
+from milabench_ng.units import format_limit
 
 SUITE = "io"
 STRATEGIES = ("original", "blosc", "fp16", "gpu_aug", "ring_buffer")
@@ -142,7 +142,7 @@ def _result(line: Line) -> LoadingResult:
 def _limits(row: TestSummary) -> Iterator[str]:
     """The limits in words; one that nothing held is none."""
     for limit in row.read_limits:
-        rate = f"{format_bytes(limit.bytes_per_s)}/s"
+        rate = format_limit(limit.bytes_per_s)
         yield f"{UNLIMITED} ({rate} asked, not held)" if limit.method == "none" else rate
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from milabench_ng.errors import InputError
 from milabench_ng.report.layouts.layout import SuiteLayout
-from milabench_ng.report.render.cells import Cell, counted, figure
+from milabench_ng.report.render.cells import Cell, figure
 from milabench_ng.report.render.sections import Column, Section, section
 from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.neighbours import (
@@ -14,10 +14,13 @@ from milabench_ng.report.scoring.neighbours import (
     FenceGain,
     MeanSlowdown,
     Slowdown,
+    contentiousness,
     cost_of_neighbours,
     worth_of_fence,
 )
+from milabench_ng.report.scoring.pressure import PressureCurve, busy, pressure_curves
 from milabench_ng.report.statistics.effects import Effect
+from milabench_ng.units import counted
 
 SUITE = "interference"
 NOTE = "rate alone / rate in company, with its 95 % interval; *: slower beyond doubt, by more than 2 %"
@@ -31,7 +34,7 @@ def table(report: Report) -> Section:
 
 
 def tables(report: Report) -> tuple[Section, ...]:
-    """The matrix, a row for each victim and a column for each antagonist; the antagonists; what the fence is worth."""
+    """The matrix, means by antagonist, curves of pressure, the antagonists' rates, what the fence is worth."""
     cells = _required(report)
     victims = list(dict.fromkeys(cell.victim for cell in cells))
     columns = [_column(cells, beside) for beside in antagonists(cells)]
@@ -41,7 +44,16 @@ def tables(report: Report) -> tuple[Section, ...]:
         "matrix", "Slowdown", victims, Column[str]("victim", value=str), *columns, notes=tuple(filter(None, notes))
     )
     fence = section("fence-worth", "With and without the fence", report.fence_gains, *_GAINS, notes=worth)
-    return (matrix, section("pressed", "Antagonists", cells, *_PRESSED), *((fence,) if report.fence_gains else ()))
+    points = [(curve, cell) for curve in pressure_curves(cells) for cell in curve.cells]
+    blame = contentiousness(cells)
+    pressure = section("pressure", "Slowdown against pressure", points, *_PRESSURE)
+    return (
+        matrix,
+        *((section("blame", "By antagonist", blame.items(), *_BLAME),) if blame else ()),
+        *((pressure,) if points else ()),
+        section("pressed", "Antagonists", cells, *_PRESSED),
+        *((fence,) if report.fence_gains else ()),
+    )
 
 
 LAYOUT = SuiteLayout(table=table, tables=tables)
@@ -66,6 +78,7 @@ _COLUMNS: tuple[Column[Slowdown], ...] = (
     Column("in company", value=lambda cell: figure(cell.together)),
     Column("unit", value=lambda cell: f"{cell.unit}/s"),
     Column("company's rate", value=lambda cell: pressed(cell) or NOTHING),
+    Column("worst tenant / mean", value=lambda cell: _fairness(cell)),
     Column("test", value=lambda cell: cell.test),
 )
 _PRESSED: tuple[Column[Slowdown], ...] = (
@@ -73,13 +86,26 @@ _PRESSED: tuple[Column[Slowdown], ...] = (
     Column("alone", value=lambda cell: f"{figure(cell.alone)} {cell.unit}/s"),
     Column("in company", value=lambda cell: f"{figure(cell.together)} {cell.unit}/s"),
     Column("company's rate (items/s)", value=lambda cell: pressed(cell) or NOTHING),
+    Column("worst tenant / mean", value=lambda cell: _fairness(cell)),
+)
+_BLAME: tuple[Column[tuple[str, MeanSlowdown]], ...] = (
+    Column("antagonist", value=lambda one: one[0]),
+    Column("victims", value=lambda one: str(one[1].cells)),
+    Column("mean slowdown", value=lambda one: f"{one[1].value:.2f}{around(one[1].effect)}"),
+)
+_PRESSURE: tuple[Column[tuple[PressureCurve, Slowdown]], ...] = (
+    Column("victim", value=lambda point: point[0].victim),
+    Column("antagonist", value=lambda point: point[0].antagonist),
+    Column("busy (%)", value=lambda point: f"{100 * busy(point[1]):.0f}"),
+    Column("its rate (items/s)", value=lambda point: figure(sum(point[1].company.values()))),
+    Column("slowdown", value=lambda point: _value(point[1])),
 )
 _GAINS: tuple[Column[FenceGain], ...] = (
     Column("victim", value=lambda gain: gain.victim),
     Column("beside", value=lambda gain: gain.beside),
     Column("fenced", value=lambda gain: f"{gain.fenced:.2f}"),
     Column("unfenced", value=lambda gain: f"{gain.unfenced:.2f}"),
-    Column("worth", value=lambda gain: f"{gain.unfenced / gain.fenced:.2f}{around(gain.effect)}"),
+    Column("worth", value=lambda gain: f"{gain.value:.2f}{around(gain.effect)}"),
     Column("verdict", value=lambda gain: gain.effect.verdict),
 )
 
@@ -87,6 +113,10 @@ _GAINS: tuple[Column[FenceGain], ...] = (
 def pressed(cell: Slowdown) -> str:
     """The antagonists' own rates, in words; empty if packed."""
     return ", ".join(f"{name} {figure(rate)}" for name, rate in cell.company.items())
+
+
+def _fairness(cell: Slowdown) -> str:
+    return NOTHING if cell.fairness is None else f"{cell.fairness:.3f}"
 
 
 def around(found: Effect) -> str:
@@ -106,7 +136,7 @@ def _required(report: Report) -> tuple[Slowdown, ...]:
 def _told(mean: MeanSlowdown | None, name: str, over: str) -> str:
     if mean is None:
         return ""
-    return f"{name}: {mean.value:.2f}{around(mean.effect)}, the geometric mean of {counted(mean.cells)}, {over}"
+    return f"{name}: {mean.value:.2f}{around(mean.effect)}, the geometric mean of {counted(mean.cells, 'test')}, {over}"
 
 
 def _edge(cell: Slowdown, name: str) -> Cell:
@@ -122,5 +152,9 @@ def _cell(cells: Sequence[Slowdown], victim: str, beside: str) -> Cell:
     found = next((cell for cell in cells if (cell.victim, cell.beside) == (victim, beside)), None)
     if found is None:
         return NOTHING
-    lost = f", {found.lost} pairs lost" if found.lost else ""
-    return f"{found.value:.2f}{around(found.effect)}{' *' if found.sure else ''}{lost}"
+    return _value(found)
+
+
+def _value(cell: Slowdown) -> str:
+    lost = f", {cell.lost} pairs lost" if cell.lost else ""
+    return f"{cell.value:.2f}{around(cell.effect)}{' *' if cell.sure else ''}{lost}"

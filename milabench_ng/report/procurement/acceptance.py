@@ -45,7 +45,7 @@ GuaranteeVerdict = Literal["keeps", "breaks", "inconclusive"]
 
 
 class GuaranteeRatio(msgspec.Struct, frozen=True, kw_only=True):
-    """The ratio of a test or of the score, against the guarantee."""
+    """The ratio of a test or of a score, against the guarantee."""
 
     name: str
     ratio: float | None
@@ -77,6 +77,9 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
 
     guarantee: float
     score: GuaranteeRatio
+    """Of the first suite."""
+    further_scores: tuple[GuaranteeRatio, ...]
+    """Of the others."""
     tests: tuple[GuaranteeRatio, ...]
     reasons: tuple[str, ...]
     """What else breaks the guarantee besides the ratios: failures, missing devices."""
@@ -86,15 +89,21 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     declared: tuple[Literal["bid", "delivered"], ...]
     """The sides of fewer than three sessions, to which a declared variance between machines is added."""
     characteristic: tuple[OperatingPoint, ...]
-    """Empty without a ratio of scores."""
+    """Of the first score; empty without a ratio."""
+
+    @property
+    def scores(self) -> tuple[GuaranteeRatio, ...]:
+        """The score of each suite."""
+        return (self.score, *self.further_scores)
 
     @property
     def verdict(self) -> GuaranteeVerdict:
-        """Breaks if any part breaks it; keeps if the score keeps it, every test can be compared and has no mark."""
-        if self.reasons or "breaks" in {self.score.verdict, *(test.verdict for test in self.tests)}:
+        """Breaks if any part breaks it; keeps if the scores keep it, every test can be compared and has no mark."""
+        if self.reasons or any(part.verdict == "breaks" for part in (*self.scores, *self.tests)):
             return "breaks"
         doubtful = self.marks or any(test.why for test in self.tests)
-        return "keeps" if self.score.verdict == "keeps" and not doubtful else "inconclusive"
+        kept = all(score.verdict == "keeps" for score in self.scores)
+        return "keeps" if kept and not doubtful else "inconclusive"
 
 
 class _Item(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +113,8 @@ class _Item(msgspec.Struct, frozen=True, kw_only=True):
     parts: Sequence[WeightedStat] = ()
     declared: float = 0.0
     """Variance between machines."""
+    ratio: float | None = None
+    """As measured, also where nothing was repeated."""
     why: str = ""
     verdict: GuaranteeVerdict = "inconclusive"
     """The verdict if there is a ``why``."""
@@ -115,34 +126,48 @@ class _Item(msgspec.Struct, frozen=True, kw_only=True):
         return found and predicted(found, self.declared)
 
 
-def accept(bid: Summary, delivered: Summary, weights: Weights | None, guarantee: float) -> Acceptance:
+def accept(
+    bid: Summary,
+    delivered: Summary,
+    weights: Mapping[str, Weights | None],
+    guarantee: float,
+) -> Acceptance:
     """Whether ``delivered`` has at least ``guarantee`` times the throughput of ``bid``, in every test and in the score.
 
-    ``weights`` are those of the tender; without any, the score covers no test and is inconclusive.
+    ``weights`` are those of the tender, by suite: each has its score. Without any, it covers no test and is
+    inconclusive.
     """
     if not 0 < guarantee <= 1:
         raise InputError(f"--guarantee {guarantee:g}: a share of the bid's throughput, above 0 and at most 1")
-    effective = planned_weights(weights or {}, bid)
-    promised = {row.test: row for row in scored_tests(bid, effective)}
-    found = {row.test: row for row in scored_tests(delivered, effective)}
+    named = {f"score of {suite}" if len(weights) > 1 else "score": known for suite, known in weights.items()}
+    effective = {name: planned_weights(known or {}, bid) for name, known in named.items()}
+    promised = {row.test: row for row in scored_tests(bid, None)}
+    found = {row.test: row for row in scored_tests(delivered, None)}
     if not promised.keys() & found.keys():
         raise InputError(f"no test in common: the bid has {', '.join(promised)}; delivered were {', '.join(found)}")
     differing = differences(delivered, bid)
     fatal = {label: one.what for one in differing if one.ratio != "counted" for label in one.tests}
     items = [_test(label, promised[label], found.get(label), fatal.get(label)) for label in promised]
-    score = _score(promised, found, effective, fatal)
-    of_score, *of_tests = _judged([score, *items], guarantee)
+    weighted = {label for known in named.values() for label in known or ()}
+    items += [
+        _Item(name=label, why=f"the bid says that its node cannot run it ({why})")
+        for label, why in bid.unplanned.items()
+        if label in weighted and label in delivered.tests and delivered.distinct_devices == bid.distinct_devices
+    ]
+    scores = [_score(name, promised, found, known, fatal) for name, known in effective.items()]
+    judged = _judged([*scores, *items], guarantee)
     sides: dict[Literal["bid", "delivered"], ScoredRows] = {"bid": promised, "delivered": found}
     shared = {label: 1.0 for label in promised if label in found}
     return Acceptance(
         guarantee=guarantee,
-        score=of_score,
-        tests=tuple(of_tests),
+        score=judged[0],
+        further_scores=judged[1 : len(scores)],
+        tests=judged[len(scores) :],
         reasons=_reasons(bid, delivered),
         marks=(*_marks("bid", bid, promised), *_marks("delivered", delivered, promised)),
         differences=differing,
         declared=tuple(side for side, rows in sides.items() if unseen(rows, shared)),
-        characteristic=_characteristic(score.estimate, guarantee, 1 + len(items)),
+        characteristic=_characteristic(scores[0].estimate, guarantee, len(judged)),
     )
 
 
@@ -160,18 +185,39 @@ def _test(label: str, promised: ScoredTest, found: ScoredTest | None, fatal: str
     if found.perf is None and found.n:
         return _Item(name=label, why="every launch failed", verdict="breaks")
     declared = sum(unseen({label: row}, {label: 1.0}) for row in (promised, found))
-    return _Item(name=label, parts=[(1.0, found.classic_log), (-1.0, promised.classic_log)], declared=declared)
+    parts = [(1.0, found.classic_log), (-1.0, promised.classic_log)]
+    return _Item(
+        name=label, parts=parts, declared=declared, ratio=_as_measured({label: 1.0}, {label: promised}, {label: found})
+    )
+
+
+def _as_measured(weights: Weights, promised: ScoredRows, found: ScoredRows) -> float | None:
+    """The ratio of the rates over the tests in ``weights``; None if one has no rate."""
+    rates = [(weight, _rate(found[label]), _rate(promised[label])) for label, weight in weights.items()]
+    logs = [weight * math.log(ours / theirs) for weight, ours, theirs in rates if ours and theirs]
+    return math.exp(math.fsum(logs) / math.fsum(weights.values())) if logs and len(logs) == len(rates) else None
+
+
+def _rate(row: ScoredTest) -> float:
+    """In classic units; 0 if it has none."""
+    known = row.classic_log
+    return math.exp(known.mean) if known else (row.perf or 0.0) * (row.classic_factor or 0.0)
 
 
 def _score(
-    promised: Mapping[str, ScoredTest], found: Mapping[str, ScoredTest], weights: Weights, fatal: Mapping[str, str]
+    name: str,
+    promised: Mapping[str, ScoredTest],
+    found: Mapping[str, ScoredTest],
+    weights: Weights,
+    fatal: Mapping[str, str],
 ) -> _Item:
     lacking = [label for label in weights if label not in promised or label not in found or label in fatal]
     if not weights or lacking:
         why = f"without {', '.join(lacking)} there is no ratio of scores" if lacking else "there are no weights"
-        return _Item(name="score", why=why)
+        return _Item(name=name, why=why)
     declared = unseen(promised, weights) + unseen(found, weights)
-    return _Item(name="score", parts=log_ratio(found, promised, list(weights), weights), declared=declared)
+    parts = log_ratio(found, promised, list(weights), weights)
+    return _Item(name=name, parts=parts, declared=declared, ratio=_as_measured(weights, promised, found))
 
 
 def _judged(items: Sequence[_Item], guarantee: float) -> tuple[GuaranteeRatio, ...]:
@@ -186,7 +232,7 @@ def _judged(items: Sequence[_Item], guarantee: float) -> tuple[GuaranteeRatio, .
 
 def _unjudged(item: _Item) -> GuaranteeRatio:
     why = item.why or why_none(item.parts)
-    return GuaranteeRatio(name=item.name, ratio=None, low=None, high=None, verdict=item.verdict, why=why)
+    return GuaranteeRatio(name=item.name, ratio=item.ratio, low=None, high=None, verdict=item.verdict, why=why)
 
 
 def _kept(name: str, estimate: Estimate, wanted: float, p: float) -> GuaranteeRatio:
@@ -230,8 +276,9 @@ def _characteristic(estimate: Estimate | None, guarantee: float, family: int) ->
 
 def _reasons(bid: Summary, delivered: Summary) -> tuple[str, ...]:
     reasons = []
-    if delivered.devices < bid.devices:
-        reasons.append(f"{delivered.devices} devices were delivered, {bid.devices} were bid")
+    found, promised = delivered.distinct_devices, bid.distinct_devices
+    if found < promised:
+        reasons.append(f"{found} devices were delivered, {promised} were bid")
     excess = failure_rate(delivered).excess
     if excess:
         reasons.append(f"{excess}, on the delivered node")

@@ -41,6 +41,11 @@ class LeaveOneOut(msgspec.Struct, frozen=True, kw_only=True):
         """How many of the rankings have the winner of the whole."""
         return sum(one.winners == self.whole.winners for one in self.without)
 
+    @property
+    def moving(self) -> tuple[LeftOutRanks, ...]:
+        """Those that differ from the ranks of the whole."""
+        return tuple(one for one in self.without if one.ranks != self.whole.ranks)
+
 
 def leave_one_out(worths: Sequence[Worth], terms: Terms | None, groups: Groups) -> LeaveOneOut:
     """Rank ``worths`` over all their tests, without each test, and without each of ``groups``.

@@ -28,5 +28,6 @@ def _declared(suite: str) -> dict[str, str | None]:
     text = path.read_text()
     tests, _ = parse_profile(text, str(path))
     builtin = read_builtin()
-    workloads = {name: test.workload for name, test in build_profile(suite, tests, text, str(path)).tests.items()}
-    return {f"{suite}.{name}": builtin[one].bound for name, one in workloads.items() if one in builtin}
+    stated = build_profile(suite, tests, text, str(path))
+    workloads = {stated.id_of(name): test.workload for name, test in stated.tests.items()}
+    return {label: builtin[one].bound for label, one in workloads.items() if one in builtin}

@@ -1,6 +1,7 @@
-"""How stable the order of the bids is: varies each weight and assumption by +-20 %, and omits each test. Pure.
+"""How stable the order of the bids is: varies each weight and assumption by +-20 %. Pure.
 
-It uses the rates as they are; the significance of differences is a matter for the ranking.
+It uses the rates as they are; the significance of differences is a matter for the ranking. `leave_one_out` says what
+the order is without a test.
 """
 
 from __future__ import annotations
@@ -92,9 +93,6 @@ def _variations(worths: Sequence[Worth], terms: Terms | None) -> Iterator[Variat
     for test in dict.fromkeys(label for worth in worths for label in worth.weights):
         for factor in (1 - STEP, 1 + STEP):
             yield f"weight of {test} {factor - 1:+.0%}", [_weighing(each, test, factor) for each in worths], terms
-        left = [_weighing(each, test, 0.0) for each in worths]
-        if all(sum(each.weights.values()) > 0 for each in left):
-            yield f"without {test}", left, terms
     yield from _each(worths, terms, "price", lambda each, factor: replace(each, price=each.price * factor))
     if terms is None:
         return

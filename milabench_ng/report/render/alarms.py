@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from milabench_ng.report.render.cells import Fact
 from milabench_ng.report.render.choices_told import choices_told, devices_told
@@ -27,21 +27,33 @@ def _alarms(report: Report) -> Iterator[Fact]:
     if found is not None and not found.passed:
         yield Fact("RULES BROKEN", found.sentence, "bad")
     yield from _failures(report)
-    yield from _score(report)
+    if report.summary.going_on:
+        yield Fact("running", _progress(report.summary), "fair")
+    else:
+        yield from _named(report, _score)
     yield from (Fact(NOT_COMPARABLE, mark.counted(len(report.lines)), "bad") for mark in report.marks)
     yield from _isolation(report)
     if not report.penalize_variance:
         yield Fact("variance", "not penalised", "fair")
     yield from devices_told(report)
     yield from (fact for fact in choices_told(report) if fact.tone != "plain")
-    yield from _not_ranked(report)
+    yield from _named(report, _not_ranked)
+
+
+def _named(report: Report, facts: Callable[[Report], Iterator[Fact]]) -> Iterator[Fact]:
+    """The facts on each score; of several suites, with the suite's name."""
+    for part in report.scored:
+        for fact in facts(part):
+            text = f"{part.summary.suite}: {fact.text}" if report.suites else fact.text
+            yield Fact(fact.name, text, fact.tone)
 
 
 def _failures(report: Report) -> Iterator[Fact]:
     rate, left = report.failure_rate, report.not_tried
     if left:
         planned = sum(row.planned or 0 for row in report.summary.tests.values())
-        yield Fact("INTERRUPTED", f"{left} of {planned} launches were not run yet", "fair")
+        name = "BETWEEN SESSIONS" if report.summary.between_sessions else "INTERRUPTED"
+        yield Fact(name, f"{left} of {planned} launches were not run yet", "fair")
     if rate.fail > left:
         causes = Counter(failed.cause for _, failed in report.failed)
         causes -= Counter(dict.fromkeys(LEFT, left))
@@ -54,11 +66,9 @@ def _failures(report: Report) -> Iterator[Fact]:
 
 
 def _score(report: Report) -> Iterator[Fact]:
-    """How far a run is, or why its score is none or not the whole one."""
+    """Why the score is none or not the whole one."""
     score = report.score
-    if report.summary.going_on:
-        yield Fact("running", _progress(report.summary), "fair")
-    elif score is None:
+    if score is None:
         yield Fact(
             "NO SCORE",
             f"the suite {report.summary.suite!r} has no weights: read the rates, or give --weights FILE",

@@ -14,7 +14,7 @@ from milabench_ng.report.render.cells import NOT_MEASURED, Cell
 from milabench_ng.report.render.columns import file_columns
 from milabench_ng.report.render.sections import Section
 from milabench_ng.report.render.tables import other_tables
-from milabench_ng.report.render.tender_tables import tender_sections
+from milabench_ng.report.render.tender_tables import bids_section
 from milabench_ng.report.report import Report
 
 _FORMULA = re.compile(r"((?:^|[;\t])\s*)(?=[=+\-@])")
@@ -28,10 +28,10 @@ def write(report: Report, stream: TextIO) -> None:
     chosen = file_columns(report)
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([*(plain(column.header) for column in chosen), "isolation", "score status"])
-    status = report.score.status if report.score else ""
+    status = {at.scored.test: part.score.status for part in report.scored for at in part.lines if part.score}
     for line in report.lines:
         cells = (column.value(line) for column in chosen)
-        writer.writerow([*(_plain(cell) for cell in cells), report.isolation, status])
+        writer.writerow([*(_plain(cell) for cell in cells), report.isolation, status.get(line.scored.test, "")])
 
 
 def write_all(report: Report, folder: Path, *, force: bool = False) -> tuple[Path, ...]:
@@ -57,7 +57,7 @@ def write_section(section: Section, stream: TextIO) -> None:
 
 def write_tender(tender: Tender, stream: TextIO) -> None:
     """Write the bids of ``tender`` to ``stream``."""
-    write_section(tender_sections(tender)[0], stream)
+    write_section(bids_section(tender), stream)
 
 
 def _plain(cell: Cell) -> Cell:

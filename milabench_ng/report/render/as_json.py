@@ -10,6 +10,7 @@ from milabench_ng.plain import printed_json
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.report import Line, Report
 from milabench_ng.report.scoring.comparison import ComparedTest, Comparison
+from milabench_ng.report.scoring.neighbours import contentiousness, cost_of_neighbours, worth_of_fence
 
 REPORT_SCHEMA = 2
 
@@ -54,10 +55,14 @@ def as_object(report: Report) -> dict[str, Any]:
         "baselines": [_baseline(other, report.score_unit) for other in report.comparisons],
         "intervals_cover": report.coverage,
         "sub_scores": report.sub_scores,
+        **({"suites": [_suite(part) for part in report.suites]} if report.suites else {}),
         "gpus": report.gpus,
         "host_pace": summary.host_pace,
         "scaling": report.scaling,
         "price": msgspec.structs.asdict(report.price) if report.price else None,
+        "neighbours": _neighbours(report),
+        "fence": _fence(report),
+        "shared_devices": report.shared_devices,
         "tests": [_test(line) for line in report.lines],
         "failed": [{"test": test, **msgspec.structs.asdict(failed)} for test, failed in report.failed],
         "flags": [{"test": test, **msgspec.structs.asdict(flag)} for test, flag in report.flags],
@@ -85,9 +90,38 @@ def _score(report: Report) -> dict[str, Any] | None:
     return msgspec.structs.asdict(report.score) if report.score else None
 
 
+def _suite(report: Report) -> dict[str, Any]:
+    """What a report on several suites says of one of them."""
+    return {
+        "suite": report.summary.suite,
+        "score": _score(report),
+        "baselines": [_baseline(other, report.score_unit) for other in report.comparisons],
+        "sub_scores": report.sub_scores,
+        "price": msgspec.structs.asdict(report.price) if report.price else None,
+    }
+
+
+def _neighbours(report: Report) -> dict[str, Any] | None:
+    """The slowdowns, and their mean over the packed victims; null if no test ran alone and in company."""
+    cells = [_without(cell, "stat") | {"slowdown": cell.value} for cell in report.neighbours]
+    if not cells:
+        return None
+    means = {"cost": cost_of_neighbours(report.neighbours), "by_antagonist": contentiousness(report.neighbours)}
+    return means | {"cells": cells}
+
+
+def _fence(report: Report) -> dict[str, Any] | None:
+    """Slowdowns without the fence over those with it, and their mean; null without a run of each kind."""
+    cells = [_without(gain, "parts") | {"worth": gain.value} for gain in report.fence_gains]
+    return {"worth": worth_of_fence(report.fence_gains), "cells": cells} if cells else None
+
+
+def _without(one: msgspec.Struct, name: str) -> dict[str, Any]:
+    return {key: value for key, value in msgspec.structs.asdict(one).items() if key != name}
+
+
 def _baseline(other: Comparison, unit: str) -> dict[str, Any]:
-    fields = msgspec.structs.asdict(other)
-    return {key: value for key, value in fields.items() if key != "rows"} | {"unit": unit}
+    return _without(other, "rows") | {"unit": unit}
 
 
 def _compared(compared: ComparedTest | None) -> dict[str, Any]:

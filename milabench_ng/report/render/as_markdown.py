@@ -13,7 +13,8 @@ from milabench_ng.report.render.first_screen import first_screen
 from milabench_ng.report.render.sections import Section
 from milabench_ng.report.render.statements import details, isolation_fact
 from milabench_ng.report.render.tables import other_tables
-from milabench_ng.report.render.tender_tables import tender_facts, tender_sections
+from milabench_ng.report.render.tender_facts import tender_facts
+from milabench_ng.report.render.tender_tables import tender_sections
 from milabench_ng.report.report import Report
 
 

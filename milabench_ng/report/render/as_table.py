@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import Literal, TextIO
 
@@ -22,10 +23,13 @@ from milabench_ng.report.render.screen_lines import STYLES, fact_lines, print_sc
 from milabench_ng.report.render.sections import Section
 from milabench_ng.report.render.statements import details, isolation_fact
 from milabench_ng.report.render.tables import other_tables
-from milabench_ng.report.render.tender_tables import tender_facts, tender_sections
+from milabench_ng.report.render.tender_facts import tender_facts
+from milabench_ng.report.render.tender_tables import tender_sections
 from milabench_ng.report.report import Line, Report
 
 _ROWS_SHOWN = 20
+_NARROW = 140
+"""Below this width, a verdict gives way to other columns."""
 
 
 def write(report: Report, stream: TextIO, *, full: bool = False) -> None:
@@ -74,29 +78,50 @@ def _console(stream: TextIO, width: int) -> Console:
 
 def _print_tests(report: Report, console: Console, *, full: bool) -> None:
     everything = columns(report)
-    widths = [_width(column, report) for column in everything]
-    kept = fitting([column.title for column in everything], widths, console.width)
-    for places in blocks(widths, console.width) if full else [kept]:
-        console.print("", _tests(report, [everything[place] for place in places]), sep="\n")
-    lacking = len(everything) - len(kept)
-    if lacking and not full:
-        told = f"{lacking} columns do not fit into {console.width}: --full prints them all"
-        console.print(Text(told, STYLES["faint"]))
+    widths = [_width(column, report, console.width) for column in everything]
+    if full:
+        for places in blocks(widths, console.width):
+            console.print("", _tests(report, [everything[place] for place in places]), sep="\n")
+        return
+    kept = _chosen(everything, widths, console.width)
+    if len(kept) < len(everything):  # then those that say nothing go first
+        told = [place for place, column in enumerate(everything) if _told(column, report)]
+        chosen = _chosen([everything[place] for place in told], [widths[place] for place in told], console.width)
+        kept = [told[place] for place in chosen]
+    console.print("", _tests(report, [everything[place] for place in kept]), sep="\n")
+    if lacking := len(everything) - len(kept):
+        what = f"{lacking} columns are empty or do not fit into {console.width}: --full prints them all"
+        console.print(Text(what, STYLES["faint"]))
 
 
-def _width(column: TestColumn, report: Report) -> int:
-    """Of the column's longest line."""
-    cells = (_cell(column, line, f"{report.summary.suite}.").plain for line in report.lines)
-    return max(map(cell_len, (*_two_lines(column.header).splitlines(), *cells)))
+def _chosen(found: Sequence[TestColumn], widths: Sequence[int], width: int) -> list[int]:
+    return fitting([column.title for column in found], widths, width)
+
+
+def _told(column: TestColumn, report: Report) -> bool:
+    """Whether any test has something to say in a column."""
+    return any(column.value(line) is not None for line in report.lines)
+
+
+def _width(column: TestColumn, report: Report, width: int) -> int:
+    """Of the column's longest line; on a narrow terminal, a verdict with its reason can be wrapped."""
+    cells = [cell_len(_cell(column, line, f"{report.summary.suite}.").plain) for line in report.lines]
+    longest = max(cells, default=0)
+    if width < _NARROW and column.title.startswith("verdict"):
+        longest = min(longest, WORDS)
+    return max(longest, *map(cell_len, _two_lines(column.header).splitlines()))
 
 
 def _tests(report: Report, chosen: Sequence[TestColumn]) -> Table:
     table = _empty_table()
     for column in chosen:
-        table.add_column(_two_lines(column.header), justify="right" if column.number else "left", no_wrap=True)
+        justify: Literal["left", "right"] = "right" if column.number else "left"
+        table.add_column(
+            _two_lines(column.header), justify=justify, no_wrap=column.number or column.title == "unit", overflow="fold"
+        )
     prefix = f"{report.summary.suite}."
     for line in report.lines:
-        light = report.score is not None and not line.scored.weight
+        light = report.weighted and not line.scored.weight
         table.add_row(*(_cell(column, line, prefix) for column in chosen), style=STYLES["faint"] if light else "")
     return table
 
@@ -110,28 +135,38 @@ def _print(section: Section, console: Console, *, full: bool) -> None:
     """The table below its title; what is too wide even if texts wrap stands in several blocks."""
     console.print("", Text(plain(section.title), STYLES["strong"]), sep="\n")
     rows = section.rows if full else section.rows[:_ROWS_SHOWN]
-    for places in blocks([_least(section, rows, place) for place in range(len(section.headings))], console.width):
-        console.print(_table(section, rows, places))
+    heads = [_two_lines(plain(heading.header)) for heading in section.headings]
+    if len(blocks(_widest(section, heads, rows), console.width)) > 1:
+        heads = [_narrow(head) for head in heads]
+    for places in _parts(section, heads, rows, console.width):
+        console.print(_table(section, heads, rows, places))
     hidden = len(section.rows) - len(rows)
     notes = [f"... and {hidden} more (all of them: --full)"] if hidden > 0 else []
     for note in (*notes, *section.notes):
         console.print(Text(plain(note), STYLES["faint"]))
 
 
-def _least(section: Section, rows: Sequence[tuple[Cell, ...]], place: int) -> int:
-    """The width below which a column cannot be read: of its longest number, or of a few words."""
-    heading = section.headings[place]
-    head = max(map(cell_len, _two_lines(plain(heading.header)).splitlines()))
-    cells = max((cell_len(plain(heading.show(row[place]))) for row in rows), default=0)
-    return max(head, cells) if heading.number else min(max(head, cells), WORDS)
+def _parts(section: Section, heads: Sequence[str], rows: Sequence[tuple[Cell, ...]], width: int) -> list[list[int]]:
+    """The places of the columns in blocks that fit if numbers stay whole and texts wrap after a few words."""
+    widest = _widest(section, heads, rows)
+    least = [
+        most if heading.number else min(most, WORDS) for heading, most in zip(section.headings, widest, strict=True)
+    ]
+    return blocks(least, width)
 
 
-def _table(section: Section, rows: Sequence[tuple[Cell, ...]], places: Sequence[int]) -> Table:
+def _widest(section: Section, heads: Sequence[str], rows: Sequence[tuple[Cell, ...]]) -> list[int]:
+    """The width of each column's longest line."""
+    shown = ([plain(heading.show(row[place])) for row in rows] for place, heading in enumerate(section.headings))
+    return [max(map(cell_len, (*head.splitlines(), *cells))) for head, cells in zip(heads, shown, strict=True)]
+
+
+def _table(section: Section, heads: Sequence[str], rows: Sequence[tuple[Cell, ...]], places: Sequence[int]) -> Table:
     table = _empty_table()
     chosen = [section.headings[place] for place in places]
-    for heading in chosen:
+    for place, heading in zip(places, chosen, strict=True):
         justify: Literal["left", "right"] = "right" if heading.number else "left"
-        table.add_column(_two_lines(plain(heading.header)), justify=justify, no_wrap=heading.number, overflow="fold")
+        table.add_column(heads[place], justify=justify, no_wrap=heading.number, overflow="fold")
     for row in rows:
         cells = zip(chosen, (row[place] for place in places), strict=True)
         table.add_row(*(_text(heading.show(cell), heading.tone(cell)) for heading, cell in cells))
@@ -149,3 +184,8 @@ def _empty_table() -> Table:
 def _two_lines(header: str) -> str:
     """Put the unit below the title."""
     return header.replace(" (", "\n(")
+
+
+def _narrow(head: str) -> str:
+    """Break a heading between words, so that a column is hardly wider than what it holds."""
+    return "\n".join(textwrap.fill(line, WORDS, break_long_words=False) for line in head.splitlines())

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.report.scoring.reference import CLASSIC_UNIT
-from milabench_ng.report.summary.summary import Summary
+from milabench_ng.report.summary.summary import Summary, name_of_row
 
 Cell = str | int | float | None
 Tone = Literal["plain", "good", "fair", "poor", "bad", "strong", "faint"]
@@ -57,12 +57,7 @@ def device_word(summary: Summary) -> str:
 
 def short_name(label: str) -> str:
     """A test's name without its suite."""
-    return label.partition(".")[2] or label
-
-
-def counted(tests: int) -> str:
-    """``"1 test"``, ``"2 tests"``."""
-    return f"{tests} test{'' if tests == 1 else 's'}"
+    return name_of_row(label)
 
 
 def text(cell: Cell) -> str:

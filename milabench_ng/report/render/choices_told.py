@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from milabench_ng.report.render.cells import Fact
+from milabench_ng.report.render.cells import Fact, short_name
 from milabench_ng.report.report import Report
 
 
@@ -31,7 +31,7 @@ def _weights(report: Report) -> Iterator[Fact]:
     if report.choices.weights:
         parts.append(f"{report.choices.weights}, not what is shipped for {report.summary.suite}")
     if report.without_weight:
-        names = ", ".join(label.partition(".")[2] or label for label in report.without_weight)
+        names = ", ".join(short_name(label) for label in report.without_weight)
         parts.append(f"measured and not in the score: {names}")
     chosen = bool(parts)
     parts += [f"{label} is not planned: {why}" for label, why in report.summary.unplanned.items()]

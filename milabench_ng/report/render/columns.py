@@ -32,7 +32,7 @@ TestColumn = Column[Line]
 def columns(report: Report) -> tuple[TestColumn, ...]:
     """The columns for which this report has data: weights and baselines only if there are any."""
     chosen = [_TEST, _UNIT]
-    if report.score is not None:
+    if report.weighted:
         chosen.append(_WEIGHT)
     chosen += [_N, _FAIL, _PERF, _INTERVAL]
     for index, suffix in _baselines(report):
@@ -45,7 +45,7 @@ def columns(report: Report) -> tuple[TestColumn, ...]:
 
 def column_groups(report: Report) -> tuple[tuple[str, tuple[TestColumn, ...]], ...]:
     """The columns grouped into tables that fit on a page, with titles: what decides first, then the rest."""
-    weight = [_WEIGHT] if report.score is not None else []
+    weight = [_WEIGHT] if report.weighted else []
     ratios = [_ratio_columns(index, suffix, report.comparisons[index].margin) for index, suffix in _baselines(report)]
     deciding = (column for _, ratio, _, verdict in ratios for column in (ratio, verdict))
     busy, *consumed = _load_columns(report) or (None,)

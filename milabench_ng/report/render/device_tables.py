@@ -23,7 +23,8 @@ def stragglers(gpus: GpuComparison) -> Section:
     )
 
 
-def matrix(gpus: GpuComparison, measure: Measure) -> Section:
+def matrix(gpus: GpuComparison, measure: Measure, again: str = "") -> Section:
+    """The devices side by side; ``again``: the command that repeats what one repeat does not judge."""
     return Section(
         key=f"gpus-{measure}",
         title=f"devices, {measure} over the launches, relative to the best",
@@ -32,6 +33,7 @@ def matrix(gpus: GpuComparison, measure: Measure) -> Section:
             *(Heading(f"device {name}", "%", one_decimal, True, _gpu_tone) for name in named(gpus)),
         ),
         rows=tuple((row.test, *map(percent, row.relative)) for row in gpus.rows(measure)),
+        notes=(f"one repeat does not tell a slow device from a slow launch: {again}",) if again else (),
     )
 
 
@@ -66,5 +68,5 @@ def host_pace_section(found: Paces) -> Section:
         Column("least", PACE_UNIT, one_decimal, True, value=lambda row: row[1].min),
         Column("greatest", PACE_UNIT, one_decimal, True, value=lambda row: row[1].max),
         Column("against all", "%", one_decimal, True, value=lambda row: 100 * (row[1].median / found.run.median - 1)),
-        notes=(f"computed by {found.library}",),
+        notes=found.remarks,
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from milabench_ng.report.render.alarms import alarms
-from milabench_ng.report.render.cells import Fact, Tone, counted, device_word, four_digits, money, unit_told
+from milabench_ng.report.render.cells import Fact, Tone, device_word, four_digits, money, unit_told
 from milabench_ng.report.render.columns import span
 from milabench_ng.report.render.look_at import look_at
 from milabench_ng.report.render.next_step import next_step
@@ -28,6 +28,7 @@ from milabench_ng.report.scoring.neighbours import (
 )
 from milabench_ng.report.scoring.subsets import OF_GROUP
 from milabench_ng.report.statistics.effects import unusual
+from milabench_ng.units import counted
 
 NO_POINTS = "points are of all tests: see the ratio over the same tests of a baseline"
 """Why a partial score has no value: over other tests, it is a number of another kind."""
@@ -105,6 +106,22 @@ def _answers(report: Report) -> Iterator[Answer]:
     known = report.summary.provenance.node
     around = (known[name] for name in ("processors", "memory") if name in known)
     yield Answer(name="Node", parts=(report.summary.provenance.hardware, *around))
+    for part in report.scored:
+        yield from _worth_of(part, f" {part.summary.suite}" if report.suites else "")
+    if report.neighbours:
+        yield _neighbours(report.neighbours)
+    if (worth := worth_of_fence(report.fence_gains)) is not None:
+        yield Answer(name="Fence", parts=(f"worth {worth.value:.2f} x{_times(worth)}", counted(worth.cells, "test")))
+    yield _valid(report)
+
+
+def _worth_of(report: Report, suite: str) -> Iterator[Answer]:
+    """Score, sub-scores, ratios and price; ``suite`` follows their names."""
+    for answer in _answers_on_score(report):
+        yield msgspec.structs.replace(answer, name=f"{answer.name}{suite}")
+
+
+def _answers_on_score(report: Report) -> Iterator[Answer]:
     yield _score(report)
     parts = [part for part in report.sub_scores if part.name.startswith(OF_GROUP) and part.per_device is not None]
     if parts:
@@ -114,17 +131,12 @@ def _answers(report: Report) -> Iterator[Answer]:
         yield _versus(report, other)
     if report.price is not None:
         yield _price(report)
-    if report.neighbours:
-        yield _neighbours(report.neighbours)
-    if (worth := worth_of_fence(report.fence_gains)) is not None:
-        yield Answer(name="Fence", parts=(f"worth {worth.value:.2f} x{_times(worth)}", counted(worth.cells)))
-    yield _valid(report)
 
 
 def _score(report: Report) -> Answer:
     score = report.score
     if score is None or score.per_device is None or score.per_node is None:
-        later = "the run goes on" if report.summary.going_on else "the run was interrupted" if report.not_tried else ""
+        later = _later(report)
         why = "none" if score is None else f"not yet: {later}" if later else "invalid"
         return Answer(name="Score", parts=(why,), tone="fair" if later else "bad")
     if score.status == "partial":
@@ -145,6 +157,15 @@ def _score(report: Report) -> Answer:
     )
 
 
+def _later(report: Report) -> str:
+    """Why there is more to come; empty if there is not."""
+    if report.summary.going_on:
+        return "the run goes on"
+    if not report.not_tried:
+        return ""
+    return "there are more sessions" if report.summary.between_sessions else "the run was interrupted"
+
+
 def _versus(report: Report, other: Comparison) -> Answer:
     """The ratio of the scores; the verdict is on the throughputs."""
     name = f"vs {_brief(other)}"
@@ -152,7 +173,7 @@ def _versus(report: Report, other: Comparison) -> Answer:
         return Answer(name=name, parts=("no weighted test can be compared",), tone="fair")
     word, known = device_word(report.summary), other.band or other.interval
     ours = report.summary.devices
-    against = "" if other.devices == ours else f" ({ours} {word}{'' if ours == 1 else 's'} against {other.devices})"
+    against = "" if other.devices == ours else f" ({counted(ours, word)} against {other.devices})"
     margin = unusual(other.margin)
     verdict = other.effect.verdict if other.effect.ratio else "no interval"
     return Answer(
@@ -202,7 +223,7 @@ def _neighbours(cells: Sequence[Slowdown]) -> Answer:
     """What the others cost a packed test, and the worst pair that is beyond doubt, else the worst that was seen."""
     cost, sure = cost_of_neighbours(cells), [cell for cell in cells if cell.sure]
     worst = max(sure or cells, key=lambda cell: cell.value)
-    pair = f"{worst.victim} {worst.beside if worst.beside == PACKED else f'beside {worst.beside}'} {worst.value:.2g} x"
+    pair = f"{worst.victim} {worst.beside if worst.beside == PACKED else f'beside {worst.beside}'} {worst.value:.2f} x"
     return Answer(
         name="Neighbours",
         parts=(

@@ -16,7 +16,7 @@ _NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=[%$])")
 TOGETHER = "\N{NO-BREAK SPACE}"
 """A space at which no line ends; `wrapped` makes it an ordinary one."""
 _OPTIONAL = (
-    *("verdict", "+-95 %", "std", "GPU", "data wait", "unit", "95 % interval", "devices", "runs", "perf_base"),
+    *("verdict", "unit", "+-95 %", "std", "GPU", "data wait", "95 % interval", "devices", "runs", "perf_base"),
     *("energy", "power", "perf_adj", "weight", "peak", "node total", "perf_base_adj", "perf_ratio_adj"),
 )
 """Most important first; what is not here always stays."""

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from milabench_ng.report.launch.host_paces import PACE_UNIT, Paces
-from milabench_ng.report.render.cells import Fact, counted, device_word, short_name
+from milabench_ng.report.render.cells import Fact, device_word, short_name
 from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.slow_devices import SLOWER_BY, GpuComparison
+from milabench_ng.report.statistics.effects import RANKED_FROM
+from milabench_ng.units import counted
 
 _NAMED = 4
 """How many tests are named; the rest are counted."""
@@ -34,7 +36,7 @@ def devices_compared(report: Report, found: GpuComparison) -> Fact:
         return Fact("devices", f"slow over all tests: {', '.join(slow)}{alone}", "bad")
     single = Counter(at.device for at in found.stragglers)
     if single:
-        some = ", ".join(f"{word} {device} in {counted(tests)}" for device, tests in single.items())
+        some = ", ".join(f"{word} {device} in {counted(tests, 'test')}" for device, tests in single.items())
         return Fact("devices", f"no {word} is slow over all tests; in single ones: {some}{alone}", "fair")
     return Fact(
         "devices", f"no {word} is slow beyond chance{_furthest(found, word)}{alone}", "fair" if alone else "good"
@@ -46,14 +48,20 @@ def _not_judged(report: Report, found: GpuComparison, word: str) -> Fact:
     if any(len(line.row.repeats) > 1 for line in report.lines):
         text = f"slow {word}s not known: single launches are not recorded{_furthest(found, word)}"
         return Fact("devices", text, "faint")
-    command = f"mnb jobs {report.summary.suite} --repeat 5"
     behind = sorted(_behind(found))
     if not behind:
-        return Fact("devices", f"one repeat does not tell a slow {word} from a slow launch: {command}", "faint")
+        return Fact("devices", f"one repeat does not tell a slow {word} from a slow launch", "faint")
     names = dict.fromkeys(short_name(label) for _, _, label in behind)
-    worst = f"{counted(len(names))}, most in {short_name(behind[0][2])} ({100 * behind[0][0] - 100:+.0f} %)"
-    again = " ".join((command, *(f"--name {name}" for name in names)))
-    return Fact("devices", f"{word} {behind[0][1]} behind the best in {worst}; repeat before judging: {again}", "fair")
+    worst = f"{counted(len(names), 'test')}, most in {short_name(behind[0][2])} ({100 * behind[0][0] - 100:+.0f} %)"
+    return Fact("devices", f"{word} {behind[0][1]} behind the best in {worst}: repeat before judging", "fair")
+
+
+def repeated(suite: str, found: GpuComparison) -> str:
+    """The command that repeats what one repeat does not judge; empty if there is nothing of that."""
+    names = dict.fromkeys(short_name(label) for _, _, label in sorted(_behind(found)))
+    if found.judged or not names:
+        return ""
+    return " ".join((f"mnb jobs {suite} --repeat {RANKED_FROM}", *(f"--name {name}" for name in names)))
 
 
 def _furthest(found: GpuComparison, word: str) -> str:

@@ -18,12 +18,17 @@ _NO_FOLDERS = (".json", ".gz", ".tar")
 
 def next_step(report: Report) -> str:
     """The command to run next, with its purpose; empty if nothing is left to do."""
-    source, suite, score = shlex.quote(report.source), report.summary.suite, report.score
+    source, suite = shlex.quote(report.source), report.summary.suite
+    scores = [part.score for part in report.scored if part.score and part.score.per_device is not None]
     missing = report.not_tried or sum(row.missing for row in report.summary.tests.values())
-    repeats = score.interval.n if score and score.interval else 1
+    repeats = min((score.interval.n if score.interval else 1 for score in scores), default=1)
     if report.summary.going_on:
         return f"wait, then mnb report {source}"
     if missing and not report.source.endswith(_NO_FOLDERS):
+        if report.summary.between_sessions:
+            return (
+                f"mnb jobs --resume {source}, for {missing} launches of later sessions, if it does not go on by itself"
+            )
         return f"mnb jobs --resume {source}, for {missing} launches that were not run"
     if report.failed and not any(row.train for row in report.summary.tests.values()):
         label, first = report.failed[0]
@@ -32,12 +37,14 @@ def next_step(report: Report) -> str:
         return "mnb doctor, which says why the fence is not whole and what to do"
     if suite in _TRIALS:
         return f"mnb {TENDER}, for a score that bids are ranked by"
-    if score is not None and score.per_device is not None and repeats < RANKED_FROM and suite in names("profiles"):
+    if scores and repeats < RANKED_FROM and suite in names("profiles"):
         return f"mnb jobs {suite} --repeat {RANKED_FROM}, for a verdict"
-    return "" if report.comparisons else f"mnb report {source} --compare {_baseline(suite)}"
+    if report.neighbours and not report.comparisons:
+        return f"mnb report {source} --layout interference"
+    return "" if report.comparisons else f"mnb report {source} --compare {_baseline(report.summary.known_suites)}"
 
 
-def _baseline(suite: str) -> str:
-    """A shipped baseline of the suite, if there is one; those of the standard suite bear only the name of a GPU."""
-    shipped = (name for name in names("baselines") if name.startswith(f"{suite}-"))
-    return next(shipped, "v100" if suite == "standard" else "OTHER")
+def _baseline(suites: tuple[str, ...]) -> str:
+    """A shipped baseline of one of ``suites``, if any; those of the standard suite bear only the name of a GPU."""
+    shipped = (name for name in names("baselines") if name.startswith(tuple(f"{suite}-" for suite in suites)))
+    return next(shipped, "v100" if "standard" in suites else "OTHER")

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from milabench_ng.grouping import grouped
 from milabench_ng.report.launch.traces import COMPARED
-from milabench_ng.report.render.cells import Fact, four_digits, unit_told
+from milabench_ng.report.render.cells import Fact, four_digits, short_name, unit_told
 from milabench_ng.report.render.choices_told import choices_told
 from milabench_ng.report.render.ratio_statements import ratios
 from milabench_ng.report.render.traces_told import told
@@ -27,14 +28,13 @@ def details(report: Report) -> tuple[Fact, ...]:
 
 def _details(report: Report) -> Iterator[Fact]:
     yield from _machine(report)
-    yield from _score_interval(report)
-    yield from ratios(report)
+    for part in report.scored:
+        for fact in (*_score_interval(part), *ratios(part)):
+            suite = f", {part.summary.suite}" if report.suites else ""
+            yield Fact(f"{fact.name}{suite}", fact.text, fact.tone)
     yield from (fact for fact in choices_told(report) if fact.tone == "plain")
     yield from _spread("spread of runs", [line.scored.run_to_run_pct for line in report.lines])
     yield from _spread("spread of devices", [line.scored.between_devices_pct for line in report.lines])
-    pace = report.summary.host_pace
-    if pace is not None:
-        yield Fact("host pace", pace.sentence, "bad" if pace.slow else "fair" if pace.uneven else "plain")
     yield from _conditions(report)
     yield from (Fact("note", note, "fair") for note in report.summary.notes)
 
@@ -74,6 +74,11 @@ def _conditions(report: Report) -> Iterator[Fact]:
     data = dict.fromkeys(entry for line in report.lines for entry in line.row.data)
     if data:
         yield Fact("data", "; ".join(f"{d.name} ({d.kind}, scale {d.scale:g}, {d.cache} cache)" for d in data))
+    kernels = grouped(
+        [(line.scored.test, kernel) for line in report.lines for kernel in line.row.kernels], lambda pair: pair[1]
+    )
+    for kernel, pairs in kernels.items():
+        yield Fact("kernels", f"{kernel} in {', '.join(short_name(test) for test, _ in pairs)}")
     rows = {line.scored.test: line.row for line in report.lines}
     yield from (Fact("telemetry", text, "fair") for text in lost_samples(rows))
     yield from (Fact("power", text, "fair") for text in power_doubts(rows))
@@ -82,7 +87,7 @@ def _conditions(report: Report) -> Iterator[Fact]:
 
 def _reference(report: Report) -> Iterator[Fact]:
     """What was compared with reference traces, how strong those are, and what lacks a reference."""
-    rows = [(line.scored.test.partition(".")[2], line.row.reference) for line in report.lines if line.row.reference]
+    rows = [(short_name(line.scored.test), line.row.reference) for line in report.lines if line.row.reference]
     if rows:
         compared = any(sentence.startswith(COMPARED) for _, sentences in rows for sentence in sentences)
         yield Fact("reference traces", told(rows), "plain" if compared else "faint")

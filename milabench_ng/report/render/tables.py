@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from milabench_ng.report.render.cells import (
     Cell,
@@ -18,6 +18,7 @@ from milabench_ng.report.render.cells import (
 )
 from milabench_ng.report.render.columns import half_width_pct, span
 from milabench_ng.report.render.device_tables import host_pace_section, matrix, stragglers
+from milabench_ng.report.render.look_at import repeated
 from milabench_ng.report.render.sections import Column, Section, section
 from milabench_ng.report.report import Line, Report
 from milabench_ng.report.scoring.comparison import Comparison
@@ -36,25 +37,27 @@ def other_tables(report: Report) -> tuple[Section, ...]:
 def _tables(report: Report) -> Iterator[Section]:
     for other in report.comparisons:
         if other.differences:
-            yield _differences(other)
-        if other.reasons:
-            yield _left_out(other)
+            yield _differences(other, [line.scored.test for line in report.lines])
+    for of, part in _named(report):
+        yield from (_left_out(other, of) for other in part.comparisons if other.reasons)
     if any(line.derived for line in report.lines):
         yield _suite_units(report)
     if any(line.row.latency for line in report.lines):
         yield _latency(report)
-    if report.sub_scores:
-        yield _sub_scores(report)
-    for other in report.comparisons:
-        if other.subsets:
-            yield _sub_ratios(other)
+    for of, part in _named(report):
+        if part.sub_scores:
+            yield _sub_scores(part, of)
+        yield from (_sub_ratios(other, of) for other in part.comparisons if other.subsets)
     for curve in report.scaling:
         yield _scaling(curve)
+    if report.shared_devices:
+        yield _shared_devices(report)
     if report.gpus is not None:
         if report.gpus.stragglers or report.gpus.overall:
             yield stragglers(report.gpus)
         if report.show_gpus:
-            yield from (matrix(report.gpus, measure) for measure in MEASURES)
+            again = repeated(report.summary.suite, report.gpus)
+            yield from (matrix(report.gpus, measure, "" if place else again) for place, measure in enumerate(MEASURES))
     if report.summary.host_pace is not None:
         yield host_pace_section(report.summary.host_pace)
     if report.flags:
@@ -63,7 +66,13 @@ def _tables(report: Report) -> Iterator[Section]:
         yield _failures(report)
 
 
-def _differences(other: Comparison) -> Section:
+def _named(report: Report) -> Iterator[tuple[str, Report]]:
+    """The reports that have the scores, each with what to add to a title: the suite, if there are several."""
+    yield from ((f" of {part.summary.suite}" if report.suites else "", part) for part in report.scored)
+
+
+def _differences(other: Comparison, labels: Sequence[str]) -> Section:
+    """``labels``: all tests of this run."""
     return section(
         f"differences-{other.name}",
         f"what differs from {other.name}",
@@ -71,9 +80,19 @@ def _differences(other: Comparison) -> Section:
         Column("what", value=lambda one: one.what),
         Column("this run", value=lambda one: one.run),
         Column("baseline", value=lambda one: one.baseline),
-        Column("tests", value=lambda one: ", ".join(map(short_name, one.tests)) or "all"),
+        Column("tests", value=lambda one: _concerned(one.tests, labels)),
         Column("the ratio", tone=_tone_of_use, value=lambda one: one.ratio),
     )
+
+
+def _concerned(tests: Sequence[str], labels: Sequence[str]) -> str:
+    """The names of ``tests``, or what these are without, whichever is shorter."""
+    if not tests or {*tests} == {*labels}:
+        return "all"
+    others = [label for label in labels if label not in tests]
+    if len(others) < len(tests) // 2:
+        return f"all but {', '.join(map(short_name, others))}"
+    return ", ".join(map(short_name, tests))
 
 
 _USES = ("suppressed", "not counted", "counted")
@@ -85,18 +104,17 @@ def _tone_of_use(cell: Cell) -> Tone:
     return tones.get(cell, "plain")
 
 
-def _left_out(other: Comparison) -> Section:
-    counted = [short_name(label) for label in other.counted]
+def _left_out(other: Comparison, of: str) -> Section:
     tests: dict[str, list[str]] = {}
     for label, why in other.reasons.items():
         tests.setdefault(why, []).append(short_name(label))
     return section(
-        f"left-out-{other.name}",
-        f"what the ratio to {other.name} leaves out",
+        f"left-out-{other.name}{of}",
+        f"what the ratio{of} to {other.name} leaves out",
         tests.items(),
         Column("tests", value=lambda item: ", ".join(item[1])),
         Column("why", value=lambda item: item[0]),
-        notes=(f"{len(counted)} of {other.of} weighted tests count: {', '.join(counted) or 'none'}",),
+        notes=(f"{len(other.counted)} of {other.of} weighted tests count",),
     )
 
 
@@ -130,10 +148,10 @@ def _brief(line: Line) -> str:
     return short_name(line.scored.test)
 
 
-def _sub_scores(report: Report) -> Section:
+def _sub_scores(report: Report, of: str) -> Section:
     return section(
-        "sub-scores",
-        "what decided the score",
+        f"sub-scores{of}",
+        f"what decided the score{of}",
         report.sub_scores,
         Column("how", value=lambda part: part.name),
         Column("tests", "", whole, True, value=lambda part: len(part.labels)),
@@ -144,10 +162,10 @@ def _sub_scores(report: Report) -> Section:
     )
 
 
-def _sub_ratios(other: Comparison) -> Section:
+def _sub_ratios(other: Comparison, of: str) -> Section:
     return section(
-        f"sub-ratios-{other.name}",
-        f"what decided the ratio to {other.name}",
+        f"sub-ratios-{other.name}{of}",
+        f"what decided the ratio{of} to {other.name}",
         other.subsets,
         Column("over", value=lambda part: part.name),
         Column("tests", "", whole, True, value=lambda part: len(part.labels)),
@@ -184,6 +202,25 @@ def _scaling(curve: ScalingCurve) -> Section:
         Column("against the mean", "%", one_decimal, True, value=lambda step: step.slowest_pct),
         Column("chart", value=lambda step: "█" * round(_BAR * step.aggregate / best)),
         notes=(knee,),
+    )
+
+
+def _shared_devices(report: Report) -> Section:
+    return section(
+        "shared-devices",
+        "tenants on each device",
+        report.shared_devices,
+        Column("test", value=lambda line: short_name(line.test)),
+        Column("tenants", "", whole, True, value=lambda line: line.tenants),
+        Column("of each", value=lambda line: line.how or None),
+        Column("node total", "", number, True, value=lambda line: line.node_total),
+        Column("times the fewest", "", ratio_text, True, value=lambda line: line.gain),
+        Column("each tenant", "", number, True, value=lambda line: line.each),
+        Column("worst tenant", "", number, True, value=lambda line: line.worst),
+        Column("unit", value=lambda line: f"{line.unit}/s"),
+        Column("p50", "ms", number, True, value=lambda line: line.latency.p50_ms if line.latency else None),
+        Column("p99", "ms", number, True, value=lambda line: line.latency.p99_ms if line.latency else None),
+        notes=("no ratio where the options, the data or the precision differ, such as a batch by memory class",),
     )
 
 

@@ -1,163 +1,172 @@
-"""The printed facts and tables of a tender; the format modules lay them out. Pure."""
+"""The tables of a tender; the format modules lay them out. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+
+import msgspec
 
 from milabench_ng.report.procurement.leave_one_out import LeaveOneOut, LeftOutRanks
-from milabench_ng.report.procurement.other_machine import GPU_STD, HOST_STD
+from milabench_ng.report.procurement.ownership import Ownership
 from milabench_ng.report.procurement.stability import Stability
-from milabench_ng.report.procurement.tender import Tender
-from milabench_ng.report.render.cells import Cell, Fact, Tone, number, one_decimal, unit_told, whole
+from milabench_ng.report.procurement.tender import BidRow, Tender
+from milabench_ng.report.render.cells import Cell, Tone, number, one_decimal, short_name, unit_told, whole
 from milabench_ng.report.render.columns import span
 from milabench_ng.report.render.ratio_statements import span_of_money
 from milabench_ng.report.render.sections import Column, Section, section
 from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.scoring.cost import PerReference
-from milabench_ng.report.statistics.intervals import SESSIONS_FROM, Interval
-from milabench_ng.report.summary.marked import Marked
-
-_SHOWN = 12
+from milabench_ng.report.statistics.intervals import Interval
 
 
-def tender_facts(tender: Tender) -> tuple[Fact, ...]:
-    """What to know before reading the table."""
-    return tuple(_facts(tender))
+def _toned(word: str, then: Tone, otherwise: Tone) -> Callable[[Cell], Tone]:
+    return lambda cell: then if cell == word else otherwise
 
 
-def _facts(tender: Tender) -> Iterator[Fact]:
-    yield Fact("reference", f"one node of {tender.reference}", "strong")
-    yield Fact("ranked by", f"{tender.criterion}, lower is better; equal ranks cannot be told apart")
-    yield from (Fact("refused", f"{name}: {why}", "bad") for name, why in tender.refused.items())
-    for name, verdict in tender.verdicts.items():
-        yield Fact("verified", f"{name}: {verdict}", "plain" if verdict.startswith("PASS") else "fair")
-    yield _ranked_over(tender)
-    terms = tender.terms
-    if terms is not None:
-        yield Fact(
-            "assumptions",
-            f"{terms.years:g} years, {terms.tariff_per_kwh:g} {tender.currency}/kWh, PUE {terms.pue:g}, "
-            f"utilisation {terms.utilization:.0%}",
-        )
-    if tender.declared:
-        yield Fact(
-            "sessions",
-            f"fewer than {SESSIONS_FROM} from {', '.join(tender.declared)}, so intervals and ranks include "
-            f"{100 * GPU_STD:g} % between machines in tests that the GPU bounds and {100 * HOST_STD:g} % in others; "
-            f"mnb jobs PROFILE --sessions {SESSIONS_FROM} measures it",
-            "fair",
-        )
-    if tender.why_unranked:
-        nobody = all(row.rank is None for row in tender.rows)
-        yield Fact("ranks", f"{'nothing is ranked' if nobody else 'not ranked'}: {tender.why_unranked}", "fair")
-    doubts = dict.fromkeys(doubt for row in tender.rows if row.per_reference for doubt in row.per_reference.indicative)
-    if doubts:
-        yield Fact("indicative", "; ".join(doubts), "fair")
-    if tender.leave_one_out is not None:
-        yield _kept(tender.leave_one_out)
-    if tender.stability is not None:
-        yield _steady(tender.stability)
-    for row in tender.rows:
-        for mark in row.marks:
-            yield Fact("mark", f"{row.name}: {mark.text}{_where(mark)}", "bad")
-    for note in tender.notes:
-        yield Fact("note", note, "fair")
-
-
-def _ranked_over(tender: Tender) -> Fact:
-    """The tests that are ranked by, and those that were dropped."""
-    unlike = dict.fromkeys(one.test for one in tender.other_work)
-    left = [
-        f"; not {', '.join(map(_short, tests))}, which {why}"
-        for tests, why in ((unlike, "is not the same work in all bids"), (tender.not_in_all, "not every bid has"))
-        if tests
-    ]
-    fewer = len(tender.compared) < len(tender.tests)
-    ratios = f"; ratios to the reference over {len(tender.compared)}" if fewer else ""
-    text = f"{len(tender.tests)} of {tender.of} weighted tests{''.join(left)}{ratios}"
-    return Fact("ranked over", text, "fair" if left or fewer else "plain")
-
-
-def _where(mark: Marked) -> str:
-    """The tests and devices that have a mark."""
-    devices = f" on device {', '.join(mark.devices)}" if mark.devices else ""
-    return f" ({', '.join(map(_short, mark.tests))}{devices})"
-
-
-def _short(label: str) -> str:
-    """A test's name without its suite."""
-    return label.partition(".")[2] or label
-
-
-def _kept(found: LeaveOneOut) -> Fact:
-    """How many rankings without one test or group keep the winner; none is made of a single test."""
-    of, others = len(found.without), [one for one in found.without if one.winners != found.whole.winners]
-    if not of:
-        return Fact("left out", "nothing can be: the ranking is over one test", "faint")
-    first = " and ".join(sorted(found.whole.winners))
-    names = ", ".join(
-        f"without {_short(one.what)} {' and '.join(sorted(one.winners))} is first" for one in others[:_SHOWN]
-    )
-    text = f"{found.kept} of {of} rankings without one test or group keep {first} first{f'; {names}' if names else ''}"
-    return Fact("left out", text, "fair" if others else "good")
-
-
-def _steady(found: Stability) -> Fact:
-    lead = f"{found.order[0]} leads {found.order[1]} by {found.lead_pct:.1f} %"
-    turning = found.turning
-    if not turning:
-        return Fact("stability", f"{lead}; none of {len(found.changes)} changes makes another bid first", "good")
-    names = ", ".join(change.what for change in turning[:_SHOWN])
-    return Fact("stability", f"{lead}; {len(turning)} of {len(found.changes)} changes turn that: {names}", "fair")
+_PARETO = "Pareto: no other bid's node does as much for less money"
+_BID: Column[BidRow] = Column("bid", value=lambda row: row.name)
+_RANK: Column[BidRow] = Column("rank", "", whole, True, value=lambda row: row.rank)
+_RATIO: tuple[Column[BidRow], ...] = (
+    Column("ratio to the reference node", "", number, True, value=lambda row: row.ratio),
+    Column("95 % interval of the ratio", value=lambda row: span(row.ratio_interval)),
+)
+_WHY: Column[BidRow] = Column("no value or interval because", value=lambda row: row.why or None)
+_MARKED: Column[BidRow] = Column(
+    "marked", tone=_toned("marked", "bad", "plain"), value=lambda row: "marked" if row.marks else "no"
+)
+_MARKS: Column[BidRow] = Column("marks", value=lambda row: "; ".join(mark.text for mark in row.marks) or None)
 
 
 def tender_sections(tender: Tender) -> tuple[Section, ...]:
-    """The bids, their cost over the years, and the stability of their order."""
-    sections = [_bids(tender)]
+    """The bids, what they offer, their cost, the stability of their order; of several suites, side by side first."""
+    if not tender.further:
+        return _sections(tender)
+    parts = (
+        msgspec.structs.replace(part, key=f"{part.key}-{one.suite}", title=f"{part.title}, {one.suite}")
+        for one in tender.each
+        for part in _sections(one)
+    )
+    return (_side_by_side(tender), *parts)
+
+
+def _side_by_side(tender: Tender, *further: Column[BidRow]) -> Section:
+    """Each bid with what decides in each suite, and ``further`` columns of each."""
+    return section(
+        "bids",
+        f"bids by {' and by '.join(one.suite for one in tender.each)}",
+        tender.rows,
+        _BID,
+        *(_in_suite(one, column) for one in tender.each for column in (*_brief(one), *further)),
+        Column("price of a node", tender.currency, number, True, value=lambda row: row.price),
+        Column("hardware", value=lambda row: row.hardware),
+        Column("devices", "", whole, True, value=lambda row: row.devices),
+    )
+
+
+def _in_suite(tender: Tender, column: Column[BidRow]) -> Column[BidRow]:
+    """``column`` of the row that a bid has in ``tender``."""
+    rows = {row.name: row for row in tender.rows}
+    return msgspec.structs.replace(
+        column, title=f"{tender.suite}: {column.title}", value=lambda row: column.value(rows[row.name])
+    )
+
+
+def _brief(tender: Tender) -> tuple[Column[BidRow], ...]:
+    criterion, *_ = _ranked_by(tender)
+    score, *_ = _scores(tender)
+    return (_RANK, criterion, *_RATIO, score, _MARKED)
+
+
+def _sections(tender: Tender) -> tuple[Section, ...]:
+    """What there is to say of the bids in one suite."""
+    sections = [
+        section("bids", "bids", tender.rows, _BID, *_deciding(tender), notes=(_PARETO,)),
+        section("offered", "what a node does, and for how much", tender.rows, _BID, *_offered(tender)),
+        section("scores", "their scores", tender.rows, _BID, *_scores(tender)),
+        section("measured", "how they were measured", tender.rows, _BID, *_measured(tender)),
+    ]
     if tender.other_work:
         sections.append(_left_out(tender))
     if any(row.owned for row in tender.rows):
         sections.append(_ownership(tender))
     if any(row.nodes is not None for row in tender.rows):
         sections.append(_purchase(tender))
-    if tender.leave_one_out is not None and tender.leave_one_out.without:
+    if tender.leave_one_out is not None and tender.leave_one_out.moving:
         sections.append(_without_one(tender.leave_one_out))
     if tender.stability is not None and not all(change.same for change in tender.stability.changes):
         sections.append(_stability(tender.stability))
     return tuple(sections)
 
 
-def _bids(tender: Tender) -> Section:
-    money, tests = tender.currency, len(tender.tests)
-    unit = unit_told(tender.score_unit) if tests == tender.of else tender.score_unit
-    per_money = f"{unit} per 1000 {money}"
-    return section(
-        "bids",
-        "bids",
-        tender.rows,
-        Column("bid", value=lambda row: row.name),
-        Column("rank", "", whole, True, value=lambda row: row.rank),
-        Column("marked", tone=_toned("marked", "bad", "plain"), value=lambda row: "marked" if row.marks else "no"),
-        Column("per reference node", money, number, True, value=lambda row: _value(row.per_reference)),
+def bids_section(tender: Tender) -> Section:
+    """All that is known of each bid, in one table; of several suites, what decides in each."""
+    if tender.further:
+        return _side_by_side(tender, _WHY, _MARKS)
+    columns = (_BID, *_deciding(tender), *_offered(tender), *_scores(tender), *_measured(tender), _MARKS)
+    return section("bids", "bids", tender.rows, *columns)
+
+
+def _deciding(tender: Tender) -> tuple[Column[BidRow], ...]:
+    """The rank, and beside it what the bids are ranked by."""
+    return (
+        _RANK,
+        *_ranked_by(tender),
+        _MARKED,
+        Column("Pareto", tone=_toned("yes", "good", "faint"), value=lambda row: "yes" if row.pareto else "no"),
+    )
+
+
+def _ranked_by(tender: Tender) -> tuple[Column[BidRow], ...]:
+    return _years_columns(tender) if tender.by_ownership else _price_columns(tender)
+
+
+def _price_columns(tender: Tender) -> tuple[Column[BidRow], ...]:
+    money = tender.currency
+    return (
+        Column("price per reference node", money, number, True, value=lambda row: _value(row.per_reference)),
         Column(
-            "95 % interval of it",
+            "95 % interval of that price",
             money,
             value=lambda row: _money(row.per_reference.known if row.per_reference else None),
         ),
-        Column("price of a node", money, number, True, value=lambda row: row.price),
-        Column("ratio to the reference node", "", number, True, value=lambda row: row.ratio),
-        Column("95 % interval", value=lambda row: span(row.ratio_interval)),
+    )
+
+
+def _years_columns(tender: Tender) -> tuple[Column[BidRow], ...]:
+    money = tender.currency
+    return (
+        Column("cost per reference node", money, number, True, value=lambda row: row.owned_per_reference),
+        Column("95 % interval of that cost", money, value=lambda row: _money(row.owned_interval)),
+    )
+
+
+def _offered(tender: Tender) -> tuple[Column[BidRow], ...]:
+    return (
+        Column("price of a node", tender.currency, number, True, value=lambda row: row.price),
+        *(_price_columns(tender) if tender.by_ownership else ()),
+        *_RATIO,
+    )
+
+
+def _scores(tender: Tender) -> tuple[Column[BidRow], ...]:
+    tests = len(tender.tests)
+    per_money = (
+        f"{unit_told(tender.score_unit) if tests == tender.of else tender.score_unit} per 1000 {tender.currency}"
+    )
+    return (
         Column("score", tone=_toned("complete", "good", "bad"), value=lambda row: row.score_status),
-        Column("isolation", tone=_toned("full", "good", "bad"), value=lambda row: row.isolation),
-        Column("hardware", value=lambda row: row.hardware),
-        Column("devices", "", whole, True, value=lambda row: row.devices),
         Column("ranked over", "tests", whole, True, value=lambda row: None if row.rank is None else tests),
         Column("throughput for money", per_money, number, True, value=lambda row: _value(row.score_per_price)),
         Column("95 % interval of that", per_money, value=lambda row: _money(row.score_per_price)),
-        Column("Pareto", tone=_toned("yes", "good", "faint"), value=lambda row: "yes" if row.pareto else "no"),
-        Column("no value or interval because", value=lambda row: row.why or None),
-        Column("marks", tone=lambda _: "bad", value=lambda row: "; ".join(mark.text for mark in row.marks) or None),
-        notes=("Pareto: no other bid's node does as much for less money",),
+    )
+
+
+def _measured(tender: Tender) -> tuple[Column[BidRow], ...]:
+    return (
+        Column("hardware", value=lambda row: row.hardware),
+        Column("devices", "", whole, True, value=lambda row: row.devices),
+        Column("isolation", tone=_toned("full", "good", "bad"), value=lambda row: row.isolation),
+        *((_WHY,) if any(row.why for row in tender.rows) else ()),
     )
 
 
@@ -170,10 +179,6 @@ def _left_out(tender: Tender) -> Section:
         Column("bids", value=lambda one: " and ".join(one.bids)),
         Column("what differs", value=lambda one: one.why),
     )
-
-
-def _toned(word: str, then: Tone, otherwise: Tone) -> Callable[[Cell], Tone]:
-    return lambda cell: then if cell == word else otherwise
 
 
 def _value(known: PerReference | Interval | None) -> float | None:
@@ -190,20 +195,24 @@ def _ownership(tender: Tender) -> Section:
     return section(
         "ownership",
         f"cost of a node over {years:g} years",
-        [(row, row.owned) for row in tender.rows if row.owned is not None],
-        Column("bid", value=lambda item: item[0].name),
-        Column("price", money, number, True, value=lambda item: item[1].price),
-        Column("energy", "kWh", number, True, value=lambda item: item[1].energy_kwh),
-        Column("energy", money, number, True, value=lambda item: item[1].energy),
-        Column("maintenance", money, number, True, value=lambda item: item[1].maintenance),
-        Column("together", money, number, True, value=lambda item: item[1].total),
-        Column("per reference node", money, number, True, value=lambda item: item[0].owned_per_reference),
-        Column("95 % interval of it", money, value=lambda item: _money(item[0].owned_interval)),
+        [row for row in tender.rows if row.owned is not None],
+        _BID,
+        Column("price", money, number, True, value=lambda row: row.price),
+        Column("energy", "kWh", number, True, value=lambda row: _owned(row).energy_kwh),
+        Column("energy", money, number, True, value=lambda row: _owned(row).energy),
+        Column("maintenance", money, number, True, value=lambda row: _owned(row).maintenance),
+        Column("together", money, number, True, value=lambda row: _owned(row).total),
+        *(() if tender.by_ownership else _years_columns(tender)),
         Column(
             "energy includes",
-            value=lambda item: "what was given" if item[1].boundary == "given" else item[1].boundary,
+            value=lambda row: "what was given" if _owned(row).boundary == "given" else _owned(row).boundary,
         ),
     )
+
+
+def _owned(row: BidRow) -> Ownership:
+    assert row.owned is not None
+    return row.owned
 
 
 def _purchase(tender: Tender) -> Section:
@@ -220,15 +229,15 @@ def _purchase(tender: Tender) -> Section:
 
 
 def _without_one(found: LeaveOneOut) -> Section:
-    """The rank of each bid over all tests, and without each test or group."""
-    ranked = (found.whole, *found.without)
+    """The rank of each bid over all tests, and without what changes the ranks."""
+    calm = len(found.without) - len(found.moving)
     return section(
         "left-out",
         "ranks without one of the tests, or one group of them",
-        ranked,
-        Column("left out", value=lambda one: _short(one.what) or "nothing"),
+        (found.whole, *found.moving),
+        Column("left out", value=lambda one: short_name(one.what) or "nothing"),
         *(_rank_column(name) for name in found.whole.ranks),
-        notes=(f"{found.kept} of {len(found.without)} keep the winner; rates as they are, without significance",),
+        notes=(f"{calm} of {len(found.without)} leave the ranks as they are; rates as they are, without significance",),
     )
 
 
@@ -242,7 +251,7 @@ def _stability(found: Stability) -> Section:
     calm = len(found.changes) - len(turning)
     return section(
         "stability",
-        "what the order rests on: each assumption a fifth up and down, each test left out",
+        "what the order rests on: each weight and assumption a fifth up and down",
         sorted(turning, key=lambda change: (change.same_winner, change.lead_pct)),
         Column("changed", value=lambda change: change.what),
         Column("first", tone=_toned(found.order[0], "plain", "bad"), value=lambda change: change.order[0]),

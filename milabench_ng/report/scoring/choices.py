@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from milabench_ng.files import read_content
 from milabench_ng.plain import plain
-from milabench_ng.report.scoring.reference import load_reference
-from milabench_ng.report.scoring.weights import Weights, load_weights
+from milabench_ng.report.scoring.scale import Scale, shipped_scale
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.shipped import find
 
@@ -24,11 +24,14 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     """SHA-256 of profiles that ran under the name of a shipped one but differ from it."""
 
 
-def choices(summary: Summary, weights: Weights | None, file: Path | None) -> Choices:
-    """The choices of a report on ``summary`` with ``weights`` from ``file``, which is None if no file was given."""
-    shipped = load_weights(None, summary.suite), load_reference(None, summary.suite)
-    foreign = file is not None and (weights, load_reference(file, summary.suite)) != shipped
+def choices(summary: Summary, scales: Mapping[str, Scale], file: Path | None) -> Choices:
+    """The choices of a report on ``summary``, whose suites have ``scales``; ``file`` is None if none was given."""
+    foreign = file is not None and any(_unlike(scale, shipped_scale(suite)) for suite, scale in scales.items())
     return Choices(weights=plain(file) if foreign else "", profiles=_unshipped(summary))
+
+
+def _unlike(scale: Scale, shipped: Scale) -> bool:
+    return (scale.weights, scale.reference) != (shipped.weights, shipped.reference)
 
 
 def _unshipped(summary: Summary) -> tuple[str, ...]:

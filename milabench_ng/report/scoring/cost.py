@@ -54,11 +54,14 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
 def cost(
     amount: float, per: PricePer, score: Score | None, devices: int, comparisons: tuple[Comparison, ...] = ()
 ) -> Price:
-    """RPP of a node (``per`` node) or of one of its ``devices`` (``per`` gpu), and the price of each reference node."""
+    """RPP of a node (``per`` node) or of one of its ``devices`` (``per`` gpu), and the price of each reference node.
+
+    A device's value is that of all its tenants.
+    """
     if not (amount > 0 and math.isfinite(amount)):
         raise InputError(f"--price {amount}: it must be a number above 0")
     each = score.expected_per_device if score is not None else None
-    value = each and each * (score.devices if score is not None and per == "node" else 1)
+    value = each * (score.devices / (1 if per == "node" else devices)) if score is not None and each else None
     per_node = amount if per == "node" else amount * devices
     known = score.interval if score is not None and value else None
     return Price(

@@ -18,10 +18,12 @@ import msgspec
 from milabench_ng.grouping import grouped
 from milabench_ng.report.statistics.effects import Effect, effects
 from milabench_ng.report.statistics.intervals import LogStat, WeightedStat, log_stat
-from milabench_ng.report.summary.summary import TestSummary
+from milabench_ng.report.summary.summary import Pressing, TestSummary, name_of_row
 from milabench_ng.stats import mean
 
 PACKED = "packed"
+_ALONE = "_alone"
+"""How names of tests that run alone may end; what is before it names the victim."""
 
 
 class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,11 +39,15 @@ class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
     company: dict[str, float]
     """The antagonists' own rates, in items per second; empty if packed."""
+    pressing: dict[str, Pressing] = {}
+    """What the antagonists do, by name."""
     stat: LogStat
     """Of the rate alone over that in company: by device and repeat, or by repeat if packed."""
     pairs: int
     lost: int
     """Pairs without two rates, such as those of failed launches; a victim that starved is among them."""
+    fairness: float | None = None
+    """What the worst tenant kept of its rate alone over what they kept on average; None unless packed."""
     effect: Effect
 
     @property
@@ -73,24 +79,42 @@ class FenceGain(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[WeightedStat, ...]
     effect: Effect
 
+    @property
+    def value(self) -> float:
+        """How many times as large the slowdown is without the fence."""
+        return self.unfenced / self.fenced
+
 
 def slowdowns(tests: Mapping[str, TestSummary]) -> tuple[Slowdown, ...]:
     """All cells of these rows, victim by victim; empty if no test ran alone."""
-    measured = {label: row for label, row in tests.items() if row.train and row.train.mean}
     cells = [
-        (name, victim, label, row, stat)
-        for name, victim in measured.items()
-        if victim.company == {}
-        for label, row in measured.items()
-        if same_work(victim, row) and (stat := log_stat(_independent(row, _pairs(victim, row))))
+        (name, tests[name], label, tests[label], stat) for (name, label), stat in cell_stats(tests).items() if stat
     ]
     found = effects([[(1.0, stat)] for *_, stat in cells])
     return tuple(_slowdown(*cell, one) for cell, one in zip(cells, found, strict=True))
 
 
+def cell_stats(tests: Mapping[str, TestSummary]) -> dict[tuple[str, str], LogStat | None]:
+    """The logarithms of the pairs by the rows of victim and test in company; None where no pair has two rates."""
+    return {
+        (name, label): log_stat(_independent(row, _pairs(victim, row)))
+        for name, victim in tests.items()
+        if victim.company == {}
+        for label, row in tests.items()
+        if same_work(victim, row)
+    }
+
+
 def cost_of_neighbours(cells: Sequence[Slowdown]) -> MeanSlowdown | None:
     """The mean slowdown of the victims that were packed; None if none was."""
     return _mean([((1.0, cell.stat),) for cell in cells if cell.beside == PACKED])
+
+
+def contentiousness(cells: Sequence[Slowdown]) -> dict[str, MeanSlowdown]:
+    """By antagonist, the mean slowdown of its victims: which shared resource is to blame."""
+    by_antagonist = grouped((cell for cell in cells if cell.beside != PACKED), lambda cell: cell.beside)
+    found = {beside: _mean([((1.0, cell.stat),) for cell in own]) for beside, own in by_antagonist.items()}
+    return {beside: known for beside, known in found.items() if known is not None}
 
 
 def fence_gains(fenced: Sequence[Slowdown], unfenced: Sequence[Slowdown]) -> tuple[FenceGain, ...]:
@@ -122,10 +146,11 @@ def _mean(cells: Sequence[Sequence[WeightedStat]]) -> MeanSlowdown | None:
 
 def same_work(victim: TestSummary, row: TestSummary) -> bool:
     """Whether ``row`` is the work of ``victim``, in company."""
-    return row.company != {} and bool(row.options) and _work(victim) == _work(row)
+    return row.company != {} and bool(row.options) and work(victim) == work(row)
 
 
-def _work(row: TestSummary) -> tuple[object, ...]:
+def work(row: TestSummary) -> tuple[object, ...]:
+    """What makes an item of a row what it is."""
     return row.workload, row.options, row.precision, row.data, row.scheme
 
 
@@ -147,15 +172,24 @@ def _independent(row: TestSummary, pairs: Mapping[str, float]) -> list[float]:
 def _slowdown(name: str, victim: TestSummary, label: str, row: TestSummary, stat: LogStat, found: Effect) -> Slowdown:
     jobs = _pairs(victim, row)
     return Slowdown(
-        victim=name.partition(".")[2],
+        victim=name_of_row(name).removesuffix(_ALONE),
         beside=", ".join(row.company or {}) or PACKED,
-        test=label.partition(".")[2],
+        test=name_of_row(label),
         alone=mean([victim.launches[job] for job in jobs]),
         together=mean([row.launches[job] for job in jobs]),
         unit=row.unit,
         company=row.company or {},
+        pressing=row.pressing,
         stat=stat,
         pairs=len(jobs),
         lost=max(victim.n, row.n) - len(jobs),
+        fairness=_fairness(jobs) if row.company is None else None,
         effect=found,
     )
+
+
+def _fairness(pairs: Mapping[str, float]) -> float | None:
+    """Worst over mean, by tenant, of the part of its rate alone that each kept; None for a single tenant."""
+    by_tenant = grouped(pairs, lambda job: job.partition(".")[2])
+    kept = [mean([1 / pairs[job] for job in jobs]) for jobs in by_tenant.values()]
+    return min(kept) / mean(kept) if len(kept) > 1 else None

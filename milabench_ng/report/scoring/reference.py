@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.files import convert_json, read_content, read_json
+from milabench_ng.files import read_content
 from milabench_ng.plain import plain, short
-from milabench_ng.report.scoring.weights import HEADER, WeightsHeader, load_weights, weights_file
+from milabench_ng.report.scoring.weights import WeightsFile, WeightsHeader
 from milabench_ng.report.summary.folder import decode_summary
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.shipped import find
@@ -41,24 +41,22 @@ def score_unit(reference: Reference | None) -> str:
     return CLASSIC_UNIT if reference is None else reference.unit
 
 
-def load_reference(path: Path | None, suite: str) -> Reference | None:
-    """The reference that the weights file ``path`` names, else the shipped one of ``suite``; None without one.
+def load_reference(weights: WeightsFile) -> Reference | None:
+    """The reference that ``weights`` name; None if they name none.
 
     It is a file next to the weights, or a shipped baseline. Raises InputError if there is none of that name with the
     SHA-256 that the weights state, or if it lacks a rate of a weighted test.
     """
-    chosen = weights_file(path, suite)
-    raw = {} if chosen is None else convert_json(read_json(chosen), dict[str, object], f"weights {plain(chosen)}", "")
-    if chosen is None or HEADER not in raw:
+    stated = weights.header
+    if stated is None:
         return None
-    where = f"weights {plain(chosen)}"
-    stated = convert_json(raw[HEADER], WeightsHeader, f"{where}: '{HEADER}'", WeightsHeader.FORM)
+    where = f"weights {plain(weights.path)}"
     if Path(stated.reference).name != stated.reference:
         raise InputError(
             f"{where}: reference {short(repr(stated.reference))}: name a file next to the weights, no path"
         )
-    found = _find(chosen.parent, stated, where)
-    for label in load_weights(path, suite) or {}:
+    found = _find(weights.path, stated, where)
+    for label in weights.weights:
         row = found.summary.tests.get(label)
         if row is None or not row.rated:
             raise InputError(
@@ -67,10 +65,10 @@ def load_reference(path: Path | None, suite: str) -> Reference | None:
     return found
 
 
-def _find(folder: Path, stated: WeightsHeader, where: str) -> Reference:
+def _find(weights: Path, stated: WeightsHeader, where: str) -> Reference:
     name = stated.reference.removesuffix(".json")
     seen: list[str] = []
-    for file in _candidates(folder, name):
+    for file in _candidates(weights, name):
         content = read_content(file)
         sha256 = hashlib.sha256(content).hexdigest()
         if sha256 == stated.sha256:
@@ -80,8 +78,9 @@ def _find(folder: Path, stated: WeightsHeader, where: str) -> Reference:
     raise InputError(f"{where}: reference {plain(name)} with SHA-256 {short(stated.sha256[:12])}: {found}")
 
 
-def _candidates(folder: Path, name: str) -> Iterator[Path]:
-    near = (folder / f"{name}.json", folder / REFERENCE)
+def _candidates(weights: Path, name: str) -> Iterator[Path]:
+    packed = f"{Path(REFERENCE).stem}{weights.name.removeprefix('weights')}"  # reference-modern.json
+    near = (weights.with_name(known) for known in (f"{name}.json", REFERENCE, packed))
     yield from (file for file in near if file.is_file())
     shipped = find("baselines", name)
     if shipped is not None:

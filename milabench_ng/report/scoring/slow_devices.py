@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from string import ascii_lowercase
 from typing import Literal
 
 import msgspec
@@ -91,7 +92,7 @@ def side_by_side(summary: Summary) -> GpuComparison | None:
     slow = slow_among(gaps)
     return GpuComparison(
         devices=devices,
-        models=tuple(summary.models.get(device, "not recorded") for device in devices) if len(groups) > 1 else (),
+        models=tuple(_model(device, summary.models) or "not recorded" for device in devices) if len(groups) > 1 else (),
         mean=tuple(_row(label, row, devices, "mean") for label, row in tests.items()),
         min=tuple(_row(label, row, devices, "min") for label, row in tests.items()),
         max=tuple(_row(label, row, devices, "max") for label, row in tests.items()),
@@ -103,7 +104,12 @@ def side_by_side(summary: Summary) -> GpuComparison | None:
 
 def _alike(devices: Sequence[str], models: Mapping[str, str]) -> list[list[str]]:
     """The devices by model."""
-    return list(grouped(devices, lambda device: models.get(device, "")).values())
+    return list(grouped(devices, lambda device: _model(device, models)).values())
+
+
+def _model(slot: str, models: Mapping[str, str]) -> str:
+    """The model of a slot's device; empty if not recorded."""
+    return models.get(slot.rstrip(ascii_lowercase), "")
 
 
 class DeviceGap(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ beside a weight puts the test into a group, which has a sub-score.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -15,7 +15,7 @@ import msgspec
 from milabench_ng.errors import InputError
 from milabench_ng.files import convert_json, read_json
 from milabench_ng.plain import plain, short
-from milabench_ng.report.summary.summary import Summary, progression_steps
+from milabench_ng.report.summary.summary import Summary, progression_steps, suite_of_row
 from milabench_ng.shipped import find
 
 Weights = Mapping[str, float]
@@ -45,36 +45,63 @@ class _Weight(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     group: Annotated[str, msgspec.Meta(min_length=1, max_length=60)] | None = None
 
 
-def weights_file(path: Path | None, suite: str) -> Path | None:
-    """The file ``path``, else the shipped one of ``suite``; None if there is none."""
-    return path or find("weights", suite)
+class WeightsFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A weights file as read."""
+
+    path: Path
+    labels: tuple[str, ...]
+    """All tests in it."""
+    weights: Weights
+    """Those above 0: at least one."""
+    groups: Groups
+    """Of the weighted tests."""
+    header: WeightsHeader | None = None
 
 
-def load_weights(path: Path | None, suite: str) -> Weights | None:
-    """The weights above 0 in the file ``path``, else in the shipped one of ``suite``; None if there is none."""
-    chosen = weights_file(path, suite)
-    if chosen is None:
-        return None
-    weights = {label: entry.weight for label, entry in _entries(chosen, suite).items() if entry.weight > 0}
-    if not weights:
-        raise InputError(f"weights {plain(chosen)}: no test has a weight above 0")
-    return weights
-
-
-def load_groups(path: Path | None, suite: str) -> Groups:
-    """The groups of the weighted tests in the same file; empty if it names none."""
-    chosen = weights_file(path, suite)
-    found = {} if chosen is None else _entries(chosen, suite)
-    return {label: entry.group for label, entry in found.items() if entry.group is not None and entry.weight > 0}
-
-
-def _entries(chosen: Path, suite: str) -> dict[str, _Weight]:
-    where = f"weights {plain(chosen)}"
+def read_weights(path: Path, suite: str) -> WeightsFile:
+    """The weights file ``path``; ``suite`` is for advice. Raises InputError if it is none."""
+    where = f"weights {plain(path)}"
     advice = f'the form is {{"{short(suite)}.vae": {{"weight": 8}}}}'
-    raw = convert_json(read_json(chosen), dict[str, Any], where, advice)
-    return {
+    raw = convert_json(read_json(path), dict[str, Any], where, advice)
+    entries = {
         label: convert_json(raw[label], _Weight, f"{where}: {short(label)}", advice) for label in raw if label != HEADER
     }
+    weighted = {label: entry for label, entry in entries.items() if entry.weight > 0}
+    if not weighted:
+        raise InputError(f"{where}: no test has a weight above 0")
+    header = (
+        convert_json(raw[HEADER], WeightsHeader, f"{where}: '{HEADER}'", WeightsHeader.FORM) if HEADER in raw else None
+    )
+    return WeightsFile(
+        path=path,
+        labels=tuple(entries),
+        weights={label: entry.weight for label, entry in weighted.items()},
+        groups={label: entry.group for label, entry in weighted.items() if entry.group is not None},
+        header=header,
+    )
+
+
+def find_weights(suite: str) -> WeightsFile | None:
+    """The shipped weights of ``suite``; None if there are none."""
+    path = find("weights", suite)
+    return None if path is None else read_weights(path, suite)
+
+
+def weighed_suites(file: WeightsFile, suites: Collection[str], left_out: Collection[str] = ()) -> frozenset[str]:
+    """Those of several ``suites`` that ``file`` weighs tests of; it may weigh those ``left_out`` of the run.
+
+    Raises InputError if it weighs none of them, or tests of others.
+    """
+    where = f"weights {plain(file.path)}"
+    of = {label: suite_of_row(label) for label in file.labels}
+    asked = " and ".join(sorted(suites))
+    foreign = [label for label, suite in of.items() if suite not in suites and suite not in left_out]
+    if foreign:
+        raise InputError(f"{where}: {short(foreign[0])}: the suites are {asked}; correct its name, or leave it out")
+    found = frozenset(of.values()) & frozenset(suites)
+    if not found:
+        raise InputError(f"{where}: the suites are {asked}, and it weighs no test of them; name a file that does")
+    return found
 
 
 def spread_unplanned(weights: Weights, devices: int) -> dict[str, float]:

@@ -6,10 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from milabench_ng.plan import Launch
+from milabench_ng.profile import name_of
 from milabench_ng.records.views import ManifestView
 from milabench_ng.report.summary.launches import LaunchResult
+from milabench_ng.report.summary.summary import Pressing
 from milabench_ng.stats import mean
 
+BUSY = "busy"
+"""The option of antagonists for the share of the time in which they press."""
 Beside = dict[str, float]
 """Items per second of the other tests that ran at the same time, by name; a failed launch counts as 0."""
 
@@ -27,13 +31,23 @@ def company_of(manifests: Sequence[ManifestView], results: Iterable[LaunchResult
         for batch in manifest.plan.batches:
             for launch in batch.launches:
                 others = [other for other in batch.launches if other is not launch]
-                if len(manifest.plan.devices) > 1 and _apart(launch, others):
+                if len(manifest.plan.slots) > 1 and _apart(launch, others):
                     rates = found.setdefault(launch.label, {})
                     for test in {other.test for other in others}:
-                        rates.setdefault(test.rpartition(".")[2], []).extend(perfs[manifest.run_id, batch.number, test])
+                        rates.setdefault(name_of(test), []).extend(perfs[manifest.run_id, batch.number, test])
     return {
         label: {name: mean(rates) if rates else 0.0 for name, rates in beside.items()}
         for label, beside in found.items()
+    }
+
+
+def pressing_of(manifests: Sequence[ManifestView]) -> dict[str, Pressing]:
+    """By name, the tests that are only company and state the share of the time in which they press."""
+    return {
+        name_of(launch.test): Pressing(workload=launch.workload, busy=busy)
+        for manifest in manifests
+        for launch in manifest.plan.launches
+        if not launch.measured and isinstance(busy := launch.arguments.get(BUSY), int | float) and busy >= 0
     }
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal
 
 import msgspec
 
+from milabench_ng.records.isolation import weakest_tier
 from milabench_ng.records.marks import Mark
 from milabench_ng.report.launch.host_paces import PACE_UNIT, Paces, differ
-from milabench_ng.report.summary.launches import weakest_tier
 from milabench_ng.report.summary.summary import Summary, TestSummary
 
 Ratio = Literal["counted", "not counted", "suppressed"]
@@ -25,6 +26,8 @@ _FEEDING = ("workers",)
 """Options that change how a batch is made, not what is computed: they matter if that sets the pace."""
 _FED = ("cpu", "io")
 """Bounds of tests whose pace depends on their data."""
+_INSTANCE = re.compile(r" MIG ((?:\d+c\.)?\d+g)\.")
+"""In the name of an instance of MIG, its compute slices."""
 _UNKNOWN = "not recorded"
 
 
@@ -68,9 +71,6 @@ def _of_runs(run: Summary, baseline: Summary) -> Iterator[WorkDifference]:
             yield WorkDifference(what=name, run=ours[name], baseline=theirs[name])
     if run.devices != baseline.devices:
         yield WorkDifference(what="devices", run=str(run.devices), baseline=str(baseline.devices))
-    mine, other = _tier(run), _tier(baseline)
-    if mine and other and mine != other:
-        yield WorkDifference(what="isolation", run=mine, baseline=other)
     yield from _of_hosts(run.host_pace, baseline.host_pace)
     if run.profile_sha256 and baseline.profile_sha256 and set(run.profile_sha256) != set(baseline.profile_sha256):
         short = [", ".join(sha[:12] for sha in side) for side in (run.profile_sha256, baseline.profile_sha256)]
@@ -98,19 +98,21 @@ def other_generation(run: Mapping[str, str], baseline: Mapping[str, str]) -> lis
     ]
 
 
-def _tier(summary: Summary) -> str | None:
-    tiers = [tier for row in summary.tests.values() for tier in row.tiers]
-    return weakest_tier(tiers) if tiers else None
-
-
 def _of_tests(run: Summary, baseline: Summary) -> Iterator[WorkDifference]:
+    cut: tuple[str, str, str, Ratio] = ("GPUs", _part_of_gpu(run), _part_of_gpu(baseline), "suppressed")
     for label, row in run.tests.items():
         other = baseline.tests.get(label)
         if other is None:
             continue
-        for what, ours, theirs, ratio in _aspects(row, other):
+        for what, ours, theirs, ratio in (cut, *_aspects(row, other)):
             if ours != theirs:
                 yield WorkDifference(what=what, run=ours, baseline=theirs, tests=(label,), ratio=ratio)
+
+
+def _part_of_gpu(summary: Summary) -> str:
+    """How GPUs are cut into devices: an instance of MIG is no GPU, and seven of one are no seven GPUs."""
+    cuts = {match[1] if (match := _INSTANCE.search(name)) else "" for name in summary.models.values()} - {""}
+    return f"MIG {' and '.join(sorted(cuts))}" if cuts else "whole"
 
 
 def _aspects(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, str, Ratio]]:
@@ -120,6 +122,13 @@ def _aspects(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, st
         yield "items of 2020 per item", f"{run.classic_factor:g}", f"{base.classic_factor:g}", "suppressed"
     if not run.scheme.spreads and not base.scheme.spreads:
         yield "tenants", str(run.devices), str(base.devices), "counted"
+    if run.company is not None or base.company is not None:  # nodes of one device and of eight are compared
+        yield "other devices meanwhile", *_sides(run, base, _meanwhile), "not counted"
+    yield "tenants on each device", *_sides(run, base, _sharing), "suppressed"
+    if run.tiers and base.tiers:
+        tiers = _sides(run, base, lambda row: weakest_tier(row.tiers))
+        yield "isolation", *tiers, "not counted" if "none" in tiers else "counted"
+    yield "last-level caches", *_sides(run, base, _caches), "counted"
     yield from _of_what_went_wrong(run, base)
     if bool(run.precision) != bool(base.precision):  # all our records have a precision, and none from 2020 does
         recorded = _sides(run, base, lambda row: _joined(row.precision) or _UNKNOWN)
@@ -132,6 +141,23 @@ def _aspects(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, st
     for what in sorted(ours.keys() ^ theirs.keys()):
         sides = (what, AS_TODAY) if what in ours else (AS_TODAY, what)
         yield WORK, *sides, "not counted" if (ours | theirs)[what] else "counted"
+
+
+def _meanwhile(row: TestSummary) -> str:
+    """What the node's other devices did while a launch was measured; nothing if there are no others."""
+    if row.company is None:
+        return "nothing" if row.devices == 1 or row.scheme.spreads else "the same test"
+    return _joined(row.company) or "nothing"
+
+
+def _sharing(row: TestSummary) -> str:
+    """How many tenants share each device, and how."""
+    return "1" if row.sharing is None else f"{row.sharing.value:g} ({row.sharing.what})"
+
+
+def _caches(row: TestSummary) -> str:
+    """Whether each tenant had a part of its own."""
+    return "divided" if any(mark.kind == "caches divided" for mark in row.marks) else "shared"
 
 
 def _of_what_went_wrong(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, str, Ratio]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from milabench_ng.records.window import SMALLEST
 from milabench_ng.report.statistics.intervals import LogStat, session_stat
-from milabench_ng.report.summary.summary import OriginKind, Summary, TestSummary
+from milabench_ng.report.summary.summary import OriginKind, Summary, TestSummary, suite_of_row
 
 _ALIKE = 1e-6
 """Tolerance between logarithms of the same numbers."""
@@ -14,10 +14,21 @@ _ALIKE = 1e-6
 
 def contradictions(summary: Summary) -> Iterator[str]:
     """The contradictions in words, by row."""
+    yield from _of_suites(summary)
     for label, row in summary.tests.items():
         for why in (_as_if_measured(summary.origin(label), row), _of_other_repeats(row), _too_small(row)):
             if why:
                 yield f"{label}: {why}"
+
+
+def _of_suites(summary: Summary) -> Iterator[str]:
+    """Of several suites, each has tests, and each test is of one of them."""
+    if not summary.suites:
+        return
+    of = {label: suite_of_row(label) for label in summary.tests}
+    yield from (f"{label}: of none of its suites" for label, suite in of.items() if suite not in summary.suites)
+    empty = {*summary.suites} - {*of.values()}
+    yield from (f"it has no test of {suite}" for suite in sorted(empty))
 
 
 def _as_if_measured(origin: OriginKind, row: TestSummary) -> str:

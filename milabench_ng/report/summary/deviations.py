@@ -11,13 +11,13 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Plan
-from milabench_ng.profile import Test, build_profile, parse_profile
+from milabench_ng.profile import Test, build_profile, name_of, parse_profile
 from milabench_ng.records.marks import Mark, MarkKind
 from milabench_ng.records.views import ManifestView
 from milabench_ng.report.summary.launches import LaunchResult
 from milabench_ng.report.summary.provenance import node_devices
 
-DEVIATIONS: frozenset[MarkKind] = frozenset({"order", "devices left out", "data scale", "company"})
+DEVIATIONS: frozenset[MarkKind] = frozenset({"order", "devices left out", "shared devices", "data scale", "company"})
 """The kinds of these marks. What departs from the profile is for R8 and the buyer to judge."""
 TEST_2020 = Test(workload="")
 """Profiles of 2020 state neither scale nor company."""
@@ -59,8 +59,17 @@ def _of_run(manifest: ManifestView) -> Iterator[Mark]:
     planned = manifest.plan
     if planned.order == "file" and planned.repeat > 1:
         yield Mark(kind="order", what=planned.order)
+    if planned.tenants_per_device > 1:
+        yield Mark(kind="shared devices", value=planned.tenants_per_device, what=_shared(manifest))
     if len(planned.devices) < node_devices(manifest):
         yield Mark(kind="devices left out", value=len(planned.devices), limit=node_devices(manifest))
+
+
+def _shared(manifest: ManifestView) -> str:
+    """What several tenants share, and how."""
+    if all(device.kind == "cpu" for device in manifest.plan.devices):
+        return "CPU partition"
+    return "GPU, through MPS" if manifest.inventory and manifest.inventory.mps else "GPU, in turns"
 
 
 def _of_data(result: LaunchResult, scales: Mapping[str, float]) -> Iterator[Mark]:
@@ -78,22 +87,22 @@ def _of_company(planned: Plan, stated: Mapping[str, Test]) -> dict[str, Mark]:
             if not launch.measured or launch.scheme.spreads or launch.test not in stated:
                 continue
             beside = {other.test for other in batch.launches if other is not launch}
-            if beside != _expected(launch.test, stated, beside, len(planned.devices)):
-                names = sorted(test.rpartition(".")[2] for test in beside)
+            if beside != _expected(launch.test, stated, beside, len(planned.slots)):
+                names = sorted(name_of(test) for test in beside)
                 found[launch.test] = Mark(kind="company", what=", ".join(names) or "nothing")
     return found
 
 
-def _expected(label: str, stated: Mapping[str, Test], beside: Collection[str], devices: int) -> set[str]:
+def _expected(label: str, stated: Mapping[str, Test], beside: Collection[str], slots: int) -> set[str]:
     """The tests that the profile has run beside this one; of a mix, which takes turns, those that did."""
     test = stated[label]
     if test.mix is not None:
         return {other for other in beside if other in stated and stated[other].mix == test.mix}
     if test.company == "same":
-        return {label} if devices > 1 else set()
-    suite = label.rpartition(".")[0]
+        return {label} if slots > 1 else set()
     names = () if test.company == "none" else test.company
-    return {f"{suite}.{names[i % len(names)]}" for i in range(devices - 1 if names else 0)}
+    ids = {name_of(other): other for other in stated}
+    return {ids[names[i % len(names)]] for i in range(slots - 1 if names else 0)}
 
 
 def _stated(manifest: ManifestView) -> dict[str, Test]:
@@ -103,7 +112,7 @@ def _stated(manifest: ManifestView) -> dict[str, Test]:
         tests, of_2020 = parse_profile(text, "run.json: profile")
         if of_2020:
             return {f"{suite}.{name}": TEST_2020 for name in tests}
-        typed = build_profile(suite, tests, text, "run.json: profile").tests
+        typed = build_profile(suite, tests, text, "run.json: profile")
     except InputError:  # the rules on the plan refuse such a manifest
         return {}
-    return {f"{suite}.{name}": test for name, test in typed.items()}
+    return {typed.id_of(name): test for name, test in typed.tests.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import msgspec
 from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, parse_json, read_content
 from milabench_ng.plain import plain, printed_json, short
-from milabench_ng.profile import Scheme
+from milabench_ng.profile import Scheme, suite_of
+from milabench_ng.records.borders import asked
+from milabench_ng.records.ledger import AnyLedgerEvent
 from milabench_ng.records.names import MANIFEST
 from milabench_ng.records.reading import Problem, ReadRecord, is_going_on, read_folder, read_ledger, read_record
 from milabench_ng.records.upgrades.summary import SUMMARY_UPGRADES
@@ -83,24 +86,40 @@ def collect(folder: Path, name: str = "") -> Folder:
         elif isinstance(found, ManifestView):
             manifests.append(found)
         elif os.path.basename(found.file) == MANIFEST:
-            called, inner = name or plain(folder), os.path.dirname(found.file)
-            why = f"{called} is no result folder: give one" if inner else "without it, nobody knows what was planned"
-            raise InputError(f"{called}: {found.file}: {found.reason}; {why}")
+            raise InputError(_why_unread(name or plain(folder), folder, found))
         else:
             problems.append(found)
+    events = read_ledger(folder).events
     return Folder(
         source=name or plain(folder),
-        events=read_ledger(folder).events,
+        events=events,
         results=with_deviations(against_traces(results, manifests), manifests),
-        manifests=tuple(manifests),
+        manifests=tuple(_asked(manifest, events) for manifest in manifests),
         problems=tuple(problems),
         going_on=going_on,
     )
 
 
+def _asked(manifest: ManifestView, events: Sequence[AnyLedgerEvent]) -> ManifestView:
+    """The manifest with the part of its plan that its rule for stopping asked for."""
+    if manifest.stopping is None:
+        return manifest
+    return msgspec.structs.replace(manifest, plan=asked(manifest.plan, events))
+
+
+def _why_unread(called: str, folder: Path, manifest: Problem) -> str:
+    """What to tell of a manifest that cannot be read: the folder's own, or one somewhere below it."""
+    if os.path.lexists(folder / MANIFEST):
+        return f"{called}: {manifest.file}: {manifest.reason}; without it, nobody knows what was planned"
+    return (
+        f"{called}: no result folder, since it holds no run.json; give the folder that `mnb jobs` wrote "
+        f"(below it lies {manifest.file}, {manifest.reason})"
+    )
+
+
 def against_traces(results: list[LaunchResult], manifests: list[ManifestView]) -> tuple[LaunchResult, ...]:
     """Compare each result with its suite's shipped traces: add marks for deviations, and whether it was compared."""
-    suites = {result.test.rpartition(".")[0] for result in results}
+    suites = {suite_of(result.test) for result in results}
     known = {label: trace for suite in suites for label, trace in load_traces(suite).items()}
     keys = {manifest.run_id: manifest.software_key for manifest in manifests}
     return tuple(_against(result, known.get(result.label), keys.get(result.run_id or "", "")) for result in results)

@@ -13,6 +13,7 @@ import msgspec
 from milabench_ng.catalogue import Derived, Scalar
 from milabench_ng.plan import Device
 from milabench_ng.profile import Scheme
+from milabench_ng.records.isolation import weakest_tier
 from milabench_ng.records.latency import Latencies, merged
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.reading import ReadRecord
@@ -106,6 +107,8 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     data_scale: float = 1.0
     """The scale that was asked for; a data set that cannot be scaled has its own."""
     precision: str | None = None
+    kernels: tuple[str, ...] = ()
+    """What of torch's libraries worked, such as ``attention flash``."""
     marks: tuple[Mark, ...] = ()
     paces: tuple[PaceSeen, ...] = ()
     """The host pace of each share."""
@@ -150,6 +153,7 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         rank_rates=measured.rank_rates,
         workload=mnb.launch.workload,
         options=mnb.launch.arguments,
+        kernels=tuple(dict.fromkeys(" ".join(item) for rank in mnb.ranks for item in rank.kernels.items())),
         shapes=measured.shapes,
         program_s=_program_s(view),
         peak_memory_mib=_peak_memory(view, _visible(view)),
@@ -325,14 +329,6 @@ def _peak_memory(view: RecordView, visible: Sequence[str]) -> float:
     monitor = view.gpu_monitor or {}
     chosen = [monitor[visible[0]]] if len(visible) == 1 and visible[0] in monitor else list(monitor.values())
     return max([0.0, *(entry.memory.max for entry in chosen if entry.memory and entry.memory.max is not None)])
-
-
-_STRENGTH = ("none", "affinity", "partial", "full")
-
-
-def weakest_tier(tiers: Sequence[str]) -> str:
-    """The weakest of several tiers; an unknown tier is the weakest of all."""
-    return min(tiers, key=lambda tier: _STRENGTH.index(tier) if tier in _STRENGTH else -1)
 
 
 def _tier(mnb: MnbView, cause: str | None) -> str | None:

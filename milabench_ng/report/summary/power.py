@@ -48,7 +48,9 @@ class DevicePower(msgspec.Struct, frozen=True):
 
 def launch_power(mnb: MnbView) -> DevicePower | None:
     """The mean over the devices of a launch; None if one is unknown or shares its GPU."""
-    uuids = [device.uuid or "" for device in mnb.devices if device.kind == "gpu"]  # a MIG device shares its board's
+    # A MIG device shares its board's, and so do several tenants of one GPU.
+    alone = [device.uuid or "" for device in mnb.devices if device.kind == "gpu"]
+    uuids = alone if mnb.launch.slots is msgspec.UNSET else []
     seen = (mnb.telemetry.get(telemetry_key("gpu", uuid)) for uuid in uuids)
     known = [power for one in seen if one is not None and (power := _power(one, mnb.sampled)) is not None]
     if not known or len(known) < len(mnb.devices):

@@ -9,7 +9,8 @@ from typing import TypeVar
 import msgspec
 
 from milabench_ng.plan import Plan
-from milabench_ng.records.ledger import AnyLedgerEvent, Resumed, Session
+from milabench_ng.profile import suite_of
+from milabench_ng.records.ledger import AnyLedgerEvent, Enough, Resumed, Session
 from milabench_ng.records.reading import Problem
 from milabench_ng.records.views import InventoryView, ManifestView
 from milabench_ng.report.launch.host_paces import PaceSeen, without_pace
@@ -65,12 +66,18 @@ def order_of(plan: Plan) -> str | None:
     return plan.order if plan.nonce is None else f"{plan.order}, nonce {plan.nonce}"
 
 
-def suite_of(folder: Folder) -> str:
+def named_suite(folder: Folder) -> str:
     suites = dict.fromkeys(
         [manifest.plan.suite for manifest in folder.manifests]
-        or [result.test.rpartition(".")[0] or result.test for result in folder.results]
+        or [suite_of(result.test) or result.test for result in folder.results]
     )
     return "+".join(suites) or "unknown"
+
+
+def suites_of(folder: Folder) -> tuple[str, ...]:
+    """The suites of the planned tests by name; empty if each plan has tests of its own suite alone."""
+    planned = [(made.plan.suite, launch.suite) for made in folder.manifests for launch in made.plan.measured]
+    return tuple(sorted({suite for _, suite in planned})) if any(own != suite for own, suite in planned) else ()
 
 
 def models_of(folder: Folder) -> dict[str, str]:
@@ -141,5 +148,10 @@ def notes_of(folder: Folder, ours: bool, models: Mapping[str, str]) -> tuple[str
     sessions = starts_of(folder)
     if sessions > 1:
         notes.append(f"{sessions} sessions, one after the other")
+    notes += [
+        f"ended after {event.repeats} repeats, as asked: {event.detail}"
+        for event in folder.events
+        if isinstance(event, Enough)
+    ]
     notes += [f"resumed with another {text}" for text in _accepted(folder.events)]
     return tuple(notes)

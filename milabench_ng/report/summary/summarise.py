@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 import msgspec
 
@@ -14,13 +13,14 @@ from milabench_ng.grouping import grouped
 from milabench_ng.plan import Launch
 from milabench_ng.profile import Scheme
 from milabench_ng.records import latency
-from milabench_ng.records.ledger import Finished, Session, attempts
+from milabench_ng.records.ledger import Session, attempts
 from milabench_ng.records.marks import merged
 from milabench_ng.records.names import LEDGER
 from milabench_ng.records.reading import Problem
 from milabench_ng.report.launch.host_paces import paces
 from milabench_ng.report.statistics.intervals import session_stat
-from milabench_ng.report.summary.company import company_of
+from milabench_ng.report.summary.company import company_of, pressing_of
+from milabench_ng.report.summary.ending import between_sessions, interrupted, left_s
 from milabench_ng.report.summary.flags import flags
 from milabench_ng.report.summary.launches import LaunchResult
 from milabench_ng.report.summary.one_node import check_one_node
@@ -30,6 +30,7 @@ from milabench_ng.report.summary.provenance import (
     device_count,
     distinct,
     models_of,
+    named_suite,
     node_devices,
     notes_of,
     order_of,
@@ -37,7 +38,7 @@ from milabench_ng.report.summary.provenance import (
     provenance_of,
     sessions_of,
     side_by_side,
-    suite_of,
+    suites_of,
 )
 from milabench_ng.report.summary.repeats import by_job, device_stats, rank_means, repeats, sessions_by_repeat, stat_of
 from milabench_ng.report.summary.summary import (
@@ -55,7 +56,7 @@ def summarise(folder: Folder) -> Summary:
     """Summarise every test of ``folder``, and what was planned but is missing."""
     ours = _is_ours(folder)
     check_one_node(folder.source, folder.manifests, folder.results)
-    company = company_of(folder.manifests, folder.results)
+    company, pressing = company_of(folder.manifests, folder.results), pressing_of(folder.manifests)
     folder = _of_one_work(_measured(folder))
     planned = {
         (manifest.run_id, launch.label, launch.job_id): launch
@@ -76,7 +77,8 @@ def summarise(folder: Folder) -> Summary:
     promised = Counter(launch.label for launch in planned.values())
     together = side_by_side(folder.manifests)
     return Summary(
-        suite=suite_of(folder),
+        suite=named_suite(folder),
+        suites=suites_of(folder),
         units="true" if ours else "classic",
         devices=devices,
         provenance=provenance_of(folder, models),
@@ -87,10 +89,11 @@ def summarise(folder: Folder) -> Summary:
         profile_sha256=distinct(at.profile.sha256 if at.profile else None for at in folder.manifests),
         orders=distinct(order_of(manifest.plan) for manifest in folder.manifests),
         going_on=folder.going_on,
-        interrupted=_interrupted(folder),
-        left_s=_left_s(folder) if folder.going_on else None,
+        interrupted=interrupted(folder),
+        between_sessions=between_sessions(folder),
+        left_s=left_s(folder) if folder.going_on else None,
         omitted=tuple(dict.fromkeys(label for manifest in folder.manifests for label in manifest.plan.omitted)),
-        unplanned={label: why for manifest in folder.manifests for label, why in manifest.plan.too_wide.items()},
+        unplanned={label: why for manifest in folder.manifests for label, why in manifest.plan.not_planned.items()},
         notes=notes_of(folder, ours, models),
         host_pace=paces(paces_seen(folder)),
         tests={
@@ -103,28 +106,12 @@ def summarise(folder: Folder) -> Summary:
                     together[label] or devices,
                 ),
                 company=company.get(label),
+                pressing={name: one for name in company.get(label) or () if (one := pressing.get(name))},
             )
             for label in dict.fromkeys([*promised, *rows])
         },
         problems=loose,
     )
-
-
-def _interrupted(folder: Folder) -> bool:
-    """Whether the ledger knows that launches are left; a record that is gone was not left out."""
-    edges = [event for event in folder.events if isinstance(event, Session | Finished)]
-    if folder.going_on or not edges:
-        return False
-    return not isinstance(edges[-1], Finished) or edges[-1].missing > 0
-
-
-def _left_s(folder: Folder) -> float | None:
-    """What the batches that are left take, if they start as far apart as most so far; None for fewer than two."""
-    starts = sorted({result.started_utc for result in folder.results if result.started_utc is not None})
-    if len(starts) < 2:
-        return None
-    each_s = median([(late - early).total_seconds() for early, late in pairwise(starts)])
-    return each_s * max(0, sum(len(manifest.plan.batches) for manifest in folder.manifests) - len(starts))
 
 
 def _measured(folder: Folder) -> Folder:
@@ -284,6 +271,7 @@ def _test(
         tiers=distinct(result.tier for result in readable),
         data=distinct(result.data for result in readable),
         precision=distinct(result.precision for result in readable),
+        kernels=distinct(kernel for result in readable for kernel in result.kernels),
         marks=merged(mark for result in readable for mark in result.marks),
         reference=distinct(result.reference for result in good if result.reference),
     )

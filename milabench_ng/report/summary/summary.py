@@ -13,7 +13,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from milabench_ng.catalogue import Derived, Scalar
-from milabench_ng.profile import Scheme
+from milabench_ng.profile import Scheme, suite_of
+from milabench_ng.records.isolation import weakest_tier
 from milabench_ng.records.latency import Latencies, batches, quantile_s
 from milabench_ng.records.ledger import NOT_TRIED
 from milabench_ng.records.marks import Mark
@@ -117,6 +118,13 @@ class ReadLimit(msgspec.Struct, frozen=True):
     """What holds it, as in the record: `readers` are the data set's own."""
 
 
+class Pressing(msgspec.Struct, frozen=True, kw_only=True):
+    """What an antagonist does: its workload, and the share of the time in which it presses, 0 to 1."""
+
+    workload: str
+    busy: Amount
+
+
 class StepTally(msgspec.Struct, frozen=True, kw_only=True):
     """How many steps a launch did: the median over the launches of a row."""
 
@@ -177,6 +185,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """How many devices work on this test at the same time."""
     company: dict[str, Amount] | None = None
     """Mean rates of the tests that other devices ran meanwhile, by name: none if it ran alone; None if all ran it."""
+    pressing: dict[str, Pressing] = {}
+    """The tests in ``company`` that press on something, by name."""
     planned: Tally | None = None
     """How many launches the plan promised; None if there is no plan."""
     missing: Tally = 0
@@ -220,6 +230,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     tiers: tuple[str, ...] = ()
     data: tuple[DataView, ...] = ()
     precision: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
+    """What of torch's libraries worked, such as ``attention flash``; empty if nothing of it was seen."""
     workload: str = ""
     """Empty if not recorded."""
     options: dict[str, Scalar | None] = {}
@@ -246,6 +258,11 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
         return (measured or (self.estimate is not None and self.estimate.value > 0)) and self.classic_factor is not None
 
     @property
+    def sharing(self) -> Mark | None:
+        """The mark that several tenants shared each device; None if each had its own."""
+        return next((mark for mark in self.marks if mark.kind == "shared devices"), None)
+
+    @property
     def other_work(self) -> tuple[str, ...]:
         """The departures that change the work."""
         return tuple(each.what for each in self.departures if each.decides)
@@ -270,6 +287,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     job_id: None = None
     """Null, so that a reader of a result folder skips this file."""
     suite: str
+    """Of the profile."""
+    suites: tuple[str, ...] = ()
+    """The suites that its tests are scored in, by name; empty if that is ``suite``."""
     units: Literal["true", "classic"]
     """``classic``: rates count the items of 2020; ``true``: those that ``unit`` names."""
     devices: DeviceCount
@@ -287,6 +307,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     going_on: bool = False
     interrupted: bool = False
     """Whether the run ended before all its launches were tried, by its ledger."""
+    between_sessions: bool = False
+    """Whether it was to end there: the launches that are left are those of later sessions."""
     left_s: Amount | None = None
     """Time that a run in progress will take yet, at its pace so far; None if that is unknown."""
     omitted: tuple[str, ...] = ()
@@ -304,6 +326,22 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a row was measured by us, published by others or estimated."""
         own = self.tests[label].origin
         return own.kind if own else self.provenance.kind
+
+    @property
+    def known_suites(self) -> tuple[str, ...]:
+        """The suites that its tests are scored in, also if that is one."""
+        return self.suites or (self.suite,)
+
+    @property
+    def distinct_devices(self) -> int:
+        """How many devices worked: ``devices`` counts tenants, and several may share one."""
+        return len(self.models) or self.devices
+
+    @property
+    def isolation(self) -> str:
+        """The weakest tier of any launch; empty if none is recorded."""
+        tiers = [tier for row in self.tests.values() for tier in row.tiers]
+        return weakest_tier(tiers) if tiers else ""
 
     @property
     def one_after_another(self) -> bool:
@@ -325,3 +363,13 @@ def progression_steps(labels: list[str]) -> dict[str, int]:
     """The labels that are steps of a progression (``suite.test.K``), with their K."""
     parts = {label: label.rpartition(".") for label in labels}
     return {label: int(step) for label, (base, _, step) in parts.items() if _STEP.fullmatch(step) and "." in base}
+
+
+def suite_of_row(label: str) -> str:
+    """The suite of the row with this label: ``suite.test`` or ``suite.scaling.K``."""
+    return suite_of(suite_of(label) if progression_steps([label]) else label)
+
+
+def name_of_row(label: str) -> str:
+    """The label of a row without its suite: ``test`` or ``scaling.K``."""
+    return label.removeprefix(f"{suite_of_row(label)}.")

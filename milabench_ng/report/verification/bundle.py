@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import re
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,14 +18,16 @@ import msgspec
 
 from milabench_ng import __version__
 from milabench_ng.errors import InputError
+from milabench_ng.profile import SUITE_NAME
 from milabench_ng.records.names import MANIFEST, file_digest, is_result_file
 from milabench_ng.records.output_files import check_target, write_output
 from milabench_ng.records.reading import is_going_on
-from milabench_ng.report.scoring.reference import CLASSIC_UNIT, REFERENCE, Reference, load_reference, score_unit
-from milabench_ng.report.scoring.score import Score, score
+from milabench_ng.report.scoring.reference import CLASSIC_UNIT, REFERENCE, score_unit
+from milabench_ng.report.scoring.scale import Scale, load_scales
+from milabench_ng.report.scoring.score import score
 from milabench_ng.report.scoring.scored import scored_tests
-from milabench_ng.report.scoring.weights import Weights, load_weights, planned_weights, weights_file
 from milabench_ng.report.summary.folder import load
+from milabench_ng.report.summary.suites import by_suite
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.contents import result_files, sha256_of
 from milabench_ng.report.verification.signing import sign
@@ -36,6 +39,7 @@ PACKING_LIST = "bundle.json"
 SIGNATURE = "bundle.json.sig"
 WEIGHTS = "weights.json"
 RESULTS = "results/"
+_OF_SCORES = re.compile(rf"(weights|reference)(-{SUITE_NAME.pattern})?\.json")
 
 
 class FileSum(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +63,18 @@ class ClaimedTest(msgspec.Struct, frozen=True, kw_only=True):
     high: float | None
 
 
+class ClaimedScore(msgspec.Struct, frozen=True, kw_only=True):
+    """What the sender's report says about the score of a suite; see `Claim`."""
+
+    status: str | None
+    unit: str
+    per_device: float | None
+    per_node: float | None
+    low: float | None
+    high: float | None
+    why: str
+
+
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers that the sender printed. Scores are in ``unit``; None if there is no score."""
 
@@ -78,6 +94,15 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     statistics: int = 1
     """The version of the formulas behind ``low`` and ``high``."""
     tests: dict[str, ClaimedTest]
+    suites: dict[str, ClaimedScore] | msgspec.UnsetType = msgspec.UNSET
+    """The scores of several suites; then there is no other. Omitted for one."""
+
+    @property
+    def scores(self) -> dict[str, ClaimedScore]:
+        """The scores by suite."""
+        if self.suites is not msgspec.UNSET:
+            return self.suites
+        return {self.suite: msgspec.convert(self, ClaimedScore, from_attributes=True)}
 
 
 class PackingList(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,28 +129,40 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     signed: bool
 
 
-def make_claim(summary: Summary, weights: Weights | None, reference: Reference | None = None) -> Claim:
-    """The numbers that a report on ``summary`` prints, with its score relative to ``reference``. Pure."""
-    effective = planned_weights(weights or {}, summary)
-    own: Score | None = score(summary, weights, reference) if weights else None
-    interval = own.interval if own else None
+def make_claim(summary: Summary, scales: Mapping[str, Scale]) -> Claim:
+    """The numbers that a report on ``summary`` prints, whose suites have ``scales``. Pure."""
+    scores = {part.suite: _claimed_score(part, scales[part.suite]) for part in by_suite(summary)}
+    only = _EACH_ITS_OWN if summary.suites else scores[summary.suite]
     return Claim(
         suite=summary.suite,
         devices=summary.devices,
         hardware=summary.provenance.hardware,
         versions=summary.provenance.software,
+        statistics=STATISTICS,
+        tests={
+            row.test: msgspec.convert(row, ClaimedTest, from_attributes=True) for row in scored_tests(summary, None)
+        },
+        suites=scores if summary.suites else msgspec.UNSET,
+        **msgspec.structs.asdict(only),
+    )
+
+
+_EACH_ITS_OWN = ClaimedScore(
+    status=None, unit=CLASSIC_UNIT, per_device=None, per_node=None, low=None, high=None, why="each suite has its own"
+)
+
+
+def _claimed_score(summary: Summary, scale: Scale) -> ClaimedScore:
+    own = score(summary, scale.weights, scale.reference) if scale.weights else None
+    interval = own.interval if own else None
+    return ClaimedScore(
         status=own.status if own else None,
-        unit=score_unit(reference),
+        unit=score_unit(scale.reference),
         per_device=own.per_device if own else None,
         per_node=own.per_node if own else None,
         low=interval.low if interval else None,
         high=interval.high if interval else None,
         why=own.why if own else "there are no weights",
-        statistics=STATISTICS,
-        tests={
-            row.test: msgspec.convert(row, ClaimedTest, from_attributes=True)
-            for row in scored_tests(summary, effective)
-        },
     )
 
 
@@ -145,16 +182,16 @@ def pack(
     target = output or folder.resolve().with_name(f"{folder.resolve().name}.bundle.tar.gz")
     check_target(target, "--output", force=force)
     summary = load(folder)
-    chosen = weights_file(weights, summary.suite)
+    scales = load_scales(weights, summary)
     sources = {f"{RESULTS}{name}": folder / name for name in names}
-    if chosen is not None:
-        sources[WEIGHTS] = chosen
-    reference = load_reference(weights, summary.suite)
-    if reference is not None:
-        sources[REFERENCE] = reference.file
+    for suite, scale in scales.items():
+        if scale.file is not None:
+            sources[of_suite(WEIGHTS, suite, summary)] = scale.file
+        if scale.reference is not None:
+            sources[of_suite(REFERENCE, suite, summary)] = scale.reference.file
     packing = PackingList(
         version=__version__,
-        claim=make_claim(summary, load_weights(weights, summary.suite), reference),
+        claim=make_claim(summary, scales),
         files={name: _sum(path) for name, path in sorted(sources.items())},
     )
     listed = msgspec.json.format(msgspec.json.encode(packing), indent=1) + b"\n"
@@ -198,8 +235,13 @@ def _add(archive: tarfile.TarFile, name: str, size: int, content: IO[bytes]) -> 
     archive.addfile(member, content)
 
 
+def of_suite(name: str, suite: str, summary: Summary) -> str:
+    """The name in a bundle of the weights or the reference of ``suite``, one of those of ``summary``."""
+    return name.replace(".json", f"-{suite}.json") if summary.suites else name
+
+
 def is_member(name: str) -> bool:
     """Whether a file of that name belongs in a bundle."""
-    return name in (PACKING_LIST, SIGNATURE, WEIGHTS, REFERENCE) or (
-        name.startswith(RESULTS) and is_result_file(name.removeprefix(RESULTS))
-    )
+    if name.startswith(RESULTS):
+        return is_result_file(name.removeprefix(RESULTS))
+    return name in (PACKING_LIST, SIGNATURE) or _OF_SCORES.fullmatch(name) is not None

@@ -13,9 +13,9 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.plain import short
+from milabench_ng.records.ledger import Chain, Recorded
 from milabench_ng.records.names import MANIFEST
 from milabench_ng.report.summary.folder import load_baseline
-from milabench_ng.report.summary.launches import weakest_tier
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.findings import Verification
 from milabench_ng.report.verification.opening import is_bundle, opened
@@ -39,7 +39,7 @@ class Demands(msgspec.Struct, frozen=True, kw_only=True):
 
     def of_the_buyer(self, source: str) -> Demands:
         """The same for what the buyer measured: nobody signs or stamps it for him, and a folder cannot be signed."""
-        own = msgspec.structs.replace(self.rules, signed=False, signed_by=(), nonce=None, stamps=None)
+        own = msgspec.structs.replace(self.rules, signed=False, signed_by=(), nonce=None, stamps=None, quote=None)
         return Demands(rules=own, allowed_signers=self.allowed_signers if is_bundle(Path(source)) else None)
 
 
@@ -52,8 +52,8 @@ class CheckedResults(msgspec.Struct, frozen=True, kw_only=True):
     """None for what holds no raw slices: a summary, or records without a manifest."""
     demanded: bool
     """Whether it must be verifiable."""
-    head: str | None = None
-    """Of their ledger; None without one."""
+    records: frozenset[str] = frozenset()
+    """The SHA-256 of their records, by their ledger."""
 
     @property
     def broken(self) -> bool:
@@ -63,8 +63,7 @@ class CheckedResults(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sentence(self) -> str:
         """The verdict in one line, and whether the tenants were isolated."""
-        tiers = [tier for row in self.summary.tests.values() for tier in row.tiers]
-        loose = "" if tiers and weakest_tier(tiers) == "full" else "; NOT ISOLATED" if tiers else ""
+        loose = "" if self.summary.isolation in ("full", "") else "; NOT ISOLATED"
         if self.verification is None:
             return f"not verifiable: numbers without the slices that they follow from{loose}"
         return f"{self.verification.sentence}{loose}"
@@ -95,7 +94,7 @@ def check_results(name: str, demands: Demands) -> CheckedResults:
         summary=evidence.summary,
         verification=found,
         demanded=demands.any,
-        head=evidence.ledger.head if evidence.ledger else None,
+        records=frozenset(event.sha256 for event in (evidence.ledger or Chain()).events if isinstance(event, Recorded)),
     )
 
 
@@ -103,11 +102,11 @@ def require_different(results: Mapping[str, CheckedResults]) -> None:
     """Raise InputError if two of them, by name, are of the same run: it would be compared with itself."""
     owners: dict[str, str] = {}
     for name, one in results.items():
-        if one.head is not None:
-            other = owners.setdefault(one.head, name)
+        for record in sorted(one.records):
+            other = owners.setdefault(record, name)
             if other != name:
-                same = f"{short(name)} is the same run as {short(other)} (ledger head {one.head[:12]})"
-                raise InputError(f"{same}: each must be measured")
+                same = f"{short(name)} is the same run as {short(other)}: both have the record of SHA-256 {record[:12]}"
+                raise InputError(f"{same}; each must be measured")
 
 
 def require_sound(results: CheckedResults) -> CheckedResults:

@@ -9,6 +9,8 @@ import msgspec
 from milabench_ng.builtin import Declared
 from milabench_ng.grouping import grouped
 from milabench_ng.known_twins import KnownTwin
+from milabench_ng.plan import Plan
+from milabench_ng.records.borders import asked
 from milabench_ng.records.ledger import Chain
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.origin import release
@@ -16,6 +18,7 @@ from milabench_ng.records.reading import Problem
 from milabench_ng.records.record import Record
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.bundle import Claim, FileSum, PackingList
+from milabench_ng.report.verification.quoting import Quote
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.signing import Signer
 from milabench_ng.report.verification.stamping import Stamp
@@ -35,10 +38,16 @@ class StoredRecord(msgspec.Struct, frozen=True):
 
 
 class Pinned(msgspec.Struct, frozen=True, kw_only=True):
-    """The SHA-256 of the file that was used and of the one that is demanded; None if there is none."""
+    """The SHA-256 of the file that was used, of the one that is demanded and of the shipped one; None without any."""
 
     used: str | None
     demanded: str | None
+    shipped: str | None = None
+
+    @property
+    def own(self) -> bool:
+        """Whether nobody but the sender knows the file."""
+        return self.used is not None and self.demanded is None and self.shipped is None
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,12 +65,13 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     signer: Signer
     stamps: tuple[Stamp, ...]
     """Time stamps on heads of the ledger."""
+    quote: Quote | None
+    """The TPM's quote of the ledger's last head; None if there is none, or none is demanded."""
     going_on: bool
     manifest: Manifest
     profile: Pinned
-    weights: Pinned
-    shipped_weights: str | None
-    """SHA-256 of the weights that are shipped for the suite; None if there are none."""
+    weights: dict[str, Pinned]
+    """By suite."""
     known: tuple[Summary, ...]
     """The shipped baselines that were measured with this suite on devices of the same name."""
     records: tuple[StoredRecord, ...]
@@ -86,6 +96,12 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     def builtin(self) -> dict[str, Declared]:
         """What the workloads of the version that ran declare, by name; empty if that is another version."""
         return self.declared if release(self.manifest.version) == release(self.version) else {}
+
+    @property
+    def asked(self) -> Plan:
+        """The part of the plan that the run's rule for stopping asked for, by the ledger: all of it without one."""
+        plan = self.manifest.plan
+        return plan if self.manifest.stopping is None or self.ledger is None else asked(plan, self.ledger.events)
 
     @property
     def measured(self) -> tuple[StoredRecord, ...]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from milabench_ng.plain import short
+from milabench_ng.report.summary.deviations import DEVIATIONS
+from milabench_ng.report.summary.marked import Marked, count_marks
+from milabench_ng.report.verification.bundle import ClaimedScore
 from milabench_ng.report.verification.checks.check_books import attempts_fact
-from milabench_ng.report.verification.checks.check_proof import wheels_fact
+from milabench_ng.report.verification.checks.check_proof import ran_commit, wheels_fact
 from milabench_ng.report.verification.checks.clocks import gaps_fact
-from milabench_ng.report.verification.evidence import Evidence
+from milabench_ng.report.verification.evidence import Evidence, Pinned
 
 _LONGEST_NAME = 64
 
@@ -16,19 +21,20 @@ def facts(evidence: Evidence) -> dict[str, str]:
     manifest, claim = evidence.manifest, evidence.claim
     found = {
         "run": f"{manifest.run_id}, mnb {manifest.version}, {manifest.started_utc}",
+        "commit": ran_commit(evidence) or "",
         "node": f"{_name(manifest.inventory.hostname)}: {claim.hardware}",
-        "profile": f"{manifest.plan.suite}, SHA-256 {evidence.profile.used}",
-        "weights": _weights(evidence),
-        "launches": f"{len(evidence.records)} records of {len(manifest.plan.launches)} planned launches",
+        "profile": f"{manifest.plan.suite}, SHA-256 {evidence.profile.used}{_other(evidence)}",
+        "isolation": _isolation(evidence),
+        "weights": _each({suite: _weights(pinned) for suite, pinned in evidence.weights.items()}),
+        "departures": "; ".join(each.counted(len(evidence.summary.tests)) for each in _departures(evidence)),
+        "launches": f"{len(evidence.records)} records of {len(evidence.asked.launches)} planned launches",
         "attempts": attempts_fact(evidence),
         "gaps": gaps_fact(evidence),
         "wheels": wheels_fact(evidence),
         "ledger head": evidence.ledger.head if evidence.ledger else "none",
         "signed by": evidence.signer.principal or evidence.signer.problem or "nobody",
-        "score": f"{claim.status or 'none'}",
+        "score": _each({suite: _score(claimed) for suite, claimed in claim.scores.items()}),
     }
-    if claim.per_device is not None and claim.per_node is not None:
-        found["score"] += f": {claim.per_device:.6g} per device, {claim.per_node:.6g} per node ({claim.unit})"
     if evidence.strays:
         found["passed over"] = ", ".join(map(short, evidence.strays))
     return {key: short(text) for key, text in found.items() if text}
@@ -40,9 +46,36 @@ def _name(text: str) -> str:
     return made if len(made) <= _LONGEST_NAME else f"{made[:_LONGEST_NAME]}..."
 
 
-def _weights(evidence: Evidence) -> str:
-    used = evidence.weights.used
-    if used is None:
+def _other(evidence: Evidence) -> str:
+    return "" if evidence.profile.shipped in (None, evidence.profile.used) else "; not the shipped profile"
+
+
+def _isolation(evidence: Evidence) -> str:
+    weakest = evidence.summary.isolation
+    return weakest if weakest in ("full", "") else f"{weakest}: NOT ISOLATED"
+
+
+def _departures(evidence: Evidence) -> list[Marked]:
+    """What the run itself chose: devices shared or left out, data, order, company."""
+    return [each for each in count_marks(evidence.summary.tests) if each.kind in DEVIATIONS]
+
+
+def _each(told: Mapping[str, str]) -> str:
+    """What is told of each suite; the name is left out if there is one."""
+    return "; ".join(f"{suite}: {text}" for suite, text in told.items()) if len(told) > 1 else "".join(told.values())
+
+
+def _score(claimed: ClaimedScore) -> str:
+    if claimed.per_device is None or claimed.per_node is None:
+        return claimed.status or "none"
+    points = f"{claimed.per_device:.6g} per device, {claimed.per_node:.6g} per node"
+    return f"{claimed.status}: {points} ({claimed.unit})"
+
+
+def _weights(pinned: Pinned) -> str:
+    if pinned.used is None:
         return "none"
-    other = "" if evidence.shipped_weights in (None, used) else "; not the shipped weights"
-    return f"SHA-256 {used}{other}"
+    other = "" if pinned.shipped in (None, pinned.used) else "; not the shipped weights"
+    if pinned.own:
+        other = "; the sender's own: none are shipped"
+    return f"SHA-256 {pinned.used}{other}"

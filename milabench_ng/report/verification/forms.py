@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Literal, TextIO
@@ -30,13 +29,13 @@ _HEADINGS = {
 _WORDS = {"pass": "pass", "fail": "FAIL", "unknown": "open"}
 
 
-def write_verification(found: Verification, form: RulingForm, stream: TextIO) -> None:
-    """Write ``found`` to ``stream``."""
+def write_verification(found: Verification, form: RulingForm, stream: TextIO, width: int) -> None:
+    """Write ``found`` to ``stream``; lines of a table wrap at ``width`` characters."""
     if form == "json":
         stream.write(_json(found))
         return
     for line in _lines(found):
-        stream.write(f"{_fitted(line, shutil.get_terminal_size().columns) if stream.isatty() else line}\n")
+        stream.write(f"{_fitted(line, width)}\n")
 
 
 def _fitted(line: str, width: int) -> str:

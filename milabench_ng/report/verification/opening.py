@@ -29,7 +29,6 @@ from milabench_ng.report.verification.bundle import (
     PACKING_LIST,
     RESULTS,
     SIGNATURE,
-    WEIGHTS,
     PackingList,
     is_member,
 )
@@ -55,8 +54,8 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     """None for a plain folder."""
     packing_bytes: bytes = b""
     signature: bytes | None = None
-    weights: Path | None = None
-    """The weights file that came with the bundle."""
+    scales: tuple[Path, ...] = ()
+    """The files of weights and references that came with the bundle."""
 
 
 @contextmanager
@@ -109,7 +108,7 @@ def is_bundle(path: Path) -> bool:
 
 
 def _opened(source: Path, root: Path) -> Opened:
-    listed, signature, weights = root / PACKING_LIST, root / SIGNATURE, root / WEIGHTS
+    listed, signature = root / PACKING_LIST, root / SIGNATURE
     if not listed.is_file():
         raise InputError(f"{source}: there is no {PACKING_LIST} in it; make bundles with `mnb bundle`")
     content = listed.read_bytes()
@@ -126,7 +125,7 @@ def _opened(source: Path, root: Path) -> Opened:
         packing=packing,
         packing_bytes=content,
         signature=signature.read_bytes() if signature.is_file() else None,
-        weights=weights if weights.is_file() else None,
+        scales=tuple(sorted(path for path in root.glob("*.json") if path != listed)),
     )
 
 

@@ -22,6 +22,7 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.files import read_content, read_text
+from milabench_ng.records.ledger import Chain
 from milabench_ng.records.names import STAMPS, write_atomically
 from milabench_ng.records.reading import read_ledger
 from milabench_ng.report.verification.signing import check, fits
@@ -46,11 +47,17 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
     """Why it does not count."""
 
 
-def request_stamp(folder: Path) -> tuple[Path, Path]:
-    """Write the requests for a stamp on the ledger's head: one for an authority, one to be signed."""
+def sound_ledger(folder: Path) -> Chain:
+    """The ledger of a folder; raises InputError if there is none, or if its chain is broken."""
     chain = read_ledger(folder)
     if chain.problems or not chain.entries:
         raise InputError(f"{folder}: {(*chain.problems, 'there is no ledger.jsonl with a line in it')[0]}")
+    return chain
+
+
+def request_stamp(folder: Path) -> tuple[Path, Path]:
+    """Write the requests for a stamp on the ledger's head: one for an authority, one to be signed."""
+    chain = sound_ledger(folder)
     place = folder / STAMPS
     try:
         place.mkdir(exist_ok=True)
@@ -130,10 +137,12 @@ def _of_signer(path: Path, allowed: Path | None) -> Stamp:
     if signer.principal is None:
         return Stamp(head=head, problem=signer.problem or "nobody signed it")
     try:
-        stated = datetime.fromisoformat(found["utc"]).astimezone(UTC)
-    except ValueError:
+        stated = datetime.fromisoformat(found["utc"])
+        if stated.tzinfo is None:
+            return Stamp(head=head, problem="its date is of no time zone")
+        return Stamp(head=head, utc=stated.astimezone(UTC), by=signer.principal)
+    except (ValueError, OverflowError):  # the latter for the first and the last day that there is
         return Stamp(head=head, problem="its text has no date")
-    return Stamp(head=head, utc=stated, by=signer.principal)
 
 
 def _read_reply(path: Path) -> tuple[str, datetime]:

@@ -16,6 +16,7 @@ from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, MIB, RECORD, convert_json, parse_json, read_content
 from milabench_ng.known_twins import read_known
 from milabench_ng.plain import plain
+from milabench_ng.records.ledger import Chain
 from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
 from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME
 from milabench_ng.records.origin import written_by
@@ -31,17 +32,18 @@ from milabench_ng.records.reading import (
 from milabench_ng.records.record import RECORD_SCHEMA, Record
 from milabench_ng.records.upgrades.manifest import MANIFEST_UPGRADES
 from milabench_ng.records.views import ManifestView
-from milabench_ng.report.scoring.reference import REFERENCE, load_reference
-from milabench_ng.report.scoring.weights import load_weights, weights_file
+from milabench_ng.report.scoring.scale import Scale, files_of, scales_of
+from milabench_ng.report.scoring.weights import WeightsFile, read_weights
 from milabench_ng.report.summary.folder import decode_summary, load
 from milabench_ng.report.summary.summary import Summary
-from milabench_ng.report.verification.bundle import RESULTS, WEIGHTS, FileSum, make_claim
+from milabench_ng.report.verification.bundle import RESULTS, WEIGHTS, FileSum, make_claim, of_suite
 from milabench_ng.report.verification.checks.registry import judge
 from milabench_ng.report.verification.contents import result_files, sha256_of
 from milabench_ng.report.verification.evidence import Evidence, Pinned, StoredRecord
 from milabench_ng.report.verification.facts import facts
 from milabench_ng.report.verification.findings import Verification
 from milabench_ng.report.verification.opening import Opened, opened
+from milabench_ng.report.verification.quoting import read_quote
 from milabench_ng.report.verification.rules import Pin, Rules
 from milabench_ng.report.verification.signing import check
 from milabench_ng.report.verification.stamping import read_stamps
@@ -101,11 +103,13 @@ def gather(
         )
     names, foreign = result_files(there.folder)
     going_on = is_going_on(there.folder)
+    ledger = read_ledger(there.folder) if LEDGER in names else None
     sums = _sums(there, names)
     manifest = _manifest(there)
     kept, unreadable = _records(there.folder, names, _changed(there, sums))
-    chosen = there.weights or weights_file(weights, manifest.plan.suite)
     summary = load(there.folder, plain(there.source))
+    asked = files_of(weights, summary)
+    scales = _scales(there, asked, summary)
     return Evidence(
         rules=rules,
         packing=there.packing,
@@ -114,23 +118,32 @@ def gather(
         strays=tuple(name for name in foreign if name.endswith(".json") and not _is_read(there.folder / name)),
         signer=signer,
         stamps=read_stamps(there.folder, names, allowed_signers, authorities),
+        quote=None if rules.quote is None else read_quote(there.folder, names, ledger or Chain()),
         going_on=going_on,
         manifest=manifest,
         profile=Pinned(
             used=hashlib.sha256(manifest.profile.text.encode()).hexdigest(),
             demanded=_demanded(rules.profile, None if profile is None else profile_file(profile), "profiles"),
+            shipped=_shipped_sum("profiles", manifest.plan.suite),
         ),
-        weights=Pinned(
-            used=None if chosen is None else _file_sum(chosen, "weights"),
-            demanded=_demanded(rules.weights, weights, "weights"),
-        ),
-        shipped_weights=_shipped_sum(manifest.plan.suite),
+        weights={
+            suite: Pinned(
+                used=None if (file := scales.get(suite, Scale()).file) is None else _file_sum(file, "weights"),
+                demanded=_demanded(
+                    rules.suite_weights.get(suite, rules.weights),
+                    None if (given := asked.get(suite)) is None else given.path,
+                    "weights",
+                ),
+                shipped=_shipped_sum("weights", suite),
+            )
+            for suite in dict.fromkeys((*scales, *rules.suite_weights))
+        },
         known=_known(summary),
         records=kept,
-        ledger=read_ledger(there.folder) if LEDGER in names else None,
+        ledger=ledger,
         unreadable=unreadable,
         summary=summary,
-        claim=make_claim(summary, load_weights(chosen, summary.suite), load_reference(chosen, summary.suite)),
+        claim=make_claim(summary, scales),
         sources=own_sources(one.record.mnb.source.origin for one in kept),
         package=package_digests(Path(milabench_ng.__file__).parent),
         known_twins=read_known(),
@@ -207,11 +220,19 @@ def _sums(there: Opened, names: Iterable[str]) -> dict[str, FileSum]:
     if there.packing is None:
         return {}
     paths = {f"{RESULTS}{name}": there.folder / name for name in names}
-    if there.weights is not None:
-        paths[WEIGHTS] = there.weights
-        reference = there.weights.with_name(REFERENCE)
-        paths |= {REFERENCE: reference} if reference.is_file() else {}
+    paths |= {path.name: path for path in there.scales}
     return {name: FileSum(bytes=path.stat().st_size, sha256=sha256_of(path)) for name, path in paths.items()}
+
+
+def _scales(there: Opened, asked: Mapping[str, WeightsFile | None], summary: Summary) -> dict[str, Scale]:
+    """How the suites are scored: as the bundle says, else by the files ``asked`` for or what is shipped."""
+    packed = {path.name: path for path in there.scales}
+    names = {suite: of_suite(WEIGHTS, suite, summary) for suite in asked}
+    files = {
+        suite: read_weights(packed[names[suite]], suite) if names[suite] in packed else file
+        for suite, file in asked.items()
+    }
+    return scales_of(files, summary)
 
 
 def _is_read(path: Path) -> bool:
@@ -222,20 +243,23 @@ def _is_read(path: Path) -> bool:
         return False
 
 
-def _shipped_sum(suite: str) -> str | None:
-    path = find("weights", suite)
+def _shipped_sum(kind: ShippedKind, suite: str) -> str | None:
+    path = find(kind, suite)
     return None if path is None else sha256_of(path)
 
 
 def _known(summary: Summary) -> tuple[Summary, ...]:
-    """The measured baselines among the shipped ones that are of the same suite and devices."""
+    """The measured baselines among the shipped ones that are of one of its suites and of the same devices."""
     paths = (find("baselines", name) for name in shipped_names("baselines"))
     read = (decode_summary(read_content(path), str(path)) for path in paths if path is not None)
     own = set(summary.models.values())
     return tuple(
         one
         for one in read
-        if one.provenance.kind == "measured" and one.suite == summary.suite and own and set(one.models.values()) == own
+        if one.provenance.kind == "measured"
+        and one.suite in summary.known_suites
+        and own
+        and set(one.models.values()) == own
     )
 
 

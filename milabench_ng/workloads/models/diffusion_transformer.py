@@ -125,5 +125,5 @@ class NoiseSchedule:
 def noise_loss(model: nn.Module, schedule: NoiseSchedule, latents: Tensor, labels: Tensor) -> Tensor:
     """The mean square error, in fp32, of the noise that the model sees in latents at random times; 1 for none."""
     times = torch.randint(schedule.TIMES, labels.shape, device=labels.device)
-    noise = torch.randn_like(latents)
-    return F.mse_loss(model(schedule.noisy(latents, noise, times), times, labels).float(), noise.float())
+    noise = torch.randn_like(latents, dtype=torch.float32)  # in bf16, PyTorch 2.11 draws too little on CPUs
+    return F.mse_loss(model(schedule.noisy(latents, noise, times), times, labels).float(), noise)

@@ -24,6 +24,12 @@ GATHERED = f"tables * {HOT} * width * 4"
 """Bytes of the rows of a sample."""
 
 
+def equal_shares(*, tables: int, devices: int) -> None:
+    """Raise InputError unless the tables are those of the clicks, and as many on each device."""
+    if tables % devices or tables > FEATURES:
+        raise InputError(f"--tables {tables}: a multiple of the devices ({devices}), at most {FEATURES}")
+
+
 @workload(
     unit="samples",
     data=Clicks,
@@ -35,6 +41,7 @@ GATHERED = f"tables * {HOT} * width * 4"
         Derived("GB/s gathered", f"rate * {GATHERED} / 1e9"),
         Derived("ms/step", "1000 * batch_size / rate"),
     ),
+    fits=equal_shares,
 )
 def dlrm(
     bench: Bench,
@@ -62,8 +69,6 @@ def dlrm(
         table_rate: learning rate of the tables.
     """
     ranks = dist.get_world_size() if dist.is_initialized() else 1
-    if tables % ranks or tables > FEATURES:
-        raise InputError(f"--tables {tables}: a multiple of the devices ({ranks}), at most {FEATURES}")
     model: nn.Module = bench.place(DeepCross(COUNTS, tables, width))
     optimizer = adamw(model.parameters(), learning_rate, decay=0.0)
     dtype = next(model.parameters()).dtype

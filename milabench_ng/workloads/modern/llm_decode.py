@@ -72,9 +72,9 @@ def llm_decode(
     with torch.device("meta"):
         model = Generator(size, batch_size, ring)
     bench.place(model).eval()
+    for _ in range(WARM):
+        bench.warm(model)
     with torch.inference_mode():
-        for _ in range(WARM):
-            model()
         step: Callable[[], Tensor] = captured(model) if graph and bench.device.type == "cuda" else model
     for _ in bench.measure(repeat(0), count=batch_size):
         bench.infer(step)

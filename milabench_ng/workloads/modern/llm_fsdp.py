@@ -65,7 +65,7 @@ def llm_fsdp(
         vocabulary=vocabulary,
         tied=tied,
     )
-    check_memory(bench, size)
+    check_memory(bench, size)  # begins to use CUDA: a mesh on an idle device would take LOCAL_RANK for its index
     with torch.device("meta"):
         model = Transformer(size, chunk=CHUNK, recompute=True)
     mesh = init_device_mesh(bench.device.type, (torch.distributed.get_world_size(),))

@@ -94,8 +94,7 @@ def llm_prefill(
     if fp8:
         to_float8(model.model.blocks)
     prompts = (tokens for tokens, _ in windows(bench, batch_size, length, vocabulary))
-    with torch.inference_mode():
-        for _ in range(WARM):
-            model(next(prompts))
+    for _ in range(WARM):
+        bench.warm(model, next(prompts))
     for tokens in bench.measure(prompts, count=batch_size * length):
         bench.infer(model, tokens)

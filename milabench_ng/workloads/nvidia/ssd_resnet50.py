@@ -52,9 +52,9 @@ def ssd_resnet50(
 
     NVIDIA's example in Lambda's benchmark: the network, boxes and loss of `ssd`, with a ResNet-50 and batch
     normalisation in the blocks after it; 22,894,902 parameters, random weights, in the memory format of channels last;
-    SGD with momentum, cuDNN's autotuner on. The published figures leave out the wait for data. So by default one batch
-    of noise with seven random boxes a picture stays on the device; with `loader`, loader processes crop, resize and
-    match pictures of COCO, and CPUs set the pace.
+    SGD with momentum, cuDNN's autotuner on but in fp32. The published figures leave out the wait for data. So by
+    default one batch of noise with seven random boxes a picture stays on the device; with `loader`, loader processes
+    crop, resize and match pictures of COCO, and CPUs set the pace.
 
     An item is one picture. Timed: the wait for the batch, copy, forward, loss, backward, step.
 
@@ -65,7 +65,7 @@ def ssd_resnet50(
         momentum: of SGD.
         weight_decay: of SGD, for weights of more than one dimension.
     """
-    torch.backends.cudnn.benchmark = True
+    bench.autotune()
     model = bench.place(SSD300(ResNet(Bottleneck, list(RESNET)), nn.BatchNorm2d))
     model.to(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(decayed(model, weight_decay), lr=learning_rate, momentum=momentum)

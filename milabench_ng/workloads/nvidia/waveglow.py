@@ -43,8 +43,8 @@ def waveglow(bench: Bench, *, batch_size: Count = 8, learning_rate: FromZero = 0
     """Train WaveGlow on LJ Speech (Prenger et al., arXiv:1811.00002): bound by the GPU.
 
     NVIDIA's example in Lambda's benchmark: 12 flows, random weights; Adam, gradients clipped to 65,504, cuDNN's
-    autotuner on. Loader processes cut segments of 8,000 samples out of the utterances and compute their spectrograms,
-    so that all batches have one shape.
+    autotuner on but in fp32. Loader processes cut segments of 8,000 samples out of the utterances and compute their
+    spectrograms, so that all batches have one shape.
 
     An item is one sample of audio. Timed: the wait for the loader processes, copy, forward, backward, step. (The
     published figures leave out the wait.)
@@ -53,7 +53,7 @@ def waveglow(bench: Bench, *, batch_size: Count = 8, learning_rate: FromZero = 0
         batch_size: segments per step.
         learning_rate: of Adam; 0, as there, leaves the weights as they are, at the same cost.
     """
-    torch.backends.cudnn.benchmark = True
+    bench.autotune()
     model = bench.place(WaveGlow())
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate, fused=True)
     batches = bench.loader(batch_size, transform=Segment())

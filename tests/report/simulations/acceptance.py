@@ -44,4 +44,4 @@ def findings(rng: np.random.Generator, trials: int) -> list[Finding]:
 
 def _verdict(rng: np.random.Generator, repeats: int, sessions: int, spread: Spread, ratio: float) -> str:
     bid, delivered = (drawn_node(rng, repeats, sessions, spread, at) for at in (0.0, float(np.log(ratio))))
-    return accept(bid, delivered, WEIGHTS, GUARANTEE).verdict
+    return accept(bid, delivered, {"standard": WEIGHTS}, GUARANTEE).verdict

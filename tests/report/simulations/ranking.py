@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from milabench_ng.report.procurement.ranking import rank
-from milabench_ng.report.report import build_report
+from milabench_ng.report.reporting import build_report
+from milabench_ng.report.scoring.scale import Scale
 from simulations.finding import Finding, share
 from simulations.nodes import LABELS, WEIGHTS, Spread, drawn_node
 
@@ -41,7 +42,7 @@ def _ranks(
     """Of three bids, the last of which is faster, or fails in every test."""
     nodes = {name: drawn_node(rng, repeats, sessions, spread) for name in "ab"}
     nodes["c"] = drawn_node(rng, repeats, sessions, spread, log_ratio, dict.fromkeys(LABELS, fail))
-    reports = {name: build_report(made, name, weights=WEIGHTS) for name, made in nodes.items()}
+    reports = {name: build_report(made, name, scale=Scale(weights=WEIGHTS)) for name, made in nodes.items()}
     return rank(reports, dict.fromkeys(reports, 1.0), WEIGHTS)[0]
 
 

@@ -12,7 +12,7 @@ from milabench_ng.catalogue import Scalar, normal_name
 from milabench_ng.errors import InputError
 from milabench_ng.memory_classes import choose_entries
 from milabench_ng.plan import Launch, smallest_memory
-from milabench_ng.profile import Profile
+from milabench_ng.profile import Profile, name_of
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.record import Mnb, Record
 from milabench_ng.report.verification.checks.check_plan import read_stated
@@ -86,6 +86,8 @@ def _not_as_planned(evidence: Evidence, stated: Profile | None) -> Iterator[str]
             yield f"{name}: the arguments of its call are not those of its launch"
         if any(one.io and one.io.override for one in record.mnb.isolation.values()):
             yield f"{name}: its I/O share is not that of the profile"
+        if any(one.requested.cache for one in record.mnb.isolation.values()):
+            yield f"{name}: it had parts of caches of its own, which the profile does not say"
 
 
 def _not_as_searched(record: Record, stated: Profile | None) -> Iterator[str]:
@@ -98,7 +100,7 @@ def _not_as_searched(record: Record, stated: Profile | None) -> Iterator[str]:
         yield "no batch size was found, and it is said to have worked"
     if not search.follows:
         yield f"batch size {search.size} does not follow from the trials that it names"
-    test = stated.tests.get(record.mnb.launch.test.rpartition(".")[2]) if stated else None
+    test = stated.tests.get(name_of(record.mnb.launch.test)) if stated else None
     if test is not None and search.fraction != test.memory_fraction:
         yield f"its batch size fills {search.fraction:g} of the memory, {test.memory_fraction:g} is demanded"
 
@@ -121,7 +123,7 @@ def _not_as_stated(evidence: Evidence, stated: Profile | None) -> Iterator[str]:
     for launch in planned.launches:
         if launch.overrides:
             yield f"{launch.test}: changed on the command line: {', '.join(launch.overrides)}"
-        name = launch.test.removeprefix(f"{planned.suite}.")
+        name = name_of(launch.test)
         demanded, classes = demands.get(name, ({}, {}))
         own = evidence.rules.arguments
         known = evidence.builtin.get(launch.workload) if stated else None  # what one of 2020 states, it does not say
@@ -145,8 +147,8 @@ def _demands(manifest: Manifest, stated: Profile) -> dict[str, tuple[dict[str, S
 
     Raises InputError for a device that reaches no class.
     """
-    memory = smallest_memory(manifest.plan.devices, manifest.inventory.gpus)
-    planned = {launch.test.removeprefix(f"{manifest.plan.suite}.") for launch in manifest.plan.launches}
+    memory = smallest_memory(manifest.plan.devices, manifest.inventory.gpus, manifest.plan.tenants_per_device)
+    planned = {name_of(launch.test) for launch in manifest.plan.launches}
     return {
         name: choose_entries({normal_name(key): value for key, value in test.arguments.items()}, memory, name)
         for name, test in stated.tests.items()

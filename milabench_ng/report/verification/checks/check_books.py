@@ -22,13 +22,15 @@ from milabench_ng.records.names import MANIFEST
 from milabench_ng.records.origin import release
 from milabench_ng.report.verification.checks.clocks import ledger_times
 from milabench_ng.report.verification.checks.company_work import unnoted_company
+from milabench_ng.report.verification.checks.ended_early import wrongly_ended
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
+from milabench_ng.units import counted
 
 
 def complete(evidence: Evidence) -> Finding:
-    """Every planned launch has a readable record, and there are no others."""
-    return judged(_gaps(evidence))
+    """Every planned launch has a readable record, there are no others, and the run ended where its rule has it."""
+    return judged([*_gaps(evidence), *wrongly_ended(evidence)])
 
 
 def _gaps(evidence: Evidence) -> Iterator[str]:
@@ -39,7 +41,7 @@ def _gaps(evidence: Evidence) -> Iterator[str]:
     unread = {(problem.test, problem.job_id) for problem in evidence.unreadable}
     planned = {
         (one.label, one.job_id, one.known_role, batch.number): (one.test, one.job_id)
-        for batch in evidence.manifest.plan.batches
+        for batch in evidence.asked.batches
         for one in batch.launches
     }
     gone = {place for place, name in planned.items() if name not in unread}
@@ -104,6 +106,8 @@ def _beginning(evidence: Evidence, chain: Chain) -> Iterator[str]:
     for event in chain.events:
         if isinstance(event, Started):
             stated = (event.run_id, event.plan_sha256, event.profile_sha256, event.nonce)
+            if event.stopping != manifest.stopping:
+                yield f"the rule for stopping in {MANIFEST} is not the one that it began with"
             if stated != (manifest.run_id, manifest.plan.sha256, manifest.profile.sha256, manifest.plan.nonce):
                 yield f"run, plan, profile or nonce in {MANIFEST} are not those that it began with"
             if event.version != manifest.version:
@@ -172,6 +176,6 @@ def attempts_fact(evidence: Evidence) -> str:
     failed = sum(event.cause is not None for event in recorded(events))
     interrupted = sum(isinstance(event, Interrupted) for event in events)
     return (
-        f"{tried} attempts, {failed} failed, {len(lost_attempts(events))} without a record, "
-        f"{interrupted} interruptions, {len(evidence.ledger.sessions)} sessions"
+        f"{counted(tried, 'attempt')}, {failed} failed, {len(lost_attempts(events))} without a record, "
+        f"{counted(interrupted, 'interruption')}, {counted(len(evidence.ledger.sessions), 'session')}"
     )

@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from milabench_ng.records.isolation import Effective, Isolation, ProcView
+from milabench_ng.plan import slots_of
+from milabench_ng.records.isolation import Effective, Isolation, ProcView, weakest_tier
 from milabench_ng.records.ledger import Attempt, Company
 from milabench_ng.records.record import Record
-from milabench_ng.report.summary.launches import weakest_tier
+from milabench_ng.report.verification.checks.cache_shares import cache_shares
 from milabench_ng.report.verification.checks.clocks import CLOCK_S, disagreeing_clocks, moment
 from milabench_ng.report.verification.checks.company_work import idle_company
+from milabench_ng.report.verification.checks.io_shares import io_shares
 from milabench_ng.report.verification.checks.plausible import too_much_cpu
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import Finding, judged
@@ -25,7 +27,8 @@ _LIMITS = ("cpus", "mems", "memory_bytes", "swap_bytes", "pids", "io")
 
 def isolation(evidence: Evidence) -> Finding:
     """In every launch the kernel held the tenant to its own share, separate from all others, from entry to stop."""
-    return judged([*_shares(evidence), *_overlaps(evidence), *too_much_cpu(evidence)])
+    divided = (*io_shares(evidence), *cache_shares(evidence))
+    return judged([*_shares(evidence), *_overlaps(evidence), *too_much_cpu(evidence), *divided])
 
 
 def _shares(evidence: Evidence) -> Iterator[str]:
@@ -96,22 +99,29 @@ def _shown(value: object) -> str:
 
 
 def _overlaps(evidence: Evidence) -> Iterator[str]:
-    """CPUs given to two tenants of a batch in full isolation, and batches whose tenants had unequal numbers of CPUs."""
+    """CPUs given to two tenants of a batch in full isolation, and batches whose tenants had unfair numbers of CPUs."""
+    plan = evidence.manifest.plan
+    parts = {slot: device.known_part for slot, device in slots_of(plan.devices, plan.tenants_per_device).items()}
     for (number, _), kept in evidence.batches().items():
         shares = [
-            (one.name, share.effective.cpus)
+            (one.name, share.effective.cpus, parts.get(slot, 1.0))
             for one in kept
-            for share in one.record.mnb.isolation.values()
+            for slot, share in one.record.mnb.isolation.items()
             if share.tier == "full" and share.effective is not None and share.effective.cpus is not None
         ]
         taken: dict[int, str] = {}
-        for name, cpus in shares:
+        for name, cpus, _ in shares:
             for cpu in cpus:
                 if cpu in taken:
                     yield f"batch {number}: {name} and {taken[cpu]} had CPU {cpu}"
                 taken[cpu] = name
-        if len({len(cpus) for _, cpus in shares}) > 1:
+        if _unfair([(part, len(cpus)) for _, cpus, part in shares]):
             yield f"batch {number}: its tenants had different numbers of CPUs"
+
+
+def _unfair(counts: Sequence[tuple[float, int]]) -> bool:
+    """Whether a tenant had fewer CPUs than another with no larger part of a GPU."""
+    return any(part >= other and count < more for part, count in counts for other, more in counts)
 
 
 def together(evidence: Evidence) -> Finding:
@@ -126,7 +136,8 @@ def _lonely(evidence: Evidence) -> Iterator[str]:
         found, expected = record.mnb.neighbours, planned.get(record.mnb.batch, 1) - 1
         if found.planned != expected:
             yield f"{name}: it had {found.planned} neighbours, the plan has {expected}"
-        if record.success and (found.lost or found.alive_at_stop < found.planned):
+        told = any(mark.kind == "neighbours lost" for mark in record.mnb.marks)
+        if record.success and not told and (found.lost or found.alive_at_stop < found.planned):
             yield f"{name}: {found.alive_at_stop} of {found.planned} neighbours were there at the stop"
 
 

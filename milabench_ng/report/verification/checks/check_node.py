@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from milabench_ng.node.conditions import Conditions, throttled_fraction
 from milabench_ng.node.gpu_conditions import GpuSettings, GpuState
 from milabench_ng.records.ledger import Resumed
+from milabench_ng.records.manifest import Manifest
 from milabench_ng.report.verification.checks.changed_settings import (
     changed_settings,
     overclocked,
@@ -16,6 +17,7 @@ from milabench_ng.report.verification.checks.clocks import boots
 from milabench_ng.report.verification.checks.counters import falling_counters
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
+from milabench_ng.units import counted
 
 _FAULTS = ("sw_thermal", "hw_thermal", "hw_power_brake")
 """Throttling reasons that are faults; the power cap is normal at full load."""
@@ -60,7 +62,7 @@ def _too_few(evidence: Evidence) -> Iterator[str]:
     inventory = {gpu.uuid: gpu.board for gpu in evidence.manifest.inventory.gpus}
     boards = {inventory.get(device.uuid or "", device.uuid) for device in kinds}
     if demanded is not None and len(boards) != demanded:
-        yield f"{len(boards)} GPUs worked, {demanded} are demanded"
+        yield f"{counted(len(boards), 'GPU')} worked, {demanded} demanded"
     known = {device.index for device in evidence.manifest.plan.devices}
     idle = known - {index for kept in evidence.good for index in kept.record.mnb.launch.devices}
     yield from (f"device {index} is in the plan and has no result" for index in sorted(idle))
@@ -209,7 +211,16 @@ def _foreign_processes(states: Iterable[tuple[str, str, GpuState]]) -> Iterator[
 
 def one_node(evidence: Evidence) -> Finding:
     """All records come from one node, one version of mnb and one set of devices: those of run.json."""
-    return judged([*_other_nodes(evidence), *boots(evidence), *falling_counters(evidence), *changed_settings(evidence)])
+    seen = (*_other_nodes(evidence), *_other_parts(evidence.manifest))
+    return judged([*seen, *boots(evidence), *falling_counters(evidence), *changed_settings(evidence)])
+
+
+def _other_parts(manifest: Manifest) -> Iterator[str]:
+    """Devices of the plan that claim another part of a GPU than the inventory gives them."""
+    parts = {gpu.uuid: gpu.part or 1.0 for gpu in manifest.inventory.gpus}
+    for device in manifest.plan.devices:
+        if device.known_part != parts.get(device.uuid or "", 1.0):
+            yield f"device {device.index} is {device.known_part:.3g} of a GPU in the plan, and not in the inventory"
 
 
 def _other_nodes(evidence: Evidence) -> Iterator[str]:

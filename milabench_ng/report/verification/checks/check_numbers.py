@@ -20,16 +20,13 @@ from milabench_ng.records.window import (
     recorded_window,
     worked_off,
 )
-from milabench_ng.report.baselines.peaks import arithmetic_of, peak
 from milabench_ng.report.verification.bundle import Claim
 from milabench_ng.report.verification.checks.copies import copied_slices
 from milabench_ng.report.verification.checks.items import odd_items
-from milabench_ng.report.verification.checks.plausible import implausible
 from milabench_ng.report.verification.checks.step_times import odd_times
 from milabench_ng.report.verification.checks.stops import moved_stops
 from milabench_ng.report.verification.evidence import Evidence
-from milabench_ng.report.verification.findings import OFF, Finding, judged
-from milabench_ng.report.verification.rules import Ceiling
+from milabench_ng.report.verification.findings import Finding, judged
 
 _SHARED_SINCE = (0, 3)
 """The first version whose windows share the slices across their edges."""
@@ -101,13 +98,24 @@ def _in_claim(evidence: Evidence) -> Iterator[str]:
     if evidence.packing is None:
         return
     stated, found = evidence.packing.claim, evidence.claim
-    bounds = _BOUNDS if stated.statistics == found.statistics else ()
-    # Packed before the suite had weights, a bundle claims no score.
-    score = () if stated.status is None else ("status", "unit", "per_device", "per_node", *bounds)
-    for key in ("suite", "devices", "hardware", *score):
+    for key in ("suite", "devices", "hardware"):
         yield from _difference(key, getattr(stated, key), getattr(found, key))
+    for suite in dict.fromkeys([*stated.scores, *found.scores]):
+        yield from _score_difference(suite, stated, found)
     for test in dict.fromkeys([*stated.tests, *found.tests]):
         yield from _test_difference(test, stated, found)
+
+
+def _score_difference(suite: str, stated: Claim, found: Claim) -> Iterator[str]:
+    """Packed before the suite had weights, a bundle claims no score."""
+    one, other = stated.scores.get(suite), found.scores.get(suite)
+    if one is None or other is None:
+        yield from _difference("suites", ", ".join(stated.scores), ", ".join(found.scores))
+        return
+    bounds = _BOUNDS if stated.statistics == found.statistics else ()
+    of = "" if stated.suites is msgspec.UNSET else f"{suite}: "
+    for key in () if one.status is None else ("status", "unit", "per_device", "per_node", *bounds):
+        yield from _difference(f"{of}{key}", getattr(one, key), getattr(other, key))
 
 
 def _test_difference(test: str, stated: Claim, found: Claim) -> Iterator[str]:
@@ -238,56 +246,3 @@ def _windows(record: Record) -> Iterator[tuple[Rank, list[SliceRow]]]:
     window = recomputed_window(record.mnb) if record.success else None
     if window is not None:
         yield from ((rank, [row for row in rank.slices if window.holds(row)]) for rank in record.mnb.ranks)
-
-
-def ceiling(evidence: Evidence) -> Finding:
-    """No rate is above what the device's peak arithmetic allows, or what nodes of its kind do; counters fit each other.
-
-    Only the first is asked for: numbers that no node can have break the rule in any case.
-    """
-    odd, limits = list(implausible(evidence)), evidence.rules.ceiling
-    if limits is None:
-        return judged(odd) if odd else OFF
-    named = list(evidence.named())
-    reasons = [reason for name, record in named for reason in _above_peak(name, record, limits)]
-    lacking = [reason for name, record in named for reason in _without_peak(name, record, limits)]
-    if odd or reasons or lacking:
-        return judged([*reasons, *odd, *lacking])
-    known = sum(record.mnb.launch.test in limits.flops_per_item for _, record in named)
-    if not known:
-        return Finding("unknown", ("the rules know no FLOP count of what ran",))
-    return Finding("pass", (f"looked at in {known} of {len(named)} launches, whose FLOP and peak are known",))
-
-
-def _above_peak(name: str, record: Record, limits: Ceiling) -> Iterator[str]:
-    flops, (device, mode) = limits.flops_per_item.get(record.mnb.launch.test), _computed_on(record)
-    highest = None if mode is None else _peak_flops(limits, device, mode)
-    if flops is None or highest is None:
-        return
-    for rank in record.mnb.ranks:
-        fastest = max((row.count / row.length_s for row in rank.slices if row.length_s > 0), default=0.0)
-        times = fastest * flops / highest
-        if times > limits.slack:
-            yield (f"{name}: {fastest:.6g} items/s x {flops:.3g} FLOP are {times:.2f} x the peak of {device} in {mode}")
-
-
-def _without_peak(name: str, record: Record, limits: Ceiling) -> Iterator[str]:
-    """A ceiling is demanded of launches whose FLOP are known, so the peak of their device must be, too."""
-    device, mode = _computed_on(record)
-    if not record.success or record.mnb.launch.test not in limits.flops_per_item:
-        return
-    if mode is None or _peak_flops(limits, device, mode) is None:
-        yield f"{name}: the peak of {device} in {mode} is not known; state it in the rules (ceiling.peak_flops)"
-
-
-def _computed_on(record: Record) -> tuple[str, str | None]:
-    """The device and the mode that ran."""
-    return record.mnb.devices[0].name, record.mnb.precision.ran_before if record.mnb.precision else None
-
-
-def _peak_flops(limits: Ceiling, device: str, mode: str) -> float | None:
-    """The peak from the buyer's rules, else from the data sheet; None if neither has it."""
-    stated = limits.peak_flops.get(device, {}).get(mode)
-    known = peak(device)
-    rate = known.arithmetic(arithmetic_of(mode)) if known else None
-    return stated if stated is not None else rate and rate * 1e12

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -12,7 +12,7 @@ from milabench_ng.composing import make_plan
 from milabench_ng.errors import InputError
 from milabench_ng.node.gpus import Gpu
 from milabench_ng.plan import Launch, Plan, ResolvedOptions, smallest_memory
-from milabench_ng.profile import Profile, build_profile, parse_profile
+from milabench_ng.profile import Profile, build_profile, name_of, parse_profile
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.record import Record
 from milabench_ng.report.verification.evidence import Evidence, Pinned
@@ -26,21 +26,28 @@ _OF_2020 = "the profile is one of 2020, and what it means today only a worker kn
 
 def profile(evidence: Evidence) -> Finding:
     """The profile is the one that is demanded."""
-    return _pinned("the profile is", evidence.profile)
+    return _pinned({"the profile is": evidence.profile})
 
 
 def weights(evidence: Evidence) -> Finding:
     """The weights of the score are those that are demanded."""
-    return _pinned("the weights are", evidence.weights)
+    several = len(evidence.weights) > 1
+    return _pinned(
+        {f"the weights{f' of {suite}' if several else ''} are": pinned for suite, pinned in evidence.weights.items()}
+    )
 
 
-def _pinned(what: str, pinned: Pinned) -> Finding:
-    if pinned.demanded is None:
-        return OFF
-    if pinned.used == pinned.demanded:
-        return judged(())
-    used = "not there" if pinned.used is None else f"of SHA-256 {pinned.used[:12]}"
-    return judged([f"{what} {used}, {pinned.demanded[:12]} is demanded"])
+def _pinned(files: Mapping[str, Pinned]) -> Finding:
+    """``files``: in words, what is of a SHA-256."""
+    demanded = {what: pinned for what, pinned in files.items() if pinned.demanded is not None}
+    return judged(_not_as_demanded(demanded)) if demanded else OFF
+
+
+def _not_as_demanded(files: Mapping[str, Pinned]) -> Iterator[str]:
+    for what, pinned in files.items():
+        if pinned.demanded is not None and pinned.used != pinned.demanded:
+            used = "not there" if pinned.used is None else f"of SHA-256 {pinned.used[:12]}"
+            yield f"{what} {used}, {pinned.demanded[:12]} is demanded"
 
 
 def plan(evidence: Evidence) -> Finding:
@@ -68,11 +75,11 @@ def _plan_differences(stated: Profile, manifest: Manifest) -> Iterator[str]:
         return
     yield from _other_scales(expected, planned)
     lacking = {one.test for one in expected.launches} - {one.test for one in planned.launches}
-    left = [name for name in stated.tests if f"{planned.suite}.{name}" in lacking]
+    left = [name for name in stated.tests if stated.id_of(name) in lacking]
     if left:
         more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
         yield f"{len(left)} of {len(stated.tests)} tests are not in the plan: {', '.join(left[:_NAMED])}{more}"
-    missing = {f"{planned.suite}.{name}" for name in left}
+    missing = {stated.id_of(name) for name in left}
     made = (batch.launches for batch in expected.batches)
     wanted = _batches(launches for launches in made if not missing & {launch.test for launch in launches})
     there = _batches(batch.launches for batch in planned.batches)
@@ -80,8 +87,8 @@ def _plan_differences(stated: Profile, manifest: Manifest) -> Iterator[str]:
         yield f"the profile makes {_shown(batch)} at the same time, and the plan has not ({launches} times)"
     for batch, launches in (there - wanted).items():
         yield f"the plan has {_shown(batch)} at the same time, and the profile makes no such batch ({launches} times)"
-    if planned.too_wide != expected.too_wide:
-        yield f"not planned are {_named(planned.too_wide)}, and by the profile {_named(expected.too_wide)}"
+    if planned.not_planned.keys() != expected.not_planned.keys():
+        yield f"not planned are {_named(planned.not_planned)}, and by the profile {_named(expected.not_planned)}"
     if planned.omitted and not left:
         yield f"tests were left out: {', '.join(planned.omitted)}"
 
@@ -98,7 +105,9 @@ def _not_requested(manifest: Manifest) -> Iterator[str]:
         "order": planned.order,
         "nonce": planned.nonce,
         "dataroot": manifest.dataroot,
+        "stopping": msgspec.to_builtins(manifest.stopping),
         "rule": msgspec.to_builtins(manifest.window_rule),
+        "slots_per_device": planned.tenants_per_device,
         "repeat": planned.repeat // (sessions if type(sessions) is int and sessions > 0 else 1),
     }
     for name, value in made.items():
@@ -108,17 +117,24 @@ def _not_requested(manifest: Manifest) -> Iterator[str]:
 
 def _expected(stated: Profile, planned: Plan, gpus: Sequence[Gpu]) -> Plan:
     """Make the plan again. Raises InputError if that is impossible."""
-    if planned.repeat * len(planned.devices) * len(stated.tests) > _MOST_LAUNCHES:
+    if planned.repeat * len(planned.slots) * len(stated.tests) > _MOST_LAUNCHES:
         raise InputError(f"{planned.repeat} repeats on {len(planned.devices)} devices are more than anybody runs")
     known = {
-        launch.test.removeprefix(f"{planned.suite}."): ResolvedOptions(
-            launch.arguments, launch.overrides, launch.memory_classes
-        )
+        name_of(launch.test): ResolvedOptions(launch.arguments, launch.overrides, launch.memory_classes)
         for launch in planned.launches
     }
     resolved = {name: known.get(name, ResolvedOptions({})) for name in stated.tests}
-    memory = smallest_memory(planned.devices, gpus)
-    return make_plan(stated, resolved, planned.devices, planned.repeat, planned.order, planned.nonce, memory=memory)
+    memory = smallest_memory(planned.devices, gpus, planned.tenants_per_device)
+    return make_plan(
+        stated,
+        resolved,
+        planned.devices,
+        planned.repeat,
+        planned.order,
+        planned.nonce,
+        memory=memory,
+        slots_per_device=planned.tenants_per_device,
+    )
 
 
 def _other_scales(expected: Plan, planned: Plan) -> Iterator[str]:

@@ -57,8 +57,26 @@ def unproven_code(evidence: Evidence) -> Iterator[str]:
             yield from (f"session {session.number}: {what} {edge} the work" for what in _changed(evidence, code))
         if "after" in session.code:
             yield from (f"session {session.number}: {what}" for what in _wheels(evidence, session.code["after"]))
+    if other_commit(evidence):
+        yield with_what(evidence)
     if "after" not in sessions[-1].code:
         yield "the last session did not read its code after the work: mnb jobs --resume does"
+
+
+def ran_commit(evidence: Evidence) -> str | None:
+    """The commit that the last session says it had checked out; None if it names none."""
+    codes = [code for session in proofs_of(evidence.ledger or Chain()) for code in session.code.values()]
+    return codes[-1].commit or None if codes else None
+
+
+def with_what(evidence: Evidence) -> str:
+    """Which mnb can verify the code that ran."""
+    version, commit = evidence.manifest.version, ran_commit(evidence)
+    if commit is not None:
+        return f"check out commit {commit} of mnb, and verify with that"
+    if version != evidence.version:
+        return f"verify with mnb {version}"
+    return f"it names no commit of mnb {version}: ask for it, and verify with that"
 
 
 def other_commit(evidence: Evidence) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from milabench_ng.records.precision_seen import FP32_ERROR, PrecisionSeen
 from milabench_ng.records.record import SKIPPED_LIMIT, Data, Record
 from milabench_ng.records.surroundings import marks_of_surroundings
 from milabench_ng.report.summary.deviations import DEVIATIONS
-from milabench_ng.report.verification.checks.check_proof import other_commit, unproven_code, unproven_data
+from milabench_ng.report.verification.checks.check_proof import other_commit, unproven_code, unproven_data, with_what
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
 
@@ -189,13 +189,13 @@ def code(evidence: Evidence) -> Finding:
     """All code of mnb is that of the verifying version, unchanged, and what computes is as it was installed."""
     version, demanded = evidence.manifest.version, evidence.rules.closed
     if version != evidence.version:
-        other = f"made with mnb {version}, this is {evidence.version}; verify with the same version"
+        other = f"made with mnb {version}, this is {evidence.version}; {with_what(evidence)}"
         return judged([other]) if demanded else OFF
     if demanded:
         return judged([*_foreign_code(evidence), *unproven_code(evidence)])
     rooms = other_commit(evidence)
     return (
-        unknown(f"another commit of mnb {version}, or changed: {', '.join(rooms)}; `closed` refuses it")
+        unknown(f"another commit of mnb {version}, or changed: {', '.join(rooms)}; {with_what(evidence)}")
         if rooms
         else OFF
     )

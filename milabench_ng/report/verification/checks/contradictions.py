@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from milabench_ng.memory_classes import REACHES
+from milabench_ng.node.gpus import Gpu
 from milabench_ng.records.batch_search import SEARCH_PHASE
 from milabench_ng.records.record import Mnb, Rank
+from milabench_ng.report.baselines.peaks import peak
 from milabench_ng.report.verification.evidence import Evidence
+from milabench_ng.units import GIB, format_bytes
 
 _APART_S = 0.05
 """Between two clock readings that follow each other."""
@@ -17,18 +21,32 @@ _FORCED = 1.01
 """The kernel charges what cannot fail even beyond a limit, and the peak follows it (mm/memcontrol.c, try_charge)."""
 _BYTES = {"float64": 8, "complex64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2}
 """Of parameters; other types count as one byte."""
+_MORE = 1.02
+"""No GPU shows more memory than its name says."""
 _BUSY_OR_WAITING = 0.2
 """Where a storage sets the pace, its GPU works or its loop waits: in honest launches for 0.6 of the window and more."""
 
 
 def contradictions(evidence: Evidence) -> Iterator[str]:
-    """Launches with facts that cannot both be true."""
+    """Devices and launches with facts that cannot both be true."""
+    yield from _other_sizes(evidence.manifest.inventory.gpus)
     memory = {gpu.uuid: gpu.memory_bytes for gpu in evidence.manifest.inventory.gpus}
     for kept in evidence.good:
         mnb = kept.record.mnb
         most = max((memory.get(one.uuid or "") or 0 for one in mnb.devices), default=0)
         found = (*_start(mnb), *_waits(mnb), *_device_memory(mnb, most), *_host_memory(mnb))
         yield from (f"{kept.name}: {why}" for why in found)
+
+
+def _other_sizes(gpus: Iterable[Gpu]) -> Iterator[str]:
+    """GPUs with another memory than their name has: the plan and options by memory class follow from it."""
+    for gpu in gpus:
+        known = None if gpu.mig else peak(gpu.name)
+        if known is not None and gpu.memory_bytes is not None:
+            part = gpu.memory_bytes / (known.size * GIB)
+            if not REACHES <= part <= _MORE:
+                has = format_bytes(gpu.memory_bytes)
+                yield f"{gpu.uuid} ({gpu.name}) is said to have {has}, such a GPU has {known.size:g} GiB"
 
 
 def _start(mnb: Mnb) -> Iterator[str]:
@@ -71,11 +89,11 @@ def _device_memory(mnb: Mnb, most: int) -> Iterator[str]:
     types = mnb.precision.dtypes if mnb.precision else {}
     least = sum(_BYTES.get(name, 1) * number for name, number in types.items()) / max(1, len(mnb.ranks))
     for rank in mnb.ranks:
-        peak = rank.peak_device_bytes
-        if peak is not None and peak < least:
-            yield f"rank {rank.rank} took {peak} bytes of its device at most, its parameters {least:.0f}"
-        elif peak is not None and 0 < most < peak and mnb.devices[0].kind != "cpu":
-            yield f"rank {rank.rank} took {peak} bytes of its device, which has {most}"
+        taken = rank.peak_device_bytes
+        if taken is not None and taken < least:
+            yield f"rank {rank.rank} took {taken} bytes of its device at most, its parameters {least:.0f}"
+        elif taken is not None and 0 < most < taken and mnb.devices[0].kind != "cpu":
+            yield f"rank {rank.rank} took {taken} bytes of its device, which has {most}"
 
 
 def _host_memory(mnb: Mnb) -> Iterator[str]:

@@ -8,16 +8,18 @@ from milabench_ng.records.record import DIGEST_STEP, PROBED_STEPS, Rank
 from milabench_ng.report.launch.traces import SCALED
 from milabench_ng.report.verification.evidence import Evidence, StoredRecord
 
+LEARNS = "learning_rate"
+"""Option of every workload that trains a model, and of no other."""
+
 Told = Mapping[str, object]
 
 
 def untold_steps(evidence: Evidence) -> Iterator[str]:
     """Launches that leave out what they computed at steps that they did, or its skipped steps."""
-    own = [kept for kept in evidence.good if kept.record.mnb.launch.workload in evidence.declared]
-    learned = {kept.record.mnb.label for kept in own if any(rank.gradient_norms for rank in kept.record.mnb.ranks)}
-    for kept in own:
-        for rank in kept.record.mnb.ranks:
-            found = _lacking(kept, rank, learned=kept.record.mnb.label in learned)
+    for kept in evidence.good:
+        declared = evidence.declared.get(kept.record.mnb.launch.workload)
+        for rank in kept.record.mnb.ranks if declared else ():
+            found = _lacking(kept, rank, learned=bool(declared and LEARNS in declared.defaults))
             yield from (f"{kept.name}: rank {rank.rank} has no {what}" for what in found)
 
 

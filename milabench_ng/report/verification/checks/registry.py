@@ -9,11 +9,13 @@ import msgspec
 from milabench_ng.report.verification.checks import (
     check_arguments,
     check_books,
+    check_ceiling,
     check_fence,
     check_files,
     check_node,
     check_numbers,
     check_plan,
+    check_quote,
     check_score,
     check_settings,
     check_stamps,
@@ -39,7 +41,7 @@ RULES: tuple[Rule, ...] = (
     Rule("R2", "recomputed", "signed by an allowed signer", check_files.signature),
     Rule("R3", "recomputed", "numbers follow from the slices", check_numbers.numbers),
     Rule("R4", "recomputed", "slices without gaps, full windows", check_numbers.slices),
-    Rule("R5", "self-reported", "rates and counters that the device can have", check_numbers.ceiling),
+    Rule("R5", "self-reported", "rates and counters that the device can have", check_ceiling.ceiling),
     Rule("R6", "recomputed", "profile as demanded", check_plan.profile),
     Rule("R7", "recomputed", "weights as demanded", check_plan.weights),
     Rule("R8", "recomputed", "plan as the profile makes it", check_plan.plan),
@@ -68,6 +70,7 @@ RULES: tuple[Rule, ...] = (
     Rule("R31", "self-reported", "settings on the list", check_settings.settings),
     Rule("R32", "recomputed", "stamped in time", check_stamps.stamps),
     Rule("R33", "self-reported", "a version that is known, all of its evidence", check_version.version),
+    Rule("R34", "recomputed", "quoted by the node's TPM", check_quote.quoted),
 )
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from milabench_ng.records.record import Mnb, Rank, Record
+from milabench_ng.records.window import first_full
 from milabench_ng.report.verification.evidence import Evidence
 
 _LATE_S = 3.5
@@ -54,10 +55,16 @@ def _wrong_rank(record: Record, rank: Rank) -> Iterator[str]:
 
 def _wrongly_full(mnb: Mnb, rank: Rank, start_s: float, stop_s: float) -> Iterator[str]:
     full_s, wanted, seconds = rank.full_s, *(mnb.launch.arguments.get(name) for name in ("max_count", "max_seconds"))
+    first_s = first_full(rank.slices, start_s, mnb.window_rule, wanted if isinstance(wanted, int) else 0)
     if full_s is None:
         if not isinstance(seconds, int | float) or stop_s - start_s < seconds - _EXACT_S:
             yield "was never full"
+        elif first_s is not None and first_s < stop_s - _EXACT_S:
+            yield f"was full {first_s - start_s:.1f} s after the start, by its slices, and did not say so"
         return
+    if first_s is None or abs(first_s - full_s) > _EXACT_S:
+        was = "it never was" if first_s is None else f"it was after {first_s - start_s:.1f} s"
+        yield f"said that it was full {full_s - start_s:.1f} s after the start; by its slices, {was}"
     before = [row for row in rank.slices if row.end_s <= full_s + _EXACT_S]
     counted = sum(row.count for row in before)
     if not before or before[-1].end_s < full_s - _EXACT_S:

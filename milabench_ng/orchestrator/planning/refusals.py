@@ -1,0 +1,106 @@
+"""What is refused before anything starts: options, packages and variables that a run cannot begin with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+
+from milabench_ng.batch_sizes import BATCH_SIZE
+from milabench_ng.catalogue import AUTO
+from milabench_ng.errors import InputError, IsolationError
+from milabench_ng.memory_classes import DeviceMemory
+from milabench_ng.orchestrator.planning.request import ResolvedRequest, RunRequest
+from milabench_ng.plan import Plan
+from milabench_ng.profile import name_of
+from milabench_ng.records.isolation import Tier
+from milabench_ng.requests import Asked
+
+
+def refuse_several_steps(plan: Plan) -> None:
+    """Raise IsolationError for a launch over several devices: one process tree cannot be in several steps."""
+    spread = tuple(dict.fromkeys(launch.test for launch in plan.launches if len(launch.devices) > 1))
+    if spread:
+        raise IsolationError(
+            f"isolation: {', '.join(spread)} run over several devices, and in a Slurm allocation each tenant is a step "
+            "of its own, which a launch cannot spread over. Name the other tests after the profile, or accept "
+            "--isolation affinity (results are marked NOT ISOLATED)."
+        )
+
+
+def refuse_unsearchable(resolved: ResolvedRequest, memory: DeviceMemory | None, tier: Tier) -> None:
+    """Raise InputError for an automatic batch size that cannot be found.
+
+    ``memory``: of the smallest device, None for CPU partitions; ``tier``: of the fence.
+    """
+    for name, test in resolved.tests.items():
+        if resolved.arguments[name].arguments.get(BATCH_SIZE) != AUTO:
+            continue
+        where = f"{resolved.where(name)}: batch_size auto"
+        if test.partition_scheme.type.steps:
+            raise InputError(
+                f"{where}: all numbers of devices of a {test.partition_scheme.type.value} must do the same work per "
+                "device; find the size with partition scheme 'normal', and state it"
+            )
+        on_cpu = memory is None or resolved.catalogue.workloads[test.workload].cpu_only
+        if on_cpu and tier == "none":
+            raise InputError(
+                f"{where}: on the CPU it is found by filling a tenant's RAM, and without a fence nothing keeps it from "
+                "filling the node's; state a number, or leave out --isolation none"
+            )
+        if not on_cpu and memory is not None and not memory.bytes:
+            raise InputError(f"{where}: the driver does not tell how much memory {memory.device} has; state a number")
+
+
+def refuse_missing_packages(resolved: ResolvedRequest) -> None:
+    """Raise InputError before anything starts if a selected test needs a package that is not installed."""
+    for name, test in resolved.tests.items():
+        workload = resolved.catalogue.workloads[test.workload]
+        if workload.missing:
+            raise InputError(
+                f"{resolved.where(name)}: workload {test.workload!r} needs "
+                f"{', '.join(workload.missing)}, not installed here: {workload.remedy}, or choose tests with --name"
+            )
+
+
+def options_asked(resolved: ResolvedRequest, plan: Plan) -> tuple[Asked, ...]:
+    """What the workloads are asked before anything starts: whether the options of their launches go together. Pure."""
+    widths = dict.fromkeys((name_of(launch.test), len(launch.devices)) for launch in plan.launches)
+    return tuple(
+        Asked(
+            where=resolved.where(name),
+            workload=resolved.tests[name].workload,
+            arguments=resolved.arguments[name].arguments,
+            devices=devices,
+        )
+        for name, devices in widths
+    )
+
+
+def refuse_no_borders(request: RunRequest) -> None:
+    """Raise InputError for a rule for stopping that the rest of the request leaves no border of a repeat to."""
+    rule = request.stopping
+    if rule is None:
+        return
+    option = "--budget" if rule.width is None else "--narrow"
+    if request.order == "file":
+        raise InputError(
+            f"{option} --order file: it ends a run between repeats, which this order has not; leave it out"
+        )
+    if request.sessions > 1:
+        raise InputError(f"{option} --sessions {request.sessions}: it ends a run of one session; leave one of them out")
+    if rule.width is not None and not 0 < rule.width < 100:
+        raise InputError(f"--narrow {100 * rule.width:g}%: above 0, such as 2%")
+    if rule.width is not None and request.repeat <= rule.least:
+        raise InputError(
+            f"--narrow --repeat {request.repeat}: intervals decide from {rule.least} repeats on, and --repeat is the "
+            f"most; give more, such as --repeat {2 * rule.least}"
+        )
+    if request.repeat == 1:
+        raise InputError(f"{option} --repeat 1: --repeat is the most repeats that there can be; give more")
+
+
+def refuse_unset(names: Collection[str]) -> None:
+    """Raise InputError for a variable that the workers are to get and that there is not."""
+    unset = sorted(set(names) - os.environ.keys())
+    if unset:
+        raise InputError(f"--pass-env {unset[0]}: this variable is not set")

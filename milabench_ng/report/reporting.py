@@ -1,0 +1,216 @@
+"""Makes the report on results: reads them, and applies to them what a user asks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from milabench_ng.errors import InputError
+from milabench_ng.report.baselines.peaks import peaks_in_formulas
+from milabench_ng.report.report import NOT_RECORDED, Line, Report
+from milabench_ng.report.scoring.choices import choices
+from milabench_ng.report.scoring.compare import compare
+from milabench_ng.report.scoring.comparison import Comparison
+from milabench_ng.report.scoring.cost import PricePer, cost
+from milabench_ng.report.scoring.failure_rate import failure_rate
+from milabench_ng.report.scoring.neighbours import Slowdown, fence_gains, slowdowns
+from milabench_ng.report.scoring.scale import Scale, load_scales
+from milabench_ng.report.scoring.scaling import scaling_curves
+from milabench_ng.report.scoring.score import score
+from milabench_ng.report.scoring.scored import ScoredTest, scored_tests
+from milabench_ng.report.scoring.shared_devices import shared_devices
+from milabench_ng.report.scoring.slow_devices import side_by_side
+from milabench_ng.report.scoring.subsets import sub_scores
+from milabench_ng.report.scoring.weights import Weights, planned_weights
+from milabench_ng.report.statistics.effects import MARGIN
+from milabench_ng.report.summary.derived_rates import derived_rates
+from milabench_ng.report.summary.suites import by_suite, parts_of
+from milabench_ng.report.summary.summary import Summary, TestSummary
+from milabench_ng.report.verification.findings import Verification
+from milabench_ng.report.verification.opening import is_folder_or_bundle, load_result, load_source
+
+
+class ReportOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How results are judged, by the user's choice."""
+
+    price: float | None = None
+    """Of what ``price_per`` says, in dollars or whatever currency."""
+    price_per: PricePer = "node"
+    penalize_variance: bool = True
+    """Whether each test is charged for the spread of its launches."""
+    margin: float = MARGIN
+    """The largest relative difference that does not matter."""
+    compare_gpus: bool = False
+    """Whether the per-device matrices are shown."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.margin < 1:
+            raise InputError(f"--margin {self.margin:.4g}: it must be above 0 and below 100 %, for example 2%")
+
+
+AS_USUAL = ReportOptions()
+UNSCORED = Scale()
+
+
+def make_report(
+    source: Path,
+    *,
+    weights: Path | None = None,
+    compare_to: Sequence[str] = (),
+    options: ReportOptions = AS_USUAL,
+    rules: str | None = None,
+    nonce: str | None = None,
+    allowed_signers: Path | None = None,
+    authorities: Path | None = None,
+) -> Report:
+    """The report on a result folder, a bundle or a stored summary.
+
+    ``weights``: a file (default: the suite's shipped one); ``compare_to``: results, or shipped baselines;
+    ``rules``: the buyer's; only a result folder or a bundle can be checked against them, with ``nonce`` in place of
+    theirs, and ``allowed_signers`` and ``authorities`` as in `verify`.
+    """
+    if rules is None and nonce is not None:
+        raise InputError(f"--nonce {nonce}: only rules ask for one; say --rules too")
+    summary = load_result(source)
+    scales = load_scales(weights, summary)
+    baselines = [(name, load_source(name)) for name in dict.fromkeys(compare_to)]
+    if summary.suites:
+        _require_common_suite(source, summary, baselines)
+        parts = []
+        for one in by_suite(summary):
+            others = [(name, part) for name, other in baselines for part in parts_of(other, one.suite)]
+            parts.append(build_report(one, str(source), scales[one.suite], others, options))
+        made = with_suites(build_report(summary, str(source), UNSCORED, baselines, options), parts)
+    else:
+        made = build_report(summary, str(source), scales[summary.suite], baselines, options)
+    return msgspec.structs.replace(
+        made,
+        choices=choices(summary, scales, weights),
+        verification=None if rules is None else _verified(source, rules, nonce, weights, allowed_signers, authorities),
+    )
+
+
+def _require_common_suite(source: Path, summary: Summary, baselines: Sequence[tuple[str, Summary]]) -> None:
+    for name, other in baselines:
+        if not set(summary.suites) & set(other.known_suites):
+            raise InputError(
+                f"--compare {name}: it ran {' and '.join(other.known_suites)}, and {source} "
+                f"{' and '.join(summary.suites)}; name one that ran any of these"
+            )
+
+
+def _verified(
+    source: Path,
+    rules: str,
+    nonce: str | None,
+    weights: Path | None,
+    allowed_signers: Path | None,
+    authorities: Path | None,
+) -> Verification:
+    from milabench_ng.report.verification.rules import load_rules, with_options  # most reports do not need this
+    from milabench_ng.report.verification.verify import verify
+
+    if not is_folder_or_bundle(source):
+        raise InputError(f"--rules {rules}: {source} is neither a result folder nor a bundle; only these hold records")
+    asked = with_options(load_rules(rules), nonce=nonce)
+    return verify(source, asked, weights=weights, allowed_signers=allowed_signers, authorities=authorities)
+
+
+def build_report(
+    summary: Summary,
+    source: str,
+    scale: Scale = UNSCORED,
+    baselines: Sequence[tuple[str, Summary]] = (),
+    options: ReportOptions = AS_USUAL,
+    *,
+    compared: Weights | None = None,
+) -> Report:
+    """The report on ``summary``. Pure. ``baselines`` come with their names.
+
+    ``compared``: what ratios to baselines are over; None for the weights of the score.
+    """
+    charged = options.penalize_variance
+    effective = planned_weights(scale.weights or {}, summary)
+    scored = scored_tests(summary, effective, penalize_variance=charged)
+    own = score(summary, scale.weights, scale.reference, penalize_variance=charged) if scale.weights else None
+    comparisons = tuple(
+        compare(
+            summary,
+            other,
+            name,
+            effective if compared is None else compared,
+            own,
+            penalize_variance=charged,
+            margin=options.margin,
+            label=label,
+            reference=scale.reference,
+            groups=scale.groups,
+        )
+        for (name, other), label in zip(baselines, _labels([name for name, _ in baselines]), strict=True)
+    )
+    peaks = peaks_in_formulas(summary.models.values())
+    return Report(
+        source=source,
+        summary=summary,
+        isolation=summary.isolation or NOT_RECORDED,
+        penalize_variance=charged,
+        score=own,
+        failure_rate=failure_rate(summary),
+        lines=tuple(_line(row, summary.tests[row.test], comparisons, peaks) for row in scored),
+        comparisons=comparisons,
+        unplanned=tuple(label for label in scale.weights or {} if label not in effective),
+        coverage=_coverage(summary),
+        sub_scores=sub_scores(summary, effective, own, scale.reference, penalize_variance=charged, groups=scale.groups)
+        if own
+        else (),
+        gpus=side_by_side(summary),
+        show_gpus=options.compare_gpus,
+        scaling=scaling_curves({row.test: row for row in scored}, summary.tests),
+        price=None
+        if options.price is None
+        else cost(options.price, options.price_per, own, summary.distinct_devices, comparisons),
+        neighbours=(cells := slowdowns(summary.tests)),
+        fence_gains=fence_gains(cells, _unfenced(summary, [other for _, other in baselines])),
+        shared_devices=shared_devices([summary, *(other for _, other in baselines)]),
+    )
+
+
+def with_suites(whole: Report, suites: Sequence[Report]) -> Report:
+    """The report on several suites: the weights of its tests are those of their suites. Pure."""
+    scored = {line.scored.test: line.scored for part in suites for line in part.lines}
+    lines = (msgspec.structs.replace(line, scored=scored.get(line.scored.test, line.scored)) for line in whole.lines)
+    unplanned = tuple(label for part in suites for label in part.unplanned)
+    return msgspec.structs.replace(whole, suites=tuple(suites), lines=tuple(lines), unplanned=unplanned)
+
+
+def _unfenced(summary: Summary, baselines: Sequence[Summary]) -> tuple[Slowdown, ...]:
+    """The slowdowns of the first baseline that had no fence, for a run that had one."""
+    without = [other for other in baselines if other.isolation == "none" and other.suite == summary.suite]
+    return slowdowns(without[0].tests) if without and summary.isolation == "full" else ()
+
+
+def _line(scored: ScoredTest, row: TestSummary, comparisons: Sequence[Comparison], peaks: Mapping[str, float]) -> Line:
+    return Line(
+        scored=scored,
+        compared=tuple(other.rows.get(scored.test) for other in comparisons),
+        node_total=None if scored.perf is None else scored.perf * row.devices,
+        causes=dict(Counter(failed.cause for failed in row.failed)),
+        row=row,
+        derived=derived_rates(row, scored.perf, peaks),
+    )
+
+
+def _labels(names: Sequence[str]) -> list[str]:
+    """Short, distinct names; a single one needs none."""
+    if len(names) < 2:
+        return [""] * len(names)
+    short = [Path(name).name.removesuffix(".json") for name in names]
+    return [brief if short.count(brief) == 1 else name for brief, name in zip(short, names, strict=True)]
+
+
+def _coverage(summary: Summary) -> str:
+    sessions = "this session" if summary.sessions == 1 else f"these {summary.sessions} sessions"
+    return f"this node, {sessions}"

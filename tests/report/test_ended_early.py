@@ -1,0 +1,142 @@
+"""Runs that ended by a rule for stopping: what a report counts, and what verification finds where it was not so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import make_records
+import msgspec
+import pytest
+import tampering
+from make_records import PER_GPU
+
+from milabench_ng.plan import Launch
+from milabench_ng.records.stopping import Stopping
+from milabench_ng.report.scoring.narrowness import half_width, widest
+from milabench_ng.report.statistics.intervals import log_stat
+from milabench_ng.report.summary.folder import load
+from milabench_ng.report.summary.summary import TestSummary
+from milabench_ng.report.verification.rules import Rules
+from milabench_ng.report.verification.verify import verify
+
+NARROW = Stopping(width=0.02)
+STEADY = (1.0, 1.01, 0.99, 1.01, 0.99, 1.0, 1.01, 0.99)
+"""The 95 % interval of the first six is +-0.9 %."""
+NOISY = (1.0, 1.05, 0.95, 1.05, 0.95, 1.0, 1.05, 0.95)
+"""Theirs is +-5 %, and never within 2 %."""
+HUNDRED_S = make_records.BETWEEN_S
+"""Every repeat is one batch, and takes this long."""
+
+
+def made(
+    folder: Path, rates: Sequence[float], rule: Stopping, repeats: int, why: Literal["narrow", "budget"] = "narrow"
+) -> Path:
+    """A run of at most eight repeats that ended after so many."""
+    plan = make_records.plan("standard", {"vae": PER_GPU}, 1, len(rates))
+
+    def rate(launch: Launch, _: int) -> float:
+        return 1e6 * rates[launch.run]
+
+    make_records.write_run(folder, plan, rate, slices=30)
+    tampering.end_after(folder, repeats, rule, why)
+    return folder
+
+
+def reasons(folder: Path, rule: str = "R12") -> tuple[str, ...]:
+    """Why it breaks the rule that every planned launch has a record."""
+    (found,) = (one for one in verify(folder, Rules()).rulings if one.id == rule)
+    return found.reasons
+
+
+def test_half_the_width_of_an_interval_by_hand() -> None:
+    # The logarithms of 0.99 and 1.01 are -0.01005 and 0.00995: s^2 = 4.0e-4 / 5, and t(0.975, 5) = 2.5706.
+    assert half_width(log_stat(STEADY[:6])) == pytest.approx(2.5706 * (8.0e-5 / 6) ** 0.5, rel=0.01)
+    assert half_width(log_stat(STEADY[:1])) is None
+
+
+def test_the_widest_figure_is_a_rate_or_in_a_study_of_neighbours_a_slowdown() -> None:
+    def row(rates: Sequence[float], **more: Any) -> TestSummary:
+        launches = {f"{run}.0": rate for run, rate in enumerate(rates)}
+        known = {"workload": "vae", "options": {"batch_size": 64}}
+        return TestSummary(n=len(rates), failures=0, launches=launches, log_perf=log_stat(rates), **known, **more)
+
+    alone, beside = row(NOISY, company={}), row([0.5 * rate for rate in NOISY], company={"stream": 1.0})
+    assert widest({"s.a": alone}).figure == "the rate of s.a"
+    found = widest({"s.a": alone, "s.a-stream": beside})
+    assert found.figure == "the slowdown of s.a in s.a-stream"
+    assert found.width == pytest.approx(0.0), "the pairs of a repeat share its noise"
+    assert widest({"s.a": alone, "s.b": TestSummary(n=5, failures=5)}).width is None, "a figure that nobody knows"
+    assert widest({}).width is None
+
+
+def test_what_was_not_asked_for_is_not_missing(tmp_path: Path) -> None:
+    folder = made(tmp_path / "run", STEADY, NARROW, 6)
+    summary = load(folder)
+    (row,) = summary.tests.values()
+    assert (row.n, row.planned, row.missing, row.failures) == (6, 6, 0, 0)
+    assert not summary.interrupted
+    assert any(note.startswith("ended after 6 repeats, as asked") for note in summary.notes)
+    assert reasons(folder) == ()
+
+
+def test_without_a_rule_a_ledger_cannot_ask_for_less(tmp_path: Path) -> None:
+    folder = made(tmp_path / "run", STEADY, NARROW, 6)
+    tampering.rewrite(folder / "run.json", lambda content: content.update(stopping=None))
+    tampering.rehash(folder)
+    (row,) = load(folder).tests.values()
+    assert (row.planned, row.missing) == (8, 2)
+    assert any("the ledger ends the run by a rule" in reason for reason in reasons(folder))
+
+
+@pytest.mark.parametrize(
+    ("rates", "rule", "repeats", "why", "reason"),
+    [
+        (NOISY, NARROW, 7, "narrow", "it ended after 7 repeats, where its rule had it go on: the rate of standard.vae"),
+        (STEADY, NARROW, 5, "narrow", "it ended after 5 repeats, where its rule had it go on"),
+        (STEADY, NARROW, 7, "narrow", "it went on after 6 repeats, when every interval is within"),
+        (NOISY, Stopping(width=0.1, least=3), 4, "narrow", "judges intervals from 3 repeats on"),
+        (NOISY, Stopping(budget_s=5 * HUNDRED_S), 2, "budget", "it ended after 2 repeats, where its rule had it go on"),
+        (NOISY, Stopping(budget_s=2 * HUNDRED_S), 6, "budget", "it went on after 3 repeats, when another repeat would"),
+    ],
+)
+def test_where_the_rule_had_it_end(
+    tmp_path: Path,
+    rates: Sequence[float],
+    rule: Stopping,
+    repeats: int,
+    why: Literal["narrow", "budget"],
+    reason: str,
+) -> None:
+    assert [one for one in reasons(made(tmp_path / "run", rates, rule, repeats, why)) if reason in one]
+
+
+@pytest.mark.parametrize("rule", [Stopping(budget_s=350.0), Stopping(width=0.02, budget_s=350.0)])
+def test_a_budget_that_is_spent(tmp_path: Path, rule: Stopping) -> None:
+    folder = made(tmp_path / "run", NOISY, rule, 4, "budget")
+    assert reasons(folder) == ()
+    altered = msgspec.structs.replace(rule, budget_s=3500.0)
+    tampering.rewrite(folder / "run.json", lambda content: content.update(stopping=msgspec.to_builtins(altered)))
+    assert any("is not the one that it began with" in reason for reason in reasons(folder, "R13"))
+    tampering.rehash(folder)
+    assert any("where its rule had it go on" in reason for reason in reasons(folder))
+
+
+def test_a_budget_is_not_spent_by_waiting(tmp_path: Path) -> None:
+    folder = made(tmp_path / "run", NOISY, Stopping(budget_s=3600.0), 4, "budget")
+
+    def an_hour_later(entry: Any) -> Any:
+        late = type(entry.what).__name__ in ("Enough", "Finished", "CodeSeen") and entry.number > 10
+        return msgspec.structs.replace(entry, utc="2026-01-06T17:30:00.000000Z") if late else entry
+
+    tampering.rehash(folder, an_hour_later)
+    assert any("s before its rule ended it" in reason for reason in reasons(folder))
+
+
+def test_a_request_and_a_rule_that_differ(tmp_path: Path) -> None:
+    folder = made(tmp_path / "run", STEADY, NARROW, 6)
+    tampering.rewrite(folder / "run.json", lambda content: content.update(request={"stopping": None}))
+    assert any("asks for stopping None" in reason for reason in reasons(folder, "R8"))
+    assert json.loads((folder / "run.json").read_bytes())["stopping"]["width"] == 0.02

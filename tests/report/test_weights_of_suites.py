@@ -1,0 +1,128 @@
+"""Which weights hold for which suite of a result, and what is said of files that hold for none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from test_score import row, summary
+
+from milabench_ng.cli import call
+from milabench_ng.errors import InputError
+from milabench_ng.files import read_json
+from milabench_ng.report.baselines.baseline import measured_again
+from milabench_ng.report.render.cells import short_name
+from milabench_ng.report.reporting import build_report, with_suites
+from milabench_ng.report.scoring import weights
+from milabench_ng.report.scoring.scale import Scale, files_of, load_scales
+from milabench_ng.report.scoring.weights import read_weights
+from milabench_ng.report.summary.contradictions import contradictions
+from milabench_ng.report.summary.folder import decode_summary, encode_summary
+from milabench_ng.report.summary.suites import by_suite
+from milabench_ng.report.summary.summary import Summary, suite_of_row
+
+
+def of_suites(suite: str, suites: tuple[str, ...], *labels: str) -> Summary:
+    made = summary({label: row(10.0) for label in labels})
+    return msgspec.structs.replace(made, suite=suite, suites=suites)
+
+
+BOTH = of_suites("both", ("modern", "standard"), "modern.moe", "standard.vae")
+
+
+def written(place: Path, *labels: str) -> Path:
+    file = place / "w.json"
+    file.write_text(json.dumps({label: {"weight": 2} for label in labels}))
+    return file
+
+
+def test_a_file_holds_for_the_suites_that_it_weighs(tmp_path: Path) -> None:
+    file = written(tmp_path, "modern.moe")
+    read = read_weights(file, "modern")
+    assert files_of(file, BOTH) == {"modern": read, "standard": None}
+    assert files_of(None, BOTH) == {"modern": None, "standard": None}
+    assert files_of(file, of_suites("standard", (), "standard.vae")) == {"standard": read}
+
+
+def test_a_file_is_read_once_for_all_suites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+
+    def counted(path: Path) -> object:
+        read.append(path)
+        return read_json(path)
+
+    monkeypatch.setattr(weights, "read_json", counted)
+    file = written(tmp_path, "modern.moe", "standard.vae")
+    load_scales(file, BOTH)
+    assert read == [file]
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["mine.moe"], "w.json: mine.moe: the suites are modern and standard; correct its name"),
+        (["standard.vae", "standart.toy_reg"], "standart.toy_reg: the suites are modern and standard"),
+        (["left.out"], "the suites are modern and standard, and it weighs no test of them"),
+    ],
+)
+def test_a_file_that_weighs_other_tests_is_refused(tmp_path: Path, labels: list[str], message: str) -> None:
+    partial = msgspec.structs.replace(BOTH, omitted=("left.out",))
+    with pytest.raises(InputError, match=message):
+        load_scales(written(tmp_path, *labels), partial)
+
+
+def test_each_of_several_suites_has_the_weights_of_its_own_tests(tmp_path: Path) -> None:
+    found = load_scales(written(tmp_path, "modern.moe", "standard.vae", "standard.scaling.2"), BOTH)
+    assert {suite: list(scale.weights or ()) for suite, scale in found.items()} == {
+        "modern": ["modern.moe"],
+        "standard": ["standard.vae", "standard.scaling.2"],
+    }
+
+
+def test_a_run_asks_for_weights_of_the_suites_of_its_tests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["jobs", "procurement", "--dry-run", "--name", "moe", "--weights"]
+    assert call([*given, str(written(tmp_path, "procurement.moe"))]) == 2
+    assert "procurement.moe: the suites are modern; correct its name" in capsys.readouterr().err
+    assert call([*given, str(written(tmp_path, "standard.vae"))]) == 2
+    assert "the suites are modern, and it weighs no test of them" in capsys.readouterr().err
+
+
+def test_a_misspelt_suite_is_missing_from_the_score_of_one_suite(tmp_path: Path) -> None:
+    labels = ["standard.vae", "standart.toy_reg"]
+    found = load_scales(written(tmp_path, *labels), of_suites("standard", (), "standard.vae"))
+    assert list(found["standard"].weights or ()) == labels
+
+
+@pytest.mark.parametrize("first", [("modern",), ()])
+def test_a_test_of_another_suite_run_again_brings_its_suite(first: tuple[str, ...]) -> None:
+    suite = first[0] if first else "both"
+    whole = of_suites("both", first, f"{suite}.moe")
+    whole = msgspec.structs.replace(whole, omitted=("standard.vae",))
+    made = measured_again(whole, of_suites("both", ("standard",), "standard.vae"))
+    assert made.suites == (suite, "standard")
+    stored = decode_summary(encode_summary(made).encode(), "stored.json")
+    assert [list(part.tests) for part in by_suite(stored)] == [[f"{suite}.moe"], ["standard.vae"]]
+
+
+def test_steps_that_need_more_devices_are_told_of_the_whole() -> None:
+    weights = {"modern.moe": 1.0, "modern.scaling.9": 1.0}
+    part = build_report(of_suites("modern", (), "modern.moe"), "run", scale=Scale(weights=weights))
+    assert with_suites(build_report(BOTH, "run"), [part]).unplanned == ("modern.scaling.9",)
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [("modern.moe", "moe"), ("modern.eu.moe", "moe"), ("modern.eu.scaling.2", "scaling.2"), ("moe", "moe")],
+)
+def test_a_row_is_named_without_its_suite(label: str, name: str) -> None:
+    assert short_name(label) == name
+
+
+def test_a_suite_may_be_named_like_the_beginning_of_another() -> None:
+    labels = ("modern.moe", "modern.eu.vae", "modern.eu.scaling.2")
+    assert [suite_of_row(label) for label in labels] == ["modern", "modern.eu", "modern.eu"]
+    made = of_suites("modern.eu", ("modern", "modern.eu"), *labels)
+    assert list(contradictions(made)) == []
+    assert [list(part.tests) for part in by_suite(made)] == [["modern.moe"], ["modern.eu.vae", "modern.eu.scaling.2"]]
