@@ -1,15 +1,19 @@
-"""What is said before data sets are generated: totals, by hand."""
+"""What is said before data sets are generated: totals, by hand; and a signal while progress comes in."""
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from pathlib import Path
 
 import pytest
 
 from milabench_ng.errors import InputError
 from milabench_ng.orchestrator.display.wording import estimate_text
+from milabench_ng.orchestrator.execution.interruption import Interrupted, Interruption
 from milabench_ng.orchestrator.execution.preparing import require_space
-from milabench_ng.requests import DataEstimate, Effort
+from milabench_ng.orchestrator.execution.worker_server import WorkerServer
+from milabench_ng.requests import DataEstimate, DataProgress, Effort
 from milabench_ng.units import GIB
 
 
@@ -35,3 +39,27 @@ def test_the_totals_come_first_and_are_called_an_estimate() -> None:
     assert total.startswith("to generate: 2 data set(s), 22.0 GiB (100.0 GiB are free), about 10 min")
     assert "on 16 cores (an estimate" in total
     assert [line.split()[0] for line in each] == ["imagenet", "coco"]
+
+
+def test_a_signal_is_heeded_at_the_very_moment_of_an_answer() -> None:
+    """Preparing data goes on for minutes if the answer swallows it (`asyncio.wait_for` of Python 3.11 does)."""
+
+    async def struck(turns: int) -> bool:
+        server, interruption = WorkerServer({}), Interruption()
+        server._answers[1] = answers = asyncio.Queue()
+
+        async def listen() -> None:
+            while True:
+                await server._next_answer(1, 60.0)
+
+        listening = asyncio.create_task(interruption.unless(listen()))
+        await asyncio.sleep(0.01)
+        interruption.strike(signal.SIGTERM)
+        for _ in range(turns):  # of the event loop
+            await asyncio.sleep(0)
+        answers.put_nowait(DataProgress(id=1, name="imagenet", done=1, total=2))
+        ended, _ = await asyncio.wait({listening}, timeout=5.0)
+        listening.cancel()
+        return bool(ended) and isinstance(listening.exception(), Interrupted)
+
+    assert [asyncio.run(struck(turns)) for turns in range(5)] == [True] * 5

@@ -206,7 +206,8 @@ class WorkerServer:
 
     async def _next_answer(self, identity: int, limit_s: float) -> AnyAnswer:
         try:
-            answer = await asyncio.wait_for(self._answers[identity].get(), limit_s)
+            async with asyncio.timeout(limit_s):  # wait_for would swallow a signal that comes with the answer
+                answer = await self._answers[identity].get()
         except TimeoutError:
             answer = self._lose(f"the worker server did not answer within {limit_s:g} s")
         if isinstance(answer, MachineryError):
