@@ -57,6 +57,8 @@ OF_THIS_VERSION = {
     "a folder below the installation",
     "a folder on the import path",
     "parts that the workload has not got",
+    "latencies made short",
+    "latencies of a test that trains",
     "parts longer than their slices",
     "parts made short",
     "parts left out",

@@ -76,9 +76,11 @@ def company_without_records(folder: Path) -> None:
 
 
 def company_of_one_batch(folder: Path) -> None:
-    """Company that two batches have in common, of which one record goes and its event stays."""
+    """Company that two batches have in common, of which one has no record any more and its events stay."""
+    of_first = list(folder.glob("*.toy_reg.J0.1.*"))
     share_company(folder)
-    min(folder.glob("*.toy_reg.J0.1.*")).unlink()
+    for path in of_first:
+        path.unlink()
     tampering.rehash(folder)
 
 

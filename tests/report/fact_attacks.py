@@ -8,6 +8,8 @@ from typing import Any
 from contradiction_attacks import measured_power
 from tampering import Change, Tamper, fence, ours, record, records, rewrite
 
+from milabench_ng.records.latency import histogram
+
 
 def latency(*histogram: list[int]) -> Change:
     """This histogram for every batch of every slice: ``[bucket, batches]``; 0 batches are as many as steps."""
@@ -18,6 +20,13 @@ def latency(*histogram: list[int]) -> Change:
                 row[5:] = [row[5] if len(row) > 5 else None, [[bucket, many or row[3]] for bucket, many in histogram]]
 
     return change
+
+
+def invented(content: dict[str, Any]) -> None:
+    """Latencies of a test that trains, as long as its steps."""
+    for rank in content["mnb"]["ranks"]:
+        for row in rank["slices"]:
+            row[5:] = [row[5] if len(row) > 5 else None, histogram([row[1] / row[3]] * row[3])]
 
 
 def noted(content: dict[str, Any]) -> None:
@@ -118,6 +127,7 @@ MORE_RAM = fence(usage={"cpu_usec": 3_000_000, "memory_peak_bytes": 1 << 60})
 ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "latencies longer than their slices": ("R4", record(latency([900, 0])), "has latencies of"),
     "latencies made short": ("R4", record(latency([300, 0])), "s in all, and worked for"),
+    "latencies of a test that trains": ("R4", record(invented), "has latencies, and vae times no batch"),
     "parts that the workload has not got": ("R4", record(noted), "notes save_s, which"),
     "a loss left out": ("R33", record(untold("losses", "10")), "rank 0 has no loss at step 10"),
     "losses left out": ("R33", record(untold("losses")), "rank 0 has no loss at step 1"),

@@ -12,7 +12,7 @@ from milabench_ng.records.window import SliceRow
 from milabench_ng.report.verification.evidence import Evidence
 
 INFERRING = ("cv_infer", "llm_decode", "llm_prefill", "unet3d_infer")
-"""Workloads that time every batch."""
+"""Workloads that time every batch; no other one of mnb times any."""
 _AT_ONCE = ("h2d",)
 """Workloads whose noted parts go on at the same time; those of others follow each other."""
 _CLOCKS = 1.01
@@ -45,6 +45,8 @@ def _latencies(record: Record, rank: Rank, own: Declared | None) -> Iterator[str
         yield "has no latencies"
     elif record.success and own is not None and 0 < noted < _LATENCIES_FILL * worked_s:
         yield f"has latencies of {noted:.4g} s in all, and worked for {worked_s:.4g} s"
+    elif own is not None and noted and record.mnb.launch.workload not in INFERRING:
+        yield f"has latencies, and {record.mnb.launch.workload} times no batch"
 
 
 def least_s(latency: Latencies) -> float:
