@@ -57,13 +57,13 @@ def outlooks(rules: Rules, checkup: Checkup, seen: Conditions, plan: DryRun | st
         ("R19", "the data are whole", bool(rules.data), _data(rules, plan)),
         ("R20", "the data lie on storage of the node", bool(rules.storage_refused), _storage(rules, checkup)),
         ("R23", _gpus_asked(rules), rules.every_gpu or rules.gpus is not None, _gpus(rules, checkup)),
-        (*_OF_GPUS[0], rules.ecc, _ecc(seen)),
+        (*_OF_GPUS[0], rules.ecc, _ecc(checkup, seen)),
         (*_OF_GPUS[1], rules.default_power, _power(seen)),
         ("R25", "the kernel's mitigations are on", rules.mitigations, _mitigations(seen)),
         (*_OF_GPUS[2], rules.foreign_refused, _foreign(seen)),
         ("R33", f"mnb {rules.least_version} or later", rules.least_version is not None, _version(rules)),
     )
-    silent = _silent(checkup, seen)
+    silent = _silent(checkup)
     return tuple(
         Outlook(id=name, what=what, problems=problems, open="" if problems else silent.get((name, what), ""))
         for name, what, asked, why in found
@@ -72,19 +72,9 @@ def outlooks(rules: Rules, checkup: Checkup, seen: Conditions, plan: DryRun | st
     )
 
 
-def _silent(checkup: Checkup, seen: Conditions) -> dict[tuple[str, str], str]:
+def _silent(checkup: Checkup) -> dict[tuple[str, str], str]:
     """What nothing can be said of, by rule: `mnb verify` will not be able to check it either."""
-    if not checkup.inventory.gpus:
-        return dict.fromkeys(_OF_GPUS, "the node shows no GPU")
-    settings = seen.settings.gpus if seen.settings else {}
-    told = {uuid: at.ecc for uuid, at in settings.items()}
-    boards = dict.fromkeys(gpu.board for gpu in checkup.inventory.gpus)
-    unsaid = [board for board in boards if told.get(board) is None]
-    pids = {uuid: state.foreign_pids for uuid, state in seen.gpus.items()}
-    found = {_OF_GPUS[0]: f"{', '.join(unsaid)}: it does not say whether ECC is on"} if unsaid else {}
-    if pids and all(one is None for one in pids.values()):
-        found[_OF_GPUS[2]] = "the GPUs do not say which processes they run"
-    return found
+    return {} if checkup.inventory.gpus else dict.fromkeys(_OF_GPUS, "the node shows no GPU")
 
 
 def planned(rules: Rules, node: NodeOptions) -> DryRun | str | None:
@@ -144,6 +134,8 @@ def _gpus_asked(rules: Rules) -> str:
 def _gpus(rules: Rules, checkup: Checkup) -> Iterator[str]:
     used = {device.uuid for device in checkup.devices}
     idle = [gpu for gpu in checkup.inventory.gpus if gpu.uuid not in used]
+    if rules.every_gpu and not checkup.inventory.gpus:
+        yield "there is none: mnb doctor says what the node shows"
     if rules.every_gpu and idle:
         names = ", ".join(f"{gpu.index} ({gpu.name})" for gpu in idle)
         yield f"GPU {names} would not work: leave out --gpus and --tenants, and unset CUDA_VISIBLE_DEVICES"
@@ -152,9 +144,13 @@ def _gpus(rules: Rules, checkup: Checkup) -> Iterator[str]:
         yield f"there are {boards}: offer a node with {rules.gpus}, or look for lost ones on the PCI bus (mnb doctor)"
 
 
-def _ecc(seen: Conditions) -> Iterator[str]:
-    for uuid, settings in seen.settings.gpus.items() if seen.settings else ():
-        if settings.ecc is False or settings.ecc_pending is False:
+def _ecc(checkup: Checkup, seen: Conditions) -> Iterator[str]:
+    told = seen.settings.gpus if seen.settings else {}
+    for uuid in dict.fromkeys(gpu.board for gpu in checkup.inventory.gpus):
+        settings = told.get(uuid)
+        if settings is None or settings.ecc is None:
+            yield f"{uuid} does not say whether it is on: ask the buyer for rules without it"
+        elif settings.ecc is False or settings.ecc_pending is False:
             yield f"it is off on {uuid}: nvidia-smi -i {uuid} -e 1, then reset the GPU"
 
 
@@ -178,7 +174,9 @@ def _mitigations(seen: Conditions) -> Iterator[str]:
 
 def _foreign(seen: Conditions) -> Iterator[str]:
     for uuid, state in seen.gpus.items():
-        if state.foreign_pids:
+        if state.foreign_pids is None:
+            yield f"{uuid} does not say which processes it runs: let mnb see those of the host"
+        elif state.foreign_pids:
             yield f"processes {', '.join(map(str, state.foreign_pids))} are on {uuid}: end them"
 
 

@@ -105,6 +105,7 @@ def inventory(devices: Sequence[Device]) -> Inventory:
             numa_node=0,
             memory_bytes=1,
             mig=one.kind == "mig",
+            parent=str(one.uuid) if one.kind == "mig" else None,
             slices=(round(7 * one.known_part), 7) if one.kind == "mig" else None,
         )
         for one in devices

@@ -189,6 +189,60 @@ def beside_others(content: dict[str, Any]) -> None:
     content["mnb"]["surroundings"] = {"before": edge, "after": edge | {"time_s": 2.0}}
 
 
+def called_cpus(folder: Path) -> None:
+    """GPUs that plan and records call CPUs, so that nothing asks for what only GPUs tell."""
+
+    def plan(content: dict[str, Any]) -> None:
+        for device in content["plan"]["devices"]:
+            device["kind"] = "cpu"
+        content["inventory"] |= {"gpus": [], "pci_gpus": []}
+
+    def launch(content: dict[str, Any]) -> None:
+        mnb = content["mnb"]
+        for device in mnb["devices"]:
+            device["kind"] = "cpu"
+        for edge in mnb["conditions"].values():
+            edge["gpus"] = {}
+            edge["settings"] = edge["settings"] and edge["settings"] | {"gpus": {}}
+        mnb["telemetry"] = {key: seen for key, seen in mnb["telemetry"].items() if not key.startswith("gpu:")}
+
+    tampering.records(launch)(folder)
+    manifest(plan)(folder)
+
+
+def named_otherwise(content: dict[str, Any]) -> None:
+    """Another name in the inventory than in the plan, of a GPU with less memory."""
+    content["inventory"]["gpus"][0]["name"] = "NVIDIA A16"
+
+
+def half_an_instance(content: dict[str, Any]) -> None:
+    """A whole GPU that is called an instance, whose memory nobody knows."""
+    content["inventory"]["gpus"][0]["mig"] = True
+
+
+def processes_unsupported(content: dict[str, Any]) -> None:
+    """No edge of the launch says whose processes were there."""
+    for edge in content["mnb"]["conditions"].values():
+        for state in edge["gpus"].values():
+            state["foreign_pids"] = None
+
+
+def without_a_rank(content: dict[str, Any]) -> None:
+    """The slices of the first rank alone; a launch on one device has those of the second."""
+    ranks = content["mnb"]["ranks"]
+    content["mnb"]["ranks"] = ranks[:1] if len(ranks) > 1 else [ranks[0] | {"rank": 1}]
+
+
+def other_programs(content: dict[str, Any]) -> None:
+    """Every CPU was busy, the tenants were not, and no launch has a mark of it."""
+    spread = {"n": 18, "span_s": 8.5}
+    telemetry = content["mnb"]["telemetry"]
+    telemetry["host:node"] = {"cpu_busy_pct": {"min": 99.0, "mean": 100.0, "max": 100.0, **spread}}
+    for slot in content["mnb"]["isolation"]:
+        telemetry[f"tenant:{slot}"] = {"cpu_s": {"min": 1.0, "mean": 1.5, "max": 2.0, **spread}}
+    content["mnb"]["marks"] = []
+
+
 ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "not isolated": ("R16", record(fence(tier="affinity")), "isolation was 'affinity', 'full' is demanded"),
     "claimed isolation": ("R16", record(fence(effective=None)), "no limits are recorded at its entry"),
@@ -224,6 +278,17 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "half without types": ("R18", record(half_without_types), "half_master was asked for, half ran"),
     "missing GPU": ("R23", manifest(idle_gpu), "the GPU at 0000:99:00.0 (NVIDIA 10de:2335, nvidia) did not work"),
     "GPU that the inventory hides": ("R23", record(another_gpu), "launches saw the GPU GPU-9"),
+    "GPUs called CPUs": ("R27", called_cpus, "device 0 is called a CPU, and is Test GPU (GPU-0)"),
+    "another name in the inventory": (
+        "R27",
+        manifest(named_otherwise),
+        "in the plan, NVIDIA A16 (gpu) in the inventory",
+    ),
+    "a GPU called an instance": ("R27", manifest(half_an_instance), "(mig) in the inventory"),
+    "a rank left out": ("R4", record(without_a_rank, "*.scaling.J*.1.*"), "and ran on"),
+    "other programs without their mark": ("R22", tampering.records(other_programs), "and it has no mark of it"),
+    "ECC mode not told": ("R24", record(gpu(ecc=None)), "GPU-1 does not say whether ECC is on"),
+    "whose processes not told": ("R26", record(processes_unsupported), "does not say which processes it runs"),
     "ECC off": ("R24", record(gpu(ecc=False)), "ECC of GPU-1 is off"),
     "memory errors": ("R24", record(gpu_state(ecc_uncorrected=1)), "could not correct"),
     "power limit": ("R25", record(gpu(power_limit_w=900.0)), "is 900 W, its default 700 W"),

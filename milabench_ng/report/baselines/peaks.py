@@ -88,6 +88,13 @@ def peak(name: str) -> Peak | None:
     return next((each for each in PEAKS if each.name == wanted), None)
 
 
+def same_models(models: Iterable[str]) -> set[str]:
+    """``models``, each under one name whoever wrote it; beside known ones, names that nobody knows do not count."""
+    stated = {*models}
+    known = {found.name for found in map(peak, stated) if found is not None}
+    return known or stated
+
+
 def peaks_in_formulas(models: Iterable[str]) -> dict[str, float]:
     """The peaks of the devices called ``models`` under their names in formulas of derived units.
 

@@ -32,6 +32,7 @@ from milabench_ng.records.reading import (
 from milabench_ng.records.record import RECORD_SCHEMA, Record
 from milabench_ng.records.upgrades.manifest import MANIFEST_UPGRADES
 from milabench_ng.records.views import ManifestView
+from milabench_ng.report.baselines.peaks import same_models
 from milabench_ng.report.scoring.scale import Scale, files_of, scales_of
 from milabench_ng.report.scoring.weights import WeightsFile, read_weights
 from milabench_ng.report.summary.folder import decode_summary, load
@@ -252,14 +253,14 @@ def _known(summary: Summary) -> tuple[Summary, ...]:
     """The measured baselines among the shipped ones that are of one of its suites and of the same devices."""
     paths = (find("baselines", name) for name in shipped_names("baselines"))
     read = (decode_summary(read_content(path), str(path)) for path in paths if path is not None)
-    own = set(summary.models.values())
+    own = same_models(summary.models.values())
     return tuple(
         one
         for one in read
         if one.provenance.kind == "measured"
         and one.suite in summary.known_suites
         and own
-        and set(one.models.values()) == own
+        and same_models(one.models.values()) == own
     )
 
 

@@ -8,6 +8,7 @@ from milabench_ng.node.conditions import Conditions, throttled_fraction
 from milabench_ng.node.gpu_conditions import GpuSettings, GpuState
 from milabench_ng.records.ledger import Resumed
 from milabench_ng.records.manifest import Manifest
+from milabench_ng.report.baselines.peaks import peak
 from milabench_ng.report.verification.checks.changed_settings import (
     changed_settings,
     overclocked,
@@ -29,7 +30,12 @@ def every_gpu(evidence: Evidence) -> Finding:
     rules = evidence.rules
     if not rules.every_gpu and rules.gpus is None:
         return OFF
-    return judged([*_idle_gpus(evidence), *_unlisted(evidence), *_too_few(evidence)])
+    return judged([*_none_at_work(evidence), *_idle_gpus(evidence), *_unlisted(evidence), *_too_few(evidence)])
+
+
+def _none_at_work(evidence: Evidence) -> Iterator[str]:
+    if evidence.rules.every_gpu and all(device.kind == "cpu" for device in evidence.manifest.plan.devices):
+        yield "no GPU worked"
 
 
 def _idle_gpus(evidence: Evidence) -> Iterator[str]:
@@ -123,19 +129,14 @@ def ecc(evidence: Evidence) -> Finding:
         return OFF
     if _shows_none(evidence):
         return unknown(_NO_GPU)
-    modes = {uuid: settings.ecc for _, uuid, settings in _settings(evidence)}
-    reasons = [*_unread(evidence), *_ecc_off(evidence), *_ecc_errors(evidence)]
-    silent = [uuid for uuid, mode in modes.items() if mode is None]
-    return (
-        unknown(f"{', '.join(silent)}: it does not say whether ECC is on")
-        if silent and not reasons
-        else judged(reasons)
-    )
+    return judged([*_unread(evidence), *_ecc_off(evidence), *_ecc_errors(evidence)])
 
 
 def _ecc_off(evidence: Evidence) -> Iterator[str]:
     for name, uuid, settings in _settings(evidence):
-        if settings.ecc is False or settings.ecc_pending is False:
+        if settings.ecc is None:
+            yield f"{name}: {uuid} does not say whether ECC is on"
+        elif settings.ecc is False or settings.ecc_pending is False:
             yield f"{name}: ECC of {uuid} is off{'' if settings.ecc is False else ' after the next reset'}"
 
 
@@ -196,31 +197,41 @@ def foreign(evidence: Evidence) -> Finding:
     states = [(name, uuid, gpu) for name, edge in _edges(evidence) for uuid, gpu in edge.gpus.items()]
     if _shows_none(evidence):
         return unknown(_NO_GPU)
-    if states and all(gpu.foreign_pids is None for _, _, gpu in states):
-        return unknown("the GPUs do not say which processes they run")
     return judged([*_unread(evidence), *_foreign_processes(states)])
 
 
 def _foreign_processes(states: Iterable[tuple[str, str, GpuState]]) -> Iterator[str]:
-    yield from (
-        f"{name}: processes {', '.join(map(str, gpu.foreign_pids))} of others on {uuid}"
-        for name, uuid, gpu in states
-        if gpu.foreign_pids
-    )
+    for name, uuid, gpu in states:
+        if gpu.foreign_pids is None:
+            yield f"{name}: {uuid} does not say which processes it runs"
+        elif gpu.foreign_pids:
+            yield f"{name}: processes {', '.join(map(str, gpu.foreign_pids))} of others on {uuid}"
 
 
 def one_node(evidence: Evidence) -> Finding:
     """All records come from one node, one version of mnb and one set of devices: those of run.json."""
-    seen = (*_other_nodes(evidence), *_other_parts(evidence.manifest))
+    seen = (*_other_nodes(evidence), *_other_devices(evidence.manifest))
     return judged([*seen, *boots(evidence), *falling_counters(evidence), *changed_settings(evidence)])
 
 
-def _other_parts(manifest: Manifest) -> Iterator[str]:
-    """Devices of the plan that claim another part of a GPU than the inventory gives them."""
-    parts = {gpu.uuid: gpu.part or 1.0 for gpu in manifest.inventory.gpus}
+def _other_devices(manifest: Manifest) -> Iterator[str]:
+    """Devices of the plan that are something else in the inventory, or nothing: many rules follow from them."""
+    listed = {gpu.uuid: gpu for gpu in manifest.inventory.gpus}
     for device in manifest.plan.devices:
-        if device.known_part != parts.get(device.uuid or "", 1.0):
+        gpu = listed.get(device.uuid or "")
+        if device.kind == "cpu":
+            if device.uuid is not None or device.name != "CPU":
+                yield f"device {device.index} is called a CPU, and is {device.name} ({device.uuid or 'without a UUID'})"
+        elif gpu is None:
+            yield f"device {device.index} ({device.name}) is not in the inventory"
+        elif (device.name, device.kind) != (gpu.name, kind := "mig" if gpu.mig else "gpu"):
+            was, is_ = f"{device.name} ({device.kind})", f"{gpu.name} ({kind})"
+            yield f"device {device.index} is {was} in the plan, {is_} in the inventory"
+        elif device.known_part != (gpu.part or 1.0):
             yield f"device {device.index} is {device.known_part:.3g} of a GPU in the plan, and not in the inventory"
+    for gpu in listed.values():
+        if gpu.mig != (gpu.parent is not None) or (gpu.mig and peak(gpu.name) is not None):
+            yield f"{gpu.uuid} ({gpu.name}) is half a MIG instance: its name, its parent and the word for it disagree"
 
 
 def _other_nodes(evidence: Evidence) -> Iterator[str]:

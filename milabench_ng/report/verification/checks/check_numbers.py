@@ -23,6 +23,7 @@ from milabench_ng.records.window import (
 from milabench_ng.report.verification.bundle import Claim
 from milabench_ng.report.verification.checks.copies import copied_slices
 from milabench_ng.report.verification.checks.items import odd_items
+from milabench_ng.report.verification.checks.missing_ranks import missing_ranks
 from milabench_ng.report.verification.checks.step_times import odd_times
 from milabench_ng.report.verification.checks.stops import moved_stops
 from milabench_ng.report.verification.evidence import Evidence
@@ -140,6 +141,7 @@ def slices(evidence: Evidence) -> Finding:
         [
             *_rules_of_windows(evidence),
             *moved_stops(evidence),
+            *missing_ranks(evidence),
             *_bad_slices(evidence),
             *_bad_backlogs(evidence),
             *_shortened_around(evidence),

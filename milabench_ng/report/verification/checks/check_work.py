@@ -16,6 +16,7 @@ from milabench_ng.records.record import SKIPPED_LIMIT, Data, Record
 from milabench_ng.records.surroundings import marks_of_surroundings
 from milabench_ng.report.summary.deviations import DEVIATIONS
 from milabench_ng.report.verification.checks.check_proof import other_commit, unproven_code, unproven_data, with_what
+from milabench_ng.report.verification.checks.other_programs import untold_load
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
 
@@ -226,7 +227,8 @@ def marks(evidence: Evidence) -> Finding:
         traced = [text for mark, text in added if mark.kind not in DEVIATIONS]
         return judged(traced) if traced else OFF
     told = [text for _, text in added]
-    return judged([*_recorded_marks(evidence), *told, *_untold_skips(evidence), *_untold(evidence)])
+    untold = (*_untold_skips(evidence), *_untold(evidence), *untold_load(evidence))
+    return judged([*_recorded_marks(evidence), *told, *untold])
 
 
 def _recorded_marks(evidence: Evidence) -> Iterator[str]:
