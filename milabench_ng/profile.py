@@ -173,7 +173,7 @@ class Profile(msgspec.Struct, frozen=True):
         """The tests called ``names`` (all if empty), in file order."""
         unknown = [name for name in names if name not in self.tests]
         if unknown:
-            meant = did_you_mean(unknown[0], self.tests)
+            meant = did_you_mean(unknown[0].removeprefix(f"{self.suite}."), self.tests)
             raise InputError(f"profile {self.suite}: no test {unknown[0]!r}{meant}; it has {', '.join(self.tests)}")
         chosen = {name: test for name, test in self.tests.items() if not names or name in names}
         return msgspec.structs.replace(self, tests=chosen)
@@ -295,7 +295,8 @@ def _check_keys(definition: dict[str, Any], kind: type[msgspec.Struct], where: s
     hints = {field.name: get_type_hints(kind)[field.name] for field in msgspec.structs.fields(kind)}
     for key, value in definition.items():
         if key not in hints:
-            raise InputError(f"{where}: unknown key {short(repr(key))}; the keys are {', '.join(hints)}")
+            meant = did_you_mean(key, hints)
+            raise InputError(f"{where}: unknown key {short(repr(key))}{meant}; the keys are {', '.join(hints)}")
         kinds = get_args(hints[key]) or (hints[key],)
         words = [word for word in map(_words, (hints[key], *kinds)) if word]
         listed = isinstance(value, list) and any(get_origin(kind) is tuple for kind in kinds)

@@ -17,6 +17,7 @@ from milabench_ng.report.procurement.own_bounds import own_bounds
 from milabench_ng.report.render.cells import short_name
 from milabench_ng.report.scoring.scale import load_scales
 from milabench_ng.report.statistics.intervals import SESSIONS_FROM
+from milabench_ng.report.summary.comparable import WorkDifference
 from milabench_ng.report.verification.checked import (
     CheckedResults,
     Demands,
@@ -96,19 +97,24 @@ def _print_json(made: Acceptance, sides: Mapping[str, CheckedResults]) -> None:
 
 
 def _print(made: Acceptance, sides: Mapping[str, CheckedResults]) -> None:
-    few = " and ".join(made.declared)
+    few = " and of ".join(made.declared)
     pairs = [
         ("verdict", f"the delivered node {_VERDICTS[made.verdict]} the guarantee of {made.guarantee:g} of the bid"),
         *((name, f"{side.source}: {side.sentence}") for name, side in sides.items()),
         *(("broken by", reason) for reason in made.reasons),
-        *([("sessions", f"fewer than {SESSIONS_FROM} {few}: {_DECLARED}")] if few else []),
+        *([("sessions", f"fewer than {SESSIONS_FROM} of {few}: {_DECLARED}")] if few else []),
         *(("mark", f"{one.side}: {one.mark.counted(len(made.tests))}") for one in made.marks),
-        *(("differs", f"{one.what}: {one.run} delivered, {one.baseline} bid") for one in made.differences),
+        *(("differs", f"{one.what}{_of(one)}: delivered {one.run}; bid {one.baseline}") for one in made.differences),
     ]
     headers = ("test", "delivered / bid", "at least", "at most", "verdict", "because")
     rows = [_row(one) for one in (*made.scores, *made.tests)]
     made_table = table(headers, rows, right=headers[1:4])
     standard_output().print(facts(pairs), "", made_table, "", "at least, at most: one-sided 95 % bounds", sep="\n")
+
+
+def _of(one: WorkDifference) -> str:
+    """The tests that a difference is of; empty for the whole run."""
+    return f" of {', '.join(map(short_name, one.tests))}" if one.tests else ""
 
 
 def _print_characteristic(made: Acceptance) -> None:

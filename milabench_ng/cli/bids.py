@@ -12,7 +12,7 @@ from milabench_ng.cli.options import Force, Html, Output
 from milabench_ng.report.procurement.offers import compare_bids
 from milabench_ng.report.verification.checked import Demands
 from milabench_ng.report.verification.rules import load_rules
-from milabench_ng.report.writers import Form, open_output, write_tender, write_tender_page
+from milabench_ng.report.writers import Form, open_output, refuse_same, write_tender, write_tender_page
 
 
 def bids(
@@ -49,6 +49,7 @@ def bids(
     form
         Output format: table, json, csv or markdown.
     """
+    refuse_same(html, output)
     made = compare_bids(
         file, Demands(rules=load_rules(rules), allowed_signers=allowed_signers, authorities=authorities)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -16,11 +17,13 @@ from milabench_ng.report.writers import (
     Form,
     SuiteName,
     open_output,
+    refuse_same,
     write_layout,
     write_page,
     write_report,
     write_tables,
 )
+from milabench_ng.shipped import names
 from milabench_ng.units import parse_share
 
 
@@ -90,12 +93,14 @@ def report(
         Also write every table as a CSV file into this folder.
     """
     if folder is None:  # after --compare h200, what follows is read as another baseline
-        *names, last = compare or ("",)
-        if not names:
+        *others, last = compare or ("",)
+        if not others:
             raise InputError("report: FOLDER is missing: mnb report FOLDER --compare v100")
-        folder, compare = Path(last), tuple(names)
+        folder, compare = Path(last), tuple(others)
     if price_per is not None and price is None:
         raise InputError(f"--price-per {price_per}: of what price? Say --price too")
+    refuse_same(html, output)
+    _refuse_baseline(folder)
     made = make_report(
         folder,
         weights=weights,
@@ -122,3 +127,13 @@ def report(
         else:
             write_layout(made, layout, form, stream)
     return made.exit_code
+
+
+def _refuse_baseline(folder: Path) -> None:
+    """Say how a shipped baseline is read, where its name stands in place of a folder."""
+    name = str(folder)
+    if not os.path.lexists(folder) and name in names("baselines"):
+        raise InputError(
+            f"{name}: no such file or folder; for the shipped baseline of that name: mnb baseline show {name}, or "
+            f"mnb report FOLDER --compare {name}"
+        )

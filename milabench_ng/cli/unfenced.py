@@ -14,6 +14,9 @@ from milabench_ng.orchestrator.persistence.sessions import refuse_outdir
 from milabench_ng.orchestrator.planning.request import RunRequest, read_profile
 from milabench_ng.plain import plain
 
+SIGNALLED = 128
+"""Exit codes above it are of runs that a signal ended."""
+
 
 def with_and_without_fence(request: RunRequest) -> tuple[RunRequest, RunRequest]:
     """The request with full isolation, and the same without a fence, into a folder beside its own.
@@ -41,12 +44,18 @@ def show_both_plans(request: RunRequest) -> int:
 
 
 def execute_both(request: RunRequest, weights: Path | None = None) -> int:
-    """Run with the fence, then without, unless the first run did not end; name the command that compares them."""
+    """Run with the fence, then without, unless the first run did not end; say how to go on, or what compares them."""
     codes = []
-    for one in (both := with_and_without_fence(request)):
+    both = with_and_without_fence(request)
+    fenced, unfenced = (shlex.quote(plain(one.outdir)) for one in both)
+    for one in both:
         codes.append(execute(one, weights))
         if codes[-1] > 1:
+            if codes[-1] > SIGNALLED and one is both[0]:
+                print(
+                    "fence:   the run without it has not begun; when this one is resumed and done, give the same "
+                    f"command with --isolation none -o {unfenced} instead of --unfenced-too"
+                )
             return codes[-1]
-    pair = " --compare ".join(shlex.quote(str(one.outdir)) for one in both)
-    print(f"fence:   mnb {plain(f'report {pair}')}")
+    print(f"fence:   mnb report {fenced} --compare {unfenced}")
     return max(codes)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from itertools import chain
+from collections.abc import Sequence
+from itertools import chain, pairwise
 
 from cyclopts.exceptions import (
+    CoercionError,
     CycloptsError,
     MissingArgumentError,
     UnknownCommandError,
@@ -13,7 +15,7 @@ from cyclopts.exceptions import (
     UnusedCliTokensError,
 )
 
-from milabench_ng.plain import plain
+from milabench_ng.plain import plain, short
 from milabench_ng.similar import did_you_mean
 
 WITH_FLAGS = ("jobs", "run", "rerun")
@@ -28,12 +30,24 @@ def explained(error: CycloptsError) -> str:
     if isinstance(error, MissingArgumentError) and error.keyword is None and error.argument is not None:
         name = error.argument.field_info.name if error.argument.field_info.is_positional else error.argument.name
         return f"{command}: {name.upper() if name.isidentifier() else name} is missing; {command} --help has an example"
+    if isinstance(error, MissingArgumentError) and error.keyword is not None:
+        return f"{command}: {_valueless(error.keyword, error.root_input_tokens or (), command)}"
+    if isinstance(error, CoercionError) and error.token and error.token.keyword and error.target_type is float:
+        return f"{command}: {error.token.keyword} {short(error.token.value)}: a number"
     if isinstance(error, UnusedCliTokensError):
         return f"{command}: {' '.join(map(plain, error.unused_tokens or ()))}: more than it takes; {command} --help"
     if isinstance(error, UnknownCommandError):
         said = plain(error).partition(" Available commands")[0]
         return f"{command}: {said} {command} --help lists them"
     return f"{command}: {plain(error)}"
+
+
+def _valueless(option: str, tokens: Sequence[str], command: str) -> str:
+    """A value that begins with a dash reads as an option."""
+    follows = next((after for before, after in pairwise(tokens) if before == option), "")
+    if re.match(r"-\d", follows):
+        return f"{option}: its value is missing; {plain(follows)} begins with a dash: write {option}={plain(follows)}"
+    return f"{option}: its value is missing; {command} --help says what it takes"
 
 
 def _unknown(error: UnknownOptionError, command: str) -> str:

@@ -44,7 +44,7 @@ from milabench_ng.records.record import Data, Record
 from milabench_ng.records.surroundings import Surroundings
 from milabench_ng.records.window import launch_perf
 from milabench_ng.telemetry.messages import Watch
-from milabench_ng.units import utc_now
+from milabench_ng.units import counted, utc_now
 
 
 async def run(context: RunContext, bus: Bus) -> None:
@@ -91,7 +91,7 @@ async def ends_here(context: RunContext, bus: Bus) -> bool:
     if event is None:
         return False
     progress.enough(event)
-    bus.note(f"enough after {repeats} repeats: {event.detail}")
+    bus.note(f"enough after {counted(repeats, 'repeat')}: {event.detail}")
     return True
 
 

@@ -145,7 +145,10 @@ def _reason(error: InputError) -> str:
 
 
 def _json_files(folder: str) -> tuple[list[str], list[Problem]]:
-    """The files to read below ``folder``, in order, and problems with folders that cannot be read."""
+    """The files to read below ``folder``, in order, and problems with folders in it that cannot be read.
+
+    Raises InputError where that is ``folder`` itself: nothing is known then, not even that there is a launch.
+    """
     paths: list[str] = []
     unseen: list[Problem] = []
     folders = [folder]
@@ -159,6 +162,8 @@ def _json_files(folder: str) -> tuple[list[str], list[Problem]]:
                     elif entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
         except OSError as error:
+            if parent == folder:
+                raise InputError(f"{plain(folder)}: {error.strerror or error}") from None
             unseen.append(problem(os.path.relpath(parent, folder), error.strerror or str(error)))
     return sorted(paths), unseen
 

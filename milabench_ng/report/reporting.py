@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.errors import InputError
+from milabench_ng.plain import plain
 from milabench_ng.report.baselines.peaks import peaks_in_formulas
 from milabench_ng.report.report import NOT_RECORDED, Line, Report
 from milabench_ng.report.scoring.choices import choices
@@ -72,8 +73,10 @@ def make_report(
     ``rules``: the buyer's; only a result folder or a bundle can be checked against them, with ``nonce`` in place of
     theirs, and ``allowed_signers`` and ``authorities`` as in `verify`.
     """
-    if rules is None and nonce is not None:
-        raise InputError(f"--nonce {nonce}: only rules ask for one; say --rules too")
+    demanded = {"--nonce": nonce, "--allowed-signers": allowed_signers, "--authorities": authorities}
+    alone = [f"{option} {plain(value)}" for option, value in demanded.items() if value is not None]
+    if rules is None and alone:
+        raise InputError(f"{alone[0]}: only rules ask for it; say --rules too")
     summary = load_result(source)
     scales = load_scales(weights, summary)
     baselines = [(name, load_source(name)) for name in dict.fromkeys(compare_to)]

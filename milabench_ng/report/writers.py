@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Literal, TextIO
 
 from milabench_ng.errors import InputError
+from milabench_ng.plain import plain
 from milabench_ng.records.output_files import written
 from milabench_ng.report.layouts.layout import SuiteLayout
 from milabench_ng.report.procurement.tender import Tender
@@ -49,11 +50,15 @@ def write_layout(report: Report, suite: SuiteName, form: Form, stream: TextIO) -
         case "csv":
             as_csv.write_section(layout.table(report), stream)
         case "markdown":
-            for section in layout.tables(report):
+            sections = layout.tables(report)
+            as_markdown.write_alarms(report, stream)
+            for section in sections:
                 as_markdown.write_section(section, stream)
             as_markdown.write_isolation(report, stream)
         case "table":
-            as_table.write_sections(layout.tables(report), stream)
+            sections = layout.tables(report)
+            as_table.write_alarms(report, stream)
+            as_table.write_sections(sections, stream)
             as_table.write_isolation(report, stream)
         case "json":
             raise InputError(f"--layout {suite} --format json: a suite's layout is a table, csv or markdown")
@@ -102,6 +107,12 @@ def _html() -> ModuleType:
         raise InputError(
             f'--html: the package {error.name} is not installed; pip install "milabench_ng[html]"'
         ) from None
+
+
+def refuse_same(html: Path | None, output: Path | None) -> None:
+    """Raise InputError, before anything is written, where a page and a table would go into the same file."""
+    if html is not None and output is not None and html.resolve() == output.resolve():
+        raise InputError(f"--html {plain(html)} --output {plain(output)}: the same file; name two")
 
 
 @contextmanager

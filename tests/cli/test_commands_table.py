@@ -100,9 +100,14 @@ report base.json --rules rules.json | 2 | mnb: --rules rules.json: base.json is 
 report base.json --compare v100 | 0 | mnb · quick · base.json
 report res --compare v100 h200 | 0 | mnb · quick · res
 report --compare base.json res | 0 | mnb · quick · res
-report --compare | 2 | mnb report: Command "report" parameter --compare requires at least 1 element. Got 0.
+report --compare | 2 | mnb report: --compare: its value is missing; mnb report --help says what it takes
 report | 2 | mnb: report: FOLDER is missing: mnb report FOLDER --compare v100
-report res --compare | 2 | mnb report: Command "report" parameter --compare requires at least 1 element. Got 0.
+report res --compare | 2 | mnb report: --compare: its value is missing; mnb report --help says what it takes
+report res --margin -1% | 2 | mnb report: --margin: its value is missing; -1% begins with a dash: write --margin=-1%
+report res --allowed-signers vendors.txt | 2 | mnb: --allowed-signers vendors.txt: only rules ask for it; say
+report res --authorities tsa.pem | 2 | mnb: --authorities tsa.pem: only rules ask for it; say --rules too
+report res --html page -o page | 2 | mnb: --html page --output page: the same file; name two
+report h200 | 2 | mnb: h200: no such file or folder; for the shipped baseline of that name: mnb baseline show h200, or
 report res --compare h20 | 2 | mnb: h20: no such file or folder, and no baseline of that name is shipped; did you
 report res --compare nowhere.json | 2 | mnb: nowhere.json: no such file or folder, and no baseline of that name is
 report res --price 300,000 | 0 | mnb · quick · res
@@ -131,7 +136,7 @@ report res --weights notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (
 report res --rules procurement | 1 | mnb · quick · res
 report res --rules procurement --allowed-signers nowhere | 2 | mnb: --allowed-signers nowhere: no such file; it
 report res --rules rules.json --nonce other | 1 | mnb · quick · res
-report res --nonce other | 2 | mnb: --nonce other: only rules ask for one; say --rules too
+report res --nonce other | 2 | mnb: --nonce other: only rules ask for it; say --rules too
 report res -n 5 | 2 | mnb report: unknown option -n; did you mean --nonce?
 report res --rules rules.json | 0 | mnb · quick · res
 report res --rules odd-rules.json | 2 | mnb: odd-rules.json: Object contains unknown field `repeats`; the keys of
@@ -266,8 +271,8 @@ jobs quick -v | 2 | mnb jobs: unknown option -v; mnb jobs --help lists the optio
 jobs quick --name vae -- batch_size=64 | 2 | mnb: batch_size=64: options of the workloads begin with dashes: --
 jobs quick --nam vae | 2 | mnb jobs: unknown option --nam; did you mean '--name'?
 jobs quick --window 0 | 2 | mnb: --window 0: between 0.5 and 3600 seconds
-jobs quick --window long | 2 | mnb jobs: Invalid value for --window: unable to convert "long" into float.
-jobs quick --io-read | 2 | mnb jobs: Command "jobs" parameter --io-read requires an argument.
+jobs quick --window long | 2 | mnb jobs: --window long: a number
+jobs quick --io-read | 2 | mnb jobs: --io-read: its value is missing; mnb jobs --help says what it takes
 jobs quick --io-read fast | 2 | mnb: --io-read: 'fast'
 jobs quick --io-write 1B/s | 2 | mnb: --io-write: '1B/s' is too little to work with; at least 1 MiB/s
 jobs quick --order backwards | 2 | mnb jobs: Invalid value "backwards" for --order. Choose from: "file",
@@ -279,7 +284,9 @@ jobs quick --ram-total much | 2 | mnb: --ram-total: 'much' is not a size; write 
 jobs quick --dataroot notes.txt | 2 | mnb: data root
 jobs quick --nonce x --order file | 2 | mnb: --nonce 'x' seeds nothing: give it some text, and no other order than
 jobs quick --narrow 2% | 2 | mnb: --narrow --repeat 1: intervals decide from 6 repeats on, and --repeat is the most
-jobs quick --repeat 8 --narrow 0% | 2 | mnb: --narrow 0%: above 0, such as 2%
+jobs quick --repeat 8 --narrow 0% | 2 | mnb: --narrow 0%: above 0 and below 100 %, such as 2%
+jobs quick --repeat 8 --narrow 2 | 2 | mnb: --narrow 200%: above 0 and below 100 %, such as 2%
+jobs quick --repeat 8 --narrow -2% | 2 | mnb jobs: --narrow: its value is missing; -2% begins with a dash: write
 jobs quick --repeat 8 --narrow wide | 2 | mnb: --narrow: 'wide' is not a share; write a percentage such as 2%
 jobs quick --budget 30min | 2 | mnb: --budget --repeat 1: --repeat is the most repeats that there can be; give more
 jobs quick --repeat 8 --budget 30 | 2 | mnb: --budget: '30' is not a duration; write a number and s, min or h, such as
@@ -305,6 +312,7 @@ run vae -o res/run.json | 2 | mnb: -o
 run vae -o base.json | 2 | mnb: -o
 rerun | 2 | mnb rerun: RECORD is missing; mnb rerun --help has an example
 rerun nowhere.json | 2 | mnb: nowhere.json: No such file or directory
+rerun res | 2 | mnb: res: a folder, and not a file; give a record in it, such as res/quick.
 rerun notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
 prepare | 2 | mnb prepare: PROFILE is missing; mnb prepare --help has an example
 prepare quik | 2 | mnb: quik: no such file, and no profile of that name is shipped; did you mean 'quick'?; there are

@@ -82,7 +82,18 @@ def test_after_a_first_half_that_did_not_end_there_is_no_second(
     monkeypatch.setattr(unfenced, "execute", lambda request, _: halves.append(request.isolation) or 130)
     assert call(jobs(tmp_path)) == 130
     assert halves == ["full"]
-    assert "fence:" not in capfd.readouterr().out
+    (line,) = [line for line in capfd.readouterr().out.splitlines() if line.startswith("fence:")]
+    assert line.endswith(f"--isolation none -o {tmp_path}/out-unfenced instead of --unfenced-too"), (
+        "nobody else says so"
+    )
+
+
+def test_of_a_first_half_that_was_refused_nothing_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(unfenced, "execute", lambda *_: 3)
+    assert call(jobs(tmp_path)) == 3
+    assert capfd.readouterr().out == ""
 
 
 def test_failed_launches_of_one_half_are_the_exit_code_of_both(

@@ -80,7 +80,7 @@ def test_fewer_cores_than_tenants_splits_siblings() -> None:
 
 
 def test_fewer_cpus_than_tenants_is_refused() -> None:
-    with pytest.raises(IsolationError, match=r"isolation: 2 usable CPUs for 3 tenants\. Use --tenants 2"):
+    with pytest.raises(IsolationError, match=r"isolation: 2 usable CPUs for 3 tenants, and each needs one\. Use fewer"):
         allocate(machine(1, 2), tenants(None, None, None))
 
 

@@ -37,7 +37,8 @@ def test_a_run_ends_at_the_first_border_where_all_is_narrow(run_profile, resume_
 
 
 def test_one_repeat_is_made_within_any_budget(run_profile) -> None:  # type: ignore[no-untyped-def]
-    done = run_profile(STEADY, tenants=1, repeat=3, stopping=Stopping(budget_s=0.1))
+    done = run_profile(STEADY, tenants=1, repeat=8, stopping=Stopping(width=0.02, budget_s=0.1))
+    assert any(note.startswith("the budget is spent before intervals decide: 6 repeats take") for note in done.notes)
     assert [event.job_id for event in done.events if isinstance(event, Attempt)] == ["0.0"]
     assert [event.why for event in done.events if isinstance(event, Enough)] == ["budget"]
     assert "R12" not in {ruling.id for ruling in verify(done.folder, Rules()).having("fail")}

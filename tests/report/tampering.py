@@ -88,8 +88,11 @@ def rehash(folder: Path, change: Callable[[LedgerLine], LedgerLine] = lambda ent
     (folder / "ledger.jsonl").write_bytes(lines)
 
 
-def end_after(folder: Path, repeats: int, rule: Stopping, why: Literal["narrow", "budget"] = "narrow") -> None:
-    """The folder as if it had been begun with this rule for stopping, and ended by it after so many repeats."""
+def end_after(folder: Path, repeats: int, rule: Stopping, why: Literal["narrow", "budget"] | None = "narrow") -> None:
+    """The folder as if it had been begun with this rule for stopping, and ended by it after so many repeats.
+
+    ``why`` None: the rule never ended it.
+    """
     for path in folder.glob("*.J*.json"):
         if json.loads(path.read_bytes())["mnb"]["launch"]["run"] >= repeats:
             path.unlink()
@@ -99,7 +102,7 @@ def end_after(folder: Path, repeats: int, rule: Stopping, why: Literal["narrow",
     entries = [entry for entry in read_ledger(folder).entries if not isinstance(entry.what, Enough)]
     last = max(place for place, entry in enumerate(entries) if isinstance(entry.what, Recorded))
     for place, entry in enumerate(entries):
-        end = [Enough(repeats=repeats, why=why, detail="it is enough")] if place == last else []
+        end = [Enough(repeats=repeats, why=why, detail="it is enough")] if why and place == last else []
         chain, more = extend(chain, entry.utc, [entry.what, *end])
         lines += more
     (folder / "ledger.jsonl").write_bytes(lines)

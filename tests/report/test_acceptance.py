@@ -268,3 +268,12 @@ def test_the_command_lists_the_marks(bid: Path, tmp_path: Path, capsys: pytest.C
     assert call([*asked, "--format", "json"]) == 4
     (one,) = json.loads(capsys.readouterr().out)["marks"]
     assert (one["side"], one["mark"]["kind"]) == ("delivered", "window shortened")
+
+
+def test_the_command_says_in_which_test_the_sides_differ(
+    bid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = marked(folder(tmp_path / "d", DELIVERED), "standard.vae", {"kind": "data not read again"})
+    assert call(["accept", str(other), str(bid)]) == 4
+    told = " ".join(capsys.readouterr().out.split())
+    assert "differs marks of vae: delivered none; bid data not read again" in told

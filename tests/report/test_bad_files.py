@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import make_records
 import pytest
@@ -80,6 +82,17 @@ def test_in_a_result_folder_it_is_one_failed_launch(
     assert [(failed.job_id, failed.cause) for failed in row.failed] == [("0.1", "unreadable")]
     assert call(["report", str(tmp_path)]) == 1
     assert "unreadable" in capsys.readouterr().out
+
+
+def test_of_a_folder_that_may_not_be_read_nothing_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(path: str) -> NoReturn:  # root may read everything
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    assert call(["report", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"mnb: {tmp_path}: Permission denied\n"
 
 
 def test_a_link_in_a_result_folder_is_not_followed(tmp_path: Path) -> None:

@@ -32,7 +32,11 @@ HUNDRED_S = make_records.BETWEEN_S
 
 
 def made(
-    folder: Path, rates: Sequence[float], rule: Stopping, repeats: int, why: Literal["narrow", "budget"] = "narrow"
+    folder: Path,
+    rates: Sequence[float],
+    rule: Stopping,
+    repeats: int,
+    why: Literal["narrow", "budget"] | None = "narrow",
 ) -> Path:
     """A run of at most eight repeats that ended after so many."""
     plan = make_records.plan("standard", {"vae": PER_GPU}, 1, len(rates))
@@ -80,6 +84,21 @@ def test_what_was_not_asked_for_is_not_missing(tmp_path: Path) -> None:
     assert not summary.interrupted
     assert any(note.startswith("ended after 6 repeats, as asked") for note in summary.notes)
     assert reasons(folder) == ()
+
+
+@pytest.mark.parametrize(
+    ("repeats", "rule", "why", "note"),
+    [
+        (3, Stopping(width=0.02, budget_s=3 * HUNDRED_S), "budget", "; its intervals were to be within +-2 %"),
+        (1, Stopping(budget_s=HUNDRED_S), "budget", "ended after 1 repeat, as asked"),
+        (8, NARROW, None, "all repeats were run: before the last, not every interval was within +-2 %, as asked"),
+    ],
+)
+def test_a_report_says_that_it_is_not_as_narrow_as_asked(
+    tmp_path: Path, repeats: int, rule: Stopping, why: Literal["narrow", "budget"] | None, note: str
+) -> None:
+    folder = made(tmp_path / "run", NOISY, rule, repeats, why)
+    assert [one for one in load(folder).notes if note in one]
 
 
 def test_without_a_rule_a_ledger_cannot_ask_for_less(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import make_records
 import pytest
@@ -79,6 +79,19 @@ def test_slowdowns_are_those_of_the_same_device_and_repeat(tmp_path: Path) -> No
     rows = list(csv.DictReader(io.StringIO(stream.getvalue())))
     assert [float(row["slowdown"]) for row in rows] == pytest.approx([1.25, 2.0], rel=1e-3)
     assert [(row["slower beyond doubt"], row["unit"]) for row in rows] == [("no", "images/s"), ("yes", "images/s")]
+
+
+@pytest.mark.parametrize(("form", "begins"), [("table", "! NOT COMPARABLE"), ("markdown", "- NOT COMPARABLE: ")])
+def test_what_makes_the_launches_not_comparable_stands_above_the_matrix(
+    tmp_path: Path, form: Literal["table", "markdown"], begins: str
+) -> None:
+    make_records.write_run(tmp_path, plan(profile(**PROFILE), 2, 3), drifting)
+    tampering.records(tampering.ours(marks=[{"kind": "caches divided"}]))(tmp_path)
+    stream = io.StringIO()
+    write_layout(make_report(tmp_path), "interference", form, stream)
+    first = stream.getvalue().lstrip().splitlines()[0]
+    assert (first[: len(begins)], "cache" in first) == (begins, True)
+    assert "NO SCORE" not in stream.getvalue(), "nobody asks a matrix for one"
 
 
 def test_the_worst_tenant_is_held_against_the_mean_by_what_each_kept(tmp_path: Path) -> None:

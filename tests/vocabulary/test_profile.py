@@ -74,7 +74,7 @@ def test_defaults_are_merged_shallowly_and_may_stand_anywhere() -> None:
     [
         (
             {"workload": "v", "agruments": {}},
-            "unknown key 'agruments'; the keys are workload, arguments, partition_scheme",
+            "unknown key 'agruments'; did you mean 'arguments'?; the keys are workload, arguments, partition_scheme",
         ),
         (
             {"workload": "v", "partition_scheme": {"kind": "normal"}},
@@ -85,7 +85,7 @@ def test_defaults_are_merged_shallowly_and_may_stand_anywhere() -> None:
             "type is 'gpu'; it takes one of 'per-gpu', 'gpu-progression'",
         ),
         ({"workload": "v", "partition_scheme": "per-gpu"}, "Expected `object`, got `str` - at `$.partition_scheme`"),
-        ({"workload": "v", "io": {"reed": "1MiB/s"}}, "io: unknown key 'reed'; the keys are read, write"),
+        ({"workload": "v", "io": {"reed": "1MiB/s"}}, "io: unknown key 'reed'; did you mean 'read'?; the keys are"),
         ({"workload": "v", "require": "fully"}, "require is 'fully'; it takes one of 'full'"),
         ({"workload": "v", "arguments": {"a": 1, "size": [1]}}, "argument 'size' is [1]; it must be"),
         ({"workload": "v", "arguments": {"size": None}}, "argument 'size' is None; it must be"),
@@ -154,6 +154,12 @@ def test_selecting_keeps_the_order_of_the_file() -> None:
     assert whole.select([]) == whole
     with pytest.raises(InputError, match="profile p: no test 'd'; it has a, b, c"):
         whole.select(["a", "d"])
+
+
+def test_a_test_is_known_by_the_name_that_reports_print() -> None:
+    whole = profile('{"a": {"workload": "v"}, "loader": {"workload": "v"}}')
+    with pytest.raises(InputError, match=r"no test 'p\.loader'; did you mean 'loader'\?; it has a, loader"):
+        whole.select(["p.loader"])
 
 
 OVER_SEVERAL = ("scaling", "collectives", "dlrm", "llm_fsdp")

@@ -23,7 +23,7 @@ def with_cache_parts(shares: Mapping[str, Share], offer: Resctrl) -> dict[str, S
     """
     why = next(_refusals(shares, offer), None)
     if why:
-        raise IsolationError(f"{_NONE}: {why}")
+        raise IsolationError(f"{_NONE}: {why}. Without it, tenants share caches and bandwidth (docs/isolation.md)")
     parts: dict[str, list[CachePart]] = {slot: [] for slot in shares}
     for cache in offer.caches:
         behind = [slot for slot, share in shares.items() if not set(cache.cpus).isdisjoint(share.cpus)]

@@ -9,6 +9,7 @@ import msgspec
 
 from milabench_ng.errors import IsolationError
 from milabench_ng.node.topology import Topology
+from milabench_ng.units import counted
 
 _ROUNDING = 1e-9
 """What floating point may lack of a whole core."""
@@ -42,7 +43,8 @@ def usable_cores(topology: Topology, usable: frozenset[int], tenants: int) -> tu
         return sorted(whole), ()
     if len(usable) < tenants:
         raise IsolationError(
-            f"isolation: {len(usable)} usable CPUs for {tenants} tenants. Use --tenants {max(len(usable), 1)}."
+            f"isolation: {counted(len(usable), 'usable CPU')} for {counted(tenants, 'tenant')}, and each needs one. "
+            "Use fewer tenants (--tenants, --slots-per-device), or reserve fewer cores (--reserve-cores)."
         )
     parts = [
         Core(place[cpus[0]].cache, own, place[own[0]].node, split=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import msgspec
@@ -27,6 +27,7 @@ from milabench_ng.node.topology import meminfo, read_topology
 from milabench_ng.orchestrator.execution.watchdog import Limits
 from milabench_ng.orchestrator.execution.worker_server import WorkerServer
 from milabench_ng.orchestrator.planning.devices import choose_devices
+from milabench_ng.orchestrator.planning.duration import least_duration
 from milabench_ng.orchestrator.planning.refusals import (
     options_asked,
     refuse_missing_packages,
@@ -48,9 +49,10 @@ from milabench_ng.plan import Device, Launch, Plan, slots_of, smallest_memory
 from milabench_ng.profile import Profile
 from milabench_ng.records.isolation import IoEvidence, Share
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText, software_key
+from milabench_ng.records.stopping import Stopping
 from milabench_ng.records.window import WindowRule
 from milabench_ng.requests import import_path
-from milabench_ng.units import format_bytes, utc_iso, utc_now
+from milabench_ng.units import counted, format_bytes, format_seconds, utc_iso, utc_now
 
 
 class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,8 +114,17 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
         said = (f"{test}: its readers hold the I/O share, not the kernel: {why}" for test, why in readers.items())
         unplanned = (f"{label} is not planned: {why}" for label, why in self.plan.not_planned.items())
         rule = self.request.stopping
-        ends = () if rule is None else (f"up to {self.plan.repeat} repeats: {rule.text}",)
+        ends = () if rule is None else (f"up to {self.plan.repeat} repeats: {rule.text}", *self._too_little(rule))
         return (*self.profile.warnings, *self.sharing_notes, *unplanned, *said, *ends)
+
+    def _too_little(self, rule: Stopping) -> Iterator[str]:
+        """What to say of a budget that is spent before intervals decide."""
+        needs_s = least_duration(self.plan, self.rule, self.start).total_s * rule.least / self.plan.repeat
+        if rule.width is not None and rule.budget_s is not None and needs_s > rule.budget_s:
+            yield (
+                f"the budget is spent before intervals decide: {counted(rule.least, 'repeat')} take at least "
+                f"{format_seconds(needs_s)}"
+            )
 
     def share(self, test: str, slot: str) -> Share:
         """The share of a slot's tenant while it runs a test."""

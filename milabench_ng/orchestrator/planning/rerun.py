@@ -50,6 +50,10 @@ class _Record(msgspec.Struct, frozen=True):
 
 def profile_of(record: Path) -> Again:
     """The profile that repeats the launch of ``record``. A launch over K devices again uses K devices."""
+    if record.is_dir():
+        known = next((path for path in sorted(record.glob("*.J*.json"))), None)
+        instead = f"; give a record in it, such as {plain(known)}" if known else ""
+        raise InputError(f"{plain(record)}: a folder, and not a file{instead}")
     try:
         ours = msgspec.convert(upgrade_record(read_json(record, LARGE), str(record)), _Record).mnb
     except msgspec.ValidationError as error:

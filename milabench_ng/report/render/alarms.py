@@ -22,17 +22,16 @@ def alarms(report: Report) -> tuple[Fact, ...]:
     return tuple(sorted(_alarms(report), key=lambda fact: fact.tone != "bad"))
 
 
+def alarms_of_launches(report: Report) -> tuple[Fact, ...]:
+    """Those that hold whatever is made of the rates: the columns of a public suite have neither score nor rank."""
+    return tuple(sorted((*_run(report), *_marks(report)), key=lambda fact: fact.tone != "bad"))
+
+
 def _alarms(report: Report) -> Iterator[Fact]:
-    found = report.verification
-    if found is not None and not found.passed:
-        yield Fact("RULES BROKEN", found.sentence, "bad")
-    yield from _failures(report)
-    if report.summary.going_on:
-        yield Fact("running", _progress(report.summary), "fair")
-    else:
+    yield from _run(report)
+    if not report.summary.going_on:
         yield from _named(report, _score)
-    yield from (Fact(NOT_COMPARABLE, mark.counted(len(report.lines)), "bad") for mark in report.marks)
-    yield from _isolation(report)
+    yield from _marks(report)
     if not report.penalize_variance:
         yield Fact("variance", "not penalised", "fair")
     yield from devices_told(report)
@@ -46,6 +45,22 @@ def _named(report: Report, facts: Callable[[Report], Iterator[Fact]]) -> Iterato
         for fact in facts(part):
             text = f"{part.summary.suite}: {fact.text}" if report.suites else fact.text
             yield Fact(fact.name, text, fact.tone)
+
+
+def _run(report: Report) -> Iterator[Fact]:
+    """Broken rules, and what was not run, failed or is still to come."""
+    found = report.verification
+    if found is not None and not found.passed:
+        yield Fact("RULES BROKEN", found.sentence, "bad")
+    yield from _failures(report)
+    if report.summary.going_on:
+        yield Fact("running", _progress(report.summary), "fair")
+
+
+def _marks(report: Report) -> Iterator[Fact]:
+    """Why the launches are not comparable."""
+    yield from (Fact(NOT_COMPARABLE, mark.counted(len(report.lines)), "bad") for mark in report.marks)
+    yield from _isolation(report)
 
 
 def _failures(report: Report) -> Iterator[Fact]:

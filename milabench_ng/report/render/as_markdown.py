@@ -7,6 +7,7 @@ from typing import TextIO
 
 from milabench_ng.plain import plain
 from milabench_ng.report.procurement.tender import Tender
+from milabench_ng.report.render.alarms import alarms_of_launches
 from milabench_ng.report.render.cells import Fact
 from milabench_ng.report.render.columns import columns
 from milabench_ng.report.render.first_screen import first_screen
@@ -33,6 +34,12 @@ def write(report: Report, stream: TextIO) -> None:
         write_section(section, stream)
     _facts(details(report), stream)
     write_isolation(report, stream)
+
+
+def write_alarms(report: Report, stream: TextIO) -> None:
+    """Write why the launches may not be what they seem, above a table that has no first screen."""
+    if found := alarms_of_launches(report):
+        _facts(found, stream)
 
 
 def write_isolation(report: Report, stream: TextIO) -> None:

@@ -14,12 +14,13 @@ from rich.text import Text
 
 from milabench_ng.plain import plain
 from milabench_ng.report.procurement.tender import Tender
+from milabench_ng.report.render.alarms import alarms_of_launches
 from milabench_ng.report.render.cells import Cell, Tone
 from milabench_ng.report.render.columns import TestColumn, columns
 from milabench_ng.report.render.first_screen import first_screen
 from milabench_ng.report.render.fitting import WORDS, blocks, fitting
 from milabench_ng.report.render.output_width import output_width
-from milabench_ng.report.render.screen_lines import STYLES, fact_lines, print_screen
+from milabench_ng.report.render.screen_lines import STYLES, fact_lines, print_alarms, print_screen
 from milabench_ng.report.render.sections import Section
 from milabench_ng.report.render.statements import details, isolation_fact
 from milabench_ng.report.render.tables import other_tables
@@ -54,6 +55,12 @@ def write_isolation(report: Report, stream: TextIO) -> None:
     if not report.isolated:
         width = output_width(stream)
         _console(stream, width).print(fact_lines([isolation_fact(report)], width))
+
+
+def write_alarms(report: Report, stream: TextIO) -> None:
+    """Write why the launches may not be what they seem, above a table that has no first screen."""
+    width = output_width(stream)
+    print_alarms(alarms_of_launches(report), _console(stream, width), width)
 
 
 def write_sections(sections: Sequence[Section], stream: TextIO) -> None:

@@ -34,9 +34,7 @@ def print_screen(screen: FirstScreen, console: Console, width: int) -> None:
     room = edge - cell_len(title) - cell_len(screen.when)
     separated = f"{title}{' ' * room}" if room >= len(_GAP) else f"{title}\n"
     console.print(Text.assemble((separated, STYLES["strong"]), screen.when))
-    if screen.alarms:
-        alarms = [Fact(f"! {fact.name}", fact.text, fact.tone) for fact in screen.alarms]
-        console.print(fact_lines(alarms, width, named=True))
+    print_alarms(screen.alarms, console, width)
     console.print("", fact_lines(_told(screen.answers, width), width), sep="\n")
     rest = [Fact("" if place else "Look at", fact.text, fact.tone) for place, fact in enumerate(screen.look)]
     rest += [Fact("Kind", _bars(screen.kinds))] if screen.kinds else []
@@ -44,6 +42,13 @@ def print_screen(screen: FirstScreen, console: Console, width: int) -> None:
         names = max(len(answer.name) for answer in screen.answers)
         console.print("", fact_lines(rest, width, least=names), sep="\n")
     console.print("", fact_lines(screen.commands, width), sep="\n")
+
+
+def print_alarms(alarms: Sequence[Fact], console: Console, width: int) -> None:
+    """Write why the numbers may not be what they seem, if anything says so."""
+    if alarms:
+        marked = [Fact(f"! {fact.name}", fact.text, fact.tone) for fact in alarms]
+        console.print(fact_lines(marked, width, named=True))
 
 
 def _told(answers: Sequence[Answer], width: int) -> list[Fact]:

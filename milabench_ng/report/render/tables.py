@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from milabench_ng.report.render.cells import (
     Cell,
     Tone,
+    half_width,
     number,
     one_decimal,
     percent,
@@ -157,7 +158,7 @@ def _sub_scores(report: Report, of: str) -> Section:
         Column("tests", "", whole, True, value=lambda part: len(part.labels)),
         Column("of the weights", "%", one_decimal, True, value=lambda part: part.weight_pct),
         Column("per device", report.score_unit, points, True, value=lambda part: part.per_device),
-        Column("+-95 %", "%", one_decimal, True, value=lambda part: half_width_pct(part.interval)),
+        Column("+-95 %", "%", half_width, True, value=lambda part: half_width_pct(part.interval)),
         Column("no value or interval because", value=lambda part: part.why or None),
     )
 

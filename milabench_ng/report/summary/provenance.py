@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from milabench_ng.plan import Plan
 from milabench_ng.profile import suite_of
-from milabench_ng.records.ledger import AnyLedgerEvent, Enough, Resumed, Session
+from milabench_ng.records.ledger import AnyLedgerEvent, Enough, Finished, Resumed, Session
 from milabench_ng.records.reading import Problem
 from milabench_ng.records.views import InventoryView, ManifestView
 from milabench_ng.report.launch.host_paces import PaceSeen, without_pace
 from milabench_ng.report.summary.launches import LaunchResult
 from milabench_ng.report.summary.summary import Provenance
-from milabench_ng.units import format_bytes
+from milabench_ng.units import counted, format_bytes
 
 T = TypeVar("T")
 
@@ -128,6 +128,18 @@ def sessions_of(folder: Folder, results: Sequence[LaunchResult]) -> int:
     return max(1, starts_of(folder), len(folder.manifests) or len({result.run_id for result in results}))
 
 
+def _ends(folder: Folder) -> Iterator[str]:
+    """What a rule for stopping came to, and that its intervals were not reached where they were not."""
+    rules = [manifest.stopping for manifest in folder.manifests if manifest.stopping is not None]
+    wanted = next((f"within +-{100 * rule.width:.3g} %" for rule in rules if rule.width is not None), "")
+    ends = [event for event in folder.events if isinstance(event, Enough)]
+    for event in ends:
+        unmet = f"; its intervals were to be {wanted}" if wanted and event.why == "budget" else ""
+        yield f"ended after {counted(event.repeats, 'repeat')}, as asked: {event.detail}{unmet}"
+    if wanted and not ends and any(isinstance(event, Finished) and not event.missing for event in folder.events):
+        yield f"all repeats were run: before the last, not every interval was {wanted}, as asked"
+
+
 def _accepted(events: Iterable[AnyLedgerEvent]) -> list[str]:
     """The differences between sessions that the user accepted, each once."""
     return list(dict.fromkeys(text for event in events if isinstance(event, Resumed) for text in event.accepted))
@@ -148,10 +160,6 @@ def notes_of(folder: Folder, ours: bool, models: Mapping[str, str]) -> tuple[str
     sessions = starts_of(folder)
     if sessions > 1:
         notes.append(f"{sessions} sessions, one after the other")
-    notes += [
-        f"ended after {event.repeats} repeats, as asked: {event.detail}"
-        for event in folder.events
-        if isinstance(event, Enough)
-    ]
+    notes += _ends(folder)
     notes += [f"resumed with another {text}" for text in _accepted(folder.events)]
     return tuple(notes)
