@@ -10,11 +10,16 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+
+if TYPE_CHECKING:
+    from tests.one_server import OneServer
 
 # Runs compile all their modules anew, which takes 8 s: those of the tests share what the first of them compiled.
 os.environ.setdefault("MNB_PYCACHE", str(Path(__file__).parents[1] / ".pytest_cache" / "compiled"))
@@ -33,6 +38,15 @@ LIMIT_S = 3.0
 
 WHOLE_NODE = frozenset({"cli", "docs", "fence", "orchestrator"})
 """Folders of tests that claim CPUs or count what a run leaves: one at a time."""
+
+
+@pytest.fixture(scope="session")
+def one_server() -> Iterator[OneServer]:
+    """The worker server that tests share; nothing is started until one asks for it."""
+    from tests.one_server import OneServer  # here, not above: quick tests do without
+
+    with closing(OneServer()) as server:
+        yield server
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

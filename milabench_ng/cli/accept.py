@@ -14,10 +14,10 @@ from milabench_ng.report.procurement.acceptance import Acceptance, GuaranteeRati
 from milabench_ng.report.procurement.acceptance import accept as decide
 from milabench_ng.report.procurement.other_machine import GPU_STD, HOST_STD
 from milabench_ng.report.procurement.own_bounds import own_bounds
-from milabench_ng.report.render.cells import short_name
 from milabench_ng.report.scoring.scale import load_scales
 from milabench_ng.report.statistics.intervals import SESSIONS_FROM
 from milabench_ng.report.summary.comparable import WorkDifference
+from milabench_ng.report.summary.summary import name_of_row
 from milabench_ng.report.verification.checked import (
     CheckedResults,
     Demands,
@@ -114,7 +114,7 @@ def _print(made: Acceptance, sides: Mapping[str, CheckedResults]) -> None:
 
 def _of(one: WorkDifference) -> str:
     """The tests that a difference is of; empty for the whole run."""
-    return f" of {', '.join(map(short_name, one.tests))}" if one.tests else ""
+    return f" of {', '.join(map(name_of_row, one.tests))}" if one.tests else ""
 
 
 def _print_characteristic(made: Acceptance) -> None:
@@ -138,4 +138,4 @@ _VERDICTS = {"keeps": "keeps", "breaks": "breaks", "inconclusive": "may or may n
 
 def _row(one: GuaranteeRatio) -> tuple[str, ...]:
     numbers = ("-" if value is None else f"{value:.4f}" for value in (one.ratio, one.low, one.high))
-    return (short_name(one.name), *numbers, one.verdict, one.why)
+    return (name_of_row(one.name), *numbers, one.verdict, one.why)

@@ -22,6 +22,7 @@ from milabench_ng.records.origin import release
 from milabench_ng.report.verification.checks.changed_settings import UNSAFE
 from milabench_ng.report.verification.rules import DataRule, Rules
 from milabench_ng.shipped import find
+from milabench_ng.units import counted
 
 AFTER = "all other rules are about what a run does: mnb verify checks them"
 _OF_GPUS = (
@@ -128,7 +129,7 @@ def _storage(rules: Rules, checkup: Checkup) -> Iterator[str]:
 
 def _gpus_asked(rules: Rules) -> str:
     parts = ("every GPU works",) if rules.every_gpu else ()
-    return " and ".join((*parts, *((f"there are {rules.gpus} GPUs",) if rules.gpus is not None else ())))
+    return " and ".join((*parts, *((f"the node has {counted(rules.gpus, 'GPU')}",) if rules.gpus is not None else ())))
 
 
 def _gpus(rules: Rules, checkup: Checkup) -> Iterator[str]:

@@ -73,7 +73,7 @@ class Resctrl(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_resctrl(root: Path = Path("/")) -> Resctrl:
     """Read ``/sys/fs/resctrl``, or why there is none."""
-    place = _below(root, RESCTRL)
+    place = root / RESCTRL.relative_to("/")
     info = place / "info"
     if not info.is_dir():
         return Resctrl(problem=_why_not(kernel_text(root / "proc/filesystems") or ""))
@@ -119,10 +119,6 @@ def _caches(system: Path, domains: Iterable[int]) -> tuple[LastLevelCache, ...]:
         if domain is not None and domain in found:
             found[domain].append(int(index.parts[-3].removeprefix("cpu")))
     return tuple(LastLevelCache(domain, tuple(sorted(cpus))) for domain, cpus in sorted(found.items()))
-
-
-def _below(root: Path, path: Path) -> Path:
-    return root / path.relative_to("/")
 
 
 def _why_not(filesystems: str) -> str:

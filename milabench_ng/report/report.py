@@ -53,7 +53,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[Line, ...]
     comparisons: tuple[Comparison, ...]
     """One per baseline."""
-    unplanned: tuple[str, ...] = ()
+    steps_left_out: tuple[str, ...] = ()
     """Weighted steps of progressions that need more devices than the node has."""
     coverage: str
     """What the intervals cover: which sessions on which nodes the repeats come from."""

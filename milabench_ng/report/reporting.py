@@ -164,7 +164,9 @@ def build_report(
         failure_rate=failure_rate(summary),
         lines=tuple(_line(row, summary.tests[row.test], comparisons, peaks) for row in scored),
         comparisons=comparisons,
-        unplanned=tuple(label for label in scale.weights or {} if label not in effective),
+        steps_left_out=tuple(
+            label for label in scale.weights or {} if label not in effective and label not in summary.unplanned
+        ),
         coverage=_coverage(summary),
         sub_scores=sub_scores(summary, effective, own, scale.reference, penalize_variance=charged, groups=scale.groups)
         if own
@@ -185,8 +187,8 @@ def with_suites(whole: Report, suites: Sequence[Report]) -> Report:
     """The report on several suites: the weights of its tests are those of their suites. Pure."""
     scored = {line.scored.test: line.scored for part in suites for line in part.lines}
     lines = (msgspec.structs.replace(line, scored=scored.get(line.scored.test, line.scored)) for line in whole.lines)
-    unplanned = tuple(label for part in suites for label in part.unplanned)
-    return msgspec.structs.replace(whole, suites=tuple(suites), lines=tuple(lines), unplanned=unplanned)
+    left_out = tuple(label for part in suites for label in part.steps_left_out)
+    return msgspec.structs.replace(whole, suites=tuple(suites), lines=tuple(lines), steps_left_out=left_out)
 
 
 def _unfenced(summary: Summary, baselines: Sequence[Summary]) -> tuple[Slowdown, ...]:

@@ -82,6 +82,11 @@ def bare(bench: Bench, *, size=3) -> None: ...  # type: ignore[no-untyped-def]
 def numbers(bench: Bench, *, size: Literal[1, 2] = 1) -> None: ...
 def wrong_default(bench: Bench, *, size: int = 0.5) -> None: ...  # type: ignore[assignment]
 def wrong_choice(bench: Bench, *, size: Literal["s", "l"] = "m") -> None: ...  # type: ignore[assignment]
+def out_of_range(bench: Bench, *, size: Count = 0) -> None: ...
+def of_words(bench: Bench, *, size: Annotated[str, Meta(ge=1)] = "x") -> None: ...
+def other_meta(bench: Bench, *, size: Annotated[int, Meta(multiple_of=2)] = 2) -> None: ...
+def two_metas(bench: Bench, *, size: Annotated[int, Meta(ge=1), Meta(le=3)] = 2) -> None: ...
+def other_note(bench: Bench, *, size: Annotated[int, "positive"] = 2) -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -94,6 +99,11 @@ def wrong_choice(bench: Bench, *, size: Literal["s", "l"] = "m") -> None: ...  #
         (numbers, "'size' is annotated"),
         (wrong_default, "size is 0.5; it takes int"),
         (wrong_choice, "size is 'm'; it takes one of s, l"),
+        (out_of_range, "default: size is 0; it takes int >= 1"),
+        (of_words, "a range is one Meta"),
+        (other_meta, "a range is one Meta"),
+        (two_metas, "a range is one Meta"),
+        (other_note, "a range is one Meta"),
     ],
 )
 def test_what_cannot_be_an_option_is_named(function: Callable[..., None], message: str) -> None:
@@ -125,28 +135,6 @@ def test_a_range_stands_in_the_annotation() -> None:
             resolve([options[name]], {name: bad}, "here")
     with pytest.raises(InputError, match="here: size is 0; it takes int >= 1"):
         parse_flags(list(options.values()), ["--size", "0"], "here")
-
-
-def out_of_range(bench: Bench, *, size: Count = 0) -> None: ...
-def of_words(bench: Bench, *, size: Annotated[str, Meta(ge=1)] = "x") -> None: ...
-def other_meta(bench: Bench, *, size: Annotated[int, Meta(multiple_of=2)] = 2) -> None: ...
-def two_metas(bench: Bench, *, size: Annotated[int, Meta(ge=1), Meta(le=3)] = 2) -> None: ...
-def other_note(bench: Bench, *, size: Annotated[int, "positive"] = 2) -> None: ...
-
-
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
-        (out_of_range, "default: size is 0; it takes int >= 1"),
-        (of_words, "a range is one Meta"),
-        (other_meta, "a range is one Meta"),
-        (two_metas, "a range is one Meta"),
-        (other_note, "a range is one Meta"),
-    ],
-)
-def test_what_is_no_range_is_named(function: Callable[..., None], message: str) -> None:
-    with pytest.raises(InputError, match=f"workload test_definition:{function.__name__}: .*{message}"):
-        read_options(function)
 
 
 def test_no_common_option_takes_a_negative_number() -> None:

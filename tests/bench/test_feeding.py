@@ -25,7 +25,9 @@ from milabench_ng.errors import DataError, InputError
 from milabench_ng.events import Slice
 
 RUN = Path(__file__).with_name("feeding_run.py")
-CASES = ("0.8", "1.02", "1.05", "1.1", "1.2", "1.3", "2.0", "1.08+3", "1.15+3", "1.3+3")
+STOCKED, WORKED_OFF_S = "1.08+3", 8.0
+"""The case that is looked at for when its window begins, and when that is at the earliest."""
+CASES = ("0.8", "1.02", "1.05", "1.1", "1.2", "1.3", "2.0", STOCKED, "1.15+3", "1.3+3")
 TRIES = 5
 """A machine that does other work may not keep the paces; a bias would be there in every try."""
 BIAS = 0.015
@@ -47,28 +49,31 @@ def ran(*cases: str) -> dict[str, Ran]:
     return {case: Ran(*map(float, numbers)) for case, *numbers in lines}
 
 
+def unsound(case: str, found: Ran) -> bool:
+    """Whether a launch shows what the tests below look for."""
+    return abs(found.relative - 1) >= BIAS or (case == STOCKED and found.began_s <= WORKED_OFF_S)
+
+
 @pytest.fixture(scope="module")
-def launches() -> dict[str, Ran]:
-    """All at the same time: they mostly sleep."""
-    return ran(*CASES)
+def launches() -> dict[str, list[Ran]]:
+    """All tries of each case, all cases at the same time: they mostly sleep."""
+    tries = {case: [found] for case, found in ran(*CASES).items()}
+    while again := [case for case, found in tries.items() if unsound(case, found[-1]) and len(found) < TRIES]:
+        for case, found in ran(*again).items():
+            tries[case].append(found)
+    return tries
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_no_rate_is_biased_by_what_lay_ready(launches: dict[str, Ran], case: str) -> None:
+def test_no_rate_is_biased_by_what_lay_ready(launches: dict[str, list[Ran]], case: str) -> None:
     """A second of the loader's work would be made before the start, and worked off in the window."""
-    found = [launches[case].relative]
-    while abs(found[-1] - 1) >= BIAS and len(found) < TRIES:
-        found.append(ran(case)[case].relative)
-    assert found[-1] == pytest.approx(1.0, abs=BIAS), found
+    assert launches[case][-1].relative == pytest.approx(1.0, abs=BIAS), launches[case]
 
 
-def test_full_waits_until_a_stock_is_worked_off(launches: dict[str, Ran]) -> None:
+def test_full_waits_until_a_stock_is_worked_off(launches: dict[str, list[Ran]]) -> None:
     """Of 32 batches half are in the making again soon; the other 512 samples take 6.4 s at 8 % more pace. Without
     waiting the window begins 5 s after the start, and the rate is 4 % too high."""
-    found = [launches["1.08+3"].began_s]
-    while found[-1] < 8.0 and len(found) < TRIES:
-        found.append(ran("1.08+3")["1.08+3"].began_s)
-    assert found[-1] > 8.0, found
+    assert launches[STOCKED][-1].began_s > WORKED_OFF_S, launches[STOCKED]
 
 
 def test_a_loader_process_that_is_killed_at_the_gate_is_told() -> None:
@@ -124,7 +129,10 @@ def test_without_loader_processes_nothing_lies_ready_and_without_a_loader_nothin
     assert [entry.backlog for entry in channel.all(Slice)] == [None] * 3
 
 
-def test_a_failure_before_the_start_leaves_no_process_at_the_gate() -> None:
+def test_a_failure_before_the_start_leaves_no_process_at_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loader gives each of its processes 5 s to end by itself before it ends it."""
+    monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2, raising=False)
+
     def sample(index: int) -> int:
         if get_worker_info() is not None:
             raise OSError("unreadable")

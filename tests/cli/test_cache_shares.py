@@ -49,4 +49,4 @@ def test_doctor_says_what_each_tenant_would_get(
     assert "--cache-shares  device 0: cache 0: 11 parts (7ff), 100 % of the bandwidth" in capsys.readouterr().out
     monkeypatch.setattr(readiness, "read_resctrl", lambda: msgspec.structs.replace(offer, classes=1))
     call(["doctor", "--tenants", "1", "--ram-total", "64GiB"])
-    assert "1 tenants need a group each, and 0 are left" in " ".join(capsys.readouterr().out.split())
+    assert "each of 1 tenant needs a group, and 0 are left" in " ".join(capsys.readouterr().out.split())

@@ -307,6 +307,7 @@ jobs quick --resume res --repeat 3 | 2 | mnb: --resume goes on with the options 
 run | 2 | mnb run: WORKLOAD is missing; mnb run --help has an example
 run vae --batch-size 64 | 2 | mnb run: unknown option --batch-size; an option of the workload comes after --: mnb run
 run vae --tenants 1.5 | 2 | mnb: --tenants 1.5: a whole number
+run vae --isolation strong | 2 | mnb run: Invalid value "strong" for --isolation. Choose from: "auto", "full",
 run vae -o nowhere/vae.json | 2 | mnb: -o
 run vae -o res/run.json | 2 | mnb: -o
 run vae -o base.json | 2 | mnb: -o
@@ -334,6 +335,7 @@ doctor --tenants 0 | 2 | mnb: --tenants 0: at least 1
 doctor --slots-per-device 0 | 2 | mnb: --slots-per-device 0: at least 1, at most 26
 doctor --slots-per-device 27 | 2 | mnb: --slots-per-device 27: at least 1, at most 26
 doctor --tenants 1.5 | 2 | mnb: --tenants 1.5: a whole number
+doctor --tenants 1000 | 2 | mnb: --tenants 1000: this node has
 doctor --gpus nobody | 2 | mnb: --gpus nobody: this node shows no GPU; mnb doctor says what it sees
 --version | 0 | 0.3.0
 --hlp | 2 | mnb: Unknown command "--hlp". mnb --help lists them

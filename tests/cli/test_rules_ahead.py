@@ -132,9 +132,9 @@ def test_instances_of_one_board_are_one_gpu(checkup: Checkup, seen: Conditions) 
     cut = tuple(msgspec.structs.replace(gpu, uuid=f"MIG-{gpu.index}", mig=True, parent="GPU-0") for gpu in GPUS)
     instances = msgspec.structs.replace(checkup, inventory=msgspec.structs.replace(checkup.inventory, gpus=cut))
     one = {one.what: one for one in outlooks(Rules(gpus=1, ecc=True), instances, seen, None)}
-    assert (one["there are 1 GPUs"].problems, one["ECC is on"].open) == ((), "")
+    assert (one["the node has 1 GPU"].problems, one["ECC is on"].open) == ((), "")
     two = {one.what: one for one in outlooks(Rules(gpus=2, ecc=True), instances, changed(seen, ecc=None), None)}
-    assert [problem.partition(":")[0] for problem in two["there are 2 GPUs"].problems] == ["there are 1"]
+    assert [problem.partition(":")[0] for problem in two["the node has 2 GPUs"].problems] == ["there are 1"]
     assert two["ECC is on"].problems == (SILENT,)
 
 

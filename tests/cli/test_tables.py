@@ -9,16 +9,12 @@ import sys
 from io import StringIO
 
 import pytest
+from terminal_stream import Terminal
 
 from milabench_ng.cli.tables import facts, standard_output, table
 
 HEADERS = ("name", "unit", "needs", "count", "what it is")
 ROWS = [("resnet50", "images", "torchvision", "1,234,567", "a network for pictures that many know " * 3)]
-
-
-class Terminal(StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def printed(monkeypatch: pytest.MonkeyPatch, stream: StringIO, width: int, **options: tuple[str, ...]) -> list[str]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
 import os
 import re
 import runpy
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -19,8 +17,7 @@ import pytest
 from pages import PAGES, ROOT, commands
 
 from milabench_ng.cli import app, call, planned
-from milabench_ng.orchestrator.execution.server_link import Link
-from milabench_ng.orchestrator.execution.worker_server import WorkerServer
+from tests.one_server import OneServer
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -323,13 +320,6 @@ class Done(NamedTuple):
     stderr: str
 
 
-class Ended:
-    """A process that nobody has to wait for."""
-
-    def poll(self) -> int:
-        return 0
-
-
 Mnb = Callable[[Sequence[str]], Done]
 
 
@@ -351,41 +341,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def one_server() -> Iterator[None]:
-    """All commands ask the worker server that the first of them started: another would import torch to say the same."""
-    begun: list[WorkerServer] = []
-    hundreds = itertools.count(100, 100)  # an answer may come after the command that asked is over
-    start = WorkerServer.launch
-
-    async def launch(environ: Mapping[str, str]) -> WorkerServer:
-        loop = asyncio.get_running_loop()
-        if not begun:
-            begun.append(await start(environ))
-            assert begun[0]._link
-            loop.remove_reader(begun[0]._link.connection)
-            loop.remove_reader(begun[0]._link.death)
-        link = begun[0]._link
-        assert link
-        ours = link.connection.dup()
-        server = WorkerServer(environ)
-        server._link = Link(ours, Ended(), os.dup(link.death))  # type: ignore[arg-type]
-        server.threads = begun[0].threads
-        server._number = next(hundreds)
-        loop.add_reader(ours, server._receive)
-        return server
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(WorkerServer, "launch", launch)
-        yield
-    for server in begun:
-        assert server._link
-        server._link.connection.close()
-        server._link.process.wait(30)
-
-
 @pytest.fixture
-def mnb(place: Path, one_server: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Mnb:  # noqa: ARG001
+def mnb(place: Path, one_server: OneServer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Mnb:
     """Run ``mnb`` there, in this process: starting one for each command takes longer than most commands."""
     monkeypatch.chdir(place)
     monkeypatch.setenv("MNB_DATAROOT", str(place / "data"))
@@ -393,7 +350,8 @@ def mnb(place: Path, one_server: None, monkeypatch: pytest.MonkeyPatch, capfd: p
 
     def run(arguments: Sequence[str]) -> Done:
         capfd.readouterr()
-        return Done(call(arguments), *capfd.readouterr())
+        with one_server.lent():
+            return Done(call(arguments), *capfd.readouterr())
 
     return run
 

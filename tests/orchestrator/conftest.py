@@ -1,4 +1,4 @@
-"""Real runs of real workers: one server start serves many launches."""
+"""Real runs of real workers: one server start serves many launches, and many runs."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.names import LEDGER, MANIFEST
 from milabench_ng.records.record import Record
 from milabench_ng.records.window import WindowRule
+from tests.one_server import OneServer
 
 SHORT = WindowRule(settle_s=0.4, length_s=1.5, margin_s=0.3)
 
@@ -103,10 +104,12 @@ def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def run_profile(tmp_path_factory: pytest.TempPathFactory, data_root: Path) -> Runner:
-    """Run a profile for real and read back what it wrote."""
+def run_profile(tmp_path_factory: pytest.TempPathFactory, data_root: Path, one_server: OneServer) -> Runner:
+    """Run a profile for real and read back what it wrote; with a worker server of its own only where that matters."""
 
-    def run(tests: dict[str, object], act: Act | None = None, **options: object) -> Finished:
+    def run(
+        tests: dict[str, object], act: Act | None = None, *, own_server: bool = False, **options: object
+    ) -> Finished:
         defaults: dict[str, object] = {
             "tenants": min(2, os.cpu_count() or 1),
             "rule": SHORT,
@@ -119,17 +122,19 @@ def run_profile(tmp_path_factory: pytest.TempPathFactory, data_root: Path) -> Ru
             profile_source="trial.json",
             **{**defaults, **options},  # type: ignore[arg-type]
         )
-        return finish(request, act)
+        with contextlib.nullcontext() if own_server else one_server.lent():
+            return finish(request, act)
 
     return run
 
 
 @pytest.fixture(scope="session")
-def resume_run() -> Runner:
+def resume_run(one_server: OneServer) -> Runner:
     """Go on with the run in a folder."""
 
     def resume(folder: Path, act: Act | None = None, **given: object) -> Finished:
-        return finish(resumed_request(folder, None, **given), act)
+        with one_server.lent():
+            return finish(resumed_request(folder, None, **given), act)
 
     return resume
 

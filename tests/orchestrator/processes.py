@@ -7,12 +7,17 @@ import os
 from pathlib import Path
 
 
+def children(pid: int) -> list[int]:
+    """The processes that one has started, the oldest first."""
+    lists = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for path in lists for child in path.read_text().split()]
+
+
 def process_tree(pid: int) -> list[int]:
     """A process and all that descend from it, the oldest first."""
     found = [pid]
     for parent in found:  # grows on the way
-        for children in Path(f"/proc/{parent}/task").glob("*/children"):
-            found += map(int, children.read_text().split())
+        found += children(parent)
     return found
 
 
@@ -26,6 +31,6 @@ def descriptors(pid: int) -> dict[int, str]:
 
 
 def helper(module: str, of: int) -> int:
-    """The process that runs ``module`` for the orchestrator ``of``."""
+    """The process that runs ``module`` for the orchestrator ``of``; of several, the youngest."""
     name = module.encode()
-    return next(pid for pid in process_tree(of) if name in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"))
+    return next(pid for pid in reversed(children(of)) if name in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"))

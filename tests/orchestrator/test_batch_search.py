@@ -22,9 +22,10 @@ FRACTION = 0.225
 """Of that, so that a search touches one GiB and not four."""
 
 
-def only_search(finished: Finished) -> BatchSearch:
-    """The search that the records of the first batch tell of."""
-    searches = [record.mnb.batch_search for record in finished.records if record.mnb.batch == 0]
+def only_search(finished: Finished, test: str = "t") -> BatchSearch:
+    """The search that the records of a test's first batch tell of."""
+    records = finished.of(test)
+    searches = [record.mnb.batch_search for record in records if record.mnb.batch == records[0].mnb.batch]
     assert all(search == searches[0] for search in searches)
     assert searches[0] is not msgspec.UNSET
     return searches[0]
@@ -98,48 +99,53 @@ def test_a_resumed_run_with_other_memory_searches_again(run_profile: Runner, res
     assert found.limit_bytes["0"] > only_search(finished).limit_bytes["0"]
 
 
-def test_a_size_that_the_workload_refuses_is_too_large(run_profile: Runner) -> None:
-    test = {"workload": GROWING, "arguments": {"batch_size": "auto", "mib": 1, "wrong_from": 5}}
-    finished = run_profile({"t": test}, ram_total_bytes=RAM)
-    search = only_search(finished)
-    assert finished.outcome.failed == 0
+@pytest.fixture(scope="module")
+def each(run_profile: Runner) -> Finished:
+    """Tests whose searches end in different ways, one after the other in one run."""
+    auto = {"batch_size": "auto"}
+    tests: dict[str, object] = {
+        "refuses": {"workload": GROWING, "arguments": {**auto, "mib": 1, "wrong_from": 5}},
+        "too_large": {"workload": GROWING, "arguments": {**auto, "mib": 600}, "memory_fraction": 0.1},
+        "ends": {"workload": "tests.orchestrator.growing:ends", "arguments": auto},
+        "ranks": {
+            "workload": "tests.orchestrator.growing:growing_ranks",
+            "arguments": {**auto, "mib": 600},
+            "partition_scheme": {"type": "normal"},
+            "memory_fraction": FRACTION,
+        },
+    }
+    return run_profile(tests, ram_total_bytes=RAM)
+
+
+def test_a_size_that_the_workload_refuses_is_too_large(each: Finished) -> None:
+    search = only_search(each, "refuses")
+    assert all(record.success for record in each.of("refuses"))
     assert search.size == 4
     assert search.tried == {1: True, 2: True, 4: True, 8: False, 6: False}
     told = {why for trial in search.trials for why in trial.unfit.values()}
     assert told == {f"exception: ValueError: a batch of {size} is more than there is" for size in (6, 8)}
 
 
-def test_a_launch_for_which_not_even_the_smallest_size_fits_fails_with_the_cause(run_profile: Runner) -> None:
-    test = {"workload": GROWING, "arguments": {"batch_size": "auto", "mib": 600}, "memory_fraction": 0.1}
-    finished = run_profile({"t": test}, ram_total_bytes=RAM)
-    assert finished.outcome.failed == len(finished.records)
-    for record in finished.records:
+def test_a_launch_for_which_not_even_the_smallest_size_fits_fails_with_the_cause(each: Finished) -> None:
+    for record in each.of("too_large"):
         assert record.mnb.failure is not None
         assert record.mnb.failure.cause == "oom"
         assert record.mnb.failure.detail.startswith("batch size 1, tried on 0: 6")
         assert record.mnb.launch.arguments["batch_size"] == "auto"
-    assert only_search(finished).size is None
+    assert only_search(each, "too_large").size is None
 
 
-def test_a_workload_that_fails_with_any_size_fails_with_its_own_words(run_profile: Runner) -> None:
-    finished = run_profile({"t": {"workload": "tests.orchestrator.growing:ends", "arguments": {"batch_size": "auto"}}})
-    for record in finished.records:
+def test_a_workload_that_fails_with_any_size_fails_with_its_own_words(each: Finished) -> None:
+    for record in each.of("ends"):
         assert record.mnb.failure is not None
         assert record.mnb.failure.cause == "exception"
         assert "RuntimeError: the planned accident" in record.mnb.failure.detail
-    assert list(finished.folder.glob("logs/trial.t.batch-size-1.J0.0.log"))
+    assert list(each.folder.glob("logs/trial.ends.batch-size-1.J0.0.log"))
 
 
-def test_ranks_have_one_size(run_profile: Runner) -> None:
-    test = {
-        "workload": "tests.orchestrator.growing:growing_ranks",
-        "arguments": {"batch_size": "auto", "mib": 600},
-        "partition_scheme": {"type": "normal"},
-        "memory_fraction": FRACTION,
-    }
-    finished = run_profile({"t": test}, ram_total_bytes=RAM)
-    search = only_search(finished)
-    assert finished.outcome.failed == 0
+def test_ranks_have_one_size(each: Finished) -> None:
+    search = only_search(each, "ranks")
+    assert all(record.success for record in each.of("ranks"))
     assert search.size == 1
     assert {slot for trial in search.trials for slot in trial.peak_bytes} == {"0", "1"}
 

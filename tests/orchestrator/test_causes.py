@@ -16,6 +16,7 @@ from milabench_ng.orchestrator.outcome.failure_cause import LaunchOutcome, judge
 from milabench_ng.records.record import Failure
 from milabench_ng.records.window import SliceRow, Window
 from milabench_ng.units import GIB
+from tests.orchestrator.conftest import Finished, Runner
 from tests.orchestrator.processes import process_tree
 
 HERE = "tests.orchestrator.broken"
@@ -31,19 +32,75 @@ GOOD = LaunchOutcome(
 )
 
 
-def test_ends_without_a_word_and_losses_that_recover(run_profile) -> None:  # type: ignore[no-untyped-def]
-    finished = run_profile(
-        {
-            "exits": {"workload": f"{HERE}:exits"},
-            "fp32": {"workload": f"{HERE}:recovers"},
-            "amp": {"workload": f"{HERE}:recovers", "arguments": {"precision": "amp"}},
-        },
-        tenants=1,
-    )
-    failures = {record.name: record.mnb.failure for record in finished.records}
-    assert failures["trial.exits"] == Failure(cause="exit", detail="exit status 7")
-    assert failures["trial.fp32"].cause == "nan"
-    assert failures["trial.amp"] is None, "fp16 with a loss scale skips such steps"
+EVENTS = {
+    "rank": '{"event": "Loss", "rank": 99, "step": 1, "value": 1.0}',
+    "negative": '{"event": "Loss", "rank": -1, "step": 1, "value": 1.0}',
+    "empty": '{"event": "Slice", "start_s": 1.0, "length_s": 0.0, "count": 1, "steps": 1, "wait_s": 0.0}',
+    "tiny": '{"event": "Slice", "start_s": 1.0, "length_s": 5e-324, "count": 1, "steps": 1, "wait_s": 0.0}',
+    "count": '{"event": "Slice", "start_s": 1.0, "length_s": 0.5, "count": -1, "steps": 1, "wait_s": 0.0}',
+}
+
+
+@pytest.fixture(scope="module")
+def failing(run_profile: Runner) -> Finished:
+    """Launches that go wrong by themselves, one after the other in one run; and some that do not."""
+    tests = {
+        "nan": {"workload": f"{HERE}:not_a_number"},
+        "raises": {"workload": f"{HERE}:raises"},
+        "short": {"workload": f"{HERE}:slow", "arguments": {"max_seconds": 3.0}},
+        "unsettled": {"workload": f"{HERE}:tunes", "arguments": {"max_seconds": 3.5}},
+        "steady": {"workload": f"{HERE}:steady"},
+        "exits": {"workload": f"{HERE}:exits"},
+        "fp32": {"workload": f"{HERE}:recovers"},
+        "amp": {"workload": f"{HERE}:recovers", "arguments": {"precision": "amp"}},
+        **{name: {"workload": f"{HERE}:says", "arguments": {"event": event}} for name, event in EVENTS.items()},
+    }
+    return run_profile(tests, tenants=1)
+
+
+def failure(finished: Finished, test: str) -> Failure | None:
+    """Of the only launch of a test."""
+    (record,) = finished.of(test)
+    return record.mnb.failure
+
+
+def cause(finished: Finished, test: str) -> str | None:
+    """Of its failure."""
+    found = failure(finished, test)
+    return None if found is None else found.cause
+
+
+def test_causes_of_failures_are_told_apart(failing: Finished) -> None:
+    causes = {test: cause(failing, test) for test in ("nan", "raises", "short", "unsettled", "steady")}
+    assert causes == {"nan": "nan", "raises": "exception", "short": "short", "unsettled": "short", "steady": None}
+    (raised,) = failing.of("raises")
+    assert raised.error is not None
+    assert "the planned accident" in raised.error
+    assert "broken.py" in raised.error
+    assert len(raised.mnb.ranks[0].slices) >= 1
+    (steady,) = failing.of("steady")
+    assert steady.mnb.source.origin == f"{HERE}:steady"
+    assert len(steady.mnb.source.sha256) == 64
+
+
+def test_ends_without_a_word_and_losses_that_recover(failing: Finished) -> None:
+    assert failure(failing, "exits") == Failure(cause="exit", detail="exit status 7")
+    assert cause(failing, "fp32") == "nan"
+    assert failure(failing, "amp") is None, "fp16 with a loss scale skips such steps"
+
+
+def test_events_out_of_range_are_the_cause(failing: Finished) -> None:
+    """They end a launch with a clear cause, and no other."""
+    start = "the worker wrote something that is no event: "
+    details = {
+        "rank": "rank 99 of 1",
+        "negative": "Expected `int` >= 0 - at `$.rank`",
+        "empty": "Expected `float` >= 1e-06 - at `$.length_s`",
+        "tiny": "Expected `float` >= 1e-06 - at `$.length_s`",
+        "count": "Expected `int` >= 0 - at `$.count`",
+    }
+    expected = {test: Failure(cause="exit", detail=f"{start}{detail}") for test, detail in details.items()}
+    assert {test: failure(failing, test) for test in EVENTS} == expected
 
 
 def test_memory_above_the_share(run_profile) -> None:  # type: ignore[no-untyped-def]
@@ -88,15 +145,15 @@ class Spoil:
                 path.write_bytes(os.urandom(path.stat().st_size))
 
 
-@pytest.mark.parametrize("test", ["damaged", "missing"])
-def test_files_that_cannot_be_read(run_profile, tmp_path: Path, test: str) -> None:  # type: ignore[no-untyped-def]
-    profile = {test: {"workload": "loader", "data_scale": 0.0005, "arguments": {"batch_size": 4, "workers": 1}}}
-    finished = run_profile(profile, Spoil(tmp_path), tenants=1, dataroot=tmp_path)
-    (record,) = finished.records
-    assert record.mnb.failure.cause == "data_error"
-    assert str(tmp_path) in record.mnb.failure.detail
-    assert "mnb prepare" in record.mnb.failure.detail
-    assert "Traceback" in record.error
+def test_files_that_cannot_be_read(run_profile, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    test = {"workload": "loader", "data_scale": 0.0005, "arguments": {"batch_size": 4, "workers": 1}}
+    finished = run_profile({"damaged": test, "missing": test}, Spoil(tmp_path), tenants=1, dataroot=tmp_path)
+    assert [record.name for record in finished.records] == ["trial.damaged", "trial.missing"]
+    for record in finished.records:
+        assert record.mnb.failure.cause == "data_error"
+        assert str(tmp_path) in record.mnb.failure.detail
+        assert "mnb prepare" in record.mnb.failure.detail
+        assert "Traceback" in record.error
 
 
 class KillLoader:
@@ -150,7 +207,7 @@ def test_a_device_fault_comes_before_what_the_worker_says_of_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("losses", "skips", "cause"),
+    ("losses", "skips", "expected"),
     [
         ({"1": 1.0, "57": None}, False, "nan"),
         ({"1": 1.0, "57": None, "70": 0.9}, False, "nan"),
@@ -159,8 +216,8 @@ def test_a_device_fault_comes_before_what_the_worker_says_of_it() -> None:
         ({"1": 1.0, "10": 0.5}, True, None),
     ],
 )
-def test_losses_that_are_not_finite(losses: dict[str, float | None], skips: bool, cause: str | None) -> None:
+def test_losses_that_are_not_finite(losses: dict[str, float | None], skips: bool, expected: str | None) -> None:
     ready = Ready(time_s=0, precision="amp", ran="amp", matmul_error=0, skips=skips)
     rank = RankLog(ready=ready, losses=losses, slices=[SliceRow(0, 1, 20, 20, 0)])
-    failure = judge(GOOD, [rank], {}, {})
-    assert (failure and failure.cause) == cause
+    found = judge(GOOD, [rank], {}, {})
+    assert (found and found.cause) == expected

@@ -13,6 +13,7 @@ import pytest
 
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, LaunchState, Slices
 from milabench_ng.orchestrator.execution import batch
+from tests.orchestrator.conftest import Finished, Runner
 
 HERE = "tests.orchestrator.broken"
 SILENCE_S = 5.0
@@ -57,45 +58,48 @@ def test_a_stopped_worker_is_ended_and_its_neighbour_goes_on(run_profile) -> Non
     assert "in steady" in log, "a stopped process goes on to write its stack"
 
 
-@needs_two_cpus
-def test_every_process_of_a_hung_launch_writes_its_stack(run_profile) -> None:  # type: ignore[no-untyped-def]
+@pytest.fixture(scope="module")
+def hung(run_profile: Runner) -> Finished:
+    """Launches that hang each in its own way, one after the other in one run."""
     limits = {"silence": SILENCE_S}
-    finished = run_profile(
+    spread = {"partition_scheme": {"type": "normal"}}
+    return run_profile(
         {
             "early": {"workload": f"{HERE}:never_ready", "limits": {"ready": 8}},
             "late": {"workload": f"{HERE}:hangs", "limits": {"total": 10}},
             "loader": {"workload": f"{HERE}:stuck_loader", "limits": limits},
-            "ranks": {
-                "workload": f"{HERE}:deadlocked",
-                "partition_scheme": {"type": "normal"},
-                "limits": limits,
-            },
+            "ranks": {"workload": f"{HERE}:deadlocked", "limits": limits, **spread},
+            "bereaved": {"workload": f"{HERE}:bereaved", "limits": {"silence": 20}, **spread},
         }
     )
-    details = {record.name: (record.mnb.failure.cause, record.mnb.failure.detail) for record in finished.records}
+
+
+@needs_two_cpus
+def test_every_process_of_a_hung_launch_writes_its_stack(hung: Finished) -> None:
+    failures = {name: [record.mnb.failure for record in hung.of(name)] for name in ("early", "late", "loader", "ranks")}
+    details = {name: {failure and (failure.cause, failure.detail) for failure in failures[name]} for name in failures}
     assert details == {
-        "trial.early": ("timeout", "not ready 8 s after it was asked for"),
-        "trial.late": ("timeout", "not over 10 s after it was asked for"),
-        "trial.loader": ("timeout", f"no slice for {SILENCE_S:.0f} s"),
-        "trial.ranks": ("timeout", f"no slice for {SILENCE_S:.0f} s"),
+        "early": {("timeout", "not ready 8 s after it was asked for")},
+        "late": {("timeout", "not over 10 s after it was asked for")},
+        "loader": {("timeout", f"no slice for {SILENCE_S:.0f} s")},
+        "ranks": {("timeout", f"no slice for {SILENCE_S:.0f} s")},
     }
-    assert "in never_ready" in finished.log("early")
-    assert "in hangs" in finished.log("late")
-    loader = (finished.folder / "logs" / "trial.loader.J0.0.log").read_text()
+    assert "in never_ready" in hung.log("early")
+    assert "in hangs" in hung.log("late")
+    loader = (hung.folder / "logs" / "trial.loader.J0.0.log").read_text()
     assert loader.count("mnb: stacks of process") == 2
     assert "in never_comes" in loader
     assert "in stuck_loader" in loader
-    ranks = finished.log("ranks")
+    ranks = hung.log("ranks")
     assert ranks.count("mnb: stacks of process") == 3, "the agent and two ranks"
     assert "in all_reduce" in ranks
     assert ranks.count("in deadlocked") == 2
 
 
 @needs_two_cpus
-def test_a_killed_rank_is_the_cause_although_the_other_hangs_without_it(run_profile) -> None:  # type: ignore[no-untyped-def]
-    test = {"workload": f"{HERE}:bereaved", "partition_scheme": {"type": "normal"}, "limits": {"silence": 20}}
-    finished = run_profile({"ranks": test})
-    [record] = finished.records
+def test_a_killed_rank_is_the_cause_although_the_other_hangs_without_it(hung: Finished) -> None:
+    [record] = hung.of("bereaved")
+    assert record.mnb.failure is not None
     assert (record.mnb.failure.cause, record.mnb.failure.detail) == ("signal", "rank 1 was killed by SIGKILL")
 
 

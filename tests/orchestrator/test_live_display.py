@@ -39,7 +39,7 @@ from milabench_ng.orchestrator.events.run_events import (
     Stage,
     Stamped,
 )
-from milabench_ng.records.ledger import Finished, Interrupted
+from milabench_ng.records.ledger import Finished, Interrupted, Recorded
 from milabench_ng.records.reading import read_ledger
 
 TENANTS = 8
@@ -315,9 +315,11 @@ def test_ctrl_c_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
 
 
 def test_a_terminal_that_hangs_up_ends_the_run(tmp_path: Path) -> None:
+    """What cannot be told on a closed terminal is not told, and all else is done."""
     with at_work(tmp_path / "results") as shown:
         shown.ours.close()
         assert shown.process.wait(120) == UNREAD
     events = read_ledger(tmp_path / "results").events
+    assert [event.cause for event in events if isinstance(event, Recorded)] == ["interrupted"]
     assert any(isinstance(event, Interrupted) for event in events)
     assert isinstance(events[-1], Finished)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import signal
@@ -58,6 +59,12 @@ def details(finished: Finished) -> set[str]:
     return {record.mnb.failure.detail for record in finished.records if record.mnb.failure}
 
 
+@pytest.fixture
+def run_own(run_profile: Runner) -> Runner:
+    """Run a profile with a worker server of its own: it will be lost."""
+    return functools.partial(run_profile, own_server=True)
+
+
 @pytest.mark.parametrize(
     ("number", "moment"),
     [
@@ -67,12 +74,12 @@ def details(finished: Finished) -> set[str]:
     ],
 )
 def test_a_lost_worker_server_is_named_and_replaced(
-    run_profile: Runner, monkeypatch: pytest.MonkeyPatch, moment: str, number: signal.Signals
+    run_own: Runner, monkeypatch: pytest.MonkeyPatch, moment: str, number: signal.Signals
 ) -> None:
     monkeypatch.setattr(worker_server, "SPAWN_S", 2.0)
     lose = send(number, SERVER)
     act = once(LaunchState, lose, state="working") if moment == "at work" else once(BatchBegins, lose)
-    finished = run_profile(STEADY, act, start="warm", tenants=1)
+    finished = run_own(STEADY, act, start="warm", tenants=1)
     assert causes(finished) == ["machinery", None]
     why = "was killed by SIGKILL" if number == signal.SIGKILL else "2 s"
     assert all("the worker server" in detail and why in detail for detail in details(finished))
@@ -80,22 +87,22 @@ def test_a_lost_worker_server_is_named_and_replaced(
 
 
 @long
-def test_a_server_that_dies_every_time_ends_the_session_at_last(run_profile: Runner) -> None:
+def test_a_server_that_dies_every_time_ends_the_session_at_last(run_own: Runner) -> None:
     def kill(event: AnyRunEvent) -> None:
         if isinstance(event, LaunchState) and event.state == "working":
             os.kill(helper(SERVER, os.getpid()), signal.SIGKILL)
 
     with pytest.raises(MnbError, match=r"was killed by SIGKILL.* 4 times"):
-        run_profile(STEADY, kill, start="warm", tenants=1)
+        run_own(STEADY, kill, start="warm", tenants=1)
 
 
 @long
-def test_a_signal_ends_a_run_whose_server_is_stopped(run_profile: Runner) -> None:
+def test_a_signal_ends_a_run_whose_server_is_stopped(run_own: Runner) -> None:
     def stop(event: AnyRunEvent) -> None:
         send(signal.SIGSTOP, SERVER)(event)
         os.kill(os.getpid(), signal.SIGINT)
 
-    finished = run_profile(STEADY, once(BatchBegins, stop), start="warm")
+    finished = run_own(STEADY, once(BatchBegins, stop), start="warm")
     assert finished.outcome.interrupted
     assert set(causes(finished)) <= {"interrupted"}
 
@@ -119,7 +126,7 @@ def narrow() -> Iterator[Path]:
 
 @long
 @pytest.mark.root
-def test_a_failed_fork_is_named_and_tried_again(run_profile: Runner, narrow: Path) -> None:
+def test_a_failed_fork_is_named_and_tried_again(run_own: Runner, narrow: Path) -> None:
     begun: list[int] = []
 
     def limit(event: AnyRunEvent) -> None:
@@ -128,7 +135,7 @@ def test_a_failed_fork_is_named_and_tried_again(run_profile: Runner, narrow: Pat
             (narrow / "cgroup.procs").write_text(str(helper(SERVER, os.getpid())))
             (narrow / "pids.max").write_text("0" if len(begun) == 1 else "max")
 
-    finished = run_profile(STEADY, limit, start="warm", tenants=1)
+    finished = run_own(STEADY, limit, start="warm", tenants=1)
     assert causes(finished) == ["machinery", None]
     assert details(finished) == {"the worker server cannot fork: Resource temporarily unavailable"}
 

@@ -73,6 +73,8 @@ def interrupted(run_profile):  # type: ignore[no-untyped-def]
 def test_a_signal_of_a_batch_system_ends_the_batch_and_is_in_the_ledger(interrupted) -> None:  # type: ignore[no-untyped-def]
     assert interrupted.outcome.interrupted
     assert [record.mnb.failure and record.mnb.failure.cause for record in interrupted.records] == [None, "interrupted"]
+    assert interrupted.records[1].mnb.ranks[0].slices, "what it measured is kept"
+    assert any("interrupted (SIGTERM)" in note for note in interrupted.notes)
     expected = ["Started", "Session", "Attempt", "Recorded", "Attempt", "Recorded", "Interrupted", "Finished"]
     assert kinds(interrupted.events) == expected
     assert interrupted.events[0].plan_sha256 == interrupted.manifest.plan.sha256
@@ -217,7 +219,7 @@ def test_a_signal_to_all_processes_of_a_job_is_an_interruption(run_profile) -> N
             for pid in sent:
                 os.kill(pid, signal.SIGTERM)
 
-    finished = run_profile(STEADY, act, tenants=1, repeat=2)
+    finished = run_profile(STEADY, act, own_server=True, tenants=1, repeat=2)
     (record,) = finished.records
     assert record.mnb.failure.cause == "interrupted"
     assert record.mnb.ranks[0].slices

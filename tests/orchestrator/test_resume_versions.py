@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
 import pytest
 
 from milabench_ng import __version__
+from milabench_ng.cli import call
 from milabench_ng.errors import InputError
 from milabench_ng.orchestrator.persistence.resuming import read_manifest, resumed_request
 
@@ -35,20 +34,13 @@ def everything(folder: Path) -> dict[str, tuple[bytes, int]]:
     return {str(at): (at.read_bytes(), at.stat().st_mtime_ns) for at in sorted(folder.rglob("*")) if at.is_file()}
 
 
-def test_another_version_is_refused_and_nothing_is_written(folder: Path) -> None:
+def test_another_version_is_refused_and_nothing_is_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     then, before = read_manifest(folder).version, everything(folder)
     assert then != __version__
-    done = subprocess.run(
-        [sys.executable, "-m", "milabench_ng", "jobs", "--resume", str(folder)],
-        cwd=Path(__file__).parents[2],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    said = " ".join(done.stderr.split())
+    assert call(["jobs", "--resume", str(folder)]) == 2
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    said = " ".join(stderr.split())
     assert f"made by mnb {then}, and this is mnb {__version__}; " in said
     assert said.endswith("--accept-difference software")
     assert everything(folder) == before

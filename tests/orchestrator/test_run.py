@@ -67,7 +67,7 @@ def observed(request, run_profile):  # type: ignore[no-untyped-def]
     os.environ["TORCH_SYMM_MEM_DISABLE_MULTICAST"] = "1"
     os.environ["NVSHMEM_DISABLE_NVLS"] = "1"
     os.environ["LD_PRELOAD_NOT"] = "dropped"
-    return run_profile(TESTS, reader, start=request.param), reader.seen, request.param
+    return run_profile(TESTS, reader, own_server=True, start=request.param), reader.seen, request.param
 
 
 def test_all_launches_succeed_and_are_recorded(observed) -> None:  # type: ignore[no-untyped-def]

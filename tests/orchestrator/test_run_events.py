@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from milabench_ng.cli import call
 from milabench_ng.orchestrator.display.json_lines import JsonLines
 from milabench_ng.orchestrator.events.bus import Bus
 from milabench_ng.orchestrator.events.run_events import (
@@ -33,6 +31,7 @@ from milabench_ng.report.reporting import make_report
 from milabench_ng.report.verification.contents import result_files
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.verify import verify
+from tests.one_server import OneServer
 from tests.orchestrator.conftest import PlannedError
 
 HERE = "tests.orchestrator.broken"
@@ -175,14 +174,17 @@ def test_a_run_goes_on_and_ends_whatever_a_sink_does(run_profile, act) -> None: 
     assert [note.text.partition(" ")[0] for note in of(lines, Note)].count("witness") == 1
 
 
-def test_the_command_leaves_the_file_and_a_record_in_a_file_has_none(tmp_path: Path) -> None:
-    flags = ["--window", "0.5", "--tenants", "1", "--isolation", "none"]
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "MNB_DATAROOT": str(tmp_path / "data")}
+def test_the_command_leaves_the_file_and_a_record_in_a_file_has_none(
+    tmp_path: Path, one_server: OneServer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MNB_DATAROOT", str(tmp_path / "data"))
     for target in ("out", "one.json"):
-        command = [sys.executable, "-m", "milabench_ng", "run", "toy_reg", "-o", target, *flags]
-        done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        assert "[1/1] run.toy_reg, run 0, 1 device(s): starting" in done.stderr.splitlines()
+        with one_server.lent():
+            code = call(["run", "toy_reg", "-o", target, "--window", "0.5", "--tenants", "1", "--isolation", "none"])
+        said = capfd.readouterr().err
+        assert code == 0, said
+        assert "[1/1] run.toy_reg, run 0, 1 device(s): starting" in said.splitlines()
     (end,) = of(read(tmp_path / "out"), LaunchEnds)
     assert (tmp_path / "out" / end.file).is_file()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.json", "one.log", "out"]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
-import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -109,20 +107,6 @@ def test_a_signal_while_data_are_prepared_leaves_nothing(begin: Callable[..., Ru
         time.sleep(0.05)
     assert not [pid for pid in tree if alive(pid)]
     assert not list((run.folder.parent / "data").rglob(".mnb-*")), "nor half a data set"
-
-
-def test_the_end_of_its_terminal_ends_a_run_and_is_in_the_ledger(begin: Callable[..., Run]) -> None:
-    """What cannot be told on a closed terminal is not told, and all else is done."""
-    master, slave = os.openpty()
-    streams = dict.fromkeys(("stdin", "stdout", "stderr"), slave)
-    run = begin(STEADY, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0), **streams)
-    os.close(slave)
-    run.until_at_work()
-    os.close(master)
-    run.process.wait(LIMIT_S)
-    assert '"Interrupted"' in (run.folder / "ledger.jsonl").read_text()
-    assert '"Finished"' in (run.folder / "ledger.jsonl").read_text()
-    assert run.causes() == ["interrupted"]
 
 
 def alive(pid: int) -> bool:

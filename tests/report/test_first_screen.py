@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from io import StringIO
 from os import terminal_size
 from pathlib import Path
 
 import pytest
+from terminal_stream import Terminal
 
 from milabench_ng.report.render.cells import four_digits
 from milabench_ng.report.render.first_screen import first_screen
@@ -32,11 +32,6 @@ QUESTIONS = {
     "which device is worst?": r"^Look at .*GPU 1 in ssd \(-14\.7 %\)",
     "what next?": r"^next +mnb jobs standard --repeat 5",
 }
-
-
-class Terminal(StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.fixture(scope="module")

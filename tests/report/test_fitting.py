@@ -11,6 +11,7 @@ from pathlib import Path
 import make_records
 import pytest
 from make_records import PER_GPU, PROGRESSION
+from terminal_stream import Terminal
 
 from milabench_ng.report.render.cells import half_width
 from milabench_ng.report.render.columns import columns
@@ -19,11 +20,6 @@ from milabench_ng.report.reporting import make_report
 from milabench_ng.report.writers import write_report
 
 BASELINES = Path(__file__).parents[2] / "baselines"
-
-
-class Terminal(StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def test_columns_come_back_by_importance_while_there_is_room() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import make_records
 import pytest
 from make_records import PER_GPU, PROGRESSION
+from terminal_stream import Terminal
 
 from milabench_ng.cli import call
 from milabench_ng.cli.report import report
@@ -79,11 +80,6 @@ def test_table(quick: Path) -> None:
     assert "\nScore 100.4 points per GPU 200.8 per node\n" in facts
     assert "\nPrice 15,000 $ per node 74.69 $ per point\n" in facts
     assert "NOT ISOLATED" not in text
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from terminal_stream import Terminal
 
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
@@ -376,11 +377,6 @@ def test_every_form_of_a_tender(tender_file: Path) -> None:
     assert "price of a node (EUR)" in header
     assert [cells[0] for cells in rows] == ["twin", "fast", "slow"]
     assert json.loads(printed(made, "json"))["rows"][2]["rank"] == 3
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.mark.parametrize(

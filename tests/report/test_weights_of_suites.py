@@ -13,7 +13,6 @@ from milabench_ng.cli import call
 from milabench_ng.errors import InputError
 from milabench_ng.files import read_json
 from milabench_ng.report.baselines.baseline import measured_again
-from milabench_ng.report.render.cells import short_name
 from milabench_ng.report.reporting import build_report, with_suites
 from milabench_ng.report.scoring import weights
 from milabench_ng.report.scoring.scale import Scale, files_of, load_scales
@@ -21,7 +20,7 @@ from milabench_ng.report.scoring.weights import read_weights
 from milabench_ng.report.summary.contradictions import contradictions
 from milabench_ng.report.summary.folder import decode_summary, encode_summary
 from milabench_ng.report.summary.suites import by_suite
-from milabench_ng.report.summary.summary import Summary, suite_of_row
+from milabench_ng.report.summary.summary import Summary, name_of_row, suite_of_row
 
 
 def of_suites(suite: str, suites: tuple[str, ...], *labels: str) -> Summary:
@@ -109,7 +108,7 @@ def test_a_test_of_another_suite_run_again_brings_its_suite(first: tuple[str, ..
 def test_steps_that_need_more_devices_are_told_of_the_whole() -> None:
     weights = {"modern.moe": 1.0, "modern.scaling.9": 1.0}
     part = build_report(of_suites("modern", (), "modern.moe"), "run", scale=Scale(weights=weights))
-    assert with_suites(build_report(BOTH, "run"), [part]).unplanned == ("modern.scaling.9",)
+    assert with_suites(build_report(BOTH, "run"), [part]).steps_left_out == ("modern.scaling.9",)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +116,7 @@ def test_steps_that_need_more_devices_are_told_of_the_whole() -> None:
     [("modern.moe", "moe"), ("modern.eu.moe", "moe"), ("modern.eu.scaling.2", "scaling.2"), ("moe", "moe")],
 )
 def test_a_row_is_named_without_its_suite(label: str, name: str) -> None:
-    assert short_name(label) == name
+    assert name_of_row(label) == name
 
 
 def test_a_suite_may_be_named_like_the_beginning_of_another() -> None:

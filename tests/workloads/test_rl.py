@@ -246,9 +246,9 @@ def test_cart_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     episodes: list[int] = []
     discounted = cart.discounted
     monkeypatch.setattr(cart, "discounted", lambda *given: episodes.append(sum(given[1])) or discounted(*given))
-    channel, _ = train("cart", 60)
+    channel, _ = train("cart", 20)
     assert channel.one(Ready).parameters == 898
-    assert channel.one(Done).count == 60 * 500
+    assert channel.one(Done).count == 20 * 500
     assert 5 * 500 / sum(episodes[-5:]) > 2 * 5 * 500 / sum(episodes[:5])
 
 

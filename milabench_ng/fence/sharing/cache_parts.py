@@ -10,6 +10,7 @@ from milabench_ng.cgroup_files import format_ids
 from milabench_ng.errors import IsolationError
 from milabench_ng.node.resctrl import Resctrl
 from milabench_ng.records.isolation import CachePart, Share
+from milabench_ng.units import counted
 
 _WHOLE_PCT = 100
 _NONE = "isolation: --cache-shares cannot be held here"
@@ -53,7 +54,7 @@ def _refusals(shares: Mapping[str, Share], offer: Resctrl) -> Iterator[str]:
     free = (offer.classes or 0) - 1 - offer.groups
     if len(shares) > free:
         yield (
-            f"{len(shares)} tenants need a group each, and {max(free, 0)} are left: the processor has "
+            f"each of {counted(len(shares), 'tenant')} needs a group, and {max(free, 0)} are left: the processor has "
             f"{offer.classes or 0}, one is the root's, {offer.groups} are taken; have fewer tenants, or remove groups"
         )
     known = {cpu for cache in offer.caches for cpu in cache.cpus}

@@ -138,6 +138,7 @@ class _Outlet:
 
     def _work(self) -> None:
         self._guarded(self._receive_all)
+        self._set_marks()
         self._guarded(self.sink.close)
 
     def _receive_all(self) -> None:
@@ -146,6 +147,13 @@ class _Outlet:
                 item.set()
             else:
                 self.sink.receive(item)
+
+    def _set_marks(self) -> None:
+        """Let nobody wait for what a sink that was dropped will not hear."""
+        while not self._waiting.empty():
+            item = self._waiting.get()
+            if isinstance(item, threading.Event):
+                item.set()
 
     def _guarded(self, step: Callable[[], None]) -> None:
         try:

@@ -13,6 +13,7 @@ from itertools import product
 import msgspec
 
 from milabench_ng.batch_sizes import BATCH_SIZE
+from milabench_ng.profile import name_of
 from milabench_ng.report.layouts.layout import SuiteLayout, chosen, gpu_name
 from milabench_ng.report.render.cells import Cell
 from milabench_ng.report.render.sections import Column, Section, section
@@ -126,7 +127,7 @@ def _lines(report: Report) -> tuple[Line, ...]:
 
 def _task(line: Line) -> str:
     """The name of a test without suite and precision."""
-    return line.scored.test.rpartition(".")[2].rpartition("_")[0]
+    return name_of(line.scored.test).rpartition("_")[0]
 
 
 def _precision(line: Line) -> str:

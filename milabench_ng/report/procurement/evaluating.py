@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 import msgspec
 
@@ -47,7 +46,7 @@ def evaluate(
     weights: Weights,
     apart: tuple[OtherWork, ...],
     tests: Sequence[str],
-    groups: Groups = MappingProxyType({}),
+    groups: Groups,
 ) -> Tender:
     """Rank ``bids`` over ``tests``; ``reports`` are on their results, each compared with the reference only.
 
@@ -55,11 +54,7 @@ def evaluate(
     reports give them no weight, as long as any others remain. ``groups``: the tests' groups in the weights.
     """
     powers = {name: power_of(bid, reports[name], bids.terms) for name, bid in bids.bids.items()}
-    owned = {
-        name: ownership(bids.bids[name].price, power, bids.bids[name].maintenance_per_year, bids.terms)
-        for name, power in powers.items()
-        if power is not None and bids.terms is not None
-    }
+    owned = _owned(bids, powers)
     by_ownership = len(owned) == len(bids.bids) and len({one.boundary for one in owned.values()}) == 1
     costs = {name: owned[name].total if by_ownership else bid.price for name, bid in bids.bids.items()}
     shares, fit = weights_over(weights, tests), [name for name in bids.bids if not why_unfit(reports[name])]
@@ -75,12 +70,14 @@ def evaluate(
     worths = [
         worth(name, bids.bids[name], reports[name], powers[name] if by_ownership else None, shares) for name in done
     ]
+    terms = bids.terms if by_ownership else None
     unlike = {one.test for one in apart}
     planned = dict.fromkeys(label for at in reports.values() for label in planned_weights(weights, at.summary))
+    first = next(iter(reports.values()))
     return Tender(
-        suite=next(iter(reports.values())).summary.suite,
+        suite=first.summary.suite,
         reference=bids.reference,
-        score_unit=next(iter(reports.values())).score_unit,
+        score_unit=first.score_unit,
         currency=bids.currency,
         terms=bids.terms,
         rows=tuple(sorted(rows, key=lambda row: _order(row, costs[row.name], done.get(row.name)))),
@@ -93,10 +90,19 @@ def evaluate(
         of=len(planned),
         other_work=apart,
         not_in_all=tuple(label for label in planned if label not in tests and label not in unlike),
-        leave_one_out=leave_one_out(worths, bids.terms if by_ownership else None, groups) if len(worths) > 1 else None,
-        stability=stability(worths, bids.terms if by_ownership else None) if len(worths) > 1 else None,
+        leave_one_out=leave_one_out(worths, terms, groups) if len(worths) > 1 else None,
+        stability=stability(worths, terms) if len(worths) > 1 else None,
         notes=tuple(_notes(bids, owned, reports)),
     )
+
+
+def _owned(bids: Bids, powers: Mapping[str, NodePower | None]) -> dict[str, Ownership]:
+    """What the bids cost over the years, by name: those whose power is known, if the tender asks for it."""
+    return {
+        name: ownership(bids.bids[name].price, power, bids.bids[name].maintenance_per_year, bids.terms)
+        for name, power in powers.items()
+        if power is not None and bids.terms is not None
+    }
 
 
 def power_of(bid: Bid, report: Report, terms: Terms | None) -> NodePower | None:

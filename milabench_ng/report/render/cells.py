@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.report.scoring.reference import CLASSIC_UNIT
-from milabench_ng.report.summary.summary import Summary, name_of_row
+from milabench_ng.report.summary.summary import Summary
 
 Cell = str | int | float | None
 Tone = Literal["plain", "good", "fair", "poor", "bad", "strong", "faint"]
@@ -53,11 +53,6 @@ def device_word(summary: Summary) -> str:
     """What a tenant works on: a GPU, or a device where nobody knows or processors do the work."""
     models = set(summary.models.values())
     return "GPU" if models and "CPU" not in models else "device"
-
-
-def short_name(label: str) -> str:
-    """A test's name without its suite."""
-    return name_of_row(label)
 
 
 def text(cell: Cell) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from milabench_ng.report.render.cells import Fact, short_name
+from milabench_ng.report.render.cells import Fact
 from milabench_ng.report.report import Report
+from milabench_ng.report.summary.summary import name_of_row
 
 
 def choices_told(report: Report) -> Iterator[Fact]:
@@ -31,13 +32,12 @@ def _weights(report: Report) -> Iterator[Fact]:
     if report.choices.weights:
         parts.append(f"{report.choices.weights}, not what is shipped for {report.summary.suite}")
     if report.without_weight:
-        names = ", ".join(short_name(label) for label in report.without_weight)
+        names = ", ".join(name_of_row(label) for label in report.without_weight)
         parts.append(f"measured and not in the score: {names}")
     chosen = bool(parts)
     parts += [f"{label} is not planned: {why}" for label, why in report.summary.unplanned.items()]
-    left_out = [label for label in report.unplanned if label not in report.summary.unplanned]
-    if left_out:
-        steps = f"{', '.join(left_out)}: more devices than there are"
+    if report.steps_left_out:
+        steps = f"{', '.join(report.steps_left_out)}: more devices than there are"
         parts.append(f"{steps}; their weight goes in equal parts to the steps that are run")
     if parts:
         yield Fact("weights", "; ".join(parts), "fair" if chosen else "plain")

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from milabench_ng.report.launch.host_paces import PACE_UNIT, Paces
-from milabench_ng.report.render.cells import Fact, device_word, short_name
+from milabench_ng.report.render.cells import Fact, device_word
 from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.slow_devices import SLOWER_BY, GpuComparison
 from milabench_ng.report.statistics.effects import RANKED_FROM
+from milabench_ng.report.summary.summary import name_of_row
 from milabench_ng.units import counted
 
 _NAMED = 4
@@ -51,14 +52,14 @@ def _not_judged(report: Report, found: GpuComparison, word: str) -> Fact:
     behind = sorted(_behind(found))
     if not behind:
         return Fact("devices", f"one repeat does not tell a slow {word} from a slow launch", "faint")
-    names = dict.fromkeys(short_name(label) for _, _, label in behind)
-    worst = f"{counted(len(names), 'test')}, most in {short_name(behind[0][2])} ({100 * behind[0][0] - 100:+.0f} %)"
+    names = dict.fromkeys(name_of_row(label) for _, _, label in behind)
+    worst = f"{counted(len(names), 'test')}, most in {name_of_row(behind[0][2])} ({100 * behind[0][0] - 100:+.0f} %)"
     return Fact("devices", f"{word} {behind[0][1]} behind the best in {worst}: repeat before judging", "fair")
 
 
 def repeated(suite: str, found: GpuComparison) -> str:
     """The command that repeats what one repeat does not judge; empty if there is nothing of that."""
-    names = dict.fromkeys(short_name(label) for _, _, label in sorted(_behind(found)))
+    names = dict.fromkeys(name_of_row(label) for _, _, label in sorted(_behind(found)))
     if found.judged or not names:
         return ""
     return " ".join((f"mnb jobs {suite} --repeat {RANKED_FROM}", *(f"--name {name}" for name in names)))
@@ -70,7 +71,7 @@ def _furthest(found: GpuComparison, word: str) -> str:
     if not behind or behind[0][0] >= 1:
         return ""
     share, device, test = behind[0]
-    return f"; the largest gap: {word} {device} in {short_name(test)} ({100 * share - 100:+.1f} %)"
+    return f"; the largest gap: {word} {device} in {name_of_row(test)} ({100 * share - 100:+.1f} %)"
 
 
 def _behind(found: GpuComparison) -> Iterator[tuple[float, str, str]]:
@@ -88,7 +89,7 @@ def _shares(found: GpuComparison) -> Iterator[tuple[float, str, str]]:
 
 def _odd_launches(report: Report) -> Iterator[Fact]:
     """Idle GPUs by test, since they change what a test measures; of the other odd launches the number of each kind."""
-    idle = dict.fromkeys(short_name(test) for test, flag in report.flags if flag.kind == "idle GPU")
+    idle = dict.fromkeys(name_of_row(test) for test, flag in report.flags if flag.kind == "idle GPU")
     if idle:
         named = ", ".join(list(idle)[:_NAMED]) + (f" and {len(idle) - _NAMED} more" if len(idle) > _NAMED else "")
         yield Fact("tests", f"{named}: the GPU should set the pace and is idle more than half of the time", "fair")

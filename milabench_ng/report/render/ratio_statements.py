@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from milabench_ng.report.render.cells import Fact, Tone, four_digits, money, short_name, tone_of_verdict, unit_told
+from milabench_ng.report.render.cells import Fact, Tone, four_digits, money, tone_of_verdict, unit_told
 from milabench_ng.report.render.columns import span
 from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.statistics.effects import Effect, unusual
 from milabench_ng.report.statistics.intervals import Interval
+from milabench_ng.report.summary.summary import name_of_row
 
 
 def ratios(report: Report) -> Iterator[Fact]:
@@ -63,7 +64,7 @@ def span_of_money(interval: Interval | EstimateBand) -> str:
 def _levels(other: Comparison, unit: str) -> str:
     """Both scores over the tests that the ratio is over, and which these are."""
     ours, theirs = other.levels or (other.run_score or 0.0, other.score or 0.0)
-    names = ", ".join(map(short_name, other.counted))
+    names = ", ".join(map(name_of_row, other.counted))
     which = "the same tests" if other.status == "complete" else f"over {other.tests} of {other.of} tests: {names}"
     many = "" if other.interval is None else " over many repeats"
     return f"{four_digits(ours)} against {four_digits(theirs)}{unit} per device{many}, {which}"

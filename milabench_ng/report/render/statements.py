@@ -9,13 +9,14 @@ from collections.abc import Iterator, Sequence
 
 from milabench_ng.grouping import grouped
 from milabench_ng.report.launch.traces import COMPARED
-from milabench_ng.report.render.cells import Fact, four_digits, short_name, unit_told
+from milabench_ng.report.render.cells import Fact, four_digits, unit_told
 from milabench_ng.report.render.choices_told import choices_told
 from milabench_ng.report.render.ratio_statements import ratios
 from milabench_ng.report.render.traces_told import told
 from milabench_ng.report.report import Report
 from milabench_ng.report.statistics.effects import RANKED_FROM
 from milabench_ng.report.summary.power import lost_samples, power_doubts
+from milabench_ng.report.summary.summary import name_of_row
 from milabench_ng.stats import median
 
 _ON_FIRST_SCREEN = ("processors", "memory")
@@ -78,7 +79,7 @@ def _conditions(report: Report) -> Iterator[Fact]:
         [(line.scored.test, kernel) for line in report.lines for kernel in line.row.kernels], lambda pair: pair[1]
     )
     for kernel, pairs in kernels.items():
-        yield Fact("kernels", f"{kernel} in {', '.join(short_name(test) for test, _ in pairs)}")
+        yield Fact("kernels", f"{kernel} in {', '.join(name_of_row(test) for test, _ in pairs)}")
     rows = {line.scored.test: line.row for line in report.lines}
     yield from (Fact("telemetry", text, "fair") for text in lost_samples(rows))
     yield from (Fact("power", text, "fair") for text in power_doubts(rows))
@@ -87,7 +88,7 @@ def _conditions(report: Report) -> Iterator[Fact]:
 
 def _reference(report: Report) -> Iterator[Fact]:
     """What was compared with reference traces, how strong those are, and what lacks a reference."""
-    rows = [(short_name(line.scored.test), line.row.reference) for line in report.lines if line.row.reference]
+    rows = [(name_of_row(line.scored.test), line.row.reference) for line in report.lines if line.row.reference]
     if rows:
         compared = any(sentence.startswith(COMPARED) for _, sentences in rows for sentence in sentences)
         yield Fact("reference traces", told(rows), "plain" if compared else "faint")

@@ -13,7 +13,6 @@ from milabench_ng.report.render.cells import (
     percent,
     points,
     ratio_text,
-    short_name,
     tone_of_verdict,
     whole,
 )
@@ -21,11 +20,12 @@ from milabench_ng.report.render.columns import half_width_pct, span
 from milabench_ng.report.render.device_tables import host_pace_section, matrix, stragglers
 from milabench_ng.report.render.look_at import repeated
 from milabench_ng.report.render.sections import Column, Section, section
-from milabench_ng.report.report import Line, Report
+from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.scaling import ScalingCurve
 from milabench_ng.report.scoring.slow_devices import MEASURES
 from milabench_ng.report.statistics.effects import unusual
+from milabench_ng.report.summary.summary import name_of_row
 
 _BAR = 40
 
@@ -92,8 +92,8 @@ def _concerned(tests: Sequence[str], labels: Sequence[str]) -> str:
         return "all"
     others = [label for label in labels if label not in tests]
     if len(others) < len(tests) // 2:
-        return f"all but {', '.join(map(short_name, others))}"
-    return ", ".join(map(short_name, tests))
+        return f"all but {', '.join(map(name_of_row, others))}"
+    return ", ".join(map(name_of_row, tests))
 
 
 _USES = ("suppressed", "not counted", "counted")
@@ -108,7 +108,7 @@ def _tone_of_use(cell: Cell) -> Tone:
 def _left_out(other: Comparison, of: str) -> Section:
     tests: dict[str, list[str]] = {}
     for label, why in other.reasons.items():
-        tests.setdefault(why, []).append(short_name(label))
+        tests.setdefault(why, []).append(name_of_row(label))
     return section(
         f"left-out-{other.name}{of}",
         f"what the ratio{of} to {other.name} leaves out",
@@ -124,7 +124,7 @@ def _suite_units(report: Report) -> Section:
         "suite-units",
         "in the units of the suite",
         ((line, each) for line in report.lines for each in line.derived),
-        Column("test", value=lambda item: _brief(item[0])),
+        Column("test", value=lambda item: name_of_row(item[0].scored.test)),
         Column("unit", value=lambda item: item[1].unit),
         Column("perf", "", number, True, value=lambda item: item[1].value),
         Column("formula", "rate: items/s", value=lambda item: item[1].formula),
@@ -136,17 +136,12 @@ def _latency(report: Report) -> Section:
         "latency",
         "latency of a batch",
         ((line, line.row.latency) for line in report.lines if line.row.latency),
-        Column("test", value=lambda item: _brief(item[0])),
+        Column("test", value=lambda item: name_of_row(item[0].scored.test)),
         Column("batches", "", whole, True, value=lambda item: item[1].batches),
         Column("p50", "ms", number, True, value=lambda item: item[1].p50_ms),
         Column("p99", "ms", number, True, value=lambda item: item[1].p99_ms),
         notes=("from the call to the outputs on the host, in the windows of all launches",),
     )
-
-
-def _brief(line: Line) -> str:
-    """The test's name without that of the suite."""
-    return short_name(line.scored.test)
 
 
 def _sub_scores(report: Report, of: str) -> Section:
@@ -211,7 +206,7 @@ def _shared_devices(report: Report) -> Section:
         "shared-devices",
         "tenants on each device",
         report.shared_devices,
-        Column("test", value=lambda line: short_name(line.test)),
+        Column("test", value=lambda line: name_of_row(line.test)),
         Column("tenants", "", whole, True, value=lambda line: line.tenants),
         Column("of each", value=lambda line: line.how or None),
         Column("node total", "", number, True, value=lambda line: line.node_total),

@@ -9,9 +9,10 @@ from milabench_ng.report.procurement.leave_one_out import LeaveOneOut
 from milabench_ng.report.procurement.other_machine import GPU_STD, HOST_STD
 from milabench_ng.report.procurement.stability import Stability
 from milabench_ng.report.procurement.tender import Tender
-from milabench_ng.report.render.cells import Fact, short_name
+from milabench_ng.report.render.cells import Fact
 from milabench_ng.report.statistics.intervals import SESSIONS_FROM
 from milabench_ng.report.summary.marked import Marked
+from milabench_ng.report.summary.summary import name_of_row
 
 _SHOWN = 12
 
@@ -76,7 +77,7 @@ def _ranked_over(tender: Tender) -> Fact:
     """The tests that are ranked by, and those that were dropped."""
     unlike = dict.fromkeys(one.test for one in tender.other_work)
     left = [
-        f"; not {', '.join(map(short_name, tests))}, which {why}"
+        f"; not {', '.join(map(name_of_row, tests))}, which {why}"
         for tests, why in ((unlike, "is not the same work in all bids"), (tender.not_in_all, "not every bid has"))
         if tests
     ]
@@ -89,7 +90,7 @@ def _ranked_over(tender: Tender) -> Fact:
 def _where(mark: Marked) -> str:
     """The tests and devices that have a mark."""
     devices = f" on device {', '.join(mark.devices)}" if mark.devices else ""
-    return f" ({', '.join(map(short_name, mark.tests))}{devices})"
+    return f" ({', '.join(map(name_of_row, mark.tests))}{devices})"
 
 
 def _kept(found: LeaveOneOut) -> Fact:
@@ -99,7 +100,7 @@ def _kept(found: LeaveOneOut) -> Fact:
         return Fact("left out", "nothing can be: the ranking is over one test", "faint")
     first = " and ".join(sorted(found.whole.winners))
     names = ", ".join(
-        f"without {short_name(one.what)} {' and '.join(sorted(one.winners))} is first" for one in others[:_SHOWN]
+        f"without {name_of_row(one.what)} {' and '.join(sorted(one.winners))} is first" for one in others[:_SHOWN]
     )
     text = f"{found.kept} of {of} rankings without one test or group keep {first} first{f'; {names}' if names else ''}"
     return Fact("left out", text, "fair" if others else "good")

@@ -10,13 +10,14 @@ from milabench_ng.report.procurement.leave_one_out import LeaveOneOut, LeftOutRa
 from milabench_ng.report.procurement.ownership import Ownership
 from milabench_ng.report.procurement.stability import Stability
 from milabench_ng.report.procurement.tender import BidRow, Tender
-from milabench_ng.report.render.cells import Cell, Tone, number, one_decimal, short_name, unit_told, whole
+from milabench_ng.report.render.cells import Cell, Tone, number, one_decimal, unit_told, whole
 from milabench_ng.report.render.columns import span
 from milabench_ng.report.render.ratio_statements import span_of_money
 from milabench_ng.report.render.sections import Column, Section, section
 from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.scoring.cost import PerReference
 from milabench_ng.report.statistics.intervals import Interval
+from milabench_ng.report.summary.summary import name_of_row
 
 
 def _toned(word: str, then: Tone, otherwise: Tone) -> Callable[[Cell], Tone]:
@@ -235,7 +236,7 @@ def _without_one(found: LeaveOneOut) -> Section:
         "left-out",
         "ranks without one of the tests, or one group of them",
         (found.whole, *found.moving),
-        Column("left out", value=lambda one: short_name(one.what) or "nothing"),
+        Column("left out", value=lambda one: name_of_row(one.what) or "nothing"),
         *(_rank_column(name) for name in found.whole.ranks),
         notes=(f"{calm} of {len(found.without)} leave the ranks as they are; rates as they are, without significance",),
     )

@@ -1,0 +1,75 @@
+"""One worker server for many runs and questions in this process: another would import torch to say the same."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from milabench_ng.orchestrator.execution.server_link import Link
+from milabench_ng.orchestrator.execution.worker_server import WorkerServer
+
+
+class Lent:
+    """The server's process as one of many runs knows it: a run may lose it, and waits for no end at its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.pid, self.wait = process.pid, process.wait
+        self._process = process
+
+    def poll(self) -> int:
+        """As if it had ended."""
+        return 0
+
+    def kill(self) -> None:
+        """The next run finds it gone."""
+        self._process.kill()
+        self._process.wait()
+
+
+class OneServer:
+    """A server that the first who asks starts, and that is started again if it was lost."""
+
+    def __init__(self) -> None:
+        self._link: Link | None = None
+        self._threads = 1
+        self._start = WorkerServer.launch
+        self._thousands = itertools.count(1000, 1000)
+        """An answer may come after the run that asked is over."""
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """Whoever launches a server has this one."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(WorkerServer, "launch", self._launch)
+            yield
+
+    def close(self) -> None:
+        """End it."""
+        if self._link:
+            self._link.connection.close()
+            self._link.process.wait(30)
+
+    async def _launch(self, environ: Mapping[str, str]) -> WorkerServer:
+        loop = asyncio.get_running_loop()
+        if self._link is None or self._link.process.poll() is not None:
+            first = await self._start({**environ, "TMPDIR": tempfile.gettempdir()})  # that of a run goes with it
+            assert first._link
+            self._link, self._threads = first._link, first.threads
+            loop.remove_reader(self._link.connection)
+            loop.remove_reader(self._link.death)
+        server, process = WorkerServer(environ), self._link.process
+        lent: Any = Lent(process)
+        server._link = Link(self._link.connection.dup(), lent, os.dup(self._link.death))
+        server.threads = self._threads
+        server._number = next(self._thousands)
+        loop.add_reader(server._link.connection, server._receive)
+        loop.add_reader(server._link.death, server._died)
+        return server
