@@ -8,11 +8,13 @@ run, each of them visits each slot once.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
 from milabench_ng.errors import InputError
+from milabench_ng.grouping import grouped
 from milabench_ng.memory_classes import DeviceMemory
 from milabench_ng.plan import Batch, Device, Launch, Order, Plan, Resolved, Role, SlotId, slots_of
 from milabench_ng.profile import Profile, Test
@@ -32,13 +34,14 @@ def make_plan(
     names: Collection[str] = (),
     memory: DeviceMemory | None = None,
     slots_per_device: int = 1,
+    most_places: float = math.inf,
 ) -> Plan:
     """The batches of ``repeat`` runs over the slots of ``devices``.
 
     ``arguments``: the options of the tests to measure and of their company. ``names``: the tests to measure, all that
     have options if empty; the others are omitted. ``memory``: of the tenant that has least, None for CPU partitions.
     Tests that need more devices or memory, or devices of their own, are not planned. Raises InputError if no test is
-    left.
+    left, or if launches would take slots more than ``most_places`` times in all.
     """
     if not 1 <= repeat <= MOST_RUNS:
         raise InputError(f"--repeat {repeat}: at least 1, at most {MOST_RUNS:,}")
@@ -54,6 +57,9 @@ def make_plan(
     planned = {name: test for name, test in chosen.items() if profile.id_of(name) not in unplanned}
     if unplanned and not planned:
         raise InputError("; ".join(f"{label} is not planned: {why}" for label, why in unplanned.items()))
+    places = repeat * sum(_places(test, len(slots)) for test in planned.values())
+    if places > most_places:
+        raise InputError(f"the profile makes launches on {places:,} slots in all, at most {most_places:,} are planned")
     composer = _Composer(profile, arguments, tuple(slots.items()))
     groups = [launches for run in range(repeat) for launches in composer.batches(planned, run)]
     left_out = (name for name in measured if name not in chosen)
@@ -127,10 +133,17 @@ def _too_wide(chosen: Mapping[str, Test], slots: int, per_device: int) -> Iterat
 
 
 def _refuse_part_of_mix(profile: Profile, chosen: Mapping[str, Test]) -> None:
+    mixes = grouped(profile.tests, lambda name: profile.tests[name].mix)
     for name, test in chosen.items():
-        lacking = [other for other, one in profile.tests.items() if one.mix == test.mix and other not in chosen]
-        if test.mix is not None and lacking:
+        lacking = [other for other in mixes[test.mix] if other not in chosen] if test.mix is not None else []
+        if lacking:
             raise InputError(f"test {name!r} is in the mix {test.mix!r}; choose {', '.join(lacking)} too, or neither")
+
+
+def _places(test: Test, slots: int) -> int:
+    """How often launches of one run of a test and of its company take a slot."""
+    beside = isinstance(test.company, tuple) and test.company
+    return slots * slots if beside else test.partition_scheme.type.places(slots)
 
 
 class _Composer(msgspec.Struct, frozen=True):
@@ -142,12 +155,11 @@ class _Composer(msgspec.Struct, frozen=True):
 
     def batches(self, chosen: Mapping[str, Test], run: int) -> Iterator[list[Launch]]:
         """Those of one run of the ``chosen`` tests; a mix stands where its first test does."""
-        mixed: set[str] = set()
+        mixes = grouped(chosen, lambda name: chosen[name].mix)
         for name, test in chosen.items():
             if test.mix is not None:
-                if test.mix not in mixed:
-                    mixed.add(test.mix)
-                    yield from self._mix([other for other in chosen if chosen[other].mix == test.mix], run)
+                if name == mixes[test.mix][0]:
+                    yield from self._mix(mixes[test.mix], run)
             elif test.company == "same":
                 for batch in test.partition_scheme.type.partitions(len(self.slots)):
                     yield [self._launch(name, run, positions) for positions in batch]
@@ -200,8 +212,9 @@ def _ordered(batches: Sequence[list[Launch]], order: Order, nonce: str | None) -
         case "interleaved":
             return list(batches)
         case "file":
-            tests = list(dict.fromkeys(batch[0].test for batch in batches))
-            return sorted(batches, key=lambda batch: tests.index(batch[0].test))
+            tests = dict.fromkeys(batch[0].test for batch in batches)
+            rank = {test: place for place, test in enumerate(tests)}
+            return sorted(batches, key=lambda batch: rank[batch[0].test])
         case "random":
             return sorted(batches, key=place)
 

@@ -30,6 +30,8 @@ _SLOT = re.compile(r"([0-9]{1,9})([a-z]?)")
 SlotId = Annotated[str, msgspec.Meta(pattern=rf"^{_SLOT.pattern}$(?!\n)")]
 """Id of a place for one tenant: its device's index, with a letter if several tenants share it (``"0a"``)."""
 
+MOST_DEVICES = 1_024
+"""Of a node."""
 MOST_SLOTS = 26
 """Most slots of a device: each has a letter."""
 
@@ -149,7 +151,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """All batches in order, and what was left out on purpose."""
 
     suite: str
-    devices: Annotated[tuple[Device, ...], msgspec.Meta(min_length=1)]
+    devices: Annotated[tuple[Device, ...], msgspec.Meta(min_length=1, max_length=MOST_DEVICES)]
     repeat: int
     batches: tuple[Batch, ...]
     omitted: tuple[str, ...] = ()

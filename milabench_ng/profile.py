@@ -6,6 +6,7 @@ A profile is an object of tests by name; ``"*"`` holds defaults that are merged 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import re
@@ -19,7 +20,7 @@ import msgspec
 from milabench_ng.batch_sizes import FRACTION
 from milabench_ng.catalogue import Scalar
 from milabench_ng.errors import InputError
-from milabench_ng.files import parse_json
+from milabench_ng.files import MIB, SMALL, parse_json
 from milabench_ng.memory_classes import check_classes
 from milabench_ng.plain import short
 from milabench_ng.similar import did_you_mean
@@ -32,6 +33,10 @@ OtherSuite = Annotated[str, msgspec.Meta(pattern=rf"^{TEST_NAME.pattern}$(?!\n)"
 """The name of a suite without a dot, so that it is the first part of a test's id."""
 LONGEST_ID = 200
 """Bytes of ``suite.test``: with job id and date it becomes the name of a file, which has at most 255."""
+
+
+MOST_TESTS = 10_000
+"""Of a profile; some checks compare each with all others."""
 
 
 class Scheme(StrEnum):
@@ -69,6 +74,10 @@ class Scheme(StrEnum):
                 return [[everything[:k]] for k in range(1, count + 1)]
             case Scheme.NORMAL:
                 return [[everything]]
+
+    def places(self, count: int) -> int:
+        """How many positions all launches of one run of a test use together."""
+        return count * (count + 1) // 2 if self is Scheme.PROGRESSION else count
 
 
 class PartitionScheme(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -197,9 +206,13 @@ def parse_profile(text: str, source: str) -> tuple[RawTests, bool]:
 
     ``source`` is the file's name, for errors.
     """
+    if len(text) > SMALL:  # that of a manifest
+        raise InputError(f"{source}: larger than the {SMALL // MIB} MiB that a profile may have")
     raw = parse_json(text.encode(), source)
     if not isinstance(raw, dict):
         raise InputError(f"{source}: must be an object of tests, not {type(raw).__name__}")
+    if len(raw) > MOST_TESTS:
+        raise InputError(f"{source}: {len(raw):,} tests; a profile has at most {MOST_TESTS:,}")
     defaults = raw.pop("*", {})
     if not isinstance(defaults, dict):
         raise InputError(f"{source}: '*' must be an object of defaults, not {type(defaults).__name__}")
@@ -292,7 +305,7 @@ def check_company(tests: Mapping[str, Test], source: str) -> None:
 
 def _check_keys(definition: dict[str, Any], kind: type[msgspec.Struct], where: str) -> None:
     """Refuse unknown keys, unknown words and values that no argument can have, and say which ones are valid."""
-    hints = {field.name: get_type_hints(kind)[field.name] for field in msgspec.structs.fields(kind)}
+    hints = _hints(kind)
     for key, value in definition.items():
         if key not in hints:
             meant = did_you_mean(key, hints)
@@ -315,6 +328,13 @@ def _check_keys(definition: dict[str, Any], kind: type[msgspec.Struct], where: s
                 )
         if isinstance(value, dict):
             check_classes(value, f"{where}: argument {short(repr(option))}")
+
+
+@functools.cache  # it takes milliseconds, and an untrusted profile may have thousands of tests
+def _hints(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """The types of a struct's fields, by name."""
+    types = get_type_hints(kind)
+    return {field.name: types[field.name] for field in msgspec.structs.fields(kind)}
 
 
 def _words(kind: object) -> tuple[object, ...]:

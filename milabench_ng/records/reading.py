@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.files import LARGE, RECORD, is_locked, parse_json, read_content
+from milabench_ng.files import LARGE, MIB, RECORD, is_locked, parse_json, read_content, refuse
 from milabench_ng.plain import plain, short
 from milabench_ng.records.ledger import Chain, check_chain
 from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME
@@ -67,6 +67,9 @@ _record = msgspec.json.Decoder(RecordView)
 
 Found = ReadRecord | ManifestView | Problem
 
+MOST_DECODED = 256 * MIB
+"""Of one record, by `decoded_size`: five times what a day of slices takes."""
+
 
 def read_folder(folder: Path) -> Iterator[Found]:
     """Every record, manifest and unreadable file below ``folder``, one at a time, in the order of their names.
@@ -89,10 +92,27 @@ def read_folder(folder: Path) -> Iterator[Found]:
 def _read_file(path: str, name: str) -> Found | None:
     """What a file of a result folder holds. Links are refused: they may lead to files that only the reader may read."""
     try:
-        content = read_content(Path(path), LARGE if os.path.basename(name) == MANIFEST else RECORD, os.O_NOFOLLOW)
+        if os.path.basename(name) == MANIFEST:
+            content = read_content(Path(path), LARGE, os.O_NOFOLLOW)
+        else:
+            content = record_content(Path(path))
     except InputError as error:
         return problem(name, _no_file(path, error))
     return read_record(content, name)
+
+
+def record_content(path: Path) -> bytes:
+    """The bytes of an untrusted record. Raises InputError for a link, and for what is too large, also if decoded."""
+    content = read_content(path, RECORD, os.O_NOFOLLOW)
+    if decoded_size(content) > MOST_DECODED:
+        refuse(path, f"it would take more than {MOST_DECODED // MIB} MiB of memory")
+    return content
+
+
+def decoded_size(content: bytes) -> int:
+    """The most bytes of memory that a JSON text takes decoded, by its marks; ``[],`` takes twenty times its length."""
+    inside = sum(map(content.count, (b"[", b"{", b":")))
+    return 128 * inside + 32 * content.count(b",")
 
 
 def read_record(content: bytes, name: str) -> Found | None:

@@ -37,8 +37,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     place = tmp_path_factory.mktemp("table")
     whole = make_records.plan("quick", SCALES, 2, 2)
-    make_records.write_run(place / "res", whole, slowly, slices=30)
-    make_records.write_run(place / "again", whole, lambda launch, rank: 0.9 * slowly(launch, rank), slices=28)
+    make_records.write_run(place / "res", whole, slowly, slices=24)
+    make_records.write_run(place / "again", whole, lambda launch, rank: 0.9 * slowly(launch, rank), slices=25)
     shutil.copytree(place / "res", place / "odd")
     next((place / "odd").glob("quick.vae.J0.0.*")).write_text('{"x":1}')
     shutil.copytree(place / "res", place / "cut")

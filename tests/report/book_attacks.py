@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import shutil
@@ -50,6 +51,15 @@ def less_data(content: dict[str, Any]) -> None:
     tests = json.loads(content["profile"]["text"])
     tests["vae"]["data_scale"] = 0.5
     content["profile"]["text"] = json.dumps(tests)
+
+
+def millions_of_launches(content: dict[str, Any]) -> None:
+    """A profile of which the stated devices would make 8.6 million launches; the plan has only those of the run."""
+    planned, beside = content["plan"], {"workload": "vae", "role": "company"}
+    planned["devices"] = [{**planned["devices"][0], "index": index} for index in range(80)]
+    planned["slots_per_device"], planned["repeat"] = 26, 2
+    text = json.dumps({"vae": {"workload": "vae", "company": ["toy_reg"]}, "toy_reg": beside})
+    content["profile"] |= {"text": text, "sha256": hashlib.sha256(text.encode()).hexdigest()}
 
 
 def one_test_less(content: dict[str, Any]) -> None:
@@ -230,6 +240,11 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
         "R8",
         manifest(less_data),
         "data scale 1 instead of 0.5 in standard.vae; `mnb jobs --data-scale` changes it",
+    ),
+    "a profile of millions of launches": (
+        "R8",
+        manifest(millions_of_launches),
+        "the profile makes launches on 8,652,800 slots in all, at most 100,000 are planned",
     ),
     "test left out of the plan": ("R8", manifest(one_test_less), "1 of 4 tests are not in the plan: toy_reg"),
     "test that the node is said to be too small for": (

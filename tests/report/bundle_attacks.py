@@ -13,6 +13,7 @@ import msgspec
 from tampering import Tamper, members, repack
 
 from milabench_ng.report.verification.signing import sign
+from milabench_ng.report.verification.stamping import MOST_STAMPS
 
 BundleTamper = Callable[[Path, Path], None]
 """Changes a bundle; the second path is the folder of the keys."""
@@ -75,6 +76,11 @@ def add(name: str, content: bytes = b"x", kind: bytes = tarfile.REGTYPE, link: s
     return tamper
 
 
+def with_many_stamps(path: Path) -> None:
+    stamps = {f"results/stamps/{place:064x}.txt.sig": b"-" for place in range(MOST_STAMPS + 1)}
+    repack(path, members(path) | stamps)
+
+
 def without_packing_list(path: Path) -> None:
     repack(path, {name: content for name, content in members(path).items() if name != "bundle.json"})
 
@@ -116,6 +122,7 @@ HOSTILE: dict[str, tuple[Tamper, str]] = {
     "no packing list": (without_packing_list, "there is no bundle.json in it"),
     "cut short": (truncated, "not a bundle that `mnb bundle` made"),
     "not an archive": (lambda path: path.write_text("hello"), "not a bundle that `mnb bundle` made"),
+    "thousands of stamps": (with_many_stamps, "stamps/ holds 2001 stamps, at most 2000 are checked"),
     "newer": (later_schema, "bundle schema 99: this is mnb"),
 }
 """Archives that no bundle is, and part of the message."""

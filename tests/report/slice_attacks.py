@@ -34,6 +34,18 @@ def earlier_full(folder: Path) -> None:
     moved(folder, full_s=-10)
 
 
+def later_stop(content: dict[str, Any]) -> None:
+    """A second more of the same pace, and the stop after it: the window moves on."""
+    mnb = content["mnb"]
+    for rank in mnb["ranks"]:
+        for odd in (1e-5, -1e-5):
+            last = rank["slices"][-1]
+            rank["slices"].append([last[0] + last[1], 0.5 + odd, *last[2:]])
+    mnb["stop_s"] += 1
+    mnb["window"] |= {edge: mnb["window"][edge] + 1 for edge in ("start_s", "end_s")}
+    tampering.recount(content)
+
+
 def full_later(content: dict[str, Any]) -> None:
     """A second later: the slices before it would leave the window."""
     content["mnb"]["ranks"][0]["full_s"] += 1
@@ -77,7 +89,7 @@ def skipping(content: dict[str, Any]) -> None:
 
 
 def backlog(*edges: float, of: Callable[[int], int | None]) -> Change:
-    """The backlog that a record states, and that of its slices, 30 of them; the window holds those from 10 to 27."""
+    """The backlog that a record states, and that of its slices, 24 of them; the window holds those from 4 to 21."""
 
     def change(content: dict[str, Any]) -> None:
         rank = content["mnb"]["ranks"][0]
@@ -93,9 +105,9 @@ def even(_place: int) -> int:
     return 64
 
 
-def falling(place: int) -> int:
-    """By three items a slice, once the launch was full."""
-    return 160 - 3 * max(0, place - 21)
+def falling(place: int, since: int = 15) -> int:
+    """By three items a slice in the last part of the window."""
+    return 160 - 3 * max(0, place - since)
 
 
 def settled_sooner(folder: Path) -> None:
@@ -214,10 +226,23 @@ def more_steps(content: dict[str, Any], by: float) -> None:
     tampering.recount(content)
 
 
+def too_many_slices(content: dict[str, Any]) -> None:
+    """A few bytes each, and hundreds in memory."""
+    arguments = content["mnb"]["launch"]["arguments"]
+    many = int(4 * arguments["max_seconds"] / arguments["sample_duration"]) + 2000
+    content["mnb"]["ranks"][0]["slices"] = [[0, 1, 0, 1, 0]] * many
+
+
+def empty_lists(content: dict[str, Any]) -> None:
+    """They compress well, and take twenty times their length decoded."""
+    content["gpu_monitor"] = {"0": [[]] * 1_800_000}
+
+
 ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "tampered slice": ("R3", record(tampering.one_slice), "rates that rank 0 states are not those of its slices"),
-    "slice taken out": ("R4", record(tampering.without_a_slice), "slice 20 begins 0.5 s after the one before it"),
-    "stop at the best moment": ("R4", earlier_stop, "vae J0.0: it was stopped -7.0 s after the last launch"),
+    "slice taken out": ("R4", record(tampering.without_a_slice), "slice 14 begins 0.5 s after the one before it"),
+    "stop at the best moment": ("R4", earlier_stop, "vae J0.0: it was stopped -10.0 s after the last launch"),
+    "every stop a second later": ("R4", records(later_stop), "it was stopped 1.0 s after the last launch of its batch"),
     "full at the best moment": ("R4", earlier_full, "rank 0 has slices from long after its stop"),
     "full at a better moment": (
         "R4",
@@ -244,7 +269,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "counts x 1.45, steps as they were": ("R4", records(more_a_step), "images a step, its options allow 64"),
     "counts of one launch": ("R4", record(more_in_one), "items a step, other launches of standard.vae have"),
     "steps that the loss scale did not see": ("R4", record(skipping), "steps, its loss scale saw 200"),
-    "steps without a latency": ("R4", record(without_a_latency), "steps and the latencies of 120 batches"),
+    "steps without a latency": ("R4", record(without_a_latency), "steps and the latencies of 96 batches"),
     "all counts and steps x 8": (
         "R5",
         records(lambda content: more_steps(content, 8), "*.loader.*"),
@@ -252,6 +277,12 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     ),
     "pictures without CPU time": ("R5", records(cpu_time(0.001), "*.loader.*"), "s of CPU time, which decode"),
     "power without energy": ("R5", record(free_energy), "used 1 J in"),
+    "more slices than fit into its time": (
+        "R12",
+        record(too_many_slices),
+        "rank 0 has 6,800 slices; 600 s, its max_seconds, have at most 1200 of 0.5 s",
+    ),
+    "values that fill the memory": ("R12", record(empty_lists), "it would take more than 256 MiB of memory"),
     "fifty times as fast on an unknown device": ("R5", unknown_device, "the peak of Unobtainium 9 in fp32"),
 }
 """By name: the rule that finds it, what is done, and part of the reason."""

@@ -130,7 +130,7 @@ def plan_of(folder: Path) -> Plan:
 
 def write_honest(folder: Path) -> None:
     """A run with which nothing is wrong; `vae` reads what it says."""
-    make_records.write_run(folder, WHOLE, slices=30)
+    make_records.write_run(folder, WHOLE, slices=24)
     records(lambda content: content["mnb"]["data"].update(name="mnist"), "*.vae.*")(folder)
     make_records.write_ledger(folder, WHOLE)
 

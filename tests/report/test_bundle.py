@@ -36,7 +36,7 @@ WHOLE = make_records.plan("quick", {"vae": PER_GPU}, 2, 1)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    make_records.write_run(tmp_path / "results", WHOLE, slices=30)
+    make_records.write_run(tmp_path / "results", WHOLE, slices=24)
     (tmp_path / "results" / "logs").mkdir()
     (tmp_path / "results" / "logs" / "quick.vae.J0.0.log").write_text("hello\n")
     return tmp_path / "results"
@@ -181,7 +181,7 @@ def test_a_bundle_that_was_packed_before_its_suite_had_weights_claims_no_score(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    make_records.write_run(Path("res"), make_records.plan("unweighed", {"vae": make_records.PER_GPU}, 2, 1), slices=30)
+    make_records.write_run(Path("res"), make_records.plan("unweighed", {"vae": make_records.PER_GPU}, 2, 1), slices=24)
     assert call(["bundle", "res", "-o", "b.tar.gz"]) == 0
     Path("weights.json").write_text('{"unweighed.vae": {"weight": 1}}')
     assert call(["verify", "b.tar.gz", "--weights", "weights.json"]) == 0

@@ -31,8 +31,8 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that keeps all rules, two keys, and a file that allows both."""
     place = tmp_path_factory.mktemp("checked")
     whole = make_records.plan("standard", {"vae": PER_GPU, "convnet": PER_GPU}, 2, 5)
-    make_records.write_run(place / "results", whole, slices=30)
-    make_records.write_run(place / "delivered", whole, lambda *at: 0.99 * make_records.steady(*at), slices=28)
+    make_records.write_run(place / "results", whole, slices=24)
+    make_records.write_run(place / "delivered", whole, lambda *at: 0.99 * make_records.steady(*at), slices=25)
     (place / "weights.json").write_text(json.dumps(WEIGHTS))
     allowed = []
     for name in ("a", "b"):

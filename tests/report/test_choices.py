@@ -37,7 +37,7 @@ def planned(devices: int = 2, **more: Any) -> Plan:
 
 def made_of(folder: Path, whole: Plan, **manifest: Any) -> Path:
     """A whole run whose manifest says ``manifest`` too."""
-    make_records.write_run(folder, whole, slices=30)
+    make_records.write_run(folder, whole, slices=24)
     path = folder / "run.json"
     path.write_bytes(msgspec.json.encode(json.loads(path.read_bytes()) | manifest))
     return folder

@@ -44,7 +44,7 @@ def made(
     def rate(launch: Launch, _: int) -> float:
         return 1e6 * rates[launch.run]
 
-    make_records.write_run(folder, plan, rate, slices=30)
+    make_records.write_run(folder, plan, rate, slices=24)
     tampering.end_after(folder, repeats, rule, why)
     return folder
 

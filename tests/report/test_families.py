@@ -98,7 +98,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = {name: ResolvedOptions(make_records.arguments_of(test.workload)) for name, test in profile.tests.items()}
     options["amp"].arguments["precision"] = "amp"
     whole = make_plan(profile, options, [device(index) for index in range(2)], 4)
-    make_records.write_run(place, whole, rate, slices=30)
+    make_records.write_run(place, whole, rate, slices=24)
     tampering.records(of_its_kind)(place)
     make_records.write_ledger(place, whole)
     tampering.manifest(with_io)(place)

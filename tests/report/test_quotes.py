@@ -54,7 +54,7 @@ def test_what_is_signed_follows_from_nonce_and_head(folder: Path) -> None:
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sound") / "results"
-    make_records.write_run(folder, WHOLE, slices=30)
+    make_records.write_run(folder, WHOLE, slices=24)
     make_records.write_ledger(folder, WHOLE)
     return folder
 

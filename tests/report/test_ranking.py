@@ -206,7 +206,7 @@ def sessions_row(made: TestSummary, rates: Mapping[str, float], sessions: Mappin
 
 def test_records_say_which_session_made_them(tmp_path: Path) -> None:
     whole = make_records.plan("standard", {"vae": PER_GPU}, 2, 6)
-    make_records.write_run(tmp_path / "run", whole, slices=30)
+    make_records.write_run(tmp_path / "run", whole, slices=24)
     for path in (tmp_path / "run").glob("standard.vae.J*.json"):
         made = json.loads(path.read_bytes())
         made["mnb"]["session"] = made["mnb"]["planned_session"] = 1 + made["mnb"]["launch"]["run"] // 2
@@ -223,7 +223,7 @@ def test_records_say_which_session_made_them(tmp_path: Path) -> None:
 def test_a_resumed_run_has_no_more_sessions_than_it_was_asked_for(tmp_path: Path) -> None:
     """Otherwise two interruptions would make one long session and two of one repeat certain of themselves."""
     whole = make_records.plan("standard", {"vae": PER_GPU}, 2, 6)
-    make_records.write_run(tmp_path / "run", whole, slices=30)
+    make_records.write_run(tmp_path / "run", whole, slices=24)
     for path in (tmp_path / "run").glob("standard.vae.J*.json"):
         made = json.loads(path.read_bytes())
         made["mnb"]["session"] = max(1, made["mnb"]["launch"]["run"] - 2)

@@ -147,7 +147,7 @@ def test_a_reference_that_cannot_be_used_is_an_error(
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
     folder = tmp_path / "results"
-    make_records.write_run(folder, make_records.plan("standard", {"vae": PER_GPU}, 2, 2), slices=30)
+    make_records.write_run(folder, make_records.plan("standard", {"vae": PER_GPU}, 2, 2), slices=24)
     return folder
 
 

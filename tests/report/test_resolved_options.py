@@ -23,7 +23,7 @@ H100 = 81559 * MIB
 def folder(tmp_path: Path) -> Path:
     """A run whose profile states ``batch_size`` by memory class, on two H100."""
     made = tmp_path / "results"
-    make_records.write_run(made, make_records.plan("standard", {"vae": PER_GPU}, 2, 1), slices=30)
+    make_records.write_run(made, make_records.plan("standard", {"vae": PER_GPU}, 2, 1), slices=24)
     manifest(table)(made)
     manifest(memory(H100, H100))(made)
     everywhere(lambda launch: launch.update(classes={"batch_size": "80GiB"}))(made)
@@ -93,7 +93,7 @@ SEARCH: dict[str, Any] = {
 def searched(tmp_path: Path) -> Path:
     """A run whose profile says ``auto``; 64 was found."""
     made = tmp_path / "results"
-    make_records.write_run(made, make_records.plan("standard", {"vae": PER_GPU}, 2, 1), slices=30)
+    make_records.write_run(made, make_records.plan("standard", {"vae": PER_GPU}, 2, 1), slices=24)
 
     def auto(content: dict[str, Any]) -> None:
         tests = json.loads(content["profile"]["text"])
@@ -154,7 +154,7 @@ def test_a_search_that_cannot_have_been_is_found(case: str, searched: Path) -> N
 
 def test_a_nonce_gives_the_same_order_with_memory_classes(tmp_path: Path) -> None:
     made = tmp_path / "results"
-    make_records.write_run(made, make_records.plan("standard", {"vae": PER_GPU}, 2, 3, nonce="n"), slices=30)
+    make_records.write_run(made, make_records.plan("standard", {"vae": PER_GPU}, 2, 3, nonce="n"), slices=24)
     manifest(table)(made)
     manifest(memory(H100, H100))(made)
     everywhere(lambda launch: launch.update(classes={"batch_size": "80GiB"}))(made)

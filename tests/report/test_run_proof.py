@@ -29,7 +29,7 @@ PROVEN = ("R19", "R21", "R31")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with which nothing is wrong."""
     folder = tmp_path_factory.mktemp("sound") / "results"
-    make_records.write_run(folder, WHOLE, slices=30)
+    make_records.write_run(folder, WHOLE, slices=24)
     return folder
 
 
@@ -142,6 +142,45 @@ def test_a_twin_that_is_known_to_be_another(folder: Path, monkeypatch: pytest.Mo
     assert results(folder) == ["pass"] * 3
     again = msgspec.structs.replace(known, checksum="8" * 64)
     assert msgspec.json.decode(encode_known([known, other, again]), type=list[KnownTwin]) == [again, other]
+
+
+@pytest.mark.parametrize(
+    ("differing", "why"),
+    [
+        ({"libraries": {"numpy": "2", "pillow": "13"}}, "known with pillow 13, the run had pillow none"),
+        ({"libraries": {"numpy": "3"}}, "known with numpy 3, the run had numpy 2"),
+        ({"generator": 2}, "known of generator 2, the run had 1"),
+        ({"scale": 0.5}, "none is known at scale 1"),
+        ({"name": "mnist"}, "none is known"),
+    ],
+)
+def test_the_verdict_tells_which_twins_were_not_compared_and_why(
+    folder: Path, differing: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who makes up versions of libraries that nobody knows evades the comparison, and is seen to."""
+    known = KnownTwin(name="imagenet", scale=1.0, generator=1, libraries={"numpy": "2"}, checksum=make_records.CHECKSUM)
+    monkeypatch.setattr(verifying, "read_known", lambda: (known,))
+    assert "twins" not in verify(folder, Rules()).facts
+    other = msgspec.structs.replace(known, **differing)
+    monkeypatch.setattr(verifying, "read_known", lambda: (other,))
+    told = f"not compared with known ones: imagenet ({why})"
+    assert verify(folder, Rules()).facts["twins"] == told
+    monkeypatch.setattr(verifying, "read_known", lambda: (other, known))
+    assert "twins" not in verify(folder, Rules()).facts, "the nearest counts"
+
+
+def test_a_twin_with_made_up_libraries_in_one_session_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = KnownTwin(name="imagenet", scale=1.0, generator=1, libraries={"numpy": "2"}, checksum=make_records.CHECKSUM)
+    monkeypatch.setattr(verifying, "read_known", lambda: (known,))
+    proof("data", "after", lambda event: event["data"].update(libraries={"numpy": "9" * 200}))(folder)
+    told = verify(folder, Rules()).facts["twins"]
+    assert told.startswith("not compared with known ones: imagenet (known with numpy 2, the run had numpy 999")
+    assert len(told) < 200
+    for edge in ("before", "after"):
+        proof("data", edge, None)(folder)
+    assert verify(folder, Rules()).facts["twins"].endswith("imagenet (no session read it)")
+    manifest(lambda content: content.update(version="0.0.1"))(folder)
+    assert verify(folder, Rules()).facts["twins"].endswith("imagenet (the run is of mnb 0.0.1)")
 
 
 def resumed(edges: tuple[str, ...]) -> Callable[[Path], None]:

@@ -46,7 +46,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     """By the number of tenants on each device."""
     made = {count: tmp_path_factory.mktemp(f"k{count}") for count in (1, 2)}
     for count, folder in made.items():
-        make_records.write_run(folder, plan(count), rate, slices=30)
+        make_records.write_run(folder, plan(count), rate, slices=24)
     return made
 
 

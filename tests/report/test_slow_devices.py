@@ -34,7 +34,7 @@ def reported(folder: Path, rates: Rates) -> Report:
     def rate(launch: Launch, _: int) -> float:
         return 1e6 * rates[launch.test.partition(".")[2]][launch.run][launch.devices[0]]
 
-    make_records.write_run(folder, whole, rate, slices=30)
+    make_records.write_run(folder, whole, rate, slices=24)
     return make_report(folder)
 
 

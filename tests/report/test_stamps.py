@@ -20,6 +20,7 @@ from milabench_ng.cli import call
 from milabench_ng.errors import InputError
 from milabench_ng.records import ledger
 from milabench_ng.records.reading import read_ledger
+from milabench_ng.report.verification import stamping
 from milabench_ng.report.verification import verify as verifying
 from milabench_ng.report.verification.bundle import pack
 from milabench_ng.report.verification.checks.check_stamps import drift, due, heads
@@ -110,7 +111,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sound") / "results"
-    make_records.write_run(folder, WHOLE, slices=30)
+    make_records.write_run(folder, WHOLE, slices=24)
     return folder
 
 
@@ -201,6 +202,30 @@ def test_lines_cut_off_after_a_stamp(folder: Path, keys: Keys) -> None:
     assert "which this ledger never had: lines were cut off" in ruling(folder, keys, Rules()).reasons[0]
 
 
+def test_many_stamps_of_no_head_are_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = tuple(Stamp(head=f"{place:064x}", utc=datetime.now(UTC), by="buyer") for place in range(3))
+    monkeypatch.setattr(verifying, "read_stamps", lambda *_: seen)
+    told = {one.id: one for one in verify(folder, Rules()).rulings}["R32"].reasons
+    assert told == ("buyer stamped the head 000000000000 and 2 more, which this ledger never had: lines were cut off",)
+
+
+def test_more_stamps_than_anybody_needs_are_refused_before_any_is_checked(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each would start three programs."""
+    monkeypatch.setattr(stamping, "_of_signer", None)
+    names = [f"stamps/{place:064x}.txt.sig" for place in range(stamping.MOST_STAMPS + 1)]
+    with pytest.raises(InputError, match="stamps/ holds 2001 stamps, at most 2000 are checked: keep those soon after"):
+        read_stamps(folder, names, folder / "allowed", None)
+
+
+def test_many_problems_are_told_briefly(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = tuple(Stamp(head=f"{place:064x}", problem=f"why {place}") for place in range(5))
+    monkeypatch.setattr(verifying, "read_stamps", lambda *_: seen)
+    told = {one.id: one for one in verify(folder, DEMANDED).rulings}["R32"].reasons
+    assert told[0] == "nobody stamped the ledger after the start (why 0; why 1; why 2; and 2 more)"
+
+
 def test_a_clock_that_was_set_forward(folder: Path, keys: Keys) -> None:
     run_stamped(folder, keys, datetime.now(UTC) + timedelta(hours=1), ["the start"])
     assert "line 2 of the ledger says that it is younger than its stamp" in ruling(folder, keys, Rules()).reasons[0]
@@ -270,7 +295,7 @@ def test_idle_time_between_batches_has_a_cap(folder: Path, keys: Keys) -> None:
     short = Rules(stamps=StampRule(delay_s=600.0, idle_s=60.0))
     assert not any("nothing ran" in why for why in ruling(folder, keys).reasons)
     assert any(
-        "nothing ran for 83 s before batch 1, 60 s are allowed" in why for why in ruling(folder, keys, short).reasons
+        "nothing ran for 86 s before batch 1, 60 s are allowed" in why for why in ruling(folder, keys, short).reasons
     )
 
 

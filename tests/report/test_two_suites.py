@@ -56,8 +56,8 @@ def faster_in_modern(launch: make_records.Launch, rank: int) -> float:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two result folders, their weights, and the reference of the modern suite."""
     here = tmp_path_factory.mktemp("suites")
-    make_records.write_run(here / "one", two_suites(), slices=30)
-    make_records.write_run(here / "other", two_suites(nonce="n2"), faster_in_modern, slices=30)
+    make_records.write_run(here / "one", two_suites(), slices=24)
+    make_records.write_run(here / "other", two_suites(nonce="n2"), faster_in_modern, slices=24)
     weights = {label: {"weight": weight} for labels in WEIGHTS.values() for label, weight in labels.items()}
     (here / "weights.json").write_text(json.dumps(weights))
     return here
@@ -87,7 +87,7 @@ def test_each_suite_has_the_score_that_it_has_alone(place: Path) -> None:
         suite = part.summary.suite
         alone = make_records.plan(suite, {name: PER_GPU for name, of in NAMES.items() if of == suite}, 2, 5)
         folder = place / f"alone-{suite}"
-        make_records.write_run(folder, alone, slices=30)
+        make_records.write_run(folder, alone, slices=24)
         assert part.score == score(load(folder), WEIGHTS[suite])
         assert part.score is not None
         assert part.score.status == "complete"

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from milabench_ng import composing
 from milabench_ng.composing import make_plan
 from milabench_ng.errors import InputError
 from milabench_ng.memory_classes import DeviceMemory
@@ -21,10 +22,11 @@ def profile(**tests: dict[str, Any]) -> Profile:
     return build_profile("s", {name: {**WORK, **test} for name, test in tests.items()}, "{}", "p.json")
 
 
-def plan(made: Profile, slots: int, *names: str, repeat: int = 1, per_device: int = 1) -> Plan:
-    options = {name: ResolvedOptions({}) for name in made.tests}
+def plan(made: Profile, slots: int, *names: str, per_device: int = 1, **options: Any) -> Plan:
+    resolved = {name: ResolvedOptions({}) for name in made.tests}
     devices = [Device(index=index, kind="cpu") for index in range(slots)]
-    return make_plan(made, options, devices, repeat, names=names, slots_per_device=per_device)
+    asked: dict[str, Any] = {"repeat": 1, **options}
+    return make_plan(made, resolved, devices, names=names, slots_per_device=per_device, **asked)
 
 
 def shape(made: Plan) -> list[str]:
@@ -48,6 +50,28 @@ def test_company_fills_the_other_slots_in_turn() -> None:
     assert shape(plan(made, 4)) == ["A0 x1 y2 x3", "A1 x0 y2 x3", "A2 x0 y1 x3", "A3 x0 y1 x2"]
     assert plan(made, 4).labels == ("s.a",)
     assert plan(made, 4).omitted == ()
+
+
+@pytest.mark.parametrize("slots", [2, 5])
+@pytest.mark.parametrize(
+    "tests",
+    [
+        {"a": {}},
+        {"a": {"company": "none"}},
+        {"a": {"company": ["x", "y"]}, "x": {"role": "company"}, "y": {"role": "company"}},
+        {"a": {"mix": "m"}, "b": {}, "c": {"mix": "m"}, "d": {"mix": "m"}},
+        {"a": {"partition_scheme": {"type": "gpu-progression"}}, "b": {"partition_scheme": {"type": "normal"}}},
+    ],
+)
+def test_how_large_a_plan_would_be_is_known_before_it_is_made(
+    tests: dict[str, Any], slots: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = profile(**tests)
+    places = sum(len(launch.devices) for launch in plan(made, slots, repeat=3).launches)
+    assert plan(made, slots, repeat=3, most_places=places) == plan(made, slots, repeat=3)
+    monkeypatch.setattr(composing, "_Composer", None)
+    with pytest.raises(InputError, match=f"on {places} slots in all, at most {places - 1} are planned"):
+        plan(made, slots, repeat=3, most_places=places - 1)
 
 
 def test_several_tenants_share_each_device() -> None:

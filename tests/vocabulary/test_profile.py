@@ -10,8 +10,17 @@ from typing import Any
 import pytest
 
 from milabench_ng.errors import InputError
-from milabench_ng.files import read_text
-from milabench_ng.profile import IoShare, PartitionScheme, Profile, Scheme, Test, build_profile, parse_profile
+from milabench_ng.files import SMALL, read_text
+from milabench_ng.profile import (
+    MOST_TESTS,
+    IoShare,
+    PartitionScheme,
+    Profile,
+    Scheme,
+    Test,
+    build_profile,
+    parse_profile,
+)
 
 SHIPPED = Path(__file__).parents[2] / "profiles"
 
@@ -178,3 +187,12 @@ def test_the_shipped_profiles_are_profiles(path: Path) -> None:
 def test_the_profiles_of_the_suite_of_2020_have_its_cheap_tests(name: str) -> None:
     tests = profile(read_text(SHIPPED / f"{name}.json")).tests
     assert {"toy_reg", "toy_lstm", "vae", "loader", "convnet"} <= set(tests)
+
+
+def test_a_profile_of_more_tests_than_anybody_writes_is_refused() -> None:
+    """Untrusted ones come in manifests, which may be larger than a file of a profile."""
+    many = {f"t{number}": {"workload": "vae"} for number in range(MOST_TESTS + 1)}
+    with pytest.raises(InputError, match=r"p\.json: 10,001 tests; a profile has at most 10,000"):
+        profile(json.dumps(many))
+    with pytest.raises(InputError, match=r"p\.json: larger than the 4 MiB that a profile may have"):
+        profile(json.dumps({"t": {"workload": "vae"}}) + " " * SMALL)

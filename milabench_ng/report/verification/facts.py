@@ -9,7 +9,7 @@ from milabench_ng.report.summary.deviations import DEVIATIONS
 from milabench_ng.report.summary.marked import Marked, count_marks
 from milabench_ng.report.verification.bundle import ClaimedScore
 from milabench_ng.report.verification.checks.check_books import attempts_fact
-from milabench_ng.report.verification.checks.check_proof import ran_commit, wheels_fact
+from milabench_ng.report.verification.checks.check_proof import ran_commit, twins_fact, wheels_fact
 from milabench_ng.report.verification.checks.clocks import gaps_fact
 from milabench_ng.report.verification.evidence import Evidence, Pinned
 
@@ -31,6 +31,7 @@ def facts(evidence: Evidence) -> dict[str, str]:
         "attempts": attempts_fact(evidence),
         "gaps": gaps_fact(evidence),
         "wheels": wheels_fact(evidence),
+        "twins": twins_fact(evidence),
         "ledger head": evidence.ledger.head if evidence.ledger else "none",
         "signed by": evidence.signer.principal or evidence.signer.problem or "nobody",
         "score": _each({suite: _score(claimed) for suite, claimed in claim.scores.items()}),

@@ -22,6 +22,7 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.files import read_content, read_text
+from milabench_ng.plain import plain
 from milabench_ng.records.ledger import Chain
 from milabench_ng.records.names import STAMPS, write_atomically
 from milabench_ng.records.reading import read_ledger
@@ -29,6 +30,8 @@ from milabench_ng.report.verification.signing import check, fits
 from milabench_ng.units import utc_iso, utc_now
 
 NAMESPACE = "mnb-stamp"
+MOST_STAMPS = 2_000
+"""Of one folder: more than a day of them, one a minute. Each takes up to three programs, some 0.03 s."""
 _SECONDS = 60
 _HEAD = re.compile(r"[0-9a-f]{64}")
 _TEXT = "mnb ledger head {head}\nnode's time {utc}\nSign this only if that time is now.\n"
@@ -99,18 +102,24 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def read_stamps(
-    folder: Path, names: Iterable[str], allowed: Path | None, authorities: Path | None
+    folder: Path, names: Iterable[str], allowed: Path | None, authorities: Path | None, source: str = ""
 ) -> tuple[Stamp, ...]:
     """The answers among the files ``names`` of a result folder, checked.
 
-    ``allowed``: who may sign, as in ssh-keygen(1); ``authorities``: certificates of time-stamping authorities (PEM).
+    ``allowed``: who may sign, as in ssh-keygen(1); ``authorities``: certificates of time-stamping authorities (PEM);
+    ``source``: what the user calls the folder, where that is not its path. Raises InputError for more than MOST_STAMPS.
     """
     if authorities is not None and not authorities.is_file():
         raise InputError(f"--authorities {authorities}: no such file; it holds certificates (PEM)")
-    answers = [folder / name for name in names if name.startswith(f"{STAMPS}/")]
-    replies = [_of_authority(path, authorities) for path in answers if path.suffix == ".tsr"]
-    signed = [_of_signer(path, allowed) for path in answers if path.suffix == ".sig"]
-    return (*replies, *signed)
+    below = [folder / name for name in names if name.startswith(f"{STAMPS}/")]
+    answers = [path for path in below if path.suffix in (".tsr", ".sig")]
+    if len(answers) > MOST_STAMPS:
+        said = f"{STAMPS}/ holds {len(answers)} stamps, at most {MOST_STAMPS} are checked"
+        least = "keep those soon after the start, the last record of each run and the end"
+        raise InputError(f"{source or plain(folder)}: {said}: {least}")
+    return tuple(
+        _of_authority(path, authorities) if path.suffix == ".tsr" else _of_signer(path, allowed) for path in answers
+    )
 
 
 def _of_authority(path: Path, authorities: Path | None) -> Stamp:

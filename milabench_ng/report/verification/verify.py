@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-
-import msgspec
 
 import milabench_ng
 from milabench_ng.builtin import read_builtin
 from milabench_ng.errors import InputError
-from milabench_ng.files import LARGE, MIB, RECORD, convert_json, parse_json, read_content
+from milabench_ng.files import LARGE, convert_json, parse_json, read_content
 from milabench_ng.known_twins import read_known
 from milabench_ng.plain import plain
 from milabench_ng.records.ledger import Chain
 from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
-from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME
+from milabench_ng.records.names import LEDGER, MANIFEST
 from milabench_ng.records.origin import written_by
 from milabench_ng.records.reading import (
-    Problem,
     ReadRecord,
-    decode_record,
     is_going_on,
-    problem,
     read_ledger,
     read_record,
+    record_content,
 )
-from milabench_ng.records.record import RECORD_SCHEMA, Record
 from milabench_ng.records.upgrades.manifest import MANIFEST_UPGRADES
 from milabench_ng.records.views import ManifestView
 from milabench_ng.report.baselines.peaks import same_models
@@ -40,11 +35,12 @@ from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.bundle import RESULTS, WEIGHTS, FileSum, make_claim, of_suite
 from milabench_ng.report.verification.checks.registry import judge
 from milabench_ng.report.verification.contents import result_files, sha256_of
-from milabench_ng.report.verification.evidence import Evidence, Pinned, StoredRecord
+from milabench_ng.report.verification.evidence import Evidence, Pinned
 from milabench_ng.report.verification.facts import facts
 from milabench_ng.report.verification.findings import Verification
 from milabench_ng.report.verification.opening import Opened, opened
 from milabench_ng.report.verification.quoting import read_quote
+from milabench_ng.report.verification.record_files import read_records
 from milabench_ng.report.verification.rules import Pin, Rules
 from milabench_ng.report.verification.signing import check
 from milabench_ng.report.verification.stamping import read_stamps
@@ -52,10 +48,6 @@ from milabench_ng.shipped import ShippedKind as ShippedKind
 from milabench_ng.shipped import find, profile_file
 from milabench_ng.shipped import names as shipped_names
 from milabench_ng.sources import digest, file_below, package_digests, reachable
-
-MAX_RECORDS = 256 * MIB
-"""Of one folder: two thousand launches of an hour."""
-_record = msgspec.json.Decoder(Record)
 
 
 def verify(
@@ -107,7 +99,7 @@ def gather(
     ledger = read_ledger(there.folder) if LEDGER in names else None
     sums = _sums(there, names)
     manifest = _manifest(there)
-    kept, unreadable = _records(there.folder, names, _changed(there, sums))
+    kept, unreadable = read_records(there.folder, names, _changed(there, sums), manifest.plan)
     summary = load(there.folder, plain(there.source))
     asked = files_of(weights, summary)
     scales = _scales(there, asked, summary)
@@ -118,7 +110,7 @@ def gather(
         foreign=foreign,
         strays=tuple(name for name in foreign if name.endswith(".json") and not _is_read(there.folder / name)),
         signer=signer,
-        stamps=read_stamps(there.folder, names, allowed_signers, authorities),
+        stamps=read_stamps(there.folder, names, allowed_signers, authorities, plain(there.source)),
         quote=None if rules.quote is None else read_quote(there.folder, names, ledger or Chain()),
         going_on=going_on,
         manifest=manifest,
@@ -166,54 +158,10 @@ def _manifest(there: Opened) -> Manifest:
     return manifest
 
 
-def _records(
-    folder: Path, names: Iterable[str], changed: Collection[str]
-) -> tuple[tuple[StoredRecord, ...], tuple[Problem, ...]]:
-    """The records that may be decoded: unchanged since they were packed, and no larger than memory allows."""
-    kept: list[StoredRecord] = []
-    unreadable: list[Problem] = []
-    left = MAX_RECORDS
-    for name in names:
-        if not RECORD_NAME.fullmatch(name):
-            continue
-        try:
-            content = _content(folder / name, name in changed, left)
-            left -= len(content)
-            record = _whole(content, name)
-        except (InputError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
-            unreadable.append(problem(name, f"not a whole record: {error}"))
-            continue
-        if record.mnb.launch.devices and record.mnb.devices:
-            kept.append(StoredRecord(file=name, sha256=hashlib.sha256(content).hexdigest(), record=record))
-        else:
-            unreadable.append(problem(name, "its launch has no device"))
-    return tuple(kept), tuple(unreadable)
-
-
-def _content(path: Path, changed: bool, left: int) -> bytes:
-    """The bytes of a record. Raises InputError if they must not be decoded."""
-    if changed:
-        raise InputError("it was changed after it was packed, and is not read")
-    content = read_content(path, RECORD, os.O_NOFOLLOW)
-    if len(content) > left:
-        raise InputError(f"the records of the folder hold more than {MAX_RECORDS // MIB} MiB")
-    return content
-
-
 def _changed(there: Opened, sums: Mapping[str, FileSum]) -> frozenset[str]:
     """The names, in the folder, of files that are not what the packing list says."""
     listed = {} if there.packing is None else there.packing.files
     return frozenset(name.removeprefix(RESULTS) for name, one in sums.items() if listed.get(name, one) != one)
-
-
-def _whole(content: bytes, name: str) -> Record:
-    """The record with all that the rules examine. Raises msgspec's errors, naming the version that made it."""
-    try:
-        return decode_record(content, name, _record)
-    except (InputError, msgspec.ValidationError) as error:
-        raw = msgspec.json.decode(content)
-        made = written_by(raw.get("mnb") if isinstance(raw, dict) else None, RECORD_SCHEMA)
-        raise msgspec.ValidationError(f"{error}; {made}") from None
 
 
 def _sums(there: Opened, names: Iterable[str]) -> dict[str, FileSum]:
@@ -239,7 +187,7 @@ def _scales(there: Opened, asked: Mapping[str, WeightsFile | None], summary: Sum
 def _is_read(path: Path) -> bool:
     """Whether the report takes numbers from a file that belongs to no run."""
     try:
-        return isinstance(read_record(read_content(path, RECORD, os.O_NOFOLLOW), path.name), ReadRecord | ManifestView)
+        return isinstance(read_record(record_content(path), path.name), ReadRecord | ManifestView)
     except InputError:
         return False
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from milabench_ng.records.latency import batches
 from milabench_ng.records.origin import release
 from milabench_ng.records.record import Mnb, Rank, Record, Timing, timing_name
 from milabench_ng.records.window import (
@@ -24,6 +23,7 @@ from milabench_ng.report.verification.bundle import Claim
 from milabench_ng.report.verification.checks.copies import copied_slices
 from milabench_ng.report.verification.checks.items import odd_items
 from milabench_ng.report.verification.checks.missing_ranks import missing_ranks
+from milabench_ng.report.verification.checks.slice_rows import bad_row
 from milabench_ng.report.verification.checks.step_times import odd_times
 from milabench_ng.report.verification.checks.stops import moved_stops
 from milabench_ng.report.verification.evidence import Evidence
@@ -35,10 +35,6 @@ _EXACT = 1e-9
 """Relative tolerance: JSON keeps every digit, so only the order of summation may differ."""
 _BOUNDS = ("low", "high")
 """Of intervals: recomputed only if they were claimed by today's formulas."""
-_GAP_S = 1e-6
-"""For rounding: each slice begins at the very moment the previous one ends. Time between them would be in no rate."""
-_EARLY_S = 5.0
-"""How long after the start line the first slice may begin: workers read the command only when they get to it."""
 
 _TOO_MANY_WORKED_OFF = 0.02
 """Share of a window's items. A batch more or less in a short window is only reported; this is not chance."""
@@ -188,25 +184,9 @@ def _shortened_around(evidence: Evidence) -> Iterator[str]:
 def _bad_slices(evidence: Evidence) -> Iterator[str]:
     for name, record in evidence.named():
         for rank in record.mnb.ranks:
-            reason = _bad_row(rank.slices, record.mnb.start_s)
+            reason = bad_row(rank.slices, record.mnb.start_s)
             if reason:
                 yield f"{name}: rank {rank.rank}: {reason}"
-
-
-def _bad_row(rows: Sequence[SliceRow], start_s: float | None) -> str | None:
-    """The first defect in a rank's slices that no meter produces."""
-    end = start_s
-    for number, row in enumerate(rows):
-        if row.length_s <= 0 or row.count < 0 or row.steps < 1 or not 0 <= row.wait_s <= row.length_s + _GAP_S:
-            return f"slice {number} is impossible: {row.length_s} s, {row.count} items, {row.steps} steps"
-        timed = batches(row.latency)
-        if timed > row.steps:
-            return f"slice {number} is impossible: the latencies of {timed} batches in {row.steps} steps"
-        gap = 0.0 if end is None else row.start_s - end
-        if not -_GAP_S <= gap <= (_GAP_S if number else _EARLY_S):
-            return f"slice {number} begins {gap:.4g} s after {'the one before it' if number else 'the start line'}"
-        end = row.end_s
-    return None
 
 
 def _bad_backlogs(evidence: Evidence) -> Iterator[str]:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from milabench_ng.grouping import grouped
+from milabench_ng.known_twins import KnownTwin
 from milabench_ng.node.edge import Edge
 from milabench_ng.records.ledger import AnyLedgerEvent, Chain, CodeSeen, DataSeen, Session, Started
 from milabench_ng.records.proof import WHEELS, CodeProof, DataProof
+from milabench_ng.records.record import Data
 from milabench_ng.report.verification.checks.clocks import moment
 from milabench_ng.report.verification.evidence import Evidence
 
 SAYS_WHAT_WAS_READ = 2
 """From this schema on, ledgers have what sessions read of code and data."""
+_NAMED = 3
+"""How many twins a line names."""
+_LONGEST = 80
 SetKey = tuple[str, float]
 """A data set and its scale."""
 
@@ -154,8 +160,7 @@ _CLOCK_S = 5.0
 
 def _impossible(evidence: Evidence) -> Iterator[str]:
     """Data that was said to be read and cannot have been: without files, changed later, a twin that nothing made."""
-    sets = [record.mnb.data for _, record in evidence.named()]
-    twins = {one.name for one in sets if one is not None and one.kind == "twin"}
+    twins = {one.name for one in _all_sets(evidence) if one.kind == "twin"}
     session = 0
     for entry in evidence.ledger.entries if evidence.ledger else ():
         session += isinstance(entry.what, Session)
@@ -180,9 +185,12 @@ def _could_say(evidence: Evidence) -> bool:
 _TRUSTED = "data not read again"
 
 
+def _all_sets(evidence: Evidence) -> Iterator[Data]:
+    yield from (record.mnb.data for _, record in evidence.named() if record.mnb.data is not None)
+
+
 def _read_sets(evidence: Evidence) -> tuple[SetKey, ...]:
-    data = (record.mnb.data for _, record in evidence.named())
-    return tuple(dict.fromkeys((one.name, one.scale) for one in data if one is not None))
+    return tuple(dict.fromkeys((one.name, one.scale) for one in _all_sets(evidence)))
 
 
 def _unread(evidence: Evidence, sessions: dict[int, SessionProofs], trusted: set[str]) -> Iterator[str]:
@@ -209,3 +217,60 @@ def _unknown(evidence: Evidence, sessions: tuple[SessionProofs, ...]) -> Iterato
         expected = known.get((*key, read.generator, tuple(sorted(read.libraries.items()))))
         if expected not in (None, read.checksum):
             yield f"{key[0]} has SHA-256 {read.checksum[:12]}, its generator makes {expected[:12]}"
+
+
+def twins_fact(evidence: Evidence) -> str:
+    """The twins that were compared with none that this version knows, and why: made-up versions make them unknown."""
+    twins = {(one.name, one.scale) for one in _all_sets(evidence) if one.kind == "twin"}
+    read: dict[SetKey, list[DataProof]] = {key: [] for key in _read_sets(evidence) if key in twins}
+    for session in proofs_of(evidence.ledger or Chain()):
+        for (_, key), proof in session.data.items():
+            if key in read:
+                read[key].append(proof)
+    version = evidence.manifest.version
+    other = "" if version == evidence.version else f"the run is of mnb {version}"
+    whys = {key: other or _not_compared(key, proofs, evidence.known_twins) for key, proofs in read.items()}
+    told = [
+        f"{', '.join(_cut(name) for name, _ in keys[:_NAMED])}{_more(keys)} ({_cut(why)})"
+        for why, keys in grouped(whys, lambda key: whys[key]).items()
+        if why
+    ]
+    return f"not compared with known ones: {'; '.join(told[:_NAMED])}{_more(told)}" if told else ""
+
+
+def _more(named: Sequence[object]) -> str:
+    return f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+
+
+def _not_compared(key: SetKey, proofs: Sequence[DataProof], known: Sequence[KnownTwin]) -> str:
+    """Why at least one reading of a twin could not be compared; empty if each was."""
+    same = [one for one in known if (one.name, one.scale) == key]
+    if not same:
+        return f"none is known at scale {key[1]:g}" if key[0] in {one.name for one in known} else "none is known"
+    if not proofs:
+        return "no session read it"
+    for proof in proofs:
+        made = [one for one in same if one.generator == proof.generator]
+        if not made:
+            return f"known of generator {same[-1].generator}, the run had {proof.generator}"
+        others = [_other_libraries(one.libraries, proof.libraries) for one in made]
+        if all(others):
+            one, other = min((other for other in others if other), key=lambda pair: len(pair[0]))
+            return f"known with {_versions(one)}, the run had {_versions(other)}"
+    return ""
+
+
+def _other_libraries(known: Mapping[str, str], had: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]] | None:
+    """What differs, on both sides; None if nothing does."""
+    names = [name for name in sorted(known.keys() | had.keys()) if known.get(name) != had.get(name)]
+    sides = ({name: side.get(name, "none") for name in names} for side in (known, had))
+    return (next(sides), next(sides)) if names else None
+
+
+def _versions(libraries: Mapping[str, str]) -> str:
+    return " ".join(f"{name} {version}" for name, version in libraries.items())
+
+
+def _cut(text: str) -> str:
+    """Of the sender's choice: short enough that the rest of the line is seen."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -9,6 +9,7 @@ from statistics import linear_regression, mean
 
 import msgspec
 
+from milabench_ng.grouping import grouped
 from milabench_ng.records.ledger import Chain, LedgerLine, Recorded, Session
 from milabench_ng.report.statistics.intervals import t_tail
 from milabench_ng.report.verification.checks.clocks import idle_times, moment
@@ -19,6 +20,8 @@ from milabench_ng.report.verification.stamping import Stamp
 SKEW_S = 5.0
 """How much later than a stamp on it the node's clock may say that a line was written."""
 
+_NAMED = 3
+"""How many problems a reason names."""
 _LEAST_STAMPS = 4
 _GROWTH_S = 90.0
 """Who asks for a stamp every minute makes delays of up to a minute, which may grow from stamp to stamp."""
@@ -63,12 +66,14 @@ def _of_others(evidence: Evidence) -> Iterator[Stamp]:
 
 def _contradicting(found: tuple[Stamp, ...], chain: Chain, places: Mapping[str, int]) -> Iterator[str]:
     """Stamps that count and are of another ledger, or older than what they stamp."""
+    foreign = [stamp for stamp in found if stamp.utc is not None and stamp.head not in places]
+    for by, stamps in grouped(foreign, lambda stamp: stamp.by).items():
+        more = f" and {len(stamps) - 1} more" if len(stamps) > 1 else ""
+        yield f"{by} stamped the head {stamps[0].head[:12]}{more}, which this ledger never had: lines were cut off"
     for stamp in found:
-        if stamp.utc is None:
+        if stamp.utc is None or stamp.head not in places:
             continue
-        if stamp.head not in places:
-            yield f"{stamp.by} stamped the head {stamp.head[:12]}, which this ledger never had: lines were cut off"
-        elif _delay(stamp.utc, chain.entries[places[stamp.head]]) < -SKEW_S:
+        if _delay(stamp.utc, chain.entries[places[stamp.head]]) < -SKEW_S:
             yield f"line {places[stamp.head] + 1} of the ledger says that it is younger than its stamp by {stamp.by}"
 
 
@@ -119,5 +124,6 @@ def _delay(utc: datetime, entry: LedgerLine) -> float:
 
 
 def _why(found: tuple[Stamp, ...]) -> str:
-    problems = dict.fromkeys(stamp.problem for stamp in found if stamp.problem)
-    return f" ({'; '.join(problems)})" if problems else ""
+    problems = list(dict.fromkeys(stamp.problem for stamp in found if stamp.problem))
+    more = f"; and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
+    return f" ({'; '.join(problems[:_NAMED])}{more})" if problems else ""
