@@ -28,8 +28,9 @@ def bids(
 ) -> int:
     """Rank bids by what a reference node's worth of throughput costs with each, with intervals.
 
-    Every bid is verified first, as `mnb verify` does; one that breaks a rule is refused. A summary cannot be verified,
-    and is refused if there are rules.
+    Every bid is verified first, as `mnb verify` does; one that cannot be read or breaks a rule is refused. So is one
+    of other suites or of GPUs cut otherwise than those of most bids. A summary cannot be verified, and is refused if
+    there are rules.
 
     Exit code: 0, or 1 if a bid is refused, has no valid score or fails too often, or 2 for bad input, or if all
     are refused.

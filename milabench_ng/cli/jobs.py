@@ -68,7 +68,7 @@ def jobs(
         Number of runs of every test, in each session.
     narrow
         Repeat only until every 95 % interval (of slowdowns in a study of neighbours, else of rates) is this narrow,
-        such as 2% for +-2 %; --repeat is the most.
+        such as 2% for +-2 %; --repeat is the most. Rules of a tender may refuse this and --budget (stopping).
     budget
         Begin no repeat that is expected to end later than this after the start, such as 30min; at least one is made.
     sessions

@@ -57,7 +57,7 @@ def outlooks(rules: Rules, checkup: Checkup, seen: Conditions, plan: DryRun | st
         ("R16", f"isolation {rules.isolation}", rules.isolation is not None, _isolation(rules, checkup)),
         ("R19", "the data are whole", bool(rules.data), _data(rules, plan)),
         ("R20", "the data lie on storage of the node", bool(rules.storage_refused), _storage(rules, checkup)),
-        ("R23", _gpus_asked(rules), rules.every_gpu or rules.gpus is not None, _gpus(rules, checkup)),
+        ("R23", _gpus_asked(rules), bool(_gpus_asked(rules)), _gpus(rules, checkup)),
         (*_OF_GPUS[0], rules.ecc, _ecc(checkup, seen)),
         (*_OF_GPUS[1], rules.default_power, _power(seen)),
         ("R25", "the kernel's mitigations are on", rules.mitigations, _mitigations(seen)),
@@ -129,7 +129,9 @@ def _storage(rules: Rules, checkup: Checkup) -> Iterator[str]:
 
 def _gpus_asked(rules: Rules) -> str:
     parts = ("every GPU works",) if rules.every_gpu else ()
-    return " and ".join((*parts, *((f"the node has {counted(rules.gpus, 'GPU')}",) if rules.gpus is not None else ())))
+    count = (f"the node has {counted(rules.gpus, 'GPU')}",) if rules.gpus is not None else ()
+    whole = ("none is cut into instances",) if rules.whole_gpus else ()
+    return " and ".join((*parts, *count, *whole))
 
 
 def _gpus(rules: Rules, checkup: Checkup) -> Iterator[str]:
@@ -140,6 +142,9 @@ def _gpus(rules: Rules, checkup: Checkup) -> Iterator[str]:
     if rules.every_gpu and idle:
         names = ", ".join(f"{gpu.index} ({gpu.name})" for gpu in idle)
         yield f"GPU {names} would not work: leave out --gpus and --tenants, and unset CUDA_VISIBLE_DEVICES"
+    cut = [device.name for device in checkup.devices if device.kind == "mig"]
+    if rules.whole_gpus and cut:
+        yield f"{', '.join(cut)} are instances of MIG: nvidia-smi -mig 0, then reset the GPUs"
     boards = len({gpu.board for gpu in checkup.inventory.gpus})
     if rules.gpus is not None and boards != rules.gpus:
         yield f"there are {boards}: offer a node with {rules.gpus}, or look for lost ones on the PCI bus (mnb doctor)"

@@ -86,6 +86,9 @@ def test_each_rule_says_what_breaks_it_and_what_to_do(checkup: Checkup, seen: Co
     assert len(found) == 5
     (few,) = broken(Rules(gpus=8), checkup, seen)
     assert few.startswith("R23 there are 2: offer a node with 8")
+    cut = [msgspec.structs.replace(one, kind="mig", name=f"{one.name} MIG 7g.141gb") for one in checkup.devices]
+    (instances,) = broken(Rules(whole_gpus=True), msgspec.structs.replace(checkup, devices=tuple(cut)), seen)
+    assert instances.startswith("R23 H200 MIG 7g.141gb, H200 MIG 7g.141gb are instances of MIG: nvidia-smi -mig 0")
     (power,) = broken(rules, checkup, changed(seen, power_limit_w=500.0))
     assert power == "R25 that of GPU-0 is 500 W, its default 700 W: nvidia-smi -i GPU-0 -pl 700"
     busy = msgspec.convert(

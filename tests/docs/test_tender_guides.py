@@ -34,7 +34,7 @@ TINY = {
 SMALL = {"window_s": 0.5, "repeat": 6, "isolation": "none"}
 LARGE = (
     *("profile", "weights", "arguments", "ceiling", "data", "storage_refused"),  # of the profile `standard`
-    *("every_gpu", "ecc", "default_power", "mitigations", "throttled"),  # of a node that is offered
+    *("every_gpu", "whole_gpus", "ecc", "default_power", "mitigations", "throttled"),  # of a node that is offered
     *("closed", "marks_refused", "margin"),  # short windows are marked
 )
 """The demands of the shipped rules that no run of seconds on a CPU can meet."""

@@ -14,7 +14,9 @@ import msgspec
 import tampering
 from tampering import Tamper, everywhere, manifest, ours, record, records
 
-from milabench_ng.records.ledger import LedgerLine
+from milabench_ng.records.borders import date_of
+from milabench_ng.records.ledger import LedgerLine, Recorded
+from milabench_ng.records.reading import read_ledger
 from milabench_ng.records.stopping import Stopping
 from milabench_ng.units import utc_iso
 
@@ -225,6 +227,19 @@ def last_repeat_cut_off(folder: Path) -> None:
     tampering.end_after(folder, repeats - 1, Stopping(width=0.001))
 
 
+def budget_made_up(folder: Path) -> None:
+    """The last repeat was slow: what was measured before it is said to have spent a budget."""
+    repeats = tampering.plan_of(folder).repeat
+    if repeats < 2:
+        raise LookupError("a second repeat")
+    runs = {(one.label, one.job_id): one.run for one in tampering.plan_of(folder).launches}
+    first, *lines = read_ledger(folder).entries
+    recorded = [(line, line.what) for line in lines if isinstance(line.what, Recorded)]
+    last = [line for line, what in recorded if runs[what.label, what.job_id] < repeats - 1][-1]
+    spent_s = (date_of(last) - date_of(first)).total_seconds()
+    tampering.end_after(folder, repeats - 1, Stopping(budget_s=spent_s + 1.0), "budget")
+
+
 def rule_in_the_manifest(folder: Path) -> None:
     """A rule that the run did not begin with."""
     tampering.rewrite(folder / "run.json", lambda content: content.update(stopping={"budget_s": 1e6}))
@@ -284,6 +299,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     ),
     "record that fills the memory": ("R12", huge, "larger than the 20 MiB that such a file may have"),
     "last repeat cut off by a rule added afterwards": ("R12", last_repeat_cut_off, "where its rule had it go on"),
+    "a budget made up": ("R11", budget_made_up, "a rule for stopping, which is refused"),
     "rule added to run.json": ("R13", rule_in_the_manifest, "is not the one that it began with"),
     "record below the folder": ("R12", second_record_below, "more/better.json: it belongs to no run"),
 }

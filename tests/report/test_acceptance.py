@@ -17,7 +17,7 @@ from scipy import stats
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Launch
-from milabench_ng.report.procurement.acceptance import Acceptance, accept
+from milabench_ng.report.procurement.acceptance import SHIELDED, Acceptance, accept
 from milabench_ng.report.statistics.intervals import combine, log_stat
 from milabench_ng.report.summary.folder import load
 from milabench_ng.report.summary.summary import Summary
@@ -29,13 +29,23 @@ WEIGHTS = {"standard.vae": 8.0, "standard.toy_reg": 4.0}
 
 
 def folder(
-    path: Path, noise: Sequence[float], vae: float = 1.0, toy_reg: float = 1.0, devices: int = 2, sessions: int = 3
+    path: Path,
+    noise: Sequence[float],
+    vae: float = 1.0,
+    toy_reg: float = 1.0,
+    devices: int = 2,
+    sessions: int = 3,
+    loud: float = 0.0,
 ) -> Path:
-    """A run whose repeats differ by ``noise``; the rates of the tests in millions of items per second."""
+    """A run whose repeats differ by ``noise``; the rates of the tests in millions of items per second.
+
+    ``loud``: by how much toy_reg is slower in the first session, and faster in the second.
+    """
     base = {"standard.vae": vae, "standard.toy_reg": toy_reg}
 
     def rate(launch: Launch, _: int) -> float:
-        return 1e6 * base[launch.test] * noise[launch.run]
+        off = loud * (-1, 1, 0)[launch.run * sessions // len(noise)] if launch.test == "standard.toy_reg" else 0.0
+        return 1e6 * base[launch.test] * noise[launch.run] * (1 + off)
 
     whole = make_records.plan("standard", {"vae": PER_GPU, "toy_reg": PER_GPU}, devices, len(noise))
     make_records.write_run(path, whole, rate, slices=24)
@@ -186,6 +196,19 @@ def test_two_sessions_of_one_machine_do_not_break_a_guarantee_by_a_few_percent(t
     assert decided(once[0], folder(tmp_path / "c", quiet, vae=0.4, sessions=1)).verdict == "breaks"
     again = decided(folder(tmp_path / "d", quiet), folder(tmp_path / "e", quiet, vae=0.9))
     assert (again.verdict, again.declared) == ("breaks", ())
+
+
+@pytest.mark.parametrize(("toy_reg", "verdict"), [(1.0, "keeps"), (0.9, "inconclusive"), (0.75, "inconclusive")])
+def test_a_noisy_bid_does_not_shield_a_slow_test(tmp_path: Path, toy_reg: float, verdict: str) -> None:
+    """One test of the bid is uneven between its sessions, and matters little to the score."""
+    loud = folder(tmp_path / "loud", BID, loud=0.1)
+    delivered = folder(tmp_path / "d", DELIVERED, toy_reg=toy_reg)
+    made = accept(load(loud), load(delivered), {"standard": {"standard.vae": 97.0, "standard.toy_reg": 3.0}}, 0.97)
+    slow = next(one for one in made.tests if one.name == "standard.toy_reg")
+    assert (made.score.verdict, slow.verdict, made.verdict) == ("keeps", "inconclusive", verdict)
+    assert slow.why == ("" if verdict == "keeps" else SHIELDED)
+    noisy = folder(tmp_path / "noisy", DELIVERED, loud=0.1)
+    assert decided(folder(tmp_path / "quiet", BID), noisy, 0.9).verdict == "keeps", "its own noise speaks for itself"
 
 
 def test_the_score_is_one_of_the_family(bid: Path, tmp_path: Path) -> None:

@@ -142,6 +142,47 @@ def test_bids_refuse_what_breaks_a_rule_and_rank_the_others(place: Path, capsys:
     assert "every bid is refused" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (lambda whole: whole[: len(whole) // 2], "not a bundle that `mnb bundle` made"),
+        (lambda _: b'{"not": "a manifest"}', "straw: "),
+        (lambda _: b"\x00\x01", "straw: "),
+    ],
+)
+def test_a_bid_that_cannot_be_read_spoils_nobody_elses(content: Any, why: str, place: Path, capsys: Any) -> None:
+    whole = pack(place / "results", place / "whole.tar.gz", weights=place / "weights.json").path
+    (place / "straw").write_bytes(content(whole.read_bytes()))
+    file = bids(place, a="whole.tar.gz", b="delivered", straw="straw")
+    assert call(["bids", str(file), "--format", "json"]) == 1
+    made = json.loads(capsys.readouterr().out)
+    assert list(made["refused"]) == ["straw"]
+    assert why in made["refused"]["straw"]
+    assert sorted(row["name"] for row in made["rows"]) == ["a", "b"]
+    assert call(["bids", str(file)]) == 1
+    assert "refused straw: " in " ".join(capsys.readouterr().out.split())
+    assert call(["bids", str(bids(place, straw="straw"))]) == 2
+    assert "every bid is refused" in capsys.readouterr().err
+
+
+def test_a_folder_without_a_manifest_spoils_nobody_elses(place: Path, capsys: Any) -> None:
+    (place / "straw").mkdir()
+    (place / "straw" / "run.json").write_text("[]")
+    assert call(["bids", str(bids(place, a="results", straw="straw")), "--format", "json"]) == 1
+    made = json.loads(capsys.readouterr().out)
+    assert (list(made["refused"]), [row["name"] for row in made["rows"]]) == (["straw"], ["a"])
+
+
+def test_one_run_as_two_bids_spoils_nobody_elses(place: Path, capsys: Any) -> None:
+    pack(place / "results", place / "same.tar.gz", weights=place / "weights.json")
+    file = bids(place, acme="results", umbra="same.tar.gz", other="delivered")
+    assert call(["bids", str(file), "--format", "json"]) == 1
+    made = json.loads(capsys.readouterr().out)
+    assert list(made["refused"]) == ["acme", "umbra"]
+    assert "acme is the same run as umbra" in made["refused"]["acme"]
+    assert [row["name"] for row in made["rows"]] == ["other"]
+
+
 def test_a_summary_is_not_verifiable(place: Path, capsys: Any) -> None:
     (place / "b200.json").write_text(encode_summary(node(9999.0, 9999.0)))
     call(["bids", str(bids(place, fine="results", b200="b200.json"))])

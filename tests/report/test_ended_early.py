@@ -19,7 +19,7 @@ from milabench_ng.report.scoring.narrowness import half_width, widest
 from milabench_ng.report.statistics.intervals import log_stat
 from milabench_ng.report.summary.folder import load
 from milabench_ng.report.summary.summary import TestSummary
-from milabench_ng.report.verification.rules import Rules
+from milabench_ng.report.verification.rules import Rules, load_rules
 from milabench_ng.report.verification.verify import verify
 
 NARROW = Stopping(width=0.02)
@@ -159,3 +159,27 @@ def test_a_request_and_a_rule_that_differ(tmp_path: Path) -> None:
     tampering.rewrite(folder / "run.json", lambda content: content.update(request={"stopping": None}))
     assert any("asks for stopping None" in reason for reason in reasons(folder, "R8"))
     assert json.loads((folder / "run.json").read_bytes())["stopping"]["width"] == 0.02
+
+
+def test_a_tender_refuses_rules_for_stopping(tmp_path: Path) -> None:
+    """A budget made up afterwards, for the first six of eight repeats, agrees with ledger and times."""
+    cut = made(tmp_path / "cut", STEADY, Stopping(budget_s=5.5 * HUNDRED_S), 6, "budget")
+    whole = make_records.plan("standard", {"vae": PER_GPU}, 1, 6)
+    make_records.write_run(tmp_path / "whole", whole, slices=30)
+
+    def r11(folder: Path, rules: Rules) -> tuple[str, tuple[str, ...]]:
+        return next((one.result, one.reasons) for one in verify(folder, rules).rulings if one.id == "R11")
+
+    assert reasons(cut) == ()
+    assert r11(cut, Rules(repeat=5)) == ("pass", ())
+    refused = Rules(repeat=5, stopping=False)
+    assert r11(cut, refused) == r11(cut, Rules(stopping=False))
+    assert r11(cut, refused)[0] == "fail"
+    assert r11(cut, refused)[1][0].endswith(": a rule for stopping, which is refused")
+    assert r11(tmp_path / "whole", refused) == ("pass", ())
+    assert r11(tmp_path / "whole", Rules()) == ("off", ())
+
+
+@pytest.mark.parametrize("name", ["procurement", "procurement-both"])
+def test_the_shipped_rules_refuse_rules_for_stopping(name: str) -> None:
+    assert not load_rules(name).stopping

@@ -78,6 +78,22 @@ def test_instances_are_devices_and_their_board_one_gpu(folder: Path) -> None:
     assert reasons == {1: (), 2: ("1 GPU worked, 2 demanded",)}
 
 
+def test_a_tender_can_demand_whole_gpus(folder: Path) -> None:
+    def r23(source: Path) -> tuple[str, tuple[str, ...]]:
+        return next((one.result, one.reasons) for one in verify(source, Rules(whole_gpus=True)).rulings[22:23])
+
+    assert r23(folder) == (
+        "fail",
+        tuple(f"device {at.index} is {at.name}, a part of a GPU: whole ones are demanded" for at in INSTANCES),
+    )
+    text = (folder / "run.json").read_text()
+    text = text.replace('"kind":"mig"', '"kind":"gpu"').replace('"part":', '"parts":')
+    (folder / "run.json").write_text(text)
+    assert r23(folder)[0] == "fail", "the name says it as well"
+    (folder / "run.json").write_text(text.replace(" MIG ", " "))
+    assert r23(folder) == ("pass", ())
+
+
 def test_a_part_that_the_inventory_does_not_know_is_found(folder: Path) -> None:
     text = (folder / "run.json").read_text()
     (folder / "run.json").write_text(text.replace(f'"part":{3 / 7}', f'"part":{1 / 7}'))

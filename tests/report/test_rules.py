@@ -32,6 +32,7 @@ from milabench_ng.report.verification.findings import Ruling, Verification
 from milabench_ng.report.verification.forms import write_verification
 from milabench_ng.report.verification.rules import Ceiling, DataRule, Pin, Rules
 from milabench_ng.report.verification.verify import verify
+from milabench_ng.shipped import find
 from milabench_ng.units import GIB
 
 WEIGHTS = b'{"standard.vae": {"weight": 8}, "standard.toy_reg": {"weight": 4}, "standard.scaling.2": {"weight": 2}}'
@@ -46,6 +47,7 @@ STRICT = Rules(
     nonce=NONCE,
     arguments={"vae": {"max_count": 0}},
     repeat=2,
+    stopping=False,
     ledger=True,
     failure_rate=0.01,
     retries=0,
@@ -59,6 +61,7 @@ STRICT = Rules(
     marks_refused=True,
     every_gpu=True,
     gpus=2,
+    whole_gpus=True,
     ecc=True,
     default_power=True,
     mitigations=True,
@@ -387,6 +390,34 @@ def test_r5_knows_what_the_data_sheets_say(folder: Path, keys: Path) -> None:
     launches, others = (len([*folder.glob(f"standard.{name}.*.json")]) for name in ("vae", "*"))
     assert ruling.result == "pass"
     assert ruling.reasons == (f"looked at in {launches} of {others} launches, whose FLOP and peak are known",)
+
+
+def test_a_ceiling_of_whose_tests_none_ran_is_broken(folder: Path) -> None:
+    def r5(**flops: float) -> tuple[str, tuple[str, ...]]:
+        rules = Rules(ceiling=Ceiling(flops_per_item=dict(flops.items())))
+        return next((one.result, one.reasons) for one in verify(folder, rules).rulings if one.id == "R5")
+
+    assert r5(**{"standart.vae": 1e9}) == ("fail", ("of the tests that have a ceiling none ran: standart.vae",))
+    assert r5()[0] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("suite", "result", "told"),
+    [("standard", "pass", ""), ("standart", "fail", "the shipped profile standard under another name")],
+)
+def test_r6_a_shipped_profile_under_another_name(suite: str, result: str, told: str, tmp_path: Path) -> None:
+    """To the byte; but all that knows its tests by suite knows none of them."""
+    path = find("profiles", "standard")
+    assert path is not None
+    make_records.write_run(tmp_path, make_records.plan(suite, {"vae": make_records.PER_GPU}, 1, 1), slices=30)
+    profile = {"text": path.read_text(), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    tampering.rewrite(tmp_path / "run.json", lambda content: content["profile"].update(profile))
+    for pin in (Pin(name="standard"), Pin(sha256=profile["sha256"])):
+        made = verify(tmp_path, Rules(profile=pin))
+        assert by_id(made)["R6"].result == result
+        assert ("under the name standart" in "".join(by_id(made)["R6"].reasons)) == (result == "fail")
+        assert made.facts["profile"].partition("; ")[2] == told
+    assert by_id(verify(tmp_path, Rules()))["R6"].result == "off"
 
 
 def everywhere_named(folder: Path, name: str) -> None:

@@ -6,6 +6,7 @@ import csv
 import json
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import make_records
 import msgspec
@@ -16,6 +17,7 @@ from make_records import PER_GPU
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
 from milabench_ng.records.views import ManifestView
+from milabench_ng.report.procurement.acceptance import accept
 from milabench_ng.report.procurement.offers import compare_bids
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.first_screen import first_screen
@@ -29,6 +31,7 @@ from milabench_ng.report.summary.folder import decode_summary, encode_summary, l
 from milabench_ng.report.summary.marked import Marked
 from milabench_ng.report.summary.provenance import Folder, suites_of
 from milabench_ng.report.summary.suites import by_suite
+from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.bundle import pack
 from milabench_ng.report.verification.checked import Demands, check_results
 from milabench_ng.report.verification.rules import Pin, Rules
@@ -266,6 +269,36 @@ def test_a_delivered_node_must_keep_every_score(place: Path, capsys: pytest.Capt
     found = json.loads(capsys.readouterr().out)
     assert (found["score"]["name"], found["score"]["verdict"]) == ("score of modern", "keeps")
     assert [(one["name"], one["verdict"]) for one in found["further_scores"]] == [("score of standard", "breaks")]
+
+
+@pytest.mark.parametrize(
+    ("weights", "slow", "verdict", "scores"),
+    [
+        (WEIGHTS, 1.0, "keeps", ["keeps", "keeps"]),
+        (WEIGHTS | {"modern": None}, 1.0, "keeps", ["keeps", "no score"]),
+        (WEIGHTS | {"modern": None}, 0.5, "breaks", ["keeps", "no score"]),  # a test of it does
+        (dict.fromkeys(WEIGHTS), 1.0, "inconclusive", ["no score", "no score"]),
+        (WEIGHTS | {"modern": {"modern.vit": 1.0}}, 1.0, "inconclusive", ["keeps", "inconclusive"]),
+    ],
+)
+def test_a_suite_without_weights_has_no_score_to_keep(
+    weights: dict[str, Any], slow: float, verdict: str, scores: list[str], tmp_path: Path
+) -> None:
+    """Its tests can break the guarantee; without any score, nothing can keep it."""
+
+    def loaded(name: str, convnet: float) -> Summary:
+        def rate(launch: make_records.Launch, _: int) -> float:
+            noise = 1e6 * (1 + 0.002 * (-1) ** launch.run)
+            return noise * (convnet if launch.test == "modern.convnet" else 1.0)
+
+        make_records.write_run(tmp_path / name, two_suites(6), rate, slices=30)
+        return load(tmp_path / name)
+
+    made = accept(loaded("bid", 1.0), loaded("delivered", slow), weights, 0.6)
+    assert (made.verdict, [one.verdict for one in made.scores]) == (verdict, scores)
+    told = next(one.why for one in made.scores if one.name == "score of modern")
+    assert told == ("there are no weights: judged by its tests alone" if scores[1] == "no score" else told)
+    assert bool(made.characteristic) == ("keeps" in scores)
 
 
 def test_a_baseline_of_both_suites_reads_as_it_was_written(place: Path, tmp_path: Path) -> None:

@@ -7,13 +7,15 @@ significantly below it, with p values adjusted by Holm's method over the score a
 verdict. The node keeps the guarantee if the score does and nothing breaks it; that rests on one test, which needs no
 adjustment. A demand that every noisy test keep it by itself would fail most equal nodes. Anything in between is
 inconclusive. The test is against the guarantee itself, so no additional margin is needed. With a mark on either side,
-which makes a result not comparable, or a test that cannot be compared, nothing keeps the guarantee.
+which makes a result not comparable, or a test that cannot be compared, nothing keeps the guarantee. Nor does it if a
+test is significantly below the guarantee by the spread of the delivered node alone: a bidder could make a test of his
+bid noisy, and no node would break it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -28,6 +30,7 @@ from milabench_ng.report.statistics.effects import RANKED_FROM, holm
 from milabench_ng.report.statistics.intervals import (
     LEVEL,
     Estimate,
+    LogStat,
     WeightedStat,
     combine,
     t_quantile,
@@ -41,7 +44,11 @@ from milabench_ng.report.summary.summary import Summary
 STEPS_PCT = (-5, -3, -2, -1, 0, 1, 2, 3, 5)
 """The ratios of the operating characteristic, in percent from the guarantee."""
 
+SHIELDED = "below the guarantee by the spread of the delivered node; only that of the bid leaves it open"
+
 GuaranteeVerdict = Literal["keeps", "breaks", "inconclusive"]
+PartVerdict = GuaranteeVerdict | Literal["no score"]
+"""*No score*: of a suite that has no weights, which its tests alone can break."""
 
 
 class GuaranteeRatio(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +59,7 @@ class GuaranteeRatio(msgspec.Struct, frozen=True, kw_only=True):
     low: float | None
     """One-sided 95 % bound, as is ``high``."""
     high: float | None
-    verdict: GuaranteeVerdict
+    verdict: PartVerdict
     why: str = ""
 
 
@@ -89,7 +96,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     declared: tuple[Literal["bid", "delivered"], ...]
     """The sides of fewer than three sessions, to which a declared variance between machines is added."""
     characteristic: tuple[OperatingPoint, ...]
-    """Of the first score; empty without a ratio."""
+    """Of the first suite that has a score; empty without a ratio."""
 
     @property
     def scores(self) -> tuple[GuaranteeRatio, ...]:
@@ -98,11 +105,14 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> GuaranteeVerdict:
-        """Breaks if any part breaks it; keeps if the scores keep it, every test can be compared and has no mark."""
+        """Breaks if any part breaks it; keeps if the scores keep it, every test can be compared and has no mark.
+
+        A suite without weights has no score to keep; without any score, nothing is kept.
+        """
         if self.reasons or any(part.verdict == "breaks" for part in (*self.scores, *self.tests)):
             return "breaks"
         doubtful = self.marks or any(test.why for test in self.tests)
-        kept = all(score.verdict == "keeps" for score in self.scores)
+        kept = {score.verdict for score in self.scores} - {"no score"} == {"keeps"}
         return "keeps" if kept and not doubtful else "inconclusive"
 
 
@@ -116,7 +126,7 @@ class _Item(msgspec.Struct, frozen=True, kw_only=True):
     ratio: float | None = None
     """As measured, also where nothing was repeated."""
     why: str = ""
-    verdict: GuaranteeVerdict = "inconclusive"
+    verdict: PartVerdict = "inconclusive"
     """The verdict if there is a ``why``."""
 
     @property
@@ -124,6 +134,12 @@ class _Item(msgspec.Struct, frozen=True, kw_only=True):
         """None if there is a ``why``, or parts were not repeated."""
         found = None if self.why else combine(self.parts)
         return found and predicted(found, self.declared)
+
+    @property
+    def of_exact_bid(self) -> Estimate | None:
+        """The same as if the bid's means, the negative parts, were known without error."""
+        parts = [(c, stat if c > 0 else _exact(stat)) for c, stat in self.parts]
+        return msgspec.structs.replace(self, parts=parts).estimate if self.estimate else None
 
 
 def accept(
@@ -134,7 +150,7 @@ def accept(
 ) -> Acceptance:
     """Whether ``delivered`` has at least ``guarantee`` times the throughput of ``bid``, in every test and in the score.
 
-    ``weights`` are those of the tender, by suite: each has its score. Without any, it covers no test and is
+    ``weights`` are those of the tender, by suite: each that has some has its score. Without any score, the node is
     inconclusive.
     """
     if not 0 < guarantee <= 1:
@@ -154,7 +170,10 @@ def accept(
         for label, why in bid.unplanned.items()
         if label in weighted and label in delivered.tests and delivered.distinct_devices == bid.distinct_devices
     ]
-    scores = [_score(name, promised, found, known, fatal) for name, known in effective.items()]
+    scores = [
+        _score(name, promised, found, known, fatal) if named[name] else _no_score(name, alone=len(named) == 1)
+        for name, known in effective.items()
+    ]
     judged = _judged([*scores, *items], guarantee)
     sides: dict[Literal["bid", "delivered"], ScoredRows] = {"bid": promised, "delivered": found}
     shared = {label: 1.0 for label in promised if label in found}
@@ -167,7 +186,7 @@ def accept(
         marks=(*_marks("bid", bid, promised), *_marks("delivered", delivered, promised)),
         differences=differing,
         declared=tuple(side for side, rows in sides.items() if unseen(rows, shared)),
-        characteristic=_characteristic(scores[0].estimate, guarantee, len(judged)),
+        characteristic=_characteristic(_first_estimate(scores), guarantee, len(judged)),
     )
 
 
@@ -213,21 +232,41 @@ def _score(
 ) -> _Item:
     lacking = [label for label in weights if label not in promised or label not in found or label in fatal]
     if not weights or lacking:
-        why = f"without {', '.join(lacking)} there is no ratio of scores" if lacking else "there are no weights"
+        without = ", ".join(lacking)
+        why = f"without {without} there is no ratio of scores" if lacking else "the bid planned no weighted test"
         return _Item(name=name, why=why)
     declared = unseen(promised, weights) + unseen(found, weights)
     parts = log_ratio(found, promised, list(weights), weights)
     return _Item(name=name, parts=parts, declared=declared, ratio=_as_measured(weights, promised, found))
 
 
+def _no_score(name: str, *, alone: bool) -> _Item:
+    why = "there are no weights" if alone else "there are no weights: judged by its tests alone"
+    return _Item(name=name, why=why, verdict="no score")
+
+
+def _first_estimate(scores: Iterable[_Item]) -> Estimate | None:
+    return next((one.estimate for one in scores if one.verdict != "no score"), None)
+
+
 def _judged(items: Sequence[_Item], guarantee: float) -> tuple[GuaranteeRatio, ...]:
     estimates = [item.estimate for item in items]
     wanted = math.log(guarantee)
-    adjusted = iter(holm([_p_broken(one, wanted) for one in estimates if one is not None]))
+    adjusted = iter(_adjusted(estimates, wanted))
+    shielded = iter(_adjusted([item.of_exact_bid for item in items], wanted))
     return tuple(
-        _unjudged(item) if one is None else _kept(item.name, one, wanted, next(adjusted))
+        _unjudged(item) if one is None else _kept(item.name, one, wanted, next(adjusted), next(shielded))
         for item, one in zip(items, estimates, strict=True)
     )
+
+
+def _adjusted(estimates: Sequence[Estimate | None], wanted: float) -> list[float]:
+    """The p values of those that there are."""
+    return holm([_p_broken(one, wanted) for one in estimates if one is not None])
+
+
+def _exact(stat: LogStat | None) -> LogStat | None:
+    return stat if stat is None or stat.std is None else msgspec.structs.replace(stat, std=0.0)
 
 
 def _unjudged(item: _Item) -> GuaranteeRatio:
@@ -235,18 +274,21 @@ def _unjudged(item: _Item) -> GuaranteeRatio:
     return GuaranteeRatio(name=item.name, ratio=item.ratio, low=None, high=None, verdict=item.verdict, why=why)
 
 
-def _kept(name: str, estimate: Estimate, wanted: float, p: float) -> GuaranteeRatio:
+def _kept(name: str, estimate: Estimate, wanted: float, p: float, p_of_exact_bid: float) -> GuaranteeRatio:
     half = estimate.half_width(2 * LEVEL - 1)
     verdict: GuaranteeVerdict = "inconclusive"
     if estimate.n >= RANKED_FROM:
         verdict = "keeps" if estimate.mean - half >= wanted else "breaks" if p < 1 - LEVEL else "inconclusive"
+    why = "" if estimate.n >= RANKED_FROM else f"under {RANKED_FROM} repeats"
+    if verdict == "inconclusive" and p_of_exact_bid < 1 - LEVEL:
+        why = why or SHIELDED
     return GuaranteeRatio(
         name=name,
         ratio=math.exp(estimate.mean),
         low=math.exp(estimate.mean - half),
         high=math.exp(estimate.mean + half),
         verdict=verdict,
-        why="" if estimate.n >= RANKED_FROM else f"under {RANKED_FROM} repeats",
+        why=why,
     )
 
 

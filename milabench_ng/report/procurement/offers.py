@@ -14,6 +14,7 @@ from milabench_ng.report.procurement.evaluating import evaluate
 from milabench_ng.report.procurement.own_bounds import own_bounds
 from milabench_ng.report.procurement.ranking import common_tests, common_with_reference
 from milabench_ng.report.procurement.same_work import other_work
+from milabench_ng.report.procurement.set_aside import set_aside
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import ReportOptions, build_report
@@ -21,52 +22,67 @@ from milabench_ng.report.scoring.scale import Scale, load_scales
 from milabench_ng.report.scoring.weights import Weights, weights_over
 from milabench_ng.report.summary.suites import parts_of
 from milabench_ng.report.summary.summary import Summary
-from milabench_ng.report.verification.checked import Demands, check_results, require_different
+from milabench_ng.report.verification.checked import CheckedResults, Demands, check_results, same_runs
 from milabench_ng.report.verification.opening import load_source
 
 
 def compare_bids(path: Path, demands: Demands | None = None) -> Tender:
     """Evaluate the bids in the file ``path``, all held against the same ``demands``. Paths in it are relative to it.
 
-    A bid that breaks a rule is refused: nothing of it counts, and the tender says why.
+    A bid that cannot be read, breaks a rule or shares no work with most is refused: nothing of it counts, and the
+    tender says why. Raises InputError if that leaves none.
     """
     bids = read_bids(path)
     here = path.parent
     near = here / bids.reference
     reference = load_source(str(near) if os.path.exists(near) else bids.reference)
-    for name, bid in bids.bids.items():
-        if not os.path.exists(here / bid.results):  # a shipped baseline of that name is nobody's bid
-            raise InputError(
-                f"{path}: bid {short(repr(name))}: {plain(here / bid.results)}: no such bundle, folder or summary"
-            )
-    found = {name: check_results(str(here / bid.results), _of_bid(demands, bid)) for name, bid in bids.bids.items()}
-    refused = {name: one for name, one in found.items() if one.broken}
-    if len(refused) == len(found):
-        reasons = "\n".join(f"  {short(name)}: {one.refusal}" for name, one in refused.items())
+    found, refused = _checked(path, bids, demands or Demands())
+    refused |= same_runs(found)
+    summaries = {name: one.summary for name, one in found.items() if name not in refused}
+    if not summaries:
+        reasons = "\n".join(f"  {short(name)}: {why}" for name, why in refused.items())
         raise InputError(f"{path}: every bid is refused:\n{reasons}")
-    sound = {name: bid for name, bid in bids.bids.items() if name not in refused}
-    require_different({name: found[name] for name in sound})
-    kept = msgspec.structs.replace(bids, bids=sound)
-    summaries = {name: found[name].summary for name in sound}
-    scales = load_scales(here / bids.weights if bids.weights else None, next(iter(summaries.values())))
+    refused |= set_aside(summaries, reference)
+    kept = msgspec.structs.replace(bids, bids={name: bid for name, bid in bids.bids.items() if name not in refused})
+    ranked = {name: summaries[name] for name in kept.bids}
+    scales = load_scales(here / bids.weights if bids.weights else None, next(iter(ranked.values())))
     first, *further = [
-        _evaluated(kept, scales[suite], *sides) for suite, sides in _by_suite(path, kept, reference, summaries).items()
+        _evaluated(kept, scales[suite], *sides) for suite, sides in _by_suite(path, kept, reference, ranked).items()
     ]
     return msgspec.structs.replace(
         first,
         further=tuple(further),
-        verdicts={name: found[name].sentence for name in sound},
-        refused={name: one.refusal for name, one in refused.items()},
+        verdicts={name: found[name].sentence for name in ranked},
+        refused={name: refused[name] for name in bids.bids if name in refused},
     )
 
 
-def _of_bid(demands: Demands | None, bid: Bid) -> Demands:
+def _checked(path: Path, bids: Bids, demands: Demands) -> tuple[dict[str, CheckedResults], dict[str, str]]:
+    """The sound bids, and why the others are refused: one that cannot be read spoils nobody else's."""
+    sound: dict[str, CheckedResults] = {}
+    refused: dict[str, str] = {}
+    for name, bid in bids.bids.items():
+        results = path.parent / bid.results
+        if not os.path.exists(results):  # a shipped baseline of that name is nobody's bid
+            raise InputError(f"{path}: bid {short(repr(name))}: {plain(results)}: no such bundle, folder or summary")
+        try:
+            one = check_results(str(results), _of_bid(demands, bid))
+        except InputError as error:
+            refused[name] = short(error)
+            continue
+        if one.broken:
+            refused[name] = one.refusal
+        else:
+            sound[name] = one
+    return sound, refused
+
+
+def _of_bid(demands: Demands, bid: Bid) -> Demands:
     """The demands on one bid: it may have to be signed by its own vendor."""
-    asked = demands or Demands()
     if bid.signed_by is None:
-        return asked
-    rules = msgspec.structs.replace(asked.rules, signed=True, signed_by=(bid.signed_by,))
-    return msgspec.structs.replace(asked, rules=rules)
+        return demands
+    rules = msgspec.structs.replace(demands.rules, signed=True, signed_by=(bid.signed_by,))
+    return msgspec.structs.replace(demands, rules=rules)
 
 
 def _by_suite(

@@ -89,7 +89,7 @@ class Tender(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: dict[str, str] = {}
     """What verification said of each bid in ``rows``."""
     refused: dict[str, str] = {}
-    """The bids that are not in ``rows``, since they break a rule, and why."""
+    """The bids that are not in ``rows``, and why: they cannot be read, break a rule, or share no work with most."""
     further: tuple[Tender, ...] = ()
     """The same bids ranked by each further suite of their profile."""
 

@@ -99,7 +99,7 @@ def other_generation(run: Mapping[str, str], baseline: Mapping[str, str]) -> lis
 
 
 def _of_tests(run: Summary, baseline: Summary) -> Iterator[WorkDifference]:
-    cut: tuple[str, str, str, Ratio] = ("GPUs", _part_of_gpu(run), _part_of_gpu(baseline), "suppressed")
+    cut: tuple[str, str, str, Ratio] = ("GPUs", part_of_gpu(run), part_of_gpu(baseline), "suppressed")
     for label, row in run.tests.items():
         other = baseline.tests.get(label)
         if other is None:
@@ -109,7 +109,7 @@ def _of_tests(run: Summary, baseline: Summary) -> Iterator[WorkDifference]:
                 yield WorkDifference(what=what, run=ours, baseline=theirs, tests=(label,), ratio=ratio)
 
 
-def _part_of_gpu(summary: Summary) -> str:
+def part_of_gpu(summary: Summary) -> str:
     """How GPUs are cut into devices: an instance of MIG is no GPU, and seven of one are no seven GPUs."""
     cuts = {match[1] if (match := _INSTANCE.search(name)) else "" for name in summary.models.values()} - {""}
     return f"MIG {' and '.join(sorted(cuts))}" if cuts else "whole"

@@ -98,15 +98,25 @@ def check_results(name: str, demands: Demands) -> CheckedResults:
     )
 
 
-def require_different(results: Mapping[str, CheckedResults]) -> None:
-    """Raise InputError if two of them, by name, are of the same run: it would be compared with itself."""
-    owners: dict[str, str] = {}
+def same_runs(results: Mapping[str, CheckedResults]) -> dict[str, str]:
+    """Those, by name, that hold a record of another, and why: a run would be compared with itself."""
+    owners: dict[str, list[str]] = {}
     for name, one in results.items():
         for record in sorted(one.records):
-            other = owners.setdefault(record, name)
-            if other != name:
-                same = f"{short(name)} is the same run as {short(other)}: both have the record of SHA-256 {record[:12]}"
-                raise InputError(f"{same}; each must be measured")
+            owners.setdefault(record, []).append(name)
+    found: dict[str, str] = {}
+    for record, names in owners.items():
+        for name in names if len(names) > 1 else ():
+            others = " and ".join(short(other) for other in names if other != name)
+            same = f"{short(name)} is the same run as {others}: they have the record of SHA-256 {record[:12]}"
+            found.setdefault(name, f"{same}; each must be measured")
+    return found
+
+
+def require_different(results: Mapping[str, CheckedResults]) -> None:
+    """Raise InputError if two of them, by name, are of the same run."""
+    for why in reversed(same_runs(results).values()):
+        raise InputError(why)
 
 
 def require_sound(results: CheckedResults) -> CheckedResults:

@@ -70,6 +70,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     going_on: bool
     manifest: Manifest
     profile: Pinned
+    shipped_profile: str | None
+    """The name of the shipped profile of the same bytes: its suite, whatever the sender called the file."""
     weights: dict[str, Pinned]
     """By suite."""
     known: tuple[Summary, ...]

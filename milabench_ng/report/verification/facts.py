@@ -48,7 +48,10 @@ def _name(text: str) -> str:
 
 
 def _other(evidence: Evidence) -> str:
-    return "" if evidence.profile.shipped in (None, evidence.profile.used) else "; not the shipped profile"
+    suite, known = evidence.manifest.plan.suite, evidence.shipped_profile
+    if known is not None:
+        return "" if known == suite else f"; the shipped profile {known} under another name"
+    return "" if evidence.profile.shipped is None else "; not the shipped profile"
 
 
 def _isolation(evidence: Evidence) -> str:

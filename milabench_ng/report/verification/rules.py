@@ -104,6 +104,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """(R11) Minimum."""
     least_sessions: WholeNumber | None = None
     """(R11) Minimum number of sessions over which the runs are spread."""
+    stopping: bool = True
+    """(R11) Whether a rule for stopping (``--narrow``, ``--budget``) may have ended the run before its last repeat."""
     ledger: bool = False
     """(R13) Whether there must be one."""
     failure_rate: Proportion | None = None
@@ -135,6 +137,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """(R23)"""
     gpus: WholeNumber | None = None
     """(R23) Number of GPUs in the node."""
+    whole_gpus: bool = False
+    """(R23) Whether every device must be a whole GPU, and none an instance of MIG."""
     ecc: bool = False
     """(R24)"""
     default_power: bool = False

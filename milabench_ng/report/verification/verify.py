@@ -102,6 +102,7 @@ def gather(
     kept, unreadable = read_records(there.folder, names, _changed(there, sums), manifest.plan)
     summary = load(there.folder, plain(there.source))
     asked = files_of(weights, summary)
+    ran = hashlib.sha256(manifest.profile.text.encode()).hexdigest()
     scales = _scales(there, asked, summary)
     return Evidence(
         rules=rules,
@@ -115,9 +116,12 @@ def gather(
         going_on=going_on,
         manifest=manifest,
         profile=Pinned(
-            used=hashlib.sha256(manifest.profile.text.encode()).hexdigest(),
+            used=ran,
             demanded=_demanded(rules.profile, None if profile is None else profile_file(profile), "profiles"),
             shipped=_shipped_sum("profiles", manifest.plan.suite),
+        ),
+        shipped_profile=next(
+            (name for name in shipped_names("profiles") if _shipped_sum("profiles", name) == ran), None
         ),
         weights={
             suite: Pinned(

@@ -1,12 +1,17 @@
-"""How often an equal node keeps a guarantee, and how often a node that just keeps it is said to break it."""
+"""How often an equal node keeps a guarantee, and how often a node that just keeps it is said to break it; what a bid
+with a noisy test changes."""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterator
 
-from milabench_ng.report.procurement.acceptance import accept
+import numpy as np
+from msgspec.structs import replace
+
+from milabench_ng.report.procurement.acceptance import Acceptance, accept
 from simulations.finding import Finding, share
-from simulations.nodes import WEIGHTS, Spread, drawn_node
+from simulations.model import Floats
+from simulations.nodes import TESTS, WEIGHTS, Spread, drawn_node
 
 TRIALS = 1000
 FEW_TRIALS = 60
@@ -39,9 +44,33 @@ def findings(rng: np.random.Generator, trials: int) -> list[Finding]:
             )
             high = 0.05 if ratio >= GUARANTEE else np.inf
             found.append(share(f"{true}: breaks", [verdict == "breaks" for verdict in verdicts], high=high))
-    return found
+    return [*found, *_of_loud_bids(rng, trials)]
+
+
+def _of_loud_bids(rng: np.random.Generator, trials: int) -> Iterator[Finding]:
+    """One test of the bid, with a twentieth of the weight, differs by 10 % between sessions; or nothing is loud."""
+    for what, loud, short in (
+        ("an even bid", 0.0, 1.0),
+        ("an uneven bid", 0.1, 1.0),
+        ("an uneven bid", 0.1, 0.9),
+        ("an uneven bid", 0.1, 0.75),
+    ):
+        ratios = np.where(np.arange(TESTS) == 0, np.log(short), 0.0)[:, None]
+        made = [_decided(rng, 15, 3, (replace(DAYS, loud=loud), DAYS), ratios) for _ in range(trials)]
+        kept = [one.verdict == "keeps" for one in made]
+        low, high = 0.95 if short == 1 else -np.inf, 0.05 if short < 0.8 else np.inf
+        yield share(f"{what}, one test at {short:g}: keeps", kept, low=low, high=high)
+        yield share(f"{what}, one test at {short:g}: breaks", [one.verdict == "breaks" for one in made])
 
 
 def _verdict(rng: np.random.Generator, repeats: int, sessions: int, spread: Spread, ratio: float) -> str:
-    bid, delivered = (drawn_node(rng, repeats, sessions, spread, at) for at in (0.0, float(np.log(ratio))))
-    return accept(bid, delivered, {"standard": WEIGHTS}, GUARANTEE).verdict
+    return _decided(rng, repeats, sessions, (spread, spread), float(np.log(ratio))).verdict
+
+
+def _decided(
+    rng: np.random.Generator, repeats: int, sessions: int, spreads: tuple[Spread, Spread], log_ratio: float | Floats
+) -> Acceptance:
+    """On a delivered node that is ``exp(log_ratio)`` times as fast as the bid; ``spreads`` are of bid and delivery."""
+    bid = drawn_node(rng, repeats, sessions, spreads[0])
+    delivered = drawn_node(rng, repeats, sessions, spreads[1], log_ratio)
+    return accept(bid, delivered, {"standard": WEIGHTS}, GUARANTEE)

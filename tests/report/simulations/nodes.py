@@ -25,6 +25,8 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
     session: float = 0.0
     gpu_machine: float = 0.0
     host_machine: float = 0.0
+    loud: float = 0.0
+    """By how much the first test is slower in the first session and faster in the second, and so on."""
 
 
 def drawn_node(
@@ -32,10 +34,13 @@ def drawn_node(
     repeats: int,
     sessions: int,
     spread: Spread,
-    log_ratio: float = 0.0,
+    log_ratio: float | Floats = 0.0,
     fail: Mapping[str, int] | None = None,
 ) -> Summary:
-    """A node that is ``exp(log_ratio)`` times as fast as the usual one, with ``repeats`` in all."""
+    """A node that is ``exp(log_ratio)`` times as fast as the usual one, with ``repeats`` in all.
+
+    ``log_ratio``: of all tests, or of shape (tests, 1).
+    """
     logs = log_ratio + _logs(rng, repeats, sessions, spread)
     place = {str(run): 1 + run * sessions // repeats for run in range(repeats)}
     tests = {
@@ -53,6 +58,7 @@ def _logs(rng: np.random.Generator, repeats: int, sessions: int, spread: Spread)
     machine += np.where([bound != "cpu" for bound in BOUNDS], spread.gpu_machine * rng.standard_normal(), 0.0)
     days = np.repeat(spread.session * rng.standard_normal(sessions), repeats // sessions)
     own = cv * rng.standard_normal((TESTS, repeats))
+    own[0] += spread.loud * np.repeat(np.resize([-1.0, 1.0, 0.0], sessions), repeats // sessions)
     return np.asarray(own + machine[:, None] + days + spread.run * rng.standard_normal(repeats))
 
 

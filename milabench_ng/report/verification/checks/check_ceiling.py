@@ -8,7 +8,7 @@ from milabench_ng.records.record import Record
 from milabench_ng.report.baselines.peaks import arithmetic_of, peak
 from milabench_ng.report.verification.checks.plausible import implausible
 from milabench_ng.report.verification.evidence import Evidence
-from milabench_ng.report.verification.findings import OFF, Finding, judged
+from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
 from milabench_ng.report.verification.rules import Ceiling
 
 
@@ -26,8 +26,10 @@ def ceiling(evidence: Evidence) -> Finding:
     if odd or reasons or lacking:
         return judged([*reasons, *odd, *lacking])
     known = sum(record.mnb.launch.test in limits.flops_per_item for _, record in named)
+    if not known and limits.flops_per_item:
+        return judged([f"of the tests that have a ceiling none ran: {', '.join(limits.flops_per_item)}"])
     if not known:
-        return Finding("unknown", ("the rules know no FLOP count of what ran",))
+        return unknown("the rules know no FLOP count of what ran")
     return Finding("pass", (f"looked at in {known} of {len(named)} launches, whose FLOP and peak are known",))
 
 

@@ -26,16 +26,25 @@ _NO_GPU = "the node shows no GPU"
 
 
 def every_gpu(evidence: Evidence) -> Finding:
-    """Every GPU on the PCI bus worked, including all its MIG instances, and there are as many as demanded."""
+    """Every GPU on the PCI bus worked, including all its MIG instances; there are as many as demanded, and whole."""
     rules = evidence.rules
-    if not rules.every_gpu and rules.gpus is None:
+    found = list(_cut(evidence)) if rules.whole_gpus else []
+    if rules.every_gpu or rules.gpus is not None:
+        found += [*_none_at_work(evidence), *_idle_gpus(evidence), *_unlisted(evidence), *_too_few(evidence)]
+    elif not rules.whole_gpus:
         return OFF
-    return judged([*_none_at_work(evidence), *_idle_gpus(evidence), *_unlisted(evidence), *_too_few(evidence)])
+    return judged(found)
 
 
 def _none_at_work(evidence: Evidence) -> Iterator[str]:
     if evidence.rules.every_gpu and all(device.kind == "cpu" for device in evidence.manifest.plan.devices):
         yield "no GPU worked"
+
+
+def _cut(evidence: Evidence) -> Iterator[str]:
+    for device in evidence.manifest.plan.devices:
+        if device.kind == "mig" or device.known_part < 1 or " MIG " in device.name:
+            yield f"device {device.index} is {device.name}, a part of a GPU: whole ones are demanded"
 
 
 def _idle_gpus(evidence: Evidence) -> Iterator[str]:

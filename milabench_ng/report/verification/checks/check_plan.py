@@ -26,8 +26,12 @@ _OF_2020 = "the profile is one of 2020, and what it means today only a worker kn
 
 
 def profile(evidence: Evidence) -> Finding:
-    """The profile is the one that is demanded."""
-    return _pinned({"the profile is": evidence.profile})
+    """The profile is the one that is demanded, under its name: rules, weights and baselines know tests by suite."""
+    found, suite = _pinned({"the profile is": evidence.profile}), evidence.manifest.plan.suite
+    if found.result == "pass" and evidence.shipped_profile not in (None, suite):
+        known = evidence.shipped_profile
+        return judged([f"the profile {known} ran under the name {suite}, and its tests are called otherwise"])
+    return found
 
 
 def weights(evidence: Evidence) -> Finding:
@@ -223,15 +227,18 @@ def _claimed_sessions(evidence: Evidence) -> Iterator[str]:
 
 
 def repeats(evidence: Evidence) -> Finding:
-    """Every test ran as often as demanded, and in as many sessions."""
+    """Every test ran as often as demanded, in as many sessions, and all repeats were planned to be made if demanded."""
     rules = evidence.rules
-    if rules.repeat is None and rules.least_sessions is None:
+    if rules.repeat is None and rules.least_sessions is None and rules.stopping:
         return OFF
     made: dict[str, list[Record]] = {}
     for kept in evidence.measured:
         made.setdefault(kept.record.mnb.label, []).append(kept.record)
     labels = dict.fromkeys([*evidence.manifest.plan.labels, *made])
     reasons = list(_claimed_sessions(evidence))
+    rule = evidence.manifest.stopping
+    if rule is not None and not rules.stopping:
+        reasons.append(f"it was to repeat {rule.text}: a rule for stopping, which is refused")
     for label in labels:
         runs = {record.mnb.launch.run for record in made.get(label, ())}
         sessions = {_session(record) for record in made.get(label, ())}

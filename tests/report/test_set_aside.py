@@ -1,0 +1,67 @@
+"""A bid that shares no work with the others is set aside: it does not take the tests out of their ranking."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from test_money import WEIGHTS, node
+
+from milabench_ng.report.procurement.offers import compare_bids
+from milabench_ng.report.procurement.set_aside import set_aside
+from milabench_ng.report.procurement.tender import Tender
+from milabench_ng.report.render.tender_facts import tender_facts
+from milabench_ng.report.summary.folder import encode_summary
+from milabench_ng.report.summary.summary import Summary
+
+
+def of_model(model: str, suite: str = "standard") -> Summary:
+    made = node(100.0, 100.0, 2)
+    return msgspec.structs.replace(made, suite=suite, models=dict.fromkeys(made.models or ("0", "1"), model))
+
+
+WHOLE, CUT, OTHER_CUT = of_model("H200"), of_model("H200 MIG 7g.141gb"), of_model("H200 MIG 1g.18gb")
+
+
+def tender(folder: Path, **bids: Summary) -> Tender:
+    for name, one in {"base": WHOLE, **bids}.items():
+        (folder / f"{name}.json").write_text(encode_summary(one))
+    (folder / "w.json").write_text(json.dumps({label: {"weight": weight} for label, weight in WEIGHTS.items()}))
+    offers = {name: {"results": f"{name}.json", "price": 1000.0} for name in bids}
+    file = folder / "bids.json"
+    file.write_text(json.dumps({"reference": "base.json", "weights": "w.json", "bids": offers}))
+    return compare_bids(file)
+
+
+def test_gpus_cut_into_instances_leave_the_others_their_tests(tmp_path: Path) -> None:
+    made = tender(tmp_path, straw=CUT, a=WHOLE, b=WHOLE)
+    assert len(made.tests) == made.of == 2
+    assert {row.name: row.rank for row in made.rows} == {"a": 1, "b": 1}
+    assert made.exit_code == 1
+    told = {fact.text for fact in tender_facts(made) if fact.name == "refused"}
+    assert told == {
+        "straw: set aside: its GPUs are MIG 7g, those of most bids whole, so no test is the same work",
+    }
+
+
+def test_a_bid_of_another_suite_leaves_the_others_theirs(tmp_path: Path) -> None:
+    made = tender(tmp_path, straw=of_model("H200", "standart"), a=WHOLE, b=WHOLE)
+    assert made.refused == {"straw": "set aside: it ran standart, and most bids standard"}
+    assert {row.name: row.rank for row in made.rows} == {"a": 1, "b": 1}
+
+
+@pytest.mark.parametrize(
+    ("bids", "aside"),
+    [
+        ({"a": WHOLE, "b": WHOLE}, []),
+        ({"a": CUT, "b": CUT}, []),
+        ({"a": WHOLE, "b": CUT, "c": CUT}, ["a"]),
+        ({"a": WHOLE, "b": CUT}, ["b"]),  # as many of each: the reference decides
+        ({"a": OTHER_CUT, "b": CUT}, []),  # nor does the reference
+        ({"a": WHOLE, "b": CUT, "c": OTHER_CUT}, ["b", "c"]),
+    ],
+)
+def test_most_bids_say_what_is_usual(bids: dict[str, Summary], aside: list[str]) -> None:
+    assert list(set_aside(bids, WHOLE)) == aside
