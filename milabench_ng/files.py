@@ -1,7 +1,8 @@
 """Untrusted files: reading every JSON file, and making files in folders that others can write to.
 
 A file is read only if it is regular and not too large, and its JSON only if it is unambiguous: UTF-8 (RFC 8259), no
-duplicate keys in an object, only finite numbers, no deep nesting. Errors are InputErrors with file and place.
+duplicate keys in an object, only finite numbers, whole ones of at most 64 bits, no deep nesting. Errors are InputErrors
+with file and place.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar
 
@@ -38,6 +39,10 @@ Numbers = Literal["finite", "any"]
 T = TypeVar("T")
 
 _NESTS = (dict, list)
+_WHOLE = range(-(2**63), 2**64)
+"""Of 64 bits, signed or not, as the kernel counts. Larger ones are no counts, and fit into no float."""
+_LONG = re.compile(rb"(?:\A|[-\s:,\[])[0-9]{19}")
+"""Where such a number may begin: never in what mnb writes, whose digits in a row are those behind a point."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _MARKS = {b"\xef\xbb\xbf": "UTF-8", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
@@ -77,6 +82,7 @@ def read_content(path: Path, largest: int = SMALL, flags: int = 0) -> bytes:
 def parse_json(content: bytes, source: str, numbers: Numbers = "finite") -> Any:
     """The value of a JSON text; ``source`` is the file's name, for errors."""
     text = decode_text(content, source)
+    refuse_large_numbers(content, source)
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(pairs)
@@ -103,13 +109,25 @@ def parse_json(content: bytes, source: str, numbers: Numbers = "finite") -> Any:
         refuse(source, f"not JSON: {error.msg} (line {error.lineno}, column {error.colno}){other}")
     except RecursionError:
         refuse(source, f"nested too deeply (more than {DEEPEST} levels)")
-    except ValueError:  # from int(): more digits than Python converts
-        refuse(source, "a number has too many digits")
     if _depth(value) > DEEPEST:
         refuse(source, f"nested too deeply (more than {DEEPEST} levels)")
     if _SURROGATE.search(text):
         _require_characters(value, source)
     return value
+
+
+def refuse_large_numbers(content: bytes, source: str) -> None:
+    """Raise an InputError for a JSON text with a whole number of more than 64 bits; other errors are the decoder's."""
+
+    def whole(digits: str) -> int:
+        if len(digits) > 20 or int(digits) not in _WHOLE:
+            shown = digits if len(digits) <= 20 else f"{digits[:20]}..."
+            refuse(source, f"the whole number {shown} has more than 64 bits")
+        return int(digits)
+
+    if _LONG.search(content):
+        with suppress(ValueError, RecursionError):
+            json.loads(content, parse_int=whole)
 
 
 def convert_json(value: Any, kind: type[T], source: str, advice: str = "") -> T:

@@ -23,12 +23,12 @@ requested.
 DeathCause = Literal["isolation_lost", "oom", "host_oom", "pids_limit", "timeout", "signal", "exit"]
 """What ended a tenant: the first in this order that applies."""
 
-_STRENGTH = ("none", "affinity", "partial", "full")
+_STRENGTH: tuple[Tier, ...] = ("none", "affinity", "partial", "full")
 
 
-def weakest_tier(tiers: Sequence[str]) -> str:
-    """The weakest of several tiers; an unknown tier is the weakest of all."""
-    return min(tiers, key=lambda tier: _STRENGTH.index(tier) if tier in _STRENGTH else -1)
+def weakest_tier(tiers: Sequence[Tier]) -> Tier:
+    """The weakest of several tiers."""
+    return min(tiers, key=_STRENGTH.index)
 
 
 class IoLimit(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -17,6 +17,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from milabench_ng.errors import InputError
+from milabench_ng.files import refuse_large_numbers
 from milabench_ng.node.edge import Edge
 from milabench_ng.plain import short
 from milabench_ng.records.proof import CodeProof, DataProof
@@ -251,8 +253,9 @@ def check_chain(content: bytes) -> Chain:
     expected = 0
     for place, line in enumerate(lines):
         try:
+            refuse_large_numbers(line, "JSON")
             entry = _decoder.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except (InputError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             problems.append(f"line {place + 1}: not an entry: {short(error)}")
         else:
             entries.append(entry)

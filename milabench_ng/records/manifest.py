@@ -11,7 +11,7 @@ from milabench_ng.node.inventory import Inventory
 from milabench_ng.node.resctrl import Resctrl
 from milabench_ng.node.storage import Storage
 from milabench_ng.plan import Plan
-from milabench_ng.records.isolation import Share
+from milabench_ng.records.isolation import Share, Tier
 from milabench_ng.records.stopping import Stopping
 from milabench_ng.records.window import WindowRule
 
@@ -31,7 +31,7 @@ class FenceSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     requested: str
     backend: str
-    tier: str
+    tier: Tier
     notes: tuple[str, ...] = ()
     ram_total_bytes: int | None = None
     resctrl: Resctrl | msgspec.UnsetType = msgspec.UNSET

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.files import LARGE, MIB, RECORD, is_locked, parse_json, read_content, refuse
+from milabench_ng.files import LARGE, MIB, RECORD, is_locked, parse_json, read_content, refuse, refuse_large_numbers
 from milabench_ng.plain import plain, short
 from milabench_ng.records.ledger import Chain, check_chain
 from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME
@@ -190,12 +190,14 @@ def _json_files(folder: str) -> tuple[list[str], list[Problem]]:
 
 def decode_record(content: bytes, name: str, decoder: msgspec.json.Decoder[T]) -> T:
     """A record of any schema as the decoder's type, which describes today's. ``name``: the file's."""
+    refuse_large_numbers(content, name)
     if _kind.decode(content).is_current:
         return decoder.decode(content)  # straight from the bytes, which is faster
     return msgspec.convert(upgrade_record(msgspec.json.decode(content), name), decoder.type)
 
 
 def _decode(content: bytes, name: str) -> Found | None:
+    refuse_large_numbers(content, name)
     try:
         kind, raw = _kind.decode(content), None
     except msgspec.ValidationError:  # JSON, but not an object

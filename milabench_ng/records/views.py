@@ -10,6 +10,7 @@ import msgspec
 from milabench_ng.catalogue import Derived
 from milabench_ng.plan import Device, Launch, Plan
 from milabench_ng.records.host_pace import HostPace
+from milabench_ng.records.isolation import Tier
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.stopping import Stopping
 from milabench_ng.records.window import LARGEST, Amount, Moment, SliceRow, WholeNumber, WindowRule
@@ -90,7 +91,7 @@ class IoView(msgspec.Struct, frozen=True):
 class TierView(msgspec.Struct, frozen=True):
     """How strongly a share was enforced."""
 
-    tier: str
+    tier: Tier
     io: IoView | None = None
 
 
@@ -192,7 +193,7 @@ class RecordView(msgspec.Struct, frozen=True, kw_only=True):
 class FenceView(msgspec.Struct, frozen=True):
     """What enforced the shares of a run."""
 
-    tier: str
+    tier: Tier
 
 
 class ProfileView(msgspec.Struct, frozen=True):

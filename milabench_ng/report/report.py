@@ -8,6 +8,7 @@ from milabench_ng.report.scoring.choices import Choices
 from milabench_ng.report.scoring.comparison import ComparedTest, Comparison
 from milabench_ng.report.scoring.cost import Price
 from milabench_ng.report.scoring.failure_rate import FailureRate
+from milabench_ng.report.scoring.lost_cells import LostCell
 from milabench_ng.report.scoring.neighbours import FenceGain, Slowdown
 from milabench_ng.report.scoring.reference import CLASSIC_UNIT
 from milabench_ng.report.scoring.scaling import ScalingCurve
@@ -66,6 +67,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     price: Price | None
     neighbours: tuple[Slowdown, ...] = ()
     """What neighbours cost; empty if no test ran alone."""
+    lost_cells: tuple[LostCell, ...] = ()
+    """What was to have a slowdown and has none; empty if no test ran alone."""
     fence_gains: tuple[FenceGain, ...] = ()
     """What the fence is worth; empty without a baseline of the same study without it."""
     shared_devices: tuple[SharedDevice, ...] = ()

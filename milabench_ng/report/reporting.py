@@ -17,6 +17,7 @@ from milabench_ng.report.scoring.compare import compare
 from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.cost import PricePer, cost
 from milabench_ng.report.scoring.failure_rate import failure_rate
+from milabench_ng.report.scoring.lost_cells import lost_cells
 from milabench_ng.report.scoring.neighbours import Slowdown, fence_gains, slowdowns
 from milabench_ng.report.scoring.scale import Scale, load_scales
 from milabench_ng.report.scoring.scaling import scaling_curves
@@ -178,6 +179,7 @@ def build_report(
         if options.price is None
         else cost(options.price, options.price_per, own, summary.distinct_devices, comparisons),
         neighbours=(cells := slowdowns(summary.tests)),
+        lost_cells=lost_cells(summary.tests),
         fence_gains=fence_gains(cells, _unfenced(summary, [other for _, other in baselines])),
         shared_devices=shared_devices([summary, *(other for _, other in baselines)]),
     )

@@ -38,6 +38,7 @@ ON_GPUS = (
     "an idle GPU with all items",
     "a byte of the device's memory",
     "power halved",
+    "power lowered in the window",
     "GPUs not sampled",
     "throttling told by no launch",
     "throttling that no GPU can tell",
@@ -61,6 +62,7 @@ OF_THIS_VERSION = {
     "latencies of a test that trains",
     "parts longer than their slices",
     "parts made short",
+    "one of two parts made short",
     "parts left out",
     "more than all cached",
 }

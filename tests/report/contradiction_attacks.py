@@ -71,7 +71,8 @@ def measured_power(content: dict[str, Any], watts: float, busy: float) -> None:
         state["energy_mj"] = int((edges["before"]["gpus"][uuid]["energy_mj"] or 0) + 1e3 * watts * passed)
         edges["before"]["gpus"][uuid]["energy_mj"] = edges["before"]["gpus"][uuid]["energy_mj"] or 0
         own = mnb["telemetry"].setdefault(f"gpu:{uuid}", {})
-        begun = edges["before"]["gpus"][uuid]["energy_mj"] / 1000 + watts
+        until = mnb["window"]["start_s"] - edges["before"]["time_s"]
+        begun = edges["before"]["gpus"][uuid]["energy_mj"] / 1000 + until * watts
         own["energy_j"] = {"n": 18, "span_s": 8.5, "min": begun, "mean": begun, "max": begun + 8.5 * watts}
         for name, value in (("power_w", watts), ("utilization_pct", busy)):
             own[name] = dict.fromkeys(("min", "mean", "max"), value) | {"n": 18, "span_s": 8.5}

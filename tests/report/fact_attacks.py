@@ -85,6 +85,15 @@ def halved(content: dict[str, Any]) -> None:
             values["power_w"] |= {name: values["power_w"][name] / 2 for name in ("min", "mean", "max")}
 
 
+def thrifty(content: dict[str, Any]) -> None:
+    """Power and energy of the window lowered to 0.6, and the counters at the edges as they were."""
+    for source, values in content["mnb"]["telemetry"].items():
+        if source.startswith("gpu:"):
+            values["power_w"] |= {name: values["power_w"][name] * 0.6 for name in ("min", "mean", "max")}
+            energy = values["energy_j"]
+            energy["max"] = energy["min"] + 0.6 * (energy["max"] - energy["min"])
+
+
 def without_gpus(content: dict[str, Any]) -> None:
     kept = content["mnb"]["telemetry"]
     content["mnb"]["telemetry"] = {source: kept[source] for source in kept if not source.startswith("gpu:")}
@@ -142,6 +151,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "told of other RAM": ("R5", record(environment(MNB_RAM_BYTES="1")), "it was told of 1 bytes of RAM, its limit was"),
     "files in memory": ("R31", record(environment(MNB_STORAGE="/dev/shm/files")), "which is not below the data root"),
     "power halved": ("R5", after_measuring(halved), "W in the"),
+    "power lowered in the window": ("R5", after_measuring(thrifty), "s after its window, and took"),
     "GPUs not sampled": ("R33", after_measuring(without_gpus), "which the GPU told before it"),
     "throttling told by no launch": ("R33", records(held_down_untold), "and nothing says why"),
     "throttling that no GPU can tell": (

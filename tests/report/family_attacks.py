@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from slice_attacks import more_steps
-from tampering import Change, Tamper, ledger_events, recount, rehash, rewrite, write_events
+from tampering import Change, Tamper, ledger_events, records, recount, rehash, rewrite, write_events
 
 
 def limited(content: dict[str, Any]) -> None:
@@ -194,6 +194,15 @@ def parts(factor: float) -> Change:
     return change
 
 
+def back_in_no_time(content: dict[str, Any]) -> None:
+    """The way back to the host takes a fiftieth, beside the way to the device."""
+    noted = [row[7] for rank in content["mnb"]["ranks"] for row in rank["slices"] if row[7:8] and "out_s" in row[7]]
+    if not noted:
+        raise LookupError("a launch that copies both ways")
+    for notes in noted:
+        notes["out_s"] *= 0.02
+
+
 def all_cached(content: dict[str, Any]) -> None:
     for row in (row for rank in content["mnb"]["ranks"] for row in rank["slices"] if row[7:8]):
         row[7]["cached"] = 2.0 * row[3]
@@ -228,6 +237,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "latencies left out everywhere": ("R4", where(timed, untimed), "rank 0 has no latencies"),
     "parts longer than their slices": ("R4", where(in_parts, parts(4.0), first=True), "rank 0 notes parts of"),
     "parts made short": ("R4", where(in_parts, parts(0.1)), "s in all, and worked for"),
+    "one of two parts made short": ("R4", records(back_in_no_time, "*h2d*"), "rank 0 notes out_s of"),
     "parts left out": ("R4", where(in_parts, without_parts), "_s in slice 0"),
     "more than all cached": ("R4", where(shared, all_cached), "rank 0 notes cached of"),
     "no I/O limit": ("R16", where(limited, io_share()), "its share may read without limit, by the profile 1000 MiB/s"),

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, get_args
 
 import make_records
 import pytest
+import tampering
 from make_records import PER_GPU
 
 from milabench_ng import files
@@ -20,7 +23,11 @@ from milabench_ng.errors import InputError
 from milabench_ng.files import DEEPEST, SMALL, parse_json, read_content, read_json
 from milabench_ng.plain import plain, plain_json, plain_lines, printed_json, short
 from milabench_ng.records.names import write_atomically
+from milabench_ng.records.reading import read_ledger
 from milabench_ng.report.reporting import make_report
+from milabench_ng.report.verification.rules import Rules
+from milabench_ng.report.verification.verify import verify
+from milabench_ng.report.writers import Form, write_report
 from milabench_ng.shipped import find, names
 
 
@@ -133,7 +140,10 @@ def test_a_thousand_folders_in_each_other(tmp_path: Path) -> None:
         (b'["\\ud83d"]', "half of a surrogate pair"),
         (b"[" * (DEEPEST + 1) + b"]" * (DEEPEST + 1), "nested too deeply"),
         (b"[" * 100_000, "nested too deeply"),
-        (b"[1" + b"0" * 5000 + b"]", "too many digits"),
+        (b"[1" + b"0" * 5000 + b"]", "the whole number 10000000000000000000... has more than 64 bits"),
+        (b"1" + b"0" * 400, "the whole number 10000000000000000000... has more than 64 bits"),
+        (b'{"a":18446744073709551616}', "the whole number 18446744073709551616 has more than 64 bits"),
+        (b'{"a": -9223372036854775809}', "the whole number -9223372036854775809 has more than 64 bits"),
         (b'{"a":\n tru}', r"line 2, column 2"),
         (b'{"a": "\xff"}', "not UTF-8 text .* at byte 7"),
         (b"", "not JSON"),
@@ -147,7 +157,51 @@ def test_json_says_one_thing_or_is_refused_with_its_place(content: bytes, messag
 def test_what_json_may_say() -> None:
     assert parse_json(b"[" * DEEPEST + b"]" * DEEPEST, "x")
     assert parse_json('{"ü": ["\\ud83d\\ude00", 1e308]}'.encode(), "x") == {"ü": ["\N{GRINNING FACE}", 1e308]}
+    assert parse_json(b"[-9223372036854775808, 18446744073709551615, 0.00012345678901234567]", "x")[1] == 2**64 - 1
+    assert parse_json(b'["10000000000000000000000"]', "x") == ["10000000000000000000000"]
     assert parse_json(b"[NaN, 1e999]", "x", numbers="any")[1] == float("inf")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("mnb launch arguments batch_size", "mnb precision dtypes float32", "mnb isolation 0 requested memory_bytes"),
+        *("mnb isolation 0 usage cpu_usec", "mnb conditions before host pages_swapped_in", "job arguments batch_size"),
+        *("mnb conditions after host oom_kills", "mnb surroundings after cpus"),
+    ],
+)
+def test_a_record_with_a_number_beyond_64_bits_is_unreadable(tmp_path: Path, path: str) -> None:
+    tampering.write_honest(tmp_path)
+    *parts, last = path.split()
+
+    def change(content: dict[str, Any]) -> None:
+        for part in parts:
+            content = content.setdefault(part, {})
+        content[last] = 987654321  # msgspec encodes no larger ones
+
+    record = next(tmp_path.glob("standard.vae.J0.0.*"))
+    tampering.rewrite(record, change)
+    record.write_text(record.read_text().replace("987654321", f"1{'0' * 400}"))
+    report = make_report(tmp_path)
+    assert [failed.cause for failed in report.summary.tests["standard.vae"].failed] == ["unreadable"]
+    for form in get_args(Form):
+        write_report(report, form, io.StringIO())
+    reasons = [reason for ruling in verify(tmp_path, Rules()).having("fail") for reason in ruling.reasons]
+    assert any("the whole number 10000000000000000000... has more than 64 bits" in reason for reason in reasons)
+
+
+def test_a_manifest_or_a_ledger_with_such_a_number(tmp_path: Path) -> None:
+    tampering.write_honest(tmp_path)
+    ledger = tmp_path / "ledger.jsonl"
+    lines = ledger.read_text()
+    ledger.write_text(re.sub('"launches":[0-9]+', f'"launches":1{"0" * 400}', lines, count=1))
+    assert "has more than 64 bits" in read_ledger(tmp_path).problems[0]
+    ledger.write_text(lines)
+    run = tmp_path / "run.json"
+    run.write_text(re.sub('"memory_bytes": ?[0-9]+', f'"memory_bytes": 1{"0" * 400}', run.read_text(), count=1))
+    for read in (lambda: make_report(tmp_path), lambda: verify(tmp_path, Rules())):
+        with pytest.raises(InputError, match=r"run\.json: .*has more than 64 bits"):
+            read()
 
 
 def test_the_limit_is_that_of_the_bytes_read_and_not_of_what_stat_says(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import make_records
+import msgspec
 import pytest
 from make_records import PER_GPU, PROGRESSION
 from terminal_stream import Terminal
@@ -20,9 +21,11 @@ from terminal_stream import Terminal
 from milabench_ng.cli import call
 from milabench_ng.cli.report import report
 from milabench_ng.cli.summary import summary
+from milabench_ng.errors import InputError
+from milabench_ng.plain import plain_lines
 from milabench_ng.report.reporting import ReportOptions, make_report
-from milabench_ng.report.summary.folder import load
-from milabench_ng.report.writers import write_report
+from milabench_ng.report.summary.folder import decode_summary, encode_summary, load
+from milabench_ng.report.writers import Form, write_report
 from milabench_ng.shipped import find, names
 
 TESTS = {"toy_reg": PER_GPU, "toy_lstm": PER_GPU, "vae": PER_GPU, "loader": PER_GPU, "convnet": PER_GPU}
@@ -108,6 +111,33 @@ def test_the_last_line_says_not_isolated(quick: Path) -> None:
     assert squeezed(text.splitlines()[-1]) == "isolation NOT ISOLATED (affinity)"
     assert "NOT COMPARABLE throttled (1 of 7 tests)" in squeezed(text)
     assert printed(quick, "markdown").splitlines()[-1] == "**isolation: NOT ISOLATED (affinity)**"
+
+
+STEERING = "full\x1b]0;mine\x07<img src=x>\n=1+1"
+
+
+def test_a_tier_that_there_is_not_is_no_tier(quick: Path) -> None:
+    path = next(quick.glob("quick.vae.J0.1.*"))
+    content = json.loads(path.read_bytes())
+    content["mnb"]["isolation"]["1"]["tier"] = STEERING
+    path.write_text(json.dumps(content))
+    (failed,) = make_report(quick).summary.tests["quick.vae"].failed
+    assert (failed.job_id, failed.cause) == ("0.1", "unreadable")
+    assert "mine" not in failed.detail or "\x1b" not in failed.detail
+    baseline = json.loads(encode_summary(load(quick)))
+    baseline["tests"]["quick.vae"]["tiers"] = [STEERING]
+    with pytest.raises(InputError, match="tiers"):
+        decode_summary(json.dumps(baseline).encode(), "s.json")
+
+
+@pytest.mark.parametrize("form", ["csv", "markdown"])
+def test_the_isolation_is_escaped_like_every_cell(quick: Path, form: Form) -> None:
+    stream = io.StringIO()
+    steering = msgspec.structs.replace(make_report(quick), isolation=f"=2+2{STEERING}")
+    write_report(steering, form, stream)
+    assert plain_lines(stream.getvalue()) == stream.getvalue()
+    assert "\n=1+1" not in stream.getvalue()
+    assert (",'=2+2full" if form == "csv" else "(=2+2full\\x1b]0;mine\\x07&lt;img") in stream.getvalue()
 
 
 def test_failures_are_named_and_an_invalid_score_shows_no_number(quick: Path) -> None:

@@ -151,6 +151,61 @@ def test_a_victim_that_failed_in_company_is_a_lost_pair(tmp_path: Path) -> None:
     assert tables(make_report(tmp_path))[0].rows[0][2].endswith(", 1 pairs lost")
 
 
+def test_the_state_of_the_cache_is_told_and_hides_no_cell(tmp_path: Path) -> None:
+    """Whoever calls the data of one launch in company otherwise would else be rid of its cell."""
+    make_records.write_run(tmp_path, plan(profile(**PROFILE), 2, 3), drifting)
+    honest = make_report(tmp_path)
+    assert honest.lost_cells == ()
+    assert "cache" not in "".join(tables(honest)[0].notes)
+    tampering.record(lambda content: content["mnb"]["data"].update(cache="mixed"), "i.together.J2.1.*")(tmp_path)
+    report = make_report(tmp_path)
+    assert [(cell.beside, cell.value) for cell in report.neighbours] == [
+        (cell.beside, cell.value) for cell in honest.neighbours
+    ]
+    assert tables(report)[0].notes[-1] == "vae, packed: data cache cold alone, cold and mixed in company"
+    assert as_object(report)["neighbours"]["cells"][0]["caches"] == ("cold", "cold and mixed")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "change", "told"),
+    [
+        (
+            "i.together.J2.1.*",
+            {"data": {"name": "fake", "kind": "twin", "scale": 0.5, "cache": "warm"}},
+            [("together", "not the work of vae_alone: other data")],
+        ),
+        (
+            "i.vae_alone.J2.1.*",
+            {"precision": {"asked": "fp16", "ran_before": "fp16", "ran_after": "fp16", "dtypes": {}}},
+            [
+                ("vae_alone", "ran alone, and nothing that ran in company is the same work"),
+                ("together", "not the work of vae_alone: other precision"),
+                ("beside_noise", "not the work of vae_alone: other precision"),
+            ],
+        ),
+        ("i.beside_noise.*", None, [("beside_noise", "no pair of launches has two rates")]),
+        ("i.beside_noise.*", {"schema": "x"}, [("beside_noise", "none of its launches can be read")]),
+    ],
+)
+def test_what_has_no_cell_is_named(
+    tmp_path: Path, pattern: str, change: dict[str, Any] | None, told: list[tuple[str, str]]
+) -> None:
+    make_records.write_run(tmp_path, plan(profile(**PROFILE), 2, 3), drifting)
+    for path in tmp_path.glob(pattern):
+        tampering.rewrite(path, tampering.failed("oom") if change is None else tampering.ours(**change))
+    report = make_report(tmp_path)
+    assert [(lost.test, lost.why) for lost in report.lost_cells] == told
+    (line,) = [fact for fact in first_screen(report).look if fact.name == "neighbours"]
+    assert line.text == f"no slowdown of {'; '.join(f'{test} ({why})' for test, why in told)}"
+    found = as_object(report)["neighbours"]["without_figure"]
+    assert [(lost.test, lost.why) for lost in found] == told
+    if report.neighbours:
+        assert f"no slowdown of {told[0][0]}: {told[0][1]}" in tables(report)[0].notes
+    else:
+        with pytest.raises(InputError, match="vae_alone: ran alone"):
+            tables(report)
+
+
 def test_without_a_test_alone_there_is_no_victim(tmp_path: Path) -> None:
     make_records.write_run(tmp_path, plan(profile(together=PROFILE["together"]), 2, 1), drifting)
     with pytest.raises(InputError, match="no measured test of that suite"):

@@ -16,7 +16,7 @@ import msgspec
 from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, parse_json, read_content
 from milabench_ng.plain import short
-from milabench_ng.records.isolation import Effective, GroupEvents, Share, Usage
+from milabench_ng.records.isolation import Effective, GroupEvents, Share, Tier, Usage
 from milabench_ng.records.reading import ReadRecord, decode_record, read_folder, read_record
 from milabench_ng.records.views import ManifestView
 from milabench_ng.report.launch.load_course import LoadCourse, load_courses
@@ -28,7 +28,7 @@ class FenceEvidence(msgspec.Struct, frozen=True, kw_only=True):
     """The fence around one tenant according to its record; None for what is not recorded."""
 
     backend: str
-    tier: str
+    tier: Tier
     requested: Share | None = None
     effective: Effective | None = None
     effective_end: Effective | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from milabench_ng.errors import InputError
 from milabench_ng.report.layouts.layout import SuiteLayout
@@ -38,7 +38,8 @@ def tables(report: Report) -> tuple[Section, ...]:
     cells = _required(report)
     victims = list(dict.fromkeys(cell.victim for cell in cells))
     columns = [_column(cells, beside) for beside in antagonists(cells)]
-    notes = (_told(cost_of_neighbours(cells), "cost of neighbours", "packed"), NOTE)
+    lost = (f"no slowdown of {lost.test}: {lost.why}" for lost in report.lost_cells)
+    notes = (_told(cost_of_neighbours(cells), "cost of neighbours", "packed"), NOTE, *lost, *_other_caches(cells))
     worth = (_told(worth_of_fence(report.fence_gains), "worth of the fence", "all cells"), GAIN_NOTE)
     matrix = section(
         "matrix", "Slowdown", victims, Column[str]("victim", value=str), *columns, notes=tuple(filter(None, notes))
@@ -80,6 +81,8 @@ _COLUMNS: tuple[Column[Slowdown], ...] = (
     Column("company's rate", value=lambda cell: pressed(cell) or NOTHING),
     Column("worst tenant / mean", value=lambda cell: _fairness(cell)),
     Column("test", value=lambda cell: cell.test),
+    Column("data cache alone", value=lambda cell: cell.caches[0] or NOTHING),
+    Column("data cache in company", value=lambda cell: cell.caches[1] or NOTHING),
 )
 _PRESSED: tuple[Column[Slowdown], ...] = (
     Column("test", value=lambda cell: cell.test),
@@ -110,6 +113,14 @@ _GAINS: tuple[Column[FenceGain], ...] = (
 )
 
 
+def _other_caches(cells: Sequence[Slowdown]) -> Iterator[str]:
+    """Pairs whose data did not lie in the page cache alike, which is part of their slowdown."""
+    for cell in cells:
+        alone, together = (state or "not recorded" for state in cell.caches)
+        if alone != together:
+            yield f"{cell.victim}, {cell.beside}: data cache {alone} alone, {together} in company"
+
+
 def pressed(cell: Slowdown) -> str:
     """The antagonists' own rates, in words; empty if packed."""
     return ", ".join(f"{name} {figure(rate)}" for name, rate in cell.company.items())
@@ -127,8 +138,8 @@ def around(found: Effect) -> str:
 def _required(report: Report) -> tuple[Slowdown, ...]:
     if not report.neighbours:
         raise InputError(
-            f"--layout {SUITE}: {report.source} has no measured test of that suite that ran alone and in company; run "
-            f"mnb jobs {SUITE} -o FOLDER"
+            f"--layout {SUITE}: {report.source} has no measured test of that suite that ran alone and in company"
+            f"{''.join(f'; {lost.test}: {lost.why}' for lost in report.lost_cells)}; run mnb jobs {SUITE} -o FOLDER"
         )
     return report.neighbours
 

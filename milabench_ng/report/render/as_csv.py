@@ -31,7 +31,7 @@ def write(report: Report, stream: TextIO) -> None:
     status = {at.scored.test: part.score.status for part in report.scored for at in part.lines if part.score}
     for line in report.lines:
         cells = (column.value(line) for column in chosen)
-        writer.writerow([*(_plain(cell) for cell in cells), report.isolation, status.get(line.scored.test, "")])
+        writer.writerow([*(_plain(cell) for cell in cells), _plain(report.isolation), status.get(line.scored.test, "")])
 
 
 def write_all(report: Report, folder: Path, *, force: bool = False) -> tuple[Path, ...]:

@@ -102,12 +102,12 @@ def _suite(report: Report) -> dict[str, Any]:
 
 
 def _neighbours(report: Report) -> dict[str, Any] | None:
-    """The slowdowns, and their mean over the packed victims; null if no test ran alone and in company."""
+    """The slowdowns, and their mean over the packed victims; and what has none; null if no test ran alone."""
     cells = [_without(cell, "stat") | {"slowdown": cell.value} for cell in report.neighbours]
-    if not cells:
+    if not cells and not report.lost_cells:
         return None
     means = {"cost": cost_of_neighbours(report.neighbours), "by_antagonist": contentiousness(report.neighbours)}
-    return means | {"cells": cells}
+    return means | {"cells": cells, "without_figure": report.lost_cells}
 
 
 def _fence(report: Report) -> dict[str, Any] | None:

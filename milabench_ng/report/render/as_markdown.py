@@ -45,7 +45,7 @@ def write_alarms(report: Report, stream: TextIO) -> None:
 def write_isolation(report: Report, stream: TextIO) -> None:
     """Write what the launches were not held by, if anything."""
     if not report.isolated:
-        stream.write(f"**isolation: {isolation_fact(report).text}**\n")
+        stream.write(f"**isolation: {_plain(isolation_fact(report).text)}**\n")
 
 
 def write_tender(tender: Tender, stream: TextIO) -> None:

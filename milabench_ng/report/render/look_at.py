@@ -1,4 +1,4 @@
-"""Where a reader of the first screen should look: devices, tests, processors. Pure."""
+"""Where a reader of the first screen should look: devices, neighbours, tests, processors. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ _NAMED = 4
 
 
 def look_at(report: Report) -> Iterator[Fact]:
-    """A line on the devices, on tests with odd launches, and on the processors if they are odd."""
+    """A line on the devices, on slowdowns that are lacking, on tests with odd launches, on odd processors."""
     if report.gpus is not None:
         yield devices_compared(report, report.gpus)
+    if report.lost_cells:
+        told = "; ".join(f"{lost.test} ({lost.why})" for lost in report.lost_cells)
+        yield Fact("neighbours", f"no slowdown of {told}", "bad")
     yield from _odd_launches(report)
     if report.summary.host_pace is not None:
         yield from _processors(report.summary.host_pace, device_word(report.summary))

@@ -46,6 +46,8 @@ class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
     pairs: int
     lost: int
     """Pairs without two rates, such as those of failed launches; a victim that starved is among them."""
+    caches: tuple[str, str] = ("", "")
+    """How the page cache held the data alone, and in company."""
     fairness: float | None = None
     """What the worst tenant kept of its rate alone over what they kept on average; None unless packed."""
     effect: Effect
@@ -151,7 +153,23 @@ def same_work(victim: TestSummary, row: TestSummary) -> bool:
 
 def work(row: TestSummary) -> tuple[object, ...]:
     """What makes an item of a row what it is."""
-    return row.workload, row.options, row.precision, row.data, row.scheme
+    return tuple(parts_of_work(row).values())
+
+
+def parts_of_work(row: TestSummary) -> dict[str, object]:
+    """The same by name. Where its data lay is no part of it: a launch must not leave its cell by calling them cold."""
+    data = {msgspec.structs.replace(each, cache=""): None for each in row.data}
+    return {
+        "workload": row.workload,
+        "options": row.options,
+        "precision": row.precision,
+        "data": tuple(data),
+        "scheme": row.scheme,
+    }
+
+
+def _cached(row: TestSummary) -> str:
+    return " and ".join(dict.fromkeys(each.cache for each in row.data))
 
 
 def _pairs(victim: TestSummary, row: TestSummary) -> dict[str, float]:
@@ -183,6 +201,7 @@ def _slowdown(name: str, victim: TestSummary, label: str, row: TestSummary, stat
         stat=stat,
         pairs=len(jobs),
         lost=max(victim.n, row.n) - len(jobs),
+        caches=(_cached(victim), _cached(row)),
         fairness=_fairness(jobs) if row.company is None else None,
         effect=found,
     )

@@ -13,7 +13,7 @@ import msgspec
 from milabench_ng.catalogue import Derived, Scalar
 from milabench_ng.plan import Device
 from milabench_ng.profile import Scheme
-from milabench_ng.records.isolation import weakest_tier
+from milabench_ng.records.isolation import Tier, weakest_tier
 from milabench_ng.records.latency import Latencies, merged
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.reading import ReadRecord
@@ -102,7 +102,7 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     """None if it is unknown or the device shares its GPU."""
     dropped: int = 0
     """Samples of telemetry that were lost."""
-    tier: str | None = None
+    tier: Tier | None = None
     data: DataView | None = None
     data_scale: float = 1.0
     """The scale that was asked for; a data set that cannot be scaled has its own."""
@@ -331,7 +331,7 @@ def _peak_memory(view: RecordView, visible: Sequence[str]) -> float:
     return max([0.0, *(entry.memory.max for entry in chosen if entry.memory and entry.memory.max is not None)])
 
 
-def _tier(mnb: MnbView, cause: str | None) -> str | None:
+def _tier(mnb: MnbView, cause: str | None) -> Tier | None:
     """The weakest tier of the launch's shares; None for a launch that died before they were read back."""
     if mnb.isolation:
         return weakest_tier([share.tier for share in mnb.isolation.values()])

@@ -14,7 +14,7 @@ import msgspec
 
 from milabench_ng.catalogue import Derived, Scalar
 from milabench_ng.profile import Scheme, suite_of
-from milabench_ng.records.isolation import weakest_tier
+from milabench_ng.records.isolation import Tier, weakest_tier
 from milabench_ng.records.latency import Latencies, batches, quantile_s
 from milabench_ng.records.ledger import NOT_TRIED
 from milabench_ng.records.marks import Mark
@@ -227,7 +227,7 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """None if not recorded."""
     started_utc: Utc | None = None
     """When its first launch started; None if not recorded."""
-    tiers: tuple[str, ...] = ()
+    tiers: tuple[Tier, ...] = ()
     data: tuple[DataView, ...] = ()
     precision: tuple[str, ...] = ()
     kernels: tuple[str, ...] = ()

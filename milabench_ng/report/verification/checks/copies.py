@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from itertools import combinations
-from statistics import median
+from collections.abc import Iterator
 
 from milabench_ng.grouping import grouped
 from milabench_ng.records.record import Record
+from milabench_ng.report.verification.checks.noisy_copies import noisy_copies
 from milabench_ng.report.verification.evidence import Evidence
 
 _ALIKE = 3
 """How many lengths in a row are no chance: two launches share a single one now and then."""
-_FEWEST = 8
-_JITTER = 3e-5
-"""Relative difference of slices that copies with added noise have: launches of their own differ by 1e-4 and more."""
-_OF_SPREAD = 0.1
-"""And how much less that is than the spread of the slices."""
-_OF_WIDE_SPREAD = 0.004
-"""Or how much less whatever it is: sentences of the same lengths in two runs come down to 0.015."""
 
 
 def copied_slices(evidence: Evidence) -> Iterator[str]:
@@ -41,27 +33,10 @@ def copied_slices(evidence: Evidence) -> Iterator[str]:
 def _with_noise(evidence: Evidence) -> Iterator[str]:
     """Launches of a test whose slices are those of another one with a little noise."""
     for launches in grouped(evidence.good, lambda kept: kept.record.mnb.label).values():
-        known = [(kept.name, times) for kept in launches if len(times := _times(kept.record)) >= _FEWEST]
-        spreads = {name: _spread(times) for name, times in known}
-        for (one, ours), (other, theirs) in combinations(known, 2):
-            if one != other and _alike(ours, theirs, spreads[one] + spreads[other]):
-                yield f"{other}: its slices are those of {one}, with a little noise"
+        for name, source in noisy_copies((kept.name, _times(kept.record)) for kept in launches):
+            yield f"{name}: its slices are those of {source}, with a little noise"
 
 
 def _times(record: Record) -> list[float]:
     """Logarithms of seconds a step, of the first rank's slices."""
     return [math.log(row.length_s / row.steps) for row in record.mnb.ranks[0].slices if row.steps and row.length_s > 0]
-
-
-def _alike(ours: Sequence[float], theirs: Sequence[float], spread: float) -> bool:
-    """Whether two launches rise and fall together, from the first or to the last slice."""
-    size = min(len(ours), len(theirs))
-    differences = (zip(ours, theirs, strict=False), zip(ours[-size:], theirs[-size:], strict=True))
-    apart = min(_spread([one - other for one, other in pairs]) for pairs in differences)
-    return apart < _OF_WIDE_SPREAD * spread or (apart < _JITTER and apart < _OF_SPREAD * spread)
-
-
-def _spread(values: Sequence[float]) -> float:
-    """The median distance from the median."""
-    middle = median(values)
-    return median(abs(value - middle) for value in values)

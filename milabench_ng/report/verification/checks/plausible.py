@@ -28,6 +28,9 @@ _POWER = 1.1
 """Meters of power are good to 5 %."""
 _SAMPLES, _SPAN_S = 1.25, 5.0
 """How far samples of power and of the energy counter may be apart over so many seconds: honest ones by 1.06."""
+_AFTERWARDS = 1.5
+"""How much more power a GPU takes after a window than in it: it goes on with the same work until the stop, and then
+rests. Honest ones: 0.6 to 1.01 times. Before the window, autotuning takes what it likes: 1.7 times was seen."""
 _READ_S = 0.5
 """Counters of the GPU are read one after another."""
 
@@ -89,7 +92,9 @@ def _energy(evidence: Evidence) -> Iterator[str]:
             settings = before.settings.gpus.get(uuid) if before.settings else None
             highest = max(power["max"], (settings.power_limit_w if settings else None) or 0.0)
             in_window = power["mean"] * window_s
-            yield from (f"{name}: {uuid} {why}" for why in _counted(mnb.telemetry[f"gpu:{uuid}"], first, last))
+            sampled, rest_s = mnb.telemetry[f"gpu:{uuid}"], after.time_s - mnb.sampled.start_s
+            why_not = (*_counted(sampled, first, last), *_afterwards(sampled, last, rest_s))
+            yield from (f"{name}: {uuid} {why}" for why in why_not)
             most = settings.power_limit_w if settings else None
             if most is not None and power["mean"] > most * _POWER:
                 yield f"{name}: {uuid} took {power['mean']:.0f} W on average, its power limit is {most:g} W"
@@ -110,6 +115,16 @@ def _counted(sampled: Mapping[str, Mapping[str, float]], first_mj: int, last_mj:
         yield f"counted {joules:.0f} J in {energy['span_s']:.1f} s, and took {power['mean']:.0f} W"
     if energy["min"] < first_mj / 1000 - 1 or energy["max"] > last_mj / 1000 + 1:
         yield "counted energy in the window that its counter had before or after it"
+
+
+def _afterwards(sampled: Mapping[str, Mapping[str, float]], last_mj: int, rest_s: float) -> Iterator[str]:
+    """The energy after the last sample against the power in the window; ``rest_s``: from its start to the last edge."""
+    energy, power = sampled.get("energy_j", {}), sampled["power_w"]
+    if not {"max", "span_s"} <= energy.keys() or energy["span_s"] < _SPAN_S:
+        return
+    joules, left_s = last_mj / 1000 - energy["max"], rest_s - energy["span_s"]
+    if joules > _AFTERWARDS * power["mean"] * left_s:
+        yield f"used {joules:.0f} J in the {left_s:.1f} s after its window, and took {power['mean']:.0f} W in it"
 
 
 def _held_down(evidence: Evidence) -> Iterator[str]:

@@ -20,7 +20,9 @@ _CLOCKS = 1.01
 _LATENCIES_FILL = 0.7
 """Of the time of a launch that was not spent waiting for data: honest ones fill 0.95 and more."""
 _PARTS_FILL = 0.3
-"""The same for noted parts: between them, workloads check what came back."""
+"""The same for noted parts: between them, workloads check what came back.
+
+On a CPU, each direction of `h2d` fills half."""
 
 
 def odd_times(evidence: Evidence) -> Iterator[str]:
@@ -63,9 +65,10 @@ def _notes(record: Record, rank: Rank, own: Declared) -> Iterator[str]:
         if why is not None:
             yield f"{why} in slice {number}"
             return
-    noted, worked_s = math.fsum(_seconds(workload, row.notes) for row in rank.slices), _worked_s(rank)
-    if record.success and own.notes and noted < _PARTS_FILL * worked_s:
-        yield f"notes parts of {noted:.4g} s in all, and worked for {worked_s:.4g} s"
+    worked_s = _worked_s(rank)
+    for what, seconds in _in_all(workload, rank, own).items():
+        if record.success and seconds < _PARTS_FILL * worked_s:
+            yield f"notes {what} of {seconds:.4g} s in all, and worked for {worked_s:.4g} s"
 
 
 def _odd_notes(workload: str, row: SliceRow, own: Declared) -> Iterator[str]:
@@ -80,6 +83,15 @@ def _odd_notes(workload: str, row: SliceRow, own: Declared) -> Iterator[str]:
         for name, value in row.notes.items()
         if not name.endswith("_s") and value > row.steps * _CLOCKS
     )
+
+
+def _in_all(workload: str, rank: Rank, own: Declared) -> dict[str, float]:
+    """The seconds that fill a launch: of all parts together, or of each where they go on at the same time."""
+    if workload not in _AT_ONCE:
+        noted = math.fsum(_seconds(workload, row.notes) for row in rank.slices)
+        return {"parts": noted} if own.notes else {}
+    names = [name for name in own.notes if name.endswith("_s")]
+    return {name: math.fsum(row.notes.get(name, 0.0) for row in rank.slices) for name in names}
 
 
 def _seconds(workload: str, notes: Mapping[str, float]) -> float:
