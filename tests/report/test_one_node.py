@@ -110,7 +110,7 @@ def test_every_command_refuses_them(tmp_path: Path, command: list[str], capsys: 
     places = {"folder": folder, "alone": alone, "bids": bids, "out": tmp_path / "out"}
     assert call([part.format_map(places) for part in command]) == 2
     told = capsys.readouterr().err
-    assert f"mnb: {folder}: run a and second are not repeats of one node" in told
+    assert f"{folder}: run a and second are not repeats of one node" in told
     assert not (tmp_path / "out").exists()
 
 
