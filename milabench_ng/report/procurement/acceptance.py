@@ -21,6 +21,7 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.errors import InputError
+from milabench_ng.report.procurement.characteristic import OperatingPoint, characteristic
 from milabench_ng.report.procurement.other_machine import predicted, unseen
 from milabench_ng.report.scoring.failure_rate import failure_rate
 from milabench_ng.report.scoring.score import log_ratio
@@ -33,16 +34,12 @@ from milabench_ng.report.statistics.intervals import (
     LogStat,
     WeightedStat,
     combine,
-    t_quantile,
     t_tail,
     why_none,
 )
 from milabench_ng.report.summary.comparable import WorkDifference, differences
 from milabench_ng.report.summary.marked import Marked, count_marks
 from milabench_ng.report.summary.summary import Summary
-
-STEPS_PCT = (-5, -3, -2, -1, 0, 1, 2, 3, 5)
-"""The ratios of the operating characteristic, in percent from the guarantee."""
 
 SHIELDED = "below the guarantee by the spread of the delivered node; only that of the bid leaves it open"
 
@@ -68,15 +65,6 @@ class SideMark(msgspec.Struct, frozen=True, kw_only=True):
 
     side: Literal["bid", "delivered"]
     mark: Marked
-
-
-class OperatingPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """What the score's test says of a node whose true ratio is known, at the spread of these two runs."""
-
-    ratio: float
-    keeps: float
-    """Probability, 0 to 1, as is ``breaks``."""
-    breaks: float
 
 
 class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,7 +174,7 @@ def accept(
         marks=(*_marks("bid", bid, promised), *_marks("delivered", delivered, promised)),
         differences=differing,
         declared=tuple(side for side, rows in sides.items() if unseen(rows, shared)),
-        characteristic=_characteristic(_first_estimate(scores), guarantee, len(judged)),
+        characteristic=characteristic(_first_estimate(scores), guarantee, len(judged)),
     )
 
 
@@ -297,23 +285,6 @@ def _p_broken(estimate: Estimate, wanted: float) -> float:
     if estimate.variance == 0:
         return 0.0 if estimate.mean < wanted else 1.0
     return t_tail((wanted - estimate.mean) / math.sqrt(estimate.variance), estimate.df)
-
-
-def _characteristic(estimate: Estimate | None, guarantee: float, family: int) -> tuple[OperatingPoint, ...]:
-    """How likely each verdict on the score is for nodes of known ratios: noncentral t (Johnson and Welch 1940).
-
-    ``family``: over how many p values Holm adjusts; the score alone breaks it at the strictest step.
-    """
-    if estimate is None or not estimate.variance:
-        return ()
-    error, df = math.sqrt(estimate.variance), estimate.df
-    keeps, breaks = t_quantile(LEVEL, df), t_quantile(1 - (1 - LEVEL) / family, df)
-    ratios = sorted({1.0, *(guarantee * (1 + step / 100) for step in STEPS_PCT)})
-    away = {ratio: math.log(ratio / guarantee) / error for ratio in ratios}
-    return tuple(
-        OperatingPoint(ratio=ratio, keeps=t_tail(keeps, df, by), breaks=1 - t_tail(-breaks, df, by))
-        for ratio, by in away.items()
-    )
 
 
 def _reasons(bid: Summary, delivered: Summary) -> tuple[str, ...]:
