@@ -198,7 +198,7 @@ verify res.tar.gz | 0 | verdict PASS of 13 rules; 18 not asked; unsigned; not ch
 verify cut | 2 | mnb: cut: run.json: not JSON: Unterminated string starting at (line 1, column 2998); only a whole
 verify cut.tar.gz | 2 | mnb: cut.tar.gz: run.json: not JSON: Unterminated string starting at (line 1, column 2998);
 verify odd | 1 | verdict FAIL of 12 rules: R12, R13 broken (R12 quick.vae.J0.0.20260106-160004-123456.json: not a
-verify res --rules procurement | 1 | verdict FAIL of 26 rules of 'procurement': R2, R6, R7, R11, R15 broken (R2 a
+verify res --rules procurement | 1 | verdict FAIL of 27 rules of 'procurement': R2, R5, R6, R7, R11, R15 broken (
 verify res --rules rules.json | 0 | verdict PASS of 13 rules of 'mine'; 17 not asked; unsigned; not checkable: R1,
 verify res --rules nowhere.json | 2 | mnb: --rules nowhere.json: no such file; the shipped ones are procurement
 verify res --repeat 5 | 1 | verdict FAIL of 13 rules: R11 broken (R11 quick.toy_reg: 2 of 5 runs have records); 17
