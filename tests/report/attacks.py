@@ -29,6 +29,7 @@ FOLDER_ONLY = ("record below the folder",)
 NEEDS_GPU = {"R23", "R24", "R25", "R26"}
 """Rules that a node without GPUs cannot break."""
 ON_GPUS = (
+    "GPUs called CPUs",
     "throttling left out",
     "throttling excused by another read",
     "another driver in one repeat",
