@@ -25,7 +25,7 @@ from milabench_ng.report.html.charts import summary_charts
 from milabench_ng.report.html.details_tables import flat, ranges, telemetry_section
 from milabench_ng.report.html.figures import whiskers
 from milabench_ng.report.html.folder_details import read_evidence
-from milabench_ng.report.html.forest_chart import contributions, forest_view
+from milabench_ng.report.html.forest_chart import contributions, forest_view, log_ticks
 from milabench_ng.report.html.price_chart import Point, equal_costs, price_chart
 from milabench_ng.report.launch.timeline import change, courses, thinned
 from milabench_ng.report.reporting import make_report
@@ -178,6 +178,14 @@ def test_the_forest_names_tests_without_a_ratio(tmp_path: Path) -> None:
     assert "vae" in view.layout["yaxis"]["categoryarray"]
     assert all("vae" not in trace["y"] for trace in view.data)
     assert "-0" not in [text for trace in view.data for text in trace.get("text", ())]
+
+
+def test_ticks_are_round_however_wide_the_intervals_are() -> None:
+    assert "tickvals" not in log_ticks([0.8, 1.3])
+    assert log_ticks([0.8, 4.0])["tickvals"] == [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50]
+    assert log_ticks([0.03, 20.0])["tickvals"] == [0.01, 0.1, 1, 10, 100]
+    assert log_ticks([0.003, 200.0])["tickvals"] == [0.01, 1, 100]
+    assert log_ticks([1e-30, 1e30])["tickvals"] == [1e-26, 1e-13, 1, 1e13, 1e26]
 
 
 def test_a_mark_has_a_whisker_only_where_there_is_an_interval() -> None:

@@ -16,6 +16,9 @@ from milabench_ng.report.scoring.comparison import ComparedTest, Comparison
 _ROW = 30
 """Height of a row in pixels."""
 _WIDE = 3
+_VERY_WIDE = 300
+_MOST_POWERS = 5
+"""Of ten beside each other, so that their labels do not touch on a phone."""
 _PALE = 0.35
 _MARKS_END = 0.64
 """Where the panel of the marks ends and the column of figures begins, as a share of the width."""
@@ -42,7 +45,7 @@ def forest_view(report: Report, other: Comparison, index: int, of: str = "") -> 
     names = {at.scored.test: label(at.scored.test.removeprefix(f"{report.summary.suite}.")) for at in report.lines}
     added = contributions(report, other, index)
     bars = [_bars(added, names)] if added else []  # Plotly cannot scale an axis by bars of nothing
-    ticks = _ticks([found.perf_ratio or 1.0 for _, found in rows])
+    ticks = log_ticks([each for _, found in rows for each in _drawn(found)])
     widest = max([1.0, *(abs(share) for bar in bars for share in bar["x"])]) * 2.4
     return View(
         name=plain(f"{of}{other.name}"),
@@ -67,14 +70,22 @@ def forest_view(report: Report, other: Comparison, index: int, of: str = "") -> 
     )
 
 
-def _ticks(ratios: Sequence[float]) -> dict[str, Any]:
-    """Ticks; over a wide range only 1, 2 and 5 of each power of ten, written out."""
+def _drawn(found: ComparedTest) -> tuple[float, ...]:
+    """Where its mark is, and where its whiskers end."""
+    known = found.known
+    return (found.perf_ratio or 1.0,) if known is None else (known.value, known.low, known.high)
+
+
+def log_ticks(ratios: Sequence[float]) -> dict[str, Any]:
+    """Ticks; over a wide range only 1, 2 and 5 of each power of ten, over a very wide one only such powers."""
     low, high = min(1.0, *ratios), max(1.0, *ratios)
     if high < _WIDE * low:
         return {"nticks": 4, "tickangle": 0}
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if high < _VERY_WIDE * low else (1,)
+    every = math.ceil(len(powers) / _MOST_POWERS)
     return {
-        "tickvals": [float(f"{step}e{power}") for power in powers for step in (1, 2, 5)],
+        "tickvals": [float(f"{step}e{power}") for power in powers if power % every == 0 for step in steps],
         "tickformat": ",",
         "tickangle": 0,
     }
