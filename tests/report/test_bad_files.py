@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import io
 import os
 import re
@@ -91,15 +92,30 @@ def test_in_a_result_folder_it_is_one_failed_launch(
     assert "unreadable" in capsys.readouterr().out
 
 
+def refused(*_: object) -> NoReturn:
+    """Root may read everything."""
+    raise PermissionError(errno.EACCES, "Permission denied")
+
+
+@pytest.mark.parametrize("command", ["report", "verify", "bundle", "accept"])
 def test_of_a_folder_that_may_not_be_read_nothing_is_reported(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_records.write_run(tmp_path / "run", make_records.plan("standard", {"vae": PER_GPU}, 2, 1))
+    monkeypatch.setattr(os, "scandir", refused)
+    folders = [str(tmp_path / "run")] * (2 if command == "accept" else 1)
+    assert call([command, *folders]) == 2
+    assert f"{tmp_path / 'run'}: Permission denied\n" in capsys.readouterr().err
+
+
+def test_a_record_that_may_not_be_read_is_not_packed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refused(path: str) -> NoReturn:  # root may read everything
-        raise PermissionError(errno.EACCES, "Permission denied", path)
-
-    monkeypatch.setattr(os, "scandir", refused)
-    assert call(["report", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == f"mnb: {tmp_path}: Permission denied\n"
+    make_records.write_run(tmp_path / "run", make_records.plan("standard", {"vae": PER_GPU}, 2, 1))
+    monkeypatch.setattr(hashlib, "file_digest", refused)
+    assert call(["bundle", str(tmp_path / "run"), "-o", str(tmp_path / "out.tar.gz")]) == 2
+    assert "Permission denied" in capsys.readouterr().err
+    assert not list(tmp_path.glob("out*"))
 
 
 def test_a_link_in_a_result_folder_is_not_followed(tmp_path: Path) -> None:

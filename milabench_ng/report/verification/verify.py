@@ -233,8 +233,8 @@ def _demanded(pin: Pin | None, given: Path | None, kind: ShippedKind) -> str | N
 def _file_sum(path: Path, kind: ShippedKind) -> str:
     try:
         return sha256_of(path)
-    except OSError as error:
-        raise InputError(f"{kind} {path}: {error.strerror}") from None
+    except InputError as error:
+        raise InputError(f"{kind} {error}") from None
 
 
 def own_sources(origins: Iterable[str]) -> dict[str, str | None]:
