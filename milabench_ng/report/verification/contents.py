@@ -16,8 +16,8 @@ def result_files(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The sorted names of the files that belong to a result folder, and of the foreign files in it.
 
     Names are relative, with ``/``. Links and other non-regular files are foreign. The run's event log is in neither
-    list: no result depends on it, so it is not packed, but it is not foreign either. Raises InputError for a folder that
-    may not be read.
+    list: no result depends on it, so it is not packed, but it is not foreign either. Raises InputError for a folder
+    that may not be read.
     """
     if not os.path.isdir(folder):
         raise InputError(f"{folder}: {'not a folder' if os.path.exists(folder) else 'no such folder'}")
