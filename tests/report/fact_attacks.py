@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from contradiction_attacks import measured_power
+from evidence_attacks import throttling_not_told
 from tampering import Change, Tamper, fence, ours, record, records, rewrite
 
 from milabench_ng.records.latency import histogram
@@ -109,16 +110,9 @@ def after_measuring(change: Change) -> Tamper:
     return tamper
 
 
-def held_down_untold(content: dict[str, Any]) -> None:
-    """No GPU tells for how long its clocks were held down, nor why it does not."""
-    for edge in content["mnb"]["conditions"].values():
-        for state in edge["gpus"].values():
-            state["throttled_ns"] = {}
-
-
 def held_down_unsupported(content: dict[str, Any]) -> None:
     """It is said that no GPU can tell."""
-    held_down_untold(content)
+    throttling_not_told(content)
     for edge in content["mnb"]["conditions"].values():
         edge["unsupported"] = ["sw_thermal", "hw_thermal", "hw_power_brake", *edge.get("unsupported", [])]
 
@@ -153,7 +147,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "power halved": ("R5", after_measuring(halved), "W in the"),
     "power lowered in the window": ("R5", after_measuring(thrifty), "s after its window, and took"),
     "GPUs not sampled": ("R33", after_measuring(without_gpus), "which the GPU told before it"),
-    "throttling told by no launch": ("R33", records(held_down_untold), "and nothing says why"),
+    "throttling told by no launch": ("R33", records(throttling_not_told), "and nothing says why"),
     "throttling that no GPU can tell": (
         "R25",
         records(held_down_unsupported),

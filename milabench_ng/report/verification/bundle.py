@@ -192,7 +192,7 @@ def pack(
     packing = PackingList(
         version=__version__,
         claim=make_claim(summary, scales),
-        files={name: _sum(path) for name, path in sorted(sources.items())},
+        files={name: sum_of(path) for name, path in sorted(sources.items())},
     )
     listed = msgspec.json.format(msgspec.json.encode(packing), indent=1) + b"\n"
     own = {PACKING_LIST: listed}
@@ -210,7 +210,8 @@ def pack(
     )
 
 
-def _sum(path: Path) -> FileSum:
+def sum_of(path: Path) -> FileSum:
+    """Size and checksum of a file. Raises InputError if it cannot be read."""
     return FileSum(bytes=path.stat().st_size, sha256=sha256_of(path))
 
 

@@ -100,6 +100,11 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
         return self.declared if release(self.manifest.version) == release(self.version) else {}
 
     @property
+    def launches_planned(self) -> dict[int, int]:
+        """How many launches the plan has in each batch, by its number."""
+        return {batch.number: len(batch.launches) for batch in self.manifest.plan.batches}
+
+    @property
     def asked(self) -> Plan:
         """The part of the plan that the run's rule for stopping asked for, by the ledger: all of it without one."""
         plan = self.manifest.plan

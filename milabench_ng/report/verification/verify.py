@@ -32,7 +32,7 @@ from milabench_ng.report.scoring.scale import Scale, files_of, scales_of
 from milabench_ng.report.scoring.weights import WeightsFile, read_weights
 from milabench_ng.report.summary.folder import decode_summary, load
 from milabench_ng.report.summary.summary import Summary
-from milabench_ng.report.verification.bundle import RESULTS, WEIGHTS, FileSum, make_claim, of_suite
+from milabench_ng.report.verification.bundle import RESULTS, WEIGHTS, FileSum, make_claim, of_suite, sum_of
 from milabench_ng.report.verification.checks.registry import judge
 from milabench_ng.report.verification.contents import result_files, sha256_of
 from milabench_ng.report.verification.evidence import Evidence, Pinned
@@ -174,7 +174,7 @@ def _sums(there: Opened, names: Iterable[str]) -> dict[str, FileSum]:
         return {}
     paths = {f"{RESULTS}{name}": there.folder / name for name in names}
     paths |= {path.name: path for path in there.scales}
-    return {name: FileSum(bytes=path.stat().st_size, sha256=sha256_of(path)) for name, path in paths.items()}
+    return {name: sum_of(path) for name, path in paths.items()}
 
 
 def _scales(there: Opened, asked: Mapping[str, WeightsFile | None], summary: Summary) -> dict[str, Scale]:

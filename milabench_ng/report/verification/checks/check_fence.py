@@ -131,7 +131,7 @@ def together(evidence: Evidence) -> Finding:
 
 
 def _lonely(evidence: Evidence) -> Iterator[str]:
-    planned = {batch.number: len(batch.launches) for batch in evidence.manifest.plan.batches}
+    planned = evidence.launches_planned
     for name, record in evidence.named():
         found, expected = record.mnb.neighbours, planned.get(record.mnb.batch, 1) - 1
         if found.planned != expected:

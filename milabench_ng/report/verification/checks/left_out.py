@@ -12,6 +12,7 @@ from milabench_ng.node.gpu_conditions import THROTTLE_FIELDS, GpuState
 from milabench_ng.records.record import Mnb, Record
 from milabench_ng.report.verification.checks.probed_steps import untold_steps
 from milabench_ng.report.verification.evidence import Evidence
+from milabench_ng.telemetry.messages import HOST_KEY, telemetry_key
 
 EDGES: tuple[Edge, Edge] = ("before", "after")
 
@@ -51,10 +52,10 @@ def _of_a_record(evidence: Evidence, record: Record) -> Iterator[str]:
 
 
 def _sources(mnb: Mnb) -> Iterator[str]:
-    yield "host:node"
+    yield telemetry_key("host", HOST_KEY)
     for slot, share in mnb.isolation.items():
         if share.tier == "full":
-            yield f"tenant:{slot}"
+            yield telemetry_key("tenant", slot)
 
 
 def _of_gpus(evidence: Evidence) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from milabench_ng.report.verification.evidence import Evidence
 
-STEPS_APART = 10
+STEPS_TO_AGREE = 10
 """Ranks stop at a step that none of them has reached: eight steps on (`bench.channel`), beyond the two in flight."""
 
 
@@ -21,5 +21,5 @@ def missing_ranks(evidence: Evidence) -> Iterator[str]:
         if sorted(known) != list(range(wanted)):
             yield f"{kept.name}: it has slices of {len(known)} ranks ({known}), and ran on {wanted}"
         steps = [sum(row.steps for row in rank.slices) for rank in mnb.ranks]
-        if mnb.launch.workload in evidence.declared and max(steps, default=0) - min(steps, default=0) > STEPS_APART:
+        if mnb.launch.workload in evidence.declared and max(steps, default=0) - min(steps, default=0) > STEPS_TO_AGREE:
             yield f"{kept.name}: its ranks made {steps} steps, though they work in step"

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from milabench_ng.records.record import Mnb, Rank, Record
 from milabench_ng.records.window import MIN_STEPS, SliceRow, WindowRule, first_full
+from milabench_ng.report.verification.checks.missing_ranks import STEPS_TO_AGREE
 from milabench_ng.report.verification.checks.slice_rows import bad_row
 from milabench_ng.report.verification.evidence import Evidence, StoredRecord
 
@@ -19,8 +20,6 @@ _MOST_LATE_S = 3.5
 for less has no mark of it."""
 _FEW_LATE = 0.05
 """The share of batches that may be so late, one of a test at most: a moved window of more is no chance."""
-_STEPS_TO_AGREE = 10
-"""Ranks stop at a step that none of them has reached: eight steps on (`bench.channel`), beyond the two in flight."""
 _MOST_LOOKED_AT = 20_000_000
 """Four times what a day takes that had no steady window."""
 _EXACT_S = 0.05
@@ -29,7 +28,7 @@ _EXACT_S = 0.05
 
 def moved_stops(evidence: Evidence) -> Iterator[str]:
     """Launches whose stop does not follow from their batch: it comes as soon as all ranks of all launches are full."""
-    planned = {batch.number: len(batch.launches) for batch in evidence.manifest.plan.batches}
+    planned = evidence.launches_planned
     batches = evidence.batches()
     late: dict[tuple[int, str], list[tuple[StoredRecord, float]]] = {}
     for (number, utc), batch in batches.items():
@@ -74,7 +73,7 @@ def _wrong_rank(record: Record, rank: Rank) -> Iterator[str]:
     if rank.slices[-1].end_s < mnb.stop_s - _EXACT_S:
         yield "has no slices up to its stop"
     step_s = max(row.length_s / max(1, row.steps) for row in rank.slices)
-    if rank.slices[-1].start_s > mnb.stop_s + _MOST_LATE_S + _STEPS_TO_AGREE * step_s:
+    if rank.slices[-1].start_s > mnb.stop_s + _MOST_LATE_S + STEPS_TO_AGREE * step_s:
         yield "has slices from long after its stop"
     yield from _wrongly_full(mnb, rank, mnb.start_s, mnb.stop_s)
 
