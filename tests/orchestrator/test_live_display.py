@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from fcntl import ioctl
 from pathlib import Path
 
+import msgspec
 import pyte
 import pytest
 from rich.console import Console
@@ -74,7 +75,7 @@ def progress(working_s: float | None, **gauges: Gauges) -> BatchProgress:
         launches=TENANTS,
         ready=TENANTS,
         working_s=working_s,
-        items_per_s=(0.0,) * TENANTS,
+        items_per_s=tuple(1000.0 + number / 2 for number in range(TENANTS)),
         gauges={name.removeprefix("_"): value for name, value in gauges.items()},
     )
 
@@ -122,6 +123,14 @@ def test_rates_are_remembered_for_a_minute_and_carried_forward() -> None:
     assert told.tenants[0].wait_pct == 25.0
     assert told.tenants[1].rates == ()
     assert after(*BUSY, BATCH).tenants[0].rates == (), "another batch is of another test"
+
+
+def test_the_rate_of_this_moment_is_shown_rather_than_the_last_that_was_told() -> None:
+    waits = msgspec.structs.replace(progress(30.0), items_per_s=(12.0,) * TENANTS)
+    assert after(*WORKING).tenants[0].rate is None
+    assert after(*WORKING, progress(None)).tenants[0].rate is None, "before the common start there is none"
+    assert after(*BUSY, waits).tenants[0].rate == 12.0
+    assert "12.0" in lines(after(*BUSY, waits), 110.0, 100, 50, UNICODE)[2]
 
 
 def test_launches_that_failed_or_are_marked_are_counted_over_batches() -> None:

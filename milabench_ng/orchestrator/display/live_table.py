@@ -117,7 +117,7 @@ def _device(tenant: TenantView, _: Glyphs) -> str:
 
 
 def _rate(tenant: TenantView, _: Glyphs) -> str:
-    return f"{tenant.rates[-1]:,.1f}" if tenant.rates else UNKNOWN
+    return UNKNOWN if tenant.rate is None else f"{tenant.rate:,.1f}"
 
 
 def _wait(tenant: TenantView, _: Glyphs) -> str:

@@ -31,7 +31,9 @@ class TenantView(msgspec.Struct, frozen=True, kw_only=True):
     placed: Placed
     phase: Phase = "waiting"
     rates: tuple[float, ...] = ()
-    """Items per second, the last one last; a rate that is not told anew is the last known one."""
+    """Items per second of what was told at a time, the last one last."""
+    rate: float | None = None
+    """Items per second now; None before the common start."""
     wait_pct: float | None = None
     """Of its time, the part that it waited for data."""
     gauges: tuple[Gauges, ...] = ()
@@ -92,9 +94,11 @@ def _worked(tenant: TenantView, event: Slices) -> TenantView:
 def _progressed(view: RunView, event: BatchProgress) -> RunView:
     settled = view.begins is not None and (event.working_s or 0.0) >= view.begins.settle_s
 
-    def now(tenant: TenantView) -> TenantView:
+    def now(tenant: TenantView, rate: float) -> TenantView:
         phase: Phase = "window" if tenant.phase == "settling" and settled else tenant.phase
         gauges = tuple(event.gauges[slot] for slot in tenant.placed.slots if slot in event.gauges)
-        return msgspec.structs.replace(tenant, phase=phase, gauges=gauges)
+        known = None if event.working_s is None else rate
+        return msgspec.structs.replace(tenant, phase=phase, gauges=gauges, rate=known)
 
-    return msgspec.structs.replace(view, working_s=event.working_s, tenants=tuple(map(now, view.tenants)))
+    tenants = tuple(now(*each) for each in zip(view.tenants, event.items_per_s, strict=True))
+    return msgspec.structs.replace(view, working_s=event.working_s, tenants=tenants)

@@ -12,8 +12,6 @@ SLICES_S = 2.0
 """The least time between two `Slices` of a launch."""
 PROGRESS_S = 1.0
 """Time between two `BatchProgress`."""
-RATE_S = 2.0
-"""The rates in `BatchProgress` cover the slices that began in the last so many seconds."""
 
 
 class Announcer:
@@ -100,7 +98,7 @@ class Announcer:
                 launches=len(self.tenants),
                 ready=sum(tenant.ready.done() for tenant in self.tenants),
                 working_s=None if start_s is None else now - start_s,
-                items_per_s=tuple(tenant.rate(now - RATE_S) for tenant in self.tenants),
+                items_per_s=tuple(tenant.rate(now) for tenant in self.tenants),
                 gauges=dict(self.gauges()),
             )
         )

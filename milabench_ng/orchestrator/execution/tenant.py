@@ -7,7 +7,6 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable
-from itertools import takewhile
 
 import msgspec
 
@@ -32,6 +31,7 @@ from milabench_ng.events import (
 from milabench_ng.fence.interface import Group
 from milabench_ng.files import LARGE, MIB
 from milabench_ng.orchestrator.execution.logs import Log
+from milabench_ng.orchestrator.execution.recent_rate import recent_rate
 from milabench_ng.orchestrator.execution.starting import StartedWorker, Starter
 from milabench_ng.plan import Launch
 from milabench_ng.records.window import SliceRow
@@ -139,13 +139,10 @@ class Tenant:
             self._close()
             self.ended.set_result(None)
 
-    def rate(self, since_s: float) -> float:
-        """Items per second over the slices begun after ``since_s``, or the last one, mean of the ranks; for display."""
-        recent = [
-            list(takewhile(lambda row: row.start_s >= since_s, reversed(rank.slices))) or rank.slices[-1:]
-            for rank in self.ranks
-        ]
-        rates = [sum(row.count for row in rows) / sum(row.length_s for row in rows) for rows in recent if rows]
+    def rate(self, now_s: float) -> float:
+        """Items per second at this moment, or at the end, the mean of the ranks that have worked; for display."""
+        worked = [rank.slices for rank in self.ranks if rank.slices]
+        rates = [recent_rate(slices, now_s if self.alive else slices[-1].end_s) for slices in worked]
         return sum(rates) / len(rates) if rates else 0.0
 
     def drain(self) -> None:
