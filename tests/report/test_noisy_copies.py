@@ -53,6 +53,16 @@ def test_a_copy_without_its_beginning_or_its_end() -> None:
     assert list(noisy_copies(launches)) == [("late", "J3.0"), ("early", "J4.0")]
 
 
+@pytest.mark.parametrize("slices", [8, 10, 12, 14])
+def test_few_slices_are_alike_by_chance(slices: int) -> None:
+    launches = honest(400, slices, 0.0002)
+    assert not list(noisy_copies(launches))
+    _, times = launches[9]
+    draw = random.Random(3)
+    copy = [time + draw.uniform(-3e-6, 3e-6) for time in times]
+    assert list(noisy_copies([*launches, ("copy", copy)])) == [("copy", "J9.0")]
+
+
 def test_launches_that_look_alike_where_it_is_looked_at_first(compared: list[int]) -> None:
     """Made for it, by somebody who wants no verdict."""
     first, last = honest(2, 12)

@@ -19,6 +19,8 @@ _OF_SPREAD = 0.1
 """And how much less that is than the spread of the slices."""
 _OF_WIDE_SPREAD = 0.004
 """Or how much less whatever it is: sentences of the same lengths in two runs come down to 0.015."""
+_MANY = 20
+"""Fewer slices are alike by chance in a few of 400 launches, so copies of them have to be nearer."""
 _COMPARED = 100
 """Slices at each end."""
 _PLACES = 8
@@ -75,7 +77,12 @@ def _alike(ours: Sequence[float], theirs: Sequence[float]) -> bool:
 
 def _together(ours: Sequence[float], theirs: Sequence[float]) -> bool:
     apart = _spread([one - other for one, other in zip(ours, theirs, strict=True)])
-    return apart < _noise(_spread(ours) + _spread(theirs))
+    return apart < _noise(_spread(ours) + _spread(theirs)) * _certainty(len(ours))
+
+
+def _certainty(slices: int) -> float:
+    """The part of the largest noise up to which so many slices are no chance, 1/16 to 1."""
+    return min(1.0, ((slices - 4) / (_MANY - 4)) ** 2)
 
 
 def _noise(spread: float) -> float:
