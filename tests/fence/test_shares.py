@@ -127,6 +127,9 @@ def test_ram_total_overrides_a_memtotal_that_grows() -> None:
     result = allocate(machine(1, 16, node_gib=31), tenants(0, 0), policy=Policy(ram_total_bytes=256 * GIB))
     assert result.shares["t0"].memory_bytes == int(256 * GIB * 0.95 / 2) // 65536 * 65536
     assert result.shares["t0"].mems == (0,)
+    said = "256.0 GiB of RAM are divided, the node shows 31.0 GiB now: unless it grows, the limits hold nobody"
+    assert said in result.notes
+    assert not allocate(machine(1, 16, node_gib=31), tenants(0, 0), policy=Policy(ram_total_bytes=31 * GIB)).notes
 
 
 def test_memory_of_a_gpu_shown_as_a_node_is_not_ram() -> None:

@@ -84,6 +84,12 @@ def widened(content: dict[str, Any]) -> None:
     content["mnb"]["isolation"]["1"]["effective_end"]["cpus"] = [0, 1, 2, 3]
 
 
+def unlimited(content: dict[str, Any]) -> None:
+    for share in content["mnb"]["isolation"].values():
+        for what in ("requested", "effective", "effective_end"):
+            share[what]["memory_bytes"] = 1 << 50
+
+
 def lonely(content: dict[str, Any]) -> None:
     content["mnb"]["neighbours"] = {"planned": 1, "alive_at_stop": 0, "lost": [{"job_id": "1.0", "cause": "oom"}]}
 
@@ -246,6 +252,7 @@ def other_programs(content: dict[str, Any]) -> None:
 ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "not isolated": ("R16", record(fence(tier="affinity")), "isolation was 'affinity', 'full' is demanded"),
     "claimed isolation": ("R16", record(fence(effective=None)), "no limits are recorded at its entry"),
+    "limits beyond the node's RAM": ("R16", record(unlimited), "of RAM, the node had"),
     "share that grew": ("R16", record(widened), "cpus was (2, 3) at entry and (0, 1, 2, 3) at the end"),
     "lost neighbour": ("R17", record(lonely), "0 of 1 neighbours were there at the stop"),
     "record of another moment": ("R17", record(another_moment), "did not start and stop together"),

@@ -108,7 +108,7 @@ def allocate(
         leftover_cpus=tuple(cpu for cpu in topology.online if cpu not in taken),
         memory_total_bytes=memory.total_bytes,
         memory_reserve_bytes=memory.reserve_bytes,
-        notes=(*notes, *_weight_notes(tenants), *_locality_notes(shares, tenants)),
+        notes=(*notes, *_memory_notes(topology, policy), *_weight_notes(tenants), *_locality_notes(shares, tenants)),
     )
 
 
@@ -151,6 +151,13 @@ def _local(hand: Sequence[Core], node: int | None) -> float | None:
         return None
     there = sum(len(core.cpus) for core in hand if core.node == node)
     return there / len(_cpus(hand))
+
+
+def _memory_notes(topology: Topology, policy: Policy) -> Iterable[str]:
+    asked = policy.ram_total_bytes
+    if asked is not None and asked > topology.memory_bytes:
+        found = f"the node shows {format_bytes(topology.memory_bytes)} now"
+        yield f"{format_bytes(asked)} of RAM are divided, {found}: unless it grows, the limits hold nobody"
 
 
 def _weight_notes(tenants: Sequence[Placement]) -> Iterable[str]:

@@ -18,6 +18,7 @@ from milabench_ng.report.verification.checks.io_shares import io_shares
 from milabench_ng.report.verification.checks.plausible import too_much_cpu
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import Finding, judged
+from milabench_ng.units import format_bytes
 
 _SAME_S = 1e-6
 _GROUPS = ("cgroup1", "cgroup2")
@@ -28,7 +29,7 @@ _LIMITS = ("cpus", "mems", "memory_bytes", "swap_bytes", "pids", "io")
 def isolation(evidence: Evidence) -> Finding:
     """In every launch the kernel held the tenant to its own share, separate from all others, from entry to stop."""
     divided = (*io_shares(evidence), *cache_shares(evidence))
-    return judged([*_shares(evidence), *_overlaps(evidence), *too_much_cpu(evidence), *divided])
+    return judged([*_shares(evidence), *_overlaps(evidence), *_beyond_ram(evidence), *too_much_cpu(evidence), *divided])
 
 
 def _shares(evidence: Evidence) -> Iterator[str]:
@@ -122,6 +123,19 @@ def _overlaps(evidence: Evidence) -> Iterator[str]:
 def _unfair(counts: Sequence[tuple[float, int]]) -> bool:
     """Whether a tenant had fewer CPUs than another with no larger part of a GPU."""
     return any(part >= other and count < more for part, count in counts for other, more in counts)
+
+
+def _beyond_ram(evidence: Evidence) -> Iterator[str]:
+    """Batches whose tenants had more RAM in all than the node showed: such limits hold nobody."""
+    for (number, _), kept in evidence.batches().items():
+        shares = [share for one in kept for share in one.record.mnb.isolation.values() if share.tier == "full"]
+        given = sum(share.effective.memory_bytes or 0 for share in shares if share.effective is not None)
+        edges = [edge for one in kept for edge in one.record.mnb.conditions.values()]
+        had = max((edge.host.memory_total_bytes or 0 for edge in edges), default=0)
+        had = had or evidence.manifest.inventory.memory_bytes
+        if given > had:
+            what = f"{format_bytes(given)} of RAM, the node had {format_bytes(had)}"
+            yield f"batch {number}: its tenants were given {what}"
 
 
 def together(evidence: Evidence) -> Finding:
