@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from milabench_ng.cgroup_files import format_ids
 from milabench_ng.cli.shares import share_table
@@ -18,6 +19,8 @@ from milabench_ng.plain import plain_lines
 from milabench_ng.plan import Batch, Launch
 from milabench_ng.records.isolation import IoEvidence
 from milabench_ng.requests import DataEstimate
+from milabench_ng.shipped import names
+from milabench_ng.similar import did_you_mean
 from milabench_ng.units import format_bytes, format_limit, format_seconds
 
 
@@ -82,9 +85,18 @@ def _print_facts(dry: DryRun, request: RunRequest) -> None:
         ("to generate", _generating(dry.to_generate)),
         ("launches", f"{len(plan.launches)} in {len(plan.batches)} batches, started {dry.planned.start}"),
         ("estimated time", estimate),
+        ("score", _weighted(sorted({launch.suite for launch in plan.launches}))),
     ]
     shares = [(f"I/O share of {test}", io_text(io)) for test, io in dry.planned.io.items()]
     standard_output().print("", facts([*pairs, *shares]), *map(plain_lines, dry.planned.notes), sep="\n")
+
+
+def _weighted(suites: Sequence[str]) -> str:
+    """What the score of each suite will rest on."""
+    known = names("weights")
+    shipped = ", ".join(one for one in suites if one in known)
+    without = [f"none for {one}, which has no weights{did_you_mean(one, known)}" for one in suites if one not in known]
+    return "; ".join([f"by the shipped weights of {shipped}", *without] if shipped else without)
 
 
 def _generating(estimated: DataEstimate) -> str:

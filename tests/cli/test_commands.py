@@ -265,6 +265,17 @@ def test_a_dry_run_says_how_long_at_least_and_how_isolated(planned: str) -> None
     assert "imagenet (scale 0.02)" in planned
 
 
+def test_a_dry_run_says_which_suites_have_weights(tmp_path: Path) -> None:
+    profile = tmp_path / "both.json"
+    entry = {"workload": "toy_lstm"}
+    profile.write_text(json.dumps({"a": entry | {"suite": "standard"}, "b": entry | {"suite": "standart"}}))
+    shown = mnb("jobs", profile, "--dry-run").stdout
+    said = (
+        "score by the shipped weights of standard; none without weights of your own: standart; did you mean 'standard'?"
+    )
+    assert said in " ".join(shown.split())
+
+
 def test_a_dry_run_of_two_tenants_gives_disjoint_shares_and_runs_nothing(here: Here, tmp_path: Path) -> None:
     folder = str(tmp_path / "results")
     code, stdout, stderr = here("jobs", PROFILE, "--dry-run", "--name", "scaling", "--tenants", "2", "-o", folder)
