@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from milabench_ng.node.gpu_conditions import GpuSettings
 from milabench_ng.report.verification.evidence import Evidence
+from milabench_ng.telemetry.messages import telemetry_key
 
 _OF_A_GPU = (
     *("vbios", "power_limit_w", "default_power_limit_w", "ecc", "mig_mode"),
@@ -54,7 +55,7 @@ def overclocked(evidence: Evidence) -> Iterator[str]:
     for name, record in evidence.named():
         before, after = record.mnb.conditions.get("before"), record.mnb.conditions.get("after")
         for uuid, settings in (before.settings.gpus if before and before.settings else {}).items():
-            sampled = record.mnb.telemetry.get(f"gpu:{uuid}", {})
+            sampled = record.mnb.telemetry.get(telemetry_key("gpu", uuid), {})
             states = [edge.gpus[uuid] for edge in (before, after) if edge is not None and uuid in edge.gpus]
             for kind, limit, key in (
                 ("cores", settings.max_sm_clock_mhz, "sm_clock_mhz"),

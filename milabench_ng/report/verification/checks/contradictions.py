@@ -11,6 +11,7 @@ from milabench_ng.records.batch_search import SEARCH_PHASE
 from milabench_ng.records.record import Mnb, Rank
 from milabench_ng.report.baselines.peaks import peak
 from milabench_ng.report.verification.evidence import Evidence
+from milabench_ng.telemetry.messages import telemetry_key
 from milabench_ng.units import GIB, format_bytes
 
 _APART_S = 0.05
@@ -69,7 +70,7 @@ def _waits(mnb: Mnb) -> Iterator[str]:
         if any(row.wait_s == 0 for row in rank.slices):
             yield f"rank {rank.rank} fetched batches without waiting for a nanosecond"
     shares = [share for rank in mnb.ranks if (share := _waiting(mnb, rank)) is not None]
-    sources = [mnb.telemetry.get(f"gpu:{device.uuid}", {}) for device in mnb.devices]
+    sources = [mnb.telemetry.get(telemetry_key("gpu", device.uuid or ""), {}) for device in mnb.devices]
     busy = [one["utilization_pct"]["mean"] / 100 for one in sources if "mean" in one.get("utilization_pct", {})]
     if mnb.bound == "io" and shares and busy and max(shares) + max(busy) < _BUSY_OR_WAITING:
         yield f"it waited for {max(shares):.0%} of the window, its GPU worked {max(busy):.0%}: the rest is nowhere"

@@ -11,6 +11,7 @@ from milabench_ng.records.record import Mnb
 from milabench_ng.report.summary.summary import TestSummary
 from milabench_ng.report.verification.checks.baseline_work import same_work
 from milabench_ng.report.verification.evidence import Evidence
+from milabench_ng.telemetry.messages import telemetry_key
 
 _BOUND_BY_GPU = ("gpu-compute", "gpu-memory")
 _LESS_ENERGY = 1.5
@@ -49,7 +50,10 @@ def idle_gpus(evidence: Evidence) -> Iterator[str]:
 
 def _work(name: str, mnb: Mnb) -> _Work | None:
     """None without a window, or without a power of each GPU."""
-    window, sources = mnb.window, [f"gpu:{device.uuid}" for device in mnb.devices if device.uuid is not None]
+    window, sources = (
+        mnb.window,
+        [telemetry_key("gpu", device.uuid) for device in mnb.devices if device.uuid is not None],
+    )
     known = [mnb.telemetry[source] for source in sources if source in mnb.telemetry]
     powers = [one["power_w"]["mean"] for one in known if "mean" in one.get("power_w", {})]
     if window is None or not sources or len(powers) < len(sources):

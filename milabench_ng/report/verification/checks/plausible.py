@@ -12,6 +12,7 @@ from milabench_ng.report.verification.checks.contradictions import contradiction
 from milabench_ng.report.verification.checks.idle_gpus import idle_gpus
 from milabench_ng.report.verification.checks.solo_pace import slow_alone
 from milabench_ng.report.verification.evidence import Evidence
+from milabench_ng.telemetry.messages import telemetry_key
 
 _DECODING = {"loader", "convnet", "dcgan", "fast_style"}
 """Workloads that decode a picture of `imagenet` for every item."""
@@ -85,14 +86,14 @@ def _energy(evidence: Evidence) -> Iterator[str]:
         before, after = mnb.conditions["before"], mnb.conditions["after"]
         for uuid in before.gpus.keys() & after.gpus.keys():
             first, last = before.gpus[uuid].energy_mj, after.gpus[uuid].energy_mj
-            power = mnb.telemetry.get(f"gpu:{uuid}", {}).get("power_w")
+            power = mnb.telemetry.get(telemetry_key("gpu", uuid), {}).get("power_w")
             if first is None or last is None or power is None or not {"mean", "max"} <= power.keys():
                 continue
             joules, window_s = (last - first) / 1000, mnb.sampled.end_s - mnb.sampled.start_s
             settings = before.settings.gpus.get(uuid) if before.settings else None
             highest = max(power["max"], (settings.power_limit_w if settings else None) or 0.0)
             in_window = power["mean"] * window_s
-            sampled, rest_s = mnb.telemetry[f"gpu:{uuid}"], after.time_s - mnb.sampled.start_s
+            sampled, rest_s = mnb.telemetry[telemetry_key("gpu", uuid)], after.time_s - mnb.sampled.start_s
             why_not = (*_counted(sampled, first, last), *_afterwards(sampled, last, rest_s))
             yield from (f"{name}: {uuid} {why}" for why in why_not)
             most = settings.power_limit_w if settings else None
@@ -134,7 +135,7 @@ def _held_down(evidence: Evidence) -> Iterator[str]:
         if before is None or after is None or after.time_s <= before.time_s:
             continue
         for uuid, parts in throttled_fraction(before, after).items():
-            sampled = record.mnb.telemetry.get(f"gpu:{uuid}", {})
+            sampled = record.mnb.telemetry.get(telemetry_key("gpu", uuid), {})
             for reason, part in parts.items():
                 seen, whole_s = sampled.get(f"{reason}_s", {}), part * (after.time_s - before.time_s)
                 in_window_s = seen["max"] - seen["min"] if {"min", "max"} <= seen.keys() else 0.0
