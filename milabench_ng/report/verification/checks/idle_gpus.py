@@ -50,10 +50,8 @@ def idle_gpus(evidence: Evidence) -> Iterator[str]:
 
 def _work(name: str, mnb: Mnb) -> _Work | None:
     """None without a window, or without a power of each GPU."""
-    window, sources = (
-        mnb.window,
-        [telemetry_key("gpu", device.uuid) for device in mnb.devices if device.uuid is not None],
-    )
+    window = mnb.window
+    sources = [telemetry_key("gpu", device.uuid) for device in mnb.devices if device.uuid is not None]
     known = [mnb.telemetry[source] for source in sources if source in mnb.telemetry]
     powers = [one["power_w"]["mean"] for one in known if "mean" in one.get("power_w", {})]
     if window is None or not sources or len(powers) < len(sources):

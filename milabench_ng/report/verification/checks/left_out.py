@@ -81,10 +81,8 @@ def _unsampled(evidence: Evidence, mnb: Mnb) -> Iterator[str]:
     boards: dict[str | None, str] = {gpu.uuid: gpu.board for gpu in evidence.manifest.inventory.gpus}
     edges = [conditions.gpus for conditions in mnb.conditions.values()]
     for device in mnb.devices if len(edges) == len(EDGES) else ():
-        board, telemetry = (
-            boards.get(device.uuid, device.uuid or ""),
-            mnb.telemetry.get(telemetry_key("gpu", device.uuid or ""), {}),
-        )
+        uuid = device.uuid or ""
+        board, telemetry = boards.get(uuid, uuid), mnb.telemetry.get(telemetry_key("gpu", uuid), {})
         told = set.intersection(*(_told(gpus[board]) if board in gpus else set() for gpus in edges))
         names = {_SAMPLED.get(name, f"{name}_s") for name in told & {*_SAMPLED, *_HELD_DOWN}}
         lacking = sorted(names - telemetry.keys())
