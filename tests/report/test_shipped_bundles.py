@@ -19,19 +19,25 @@ BUNDLES = sorted((ROOT / "baselines" / "bundles").glob("*.tar.gz"))
 STANDARD = [bundle for bundle in BUNDLES if bundle.name.startswith("standard-")]
 PARTIAL = {"R8"}
 """What a run of some tests of a profile breaks."""
+INTERRUPTED = {"R12", "R19"}
+"""What a run breaks that ended before its last tests, and before it read its data again."""
+BROKEN = {"standard": PARTIAL, "lambda": INTERRUPTED}
+
+
+def suite_of(bundle: Path) -> str:
+    """The beginning of its name."""
+    return bundle.name.partition("-")[0]
 
 
 def test_there_are_bundles() -> None:
-    assert (len(STANDARD), len(BUNDLES)) == (2, 4)
+    assert (len(STANDARD), len(BUNDLES)) == (2, 5)
 
 
 @pytest.mark.parametrize("bundle", BUNDLES, ids=lambda path: path.name)
 def test_a_shipped_bundle_verifies(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call(["verify", str(bundle), "--format", "json"])
     rulings = json.loads(capsys.readouterr().out)["rulings"]
-    assert {ruling["id"] for ruling in rulings if ruling["result"] == "fail"} == (
-        PARTIAL if bundle in STANDARD else set()
-    )
+    assert {ruling["id"] for ruling in rulings if ruling["result"] == "fail"} == BROKEN.get(suite_of(bundle), set())
     assert sum(ruling["result"] == "pass" for ruling in rulings) >= 10
 
 
@@ -41,9 +47,12 @@ def test_the_documented_rates_are_those_of_the_bundle(
 ) -> None:
     with tarfile.open(bundle) as archive:
         archive.extractall(tmp_path, filter="data")
-    assert call(["report", str(next(tmp_path.glob("*/run.json")).parent), "--format", "csv"]) == 0
+    folder = next(tmp_path.glob("*/run.json")).parent
+    assert call(["report", str(folder), "--format", "csv"]) == (BROKEN.get(suite_of(bundle)) == INTERRUPTED)
     document = (ROOT / "docs" / "measurements.md").read_text()
-    for row in csv.DictReader(io.StringIO(capsys.readouterr().out)):
+    measured = [row for row in csv.DictReader(io.StringIO(capsys.readouterr().out)) if row["perf (unit/s)"]]
+    assert len(measured) >= 6
+    for row in measured:
         rate = float(row["perf (unit/s)"])
         shown = f"{rate:,.0f}" if rate >= 10_000 else f"{rate:,.2f}"
         assert f"| {row['test'].partition('.')[2]} | {row['unit']} | {shown} |" in document
