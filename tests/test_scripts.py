@@ -21,7 +21,7 @@ NEED_ARGUMENTS = (
     "loading-plots",
     "screenshots",
     "traces",
-    "weigh-modern",
+    "weigh",
     "wheelhouse",
 )
 """Of those that import torch, the first test is enough."""

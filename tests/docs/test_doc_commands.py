@@ -128,9 +128,7 @@ TABLE: dict[str, Check] = {
     ),
     "mnb jobs modern --name llm_fsdp_3b --repeat 3 -d /scratch/mnb -o results-fsdp-3b": PARSE,
     "mnb baseline build results-modern --again results-fsdp-3b --accept-shortfalls -o modern-h200.json": PARSE,
-    "uv run scripts/weigh-modern modern-h200.json -o weights/modern.json": Check(
-        "script", "needs a baseline of modern"
-    ),
+    "uv run scripts/weigh modern-h200.json -o weights/modern.json": Check("script", "needs a baseline"),
     "mnb jobs modern --name llm_pretrain --window 1 --data-scale 0.01 -- --layers 2 --width 64 --heads 4 --kv-heads 2 "
     "--inner 128 --vocabulary 512 --length 64": PARSE,
     "mnb jobs io --order file --data-scale 0.0325 --ram-total 120GiB -- --max-count 0": PARSE,
@@ -256,7 +254,7 @@ TABLE: dict[str, Check] = {
     "scripts/check-fence-gpu": Check("script", "test_the_fence_holds_with_gpus runs it"),
     "scripts/check-fence-gpu --ram-total 250GiB": Check("script", "needs GPUs"),
     "scripts/check-memory-classes": Check("script", "takes minutes, and needs a GPU"),
-    "scripts/weigh-modern": Check("script", "needs a baseline of modern"),
+    "scripts/weigh": Check("script", "needs a baseline"),
     "scripts/check-resume": Check("script", "takes minutes"),
     "scripts/fuzz": Check("script", "takes minutes"),
     "scripts/house": Check("script"),

@@ -217,8 +217,8 @@ def of_modern(*tests: str, rate: float = 10.0) -> Summary:
 
 def test_the_weights_of_modern_are_made_of_a_measured_baseline(tmp_path: Path) -> None:
     """In one step, with the groups of the specification: 48, 23, 20 and 9 of 100; the fallback is planned instead."""
-    script = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "weigh-modern"))
-    tests = [test for group in script["WEIGHTS"].values() for test in group]
+    script = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "weigh"))
+    tests = [test for group in script["MODERN"].values() for test in group]
     file = tmp_path / "modern-one.json"
     file.write_text(encode_summary(of_modern(*tests)))
     (tmp_path / "modern.json").write_text(json.dumps(script["weigh"](file)))
@@ -239,5 +239,18 @@ def test_the_weights_of_modern_are_made_of_a_measured_baseline(tmp_path: Path) -
     assert made.score.per_device == pytest.approx(2.0)
     assert [part.per_device for part in made.sub_scores if part.name.startswith("group ")] == pytest.approx([2.0] * 4)
     file.write_text(encode_summary(of_modern("moe")))
-    with pytest.raises(ValueError, match=r"without a rate of modern\.llm_pretrain"):
+    with pytest.raises(InputError, match=r"without a rate of modern\.llm_pretrain"):
         script["weigh"](file)
+
+
+@pytest.mark.parametrize("suite", ["cv", "unet3d"])
+def test_shipped_weights_are_made_of_the_shipped_baselines(suite: str) -> None:
+    root = Path(__file__).parents[2]
+    made = runpy.run_path(str(root / "scripts" / "weigh"))["weigh"](root / "baselines" / f"{suite}-h200.json")
+    assert made == json.loads((root / "weights" / f"{suite}.json").read_text())
+
+
+def test_a_suite_with_weights_of_another_kind_is_refused() -> None:
+    root = Path(__file__).parents[2]
+    with pytest.raises(InputError, match="a baseline of standard; weights are known of cv, lambda, modern, unet3d"):
+        runpy.run_path(str(root / "scripts" / "weigh"))["weigh"](root / "baselines" / "h200.json")
