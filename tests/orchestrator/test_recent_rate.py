@@ -16,7 +16,7 @@ def test_nothing_worked_yet() -> None:
     assert recent_rate([], 5.0) == 0.0
 
 
-def test_the_last_ten_seconds_count() -> None:
+def test_the_last_five_seconds_count() -> None:
     steady = rows(*[0.5] * 60)
     assert recent_rate(steady, 30.2) == pytest.approx(200.0), "a slice in progress is no wait"
     slower = rows(*[0.5] * 40, *[1.0] * 15)  # until 35 s
@@ -26,7 +26,7 @@ def test_the_last_ten_seconds_count() -> None:
 def test_a_wait_lowers_the_rate_of_a_burst() -> None:
     burst = rows(1.0, 1.0, 1.0, 1.0)  # until 4 s
     assert recent_rate(burst, 6.9) == pytest.approx(100.0), "2.9 s: up to a slice and two seconds is no wait"
-    assert recent_rate(burst, 9.0) == pytest.approx(400 / 9)
+    assert recent_rate(burst, 7.1) == pytest.approx(100 / (1 + 3.1)), "one slice of the last five seconds, and the wait"
     assert recent_rate(burst, 24.0) == pytest.approx(100 / 21), "the last slice, and the wait since"
 
 

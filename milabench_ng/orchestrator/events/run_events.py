@@ -137,7 +137,7 @@ class BatchProgress(RunEvent, frozen=True, kw_only=True):
     working_s: float | None
     """Time since the common start; None before it."""
     items_per_s: tuple[float, ...]
-    """Rate of each launch over the last ten seconds or its last slice, and a long wait since; the mean of its ranks."""
+    """Rate of each launch over five seconds or its last slice, and a long wait since; the mean of its ranks."""
     gauges: dict[str, Gauges] = msgspec.field(default_factory=dict)
     """By slot; of GPUs."""
 

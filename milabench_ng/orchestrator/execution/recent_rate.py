@@ -8,14 +8,14 @@ from itertools import takewhile
 
 from milabench_ng.records.window import SliceRow
 
-RECENT_S = 10.0
-"""A wave of batches from loader processes that take turns is mostly shorter."""
+RECENT_S = 5.0
+"""Long enough for a steady figure, short enough to leave the start behind soon."""
 LONG_S = 2.0
 """A slice that takes so much longer than those before it is waited for in vain so far: its time counts."""
 
 
 def recent_rate(slices: Sequence[SliceRow], now_s: float) -> float:
-    """Items per second over the slices begun in the last ten seconds, or the last one.
+    """Items per second over the slices begun in the last five seconds, or the last one.
 
     What has passed since counts too if it is long, so that the rate of a rank that waits falls. ``now_s``: on the clock
     of the slices.
