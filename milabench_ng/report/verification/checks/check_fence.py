@@ -16,7 +16,7 @@ from milabench_ng.report.verification.checks.clocks import CLOCK_S, disagreeing_
 from milabench_ng.report.verification.checks.company_work import idle_company
 from milabench_ng.report.verification.checks.io_shares import io_shares
 from milabench_ng.report.verification.checks.plausible import too_much_cpu
-from milabench_ng.report.verification.evidence import Evidence
+from milabench_ng.report.verification.evidence import Evidence, StoredRecord
 from milabench_ng.report.verification.findings import Finding, judged
 from milabench_ng.units import format_bytes
 
@@ -104,12 +104,7 @@ def _overlaps(evidence: Evidence) -> Iterator[str]:
     plan = evidence.manifest.plan
     parts = {slot: device.known_part for slot, device in slots_of(plan.devices, plan.tenants_per_device).items()}
     for (number, _), kept in evidence.batches().items():
-        shares = [
-            (one.name, share.effective.cpus, parts.get(slot, 1.0))
-            for one in kept
-            for slot, share in one.record.mnb.isolation.items()
-            if share.tier == "full" and share.effective is not None and share.effective.cpus is not None
-        ]
+        shares = [(name, held.cpus, parts.get(slot, 1.0)) for name, slot, held in _held(kept) if held.cpus is not None]
         taken: dict[int, str] = {}
         for name, cpus, _ in shares:
             for cpu in cpus:
@@ -120,6 +115,14 @@ def _overlaps(evidence: Evidence) -> Iterator[str]:
             yield f"batch {number}: its tenants had different numbers of CPUs"
 
 
+def _held(batch: Sequence[StoredRecord]) -> Iterator[tuple[str, str, Effective]]:
+    """What the kernel held each tenant of a batch in full isolation to: launch, slot, limits."""
+    for one in batch:
+        for slot, share in one.record.mnb.isolation.items():
+            if share.tier == "full" and share.effective is not None:
+                yield one.name, slot, share.effective
+
+
 def _unfair(counts: Sequence[tuple[float, int]]) -> bool:
     """Whether a tenant had fewer CPUs than another with no larger part of a GPU."""
     return any(part >= other and count < more for part, count in counts for other, more in counts)
@@ -128,11 +131,10 @@ def _unfair(counts: Sequence[tuple[float, int]]) -> bool:
 def _beyond_ram(evidence: Evidence) -> Iterator[str]:
     """Batches whose tenants had more RAM in all than the node showed: such limits hold nobody."""
     for (number, _), kept in evidence.batches().items():
-        shares = [share for one in kept for share in one.record.mnb.isolation.values() if share.tier == "full"]
-        given = sum(share.effective.memory_bytes or 0 for share in shares if share.effective is not None)
+        given = sum(held.memory_bytes or 0 for _, _, held in _held(kept))
         edges = [edge for one in kept for edge in one.record.mnb.conditions.values()]
-        had = max((edge.host.memory_total_bytes or 0 for edge in edges), default=0)
-        had = had or evidence.manifest.inventory.memory_bytes
+        seen = max((edge.host.memory_total_bytes or 0 for edge in edges), default=0)
+        had = seen or evidence.manifest.inventory.memory_bytes
         if given > had:
             what = f"{format_bytes(given)} of RAM, the node had {format_bytes(had)}"
             yield f"batch {number}: its tenants were given {what}"
