@@ -23,7 +23,7 @@ from milabench_ng.report.baselines.peaks import known_peak
 from milabench_ng.report.baselines.plausible import doubts
 from milabench_ng.report.render.cells import figure
 from milabench_ng.report.scoring.score import score
-from milabench_ng.report.scoring.weights import find_weights
+from milabench_ng.report.scoring.weights import Weights, find_weights
 from milabench_ng.report.summary.folder import encode_summary, load_baseline
 from milabench_ng.report.summary.suites import by_suite
 from milabench_ng.report.summary.summary import Summary
@@ -115,14 +115,18 @@ def build(
     """
     whole = functools.reduce(measured_again, map(load_result, again), load_result(folder))
     made = rebound(whole, _bounds(bound))
-    scales = {part.suite: (part, find_weights(part.suite)) for part in by_suite(made)}
-    scores = {suite: score(part, file.weights) if file else None for suite, (part, file) in scales.items()}
-    lacking = shortfalls(made, scores)
+    lacking = shortfalls(made, {part.suite: score(part, _weights_of(part)) for part in by_suite(made)})
     if lacking and not accept_shortfalls:
         found = "\n".join(f"  {each}" for each in lacking)
         raise InputError(f"{folder} is not fit for a baseline:\n{found}\nrun again, or say --accept-shortfalls")
     _write(as_baseline(made, lacking, note), output, force=force)
     return 0
+
+
+def _weights_of(made: Summary) -> Weights:
+    """The shipped ones. A suite may have none before it has a baseline; then every test must be complete."""
+    file = find_weights(made.suite)
+    return file.weights if file else dict.fromkeys([*made.tests, *made.omitted], 1.0)
 
 
 def _bounds(given: Sequence[str]) -> dict[str, Bound]:

@@ -127,7 +127,7 @@ TABLE: dict[str, Check] = {
         "script", "takes minutes, and needs a GPU"
     ),
     "mnb jobs modern --name llm_fsdp_3b --repeat 3 -d /scratch/mnb -o results-fsdp-3b": PARSE,
-    "mnb baseline build results-modern --again results-fsdp-3b --accept-shortfalls -o modern-h200.json": PARSE,
+    "mnb baseline build results-modern --again results-fsdp-3b -o modern-h200.json": PARSE,
     "uv run scripts/weigh modern-h200.json -o weights/modern.json": Check("script", "needs a baseline"),
     "mnb jobs modern --name llm_pretrain --window 1 --data-scale 0.01 -- --layers 2 --width 64 --heads 4 --kv-heads 2 "
     "--inner 128 --vocabulary 512 --length 64": PARSE,
@@ -142,6 +142,7 @@ TABLE: dict[str, Check] = {
     "mnb report results-lambda --layout lambda --format csv --compare lambda-a100 --price 30000": Check(
         "elsewhere", "test_layout_lambda"
     ),
+    "mnb report results-lambda --compare lambda-h200-measured": PARSE,
     "mnb report results-lambda --compare lambda-h100 lambda-v100": PARSE,
     "mnb jobs standard --data-scale 0.01 --window 2 --ram-total 120GiB": PARSE,
     "mnb jobs standard --name convnet_fp16 --data-scale 0.1": DRY,

@@ -109,6 +109,16 @@ def test_tests_that_were_left_out_are_added_from_another_run_of_the_profile(tmp_
         measured_again(made, part("loader", "another"))
 
 
+def test_a_suite_without_weights_needs_all_its_tests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["baseline", "build", str(tmp_path / "new")]
+    make_records.write_run(tmp_path / "new", make_records.plan("new", dict.fromkeys(("a", "b"), PER_GPU), 2, 3))
+    assert call(given) == 0
+    next((tmp_path / "new").glob("new.a.*")).unlink()
+    capsys.readouterr()
+    assert call(given) == 2
+    assert "the score is invalid: new.a" in capsys.readouterr().err
+
+
 def test_an_unfit_folder_is_refused_or_marked(quick: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     next(quick.glob("quick.vae.*")).unlink()
     assert call(["baseline", "build", str(quick)]) == 2

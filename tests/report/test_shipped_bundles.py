@@ -18,9 +18,7 @@ ROOT = Path(__file__).parents[2]
 BUNDLES = sorted((ROOT / "baselines" / "bundles").glob("*.tar.gz"))
 PARTIAL = {"R8"}
 """What a run of some tests of a profile breaks."""
-INTERRUPTED = {"R12", "R19"}
-"""What a run breaks that ended before its last tests, and before it read its data again."""
-BROKEN = {"standard": PARTIAL, "lambda": INTERRUPTED}
+BROKEN = {"standard": PARTIAL}
 
 
 def suite_of(bundle: Path) -> str:
@@ -50,8 +48,7 @@ def test_the_documented_rates_are_those_of_the_bundle(
     with tarfile.open(bundle) as archive:
         archive.extractall(tmp_path, filter="data")
     folder = next(tmp_path.glob("*/run.json")).parent
-    code = 1 if BROKEN.get(suite_of(bundle)) == INTERRUPTED else 0
-    assert call(["report", str(folder), "--format", "csv"]) == code
+    assert call(["report", str(folder), "--format", "csv"]) == 0
     document = (ROOT / "docs" / "measurements.md").read_text()
     measured = [row for row in csv.DictReader(io.StringIO(capsys.readouterr().out)) if row["perf (unit/s)"]]
     assert len(measured) >= 6

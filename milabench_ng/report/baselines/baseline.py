@@ -14,8 +14,8 @@ from milabench_ng.report.summary.summary import Origin, Summary, TestSummary
 from milabench_ng.units import counted
 
 
-def shortfalls(summary: Summary, scores: Mapping[str, Score | None]) -> tuple[str, ...]:
-    """Why a summary is a poor baseline; empty for a good one. ``scores``: by suite, None without weights."""
+def shortfalls(summary: Summary, scores: Mapping[str, Score]) -> tuple[str, ...]:
+    """Why a summary is a poor baseline; empty for a good one. ``scores``: by suite."""
     found = [why for suite, score in scores.items() for why in _of_score(suite, score, len(scores))]
     if summary.failures:
         found.append(f"{summary.failures} of {summary.launches} launches failed")
@@ -27,10 +27,8 @@ def shortfalls(summary: Summary, scores: Mapping[str, Score | None]) -> tuple[st
     return tuple(found)
 
 
-def _of_score(suite: str, score: Score | None, suites: int) -> Iterator[str]:
-    if score is None:
-        yield f"there are no weights for the suite {suite!r}"
-    elif score.status != "complete":
+def _of_score(suite: str, score: Score, suites: int) -> Iterator[str]:
+    if score.status != "complete":
         why = f": {', '.join((*score.missing, *score.omitted))}" if score.missing or score.omitted else ""
         yield f"the score{f' of {suite}' if suites > 1 else ''} is {score.status}{why}"
 
