@@ -95,7 +95,7 @@ def _unplanned(chosen: Mapping[str, Test], slots: int, per_device: int, memory: 
     found = {**dict(_too_wide(chosen, slots, per_device)), **dict(_too_large(chosen, slots // per_device, memory))}
     planned = {name for name in chosen if name not in found}
     instead = {
-        name: f"it is there for nodes that cannot run {test.instead_of}, and this one can"
+        name: f"it stands in for {test.instead_of}, which is planned"
         for name, test in chosen.items()
         if name in planned and test.instead_of in planned
     }

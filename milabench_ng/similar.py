@@ -12,7 +12,7 @@ _TELLING = 3
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'quick'?"`` for ``"quik"``; empty if no known word is like it.
+    """``" (did you mean 'quick'?)"`` for ``"quik"``; empty if no known word is like it.
 
     First comes the shortest name that holds the word, then one of the same letters, then the most similar one.
     """
@@ -23,4 +23,4 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
         *(name for name in names if sorted(asked) == sorted(name.lower())),
         *difflib.get_close_matches(word, names, n=1, cutoff=_LIKENESS),
     )
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -56,9 +56,9 @@ def _unknown(error: UnknownOptionError, command: str) -> str:
     known = list(chain.from_iterable(argument.names for argument in error.argument_collection if argument.parse))
     if len(option) == 2:  # one dash and a letter, which no workload has
         alike = " or ".join(name for name in known if re.match(f"-{re.escape(option)}(?!o-)", name))
-        meant = f"did you mean {alike}?" if alike else f"{command} --help lists the options"
-        return f"unknown option {plain(option)}; {meant}"
-    meant = did_you_mean(option, known)
-    if not meant and (error.command_chain or ("",))[0] in WITH_FLAGS:
-        meant = f"; an option of the workload comes after --: {command} ... -- {plain(option)}"
+        meant = f" (did you mean {alike}?)" if alike else ""
+    else:
+        meant = did_you_mean(option, known)
+        if not meant and (error.command_chain or ("",))[0] in WITH_FLAGS:
+            meant = f"; an option of the workload comes after --: {command} ... -- {plain(option)}"
     return f"unknown option {plain(option)}{meant or f'; {command} --help lists the options'}"

@@ -270,7 +270,7 @@ def test_a_dry_run_says_which_suites_have_weights(tmp_path: Path) -> None:
     entry = {"workload": "toy_lstm"}
     profile.write_text(json.dumps({"a": entry | {"suite": "standard"}, "b": entry | {"suite": "standart"}}))
     shown = mnb("jobs", profile, "--dry-run").stdout
-    said = "by the shipped weights of standard; none for standart, which has no weights; did you mean 'standard'?"
+    said = "by the shipped weights of standard; none for standart, which has no weights (did you mean 'standard'?)"
     assert f"score {said}" in " ".join(shown.split())
 
 

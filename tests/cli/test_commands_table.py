@@ -108,7 +108,7 @@ report res --allowed-signers vendors.txt | 2 | mnb: --allowed-signers vendors.tx
 report res --authorities tsa.pem | 2 | mnb: --authorities tsa.pem: only rules ask for it; say --rules too
 report res --html page -o page | 2 | mnb: --html page --output page: the same file; name two
 report h200 | 2 | mnb: h200: no such file or folder; for the shipped baseline of that name: mnb baseline show h200, or
-report res --compare h20 | 2 | mnb: h20: no such file or folder, and no baseline of that name is shipped; did you
+report res --compare h20 | 2 | mnb: h20: no such file or folder, and no baseline of that name is shipped (did you
 report res --compare nowhere.json | 2 | mnb: nowhere.json: no such file or folder, and no baseline of that name is
 report res --price 300,000 | 0 | mnb · quick · res
 report res --price 300000 | 0 | mnb · quick · res
@@ -137,12 +137,12 @@ report res --rules procurement | 1 | mnb · quick · res
 report res --rules procurement --allowed-signers nowhere | 2 | mnb: --allowed-signers nowhere: no such file; it
 report res --rules rules.json --nonce other | 1 | mnb · quick · res
 report res --nonce other | 2 | mnb: --nonce other: only rules ask for it; say --rules too
-report res -n 5 | 2 | mnb report: unknown option -n; did you mean --nonce?
+report res -n 5 | 2 | mnb report: unknown option -n (did you mean --nonce?)
 report res --rules rules.json | 0 | mnb · quick · res
 report res --rules odd-rules.json | 2 | mnb: odd-rules.json: Object contains unknown field `repeats`; the keys of
 report res --rules nowhere.json | 2 | mnb: --rules nowhere.json: no such file; the shipped ones are procurement
 report res --colour | 2 | mnb report: unknown option --colour; mnb report --help lists the options
-report res --forma json | 2 | mnb report: unknown option --forma; did you mean '--format'?
+report res --forma json | 2 | mnb report: unknown option --forma (did you mean '--format'?)
 report nowhere | 2 | mnb: nowhere: No such file or directory
 report empty | 2 | mnb: empty: no result folder, since it holds no record and no run.json; give the folder that
 report notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1); is it the file that you mean?
@@ -229,7 +229,7 @@ bids bids.json --format html | 2 | mnb bids: Invalid value "html" for --format. 
 bids | 2 | mnb bids: FILE is missing; mnb bids --help has an example
 baseline | 0 | Usage: mnb baseline COMMAND
 baseline show v100 | 0 | standard (v100)
-baseline show v10 | 2 | mnb: v10: no such file or folder, and no baseline of that name is shipped; did you mean
+baseline show v10 | 2 | mnb: v10: no such file or folder, and no baseline of that name is shipped (did you mean
 baseline show base.json | 0 | quick (base.json)
 baseline show nowhere | 2 | mnb: nowhere: no such file or folder, and no baseline of that name is shipped; there are
 baseline build res | 0 | {
@@ -246,10 +246,10 @@ baseline estimate base.json --device H200 | 2 | mnb: base.json: measured on: the
 baseline estimate v100 --device H200-SXM | 2 | mnb: v100 is published; an estimate starts from what was measured
 baseline sho v100 | 2 | mnb baseline: Unknown command "sho". Did you mean "show"? mnb baseline --help lists them
 jobs | 2 | mnb: name a profile (standard, quick or a file), or a folder to go on with: --resume FOLDER
-jobs quik | 2 | mnb: quik: no such file, and no profile of that name is shipped; did you mean 'quick'?; there are cv,
-jobs unet | 2 | mnb: unet: no such file, and no profile of that name is shipped; did you mean 'unet3d'?; there are
+jobs quik | 2 | mnb: quik: no such file, and no profile of that name is shipped (did you mean 'quick'?); there are cv,
+jobs unet | 2 | mnb: unet: no such file, and no profile of that name is shipped (did you mean 'unet3d'?); there are
 jobs nowhere.json | 2 | mnb: nowhere.json: no such file, and no profile of that name is shipped; there are
-jobs profiles/standrad.json | 2 | mnb: profiles/standrad.json: no such file, and no profile of that name is shipped; did
+jobs profiles/standrad.json | 2 | mnb: profiles/standrad.json: no such file, and no profile of that name is shipped (did
 rerun res/run.json | 2 | mnb: res/run.json: not a record of mnb: Object missing required field `mnb`
 jobs list.json | 2 | mnb: list.json: must be an object of tests, not list
 jobs empty | 2 | mnb: empty: a folder, and not a file
@@ -266,10 +266,10 @@ jobs interference --unfenced-too -o res | 2 | mnb:
 jobs quick --retry -1 | 2 | mnb: --retry -1: at least 0
 jobs quick --name vae loader | 2 | mnb: loader: neither an option nor its value; name several tests one by one,
 jobs quick vae | 2 | mnb: vae: neither an option nor its value; name several tests one by one, --name vae, and put
-jobs quick -n vae | 2 | mnb jobs: unknown option -n; did you mean --name or --narrow or --nonce?
+jobs quick -n vae | 2 | mnb jobs: unknown option -n (did you mean --name or --narrow or --nonce?)
 jobs quick -v | 2 | mnb jobs: unknown option -v; mnb jobs --help lists the options
 jobs quick --name vae -- batch_size=64 | 2 | mnb: batch_size=64: options of the workloads begin with dashes: --
-jobs quick --nam vae | 2 | mnb jobs: unknown option --nam; did you mean '--name'?
+jobs quick --nam vae | 2 | mnb jobs: unknown option --nam (did you mean '--name'?)
 jobs quick --window 0 | 2 | mnb: --window 0: between 0.5 and 3600 seconds
 jobs quick --window long | 2 | mnb jobs: --window long: a number
 jobs quick --io-read | 2 | mnb jobs: --io-read: its value is missing; mnb jobs --help says what it takes
@@ -316,16 +316,16 @@ rerun nowhere.json | 2 | mnb: nowhere.json: No such file or directory
 rerun res | 2 | mnb: res: a folder, and not a file; give a record in it, such as res/quick.
 rerun notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
 prepare | 2 | mnb prepare: PROFILE is missing; mnb prepare --help has an example
-prepare quik | 2 | mnb: quik: no such file, and no profile of that name is shipped; did you mean 'quick'?; there are
-prepare quick --data-scal 1 | 2 | mnb prepare: unknown option --data-scal; did you mean '--data-scale'?
-list quik | 2 | mnb: quik: no such file, and no profile of that name is shipped; did you mean 'quick'?; there are cv,
+prepare quik | 2 | mnb: quik: no such file, and no profile of that name is shipped (did you mean 'quick'?); there are
+prepare quick --data-scal 1 | 2 | mnb prepare: unknown option --data-scal (did you mean '--data-scale'?)
+list quik | 2 | mnb: quik: no such file, and no profile of that name is shipped (did you mean 'quick'?); there are cv,
 list nowhere.json | 2 | mnb: nowhere.json: no such file, and no profile of that name is shipped; there are
 stamp request nowhere | 2 | mnb: nowhere: there is no ledger.jsonl with a line in it
 stamp quote nowhere --key 0x81010002 | 2 | mnb: nowhere: there is no ledger.jsonl with a line in it
 stamp add res nowhere | 2 | mnb: nowhere: No such file or directory
 list res | 2 | mnb: res: a folder, and not a file
-report res --compare h100 | 2 | mnb: h100: no such file or folder, and no baseline of that name is shipped; did you mean
-report res --compare V100 | 2 | mnb: V100: no such file or folder, and no baseline of that name is shipped; did you mean
+report res --compare h100 | 2 | mnb: h100: no such file or folder, and no baseline of that name is shipped (did you mean
+report res --compare V100 | 2 | mnb: V100: no such file or folder, and no baseline of that name is shipped (did you mean
 bids res | 2 | mnb: res: a folder, and not a file
 bids list.json | 2 | mnb: list.json: Expected `object`, got `array`; the form is
 schema | 2 | mnb schema: KIND is missing; mnb schema --help has an example

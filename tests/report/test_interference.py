@@ -228,7 +228,7 @@ def test_the_page_is_quiet_where_nothing_is_found_and_loud_where_it_is(tmp_path:
     assert heat["customdata"][0][1].startswith("vae, noise: 2.00 (2.00 to 2.00), 10 pairs; beside noise ")
     assert [table.key for table in page.tables][:2] == ["matrix", "blame"]
     (neighbours,) = [answer for answer in first_screen(report).answers if answer.name == "Neighbours"]
-    assert neighbours.parts == ("cost 0.0 % (0.0 to 0.0)", "worst: vae beside noise 2.00 x")
+    assert neighbours.parts == ("cost 0.0 % (95 %: 0.0 to 0.0)", "worst: vae beside noise 2.00 x")
 
 
 def test_a_run_without_victims_says_nothing_of_neighbours(tmp_path: Path) -> None:

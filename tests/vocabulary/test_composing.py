@@ -189,7 +189,7 @@ def test_a_smaller_test_is_planned_where_the_larger_does_not_fit(devices: int, m
     assert {*made.labels} - {"s.other"} == {f"s.{name}" for name in [planned] if name}
     assert {*made.not_planned} == {"s.large", "s.small"} - {f"s.{planned}"}
     if planned == "large":
-        assert made.not_planned["s.small"] == "it is there for nodes that cannot run large, and this one can"
+        assert made.not_planned["s.small"] == "it stands in for large, which is planned"
     if (devices, planned) == (2, "small"):
         told = "it needs 78.2 GB on each of 2 devices, and 90% of the memory of device 0 (a GPU) are 77.0 GB"
         assert made.not_planned["s.large"] == told

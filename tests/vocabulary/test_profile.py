@@ -83,7 +83,7 @@ def test_defaults_are_merged_shallowly_and_may_stand_anywhere() -> None:
     [
         (
             {"workload": "v", "agruments": {}},
-            "unknown key 'agruments'; did you mean 'arguments'?; the keys are workload, arguments, partition_scheme",
+            "unknown key 'agruments' (did you mean 'arguments'?); the keys are workload, arguments, partition_scheme",
         ),
         (
             {"workload": "v", "partition_scheme": {"kind": "normal"}},
@@ -94,7 +94,7 @@ def test_defaults_are_merged_shallowly_and_may_stand_anywhere() -> None:
             "type is 'gpu'; it takes one of 'per-gpu', 'gpu-progression'",
         ),
         ({"workload": "v", "partition_scheme": "per-gpu"}, "Expected `object`, got `str` - at `$.partition_scheme`"),
-        ({"workload": "v", "io": {"reed": "1MiB/s"}}, "io: unknown key 'reed'; did you mean 'read'?; the keys are"),
+        ({"workload": "v", "io": {"reed": "1MiB/s"}}, "io: unknown key 'reed' (did you mean 'read'?); the keys are"),
         ({"workload": "v", "require": "fully"}, "require is 'fully'; it takes one of 'full'"),
         ({"workload": "v", "arguments": {"a": 1, "size": [1]}}, "argument 'size' is [1]; it must be"),
         ({"workload": "v", "arguments": {"size": None}}, "argument 'size' is None; it must be"),
@@ -167,7 +167,7 @@ def test_selecting_keeps_the_order_of_the_file() -> None:
 
 def test_a_test_is_known_by_the_name_that_reports_print() -> None:
     whole = profile('{"a": {"workload": "v"}, "loader": {"workload": "v"}}')
-    with pytest.raises(InputError, match=r"no test 'p\.loader'; did you mean 'loader'\?; it has a, loader"):
+    with pytest.raises(InputError, match=r"no test 'p\.loader' \(did you mean 'loader'\?\); it has a, loader"):
         whole.select(["p.loader"])
 
 

@@ -22,4 +22,4 @@ NAMES = ("vae", "loader", "v100", "lambda-v100", "lambda-h100", "lambda-h100-pci
     ],
 )
 def test_the_name_that_was_meant(word: str, meant: str) -> None:
-    assert did_you_mean(word, NAMES) == (f"; did you mean {meant!r}?" if meant else "")
+    assert did_you_mean(word, NAMES) == (f" (did you mean {meant!r}?)" if meant else "")

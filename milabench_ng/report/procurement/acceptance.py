@@ -40,6 +40,7 @@ from milabench_ng.report.statistics.intervals import (
 from milabench_ng.report.summary.comparable import WorkDifference, differences
 from milabench_ng.report.summary.marked import Marked, count_marks
 from milabench_ng.report.summary.summary import Summary
+from milabench_ng.units import counted
 
 SHIELDED = "below the guarantee by the spread of the delivered node; only that of the bid leaves it open"
 
@@ -291,7 +292,7 @@ def _reasons(bid: Summary, delivered: Summary) -> tuple[str, ...]:
     reasons = []
     found, promised = delivered.distinct_devices, bid.distinct_devices
     if found < promised:
-        reasons.append(f"{found} devices were delivered, {promised} were bid")
+        reasons.append(f"bid with {counted(promised, 'device')}, delivered with {found}")
     excess = failure_rate(delivered).excess
     if excess:
         reasons.append(f"{excess}, on the delivered node")

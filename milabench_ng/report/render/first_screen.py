@@ -236,12 +236,12 @@ def _neighbours(cells: Sequence[Slowdown]) -> Answer:
 
 def _percent(mean: MeanSlowdown) -> str:
     at = mean.effect.ratio
-    return ", no interval" if at is None else f" ({100 * (at.low - 1):.1f} to {100 * (at.high - 1):.1f})"
+    return ", no interval" if at is None else f" (95 %: {100 * (at.low - 1):.1f} to {100 * (at.high - 1):.1f})"
 
 
 def _times(mean: MeanSlowdown) -> str:
     at = mean.effect.ratio
-    return ", no interval" if at is None else f" ({at.low:.2f} to {at.high:.2f})"
+    return ", no interval" if at is None else f" (95 %: {at.low:.2f} to {at.high:.2f})"
 
 
 def _valid(report: Report) -> Answer:
