@@ -208,13 +208,13 @@ class Bench:
         wanted = self.max_workers if workers is None else workers
         processes = self.processes(wanted)
         data: Any = self.data(transform=transform) if samples is None else samples
-        if processes and batch_size is not None and order is None:  # the indices of a custom order are unknown
-            with self._file_errors.reading():
-                sample = shared_memory.sample_bytes(data)
-            shared_memory.require(sample, batch_size, PREFETCH * processes, self._tenants)
-        gate = feeding.Gate(processes)
         if order is None:
             order = feeding.shuffled(len(data)) if shuffle else feeding.in_order(len(data))
+        if processes and batch_size is not None:
+            with self._file_errors.reading():
+                sample = shared_memory.sample_bytes(data, next(iter(order(torch.Generator()))), collate)
+            shared_memory.require(sample, batch_size, PREFETCH * processes, self._tenants)
+        gate = feeding.Gate(processes)
         loader = DataLoader(
             feeding.Gated(Budgeted(data, self._budget) if self._budget else data, gate, self.seed),
             batch_size=batch_size,

@@ -6,6 +6,7 @@ A process that writes beyond the end of a full /dev/shm is killed by SIGBUS in t
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +44,13 @@ def require(sample: int, batch_size: int, batches: int, tenants: int, place: Pat
         )
 
 
-def sample_bytes(data: Dataset[Any]) -> int:
-    """Bytes of the tensors in the first sample, which is made here; the state of random generators is restored."""
+def sample_bytes(data: Dataset[Any], index: Any, collate: Callable[[list[Any]], Any] | None = None) -> int:
+    """Bytes of the tensors in the sample at ``index``, or in the batch that ``collate`` makes of it alone.
+
+    The sample is made here; the state of random generators is restored.
+    """
     with torch.random.fork_rng(devices=[]):
-        return tensor_bytes(data[0])
+        return tensor_bytes(collate([data[index]]) if collate else data[index])
 
 
 def tensor_bytes(value: Any) -> int:

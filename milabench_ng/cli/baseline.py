@@ -182,11 +182,14 @@ def check(name: str) -> int:
         A shipped baseline, a summary file or a result folder.
     """
     made = load_baseline(name)
-    others = {other: load_baseline(other) for other in names("baselines") if other != Path(name).stem}
-    found = doubts(made, {other: one for other, one in others.items() if one.suite == made.suite})
+    shipped = {other: load_baseline(other) for other in names("baselines") if other != Path(name).stem}
+    others = {other: one for other, one in shipped.items() if one.suite == made.suite}
+    found = doubts(made, others)
     output = standard_output()
     if not found:
-        output.print(f"{name}: {len(made.tests)} tests, nothing implausible (compared with {', '.join(others)})")
+        output.print(
+            f"{name}: {len(made.tests)} tests, nothing implausible (compared with {', '.join(others) or 'nothing'})"
+        )
         return 0
     output.print(table(("test", "what cannot be"), [(each.test, each.what) for each in found]))
     return 1

@@ -170,6 +170,14 @@ def test_batches_have_a_sample_of_each_range_of_lengths() -> None:
     assert epoch != list(order(torch.Generator().manual_seed(2)))
 
 
+@pytest.mark.parametrize("batch", [48, 144, 220, 352, 448, 512, 640])
+def test_what_is_left_out_is_as_long_as_what_is_kept(batch: int) -> None:
+    lengths = 100 + torch.randperm(1310, generator=torch.Generator().manual_seed(3))
+    kept = torch.tensor(list(EvenBatches(lengths, batch)(torch.Generator())))
+    assert len(set(kept.tolist())) == len(kept) == 1310 // batch * batch
+    assert lengths[kept].double().mean().item() == pytest.approx(lengths.double().mean().item(), rel=0.01)
+
+
 @pytest.mark.parametrize(("samples", "batch", "left"), [(0, 4, 0), (3, 4, 3), (10, 4, 8)])
 def test_epochs_of_few_samples(samples: int, batch: int, left: int) -> None:
     epoch = list(EvenBatches(torch.arange(samples), batch)(torch.Generator()))

@@ -26,6 +26,16 @@ def above_the_limit(content: dict[str, Any]) -> None:
         settings["power_limit_w"] = 500.0
 
 
+def without_losses(content: dict[str, Any]) -> None:
+    for rank in content["mnb"]["ranks"]:
+        rank["losses"] = dict.fromkeys(rank["losses"] or ["1"])
+
+
+def without_gradients(content: dict[str, Any]) -> None:
+    for rank in content["mnb"]["ranks"]:
+        rank["gradient_norms"] = dict.fromkeys(rank["gradient_norms"], 0.0) | {"1": 0.0}
+
+
 def in_memory(content: dict[str, Any]) -> None:
     """Called cold, with all of it in the page cache."""
     content["mnb"]["data"] |= {"cache": "cold", "resident_fraction": 1.0}
@@ -123,6 +133,8 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "full isolation of a free process": ("R16", record(free_process), "has given up no means of leaving the fence"),
     "process in another group": ("R16", record(process_elsewhere), "its process is in none of its groups"),
     "shared siblings without their mark": ("R22", record(shared_siblings), "SMT siblings shared between tenants, and"),
+    "no loss in fp32": ("R5", record(without_losses), "has no loss of step 1, and fp32 has room for it"),
+    "gradients of nothing": ("R5", record(without_gradients), "rank 0 trains, and its first gradient is 0"),
     "an idle GPU with all items": ("R5", idle, "an item took"),
     "slices of another device with noise": ("R4", jittered, "its slices are those of standard.vae J0.0, with a little"),
     "a quarter of the GPUs' memory": ("R5", manifest(smaller_devices), "is said to have 35.0 GiB, such a GPU has 141"),

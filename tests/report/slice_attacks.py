@@ -274,7 +274,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "whole slices only": ("R4", whole_slices, "slices across an edge of the window count nothing"),
     "slices of another device": ("R4", copied, "slices of the same lengths as"),
     "counts x 1.45, steps as they were": ("R4", records(more_a_step), "images a step, its options allow 64"),
-    "counts of one launch": ("R4", record(more_in_one), "items a step, other launches of standard.vae have"),
+    "counts of one launch": ("R4", record(more_in_one), "items a step, others of the same batches have"),
     "steps that the loss scale did not see": ("R4", record(skipping), "steps, its loss scale saw 200"),
     "steps without a latency": ("R4", record(without_a_latency), "steps and the latencies of 96 batches"),
     "all counts and steps x 8": (

@@ -46,7 +46,7 @@ def test_four_times_as_much_everywhere_is_not_believed(folder: Path) -> None:
     assert found.keys() == {"R4", "R5"}
     told = "\n".join(found["R5"].reasons)
     assert "standard.convnet: up to" in told
-    assert "x what was measured on 2 x NVIDIA H200" in told
+    assert "that were measured on 2 x NVIDIA H200" in told
     assert "standard.wlm: up to" in told
 
 

@@ -12,14 +12,16 @@ class EvenBatches:
     """An order of samples in which each batch has one sample of each range of lengths.
 
     The samples are sorted by length and cut into as many ranges as a batch has samples. An epoch goes through each
-    range in an order of its own; what does not fill a range is left out.
+    range in an order of its own. What does not fill a range is left out, evenly over the lengths, so that the mean
+    length of what remains is that of all.
     """
 
     def __init__(self, lengths: Tensor, batch_size: int) -> None:
         """``lengths``: of all samples, int64. If there are fewer than ``batch_size``, an epoch has all of them once."""
         ranges = min(batch_size, len(lengths))
         each = len(lengths) // ranges if ranges else 0
-        self._ranges = lengths.argsort(stable=True)[: ranges * each].view(ranges, each)
+        kept = torch.arange(ranges * each) * len(lengths) // max(1, ranges * each)
+        self._ranges = lengths.argsort(stable=True)[kept].view(ranges, each)
 
     def __call__(self, generator: torch.Generator) -> Iterator[int]:
         """One epoch of sample numbers, batch after batch."""

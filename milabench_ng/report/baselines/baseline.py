@@ -84,7 +84,9 @@ def _refuse_unlike(label: str, row: TestSummary, summary: Summary, again: Summar
     source = again.provenance.source
     if label in summary.tests:
         if _asked(row) != _asked(summary.tests[label]):
-            raise InputError(f"--again {source}: {label} ran with other options, data or precision than in the first")
+            raise InputError(
+                f"--again {source}: {label} ran with other options, data, precision or limits than in the first"
+            )
     elif label not in summary.omitted and label not in summary.unplanned:
         raise InputError(f"--again {source}: the first folder has no test {label!r}")
     elif summary.profile_sha256 != again.profile_sha256:
@@ -92,7 +94,7 @@ def _refuse_unlike(label: str, row: TestSummary, summary: Summary, again: Summar
 
 
 def _asked(row: TestSummary) -> tuple[object, ...]:
-    return row.unit, row.scheme, row.devices, row.options, row.data, row.precision
+    return row.unit, row.scheme, row.devices, row.options, row.data, row.precision, row.read_limits
 
 
 def _sides(summary: Summary, again: Summary) -> dict[str, tuple[object, object]]:

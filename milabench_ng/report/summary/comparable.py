@@ -12,6 +12,7 @@ from milabench_ng.records.isolation import weakest_tier
 from milabench_ng.records.marks import Mark
 from milabench_ng.report.launch.host_paces import PACE_UNIT, Paces, differ
 from milabench_ng.report.summary.summary import Summary, TestSummary
+from milabench_ng.units import format_limit
 
 Ratio = Literal["counted", "not counted", "suppressed"]
 """What happens to a row's ratio: it counts; it is shown, but the work differs or is unknown; it is meaningless and
@@ -184,9 +185,15 @@ def _of_data(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, st
     yield "data set", *names, "suppressed"
     yield "data scale", *_sides(run, base, lambda row: _joined(f"{at.scale:g}" for at in row.data)), "suppressed"
     caches = _sides(run, base, lambda row: _joined(at.cache for at in row.data))
+    if run.read_limits or base.read_limits:
+        yield "limit of reads", *_sides(run, base, _limits), "suppressed"
     yield "data cache", *caches, "suppressed" if run.bound == "io" else "counted"
     kinds = _sides(run, base, lambda row: _joined(at.kind for at in row.data))
     yield KIND, *kinds, "not counted" if fed and NOISE in kinds else "counted"
+
+
+def _limits(row: TestSummary) -> str:
+    return _joined(format_limit(limit.bytes_per_s) for limit in row.read_limits) or "none"
 
 
 def _of_options(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, str, Ratio]]:

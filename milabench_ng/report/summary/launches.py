@@ -74,6 +74,8 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     """None in a record of 2020."""
     steps: tuple[int, int] | None = None
     """Steps before the window and in it, of its first rank; None without a full window."""
+    items_per_step: float | None = None
+    """Mean over all steps of all ranks; None without a full window."""
     cause: str | None = None
     """Why it failed; None for a success."""
     detail: str = ""
@@ -146,6 +148,7 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         bound=mnb.bound,
         started_utc=mnb.started_utc,
         steps=measured.steps if cause is None else None,
+        items_per_step=measured.items_per_step if cause is None else None,
         cause=cause,
         detail=detail,
         perf=perf if cause is None else math.nan,
@@ -193,6 +196,7 @@ class _Measured(msgspec.Struct, frozen=True):
     perf: float = math.nan
     wait_share: float = math.nan
     steps: tuple[int, int] = (0, 0)
+    items_per_step: float | None = None
     latencies: Latencies = ()
     notes: dict[str, float] = {}
     rank_rates: tuple[float, ...] = ()
@@ -216,6 +220,7 @@ def _measured(mnb: MnbView) -> _Measured:
         perf=mean(rates),
         wait_share=mean([wait_share(rows, window) for rows in slices]),
         steps=_steps(slices[0], window),
+        items_per_step=_items_per_step(slices),
         latencies=merged(latencies(rows, window) for rows in slices),
         notes=notes_per_step(slices, window),
         rank_rates=rates,
@@ -227,6 +232,11 @@ def _steps(rows: Sequence[SliceRow], window: Window) -> tuple[int, int]:
     """Steps of one rank before the window and in it; a slice across its beginning is in neither."""
     before = sum(row.steps for row in rows if row.end_s <= window.start_s)
     return before, sum(row.steps for row in rows if window.holds(row))
+
+
+def _items_per_step(ranks: Sequence[Sequence[SliceRow]]) -> float | None:
+    steps = sum(row.steps for rows in ranks for row in rows)
+    return sum(row.count for rows in ranks for row in rows) / steps if steps else None
 
 
 def _shapes(rows: Sequence[SliceRow], window: Window, rule: WindowRule, start_s: float) -> Iterator[Shape]:

@@ -228,6 +228,7 @@ def _test(
     failed += [FailedLaunch(job_id=launch.job_id, cause="missing", detail="there is no record") for launch in missing]
     scheme = absent[0].scheme if absent else results[0].scheme
     powers = [result.power for result in good if result.power is not None]
+    of_steps = [result.items_per_step for result in good if result.items_per_step is not None]
     waits = [result.wait_share for result in good if result.wait_share is not None]
     first = readable[0] if readable else None
     named, repeated = by_job(good), repeats(good)
@@ -267,6 +268,7 @@ def _test(
         latency=Latency.of(latency.merged(result.latencies for result in good)),
         notes=_notes(good),
         steps=_steps([result.steps for result in good if result.steps is not None]),
+        items_per_step=mean(of_steps) if of_steps else None,
         started_utc=min((result.started_utc for result in readable if result.started_utc), default=None),
         tiers=distinct(result.tier for result in readable),
         data=distinct(result.data for result in readable),

@@ -225,6 +225,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What its workload noted of its steps, for the formulas of derived units: means per step and launch, by name."""
     steps: StepTally | None = None
     """None if not recorded."""
+    items_per_step: Amount | None = None
+    """Mean over the steps of a launch; None if not recorded."""
     started_utc: Utc | None = None
     """When its first launch started; None if not recorded."""
     tiers: tuple[Tier, ...] = ()

@@ -66,6 +66,7 @@ class Tacotron2(nn.Module):
         words = self.convolutions(self.embedding(letters).transpose(1, 2)).transpose(1, 2)
         read, _ = self.lstm(pack_padded_sequence(words, torch.tensor(counts, device="cpu"), batch_first=True))
         memory, _ = pad_packed_sequence(read, batch_first=True, total_length=letters.shape[1])
+        memory = memory.to(words.dtype)  # autocast runs an LSTM in fp16 only, and would convert bf16 at every frame
         drawn, ends = self.decoder(memory, letters == PAD, mels)
         refined = drawn + self.postnet(drawn)
         over = torch.arange(mels.shape[2], device=mels.device) >= lengths.unsqueeze(1)

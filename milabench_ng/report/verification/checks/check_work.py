@@ -266,6 +266,8 @@ def _due(record: Record) -> Iterator[Mark]:
     around = record.mnb.surroundings
     if around is not msgspec.UNSET and {"before", "after"} <= around.keys():
         yield from marks_of_surroundings(around["before"], around["after"])
+    if any(share.io and share.io.method == "readers" for share in record.mnb.isolation.values()):
+        yield Mark(kind="I/O share held by readers")
     if any(share.requested.smt_shared for share in record.mnb.isolation.values()):
         yield Mark(kind="siblings shared")
     for slot, share in record.mnb.isolation.items():

@@ -24,6 +24,8 @@ _BYTES = {"float64": 8, "complex64": 8, "int64": 8, "float32": 4, "int32": 4, "f
 """Of parameters; other types count as one byte."""
 _MORE = 1.02
 """No GPU shows more memory than its name says."""
+_WIDE = ("fp32", "tf32", "bf16")
+"""Modes whose range is that of fp32: a loss or gradient that overflows there would have failed the launch."""
 _BUSY_OR_WAITING = 0.2
 """Where a storage sets the pace, its GPU works or its loop waits: in honest launches for 0.6 of the window and more."""
 
@@ -35,7 +37,7 @@ def contradictions(evidence: Evidence) -> Iterator[str]:
     for kept in evidence.good:
         mnb = kept.record.mnb
         most = max((memory.get(one.uuid or "") or 0 for one in mnb.devices), default=0)
-        found = (*_start(mnb), *_waits(mnb), *_device_memory(mnb, most), *_host_memory(mnb))
+        found = (*_start(mnb), *_waits(mnb), *_device_memory(mnb, most), *_host_memory(mnb), *_training(mnb))
         yield from (f"{kept.name}: {why}" for why in found)
 
 
@@ -107,3 +109,16 @@ def _host_memory(mnb: Mnb) -> Iterator[str]:
         told = mnb.environment.get("MNB_RAM_BYTES")
         if len(mnb.isolation) == 1 and told is not None and limit is not None and told != str(limit):
             yield f"device {slot}: it was told of {told} bytes of RAM, its limit was {limit}"
+
+
+def _training(mnb: Mnb) -> Iterator[str]:
+    """Losses and gradients that no training has."""
+    mode = mnb.precision.requested if mnb.precision else None
+    for rank in mnb.ranks:
+        followed = {"loss": rank.losses, "gradient norm": rank.gradient_norms}
+        for what, values in followed.items():
+            unknown = [step for step, value in values.items() if value is None]
+            if mode in _WIDE and unknown:
+                yield f"rank {rank.rank} has no {what} of step {unknown[0]}, and {mode} has room for it"
+        if rank.gradient_norms.get("1") == 0:  # later ones may vanish, when everything is learnt
+            yield f"rank {rank.rank} trains, and its first gradient is 0"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
 from milabench_ng.builtin import Declared
 from milabench_ng.errors import InputError
 from milabench_ng.formula import evaluate
+from milabench_ng.grouping import grouped
 from milabench_ng.records.latency import batches
 from milabench_ng.records.record import Mnb, Rank
-from milabench_ng.report.verification.evidence import Evidence
+from milabench_ng.report.launch.traces import PACING
+from milabench_ng.report.verification.evidence import Evidence, StoredRecord
 
 _BUS = "(small_kib / 8 + 16 * large_mib + 4 * block_mib + 2 * exchange_mib) * (devices - 1) / devices + 1"
 """Twice 64 and 8 all-reduces, twice an all-gather and a reduce-scatter, and two all-to-alls; one for rounding."""
@@ -47,6 +50,9 @@ _OF_A_BATCH = {"images", "samples", "sequences", "sentence pairs"}
 """Units of which a step has a batch."""
 _ALIKE = 1.1
 """How far the mean items of a step may differ between launches of a test: sentences differ in length."""
+_ALIKE_PRECISIONS = 1.2
+"""The same between precisions, of which a slow one meets few batches: 1.06 was seen."""
+_NOT_OF_BATCHES = (*PACING, "precision")
 
 
 def odd_items(evidence: Evidence) -> Iterator[str]:
@@ -94,15 +100,30 @@ def _miscounted(rank: Rank) -> Iterator[str]:
 
 
 def _unlike_others(evidence: Evidence) -> Iterator[str]:
-    """Launches whose steps have more items than those of the other launches of their test."""
-    means: dict[str, dict[str, float]] = {}
-    for name, record in evidence.named():
-        rows = [row for rank in record.mnb.ranks for row in rank.slices]
-        steps = sum(row.steps for row in rows)
-        if record.success and steps:
-            means.setdefault(record.mnb.label, {})[name] = sum(row.count for row in rows) / steps
-    for label, of_launches in means.items():
-        usual = median(of_launches.values())
-        for name, items in of_launches.items():
-            if items > usual * _ALIKE:
-                yield f"{name}: {items:.6g} items a step, other launches of {label} have {usual:.6g}"
+    """Launches whose steps have more items than those of others of their test, or of others that met such batches."""
+    yield from _more_than(median, grouped(evidence.good, lambda kept: kept.record.mnb.label), _ALIKE)
+    yield from _more_than(min, grouped(evidence.good, lambda kept: _batches(kept.record.mnb)), _ALIKE_PRECISIONS)
+
+
+def _batches(mnb: Mnb) -> tuple[str, frozenset[tuple[str, object]]]:
+    """What decides which batches a launch meets: the workload, and its options but for the precision."""
+    options = mnb.launch.arguments.items()
+    return mnb.launch.workload, frozenset((name, value) for name, value in options if name not in _NOT_OF_BATCHES)
+
+
+def _more_than(
+    usual_of: Callable[[Iterable[float]], float], kin: Mapping[object, Sequence[StoredRecord]], most: float
+) -> Iterator[str]:
+    """``kin``: launches whose items a step should be alike; ``most``: times the usual ones."""
+    for launches in kin.values():
+        items = {kept.name: of_step for kept in launches if (of_step := _items_per_step(kept.record.mnb)) is not None}
+        usual = usual_of(items.values()) if items else math.inf
+        for name, of_step in items.items():
+            if of_step > usual * most:
+                yield f"{name}: {of_step:.6g} items a step, others of the same batches have {usual:.6g}"
+
+
+def _items_per_step(mnb: Mnb) -> float | None:
+    rows = [row for rank in mnb.ranks for row in rank.slices]
+    steps = sum(row.steps for row in rows)
+    return sum(row.count for row in rows) / steps if steps else None

@@ -1,30 +1,26 @@
-"""What no node does: more CPU time than it has CPUs, more pictures than they decode, far more than others like it."""
+"""What no node does: more CPU time than it has CPUs, more pictures than they decode, more energy than its power."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 
+from milabench_ng.catalogue import data_set_of
 from milabench_ng.node.conditions import throttled_fraction
 from milabench_ng.records.record import Mnb
-from milabench_ng.report.verification.checks.baseline_work import same_work
+from milabench_ng.report.verification.checks.beside_known import beside_known
 from milabench_ng.report.verification.checks.contradictions import contradictions
 from milabench_ng.report.verification.checks.idle_gpus import idle_gpus
 from milabench_ng.report.verification.checks.solo_pace import slow_alone
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.telemetry.messages import telemetry_key
 
-_DECODING = {"loader", "convnet", "dcgan", "fast_style"}
-"""Workloads that decode a picture of `imagenet` for every item."""
+_PICTURES = "imagenet"
+"""The set of which all workloads that read it decode a picture for every item."""
 _DECODED_PER_MB = 12.0
-"""Pictures of `imagenet` per MB that the same CPUs deflate in the host pace: 0.9 to 5.8 were seen, on CPUs of 40 and
+"""Its pictures per MB that the same CPUs deflate in the host pace: 0.9 to 5.8 were seen, on CPUs of 40 and
 of 65 MB/s."""
 _TOUCHED_S = 1.0
 """CPU time is read a moment after the edges."""
-_TIMES_KNOWN = {"gpu-compute": 1.5, "gpu-memory": 1.5}
-"""How many times as fast as the measured baseline of the same GPU a test may be, by what bounds it. Libraries get
-faster; where the host sets the pace, hosts differ by more."""
-_TIMES_KNOWN_OTHERS = 3.0
 _POWER = 1.1
 """Meters of power are good to 5 %."""
 _SAMPLES, _SPAN_S = 1.25, 5.0
@@ -57,7 +53,7 @@ def implausible(evidence: Evidence) -> Iterator[str]:
     yield from _decoded(evidence)
     yield from _energy(evidence)
     yield from _held_down(evidence)
-    yield from _beyond_known(evidence)
+    yield from beside_known(evidence)
     yield from idle_gpus(evidence)
     yield from slow_alone(evidence)
     yield from contradictions(evidence)
@@ -66,7 +62,8 @@ def implausible(evidence: Evidence) -> Iterator[str]:
 def _decoded(evidence: Evidence) -> Iterator[str]:
     for name, record in evidence.named():
         mnb = record.mnb
-        if mnb.launch.workload not in _DECODING or mnb.data is None or mnb.data.name != "imagenet":
+        own = evidence.declared.get(mnb.launch.workload)
+        if own is None or data_set_of(own.data, mnb.launch.arguments) != _PICTURES:
             continue
         used = [share.usage.cpu_usec for share in mnb.isolation.values() if share.usage and share.usage.cpu_usec]
         paces = [pace.measured for edges in mnb.host_pace.values() for pace in edges.values() if pace.measured]
@@ -144,19 +141,3 @@ def _held_down(evidence: Evidence) -> Iterator[str]:
                         f"{name}: {reason} held the clocks of {uuid} down for {in_window_s:.1f} s of the window, and "
                         f"for {whole_s:.1f} s between the edges around it"
                     )
-
-
-def _beyond_known(evidence: Evidence) -> Iterator[str]:
-    """Tests far faster than the measured baseline of the same GPU, with the same options."""
-    for label, row in evidence.summary.tests.items():
-        for known in evidence.known:
-            other = known.tests.get(label)
-            if other is None or row.train is None or other.train is None or not same_work(row, other):
-                continue
-            most = _TIMES_KNOWN.get(other.bound or "", _TIMES_KNOWN_OTHERS)
-            times = row.train.max / other.train.max if other.train.max else math.inf
-            if times > most:
-                yield (
-                    f"{label}: up to {row.train.max:.6g} {row.unit}/s are {times:.2f} x what was measured on "
-                    f"{known.provenance.hardware} ({other.train.max:.6g}); more than {most:g} x is not believed"
-                )

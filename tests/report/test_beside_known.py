@@ -1,0 +1,61 @@
+"""What a run cannot be beside the measured baseline of the same GPU: all tests of lambda on a real H200."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tampering
+from slice_attacks import multiplied
+
+from milabench_ng.report.verification.rules import Rules
+from milabench_ng.report.verification.verify import verify
+
+BUNDLE = next((Path(__file__).parents[2] / "baselines" / "bundles").glob("lambda-*.tar.gz"))
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("lambda")
+    with tarfile.open(BUNDLE) as archive:
+        archive.extractall(place, filter="data")
+    return next(place.glob("*/run.json")).parent
+
+
+def padded(content: dict[str, Any]) -> None:
+    """Padding is counted as work: steps, latencies and losses as they were."""
+    multiplied(content, 1.4)
+
+
+def thrifty(content: dict[str, Any]) -> None:
+    for monitored in content["gpu_monitor"].values():
+        monitored["memory"] = dict.fromkeys(monitored["memory"], 2048.0)
+
+
+def dated(content: dict[str, Any]) -> None:
+    """As if it had run a year later."""
+    content["mnb"]["started_utc"] = content["mnb"]["started_utc"].replace("2026", "2027")
+
+
+@pytest.mark.parametrize(
+    ("rule", "change", "names", "message"),
+    [
+        ("R5", padded, "*.gnmt_*", "lambda.gnmt_amp: 174564 tokens a step, 124689 of the same options"),
+        ("R4", padded, "*.gnmt_tf32.*", "lambda.gnmt_tf32 J0.0: .* items a step, others of the same batches have"),
+        ("R5", thrifty, "*.txl_large_amp.*", "lambda.txl_large_amp: 2,048 MiB at most, 112,"),
+        ("R5", dated, "*.ncf_tf32.*", "lambda.ncf_tf32: its rate is that of .*lambda-1xH200.*, to the last digit"),
+    ],
+)
+def test_what_no_other_machine_has(
+    real: Path, tmp_path: Path, rule: str, change: Callable[[dict[str, Any]], None], names: str, message: str
+) -> None:
+    folder = Path(shutil.copytree(real, tmp_path / "results"))
+    tampering.records(change, names)(folder)
+    found = next(ruling for ruling in verify(folder, Rules()).rulings if ruling.id == rule)
+    assert found.result == "fail"
+    assert any(re.search(message, reason) for reason in found.reasons), found.reasons
