@@ -71,7 +71,7 @@ def _rows(made: Summary) -> list[tuple[str, ...]]:
                 row.unit if made.units == "true" else "classic items",
                 figure(rate) if rate is not None else "-",
                 f"[{figure(guess.low)}, {figure(guess.high)}]" if guess else "-",
-                f"{100 * train.std / train.mean:.1f}" if train and train.mean else "-",
+                f"{100 * train.std / train.mean:.1f}" if train and train.mean and train.n > 1 else "-",
                 "-" if guess else str(row.n),
                 "-" if guess else str(row.failures),
                 row.bound or "-",

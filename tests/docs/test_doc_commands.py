@@ -143,7 +143,7 @@ TABLE: dict[str, Check] = {
         "elsewhere", "test_layout_lambda"
     ),
     "mnb report results-lambda --compare lambda-h200-measured": PARSE,
-    "mnb report results-lambda --compare lambda-h100 lambda-v100": PARSE,
+    "mnb report results-lambda --compare lambda-h100": PARSE,
     "mnb jobs standard --data-scale 0.01 --window 2 --ram-total 120GiB": PARSE,
     "mnb jobs standard --name convnet_fp16 --data-scale 0.1": DRY,
     "mnb jobs standard --name convnet_fp16 --name convnet --name fast_style --name translator --data-scale 0.1 "

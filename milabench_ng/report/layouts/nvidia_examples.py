@@ -48,15 +48,16 @@ class _Figure(msgspec.Struct, frozen=True):
 
 def table(report: Report) -> Section:
     """The original's columns, with a row for each precision and figure."""
-    lines = {(_precision(line), _task(line)): line for line in _lines(report)}
+    chosen_lines = chosen(report, SUITE, lambda line: _task(line) in TASKS)
+    lines = {(_precision(line), _task(line)): line for line in chosen_lines}
     rows = list(product(dict.fromkeys(precision for precision, _ in lines), _figures(report)))
     return section(SUITE, "NVIDIA's examples", rows, *_columns(report, lines))
 
 
 def tables(report: Report) -> tuple[Section, ...]:
-    """A table for each precision, with a row for each test."""
+    """A table for each precision, with a row for each test, also for those that the original lacks."""
     columns = [Column(figure.title, value=figure.of) for figure in _figures(report)]
-    lines = _lines(report)
+    lines = chosen(report, SUITE, lambda _: True)
     return tuple(
         section(
             precision,
@@ -119,10 +120,6 @@ def _ratio_to(at: int, other: Comparison) -> Callable[[Line], Cell]:
         return _quotient(line.scored.perf, compared.perf_base)
 
     return ratio
-
-
-def _lines(report: Report) -> tuple[Line, ...]:
-    return chosen(report, SUITE, lambda line: _task(line) in TASKS)
 
 
 def _task(line: Line) -> str:

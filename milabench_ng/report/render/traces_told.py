@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from milabench_ng.report.launch.traces import COMPARED, STRENGTHS
+from milabench_ng.units import counted
 
 _GROUPS = 4
 """How many kinds of missing references are named; the rest are counted."""
@@ -34,8 +35,9 @@ def told(rows: Sequence[tuple[str, Sequence[str]]]) -> str:
     number = sum(len(tests) for tests in by_strength.values())
     said = [f"{number} of {len(rows)} tests compared{classes and f': {classes}'}"]
     said += [f"{sentence}: {', '.join(tests)}" for sentence, tests in list(lacking.items())[:_GROUPS]]
-    if len(lacking) > _GROUPS:
-        said.append(f"{len(lacking) - _GROUPS} others without a reference")
+    others = dict.fromkeys(test for tests in list(lacking.values())[_GROUPS:] for test in tests)
+    if others:
+        said.append(f"{counted(len(others), 'other')} without a reference")
     return "; ".join(said)
 
 
