@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -15,6 +16,7 @@ from milabench_ng.catalogue import Bound
 from milabench_ng.cli.options import Force, Output, Several
 from milabench_ng.cli.tables import facts, heading, standard_output, table
 from milabench_ng.errors import InputError
+from milabench_ng.plain import plain
 from milabench_ng.report.baselines.baseline import as_baseline, measured_again, rebound, shortfalls
 from milabench_ng.report.baselines.estimated_baseline import RuleBasis
 from milabench_ng.report.baselines.estimated_baseline import estimate as carry_over
@@ -28,6 +30,8 @@ from milabench_ng.report.summary.folder import encode_summary, load_baseline
 from milabench_ng.report.summary.suites import by_suite
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.opening import load_result
+from milabench_ng.report.verification.rules import Rules
+from milabench_ng.report.verification.verify import verify
 from milabench_ng.report.writers import open_output
 from milabench_ng.shipped import names
 
@@ -93,7 +97,7 @@ def build(
     output: Output = None,
     force: Force = False,
 ) -> int:
-    """Make a baseline from a result folder that is complete, fully isolated, and free of failures and marks.
+    """Make a baseline from a result folder that is complete, fully isolated, free of failures and marks, and verifies.
 
     Exit code: 0, or 2 if the folder is unfit for it.
 
@@ -115,12 +119,29 @@ def build(
     """
     whole = functools.reduce(measured_again, map(load_result, again), load_result(folder))
     made = rebound(whole, _bounds(bound))
-    lacking = shortfalls(made, {part.suite: score(part, _weights_of(part)) for part in by_suite(made)})
+    scores = {part.suite: score(part, _weights_of(part)) for part in by_suite(made)}
+    lacking = (*shortfalls(made, scores), *chain.from_iterable(map(_broken, (folder, *again))))
     if lacking and not accept_shortfalls:
         found = "\n".join(f"  {each}" for each in lacking)
         raise InputError(f"{folder} is not fit for a baseline:\n{found}\nrun again, or say --accept-shortfalls")
     _write(as_baseline(made, lacking, note), output, force=force)
     return 0
+
+
+_OF_PARTS = ("R8", "R12")
+"""What the run of some tests breaks: whether all are there, the score says."""
+
+
+def _broken(result: Path) -> Iterator[str]:
+    """The rules that a result folder or bundle breaks although nothing is demanded of it."""
+    try:
+        broken = verify(result, Rules()).having("fail")
+    except InputError as error:  # such as a folder of 2020
+        yield str(error)
+        return
+    for ruling in broken:
+        if ruling.id not in _OF_PARTS:
+            yield f"{plain(str(result))} breaks {ruling.id}: {ruling.reasons[0]}"
 
 
 def _weights_of(made: Summary) -> Weights:

@@ -223,6 +223,15 @@ def skips_untold(content: dict[str, Any]) -> None:
         rank["skipped"] = None
 
 
+def uncounted(content: dict[str, Any]) -> None:
+    for share in content["mnb"]["isolation"].values():
+        share["usage"]["io_read_bytes"] = None
+
+
+def ten_times(content: dict[str, Any]) -> None:
+    more_steps(content, 10)
+
+
 def slower(content: dict[str, Any]) -> None:
     more_steps(content, 0.4)
 
@@ -253,6 +262,8 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
         where(limited, io_share(probed_read_bytes_per_s=4e9)),
         "a probe read 3.7 GiB/s, its share is 1000 MiB/s",
     ),
+    "reads that nobody counted": ("R16", where(limited, uncounted), "and nothing counted what it read"),
+    "ten times the items of its reads": ("R16", where(limited, ten_times), "MB without the limit"),
     "more read than its I/O share": ("R16", where(limited, more_read), "s, its share is 1000 MiB/s"),
     "overlapping parts of a cache": (
         "R16",

@@ -9,7 +9,9 @@ from pathlib import Path
 import make_records
 import msgspec
 import pytest
+import tampering
 from make_records import PER_GPU, PROGRESSION
+from slice_attacks import multiplied
 from test_money import node, row
 
 from milabench_ng.cli import call
@@ -29,7 +31,7 @@ TESTS = {"toy_reg": PER_GPU, "toy_lstm": PER_GPU, "vae": PER_GPU, "loader": PER_
 @pytest.fixture
 def quick(tmp_path: Path) -> Path:
     made = make_records.plan("quick", TESTS | {"scaling": PROGRESSION}, 2, 3)
-    make_records.write_run(tmp_path / "run", made)
+    make_records.write_run(tmp_path / "run", made, slices=24)
     return tmp_path / "run"
 
 
@@ -64,7 +66,7 @@ def test_tests_that_were_run_again_take_the_place_of_their_rows(
     quick: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     again, file = tmp_path / "again", tmp_path / "mine.json"
-    make_records.write_run(again, make_records.plan("quick", {"vae": PER_GPU}, 2, 4), lambda *_: 50.0)
+    make_records.write_run(again, make_records.plan("quick", {"vae": PER_GPU}, 2, 4), lambda *_: 50.0, slices=24)
     assert call(["baseline", "build", str(quick), "--again", str(again), "-o", str(file)]) == 0
     made = load(file)
     assert (made.tests["quick.vae"].train, made.tests["quick.vae"].n) == (Stat(8, 50.0, 50.0, 50.0, 0.0), 8)
@@ -109,9 +111,17 @@ def test_tests_that_were_left_out_are_added_from_another_run_of_the_profile(tmp_
         measured_again(made, part("loader", "another"))
 
 
+def test_a_folder_that_breaks_a_rule_is_unfit(quick: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tampering.record(lambda content: multiplied(content, 2))(quick)
+    assert call(["baseline", "build", str(quick)]) == 2
+    assert " breaks R4: quick.vae J" in capsys.readouterr().err
+
+
 def test_a_suite_without_weights_needs_all_its_tests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ["baseline", "build", str(tmp_path / "new")]
-    make_records.write_run(tmp_path / "new", make_records.plan("new", dict.fromkeys(("a", "b"), PER_GPU), 2, 3))
+    make_records.write_run(
+        tmp_path / "new", make_records.plan("new", dict.fromkeys(("a", "b"), PER_GPU), 2, 3), slices=24
+    )
     assert call(given) == 0
     next((tmp_path / "new").glob("new.a.*")).unlink()
     capsys.readouterr()

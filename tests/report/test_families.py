@@ -34,7 +34,10 @@ TESTS: dict[str, dict[str, Any]] = {
     "checkpoint": {"workload": "checkpoint"},
     "infer": {"workload": "cv_infer"},
     "amp": {"workload": "scaling"},
+    "free": {"workload": "loader"},
+    "held": {"workload": "loader"},
 }
+LIMITED = ("m.checkpoint", "m.held")
 MASKS = {"0": 0b000_0001_1111, "1": 0b011_1110_0000}
 """Parts of the last-level cache."""
 NOTES = {"m.h2d": {"in_s": 0.45, "out_s": 0.4}, "m.checkpoint": {"save_s": 0.3, "restore_s": 0.15, "cached": 0.5}}
@@ -47,7 +50,7 @@ def rate(launch: Launch, _: int) -> float:
 def of_its_kind(content: dict[str, Any]) -> None:
     """What a run notes of such tests; a slice has 5 steps in 0.5 s, and waits for 0.125 s."""
     name, mnb = content["name"], content["mnb"]
-    mnb["data"] = None
+    mnb["data"] = mnb["data"] if mnb["launch"]["workload"] == "loader" else None
     for rank in mnb["ranks"]:
         for row in rank["slices"]:
             row[5:] = [None, [[bucket_of(0.07), row[3]]] if name == "m.infer" else [], NOTES.get(name, {})]
@@ -59,6 +62,10 @@ def of_its_kind(content: dict[str, Any]) -> None:
             mnb["precision"] |= {"requested": "amp", "ran_before": "amp", "ran_after": "amp", "layer_dtype": "float16"}
     if name == "m.checkpoint":
         mnb["environment"]["MNB_STORAGE"] = "/data/mnb-files"
+    if name == "m.free":
+        for share in mnb["isolation"].values():
+            share["usage"]["io_read_bytes"] = 5 * 10**9
+    if name in LIMITED:
         held = [{"device": "8:0", "read_bytes_per_s": 1000 * MIB}]
         for share in mnb["isolation"].values():
             share["io"] = {"method": "io.max", "device": "8:0", "disk": "sda", "read_bytes_per_s": 1000 * MIB}
@@ -83,9 +90,10 @@ def with_caches(content: dict[str, Any]) -> None:
 
 
 def with_io(content: dict[str, Any]) -> None:
-    """A profile that limits what checkpoints may read."""
+    """A profile that limits what two tests may read."""
     tests = json.loads(content["profile"]["text"])
-    tests["checkpoint"]["io"] = {"read": "1000 MiB/s"}
+    for label in LIMITED:
+        tests[label.removeprefix("m.")]["io"] = {"read": "1000 MiB/s"}
     text = json.dumps(tests)
     content["profile"] |= {"text": text, "sha256": hashlib.sha256(text.encode()).hexdigest()}
 

@@ -51,6 +51,10 @@ def test_the_score_is_the_weighted_geometric_mean_of_the_ratios_per_device() -> 
     assert plain.per_device == pytest.approx(((200 / 50) * (32 / 20) ** 3) ** 0.25, rel=1e-12)
 
 
+def test_another_file_under_a_shipped_name_shows_its_sum() -> None:
+    assert msgspec.structs.replace(against(AT_ONE), name="unet3d-h200").unit == "x unet3d-h200 (SHA-256 000000000000)"
+
+
 def test_the_reference_itself_has_one() -> None:
     assert score(AT_ONE, WEIGHTS, against(AT_ONE)).per_device == pytest.approx(1.0, rel=1e-12)
 

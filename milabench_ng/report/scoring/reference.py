@@ -32,8 +32,10 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unit(self) -> str:
-        """The unit of a score: one device of the reference has 1."""
-        return f"x {plain(self.name)}"
+        """The unit of a score: one device of the reference has 1. Another file than the shipped one says so."""
+        shipped = find("baselines", self.name)
+        own = shipped is not None and hashlib.sha256(read_content(shipped)).hexdigest() != self.sha256
+        return f"x {plain(self.name)}{f' (SHA-256 {self.sha256[:12]})' if own else ''}"
 
 
 def score_unit(reference: Reference | None) -> str:

@@ -198,12 +198,19 @@ def _bad_backlogs(evidence: Evidence) -> Iterator[str]:
             yield f"{name}: some of its slices have a backlog and some have none"
         elif True in lacks and record.mnb.label in have:
             yield f"{name}: its slices have no backlog, as those of other launches of its test do"
+        elif True in lacks and _fed_by_loaders(record):
+            yield f"{name}: loader processes feed it, and its slices have no backlog"
         for rank, inside in _windows(record):
             known = [row.backlog for row in inside if row.backlog is not None]
             older = (known[0], known[-1]) if known else None  # from the first and last slice only
             if rank.backlog not in (backlog_edges(inside), older):
                 yield f"{name}: rank {rank.rank}: the backlog that it states is not that of its slices"
     yield from _worked_off(evidence, _TOO_MANY_WORKED_OFF)
+
+
+def _fed_by_loaders(record: Record) -> bool:
+    options = record.mnb.launch.arguments
+    return record.success and options.get("source") == "loader" and options.get("workers") != 0
 
 
 def _lacks_backlog(record: Record) -> set[bool]:

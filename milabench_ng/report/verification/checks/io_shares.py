@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+from milabench_ng.grouping import grouped
 from milabench_ng.profile import IoShare, Profile, name_of
 from milabench_ng.records.isolation import IoEvidence, Isolation
 from milabench_ng.records.record import Mnb
 from milabench_ng.report.verification.checks.check_plan import read_stated
+from milabench_ng.report.verification.checks.items import batches_of
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.units import format_limit, parse_bytes_per_second
 
@@ -17,6 +19,8 @@ _TRANSFERS: tuple[Transfer, ...] = ("read", "write")
 _DONE: dict[Transfer, str] = {"read": "read", "write": "wrote"}
 _MORE = 1.1
 """How far a probe, or a launch, may be above its share: the kernel lets bursts through."""
+_LESS = 1.5
+"""How many times less a launch may read for an item under a limit: faster ones come to cached files sooner."""
 _BURST_S = 2.0
 """Seconds' worth that the probe and bursts at the edges may add."""
 
@@ -26,6 +30,7 @@ def io_shares(evidence: Evidence) -> Iterator[str]:
 
     What the command line changed, the rule on arguments tells.
     """
+    yield from _few_bytes(evidence)
     stated = read_stated(evidence.manifest)
     if stated is None:
         return
@@ -81,11 +86,32 @@ def _too_much(mnb: Mnb, share: Isolation, what: Transfer, rate: int) -> Iterator
     """What the kernel counted for the group, against the share over the time between the edges."""
     before, after = mnb.conditions.get("before"), mnb.conditions.get("after")
     total: int | None = getattr(share.usage, f"io_{what}_bytes", None)
+    if total is None:
+        yield f"it had a share of {_shown(rate)} to {what}, and nothing counted what it {_DONE[what]}"
     if before is None or after is None or total is None:
         return
     span_s = after.time_s - before.time_s
     if total > rate * (span_s + _BURST_S) * _MORE:
         yield f"it {_DONE[what]} {total / 1e9:.1f} GB in {span_s:.1f} s, its share is {_shown(rate)}"
+
+
+def _few_bytes(evidence: Evidence) -> Iterator[str]:
+    """Launches that read far less for an item under a limit than others of the same batches without one."""
+    for launches in grouped(evidence.good, lambda kept: batches_of(kept.record.mnb)).values():
+        limited = [kept for kept in launches if any(share.io for share in kept.record.mnb.isolation.values())]
+        free = [_bytes_per_item(kept.record.mnb) for kept in launches if kept not in limited]
+        usual = min((found for found in free if found is not None), default=0.0)
+        for kept in limited:
+            found = _bytes_per_item(kept.record.mnb)
+            if found is not None and found * _LESS < usual:
+                yield f"{kept.name}: it read {found / 1e6:.3g} MB for an item, {usual / 1e6:.3g} MB without the limit"
+
+
+def _bytes_per_item(mnb: Mnb) -> float | None:
+    """None unless the data set lay on the disk when it began, and its groups counted what they read."""
+    read = [share.usage.io_read_bytes if share.usage else None for share in mnb.isolation.values()]
+    items, cold = sum(rank.count for rank in mnb.ranks), mnb.data is not None and mnb.data.cache == "cold"
+    return sum(one or 0 for one in read) / items if cold and items and None not in read else None
 
 
 def _shown(rate: float | None) -> str:

@@ -102,10 +102,10 @@ def _miscounted(rank: Rank) -> Iterator[str]:
 def _unlike_others(evidence: Evidence) -> Iterator[str]:
     """Launches whose steps have more items than those of others of their test, or of others that met such batches."""
     yield from _more_than(median, grouped(evidence.good, lambda kept: kept.record.mnb.label), _ALIKE)
-    yield from _more_than(min, grouped(evidence.good, lambda kept: _batches(kept.record.mnb)), _ALIKE_PRECISIONS)
+    yield from _more_than(min, grouped(evidence.good, lambda kept: batches_of(kept.record.mnb)), _ALIKE_PRECISIONS)
 
 
-def _batches(mnb: Mnb) -> tuple[str, frozenset[tuple[str, object]]]:
+def batches_of(mnb: Mnb) -> tuple[str, frozenset[tuple[str, object]]]:
     """What decides which batches a launch meets: the workload, and its options but for the precision."""
     options = mnb.launch.arguments.items()
     return mnb.launch.workload, frozenset((name, value) for name, value in options if name not in _NOT_OF_BATCHES)
