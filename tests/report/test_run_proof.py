@@ -157,20 +157,23 @@ def test_a_twin_that_is_known_to_be_another(folder: Path, monkeypatch: pytest.Mo
 def test_the_verdict_tells_which_twins_were_not_compared_and_why(
     folder: Path, differing: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who makes up versions of libraries that nobody knows evades the comparison, and is seen to."""
+    """Who makes up versions of libraries evades the comparison, and is seen to, unless the content is a known one."""
     known = KnownTwin(name="imagenet", scale=1.0, generator=1, libraries={"numpy": "2"}, checksum=make_records.CHECKSUM)
     monkeypatch.setattr(verifying, "read_known", lambda: (known,))
     assert "twins" not in verify(folder, Rules()).facts
-    other = msgspec.structs.replace(known, **differing)
+    other = msgspec.structs.replace(known, **differing, checksum="7" * 64)
     monkeypatch.setattr(verifying, "read_known", lambda: (other,))
     told = f"not compared with known ones: imagenet ({why})"
     assert verify(folder, Rules()).facts["twins"] == told
     monkeypatch.setattr(verifying, "read_known", lambda: (other, known))
     assert "twins" not in verify(folder, Rules()).facts, "the nearest counts"
+    same = msgspec.structs.replace(known, libraries={"numpy": "3"})
+    monkeypatch.setattr(verifying, "read_known", lambda: (same,))
+    assert "twins" not in verify(folder, Rules()).facts, "equal bytes, whatever made them"
 
 
 def test_a_twin_with_made_up_libraries_in_one_session_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = KnownTwin(name="imagenet", scale=1.0, generator=1, libraries={"numpy": "2"}, checksum=make_records.CHECKSUM)
+    known = KnownTwin(name="imagenet", scale=1.0, generator=1, libraries={"numpy": "2"}, checksum="7" * 64)
     monkeypatch.setattr(verifying, "read_known", lambda: (known,))
     proof("data", "after", lambda event: event["data"].update(libraries={"numpy": "9" * 200}))(folder)
     told = verify(folder, Rules()).facts["twins"]

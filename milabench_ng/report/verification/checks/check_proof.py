@@ -250,6 +250,8 @@ def _not_compared(key: SetKey, proofs: Sequence[DataProof], known: Sequence[Know
     if not proofs:
         return "no session read it"
     for proof in proofs:
+        if proof.checksum in {one.checksum for one in same}:  # whatever made it
+            continue
         made = [one for one in same if one.generator == proof.generator]
         if not made:
             return f"known of generator {same[-1].generator}, the run had {proof.generator}"
