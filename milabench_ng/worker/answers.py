@@ -113,6 +113,8 @@ def _estimate(request: EstimateData) -> Answer:
     found = [(registry.find(name), scale) for name, scale in request.sets]
     sizes = [(data_set, scale, to_generate(data_set, root, scale)) for data_set, scale in found]
     absent = [(data_set, scale, size) for data_set, scale, size in sizes if size is not None]
+    for data_set, *_ in absent:
+        data_set.libraries()  # raises if one is missing, before the first set is generated
     slowness = pace(request.processes) / request.processes if absent else 0.0
     efforts = [
         Effort(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 
@@ -131,3 +134,15 @@ def test_a_folder_without_images_is_an_error(tmp_path: Path) -> None:
         Images(Raw(), [])
     with pytest.raises(InputError, match="no split 'test'"):
         Raw().open(tmp_path, split="test")
+
+
+def test_a_missing_package_is_named_before_anything_is_generated(tmp_path: Path) -> None:
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / "blosc2.py").write_text("raise ModuleNotFoundError('blosc2')")
+    command = [sys.executable, "-m", "milabench_ng", "prepare", "io", "--data-scale", "0.002", "-d", str(tmp_path)]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": str(tmp_path / "hidden")}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "compressed hyperspectral images need blosc2, which is not installed" in done.stderr
+    assert not list(tmp_path.glob("*hsi*")) + list(tmp_path.glob("scale-*"))
