@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -20,7 +21,7 @@ import msgspec
 from milabench_ng.batch_sizes import FRACTION
 from milabench_ng.catalogue import Scalar
 from milabench_ng.errors import InputError
-from milabench_ng.files import MIB, SMALL, parse_json
+from milabench_ng.files import MIB, SMALL, parse_json, read_text
 from milabench_ng.memory_classes import check_classes
 from milabench_ng.plain import short
 from milabench_ng.similar import did_you_mean
@@ -226,6 +227,13 @@ def parse_profile(text: str, source: str) -> tuple[RawTests, bool]:
     if not tests:
         raise InputError(f"{source}: no tests")
     return tests, any("experiment" in definition for definition in tests.values())
+
+
+def read_profile(path: Path) -> Profile:
+    """The profile in a file of today's form. Raises InputError for anything else."""
+    text = read_text(path)
+    tests, _ = parse_profile(text, str(path))
+    return build_profile(path.stem, tests, text, str(path))
 
 
 def build_profile(suite: str, tests: RawTests, text: str, source: str, warnings: tuple[str, ...] = ()) -> Profile:

@@ -1,8 +1,9 @@
-"""What of torch's libraries worked: the kernel of attention, and the library of collective operations.
+"""What of torch's libraries worked: kernels of attention, batch normalisation and recurrence, collective operations.
 
 ``scaled_dot_product_attention`` takes one of several kernels, by device, shapes, types and versions. The graph of a
 loss names those that it will go back through; inference has no graph, and torch is asked what it takes. Attention that
-no fused kernel computes is ``math``, which only inference tells.
+no fused kernel computes is ``math``, which only inference tells. Batches are normalised by cuDNN or by torch itself
+(``native``), which depends on the type: the same network in bf16 may run other code than in fp16.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend
 from torch.overrides import TorchFunctionMode
 
-_IN_GRAPH = re.compile(r"ScaledDotProduct(\w+?)Attention(?:ForCpu)?Backward\d+")
+_ATTENTION = "attention"
+_IN_GRAPH = {
+    _ATTENTION: re.compile(r"ScaledDotProduct(\w+?)Attention(?:ForCpu)?Backward\d+"),
+    "batch normalisation": re.compile(r"(Cudnn|Miopen|Native)BatchNormBackward\d+"),
+    "recurrence": re.compile(r"(Cudnn|Miopen|Mkldnn)Rnn(?:Layer)?Backward\d+"),
+}
+"""Names of nodes on the way back, by what they do (torch's derivatives.yaml)."""
 _CHOSEN_BY = ("NCCL_ALGO", "NCCL_PROTO")
 """Variables that take the choice of algorithm and protocol from NCCL, which tells nobody what it chose."""
 
@@ -29,13 +36,13 @@ class LibraryKernels:
     """Notes the kernels of the first loss, and of inference before the clock."""
 
     def __init__(self) -> None:
-        self._attention: dict[str, None] = {}
+        self._seen: dict[str, dict[str, None]] = {what: {} for what in _IN_GRAPH}
         self._looked = False
 
     def seen(self, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-        """By what they do: ``attention`` (flash, efficient, cudnn, ...) and ``collectives``; only what was seen."""
-        found = {"attention": ", ".join(sorted(self._attention)), "collectives": _collectives(environment)}
-        return {what: text for what, text in found.items() if text}
+        """By what they do: ``attention`` (flash, efficient, cudnn, ...), ``collectives`` ...; only what was seen."""
+        found = {what: ", ".join(sorted(kernels)) for what, kernels in self._seen.items()}
+        return {what: text for what, text in (found | {"collectives": _collectives(environment)}).items() if text}
 
     def look(self, loss: Tensor) -> None:
         """Look through the graph of ``loss``, if it is the first."""
@@ -47,15 +54,16 @@ class LibraryKernels:
             if node is not None and node not in known:
                 known.add(node)
                 waiting += [following for following, _ in node.next_functions]
-                if found := _IN_GRAPH.fullmatch(node.name()):
-                    self._note(found[1])
+                for what, name in _IN_GRAPH.items():
+                    if found := name.fullmatch(node.name()):
+                        self._note(what, found[1])
 
     def watching(self) -> AbstractContextManager[object]:
         """A context in which the kernels of inference are noted. It costs a call of Python an operator."""
-        return _Watch(lambda name: self._note(name.removesuffix("_ATTENTION")))
+        return _Watch(lambda name: self._note(_ATTENTION, name.removesuffix("_ATTENTION")))
 
-    def _note(self, kernel: str) -> None:
-        self._attention[kernel.lower()] = None
+    def _note(self, what: str, kernel: str) -> None:
+        self._seen[what][kernel.lower()] = None
 
 
 class _Watch(TorchFunctionMode):

@@ -160,8 +160,8 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
     torch_threads: int | None = None
     peak_device_bytes: int | None = None
     kernels: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
-    """What of torch's libraries worked: the kernel of ``attention``, the library of ``collectives``; omitted without
-    any."""
+    """What of torch's libraries worked: by what they do, such as ``attention`` (`bench.library_kernels`);
+    omitted without any."""
 
 
 class SamplingSpan(msgspec.Struct, frozen=True, kw_only=True):

@@ -44,7 +44,12 @@ def test_the_graph_of_the_first_loss_names_the_kernel() -> None:
     assert trained(Attending()) == {"attention": "flash"}  # the one that torch has for CPUs
 
 
-def test_without_attention_there_is_nothing_to_tell() -> None:
+def test_batch_normalisation_names_whose_it_is() -> None:
+    model = nn.Sequential(nn.Flatten(0, 2), nn.Linear(8, 4), nn.BatchNorm1d(4))
+    assert trained(model) == {"batch normalisation": "native"}  # torch's own, on CPUs
+
+
+def test_without_such_kernels_there_is_nothing_to_tell() -> None:
     assert trained(nn.Linear(8, 1)) == {}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from milabench_ng.builtin import read_builtin
-from milabench_ng.profile import build_profile, parse_profile
+from milabench_ng.profile import read_profile
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.shipped import find
 
@@ -25,9 +25,6 @@ def _declared(suite: str) -> dict[str, str | None]:
     path = find("profiles", suite)
     if path is None:
         return {}
-    text = path.read_text()
-    tests, _ = parse_profile(text, str(path))
-    builtin = read_builtin()
-    stated = build_profile(suite, tests, text, str(path))
+    builtin, stated = read_builtin(), read_profile(path)
     workloads = {stated.id_of(name): test.workload for name, test in stated.tests.items()}
     return {label: builtin[one].bound for label, one in workloads.items() if one in builtin}
