@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from milabench_ng.cli.options import Force, Html, Money, Output, Switch, WeightsOption
 from milabench_ng.errors import InputError
+from milabench_ng.report.render.alarms import alarms, alarms_of_launches
 from milabench_ng.report.reporting import ReportOptions, make_report
 from milabench_ng.report.scoring.cost import PricePer
 from milabench_ng.report.writers import (
@@ -126,6 +127,9 @@ def report(
             write_report(made, form, stream, full=full)
         else:
             write_layout(made, layout, form, stream)
+    if form == "csv":  # which has no place for them
+        for fact in alarms_of_launches(made) if layout else alarms(made):
+            print(f"mnb: {fact.name}: {fact.text}", file=sys.stderr)
     return made.exit_code
 
 

@@ -15,6 +15,7 @@ import pytest
 from make_node import inventory
 from make_records import PER_GPU
 
+from milabench_ng.cli import call
 from milabench_ng.plan import Plan
 from milabench_ng.report.html import as_html
 from milabench_ng.report.render.as_json import as_object
@@ -170,3 +171,12 @@ def test_older_summaries_read_as_if_nothing_was_chosen(run: Path) -> None:
         del stored[key]
     read = msgspec.convert(stored, Summary)
     assert (read.node_devices, read.orders) == (None, ())
+
+
+def test_csv_leaves_what_was_chosen_to_the_error_output(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call(["report", str(run), "--format", "csv", "--no-penalize-variance"])
+    told = capsys.readouterr()
+    assert "mnb: NOT COMPARABLE: data at scale 1 instead of 0.02" in told.err
+    assert "mnb: variance: not penalised\n" in told.err
+    assert told.out.startswith("test,unit,weight,")
+    assert "penalised" not in told.out

@@ -108,8 +108,8 @@ def test_the_course_of_a_record(tmp_path: Path) -> None:
     read = read_record(path.read_bytes(), path.name)
     assert isinstance(read, ReadRecord)
     (course,) = courses(read)
-    assert (course.label, course.run, course.device, len(course.times)) == ("quick.vae", 1, "1", 60)
-    assert (course.times[0], course.rates[0], course.window) == (0.25, 106.0, (20.0, 29.0))
+    assert (course.label, course.run, course.device, len(course.edges)) == ("quick.vae", 1, "1", 61)
+    assert (course.edges[:2], course.rates[0], course.window) == ((0.0, 0.5), 106.0, (20.0, 29.0))
     assert course.change == 0
 
 

@@ -134,3 +134,9 @@ def line(x: Sequence[float], y: Sequence[float], name: str, index: int, **more: 
         "marker": {"color": colour, "symbol": symbol, "size": 8},
         **more,
     }
+
+
+def stretches(edges: Sequence[float], values: Sequence[float], name: str, index: int, **more: Any) -> PlotTrace:
+    """A line that has each of ``values`` between two ``edges``, of which there is one more."""
+    drawn = line(edges, (*values[:1], *values), name, index, **more)
+    return {**drawn, "line": {**drawn["line"], "shape": "vh"}}

@@ -16,6 +16,7 @@ from milabench_ng.report.html.figures import (
     label,
     layout,
     line,
+    stretches,
     style,
 )
 from milabench_ng.report.launch.timeline import Course
@@ -58,8 +59,8 @@ def _charts(at: Line, courses: Sequence[Course], curves: Sequence[ScalingCurve])
 def course_view(name: str, batch: Sequence[Course]) -> View:
     """The tenants that ran at the same time."""
     traces = [
-        line(
-            at.times,
+        stretches(
+            at.edges,
             at.rates,
             f"device {at.device}{' (failed)' if at.failed else ''}",
             index,

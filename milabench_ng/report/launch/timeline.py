@@ -25,8 +25,10 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
     """The repeat, from 0."""
     device: str
     unit: str
-    times: tuple[float, ...]
+    edges: tuple[float, ...]
+    """The begin of the first slice, and the end of each; empty without slices."""
     rates: tuple[float, ...]
+    """Of each slice."""
     window: tuple[float, float] | None
     """Begin and end of the averaging window; None if there are too few slices for one."""
     change: float | None
@@ -69,7 +71,9 @@ def _course(read: ReadRecord, device: str, rows: Sequence[SliceRow], start_s: fl
         run=mnb.launch.run,
         device=device,
         unit=mnb.unit,
-        times=tuple(round((at.start_s + at.end_s) / 2 - start_s, 2) for at in points),
+        edges=tuple(
+            round(at - start_s, 2) for at in (*(row.start_s for row in points[:1]), *(row.end_s for row in points))
+        ),
         rates=tuple(_brief(at.count / at.length_s) for at in points),
         window=None if window is None else (round(window.start_s - start_s, 2), round(window.end_s - start_s, 2)),
         change=change([row for row in rows if row.start_s >= judged_from]),
