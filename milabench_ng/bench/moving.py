@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def to_device(value: Any, device: torch.device, floating: torch.dtype | None) -> Any:
-    """``value`` with its tensors, also within lists, tuples and dicts, on ``device``.
+    """``value`` with its tensors, also within lists, tuples and dicts, on ``device``; only named tuples stay tuples.
 
     ``floating``: the type that floating-point tensors get; None keeps theirs. The copy is asynchronous where it can be.
     """
@@ -18,7 +18,8 @@ def to_device(value: Any, device: torch.device, floating: torch.dtype | None) ->
     if isinstance(value, dict):
         return {key: to_device(item, device, floating) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [to_device(item, device, floating) for item in value]
+        moved = [to_device(item, device, floating) for item in value]
+        return type(value)(*moved) if hasattr(value, "_fields") else moved
     return value
 
 

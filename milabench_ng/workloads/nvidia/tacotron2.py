@@ -10,7 +10,7 @@ from milabench_ng.bench import Bench, Count, Derived, FromZero, workload
 from milabench_ng.datasets.audio.even_batches import EvenBatches
 from milabench_ng.datasets.audio.ljspeech import LJSpeech
 from milabench_ng.workloads.models.tacotron import Tacotron2
-from milabench_ng.workloads.nvidia.spoken import Speaking, Spoken
+from milabench_ng.workloads.nvidia.spoken import Speaking
 
 
 @workload(
@@ -53,8 +53,7 @@ def tacotron2(
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate, weight_decay=1e-6, fused=True)
     order = EvenBatches(utterances.lengths, batch_size)
     batches = bench.loader(batch_size, samples=utterances, order=order, collate=speaking.collate)
-    for batch in bench.measure(batches, count=lambda batch: batch[-1]):
-        spoken = Spoken(*batch)
+    for spoken in bench.measure(batches, count=lambda spoken: spoken.frames):
         drawn, refined, ends = model(spoken.letters, spoken.counts, spoken.mels, spoken.lengths)
         errors = F.mse_loss(drawn, spoken.mels) + F.mse_loss(refined, spoken.mels)
         bench.step(errors + F.binary_cross_entropy_with_logits(ends, spoken.ends), optimizer, clip_norm=1.0)
