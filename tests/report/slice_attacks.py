@@ -213,10 +213,11 @@ def more_in_one(content: dict[str, Any]) -> None:
 
 def without_a_latency(content: dict[str, Any]) -> None:
     """As many latencies as there were steps before they were raised."""
-    for rank in content["mnb"]["ranks"]:
-        for row in rank["slices"]:
-            if row[3] > 1:
-                row[5:] = [row[5] if len(row) > 5 else None, [[348, row[3] - 1]]]
+    several = [row for rank in content["mnb"]["ranks"] for row in rank["slices"] if row[3] > 1]
+    if not several:
+        raise LookupError("a slice of several steps")
+    for row in several:
+        row[5:] = [row[5] if len(row) > 5 else None, [[348, row[3] - 1]]]
 
 
 def more_steps(content: dict[str, Any], by: float) -> None:
@@ -234,9 +235,9 @@ def more_steps(content: dict[str, Any], by: float) -> None:
 
 
 def too_many_slices(content: dict[str, Any]) -> None:
-    """A few bytes each, and hundreds in memory."""
+    """A few bytes each, and hundreds in memory; more than the longest test of a shipped profile has."""
     arguments = content["mnb"]["launch"]["arguments"]
-    many = int(4 * arguments["max_seconds"] / arguments["sample_duration"]) + 2000
+    many = int(4 * max(600, arguments["max_seconds"]) / arguments["sample_duration"]) + 2000
     content["mnb"]["ranks"][0]["slices"] = [[0, 1, 0, 1, 0]] * many
 
 
