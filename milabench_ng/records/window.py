@@ -7,7 +7,7 @@ iterations. Of a slice across an edge the part inside counts; in records of earl
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -272,6 +272,13 @@ def notes_per_step(ranks: Sequence[Sequence[SliceRow]], window: Window) -> dict[
     steps = math.fsum(part * row.steps for part, row in parts)
     names = dict.fromkeys(name for _, row in parts for name in row.notes) if steps else ()
     return {name: math.fsum(part * row.notes.get(name, 0.0) for part, row in parts) / steps for name in names}
+
+
+def items_per_step(ranks: Iterable[Sequence[SliceRow]]) -> float | None:
+    """Mean over all steps of all ranks; None without a step."""
+    rows = [row for slices in ranks for row in slices]
+    steps = sum(row.steps for row in rows)
+    return sum(row.count for row in rows) / steps if steps else None
 
 
 def worked_off(rows: Sequence[SliceRow]) -> float:

@@ -51,8 +51,18 @@ def test_the_score_is_the_weighted_geometric_mean_of_the_ratios_per_device() -> 
     assert plain.per_device == pytest.approx(((200 / 50) * (32 / 20) ** 3) ** 0.25, rel=1e-12)
 
 
-def test_another_file_under_a_shipped_name_shows_its_sum() -> None:
-    assert msgspec.structs.replace(against(AT_ONE), name="unet3d-h200").unit == "x unet3d-h200 (SHA-256 000000000000)"
+def test_another_file_under_a_shipped_name_shows_its_sum(tmp_path: Path) -> None:
+    content = encode_summary(AT_ONE).encode()
+    sha256 = hashlib.sha256(content).hexdigest()
+    (tmp_path / "unet3d-h200.json").write_bytes(content)
+    header = {"reference": "unet3d-h200", "sha256": sha256}
+    (tmp_path / "w.json").write_text(json.dumps({"*": header, "s.a": {"weight": 1}}))
+    own = load_scale(read_weights(tmp_path / "w.json", "s")).reference
+    assert own is not None
+    assert own.unit == f"x unet3d-h200 (SHA-256 {sha256[:12]})"
+    shipped = shipped_scale("unet3d").reference
+    assert shipped is not None
+    assert shipped.unit == "x unet3d-h200"
 
 
 def test_the_reference_itself_has_one() -> None:

@@ -29,13 +29,13 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     file: Path
     sha256: str
     summary: Summary
+    borrows_name: bool = False
+    """Whether it is another file than the shipped baseline of its name."""
 
     @property
     def unit(self) -> str:
-        """The unit of a score: one device of the reference has 1. Another file than the shipped one says so."""
-        shipped = find("baselines", self.name)
-        own = shipped is not None and hashlib.sha256(read_content(shipped)).hexdigest() != self.sha256
-        return f"x {plain(self.name)}{f' (SHA-256 {self.sha256[:12]})' if own else ''}"
+        """The unit of a score: one device of the reference has 1."""
+        return f"x {plain(self.name)}{f' (SHA-256 {self.sha256[:12]})' if self.borrows_name else ''}"
 
 
 def score_unit(reference: Reference | None) -> str:
@@ -74,7 +74,14 @@ def _find(weights: Path, stated: WeightsHeader, where: str) -> Reference:
         content = read_content(file)
         sha256 = hashlib.sha256(content).hexdigest()
         if sha256 == stated.sha256:
-            return Reference(name=name, file=file, sha256=sha256, summary=decode_summary(content, str(file)))
+            shipped = find("baselines", name)
+            return Reference(
+                name=name,
+                file=file,
+                sha256=sha256,
+                summary=decode_summary(content, str(file)),
+                borrows_name=shipped is not None and read_content(shipped) != content,
+            )
         seen.append(f"{plain(file)} has SHA-256 {sha256[:12]}")
     found = "; ".join(seen) or "there is no such file next to the weights, and no such shipped baseline"
     raise InputError(f"{where}: reference {plain(name)} with SHA-256 {short(stated.sha256[:12])}: {found}")

@@ -185,8 +185,7 @@ def _of_data(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, st
     yield "data set", *names, "suppressed"
     yield "data scale", *_sides(run, base, lambda row: _joined(f"{at.scale:g}" for at in row.data)), "suppressed"
     caches = _sides(run, base, lambda row: _joined(at.cache for at in row.data))
-    if run.read_limits or base.read_limits:
-        yield "limit of reads", *_sides(run, base, _limits), "suppressed"
+    yield "limit of reads", *_sides(run, base, _limits), "suppressed"
     yield "data cache", *caches, "suppressed" if run.bound == "io" else "counted"
     kinds = _sides(run, base, lambda row: _joined(at.kind for at in row.data))
     yield KIND, *kinds, "not counted" if fed and NOISE in kinds else "counted"

@@ -24,6 +24,7 @@ from milabench_ng.records.window import (
     SliceRow,
     Window,
     WindowRule,
+    items_per_step,
     latencies,
     notes_per_step,
     rate,
@@ -220,7 +221,7 @@ def _measured(mnb: MnbView) -> _Measured:
         perf=mean(rates),
         wait_share=mean([wait_share(rows, window) for rows in slices]),
         steps=_steps(slices[0], window),
-        items_per_step=_items_per_step(slices),
+        items_per_step=items_per_step(slices),
         latencies=merged(latencies(rows, window) for rows in slices),
         notes=notes_per_step(slices, window),
         rank_rates=rates,
@@ -232,11 +233,6 @@ def _steps(rows: Sequence[SliceRow], window: Window) -> tuple[int, int]:
     """Steps of one rank before the window and in it; a slice across its beginning is in neither."""
     before = sum(row.steps for row in rows if row.end_s <= window.start_s)
     return before, sum(row.steps for row in rows if window.holds(row))
-
-
-def _items_per_step(ranks: Sequence[Sequence[SliceRow]]) -> float | None:
-    steps = sum(row.steps for rows in ranks for row in rows)
-    return sum(row.count for rows in ranks for row in rows) / steps if steps else None
 
 
 def _shapes(rows: Sequence[SliceRow], window: Window, rule: WindowRule, start_s: float) -> Iterator[Shape]:

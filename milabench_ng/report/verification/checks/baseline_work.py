@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from milabench_ng.report.launch.traces import PACING
-from milabench_ng.report.summary.summary import TestSummary
+from milabench_ng.report.summary.summary import Summary, TestSummary
+from milabench_ng.report.verification.evidence import Evidence
+
+
+def known_rows(evidence: Evidence, label: str) -> Iterator[tuple[Summary, TestSummary]]:
+    """The measured baselines of the same GPU whose test ``label`` did the same work, with its row."""
+    row = evidence.summary.tests.get(label)
+    for known in evidence.known:
+        other = known.tests.get(label)
+        if row is not None and other is not None and same_work(row, other):
+            yield known, other
 
 
 def same_work(row: TestSummary, other: TestSummary) -> bool:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from milabench_ng.report.summary.summary import Summary, TestSummary
-from milabench_ng.report.verification.checks.baseline_work import same_work
+from milabench_ng.report.verification.checks.baseline_work import known_rows
 from milabench_ng.report.verification.evidence import Evidence
 
 _TIMES = {"gpu-compute": 1.5, "gpu-memory": 1.5}
@@ -24,11 +24,9 @@ _SAME = 1e-9
 def beside_known(evidence: Evidence) -> Iterator[str]:
     """Rates, items a step and memory that the baseline's machine does not make likely, and rates that are its own."""
     for label, row in evidence.summary.tests.items():
-        for known in evidence.known:
-            other = known.tests.get(label)
-            if other is not None and same_work(row, other):
-                yield from (f"{label}: {why} on {known.provenance.hardware}" for why in _odd(row, other))
-                yield from _taken_over(label, row, other, known)
+        for known, other in known_rows(evidence, label):
+            yield from (f"{label}: {why} on {known.provenance.hardware}" for why in _odd(row, other))
+            yield from _taken_over(label, row, other, known)
 
 
 def _odd(row: TestSummary, other: TestSummary) -> Iterator[str]:

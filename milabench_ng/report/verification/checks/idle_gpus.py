@@ -8,8 +8,7 @@ from statistics import median
 import msgspec
 
 from milabench_ng.records.record import Mnb
-from milabench_ng.report.summary.summary import TestSummary
-from milabench_ng.report.verification.checks.baseline_work import same_work
+from milabench_ng.report.verification.checks.baseline_work import known_rows
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.telemetry.messages import telemetry_key
 
@@ -45,7 +44,7 @@ def idle_gpus(evidence: Evidence) -> Iterator[str]:
         yield from _less_energy(launches)
         yield from _less_busy(launches, bound)
         if summary is not None and bound:
-            yield from _less_than_known(evidence, label, summary, launches)
+            yield from _less_than_known(evidence, label, launches)
 
 
 def _work(name: str, mnb: Mnb) -> _Work | None:
@@ -79,11 +78,10 @@ def _less_busy(launches: list[_Work], bound: bool) -> Iterator[str]:
             yield f"{name}: its GPU was busy for {busy:.1f} % of the window, others of its test for {usual:.1f} %"
 
 
-def _less_than_known(evidence: Evidence, label: str, summary: TestSummary, launches: list[_Work]) -> Iterator[str]:
+def _less_than_known(evidence: Evidence, label: str, launches: list[_Work]) -> Iterator[str]:
     usual = median(one.joules for one in launches)
-    for known in evidence.known:
-        other = known.tests.get(label)
-        if other is None or other.train is None or not other.power_w or not same_work(summary, other):
+    for known, other in known_rows(evidence, label):
+        if other.train is None or not other.power_w:
             continue
         joules = other.power_w / other.train.mean if other.train.mean else 0.0  # both of one device
         if usual * _LESS_THAN_KNOWN < joules:

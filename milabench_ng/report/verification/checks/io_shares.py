@@ -98,13 +98,15 @@ def _too_much(mnb: Mnb, share: Isolation, what: Transfer, rate: int) -> Iterator
 def _few_bytes(evidence: Evidence) -> Iterator[str]:
     """Launches that read far less for an item under a limit than others of the same batches without one."""
     for launches in grouped(evidence.good, lambda kept: batches_of(kept.record.mnb)).values():
-        limited = [kept for kept in launches if any(share.io for share in kept.record.mnb.isolation.values())]
-        free = [_bytes_per_item(kept.record.mnb) for kept in launches if kept not in limited]
-        usual = min((found for found in free if found is not None), default=0.0)
-        for kept in limited:
-            found = _bytes_per_item(kept.record.mnb)
-            if found is not None and found * _LESS < usual:
-                yield f"{kept.name}: it read {found / 1e6:.3g} MB for an item, {usual / 1e6:.3g} MB without the limit"
+        found = [(kept, read) for kept in launches if (read := _bytes_per_item(kept.record.mnb)) is not None]
+        usual = min((read for kept, read in found if not _is_limited(kept.record.mnb)), default=0.0)
+        for kept, read in found:
+            if _is_limited(kept.record.mnb) and read * _LESS < usual:
+                yield f"{kept.name}: it read {read / 1e6:.3g} MB for an item, {usual / 1e6:.3g} MB without the limit"
+
+
+def _is_limited(mnb: Mnb) -> bool:
+    return any(share.io for share in mnb.isolation.values())
 
 
 def _bytes_per_item(mnb: Mnb) -> float | None:

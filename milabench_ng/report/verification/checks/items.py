@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
@@ -12,6 +11,7 @@ from milabench_ng.formula import evaluate
 from milabench_ng.grouping import grouped
 from milabench_ng.records.latency import batches
 from milabench_ng.records.record import Mnb, Rank
+from milabench_ng.records.window import items_per_step
 from milabench_ng.report.launch.traces import PACING
 from milabench_ng.report.verification.evidence import Evidence, StoredRecord
 
@@ -101,8 +101,10 @@ def _miscounted(rank: Rank) -> Iterator[str]:
 
 def _unlike_others(evidence: Evidence) -> Iterator[str]:
     """Launches whose steps have more items than those of others of their test, or of others that met such batches."""
-    yield from _more_than(median, grouped(evidence.good, lambda kept: kept.record.mnb.label), _ALIKE)
-    yield from _more_than(min, grouped(evidence.good, lambda kept: batches_of(kept.record.mnb)), _ALIKE_PRECISIONS)
+    means = ((kept, items_per_step(rank.slices for rank in kept.record.mnb.ranks)) for kept in evidence.good)
+    counted = [(kept, mean) for kept, mean in means if mean is not None]
+    yield from _more_than(median, grouped(counted, lambda pair: pair[0].record.mnb.label), _ALIKE)
+    yield from _more_than(min, grouped(counted, lambda pair: batches_of(pair[0].record.mnb)), _ALIKE_PRECISIONS)
 
 
 def batches_of(mnb: Mnb) -> tuple[str, frozenset[tuple[str, object]]]:
@@ -112,18 +114,13 @@ def batches_of(mnb: Mnb) -> tuple[str, frozenset[tuple[str, object]]]:
 
 
 def _more_than(
-    usual_of: Callable[[Iterable[float]], float], kin: Mapping[object, Sequence[StoredRecord]], most: float
+    usual_of: Callable[[Iterable[float]], float],
+    kin: Mapping[object, Sequence[tuple[StoredRecord, float]]],
+    most: float,
 ) -> Iterator[str]:
-    """``kin``: launches whose items a step should be alike; ``most``: times the usual ones."""
+    """``kin``: launches with their items a step, which should be alike; ``most``: times the usual ones."""
     for launches in kin.values():
-        items = {kept.name: of_step for kept in launches if (of_step := _items_per_step(kept.record.mnb)) is not None}
-        usual = usual_of(items.values()) if items else math.inf
-        for name, of_step in items.items():
-            if of_step > usual * most:
-                yield f"{name}: {of_step:.6g} items a step, others of the same batches have {usual:.6g}"
-
-
-def _items_per_step(mnb: Mnb) -> float | None:
-    rows = [row for rank in mnb.ranks for row in rank.slices]
-    steps = sum(row.steps for row in rows)
-    return sum(row.count for row in rows) / steps if steps else None
+        usual = usual_of(items for _, items in launches)
+        for kept, items in launches:
+            if items > usual * most:
+                yield f"{kept.name}: {items:.6g} items a step, others of the same batches have {usual:.6g}"
