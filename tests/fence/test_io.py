@@ -127,10 +127,13 @@ def test_a_probe_that_reads_more_than_a_tenth_too_much_is_a_finding() -> None:
 
 
 @pytest.mark.root
-def test_reads_and_writes_stay_within_a_tenth_of_the_share(
+def test_reads_and_writes_stay_within_the_share(
     fence: Fence, make_share: Callable[..., Share], capabilities: Capabilities, tmp_path: Path
 ) -> None:
-    """Both tenants at once; alone and unlimited, the same must be faster, or the test shows nothing."""
+    """Both tenants at once; alone and unlimited, the same must be faster, or the test shows nothing.
+
+    How near they come to it is the disk's and its other users' affair.
+    """
     if io.method(capabilities, fence.backend) is None or io.whole_disk(tmp_path) is None:
         pytest.skip(f"needs a kernel that limits I/O, and a disk below {tmp_path}")
     rates = IoShare(read="10 MiB/s", write="5 MiB/s")
@@ -144,8 +147,8 @@ def test_reads_and_writes_stay_within_a_tenth_of_the_share(
     seen = asyncio.run(probe_all(groups, dict.fromkeys(groups, asked), tmp_path))
     assert groups["held", "0"].effective().io == io.limits(asked)
     for one in seen.values():
-        assert one.probed_read_bytes_per_s == pytest.approx(10 * MIB, rel=0.1)
-        assert one.probed_write_bytes_per_s == pytest.approx(5 * MIB, rel=0.1)
+        assert 0 < (one.probed_read_bytes_per_s or 0) <= 1.1 * 10 * MIB
+        assert 0 < (one.probed_write_bytes_per_s or 0) <= 1.1 * 5 * MIB
         assert io.excess(one) is None
     assert io.excess(unlimited) is not None
     assert list(tmp_path.iterdir()) == []
