@@ -33,6 +33,7 @@ from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText
 from milabench_ng.records.proof import CodeProof, DataProof, WheelCheck
 from milabench_ng.records.record import DIGEST_STEP, PROBED_STEPS
 from milabench_ng.records.window import MEASURED_BY, SliceRow, first_full
+from milabench_ng.report.verification.checks.step_times import fed
 from milabench_ng.sources import package_digests
 from milabench_ng.units import utc_iso
 
@@ -44,6 +45,8 @@ BEGIN_S = 1000.0
 BETWEEN_S = 100.0
 """From the start line of one batch to that of the next."""
 WORKLOADS = Path(__file__).parents[2] / "milabench_ng" / "workloads" / "standard"
+FED_WAIT_S, UNFED_WAIT_S = 0.125, 0.01
+"""Of a slice: where loader processes make the batches, and where nothing does."""
 PER_GPU = PartitionScheme(Scheme.PER_GPU)
 PROGRESSION = PartitionScheme(Scheme.PROGRESSION)
 Rate = Callable[[Launch, int], float]
@@ -146,7 +149,8 @@ def _rows(launch: Launch, rank: int, begin: float, slices: int, count: int) -> l
     odd = [draw.randrange(-(2**15), 2**15) / 2**36 if i % 2 else 0.0 for i in range(slices + 1)]
     odd[-1] = 0.0
     steps = max(5, -(-count // 64))
-    return [[begin + 0.5 * i + odd[i], 0.5 + odd[i + 1] - odd[i], count, steps, 0.125] for i in range(slices)]
+    wait_s = FED_WAIT_S if fed(launch, declares(launch.workload)) else UNFED_WAIT_S
+    return [[begin + 0.5 * i + odd[i], 0.5 + odd[i + 1] - odd[i], count, steps, wait_s] for i in range(slices)]
 
 
 def full(rows: list[list[float]], begin: float, stop: float) -> float:
