@@ -13,7 +13,7 @@ from milabench_ng.records.ledger import Attempt, Company
 from milabench_ng.records.record import Record
 from milabench_ng.report.verification.checks.cache_shares import cache_shares
 from milabench_ng.report.verification.checks.clocks import CLOCK_S, disagreeing_clocks, moment
-from milabench_ng.report.verification.checks.company_work import idle_company
+from milabench_ng.report.verification.checks.company_work import idle_company, rested_company
 from milabench_ng.report.verification.checks.io_shares import io_shares
 from milabench_ng.report.verification.checks.plausible import too_much_cpu
 from milabench_ng.report.verification.evidence import Evidence, StoredRecord
@@ -142,7 +142,7 @@ def _beyond_ram(evidence: Evidence) -> Iterator[str]:
 
 def together(evidence: Evidence) -> Finding:
     """The launches of a batch ran at the same time, all until the stop, and batches ran one after another."""
-    company = (*_lonely(evidence), *idle_company(evidence))
+    company = (*_lonely(evidence), *idle_company(evidence), *rested_company(evidence))
     return judged([*company, *_apart(evidence), *_overtaking(evidence), *disagreeing_clocks(evidence)])
 
 

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from statistics import median
 
 import msgspec
 
+from milabench_ng.builtin import Declared
+from milabench_ng.grouping import grouped
 from milabench_ng.plan import Launch
 from milabench_ng.records.ledger import Attempt, Chain, Company, Recorded, Session
-from milabench_ng.records.record import Record
-from milabench_ng.records.window import Window
+from milabench_ng.records.record import Mnb, Record
+from milabench_ng.records.window import Window, rate
 from milabench_ng.report.verification.evidence import Evidence, StoredRecord
 
 Place = tuple[str, str]
 """Label and job id."""
+
+_EQUALS = 3
+"""Other launches of the same company that say what is usual."""
+_TIMES, _TIMES_ON_STORAGE = 3.0, 10.0
+"""How far a rate may be from the usual one: honest company of the CPU varies by 1.15, writers of a disk by 2.7."""
+_CPU_TIMES = 3.0
+"""How many times less CPU time a second it may take than usual: honest company of the CPU varies by 1.03."""
+_LEAST_CPU = 0.1
+"""Of the time that its CPUs have while it works: honest antagonists of the CPU take 0.5 to 1."""
 
 
 def idle_company(evidence: Evidence) -> Iterator[str]:
@@ -52,6 +65,77 @@ def _ended_early(record: Record, stop_s: float) -> bool:
 def _items(record: Record, window: Window) -> int:
     rows = (row for rank in record.mnb.ranks for row in rank.slices)
     return sum(row.count for row in rows if row.start_s < window.end_s and row.end_s > window.start_s)
+
+
+class _Pace(msgspec.Struct, frozen=True):
+    """What a launch of company did in a second: items, and seconds of CPU time where the CPU bounds it."""
+
+    name: str
+    bound: str | None
+    items: float
+    cpu: float | None
+    least_cpu: float
+
+
+def rested_company(evidence: Evidence) -> Iterator[str]:
+    """Launches of company far slower or faster, or with far less CPU time, than the same company in other batches.
+
+    The same: of one test, with the same options and share, beside launches of the same tests. Launches with a mark are
+    left out: it may say what held them up. What reads a data set is, too: it may find it in the page cache.
+    """
+    paces: list[tuple[object, _Pace]] = []
+    for kept in evidence.batches().values():
+        for one in kept:
+            mnb, own = one.record.mnb, evidence.builtin.get(one.record.mnb.launch.workload)
+            known = one.record.success and not mnb.launch.measured and not mnb.marks
+            if known and own is not None and own.data is None and mnb.window is not None:
+                beside = sorted(other.record.mnb.label for other in kept if other is not one)
+                paces.append(((_share(mnb), *beside), _pace(one.name, mnb, mnb.window, own)))
+    for alike in grouped(paces, lambda pair: pair[0]).values():
+        yield from _unlike([pace for _, pace in alike])
+
+
+def _share(mnb: Mnb) -> tuple[object, ...]:
+    """Test, options, devices and numbers of CPUs of a launch."""
+    parts = tuple(share.requested.device_part for share in mnb.isolation.values())
+    devices = tuple((device.kind, device.name) for device in mnb.devices)
+    return mnb.label, frozenset(mnb.launch.arguments.items()), devices, parts, _cpus(mnb)
+
+
+def _cpus(mnb: Mnb) -> int | None:
+    held = [share.effective.cpus for share in mnb.isolation.values() if share.effective]
+    return sum(len(cpus) for cpus in held if cpus) if held and all(held) else None
+
+
+def _pace(name: str, mnb: Mnb, window: Window, own: Declared) -> _Pace:
+    """Without CPU time, unless it is an antagonist of the CPU whose CPU time was counted."""
+    used = [share.usage.cpu_usec for share in mnb.isolation.values() if share.usage]
+    counted = [each for each in used if each is not None]
+    worked_s = math.fsum(row.length_s for row in mnb.ranks[0].slices)
+    presses = own.bound == "cpu" and "busy" in own.defaults and counted and worked_s > 0
+    busy = mnb.launch.arguments.get("busy")
+    return _Pace(
+        name,
+        own.bound,
+        math.fsum(rate(rank.slices, window) for rank in mnb.ranks),
+        sum(counted) / 1e6 / worked_s if presses else None,
+        _LEAST_CPU * (_cpus(mnb) or 1) * (busy if isinstance(busy, float) else 1.0),
+    )
+
+
+def _unlike(alike: Sequence[_Pace]) -> Iterator[str]:
+    for one in alike:
+        if one.cpu is not None and one.cpu < one.least_cpu:
+            yield f"company {one.name} took {one.cpu:.3g} s of CPU time a second (at least {one.least_cpu:.3g})"
+        others = [other for other in alike if other is not one]
+        if len(others) < _EQUALS:
+            continue
+        times, usual = _TIMES_ON_STORAGE if one.bound == "io" else _TIMES, median(other.items for other in others)
+        if one.items * times < usual or one.items > usual * times:
+            yield f"company {one.name} made {one.items:.6g} items/s, {usual:.6g} in other batches of its kind"
+        took = [other.cpu for other in others if other.cpu is not None]
+        if one.cpu is not None and len(took) >= _EQUALS and one.cpu * _CPU_TIMES < median(took):
+            yield f"company {one.name} took {one.cpu:.3g} s of CPU time a second, others of its kind {median(took):.3g}"
 
 
 class _Go(msgspec.Struct):

@@ -7,6 +7,7 @@ from statistics import median
 
 import msgspec
 
+from milabench_ng.plan import Launch
 from milabench_ng.records.record import Mnb
 from milabench_ng.report.verification.checks.baseline_work import known_rows
 from milabench_ng.report.verification.evidence import Evidence
@@ -33,18 +34,30 @@ class _Work(msgspec.Struct, frozen=True):
 
 def idle_gpus(evidence: Evidence) -> Iterator[str]:
     """Launches whose GPUs took less energy for an item, or were less busy, than the counted work needs."""
-    rows: dict[str, list[_Work]] = {}
+    measured: dict[str, list[_Work]] = {}
+    pressing: dict[str, list[_Work]] = {}
     for kept in evidence.good:
-        found = _work(kept.name, kept.record.mnb)
-        if found is not None and kept.record.mnb.launch.measured:  # what company takes depends on its neighbour
-            rows.setdefault(kept.record.mnb.label, []).append(found)
-    for label, launches in rows.items():
+        launch, found = kept.record.mnb.launch, _work(kept.name, kept.record.mnb)
+        if found is not None and launch.measured:
+            measured.setdefault(kept.record.mnb.label, []).append(found)
+        elif found is not None and _presses(evidence, launch):
+            # what company takes of a GPU that it shares depends on its neighbour: it is compared with no other
+            own_gpu = launch.slots is msgspec.UNSET
+            pressing.setdefault(kept.record.mnb.label if own_gpu else kept.name, []).append(found)
+    for label, launches in measured.items():
         summary = evidence.summary.tests.get(label)
         bound = (summary.bound if summary else None) in _BOUND_BY_GPU
-        yield from _less_energy(launches)
-        yield from _less_busy(launches, bound)
+        yield from (*_less_energy(launches), *_less_busy(launches, bound))
         if summary is not None and bound:
             yield from _less_than_known(evidence, label, launches)
+    for launches in pressing.values():
+        yield from (*_less_energy(launches), *_less_busy(launches, bound=True))
+
+
+def _presses(evidence: Evidence, launch: Launch) -> bool:
+    """Whether this company is an antagonist of the GPU that makes no pauses."""
+    own = evidence.builtin.get(launch.workload)
+    return own is not None and own.bound in _BOUND_BY_GPU and launch.arguments.get("busy") == 1
 
 
 def _work(name: str, mnb: Mnb) -> _Work | None:
