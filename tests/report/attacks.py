@@ -10,6 +10,7 @@ import contradiction_attacks
 import evidence_attacks
 import fact_attacks
 import node_attacks
+import resting_attacks
 import slice_attacks
 from slice_attacks import more_steps
 from tampering import Tamper, records
@@ -66,6 +67,7 @@ OF_THIS_VERSION = {
     "one of two parts made short",
     "parts left out",
     "more than all cached",
+    *resting_attacks.ATTACKS,
 }
 """What is not asked of an older version, which did not tell enough, or whose workloads are not known: R33 says so."""
 

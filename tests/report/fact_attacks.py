@@ -129,7 +129,7 @@ MORE_RAM = fence(usage={"cpu_usec": 3_000_000, "memory_peak_bytes": 1 << 60})
 
 ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "latencies longer than their slices": ("R4", record(latency([900, 0])), "has latencies of"),
-    "latencies made short": ("R4", record(latency([300, 0])), "s in all, and worked for"),
+    "latencies made short": ("R4", record(latency([300, 0])), "s in its window, and worked for"),
     "latencies of a test that trains": ("R4", record(invented), "has latencies, and vae times no batch"),
     "parts that the workload has not got": ("R4", record(noted), "notes save_s, which"),
     "a loss left out": ("R33", record(untold("losses", "10")), "rank 0 has no loss at step 10"),

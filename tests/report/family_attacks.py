@@ -245,7 +245,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "slower when alone, once": ("R5", where(alone, slower, first=True), "in other repeats of its device"),
     "latencies left out everywhere": ("R4", where(timed, untimed), "rank 0 has no latencies"),
     "parts longer than their slices": ("R4", where(in_parts, parts(4.0), first=True), "rank 0 notes parts of"),
-    "parts made short": ("R4", where(in_parts, parts(0.1)), "s in all, and worked for"),
+    "parts made short": ("R4", where(in_parts, parts(0.1)), "s in its window, and worked for"),
     "one of two parts made short": ("R4", records(back_in_no_time, "*h2d*"), "rank 0 notes out_s of"),
     "parts left out": ("R4", where(in_parts, without_parts), "_s in slice 0"),
     "more than all cached": ("R4", where(shared, all_cached), "rank 0 notes cached of"),

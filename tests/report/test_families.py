@@ -8,28 +8,34 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import family_attacks
 import make_records
 import msgspec
 import pytest
+import resting_attacks
 import tampering
-from family_attacks import ATTACKS
 from make_records import device, fence
 
 from milabench_ng.composing import make_plan
 from milabench_ng.plan import Launch, ResolvedOptions
 from milabench_ng.profile import build_profile
 from milabench_ng.records.latency import MOST, bucket_of, histogram
-from milabench_ng.report.verification.checks.step_times import INFERRING, least_s
+from milabench_ng.report.verification.checks.step_times import INFERRING, WITHOUT_LOADER, least_s
 from milabench_ng.report.verification.findings import Verification
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.verify import verify
 from milabench_ng.units import MIB
 
+ATTACKS = {**family_attacks.ATTACKS, **resting_attacks.ATTACKS}
 TESTS: dict[str, dict[str, Any]] = {
     "alone": {"workload": "toy_reg", "company": "none"},
     "packed": {"workload": "toy_reg"},
     "beside": {"workload": "toy_reg", "company": ["noise"]},
     "noise": {"workload": "memory_stream", "role": "company"},
+    "hot": {"workload": "toy_reg", "company": ["burn"]},
+    "burn": {"workload": "gpu_math", "role": "company"},
+    "half": {"workload": "toy_reg", "company": ["pauses"]},
+    "pauses": {"workload": "vector_math", "arguments": {"busy": 0.5}, "role": "company"},
     "h2d": {"workload": "h2d"},
     "checkpoint": {"workload": "checkpoint"},
     "infer": {"workload": "cv_infer"},
@@ -48,18 +54,24 @@ def rate(launch: Launch, _: int) -> float:
 
 
 def of_its_kind(content: dict[str, Any]) -> None:
-    """What a run notes of such tests; a slice has 5 steps in 0.5 s, and waits for 0.125 s."""
+    """What a run notes of such tests; a slice has 5 steps in 0.5 s."""
     name, mnb = content["name"], content["mnb"]
     mnb["data"] = mnb["data"] if mnb["launch"]["workload"] == "loader" else None
     for rank in mnb["ranks"]:
         for row in rank["slices"]:
-            row[5:] = [None, [[bucket_of(0.07), row[3]]] if name == "m.infer" else [], NOTES.get(name, {})]
+            row[4] = 0.255 if name == "m.pauses" else row[4]
+            row[5:] = [None, [[bucket_of(0.09), row[3]]] if name == "m.infer" else [], NOTES.get(name, {})]
         if name == "m.infer":
             rank["gradient_norms"] = {}
         if name == "m.amp":
             steps = sum(row[3] for row in rank["slices"])
             rank["skipped"] = {"steps": steps, "skipped": 1, "settled_steps": 50, "settled_skipped": 0}
             mnb["precision"] |= {"requested": "amp", "ran_before": "amp", "ran_after": "amp", "layer_dtype": "float16"}
+    if name == "m.burn":
+        for gpu in mnb["devices"]:
+            own = mnb["telemetry"][f"gpu:{gpu['uuid']}"]
+            for what, value in (("power_w", 600.0), ("utilization_pct", 99.0)):
+                own[what] = dict.fromkeys(("min", "mean", "max"), value) | {"n": 18, "span_s": 8.5}
     if name == "m.checkpoint":
         mnb["environment"]["MNB_STORAGE"] = "/data/mnb-files"
     if name == "m.free":
@@ -105,6 +117,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     profile = build_profile("m", TESTS, "{}", "m.json")
     options = {name: ResolvedOptions(make_records.arguments_of(test.workload)) for name, test in profile.tests.items()}
     options["amp"].arguments["precision"] = "amp"
+    options["pauses"].arguments["busy"] = 0.5
     whole = make_plan(profile, options, [device(index) for index in range(2)], 4)
     make_records.write_run(place, whole, rate, slices=24)
     tampering.records(of_its_kind)(place)
@@ -158,3 +171,12 @@ def test_all_workloads_that_time_batches_are_known() -> None:
     package = Path(__file__).parents[2] / "milabench_ng" / "workloads"
     found = {path.stem for path in package.rglob("*.py") if "bench.infer(" in path.read_text()}
     assert found == set(INFERRING)
+
+
+def test_no_loader_feeds_the_workloads_that_are_said_to_have_none() -> None:
+    package = Path(__file__).parents[2] / "milabench_ng" / "workloads"
+    sources = {path.stem: path.read_text() for path in package.rglob("*.py")}
+    assert set(WITHOUT_LOADER) <= sources.keys()
+    assert not [name for name in WITHOUT_LOADER if "bench.loader(" in sources[name]]
+    shared = [name for name in ("windows", "training") if "bench.loader(" in sources[name]]
+    assert not shared
