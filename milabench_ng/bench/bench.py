@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 from milabench_ng.bench import feeding, shared_memory, storage
 from milabench_ng.bench.ahead import INTERVAL_S, Ahead
 from milabench_ng.bench.channel import Channel
-from milabench_ng.bench.compiling import compiled
+from milabench_ng.bench.compiling import compiled, eager
 from milabench_ng.bench.edge_events import done_event, ready_event
 from milabench_ng.bench.file_errors import FileErrors
 from milabench_ng.bench.layer_type import LayerType
@@ -142,7 +142,10 @@ class Bench:
         the phase ``compile``, not as part of ``build``. Raises InputError if the compiler fails.
         """
         since = time.monotonic()
-        function = compiled(module, self.to_device(inputs), self.device, self._precision.context)
+        inputs = self.to_device(inputs)
+        with self._kernels.watching():
+            eager(module, inputs, self.device, self._precision.context)
+        function = compiled(module, inputs, self.device, self._precision.context)
         self._tell("compile", since)
         return function
 
@@ -152,7 +155,7 @@ class Bench:
         The first step drops the gradients. ``loss``: computes it. The seconds are told as the phase ``rehearsal``.
         """
         since = time.monotonic()
-        with self._precision.context():
+        with self._precision.context(), self._kernels.watching():
             made = loss()
         torch.autograd.backward(made)
         self._tell("rehearsal", since)

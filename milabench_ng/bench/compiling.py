@@ -12,22 +12,28 @@ from torch import nn
 from milabench_ng.bench.moving import tensors
 from milabench_ng.errors import InputError
 
+Context = Callable[[], AbstractContextManager[Any]]
+"""Makes the context of a precision mode."""
 
-def compiled(
-    module: nn.Module, inputs: Sequence[Any], device: torch.device, context: Callable[[], AbstractContextManager[Any]]
-) -> Callable[..., Any]:
+
+def eager(module: nn.Module, inputs: Sequence[Any], device: torch.device, context: Context) -> None:
+    """Run ``module`` forward once as it is, for who watches its calls; leaves random numbers as they were."""
+    with _same_random_numbers(device), torch.no_grad(), context():
+        module(*inputs)
+
+
+def compiled(module: nn.Module, inputs: Sequence[Any], device: torch.device, context: Context) -> Callable[..., Any]:
     """``module`` compiled by ``torch.compile``, and run on ``inputs``, which is when the compiler works.
 
-    In training mode it runs forward and backward, otherwise forward in inference mode; ``context`` makes the precision
-    mode's context. Leaves weights, gradients and random numbers as they were; the running statistics of batch
-    normalisation see the inputs. Raises InputError if the compiler fails.
+    In training mode it runs forward and backward, otherwise forward in inference mode. Leaves weights, gradients and
+    random numbers as they were; the running statistics of batch normalisation see the inputs. Raises InputError if the
+    compiler fails.
     """
     from torch._dynamo.exc import BackendCompilerFailed  # takes a second, which other launches need not wait
 
     function: Callable[..., Any] = torch.compile(module)
-    state = [device] if device.type == "cuda" else []
     try:
-        with torch.random.fork_rng(devices=state), torch.inference_mode(not module.training), context():
+        with _same_random_numbers(device), torch.inference_mode(not module.training), context():
             outputs = tensors(function(*inputs))
             if module.training:
                 sum(output.float().sum() for output in outputs).backward()  # type: ignore[union-attr]
@@ -42,3 +48,8 @@ def compiled(
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return function
+
+
+def _same_random_numbers(device: torch.device) -> AbstractContextManager[None]:
+    """A context after which those on the host and on ``device`` go on as before it."""
+    return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])

@@ -1,9 +1,10 @@
 """What of torch's libraries worked: kernels of attention, batch normalisation and recurrence, collective operations.
 
 ``scaled_dot_product_attention`` takes one of several kernels, by device, shapes, types and versions. The graph of a
-loss names those that it will go back through; inference has no graph, and torch is asked what it takes. Attention that
-no fused kernel computes is ``math``, which only inference tells. Batches are normalised by cuDNN or by torch itself
-(``native``), which depends on the type: the same network in bf16 may run other code than in fp16.
+loss names those that it will go back through. Where a network runs before the clock (inference, a rehearsal, before it
+is compiled), torch is asked what it takes, and attention that no fused kernel computes is ``math``. Batches are
+normalised by cuDNN or by torch itself (``native``), which depends on the type: the same network in bf16 may run other
+code than in fp16.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -33,11 +34,11 @@ _CHOSEN_BY = ("NCCL_ALGO", "NCCL_PROTO")
 
 
 class LibraryKernels:
-    """Notes the kernels of the first loss, and of inference before the clock."""
+    """Notes the kernels of the first loss, and of what runs before the clock."""
 
     def __init__(self) -> None:
         self._seen: dict[str, dict[str, None]] = {what: {} for what in _IN_GRAPH}
-        self._looked = False
+        self._looked = self._asked = False
 
     def seen(self, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
         """By what they do: ``attention`` (flash, efficient, cudnn, ...), ``collectives`` ...; only what was seen."""
@@ -59,7 +60,13 @@ class LibraryKernels:
                         self._note(what, found[1])
 
     def watching(self) -> AbstractContextManager[object]:
-        """A context in which the kernels of inference are noted. It costs a call of Python an operator."""
+        """A context in which torch is asked for its kernels, if it was not before; a call of Python an operator.
+
+        Once is enough, and a compiled network would be compiled anew for it.
+        """
+        if self._asked:
+            return nullcontext()
+        self._asked = True
         return _Watch(lambda name: self._note(_ATTENTION, name.removesuffix("_ATTENTION")))
 
     def _note(self, what: str, kernel: str) -> None:

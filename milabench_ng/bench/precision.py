@@ -185,12 +185,12 @@ class BF16Master(Precision):
             optimizer.zero_grad(set_to_none=True)
         for weights, masters in self.buckets[optimizer]:
             for weight, master in zip(weights, masters, strict=True):
-                master.grad = None if weight.grad is None else weight.grad.float()
+                master.grad = None if weight.grad is None else local(weight.grad).float()
                 weight.grad = None
             self.scale.step(optimizer)
             optimizer.zero_grad(set_to_none=True)
             with torch.no_grad():
-                torch._foreach_copy_([local(weight) for weight in weights], [local(master) for master in masters])
+                torch._foreach_copy_([local(weight) for weight in weights], masters)
 
     def _weights(self, optimizer: Optimizer) -> list[Tensor]:
         return [weight for weights, _ in self.buckets[optimizer] for weight in weights]
@@ -218,13 +218,16 @@ def in_buckets(weights: list[Tensor], masters: list[Tensor], most: int) -> list[
 
 
 def give_masters(optimizer: Optimizer, dtype: torch.dtype) -> tuple[list[Tensor], list[Tensor]]:
-    """The weights of ``optimizer`` that are of type ``dtype``, and the fp32 masters that it steps on from now on."""
+    """The weights of ``optimizer`` that are of type ``dtype``, and the fp32 masters that it steps on from now on.
+
+    Of weights that ranks share out, the masters are this rank's parts: a step needs no other's.
+    """
     weights: list[Tensor] = []
     masters: list[Tensor] = []
     for group in optimizer.param_groups:
         for place, weight in enumerate(group["params"]):
             if weight.dtype is dtype:
-                group["params"][place] = nn.Parameter(weight.detach().float())
+                group["params"][place] = nn.Parameter(local(weight.detach()).to(torch.float32, copy=True))
                 weights.append(weight)
                 masters.append(group["params"][place])
     return weights, masters

@@ -80,7 +80,9 @@ def diffusion(count: int, sizes: Mapping[str, Any]) -> Case:
         return noise_loss(model, schedules(batch[0].device), *batch)
 
     def averaging(model: nn.Module) -> Callable[[Optimizer], None]:
-        return functools.partial(follow, [weight.detach().float().clone() for weight in model.parameters()])
+        return functools.partial(
+            follow, [weight.detach().to(torch.float32, copy=True) for weight in model.parameters()]
+        )
 
     return Case(
         name="dit",

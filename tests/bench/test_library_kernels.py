@@ -65,6 +65,28 @@ def test_inference_asks_torch_before_the_clock(backend: SDPBackend, name: str) -
     assert channel.one(Done).kernels == {"attention": name}
 
 
+@pytest.mark.parametrize(("backend", "name"), [(SDPBackend.MATH, "math"), (SDPBackend.FLASH_ATTENTION, "flash")])
+def test_a_rehearsal_asks_torch_too(backend: SDPBackend, name: str) -> None:
+    channel = Recording(last=1)
+    bench = bench_on(channel)
+    model = bench.place(Attending())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with sdpa_kernel(backend):
+        bench.rehearse(lambda: model(torch.ones(2, 3, 4, 8)).sum())
+        for rows in bench.measure([torch.ones(2, 3, 4, 8)]):
+            bench.step(model(rows).sum(), optimizer)
+    assert channel.one(Done).kernels == {"attention": name}
+
+
+def test_torch_is_asked_once() -> None:
+    """A compiled network that runs in such a context would be compiled anew."""
+    kernels = LibraryKernels()
+    with kernels.watching():
+        assert torch.overrides._is_torch_function_mode_enabled()
+    with kernels.watching():
+        assert not torch.overrides._is_torch_function_mode_enabled()
+
+
 def test_the_library_of_collectives_is_that_of_the_process_group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dist, "is_initialized", lambda: True)
     monkeypatch.setattr(dist, "get_backend", lambda: "gloo")

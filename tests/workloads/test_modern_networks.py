@@ -137,6 +137,16 @@ def test_a_transformer_without_gates_predicts_what_its_head_makes_of_the_patches
     assert torch.allclose(seen[0].mean(-1), torch.zeros(3, 4), atol=1e-5)  # normalised over the width
 
 
+def test_tokens_lie_side_by_side_in_all_blocks() -> None:
+    """A layer norm copies what does not, and each sum would hand the layout of the convolution on."""
+    model = DiffusionTransformer(2, 8, 2, 4)
+    seen: list[bool] = []
+    for block in model.blocks:
+        block.register_forward_pre_hook(lambda _module, given: seen.append(given[0].is_contiguous()))
+    model(torch.randn(3, 4, 4, 4), torch.tensor([0, 500, 999]), torch.tensor([0, 1, 2]))
+    assert seen == [True, True]
+
+
 def test_places_have_waves_of_their_row_and_column() -> None:
     places = waves_in_two(3, 8)
     for row in range(3):

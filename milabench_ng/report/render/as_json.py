@@ -103,7 +103,7 @@ def _suite(report: Report) -> dict[str, Any]:
 
 def _neighbours(report: Report) -> dict[str, Any] | None:
     """The slowdowns, and their mean over the packed victims; and what has none; null if no test ran alone."""
-    cells = [_without(cell, "stat") | {"slowdown": cell.value} for cell in report.neighbours]
+    cells = [_without(cell, "stat", "by_repeat") | {"slowdown": cell.value} for cell in report.neighbours]
     if not cells and not report.lost_cells:
         return None
     means = {"cost": cost_of_neighbours(report.neighbours), "by_antagonist": contentiousness(report.neighbours)}
@@ -112,12 +112,12 @@ def _neighbours(report: Report) -> dict[str, Any] | None:
 
 def _fence(report: Report) -> dict[str, Any] | None:
     """Slowdowns without the fence over those with it, and their mean; null without a run of each kind."""
-    cells = [_without(gain, "parts") | {"worth": gain.value} for gain in report.fence_gains]
+    cells = [_without(gain, "by_repeat") | {"worth": gain.value} for gain in report.fence_gains]
     return {"worth": worth_of_fence(report.fence_gains), "cells": cells} if cells else None
 
 
-def _without(one: msgspec.Struct, name: str) -> dict[str, Any]:
-    return {key: value for key, value in msgspec.structs.asdict(one).items() if key != name}
+def _without(one: msgspec.Struct, *names: str) -> dict[str, Any]:
+    return {key: value for key, value in msgspec.structs.asdict(one).items() if key not in names}
 
 
 def _baseline(other: Comparison, unit: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import msgspec
 
 from milabench_ng.grouping import grouped
 from milabench_ng.report.statistics.effects import Effect, effects
-from milabench_ng.report.statistics.intervals import LogStat, WeightedStat, log_stat
+from milabench_ng.report.statistics.intervals import LogStat, WeightedStat, log_stat, stat_of_logs
 from milabench_ng.report.summary.summary import Pressing, TestSummary, name_of_row
 from milabench_ng.stats import mean
 
@@ -43,6 +43,8 @@ class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
     """What the antagonists do, by name."""
     stat: LogStat
     """Of the rate alone over that in company: by device and repeat, or by repeat if packed."""
+    by_repeat: dict[str, float]
+    """The mean logarithm of the pairs of each repeat."""
     pairs: int
     lost: int
     """Pairs without two rates, such as those of failed launches; a victim that starved is among them."""
@@ -78,7 +80,8 @@ class FenceGain(msgspec.Struct, frozen=True, kw_only=True):
     beside: str
     fenced: float
     unfenced: float
-    parts: tuple[WeightedStat, ...]
+    by_repeat: tuple[dict[str, float], dict[str, float]]
+    """The logarithms of the slowdowns, by repeat, without and with the fence."""
     effect: Effect
 
     @property
@@ -109,13 +112,13 @@ def cell_stats(tests: Mapping[str, TestSummary]) -> dict[tuple[str, str], LogSta
 
 def cost_of_neighbours(cells: Sequence[Slowdown]) -> MeanSlowdown | None:
     """The mean slowdown of the victims that were packed; None if none was."""
-    return _mean([((1.0, cell.stat),) for cell in cells if cell.beside == PACKED])
+    return _mean([cell for cell in cells if cell.beside == PACKED])
 
 
 def contentiousness(cells: Sequence[Slowdown]) -> dict[str, MeanSlowdown]:
     """By antagonist, the mean slowdown of its victims: which shared resource is to blame."""
     by_antagonist = grouped((cell for cell in cells if cell.beside != PACKED), lambda cell: cell.beside)
-    found = {beside: _mean([((1.0, cell.stat),) for cell in own]) for beside, own in by_antagonist.items()}
+    found = {beside: _mean(own) for beside, own in by_antagonist.items()}
     return {beside: known for beside, known in found.items() if known is not None}
 
 
@@ -126,24 +129,46 @@ def fence_gains(fenced: Sequence[Slowdown], unfenced: Sequence[Slowdown]) -> tup
     parts: list[tuple[WeightedStat, ...]] = [((1.0, other.stat), (-1.0, cell.stat)) for cell, other in both]
     return tuple(
         FenceGain(
-            victim=cell.victim, beside=cell.beside, fenced=cell.value, unfenced=other.value, parts=sides, effect=found
+            victim=cell.victim,
+            beside=cell.beside,
+            fenced=cell.value,
+            unfenced=other.value,
+            by_repeat=(other.by_repeat, cell.by_repeat),
+            effect=found,
         )
-        for (cell, other), sides, found in zip(both, parts, effects(parts), strict=True)
+        for (cell, other), found in zip(both, effects(parts), strict=True)
     )
 
 
 def worth_of_fence(gains: Sequence[FenceGain]) -> MeanSlowdown | None:
-    """The mean gain over all cells; None without any."""
-    return _mean([gain.parts for gain in gains])
+    """The mean gain over all cells; None without any.
+
+    All cells of a victim divide by the same launches alone, so their means by repeat count, not the cells.
+    """
+    parts = [
+        (sign * len(own) / len(gains), _together([gain.by_repeat[side] for gain in own]))
+        for own in grouped(gains, lambda gain: gain.victim).values()
+        for side, sign in enumerate((1, -1))
+    ]
+    return _mean_of([gain.value for gain in gains], parts)
 
 
-def _mean(cells: Sequence[Sequence[WeightedStat]]) -> MeanSlowdown | None:
-    if not cells:
+def _together(cells: Sequence[Mapping[str, float]]) -> LogStat | None:
+    """The statistic of the means of ``cells`` in the repeats that all have; None without any."""
+    common = [repeat for repeat in cells[0] if all(repeat in cell for cell in cells)]
+    return stat_of_logs([mean([cell[repeat] for cell in cells]) for repeat in common]) if common else None
+
+
+def _mean(cells: Sequence[Slowdown]) -> MeanSlowdown | None:
+    """Of cells that share no launches."""
+    return _mean_of([cell.value for cell in cells], [(1 / len(cells), cell.stat) for cell in cells])
+
+
+def _mean_of(values: Sequence[float], parts: Sequence[WeightedStat]) -> MeanSlowdown | None:
+    if not values:
         return None
-    parts = [(sign / len(cells), stat) for sides in cells for sign, stat in sides]
     (found,) = effects([parts])
-    value = math.exp(sum(weight * stat.mean for weight, stat in parts if stat is not None))
-    return MeanSlowdown(value=value, cells=len(cells), effect=found)
+    return MeanSlowdown(value=math.exp(mean([math.log(value) for value in values])), cells=len(values), effect=found)
 
 
 def same_work(victim: TestSummary, row: TestSummary) -> bool:
@@ -183,8 +208,13 @@ def _independent(row: TestSummary, pairs: Mapping[str, float]) -> list[float]:
     """Slowdowns from different batches: a victim beside an antagonist has one launch in each, a packed one has many."""
     if row.company is not None:
         return list(pairs.values())
-    by_repeat = grouped(pairs, lambda job: job.partition(".")[0])
-    return [math.exp(mean([math.log(pairs[job]) for job in jobs])) for jobs in by_repeat.values()]
+    return [math.exp(logarithm) for logarithm in _by_repeat(pairs).values()]
+
+
+def _by_repeat(pairs: Mapping[str, float]) -> dict[str, float]:
+    """The mean logarithm of the pairs of each repeat."""
+    jobs = grouped(pairs, lambda job: job.partition(".")[0])
+    return {repeat: mean([math.log(pairs[job]) for job in own]) for repeat, own in jobs.items()}
 
 
 def _slowdown(name: str, victim: TestSummary, label: str, row: TestSummary, stat: LogStat, found: Effect) -> Slowdown:
@@ -199,6 +229,7 @@ def _slowdown(name: str, victim: TestSummary, label: str, row: TestSummary, stat
         company=row.company or {},
         pressing=row.pressing,
         stat=stat,
+        by_repeat=_by_repeat(jobs),
         pairs=len(jobs),
         lost=max(victim.n, row.n) - len(jobs),
         caches=(_cached(victim), _cached(row)),

@@ -13,11 +13,12 @@ OUTPUTS = 2 * CHANNELS
 """Noise and, untrained here, its variance."""
 TOKENS = f"(side * side / {PATCH * PATCH})"
 FLOP = (
-    f"6 * width * (layers * ({TOKENS} * (12 * width + 2 * {TOKENS}) + 6 * width) "
-    f"+ {(CHANNELS + OUTPUTS) * PATCH**2} * {TOKENS} + 3 * width + {FREQUENCIES})"
+    f"(6 * width * (layers * ({TOKENS} * (12 * width + 2 * {TOKENS}) + 6 * width) "
+    f"+ {OUTPUTS * PATCH**2} * {TOKENS} + 3 * width) "
+    f"+ 4 * width * ({CHANNELS * PATCH**2} * {TOKENS} + {FREQUENCIES}))"
 )
 """Of a latent, forward and backward: six per weight and token, or per weight and latent for what knows time and class;
-attention over all pairs of tokens."""
+four for the patches and the first layer of time, whose inputs have no gradient; attention over all pairs of tokens."""
 
 
 class DiffusionTransformer(nn.Module):
@@ -50,7 +51,7 @@ class DiffusionTransformer(nn.Module):
     def forward(self, latents: Tensor, times: Tensor, labels: Tensor) -> Tensor:
         """Latents [N, 4, side, side], times [N] and classes [N] to noise [N, 4, side, side]."""
         count, _, side, _ = latents.shape
-        tokens = self.patches(latents).flatten(2).transpose(1, 2) + self.places
+        tokens = self.patches(latents).flatten(2).transpose(1, 2).contiguous() + self.places  # for all blocks
         condition = F.silu(self.time(waves(times, FREQUENCIES).to(tokens.dtype)) + self.label(labels))
         for block in self.blocks:
             tokens = block(tokens, condition)

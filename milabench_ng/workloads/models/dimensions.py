@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-LARGE_INNER = 3
+FEED_FORWARD_LAYERS = 3
 """Linear layers between width and inner width of a block: gate, up, down."""
 
 
@@ -43,7 +43,7 @@ class Dimensions(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def feed_forward(self) -> int:
         """Weights of one feed-forward part, or of one expert."""
-        return LARGE_INNER * self.width * self.inner
+        return FEED_FORWARD_LAYERS * self.width * self.inner
 
     @property
     def head(self) -> int:

@@ -68,7 +68,7 @@ def dit(
         empty = DiffusionTransformer(layers, width, heads, side)
     model = bench.place(empty)
     optimizer = adamw(model.parameters(), learning_rate, decay=0.0)
-    average = [weight.detach().float().clone() for weight in model.parameters()]
+    average = [weight.detach().to(torch.float32, copy=True) for weight in model.parameters()]
     schedule = NoiseSchedule(bench.device)
     batches = bench.loader(batch_size, transform=lambda latent: latent[:, :side, :side])
     for latents, labels in bench.measure(batches):

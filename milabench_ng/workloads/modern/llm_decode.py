@@ -9,7 +9,7 @@ from torch import Tensor
 from milabench_ng.bench import Bench, Count, Derived, workload
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.generator import Generator
-from milabench_ng.workloads.modern.work_formulas import WEIGHTS
+from milabench_ng.workloads.modern.work_formulas import BF16, WEIGHTS
 
 WARM = 3
 """Steps before the clock, and before the capture of the graph."""
@@ -26,6 +26,7 @@ WARM = 3
             "peak HBM %",
             f"rate / batch_size * (2 * {WEIGHTS} + 4 * batch_size * layers * width * kv_heads / heads * ring)"
             " / 1e7 / peak_gb_per_s",
+            BF16,
         ),
         Derived("ms per token", "1000 * batch_size / rate"),
     ),

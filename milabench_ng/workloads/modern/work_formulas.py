@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET, UnsetType
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from milabench_ng.bench import Derived
 from milabench_ng.catalogue import Scalar
 
+BF16: dict[str, Scalar] = {"precision": "bf16_master"}
+"""The option with which the weights are in bf16, two bytes each, and the device works in it."""
 _ATTENDING = "2*width*(width+width*kv_heads/heads)"
 HEAD = "width*vocabulary"
 """Weights of the head; those of the embedding are not multiplied."""
@@ -22,13 +25,14 @@ CAUSAL = "layers*width*length"
 
 
 def flop_rates(
-    flop: str, all_attention: str | None = None, only: dict[str, Scalar] | UnsetType = UNSET
+    flop: str, all_attention: str | None = None, only: Mapping[str, Scalar] = MappingProxyType({})
 ) -> tuple[Derived, ...]:
     """TFLOP/s, and the share of the device's bf16 peak in percent: by ``flop`` of an item, where half of causal
     attention counts, and by ``all_attention``, where all of it does; None without causal attention.
 
-    ``only``: the options with which the device works in bf16.
+    The shares hold in the precision of the family. ``only``: with which other options they do.
     """
-    rates = (Derived("TFLOP/s", f"rate*{flop}/1e12"), Derived("MFU %", f"rate*{flop}/1e10/peak_tflops", only))
+    in_bf16 = BF16 | {**only}
+    rates = (Derived("TFLOP/s", f"rate*{flop}/1e12"), Derived("MFU %", f"rate*{flop}/1e10/peak_tflops", in_bf16))
     full = "MFU % (full attention)"
-    return (*rates, Derived(full, f"rate*{all_attention}/1e10/peak_tflops", only)) if all_attention else rates
+    return (*rates, Derived(full, f"rate*{all_attention}/1e10/peak_tflops", in_bf16)) if all_attention else rates

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
-from milabench_ng.report.scoring.neighbours import PACKED, Slowdown, slowdowns
+from milabench_ng.report.scoring.neighbours import PACKED, Slowdown, fence_gains, slowdowns, worth_of_fence
 from milabench_ng.report.statistics.intervals import Interval
 from milabench_ng.report.summary.summary import Stat, TestSummary
 from simulations.finding import Finding, share
@@ -56,11 +56,21 @@ def findings(rng: np.random.Generator, trials: int) -> list[Finding]:
         found.append(share(f"{what}: beside an idle neighbour as alone, within the interval", idle, low=0.93))
         packed = [_holds(cell, 1.0) for cells in null for cell in cells if cell.beside == PACKED]
         found.append(share(f"{what}: packed as alone, within the interval", packed, low=0.93))
+        worth = [_worth(rng, matrix) for _ in range(trials)]
+        found.append(share(f"{what}: a fence that is worth nothing, within the interval", worth, low=0.93))
     for matrix in (QUICK, WHOLE):
         for repeats in (3, 5, 10):
             tried = msgspec.structs.replace(matrix, repeats=repeats)
             found.append(_power(rng, tried, trials, low=0.9 if repeats >= 10 else -np.inf))
     return found
+
+
+def _worth(rng: np.random.Generator, matrix: _Matrix) -> bool:
+    """Whether the interval of the mean over all cells holds 1 if the fence changes nothing."""
+    fenced, unfenced = (_cells(rng, matrix, _noisy(matrix), {}) for _ in range(2))
+    worth = worth_of_fence(fence_gains(fenced, unfenced))
+    known = worth.effect.ratio if worth else None
+    return known is not None and known.low <= 1 <= known.high
 
 
 def _power(rng: np.random.Generator, matrix: _Matrix, trials: int, low: float) -> Finding:
