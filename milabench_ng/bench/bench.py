@@ -150,7 +150,7 @@ class Bench:
         return function
 
     def rehearse(self, loss: Callable[[], Tensor]) -> None:
-        """Forward and backward in the precision mode, before the clock: reserves the memory of the largest batch.
+        """Forward and backward in the precision mode, before the clock: reserves the memory of their tensors.
 
         The first step drops the gradients. ``loss``: computes it. The seconds are told as the phase ``rehearsal``.
         """

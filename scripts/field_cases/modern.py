@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -31,10 +32,17 @@ VIT_LARGE = {"image_size": 224, "num_layers": 24, "num_heads": 16, "hidden_dim":
 SMALL_VIT = {"image_size": 32, "num_layers": 2, "num_heads": 4, "hidden_dim": 64, "mlp_dim": 256}
 TABLES = {"features": 24, "rows": 8_000_000, "width": 128}
 SMALL_TABLES = {"features": 4, "rows": 1_000, "width": 16}
+GOAL = 0.98
+"""Of this suite."""
 
 
 def cases(small: bool) -> Iterator[AnyCase]:
-    """Seven tests, with the batches of an H200."""
+    """Seven tests, with the batches of an H200; llm_decode has 96 texts, not 224, beside what the other loop leaves."""
+    for case in _cases(small):
+        yield dataclasses.replace(case, goal=GOAL)
+
+
+def _cases(small: bool) -> Iterator[AnyCase]:
     yield diffusion(2 if small else 64, SMALL_DIT if small else DIT_XL)
     yield patches(2 if small else 256, SMALL_VIT if small else VIT_LARGE)
     yield clicks(16 if small else 8192, SMALL_TABLES if small else TABLES)

@@ -1,7 +1,8 @@
 """The worker's environment: an allow-list by name and prefix, so that it can be recorded in full.
 
 An operator's ``NCCL_*``, ``NVSHMEM_*`` and ``TORCH_*`` settings must reach every rank: losing them can hang a node or
-take shared GPUs out of service.
+take shared GPUs out of service. Threads are the share's affair (`fence.sharing.shares.environment`), so those of
+OpenMP and MKL stay behind: one thread makes a neighbour that presses on nothing.
 """
 
 from __future__ import annotations
@@ -21,10 +22,6 @@ PREFIXES = (
     "PYTORCH_",
     "CUBLAS_",
     "CUDNN_",
-    "OMP_",
-    "GOMP_",
-    "KMP_",
-    "MKL_",
     "GLOO_",
     "UCX_",
     "MNB_",
