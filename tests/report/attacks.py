@@ -11,6 +11,7 @@ import evidence_attacks
 import fact_attacks
 import node_attacks
 import resting_attacks
+import share_attacks
 import slice_attacks
 from slice_attacks import more_steps
 from tampering import Tamper, records
@@ -22,6 +23,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     **evidence_attacks.ATTACKS,
     **contradiction_attacks.ATTACKS,
     **fact_attacks.ATTACKS,
+    **share_attacks.ATTACKS,
 }
 """By name: the rule that finds it, what is done, and part of the reason."""
 

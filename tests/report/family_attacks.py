@@ -223,6 +223,40 @@ def skips_untold(content: dict[str, Any]) -> None:
         rank["skipped"] = None
 
 
+def thrice(content: dict[str, Any]) -> None:
+    more_steps(content, 3)
+
+
+def moves_files(content: dict[str, Any]) -> None:
+    """A disk that the kernel counts whatever others do there, as cgroup v2 does."""
+    usage = [share["usage"] for share in content["mnb"]["isolation"].values() if share["mode"] == "v2"]
+    if content["mnb"]["launch"]["workload"] != "checkpoint" or not any(one["io_read_bytes"] for one in usage):
+        raise LookupError("a launch whose files the kernel counts")
+
+
+def nothing_moved(*names: str) -> Change:
+    """The kernel counted none of it."""
+
+    def change(content: dict[str, Any]) -> None:
+        for share in content["mnb"]["isolation"].values():
+            share["usage"] |= dict.fromkeys(names, 0)
+
+    return change
+
+
+def none_cached(content: dict[str, Any]) -> None:
+    if content["mnb"]["launch"]["workload"] != "checkpoint":
+        raise LookupError("a launch that tells what the page cache held")
+    for row in (row for rank in content["mnb"]["ranks"] for row in rank["slices"]):
+        row[7]["cached"] = 0.0
+
+
+def memory_called_storage(folder: Path) -> None:
+    """Files on tmpfs, of which none is said to have been in memory."""
+    rewrite(folder / "run.json", lambda content: content["storage"]["dataroot"].update(filesystem="tmpfs"))
+    records(none_cached, "*checkpoint*")(folder)
+
+
 def uncounted(content: dict[str, Any]) -> None:
     for share in content["mnb"]["isolation"].values():
         share["usage"]["io_read_bytes"] = None
@@ -265,6 +299,10 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "reads that nobody counted": ("R16", where(limited, uncounted), "and nothing counted what it read"),
     "ten times the items of its reads": ("R16", where(limited, ten_times), "MB without the limit"),
     "more read than its I/O share": ("R16", where(limited, more_read), "s, its share is 1000 MiB/s"),
+    "thrice the items of its files": ("R5", where(moves_files, thrice), "MiB, and the kernel counted"),
+    "reads of nothing": ("R5", where(moves_files, nothing_moved("io_read_bytes")), "MiB, and the kernel counted 0 MiB"),
+    "writes of nothing": ("R5", where(moves_files, nothing_moved("io_write_bytes")), "its items wrote"),
+    "memory called storage": ("R5", memory_called_storage, "lay on tmpfs, and 0% of what it read was in memory"),
     "overlapping parts of a cache": (
         "R16",
         where(divided_beside, cache_part("requested", "effective", "effective_end", mask=0x3F), first=True),

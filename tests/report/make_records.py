@@ -29,6 +29,7 @@ from milabench_ng.plan import Device, Launch, Plan, ResolvedOptions
 from milabench_ng.profile import PartitionScheme, Profile, Scheme, Test, name_of
 from milabench_ng.records import ledger
 from milabench_ng.records.host_pace import HostPace
+from milabench_ng.records.isolation import Share
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText
 from milabench_ng.records.proof import CodeProof, DataProof, WheelCheck
 from milabench_ng.records.record import DIGEST_STEP, PROBED_STEPS
@@ -265,6 +266,12 @@ def _mnb(
     }
 
 
+def _share(slot: str, tenants: int) -> Share:
+    """What the run gives a slot of a device with that many."""
+    own = fence(_place(slot), RUN_ID).requested
+    return own if tenants == 1 else msgspec.structs.replace(own, device_part=1 / tenants)
+
+
 def _place(slot: str) -> int:
     """A number of its own for each slot, of which a device has at most four."""
     letter = slot.lstrip("0123456789")
@@ -342,6 +349,7 @@ def promise(whole: Plan, run_id: str = RUN_ID) -> Manifest:
         inventory=inventory(whole.devices),
         storage={"dataroot": storage("/data"), "outdir": storage("/results")},
         fence=FenceSummary(requested="auto", backend="v2", tier="full"),
+        shares={slot: _share(slot, whole.tenants_per_device) for slot in whole.slots},
         software={"torch": "2.15.0", "torchvision": "0.30.0", "numpy": "2.5.2"},
         software_key="0" * 16,
         import_path=("/venv/lib/python3/site-packages", "/usr/lib/python3.11"),
@@ -382,7 +390,10 @@ def write_run(folder: Path, whole: Plan, rate: Rate = steady, slices: int = 120)
     moment = 0
     for batch in whole.batches:
         for launch in batch.launches:
-            write(folder, record(launch, rate, slices, batch.number, len(batch.launches) - 1), moment)
+            made = record(launch, rate, slices, batch.number, len(batch.launches) - 1)
+            for slot, share in made["mnb"]["isolation"].items():
+                share["requested"] = msgspec.to_builtins(_share(slot, whole.tenants_per_device))
+            write(folder, made, moment)
             moment += 1
     write_ledger(folder, whole)
 

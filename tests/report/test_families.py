@@ -46,6 +46,7 @@ TESTS: dict[str, dict[str, Any]] = {
 LIMITED = ("m.checkpoint", "m.held")
 MASKS = {"0": 0b000_0001_1111, "1": 0b011_1110_0000}
 """Parts of the last-level cache."""
+MOVED = ("io_read_bytes", "io_write_bytes")
 NOTES = {"m.h2d": {"in_s": 0.45, "out_s": 0.4}, "m.checkpoint": {"save_s": 0.3, "restore_s": 0.15, "cached": 0.5}}
 
 
@@ -74,6 +75,8 @@ def of_its_kind(content: dict[str, Any]) -> None:
                 own[what] = dict.fromkeys(("min", "mean", "max"), value) | {"n": 18, "span_s": 8.5}
     if name == "m.checkpoint":
         mnb["environment"]["MNB_STORAGE"] = "/data/mnb-files"
+        for share in mnb["isolation"].values():
+            share["usage"] |= dict.fromkeys(MOVED, MIB * sum(rank["count"] for rank in mnb["ranks"]))
     if name == "m.free":
         for share in mnb["isolation"].values():
             share["usage"]["io_read_bytes"] = 5 * 10**9
@@ -82,7 +85,8 @@ def of_its_kind(content: dict[str, Any]) -> None:
         for share in mnb["isolation"].values():
             share["io"] = {"method": "io.max", "device": "8:0", "disk": "sda", "read_bytes_per_s": 1000 * MIB}
             share["io"] |= {"probed_bytes": 1000 * MIB, "probed_read_bytes_per_s": 1001.0 * MIB}
-            share["usage"]["io_read_bytes"] = 5 * 10**9
+            if name != "m.checkpoint":
+                share["usage"]["io_read_bytes"] = 5 * 10**9
             for edge in ("requested", "effective", "effective_end"):
                 share[edge]["io"] = held
     for slot, share in mnb["isolation"].items():

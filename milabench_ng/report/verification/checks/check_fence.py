@@ -15,6 +15,7 @@ from milabench_ng.report.verification.checks.cache_shares import cache_shares
 from milabench_ng.report.verification.checks.clocks import CLOCK_S, disagreeing_clocks, moment
 from milabench_ng.report.verification.checks.company_work import idle_company, rested_company
 from milabench_ng.report.verification.checks.io_shares import io_shares
+from milabench_ng.report.verification.checks.own_shares import own_shares
 from milabench_ng.report.verification.checks.plausible import too_much_cpu
 from milabench_ng.report.verification.evidence import Evidence, StoredRecord
 from milabench_ng.report.verification.findings import Finding, judged
@@ -28,7 +29,7 @@ _LIMITS = ("cpus", "mems", "memory_bytes", "swap_bytes", "pids", "io")
 
 def isolation(evidence: Evidence) -> Finding:
     """In every launch the kernel held the tenant to its own share, separate from all others, from entry to stop."""
-    divided = (*io_shares(evidence), *cache_shares(evidence))
+    divided = (*own_shares(evidence), *io_shares(evidence), *cache_shares(evidence))
     return judged([*_shares(evidence), *_overlaps(evidence), *_beyond_ram(evidence), *too_much_cpu(evidence), *divided])
 
 

@@ -17,13 +17,14 @@ from milabench_ng.records.surroundings import marks_of_surroundings
 from milabench_ng.report.summary.deviations import DEVIATIONS
 from milabench_ng.report.verification.checks.check_proof import other_commit, unproven_code, unproven_data, with_what
 from milabench_ng.report.verification.checks.other_programs import untold_load
+from milabench_ng.report.verification.checks.parameter_types import odd_types
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
 
 
 def precision(evidence: Evidence) -> Finding:
     """The device computed in the requested mode, before the start and after the stop."""
-    return judged([*_modes(evidence), *_forced(evidence)])
+    return judged([*_modes(evidence), *odd_types(evidence), *_forced(evidence)])
 
 
 def _forced(evidence: Evidence) -> Iterator[str]:

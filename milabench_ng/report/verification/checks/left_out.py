@@ -22,6 +22,9 @@ def left_out(evidence: Evidence) -> Iterator[str]:
     for kept in evidence.good:
         yield from (f"{kept.name}: it has no {what}" for what in _of_a_record(evidence, kept.record))
     yield from untold_steps(evidence)
+    planned = evidence.manifest.plan.slots
+    untold = [slot for slot in planned if slot not in evidence.manifest.shares]
+    yield from (f"run.json has no share of device {slot}" for slot in untold)
     yield from _of_gpus(evidence)
 
 

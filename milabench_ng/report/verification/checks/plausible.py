@@ -9,6 +9,7 @@ from milabench_ng.node.conditions import throttled_fraction
 from milabench_ng.records.record import Mnb
 from milabench_ng.report.verification.checks.beside_known import beside_known
 from milabench_ng.report.verification.checks.contradictions import contradictions
+from milabench_ng.report.verification.checks.counted_io import counted_io
 from milabench_ng.report.verification.checks.idle_gpus import idle_gpus
 from milabench_ng.report.verification.checks.peak_shares import beyond_peak
 from milabench_ng.report.verification.checks.solo_pace import slow_alone
@@ -59,6 +60,7 @@ def implausible(evidence: Evidence) -> Iterator[str]:
     yield from idle_gpus(evidence)
     yield from slow_alone(evidence)
     yield from contradictions(evidence)
+    yield from counted_io(evidence)
 
 
 def _decoded(evidence: Evidence) -> Iterator[str]:
