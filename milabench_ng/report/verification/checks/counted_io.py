@@ -12,7 +12,7 @@ from milabench_ng.records.isolation import Isolation
 from milabench_ng.records.record import Mnb
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.requests import STORAGE_VARIABLE
-from milabench_ng.units import MIB
+from milabench_ng.units import GIB, MIB
 
 Transfer = Literal["read", "write"]
 _MOVED: dict[str, tuple[Transfer, ...]] = {
@@ -24,9 +24,9 @@ _MOVED: dict[str, tuple[Transfer, ...]] = {
 _LESS = 0.5
 """Part of the items that the kernel must have counted. Honest launches on ext4: 1.00 of what was read, 1.00 to 1.04 of
 what was written (20 launches, 2 to 37 GiB each), since the first round of files is no item."""
-_COUNTED = 0.05
-"""Part of the items from which on what was written shows that this disk is counted, where cgroup v1 may count another
-one alone, such as that of the libraries."""
+_COUNTED, _COUNTED_BYTES = 0.05, GIB
+"""Part of the items, or bytes, from which on what was written shows that this disk is counted, where cgroup v1 may count
+another one alone: a launch writes nothing else of that size."""
 _AT_ONCE_MIB = 8
 """Written between two syncs by all launches of a batch, so little that no flusher of the kernel writes it for them."""
 _FILE_SYSTEMS = ("ext2", "ext3", "ext4", "xfs")
@@ -74,7 +74,8 @@ def _too_few(mnb: Mnb, storage: Storage, tenants: int) -> Iterator[str]:
     v2 = all(share.mode == "v2" for share in shares)
     due = {what: _due(mnb, what) for what in _MOVED[mnb.launch.workload]}
     counted = {what: _counted(shares, what) for what in due}
-    if not v2 and (_counted(shares, "write") or 0) < _COUNTED * MIB * sum(rank.count for rank in mnb.ranks):
+    enough = min(_COUNTED_BYTES, _COUNTED * MIB * sum(rank.count for rank in mnb.ranks))
+    if not v2 and (_counted(shares, "write") or 0) < enough:
         return
     own_writes = (v2 and storage.filesystem != "xfs") or _dirty_mib(mnb) * tenants <= _AT_ONCE_MIB
     for what, wanted in due.items():
