@@ -19,7 +19,7 @@ from milabench_ng.report.scoring.slow_devices import GpuComparison
 from milabench_ng.report.scoring.subsets import SubScore
 from milabench_ng.report.summary.derived_rates import DerivedRate
 from milabench_ng.report.summary.marked import Marked, count_marks
-from milabench_ng.report.summary.summary import LEFT, FailedLaunch, LaunchFlag, Summary, TestSummary
+from milabench_ng.report.summary.summary import FailedLaunch, LaunchFlag, Summary, TestSummary
 from milabench_ng.report.verification.findings import Verification
 
 NOT_RECORDED = "not recorded"
@@ -117,9 +117,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def not_tried(self) -> int:
-        """How many launches an interrupted run has left; they count as failures until it is resumed."""
-        causes = [failed.cause for _, failed in self.failed if self.summary.interrupted]
-        return sum(cause in LEFT for cause in causes)
+        """How many launches an interrupted run has left: they were not begun, or stopped with it."""
+        return self.failure_rate.left
 
     @property
     def flags(self) -> tuple[tuple[str, LaunchFlag], ...]:
@@ -133,8 +132,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """0: all well, so far; 1: a launch failed, the score of an ended run is invalid or a rule is broken."""
+        """0: all well, so far; 1: a launch failed or is left, an ended run has no valid score, or a rule is broken."""
         scores = [part.score for part in self.scored if part.score is not None]
         invalid = any(score.status == "invalid" for score in scores) and not self.summary.going_on
         broken = self.verification is not None and not self.verification.passed
-        return int(invalid or broken or self.failure_rate.fail > 0)
+        return int(invalid or broken or self.failure_rate.fail > 0 or self.not_tried > 0)

@@ -29,6 +29,7 @@ from milabench_ng.report.scoring.subsets import sub_scores
 from milabench_ng.report.scoring.weights import Weights, planned_weights
 from milabench_ng.report.statistics.effects import MARGIN
 from milabench_ng.report.summary.derived_rates import derived_rates
+from milabench_ng.report.summary.ending import left_pending
 from milabench_ng.report.summary.suites import by_suite, parts_of
 from milabench_ng.report.summary.summary import Summary, TestSummary
 from milabench_ng.report.verification.findings import Verification
@@ -136,6 +137,7 @@ def build_report(
 
     ``compared``: what ratios to baselines are over; None for the weights of the score.
     """
+    summary = left_pending(summary)
     charged = options.penalize_variance
     effective = planned_weights(scale.weights or {}, summary)
     scored = scored_tests(summary, effective, penalize_variance=charged)

@@ -18,12 +18,15 @@ from make_records import PER_GPU, PROGRESSION
 from milabench_ng.plan import Batch, Plan
 from milabench_ng.records import ledger
 from milabench_ng.report.baselines.baseline import shortfalls
+from milabench_ng.report.render.as_json import as_object
 from milabench_ng.report.render.cells import Fact, four_digits
 from milabench_ng.report.render.first_screen import first_screen
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import make_report
+from milabench_ng.report.scoring.failure_rate import failure_rate
+from milabench_ng.report.summary.ending import left_pending
 from milabench_ng.report.summary.folder import load
-from milabench_ng.report.summary.summary import Summary
+from milabench_ng.report.summary.summary import FailedLaunch, Provenance, Summary, TestSummary
 from milabench_ng.report.writers import write_report
 
 QUICK = dict.fromkeys(("toy_reg", "toy_lstm", "vae", "loader", "convnet"), PER_GPU) | {"scaling": PROGRESSION}
@@ -164,6 +167,62 @@ def test_a_launch_that_ctrl_c_ended_is_no_failure(tmp_path: Path, whole: Plan) -
     assert [fact.text for fact in screen.commands if fact.name == "next"] == [
         f"mnb jobs --resume {tmp_path}, for 2 launches that were not run"
     ]
+
+
+def stopped(folder: Path, whole: Plan) -> None:
+    """A run of which one test was stopped by Ctrl-C."""
+    make_records.write_run(folder, whole)
+    for path in folder.glob("quick.convnet.*"):
+        tampering.rewrite(path, tampering.failed("interrupted"))
+    make_records.write_ledger(folder, whole)
+
+
+def test_what_was_stopped_is_pending_in_every_count(tmp_path: Path, whole: Plan) -> None:
+    stopped(tmp_path, whole)
+    report = make_report(tmp_path)
+    (line,) = [line for line in report.lines if line.scored.test == "quick.convnet"]
+    assert (line.scored.n, line.scored.fail, line.scored.perf_adj, line.causes) == (0, 0, None, {})
+    made = as_object(report)
+    assert made["launches"] == {"n": 10, "planned": 12, "missing": 0, "pending": 2}
+    assert (made["failure_rate"], made["failures"]) == (0.0, {"n": 10, "fail": 0, "passed": False})
+    assert made["failed"] == []
+    assert "failed launch" not in table(report)
+    assert (report.failure_rate.excess, report.exit_code) == ("2 of 12 launches were not run yet", 1)
+
+
+def test_what_was_stopped_fails_where_others_decide(tmp_path: Path, whole: Plan) -> None:
+    """A bid, a baseline and a delivered node are judged by the summary, where it counts as before."""
+    stopped(tmp_path / "run", whole)
+    make_records.write_run(tmp_path / "base", whole)
+    found = load(tmp_path / "run")
+    assert (found.failures, found.launches) == (2, 12)
+    assert "2 of 12 launches failed" in shortfalls(found, {})
+    assert failure_rate(found).excess
+    (other,) = make_report(tmp_path / "run", compare_to=[str(tmp_path / "base")]).comparisons
+    assert other.effect.verdict == "not ranked"
+
+
+def test_a_failure_whose_record_is_gone_is_not_pending(tmp_path: Path, whole: Plan) -> None:
+    stopped(tmp_path, whole)
+    path = next(tmp_path.glob("quick.vae.*"))
+    path.unlink()
+    report = make_report(tmp_path)
+    assert (report.not_tried, report.failure_rate.fail) == (2, 1)
+    assert [(test, one.cause, one.file) for test, one in report.failed] == [("quick.vae", "missing", path.name)]
+
+
+def test_an_earlier_failure_or_stop_of_a_launch_counts() -> None:
+    """Only the last attempt of a launch that never failed by itself is pending."""
+    causes = {"0.0": ("interrupted", "interrupted"), "0.1": ("oom", "interrupted"), "1.0": ("interrupted",)}
+    failed = tuple(FailedLaunch(job_id=job, cause=cause) for job, each in causes.items() for cause in each)
+    row = TestSummary(n=6, failures=5, failed=failed, launches={"1.0": 1.0}, planned=3)
+    provenance = Provenance(kind="measured", source="", hardware="")
+    whole_run = Summary(
+        suite="quick", units="true", devices=2, provenance=provenance, has_plan=True, tests={"quick.vae": row}
+    )
+    assert left_pending(whole_run) is whole_run
+    told = left_pending(msgspec.structs.replace(whole_run, interrupted=True)).tests["quick.vae"]
+    assert (told.n, told.failures, told.pending) == (5, 4, 1)
 
 
 def paused(folder: Path, whole: Plan, sessions: int, *ended: ledger.AnyLedgerEvent) -> Summary:

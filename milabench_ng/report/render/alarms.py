@@ -11,7 +11,7 @@ from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.failure_rate import FAILURE_LIMIT
 from milabench_ng.report.scoring.score import Score
 from milabench_ng.report.statistics.effects import RANKED_FROM
-from milabench_ng.report.summary.summary import LEFT, Summary
+from milabench_ng.report.summary.summary import Summary
 from milabench_ng.units import format_seconds
 
 NOT_COMPARABLE = "NOT COMPARABLE"
@@ -69,14 +69,13 @@ def _failures(report: Report) -> Iterator[Fact]:
         planned = sum(row.planned or 0 for row in report.summary.tests.values())
         name = "BETWEEN SESSIONS" if report.summary.between_sessions else "INTERRUPTED"
         yield Fact(name, f"{left} of {planned} launches were not run yet", "fair")
-    if rate.fail > left:
+    if rate.fail:
         causes = Counter(failed.cause for _, failed in report.failed)
-        causes -= Counter(dict.fromkeys(LEFT, left))
         causes["unreadable"] += len(report.summary.problems)
         named = ", ".join(f"{count} {cause}" for cause, count in causes.items() if count)
         what = "were not run" if set(+causes) == {"missing"} else f"failed ({named})"
-        text = f"{rate.fail - left} of {rate.n - left} launches {what}, limit {FAILURE_LIMIT:.2%}"
-        passed = rate.fail - left <= FAILURE_LIMIT * (rate.n - left)
+        text = f"{rate.fail} of {rate.n} launches {what}, limit {FAILURE_LIMIT:.2%}"
+        passed = rate.fail <= FAILURE_LIMIT * rate.n
         yield Fact("failed", text, "fair") if passed else Fact("FAIL", text, "bad")
 
 

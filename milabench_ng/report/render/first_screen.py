@@ -249,20 +249,20 @@ def _valid(report: Report) -> Answer:
     summary, rate = report.summary, report.failure_rate
     rows = summary.tests.values()
     n, planned = rate.n, sum(row.planned or 0 for row in rows)
-    lacking = max(report.not_tried, sum(row.missing + row.pending for row in rows))
+    lacking = sum(row.missing + row.pending for row in rows)
     good = sum(row.n - row.failures for row in rows)
     done = f"{good} of {planned} launches" if summary.has_plan else f"{n} launches (no plan recorded)"
     isolation = f"isolation {report.isolation}"
     if summary.units == "classic" and report.isolation == NOT_RECORDED:
         isolation = "isolation not recorded (2020)"
     rules = (report.verification.sentence,) if report.verification and report.verification.passed else ()
-    failed = f"{rate.fail - report.not_tried} failed" if rate.n > report.not_tried else "nothing was launched"
+    failed = f"{rate.fail} failed" if rate.n else "nothing was launched"
     clean = not report.marks and rate.fail == 0 and report.isolated and not lacking
     marks = ("no mark",) if not report.marks and summary.units == "true" else ()
     return Answer(
         name="Valid",
         parts=(done, failed, isolation, *marks, *rules),
-        tone="good" if clean else "bad" if rate.fail > report.not_tried or report.marks else "fair",
+        tone="good" if clean else "bad" if rate.fail or report.marks else "fair",
     )
 
 

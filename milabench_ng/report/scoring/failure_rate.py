@@ -17,10 +17,14 @@ class FailureRate(msgspec.Struct, frozen=True, kw_only=True):
     fail: int
     rate: float | None
     passed: bool
+    left: int = 0
+    """Launches that an interrupted run has yet to do: no node passes before that."""
 
     @property
     def excess(self) -> str:
         """How it fails more often than it may; empty if it does not, or if nothing was launched."""
+        if self.left:
+            return f"{self.left} of {self.n + self.left} launches were not run yet"
         return (
             ""
             if self.passed or not self.n
@@ -32,4 +36,6 @@ def failure_rate(summary: Summary) -> FailureRate:
     """The failure rate over all rows; a file that belongs to no row counts as a failed launch."""
     n, fail = summary.launches, summary.failures
     rate = fail / n if n else None
-    return FailureRate(n=n, fail=fail, rate=rate, passed=rate is not None and rate <= FAILURE_LIMIT)
+    left = sum(row.pending for row in summary.tests.values()) if summary.interrupted else 0
+    passed = rate is not None and rate <= FAILURE_LIMIT and not left
+    return FailureRate(n=n, fail=fail, rate=rate, passed=passed, left=left)

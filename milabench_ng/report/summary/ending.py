@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import msgspec
+
 from milabench_ng.records.ledger import Finished, Session, ended_by_itself
 from milabench_ng.report.summary.provenance import Folder
+from milabench_ng.report.summary.summary import LEFT, Summary, TestSummary
 from milabench_ng.stats import median
 
 
@@ -30,3 +33,34 @@ def left_s(folder: Folder) -> float | None:
         return None
     each_s = median([(late - early).total_seconds() for early, late in pairwise(starts)])
     return each_s * max(0, sum(len(manifest.plan.batches) for manifest in folder.manifests) - len(starts))
+
+
+def left_pending(summary: Summary) -> Summary:
+    """``summary`` as a report tells it: what an interrupted run has left is pending, not failed.
+
+    Rules, acceptance and baselines judge the summary as it was, in which it failed.
+    """
+    if not summary.interrupted:
+        return summary
+    return msgspec.structs.replace(summary, tests={label: _left_pending(row) for label, row in summary.tests.items()})
+
+
+def _left_pending(row: TestSummary) -> TestSummary:
+    """Of each launch that has no result, the last attempt; an earlier one was made up for, and counts."""
+    last = {failed.job_id: place for place, failed in enumerate(row.failed)}
+    left = {place for job, place in last.items() if job not in row.launches and _says_nothing(row, job)}
+    stay = tuple(failed for place, failed in enumerate(row.failed) if place not in left)
+    return msgspec.structs.replace(
+        row,
+        n=row.n - len(left),
+        failures=row.failures - len(left),
+        failed=stay,
+        missing=sum(failed.cause == "missing" for failed in stay),
+        pending=row.pending + len(left),
+    )
+
+
+def _says_nothing(row: TestSummary, job: str) -> bool:
+    """Whether no attempt of a launch failed by itself, nor has lost a record that the ledger names."""
+    attempts = [failed for failed in row.failed if failed.job_id == job]
+    return all(failed.cause in LEFT and not (failed.cause == "missing" and failed.file) for failed in attempts)

@@ -13,7 +13,7 @@ from milabench_ng.grouping import grouped
 from milabench_ng.plan import Launch
 from milabench_ng.profile import Scheme
 from milabench_ng.records import latency
-from milabench_ng.records.ledger import Session, attempts
+from milabench_ng.records.ledger import NOT_TRIED, LaunchKey, Session, attempts, recorded
 from milabench_ng.records.marks import merged
 from milabench_ng.records.names import LEDGER
 from milabench_ng.records.reading import Problem
@@ -76,6 +76,7 @@ def summarise(folder: Folder) -> Summary:
     rows = grouped(results, lambda result: result.label)
     promised = Counter(launch.label for launch in planned.values())
     together = side_by_side(folder.manifests)
+    noted = {(one.label, one.job_id): one.file for one in recorded(folder.events) if one.cause not in NOT_TRIED}
     return Summary(
         suite=named_suite(folder),
         suites=suites_of(folder),
@@ -104,6 +105,7 @@ def summarise(folder: Folder) -> Summary:
                     promised[label] if folder.manifests else None,
                     folder.going_on,
                     together[label] or devices,
+                    noted,
                 ),
                 company=company.get(label),
                 pressing={name: one for name in company.get(label) or () if (one := pressing.get(name))},
@@ -214,9 +216,14 @@ def _unreadable(problem: Problem, test: str, job_id: str, label: str, scheme: Sc
 
 
 def _test(
-    results: Sequence[LaunchResult], absent: Sequence[Launch], planned: int | None, going_on: bool, devices: int
+    results: Sequence[LaunchResult],
+    absent: Sequence[Launch],
+    planned: int | None,
+    going_on: bool,
+    devices: int,
+    noted: Mapping[LaunchKey, str],
 ) -> TestSummary:
-    """Summarise one row."""
+    """Summarise one row. ``noted``: the files in which the ledger says that launches have their results."""
     good = [result for result in results if result.cause is None]
     readable = [result for result in results if result.cause != "unreadable" and result.file != LEDGER]
     failed = [
@@ -225,7 +232,7 @@ def _test(
         if result.cause is not None
     ]
     missing = () if going_on else absent
-    failed += [FailedLaunch(job_id=launch.job_id, cause="missing", detail="there is no record") for launch in missing]
+    failed += [_missing(launch, noted.get((launch.label, launch.job_id))) for launch in missing]
     scheme = absent[0].scheme if absent else results[0].scheme
     powers = [result.power for result in good if result.power is not None]
     of_steps = [result.items_per_step for result in good if result.items_per_step is not None]
@@ -277,6 +284,11 @@ def _test(
         marks=merged(mark for result in readable for mark in result.marks),
         reference=distinct(result.reference for result in good if result.reference),
     )
+
+
+def _missing(launch: Launch, file: str | None) -> FailedLaunch:
+    gone = f"the ledger names {file}, and it is not there" if file else "there is no record"
+    return FailedLaunch(job_id=launch.job_id, cause="missing", detail=gone, file=file)
 
 
 def _steps(launches: Sequence[tuple[int, int]]) -> StepTally | None:

@@ -149,6 +149,7 @@ class FailedLaunch(msgspec.Struct, frozen=True, kw_only=True):
     cause: str
     detail: str = ""
     file: str | None = None
+    """Its record; one that is missing has it if the ledger names one."""
 
 
 def check_counts(n: int, failures: int, train: Stat | None) -> None:
