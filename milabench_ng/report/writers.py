@@ -33,7 +33,7 @@ def write_report(report: Report, form: Form, stream: TextIO, *, full: bool = Fal
     """Write ``report`` to ``stream`` in the named format; ``full``: with all columns, though a terminal is narrow."""
     module = import_module(f"milabench_ng.report.render.as_{form}")
     if form == "table":
-        module.write(report, stream, full=full)
+        module.write(report, stream, _interference().tables(report) if full and report.neighbours else (), full=full)
     else:
         module.write(report, stream)
 
@@ -64,12 +64,17 @@ def write_layout(report: Report, suite: SuiteName, form: Form, stream: TextIO) -
             raise InputError(f"--layout {suite} --format json: a suite's layout is a table, csv or markdown")
 
 
+def _interference() -> ModuleType:
+    """What neighbours cost, in any suite."""
+    return import_module("milabench_ng.report.layouts.interference")
+
+
 def write_tables(report: Report, folder: Path, *, force: bool = False) -> None:
     """Write every table of ``report`` as a CSV file into ``folder``."""
     from milabench_ng.report.render.as_csv import write_all
 
     try:
-        write_all(report, folder, force=force)
+        write_all(report, folder, _interference().file_tables(report), force=force)
     except OSError as error:
         raise InputError(f"--tables {folder}: {error.strerror}") from None
 

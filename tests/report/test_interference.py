@@ -25,7 +25,7 @@ from milabench_ng.report.render.next_step import next_step
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import make_report
 from milabench_ng.report.scoring.pressure import busy, pressure_curves
-from milabench_ng.report.writers import write_layout
+from milabench_ng.report.writers import write_layout, write_report, write_tables
 
 PROFILE = {
     "vae_alone": {"workload": "vae", "company": "none"},
@@ -64,21 +64,58 @@ def test_slowdowns_are_those_of_the_same_device_and_repeat(tmp_path: Path) -> No
         ("vae", "noise", "beside_noise"),
     ]
     assert [cell.value for cell in found] == pytest.approx([1.25, 2.0], rel=1e-3)
-    assert [(cell.pairs, cell.stat.n) for cell in found] == [(6, 3), (6, 6)], "packed launches share their moment"
+    assert [(cell.pairs, cell.stat.n) for cell in found] == [(3, 3), (6, 6)], "packed launches share their moment"
     assert [cell.effect.verdict for cell in found] == ["not ranked", "better"]
     assert next_step(report) == f"mnb report {tmp_path} --layout interference"
     matrix, blame, pressed = tables(report)
     assert matrix.notes[0].startswith("cost of neighbours: 1.25 (1.25 to 1.25)")
     assert [heading.title for heading in matrix.headings] == ["victim", "packed", "noise"]
     assert matrix.rows == (("vae", "1.25 (1.25 to 1.25)", "2.00 (2.00 to 2.00) *"),)
-    assert [row[3] for row in pressed.rows] == ["-", "noise 338.33"]
+    assert [row[3] for row in pressed.rows] == ["-", "noise 338.33 images/s"]
     assert blame.rows == (("noise", "1", "2.00 (2.00 to 2.00)"),)
     assert [row[4] for row in pressed.rows] == ["1.000", "-"]
     stream = io.StringIO()
     write_layout(report, "interference", "csv", stream)
     rows = list(csv.DictReader(io.StringIO(stream.getvalue())))
     assert [float(row["slowdown"]) for row in rows] == pytest.approx([1.25, 2.0], rel=1e-3)
-    assert [(row["slower beyond doubt"], row["unit"]) for row in rows] == [("no", "images/s"), ("yes", "images/s")]
+    assert [(row["slower beyond doubt"], row["unit"]) for row in rows] == [
+        ("not judged: under 5 pairs", "images/s"),
+        ("yes", "images/s"),
+    ]
+    assert [row["pairs"] for row in rows] == ["3", "6"]
+    assert [(row["company"], row["company's rate"], row["company's unit"]) for row in rows] == [
+        ("", "", ""),
+        ("noise", str(found[1].company["noise"]), "images/s"),
+    ]
+    assert (rows[1]["worst tenant / mean"], float(rows[0]["slowdown"])) == ("", found[0].value)
+    assert "not judged: under 5 pairs (vae, packed)" in matrix.notes
+    assert [cell["company_units"] for cell in as_object(report)["neighbours"]["cells"]] == [{}, {"noise": "images"}]
+
+
+def test_too_few_pairs_are_no_verdict_anywhere(tmp_path: Path) -> None:
+    make_records.write_run(tmp_path, plan(profile(**PROFILE), 2, 2), drifting)
+    report = make_report(tmp_path)
+    assert {cell["effect"].why for cell in as_object(report)["neighbours"]["cells"]} == {"under 5 pairs"}
+    assert "not judged: under 5 pairs" in tables(report)[0].notes
+    (answer,) = [answer for answer in first_screen(report).answers if answer.name == "Neighbours"]
+    assert answer.parts[-1] == "not judged: under 5 pairs, most: vae beside noise 2.00 x"
+
+
+def test_the_tables_of_neighbours_are_among_all_tables(tmp_path: Path) -> None:
+    make_records.write_run(tmp_path / "run", plan(profile(**PROFILE), 2, 3), drifting)
+    report = make_report(tmp_path / "run")
+    write_tables(report, tmp_path / "tables")
+    for name in ("slowdowns", "by-antagonist", "antagonists"):
+        assert (tmp_path / "tables" / f"{name}.csv").read_text().count("vae" if name == "slowdowns" else "noise")
+    blame = (tmp_path / "tables" / "by-antagonist.csv").read_text().splitlines()
+    assert blame[0] == "antagonist,victims,mean slowdown,low 95 %,high 95 %"
+    assert float(blame[1].split(",")[2]) == report.neighbours[1].value
+    shown = {}
+    for full in (False, True):
+        stream = io.StringIO()
+        write_report(report, "table", stream, full=full)
+        shown[full] = [title in stream.getvalue() for title in ("Slowdown", "By antagonist", "Antagonists")]
+    assert shown == {False: [False] * 3, True: [True] * 3}
 
 
 @pytest.mark.parametrize(("form", "begins"), [("table", "! NOT COMPARABLE"), ("markdown", "- NOT COMPARABLE: ")])

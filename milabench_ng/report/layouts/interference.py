@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from milabench_ng.errors import InputError
+from milabench_ng.grouping import grouped
 from milabench_ng.report.layouts.layout import SuiteLayout
 from milabench_ng.report.render.cells import Cell, figure
 from milabench_ng.report.render.sections import Column, Section, section
@@ -39,7 +40,8 @@ def tables(report: Report) -> tuple[Section, ...]:
     victims = list(dict.fromkeys(cell.victim for cell in cells))
     columns = [_column(cells, beside) for beside in antagonists(cells)]
     lost = (f"no slowdown of {lost.test}: {lost.why}" for lost in report.lost_cells)
-    notes = (_told(cost_of_neighbours(cells), "cost of neighbours", "packed"), NOTE, *lost, *_other_caches(cells))
+    cost = _told(cost_of_neighbours(cells), "cost of neighbours", "packed")
+    notes = (cost, NOTE, *_without_verdict(cells), *lost, *_other_caches(cells))
     worth = (_told(worth_of_fence(report.fence_gains), "worth of the fence", "all cells"), GAIN_NOTE)
     matrix = section(
         "matrix", "Slowdown", victims, Column[str]("victim", value=str), *columns, notes=tuple(filter(None, notes))
@@ -57,6 +59,21 @@ def tables(report: Report) -> tuple[Section, ...]:
     )
 
 
+def file_tables(report: Report) -> tuple[Section, ...]:
+    """The tables as files, with full precision; none without neighbours."""
+    cells = report.neighbours
+    points = [(curve, cell) for curve in pressure_curves(cells) for cell in curve.cells]
+    tests = Column[Slowdown]("test", value=lambda cell: cell.test)
+    found = (
+        section("slowdowns", "Slowdown", cells, *_COLUMNS),
+        section("by-antagonist", "By antagonist", contentiousness(cells).items(), *_BLAME_IN_FILES),
+        section("pressure", "Slowdown against pressure", points, *_PRESSURE_IN_FILES),
+        section("antagonists", "Antagonists", cells, tests, *_PRESSED_IN_FILES),
+        section("fence-worth", "With and without the fence", report.fence_gains, *_GAINS_IN_FILES),
+    )
+    return tuple(each for each in found if each.rows)
+
+
 LAYOUT = SuiteLayout(table=table, tables=tables)
 
 
@@ -68,27 +85,29 @@ def antagonists(cells: Sequence[Slowdown]) -> list[str]:
 _COLUMNS: tuple[Column[Slowdown], ...] = (
     Column("victim", value=lambda cell: cell.victim),
     Column("beside", value=lambda cell: cell.beside),
-    Column("slowdown", value=lambda cell: f"{cell.value:.4f}"),
-    Column("low 95 %", value=lambda cell: _edge(cell, "low")),
-    Column("high 95 %", value=lambda cell: _edge(cell, "high")),
-    Column("p", value=lambda cell: NOTHING if cell.effect.p is None else f"{cell.effect.p:.2g}"),
-    Column("slower beyond doubt", value=lambda cell: "yes" if cell.sure else "no"),
-    Column("pairs", value=lambda cell: str(cell.pairs)),
-    Column("pairs lost", value=lambda cell: str(cell.lost)),
-    Column("alone", value=lambda cell: figure(cell.alone)),
-    Column("in company", value=lambda cell: figure(cell.together)),
+    Column("slowdown", value=lambda cell: cell.value),
+    Column("low 95 %", value=lambda cell: _low(cell.effect)),
+    Column("high 95 %", value=lambda cell: _high(cell.effect)),
+    Column("p", value=lambda cell: cell.effect.p),
+    Column("slower beyond doubt", value=lambda cell: cell.not_judged or ("yes" if cell.sure else "no")),
+    Column("pairs", value=lambda cell: cell.pairs),
+    Column("pairs lost", value=lambda cell: cell.lost),
+    Column("alone", value=lambda cell: cell.alone),
+    Column("in company", value=lambda cell: cell.together),
     Column("unit", value=lambda cell: f"{cell.unit}/s"),
-    Column("company's rate", value=lambda cell: pressed(cell) or NOTHING),
-    Column("worst tenant / mean", value=lambda cell: _fairness(cell)),
+    Column("company", value=lambda cell: ", ".join(cell.company) or None),
+    Column("company's rate", value=lambda cell: _company_rate(cell)),
+    Column("company's unit", value=lambda cell: ", ".join(_units(cell)) or None),
+    Column("worst tenant / mean", value=lambda cell: cell.fairness),
     Column("test", value=lambda cell: cell.test),
-    Column("data cache alone", value=lambda cell: cell.caches[0] or NOTHING),
-    Column("data cache in company", value=lambda cell: cell.caches[1] or NOTHING),
+    Column("data cache alone", value=lambda cell: cell.caches[0] or None),
+    Column("data cache in company", value=lambda cell: cell.caches[1] or None),
 )
 _PRESSED: tuple[Column[Slowdown], ...] = (
     Column("test", value=lambda cell: cell.test),
     Column("alone", value=lambda cell: f"{figure(cell.alone)} {cell.unit}/s"),
     Column("in company", value=lambda cell: f"{figure(cell.together)} {cell.unit}/s"),
-    Column("company's rate (items/s)", value=lambda cell: pressed(cell) or NOTHING),
+    Column("company's rate", value=lambda cell: pressed(cell) or NOTHING),
     Column("worst tenant / mean", value=lambda cell: _fairness(cell)),
 )
 _BLAME: tuple[Column[tuple[str, MeanSlowdown]], ...] = (
@@ -100,7 +119,7 @@ _PRESSURE: tuple[Column[tuple[PressureCurve, Slowdown]], ...] = (
     Column("victim", value=lambda point: point[0].victim),
     Column("antagonist", value=lambda point: point[0].antagonist),
     Column("busy (%)", value=lambda point: f"{100 * busy(point[1]):.0f}"),
-    Column("its rate (items/s)", value=lambda point: figure(sum(point[1].company.values()))),
+    Column("its rate", value=lambda point: " ".join((figure(sum(point[1].company.values())), *_units(point[1])))),
     Column("slowdown", value=lambda point: _value(point[1])),
 )
 _GAINS: tuple[Column[FenceGain], ...] = (
@@ -109,6 +128,39 @@ _GAINS: tuple[Column[FenceGain], ...] = (
     Column("fenced", value=lambda gain: f"{gain.fenced:.2f}"),
     Column("unfenced", value=lambda gain: f"{gain.unfenced:.2f}"),
     Column("worth", value=lambda gain: f"{gain.value:.2f}{around(gain.effect)}"),
+    Column("verdict", value=lambda gain: gain.effect.verdict),
+)
+
+_BLAME_IN_FILES: tuple[Column[tuple[str, MeanSlowdown]], ...] = (
+    Column("antagonist", value=lambda one: one[0]),
+    Column("victims", value=lambda one: one[1].cells),
+    Column("mean slowdown", value=lambda one: one[1].value),
+    Column("low 95 %", value=lambda one: _low(one[1].effect)),
+    Column("high 95 %", value=lambda one: _high(one[1].effect)),
+)
+_PRESSED_IN_FILES = tuple(
+    column
+    for column in _COLUMNS
+    if column.title in ("alone", "in company", "unit", "worst tenant / mean") or column.title.startswith("company")
+)
+_PRESSURE_IN_FILES: tuple[Column[tuple[PressureCurve, Slowdown]], ...] = (
+    Column("victim", value=lambda point: point[0].victim),
+    Column("antagonist", value=lambda point: point[0].antagonist),
+    Column("busy (%)", value=lambda point: 100 * busy(point[1])),
+    Column("its rate", value=lambda point: sum(point[1].company.values())),
+    Column("its unit", value=lambda point: ", ".join(_units(point[1])) or None),
+    Column("slowdown", value=lambda point: point[1].value),
+    Column("low 95 %", value=lambda point: _low(point[1].effect)),
+    Column("high 95 %", value=lambda point: _high(point[1].effect)),
+)
+_GAINS_IN_FILES: tuple[Column[FenceGain], ...] = (
+    Column("victim", value=lambda gain: gain.victim),
+    Column("beside", value=lambda gain: gain.beside),
+    Column("fenced", value=lambda gain: gain.fenced),
+    Column("unfenced", value=lambda gain: gain.unfenced),
+    Column("worth", value=lambda gain: gain.value),
+    Column("low 95 %", value=lambda gain: _low(gain.effect)),
+    Column("high 95 %", value=lambda gain: _high(gain.effect)),
     Column("verdict", value=lambda gain: gain.effect.verdict),
 )
 
@@ -123,7 +175,30 @@ def _other_caches(cells: Sequence[Slowdown]) -> Iterator[str]:
 
 def pressed(cell: Slowdown) -> str:
     """The antagonists' own rates, in words; empty if packed."""
-    return ", ".join(f"{name} {figure(rate)}" for name, rate in cell.company.items())
+    return ", ".join(f"{name} {figure(rate)} {_unit(cell, name)}" for name, rate in cell.company.items())
+
+
+def _unit(cell: Slowdown, name: str) -> str:
+    return f"{cell.company_units.get(name, 'items')}/s"
+
+
+def _units(cell: Slowdown) -> list[str]:
+    """What the antagonists count, in their order."""
+    return [_unit(cell, name) for name in cell.company]
+
+
+def _company_rate(cell: Slowdown) -> Cell:
+    """A number; of several antagonists, theirs in the order of their names."""
+    rates = list(cell.company.values())
+    return rates[0] if len(rates) == 1 else ", ".join(map(str, rates)) or None
+
+
+def _without_verdict(cells: Sequence[Slowdown]) -> Iterator[str]:
+    """Why cells have no star, where nobody could tell."""
+    found = grouped((cell for cell in cells if cell.not_judged), lambda cell: cell.not_judged)
+    for why, own in found.items():
+        which = "" if len(own) == len(cells) else f" ({', '.join(f'{cell.victim}, {cell.beside}' for cell in own)})"
+        yield f"{why}{which}"
 
 
 def _fairness(cell: Slowdown) -> str:
@@ -150,9 +225,12 @@ def _told(mean: MeanSlowdown | None, name: str, over: str) -> str:
     return f"{name}: {mean.value:.2f}{around(mean.effect)}, the geometric mean of {counted(mean.cells, 'test')}, {over}"
 
 
-def _edge(cell: Slowdown, name: str) -> Cell:
-    ratio = cell.effect.ratio
-    return NOTHING if ratio is None else f"{getattr(ratio, name):.4f}"
+def _low(found: Effect) -> float | None:
+    return found.ratio.low if found.ratio else None
+
+
+def _high(found: Effect) -> float | None:
+    return found.ratio.high if found.ratio else None
 
 
 def _column(cells: Sequence[Slowdown], beside: str) -> Column[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -34,14 +35,16 @@ def write(report: Report, stream: TextIO) -> None:
         writer.writerow([*(_plain(cell) for cell in cells), _plain(report.isolation), status.get(line.scored.test, "")])
 
 
-def write_all(report: Report, folder: Path, *, force: bool = False) -> tuple[Path, ...]:
-    """Create ``folder`` and write each table of ``report`` to a file in it; return the files."""
+def write_all(
+    report: Report, folder: Path, further: Sequence[Section] = (), *, force: bool = False
+) -> tuple[Path, ...]:
+    """Create ``folder`` and write each table of ``report``, and ``further``, to a file in it; return the files."""
     folder.mkdir(parents=True, exist_ok=True)
     tests = folder / "tests.csv"
     with written(tests, "--tables", force=force) as stream:
         write(report, stream)
     files = [tests]
-    for section in other_tables(report):
+    for section in (*other_tables(report), *further):
         files.append(folder / f"{_UNFIT.sub('-', section.key)}.csv")
         with written(files[-1], "--tables", force=force) as stream:
             write_section(section, stream)

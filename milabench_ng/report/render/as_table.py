@@ -33,8 +33,10 @@ _NARROW = 140
 """Below this width, a verdict gives way to other columns."""
 
 
-def write(report: Report, stream: TextIO, *, full: bool = False) -> None:
-    """Write ``report`` to ``stream``. Nothing is cut off: on a terminal, texts wrap and columns are left out.
+def write(report: Report, stream: TextIO, further: Sequence[Section] = (), *, full: bool = False) -> None:
+    """Write ``report`` and ``further`` tables to ``stream``.
+
+    Nothing is cut off: on a terminal, texts wrap and columns are left out.
 
     ``full``: leave no column and no row out; what does not fit side by side stands below.
     """
@@ -42,7 +44,7 @@ def write(report: Report, stream: TextIO, *, full: bool = False) -> None:
     console = _console(stream, width)
     print_screen(first_screen(report), console, width)
     _print_tests(report, console, full=full)
-    for section in other_tables(report):
+    for section in (*other_tables(report), *further):
         _print(section, console, full=full)
     facts = details(report)
     if facts:

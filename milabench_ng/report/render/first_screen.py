@@ -223,12 +223,15 @@ def _neighbours(cells: Sequence[Slowdown]) -> Answer:
     """What the others cost a packed test, and the worst pair that is beyond doubt, else the worst that was seen."""
     cost, sure = cost_of_neighbours(cells), [cell for cell in cells if cell.sure]
     worst = max(sure or cells, key=lambda cell: cell.value)
+    thin = [cell for cell in cells if cell.not_judged]
+    few = f"{len(thin)} of {len(cells)} {thin[0].not_judged}, " if thin else ""
+    doubtful = f"{thin[0].not_judged}, " if len(thin) == len(cells) else f"none slower beyond doubt, {few}"
     pair = f"{worst.victim} {worst.beside if worst.beside == PACKED else f'beside {worst.beside}'} {worst.value:.2f} x"
     return Answer(
         name="Neighbours",
         parts=(
             *((f"cost {100 * (cost.value - 1):.1f} %{_percent(cost)}",) if cost else ()),
-            f"worst: {pair}" if sure else f"none slower beyond doubt, most: {pair}",
+            f"worst: {pair}" if sure else f"{doubtful}most: {pair}",
         ),
         tone="fair" if sure else "plain",
     )

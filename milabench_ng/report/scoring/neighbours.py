@@ -22,6 +22,8 @@ from milabench_ng.report.summary.summary import Pressing, TestSummary, name_of_r
 from milabench_ng.stats import mean
 
 PACKED = "packed"
+PAIR = "pair"
+"""What intervals and verdicts rest on; those of packed victims are repeats."""
 _ALONE = "_alone"
 """How names of tests that run alone may end; what is before it names the victim."""
 
@@ -39,6 +41,8 @@ class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
     company: dict[str, float]
     """The antagonists' own rates, in items per second; empty if packed."""
+    company_units: dict[str, str] = {}
+    """Their items, as far as they are known."""
     pressing: dict[str, Pressing] = {}
     """What the antagonists do, by name."""
     stat: LogStat
@@ -46,8 +50,9 @@ class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
     by_repeat: dict[str, float]
     """The mean logarithm of the pairs of each repeat."""
     pairs: int
+    """What the verdict rests on: as many as ``stat`` has."""
     lost: int
-    """Pairs without two rates, such as those of failed launches; a victim that starved is among them."""
+    """Pairs of launches without two rates, such as failed ones; a victim that starved is among them."""
     caches: tuple[str, str] = ("", "")
     """How the page cache held the data alone, and in company."""
     fairness: float | None = None
@@ -63,6 +68,11 @@ class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
     def sure(self) -> bool:
         """Whether it is slower beyond doubt, and by more than the margin."""
         return self.effect.verdict == "better"
+
+    @property
+    def not_judged(self) -> str:
+        """Why it has no verdict; empty if it has one."""
+        return f"not judged: {self.effect.why}" if self.effect.verdict == "not ranked" else ""
 
 
 class MeanSlowdown(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +105,7 @@ def slowdowns(tests: Mapping[str, TestSummary]) -> tuple[Slowdown, ...]:
     cells = [
         (name, tests[name], label, tests[label], stat) for (name, label), stat in cell_stats(tests).items() if stat
     ]
-    found = effects([[(1.0, stat)] for *_, stat in cells])
+    found = effects([[(1.0, stat)] for *_, stat in cells], each=PAIR)
     return tuple(_slowdown(*cell, one) for cell, one in zip(cells, found, strict=True))
 
 
@@ -136,7 +146,7 @@ def fence_gains(fenced: Sequence[Slowdown], unfenced: Sequence[Slowdown]) -> tup
             by_repeat=(other.by_repeat, cell.by_repeat),
             effect=found,
         )
-        for (cell, other), found in zip(both, effects(parts), strict=True)
+        for (cell, other), found in zip(both, effects(parts, each=PAIR), strict=True)
     )
 
 
@@ -167,7 +177,7 @@ def _mean(cells: Sequence[Slowdown]) -> MeanSlowdown | None:
 def _mean_of(values: Sequence[float], parts: Sequence[WeightedStat]) -> MeanSlowdown | None:
     if not values:
         return None
-    (found,) = effects([parts])
+    (found,) = effects([parts], each=PAIR)
     return MeanSlowdown(value=math.exp(mean([math.log(value) for value in values])), cells=len(values), effect=found)
 
 
@@ -227,10 +237,11 @@ def _slowdown(name: str, victim: TestSummary, label: str, row: TestSummary, stat
         together=mean([row.launches[job] for job in jobs]),
         unit=row.unit,
         company=row.company or {},
+        company_units=row.company_units,
         pressing=row.pressing,
         stat=stat,
         by_repeat=_by_repeat(jobs),
-        pairs=len(jobs),
+        pairs=stat.n,
         lost=max(victim.n, row.n) - len(jobs),
         caches=(_cached(victim), _cached(row)),
         fairness=_fairness(jobs) if row.company is None else None,

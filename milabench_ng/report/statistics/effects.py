@@ -65,14 +65,19 @@ def unusual(margin: float) -> str:
     return "" if margin == MARGIN else f"margin {100 * margin:.3g} %"
 
 
-def effects(all_parts: Sequence[Sequence[WeightedStat]], margin: float = MARGIN) -> tuple[Effect, ...]:
-    """The effect of each test, with p values adjusted for multiple testing. The parts sum to a log ratio."""
+def effects(
+    all_parts: Sequence[Sequence[WeightedStat]], margin: float = MARGIN, each: str = "repeat"
+) -> tuple[Effect, ...]:
+    """The effect of each test, with p values adjusted for multiple testing. The parts sum to a log ratio.
+
+    ``each``: what their statistics count.
+    """
     estimates = [combine(parts) for parts in all_parts]
     adjusted = iter(holm([p_value(estimate, margin) for estimate in estimates if estimate is not None]))
     return tuple(
-        Effect(ratio=None, verdict="not ranked", why=why_none(parts))
+        Effect(ratio=None, verdict="not ranked", why=why_none(parts, each))
         if estimate is None
-        else _effect(parts, estimate, next(adjusted), margin)
+        else _effect(parts, estimate, next(adjusted), margin, each)
         for parts, estimate in zip(all_parts, estimates, strict=True)
     )
 
@@ -82,12 +87,12 @@ def effect(parts: Sequence[WeightedStat], margin: float = MARGIN) -> Effect:
     return effects([parts], margin)[0]
 
 
-def _effect(parts: Sequence[WeightedStat], estimate: Estimate, p: float, margin: float) -> Effect:
+def _effect(parts: Sequence[WeightedStat], estimate: Estimate, p: float, margin: float, each: str) -> Effect:
     ranked = estimate.n >= RANKED_FROM
     return Effect(
         ratio=interval(estimate),
         verdict=_verdict(estimate, p, margin) if ranked else "not ranked",
-        why="" if ranked else f"under {RANKED_FROM} repeats",
+        why="" if ranked else f"under {RANKED_FROM} {each}s",
         p=p,
         mde_pct=100 * math.expm1(_detectable(estimate, margin)),
         repeats_needed=repeats_needed(parts),

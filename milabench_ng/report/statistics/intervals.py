@@ -154,13 +154,13 @@ def combine(parts: Sequence[WeightedStat]) -> Estimate | None:
     )
 
 
-def why_none(parts: Sequence[WeightedStat]) -> str:
-    """Why these parts have no interval; empty if they have one."""
+def why_none(parts: Sequence[WeightedStat], each: str = "repeat") -> str:
+    """Why these parts have no interval; empty if they have one. ``each``: what their statistics count."""
     if not parts:
         return "nothing was measured"
     if any(stat is None for _, stat in parts):
-        return "no repeats are recorded"
-    return "one repeat" if any(stat is not None and stat.n < 2 for _, stat in parts) else ""
+        return f"no {each}s are recorded"
+    return f"one {each}" if any(stat is not None and stat.n < 2 for _, stat in parts) else ""
 
 
 def interval(estimate: Estimate, value: float | None = None) -> Interval:

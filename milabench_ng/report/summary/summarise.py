@@ -19,7 +19,7 @@ from milabench_ng.records.names import LEDGER
 from milabench_ng.records.reading import Problem
 from milabench_ng.report.launch.host_paces import paces
 from milabench_ng.report.statistics.intervals import session_stat
-from milabench_ng.report.summary.company import company_of, pressing_of
+from milabench_ng.report.summary.company import company_of, pressing_of, units_of
 from milabench_ng.report.summary.ending import between_sessions, interrupted, left_s
 from milabench_ng.report.summary.flags import flags
 from milabench_ng.report.summary.launches import LaunchResult
@@ -57,6 +57,7 @@ def summarise(folder: Folder) -> Summary:
     ours = _is_ours(folder)
     check_one_node(folder.source, folder.manifests, folder.results)
     company, pressing = company_of(folder.manifests, folder.results), pressing_of(folder.manifests)
+    units = units_of(folder.results)
     folder = _of_one_work(_measured(folder))
     planned = {
         (manifest.run_id, launch.label, launch.job_id): launch
@@ -108,6 +109,7 @@ def summarise(folder: Folder) -> Summary:
                     noted,
                 ),
                 company=company.get(label),
+                company_units={name: units[name] for name in company.get(label) or () if name in units},
                 pressing={name: one for name in company.get(label) or () if (one := pressing.get(name))},
             )
             for label in dict.fromkeys([*promised, *rows])

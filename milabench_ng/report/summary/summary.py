@@ -186,6 +186,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """How many devices work on this test at the same time."""
     company: dict[str, Amount] | None = None
     """Mean rates of the tests that other devices ran meanwhile, by name: none if it ran alone; None if all ran it."""
+    company_units: dict[str, str] = {}
+    """What the tests in ``company`` count, by name, as far as it is known."""
     pressing: dict[str, Pressing] = {}
     """The tests in ``company`` that press on something, by name."""
     planned: Tally | None = None
