@@ -17,7 +17,7 @@ from milabench_ng.catalogue import Derived
 from milabench_ng.report.baselines.peaks import peaks_in_formulas
 from milabench_ng.report.reporting import make_report
 from milabench_ng.report.summary.folder import encode_summary, load, load_baseline
-from milabench_ng.report.writers import write_report
+from milabench_ng.report.writers import write_report, write_tables
 
 UNITS = [["batches/s", "rate / batch_size"], ["ms/step", "1000 * batch_size / rate"]]
 """At 128 items/s in batches of 64: 2 batches/s, and 500 ms a step."""
@@ -38,19 +38,32 @@ def derive(folder: Path, units: list[list[str]], pattern: str = "quick.vae.*") -
         tampering.rewrite(path, lambda content: content["mnb"].update(derived=derived))
 
 
-def printed(folder: Path, form: Any) -> str:
+def printed(folder: Path, form: Any, *, full: bool = False) -> str:
     stream = io.StringIO()
-    write_report(make_report(folder), form, stream)
+    write_report(make_report(folder), form, stream, full=full)
     return stream.getvalue()
 
 
 def test_the_terminal_has_a_table_in_the_units_of_the_suite(folder: Path) -> None:
-    _, found, rest = printed(folder, "table").partition("in the units of the suite\n")
+    _, found, rest = printed(folder, "table", full=True).partition("in the units of the suite\n")
     assert found
     rows = [line.split(maxsplit=3) for line in rest.partition("\n\n")[0].splitlines()]
     assert [row[0] for row in rows if row].count("convnet") == 0
     assert ["vae", "batches/s", "2", "rate / batch_size"] in [[cell.strip() for cell in row] for row in rows]
     assert ["vae", "ms/step", "500.00", "1000 * batch_size / rate"] in [[cell.strip() for cell in row] for row in rows]
+
+
+def test_formulas_are_for_those_who_ask(folder: Path) -> None:
+    assert ["batch_size" in printed(folder, "table", full=full) for full in (False, True)] == [False, True]
+    assert "formula (rate: items/s)" in printed(folder, "markdown")
+
+
+def test_all_files_of_tables_name_tests_alike(folder: Path, tmp_path: Path) -> None:
+    write_tables(make_report(folder), tmp_path / "tables")
+    with (tmp_path / "tables" / "suite-units.csv").open() as stream:
+        units = list(csv.DictReader(stream))
+    assert [row["test"] for row in units] == ["quick.vae"] * len(UNITS)
+    assert units[0]["formula (rate: items/s)"] == UNITS[0][1]
 
 
 def test_a_formula_knows_the_devices_and_the_mean_of_a_note_per_step(folder: Path, tmp_path: Path) -> None:

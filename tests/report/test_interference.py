@@ -83,6 +83,7 @@ def test_slowdowns_are_those_of_the_same_device_and_repeat(tmp_path: Path) -> No
         ("yes", "images/s"),
     ]
     assert [row["pairs"] for row in rows] == ["3", "6"]
+    assert [row["test"] for row in rows] == ["i.together", "i.beside_noise"], "as the test table names them"
     assert [(row["company"], row["company's rate"], row["company's unit"]) for row in rows] == [
         ("", "", ""),
         ("noise", str(found[1].company["noise"]), "images/s"),

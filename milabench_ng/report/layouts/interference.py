@@ -63,7 +63,7 @@ def file_tables(report: Report) -> tuple[Section, ...]:
     """The tables as files, with full precision; none without neighbours."""
     cells = report.neighbours
     points = [(curve, cell) for curve in pressure_curves(cells) for cell in curve.cells]
-    tests = Column[Slowdown]("test", value=lambda cell: cell.test)
+    tests = Column[Slowdown]("test", value=lambda cell: cell.label)
     found = (
         section("slowdowns", "Slowdown", cells, *_COLUMNS),
         section("by-antagonist", "By antagonist", contentiousness(cells).items(), *_BLAME_IN_FILES),
@@ -99,7 +99,7 @@ _COLUMNS: tuple[Column[Slowdown], ...] = (
     Column("company's rate", value=lambda cell: _company_rate(cell)),
     Column("company's unit", value=lambda cell: ", ".join(_units(cell)) or None),
     Column("worst tenant / mean", value=lambda cell: cell.fairness),
-    Column("test", value=lambda cell: cell.test),
+    Column("test", value=lambda cell: cell.label),
     Column("data cache alone", value=lambda cell: cell.caches[0] or None),
     Column("data cache in company", value=lambda cell: cell.caches[1] or None),
 )

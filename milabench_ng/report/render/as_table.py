@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Literal, TextIO
 
+import msgspec
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console
@@ -142,6 +143,7 @@ def _cell(column: TestColumn, line: Line, prefix: str) -> Text:
 
 def _print(section: Section, console: Console, *, full: bool) -> None:
     """The table below its title; what is too wide even if texts wrap stands in several blocks."""
+    section = section if full else _brief(section)
     console.print("", Text(plain(section.title), STYLES["strong"]), sep="\n")
     rows = section.rows if full else section.rows[:_ROWS_SHOWN]
     heads = [_two_lines(plain(heading.header)) for heading in section.headings]
@@ -153,6 +155,16 @@ def _print(section: Section, console: Console, *, full: bool) -> None:
     notes = [f"... and {hidden} more (all of them: --full)"] if hidden > 0 else []
     for note in (*notes, *section.notes):
         console.print(Text(plain(note), STYLES["faint"]))
+
+
+def _brief(section: Section) -> Section:
+    """Without the columns that only ``--full`` shows."""
+    kept = [place for place, heading in enumerate(section.headings) if not heading.detail]
+    return msgspec.structs.replace(
+        section,
+        headings=tuple(section.headings[place] for place in kept),
+        rows=tuple(tuple(row[place] for place in kept) for row in section.rows),
+    )
 
 
 def _parts(section: Section, heads: Sequence[str], rows: Sequence[tuple[Cell, ...]], width: int) -> list[list[int]]:

@@ -21,6 +21,8 @@ class Heading(msgspec.Struct, frozen=True):
     show: Callable[[Cell], str] = text
     number: bool = False
     tone: Callable[[Cell], Tone] = lambda _: "plain"
+    detail: bool = False
+    """Whether a terminal shows it with ``--full`` only."""
 
     @property
     def header(self) -> str:

@@ -86,6 +86,11 @@ def _differences(other: Comparison, labels: Sequence[str]) -> Section:
     )
 
 
+def _name(label: Cell) -> str:
+    """A test without its suite, for people; files have the key of the test table."""
+    return name_of_row(str(label))
+
+
 def _concerned(tests: Sequence[str], labels: Sequence[str]) -> str:
     """The names of ``tests``, or what these are without, whichever is shorter."""
     if not tests or {*tests} == {*labels}:
@@ -124,10 +129,10 @@ def _suite_units(report: Report) -> Section:
         "suite-units",
         "in the units of the suite",
         ((line, each) for line in report.lines for each in line.derived),
-        Column("test", value=lambda item: name_of_row(item[0].scored.test)),
+        Column("test", show=_name, value=lambda item: item[0].scored.test),
         Column("unit", value=lambda item: item[1].unit),
         Column("perf", "", number, True, value=lambda item: item[1].value),
-        Column("formula", "rate: items/s", value=lambda item: item[1].formula),
+        Column("formula", "rate: items/s", detail=True, value=lambda item: item[1].formula),
     )
 
 
@@ -136,7 +141,7 @@ def _latency(report: Report) -> Section:
         "latency",
         "latency of a batch",
         ((line, line.row.latency) for line in report.lines if line.row.latency),
-        Column("test", value=lambda item: name_of_row(item[0].scored.test)),
+        Column("test", show=_name, value=lambda item: item[0].scored.test),
         Column("batches", "", whole, True, value=lambda item: item[1].batches),
         Column("p50", "ms", number, True, value=lambda item: item[1].p50_ms),
         Column("p99", "ms", number, True, value=lambda item: item[1].p99_ms),
@@ -206,7 +211,7 @@ def _shared_devices(report: Report) -> Section:
         "shared-devices",
         "tenants on each device",
         report.shared_devices,
-        Column("test", value=lambda line: name_of_row(line.test)),
+        Column("test", show=_name, value=lambda line: line.test),
         Column("tenants", "", whole, True, value=lambda line: line.tenants),
         Column("of each", value=lambda line: line.how or None),
         Column("node total", "", number, True, value=lambda line: line.node_total),

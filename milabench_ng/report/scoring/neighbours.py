@@ -35,6 +35,8 @@ class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
     beside: str
     """The antagonists, or `PACKED`."""
     test: str
+    label: str
+    """Of its row."""
     alone: float
     together: float
     """Mean rates of the pairs, in items per second."""
@@ -233,6 +235,7 @@ def _slowdown(name: str, victim: TestSummary, label: str, row: TestSummary, stat
         victim=name_of_row(name).removesuffix(_ALONE),
         beside=", ".join(row.company or {}) or PACKED,
         test=name_of_row(label),
+        label=label,
         alone=mean([victim.launches[job] for job in jobs]),
         together=mean([row.launches[job] for job in jobs]),
         unit=row.unit,
