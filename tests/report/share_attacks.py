@@ -62,7 +62,9 @@ def limits(**changes: Any) -> Change:
     return of_shares(change)
 
 
-def throttled(share: _Share, _: dict[str, Any]) -> None:
+def throttled(share: _Share, mnb: dict[str, Any]) -> None:
+    if not mnb.get("surroundings"):
+        raise LookupError("a record that tells of quotas above")
     share["usage"]["throttled_usec"] = 9_000_000
 
 
