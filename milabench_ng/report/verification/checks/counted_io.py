@@ -25,8 +25,8 @@ _LESS = 0.5
 """Part of the items that the kernel must have counted. Honest launches on ext4: 1.00 of what was read, 1.00 to 1.04 of
 what was written (12 launches, 1.8 to 36 GiB each), since the first round of files is no item."""
 _COUNTED, _COUNTED_BYTES = 0.05, GIB
-"""Part of the items, or bytes, from which on what was written shows that this disk is counted, where v1 may count another
-one alone: a launch writes nothing else of that size."""
+"""Part of the items, or bytes, from which on what was written shows that this disk is counted, where v1 may count
+another one alone: a launch writes nothing else of that size."""
 _AT_ONCE_MIB = 8
 """Written between two syncs by all launches of a batch, so little that no flusher of the kernel writes it for them."""
 _FILE_SYSTEMS = ("ext2", "ext3", "ext4", "xfs")
