@@ -71,7 +71,7 @@ def test_every_field_of_the_row_is_filled(folder: Path) -> None:
         *without_failures,
         *without_a_plan,
         *("ranks", "origin", "estimate", "departures", "derived", "latency", "sessions", "gpu_load", "read_limits"),
-        *("company", "pressing", "notes", "kernels"),
+        *("company", "company_units", "pressing", "notes", "kernels"),
     }
     assert summary.provenance.hardware == "1 x NVIDIA H200"
 
