@@ -253,6 +253,8 @@ def none_cached(content: dict[str, Any]) -> None:
 
 def memory_called_storage(folder: Path) -> None:
     """Files on tmpfs, of which none is said to have been in memory."""
+    if not any(folder.glob("*checkpoint*.J*.json")):
+        raise LookupError("a launch that tells what the page cache held")
     rewrite(folder / "run.json", lambda content: content["storage"]["dataroot"].update(filesystem="tmpfs"))
     records(none_cached, "*checkpoint*")(folder)
 
