@@ -68,7 +68,7 @@ def file_tables(report: Report) -> tuple[Section, ...]:
         section("slowdowns", "Slowdown", cells, *_COLUMNS),
         section("by-antagonist", "By antagonist", contentiousness(cells).items(), *_BLAME_IN_FILES),
         section("pressure", "Slowdown against pressure", points, *_PRESSURE_IN_FILES),
-        section("antagonists", "Antagonists", cells, tests, *_PRESSED_IN_FILES),
+        section("antagonists", "Antagonists", cells, tests, *_RATES),
         section("fence-worth", "With and without the fence", report.fence_gains, *_GAINS_IN_FILES),
     )
     return tuple(each for each in found if each.rows)
@@ -82,6 +82,15 @@ def antagonists(cells: Sequence[Slowdown]) -> list[str]:
     return list(dict.fromkeys(cell.beside for cell in sorted(cells, key=lambda cell: cell.beside != PACKED)))
 
 
+_RATES: tuple[Column[Slowdown], ...] = (
+    Column("alone", value=lambda cell: cell.alone),
+    Column("in company", value=lambda cell: cell.together),
+    Column("unit", value=lambda cell: f"{cell.unit}/s"),
+    Column("company", value=lambda cell: ", ".join(cell.company) or None),
+    Column("company's rate", value=lambda cell: _company_rate(cell)),
+    Column("company's unit", value=lambda cell: ", ".join(_units(cell)) or None),
+    Column("worst tenant / mean", value=lambda cell: cell.fairness),
+)
 _COLUMNS: tuple[Column[Slowdown], ...] = (
     Column("victim", value=lambda cell: cell.victim),
     Column("beside", value=lambda cell: cell.beside),
@@ -92,13 +101,7 @@ _COLUMNS: tuple[Column[Slowdown], ...] = (
     Column("slower beyond doubt", value=lambda cell: cell.not_judged or ("yes" if cell.sure else "no")),
     Column("pairs", value=lambda cell: cell.pairs),
     Column("pairs lost", value=lambda cell: cell.lost),
-    Column("alone", value=lambda cell: cell.alone),
-    Column("in company", value=lambda cell: cell.together),
-    Column("unit", value=lambda cell: f"{cell.unit}/s"),
-    Column("company", value=lambda cell: ", ".join(cell.company) or None),
-    Column("company's rate", value=lambda cell: _company_rate(cell)),
-    Column("company's unit", value=lambda cell: ", ".join(_units(cell)) or None),
-    Column("worst tenant / mean", value=lambda cell: cell.fairness),
+    *_RATES,
     Column("test", value=lambda cell: cell.label),
     Column("data cache alone", value=lambda cell: cell.caches[0] or None),
     Column("data cache in company", value=lambda cell: cell.caches[1] or None),
@@ -137,11 +140,6 @@ _BLAME_IN_FILES: tuple[Column[tuple[str, MeanSlowdown]], ...] = (
     Column("mean slowdown", value=lambda one: one[1].value),
     Column("low 95 %", value=lambda one: _low(one[1].effect)),
     Column("high 95 %", value=lambda one: _high(one[1].effect)),
-)
-_PRESSED_IN_FILES = tuple(
-    column
-    for column in _COLUMNS
-    if column.title in ("alone", "in company", "unit", "worst tenant / mean") or column.title.startswith("company")
 )
 _PRESSURE_IN_FILES: tuple[Column[tuple[PressureCurve, Slowdown]], ...] = (
     Column("victim", value=lambda point: point[0].victim),

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from milabench_ng.builtin import Declared
-from milabench_ng.errors import InputError
-from milabench_ng.records.record import Mnb, Record
-from milabench_ng.records.window import Window, launch_perf
+from milabench_ng.records.record import Record
 from milabench_ng.report.baselines.peaks import arithmetic_of, peak
 from milabench_ng.report.verification.checks.plausible import implausible
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
 from milabench_ng.report.verification.rules import Ceiling
-
-_ABOVE_SHEET = 1.1
-"""How many times the peak of its data sheet a GPU may do: the highest clock of an H100 is 1.08 times the stated one."""
 
 
 def ceiling(evidence: Evidence) -> Finding:
@@ -23,7 +17,7 @@ def ceiling(evidence: Evidence) -> Finding:
 
     Only the first is asked for: numbers that no node can have break the rule in any case.
     """
-    odd, limits = [*_above_sheet(evidence), *implausible(evidence)], evidence.rules.ceiling
+    odd, limits = list(implausible(evidence)), evidence.rules.ceiling
     if limits is None:
         return judged(odd) if odd else OFF
     named = list(evidence.named())
@@ -37,27 +31,6 @@ def ceiling(evidence: Evidence) -> Finding:
     if not known:
         return unknown("the rules know no FLOP count of what ran")
     return Finding("pass", (f"looked at in {known} of {len(named)} launches, whose FLOP and peak are known",))
-
-
-def _above_sheet(evidence: Evidence) -> Iterator[str]:
-    """Antagonists, also as company, with more bf16 arithmetic than the data sheet of their GPU has: none is saved."""
-    for name, record in evidence.named():
-        mnb, own = record.mnb, evidence.builtin.get(record.mnb.launch.workload)
-        known = peak(mnb.devices[0].name)
-        if own is None or "busy" not in own.defaults or known is None or mnb.window is None:
-            continue
-        found = _tflops(own, mnb, mnb.window)
-        if found is not None and found > known.half * _ABOVE_SHEET:
-            yield f"{name}: {found:.6g} TFLOP/s, the peak of {mnb.devices[0].name} is {known.half:g}"
-
-
-def _tflops(own: Declared, mnb: Mnb, window: Window) -> float | None:
-    """None if the workload does not count them, or lacks an option to do so, which the rule on arguments reports."""
-    perf = launch_perf([rank.slices for rank in mnb.ranks], window)
-    try:
-        return next((one.of(perf, mnb.launch.arguments) for one in own.derived if one.unit == "TFLOP/s"), None)
-    except InputError:
-        return None
 
 
 def _above_peak(name: str, record: Record, limits: Ceiling) -> Iterator[str]:

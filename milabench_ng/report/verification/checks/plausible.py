@@ -11,7 +11,7 @@ from milabench_ng.report.verification.checks.beside_known import beside_known
 from milabench_ng.report.verification.checks.contradictions import contradictions
 from milabench_ng.report.verification.checks.counted_io import counted_io
 from milabench_ng.report.verification.checks.idle_gpus import idle_gpus
-from milabench_ng.report.verification.checks.peak_shares import beyond_peak
+from milabench_ng.report.verification.checks.peak_shares import above_sheet, beyond_peak
 from milabench_ng.report.verification.checks.solo_pace import slow_alone
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.telemetry.messages import telemetry_key
@@ -55,7 +55,7 @@ def implausible(evidence: Evidence) -> Iterator[str]:
     yield from _decoded(evidence)
     yield from _energy(evidence)
     yield from _held_down(evidence)
-    yield from beyond_peak(evidence)
+    yield from (*above_sheet(evidence), *beyond_peak(evidence))
     yield from beside_known(evidence)
     yield from idle_gpus(evidence)
     yield from slow_alone(evidence)
