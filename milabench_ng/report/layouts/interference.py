@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from milabench_ng.errors import InputError
 from milabench_ng.grouping import grouped
@@ -75,11 +76,20 @@ def file_tables(report: Report) -> tuple[Section, ...]:
 
 
 LAYOUT = SuiteLayout(table=table, tables=tables)
+Item = TypeVar("Item")
 
 
 def antagonists(cells: Sequence[Slowdown]) -> list[str]:
     """What victims ran beside, `PACKED` first."""
     return list(dict.fromkeys(cell.beside for cell in sorted(cells, key=lambda cell: cell.beside != PACKED)))
+
+
+def _interval(effect_of: Callable[[Item], Effect]) -> tuple[Column[Item], Column[Item]]:
+    """The ends of an interval; empty cells where there is none."""
+    return (
+        Column("low 95 %", value=lambda item: found.low if (found := effect_of(item).ratio) else None),
+        Column("high 95 %", value=lambda item: found.high if (found := effect_of(item).ratio) else None),
+    )
 
 
 _RATES: tuple[Column[Slowdown], ...] = (
@@ -95,8 +105,7 @@ _COLUMNS: tuple[Column[Slowdown], ...] = (
     Column("victim", value=lambda cell: cell.victim),
     Column("beside", value=lambda cell: cell.beside),
     Column("slowdown", value=lambda cell: cell.value),
-    Column("low 95 %", value=lambda cell: _low(cell.effect)),
-    Column("high 95 %", value=lambda cell: _high(cell.effect)),
+    *_interval(lambda cell: cell.effect),
     Column("p", value=lambda cell: cell.effect.p),
     Column("slower beyond doubt", value=lambda cell: cell.not_judged or ("yes" if cell.sure else "no")),
     Column("pairs", value=lambda cell: cell.pairs),
@@ -138,8 +147,7 @@ _BLAME_IN_FILES: tuple[Column[tuple[str, MeanSlowdown]], ...] = (
     Column("antagonist", value=lambda one: one[0]),
     Column("victims", value=lambda one: one[1].cells),
     Column("mean slowdown", value=lambda one: one[1].value),
-    Column("low 95 %", value=lambda one: _low(one[1].effect)),
-    Column("high 95 %", value=lambda one: _high(one[1].effect)),
+    *_interval(lambda one: one[1].effect),
 )
 _PRESSURE_IN_FILES: tuple[Column[tuple[PressureCurve, Slowdown]], ...] = (
     Column("victim", value=lambda point: point[0].victim),
@@ -148,8 +156,7 @@ _PRESSURE_IN_FILES: tuple[Column[tuple[PressureCurve, Slowdown]], ...] = (
     Column("its rate", value=lambda point: sum(point[1].company.values())),
     Column("its unit", value=lambda point: ", ".join(_units(point[1])) or None),
     Column("slowdown", value=lambda point: point[1].value),
-    Column("low 95 %", value=lambda point: _low(point[1].effect)),
-    Column("high 95 %", value=lambda point: _high(point[1].effect)),
+    *_interval(lambda point: point[1].effect),
 )
 _GAINS_IN_FILES: tuple[Column[FenceGain], ...] = (
     Column("victim", value=lambda gain: gain.victim),
@@ -157,8 +164,7 @@ _GAINS_IN_FILES: tuple[Column[FenceGain], ...] = (
     Column("fenced", value=lambda gain: gain.fenced),
     Column("unfenced", value=lambda gain: gain.unfenced),
     Column("worth", value=lambda gain: gain.value),
-    Column("low 95 %", value=lambda gain: _low(gain.effect)),
-    Column("high 95 %", value=lambda gain: _high(gain.effect)),
+    *_interval(lambda gain: gain.effect),
     Column("verdict", value=lambda gain: gain.effect.verdict),
 )
 
@@ -221,14 +227,6 @@ def _told(mean: MeanSlowdown | None, name: str, over: str) -> str:
     if mean is None:
         return ""
     return f"{name}: {mean.value:.2f}{around(mean.effect)}, the geometric mean of {counted(mean.cells, 'test')}, {over}"
-
-
-def _low(found: Effect) -> float | None:
-    return found.ratio.low if found.ratio else None
-
-
-def _high(found: Effect) -> float | None:
-    return found.ratio.high if found.ratio else None
 
 
 def _column(cells: Sequence[Slowdown], beside: str) -> Column[str]:
