@@ -274,6 +274,6 @@ def import_path() -> list[str]:
     setuptools makes some of these importable by a finder that a ``.pth`` file installs: its ``MAPPING`` has the folder
     of each package.
     """
-    finders = (module for name, module in sys.modules.items() if name.startswith("__editable___"))
+    finders = (module for name, module in list(sys.modules.items()) if name.startswith("__editable___"))
     packages = (Path(folder) for finder in finders for folder in getattr(finder, "MAPPING", {}).values())
     return [*sys.path, *dict.fromkeys(str(folder.parent) for folder in packages)]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.orchestrator.execution.environment import PYCACHE, worker_environment
-from milabench_ng.requests import python_command
+from milabench_ng.requests import import_path, python_command
 
 KEPT = (
     *("PATH", "HOME", "CUDA_HOME", "CUDA_DEVICE_ORDER", "CUDA_MPS_PIPE_DIRECTORY", "NCCL_DEBUG"),
@@ -119,3 +119,17 @@ def test_a_package_that_an_editable_install_maps_is_found(tmp_path: Path, monkey
     finder.MAPPING = {"asked": str(tmp_path / "src" / "asked")}  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, finder.__name__, finder)
     assert run_asked({}) == "found"
+
+
+def test_another_thread_may_import_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Busy(str):
+        """A name that is looked at while another thread adds a module."""
+
+        __slots__ = ()
+
+        def startswith(self, *_: object) -> bool:
+            monkeypatch.setitem(sys.modules, "mnb_arrives", types.ModuleType("mnb_arrives"))
+            return False
+
+    monkeypatch.setitem(sys.modules, Busy("mnb_busy"), types.ModuleType("mnb_busy"))
+    assert import_path()[: len(sys.path)] == sys.path

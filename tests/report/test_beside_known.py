@@ -16,7 +16,7 @@ from slice_attacks import multiplied
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.verify import verify
 
-BUNDLE = next((Path(__file__).parents[2] / "baselines" / "bundles").glob("lambda-*.tar.gz"))
+BUNDLE = next((Path(__file__).parents[2] / "baselines" / "bundles").glob("lambda-1x*.tar.gz"))
 
 
 @pytest.fixture(scope="module")
