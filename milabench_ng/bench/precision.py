@@ -220,16 +220,20 @@ def in_buckets(weights: list[Tensor], masters: list[Tensor], most: int) -> list[
 def give_masters(optimizer: Optimizer, dtype: torch.dtype) -> tuple[list[Tensor], list[Tensor]]:
     """The weights of ``optimizer`` that are of type ``dtype``, and the fp32 masters that it steps on from now on.
 
-    Of weights that ranks share out, the masters are this rank's parts: a step needs no other's.
+    Of weights that ranks share out, the masters are this rank's parts: a step needs no other's. State that the
+    optimizer made before its first step, as Adagrad does, becomes that of the masters.
     """
     weights: list[Tensor] = []
     masters: list[Tensor] = []
     for group in optimizer.param_groups:
         for place, weight in enumerate(group["params"]):
             if weight.dtype is dtype:
-                group["params"][place] = nn.Parameter(local(weight.detach()).to(torch.float32, copy=True))
+                master = nn.Parameter(local(weight.detach()).to(torch.float32, copy=True))
+                if made := optimizer.state.pop(weight, None):
+                    optimizer.state[master] = {name: local(value).float() for name, value in made.items()}
+                group["params"][place] = master
                 weights.append(weight)
-                masters.append(group["params"][place])
+                masters.append(master)
     return weights, masters
 
 

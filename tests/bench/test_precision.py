@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from recording import Recording, bench_on
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.optim import Optimizer
 
 from milabench_ng.bench.loss_scale import STATIC_SCALE, Dynamic
 from milabench_ng.bench.precision import MODES, Half, HalfMaster, Precision, in_buckets, probe, ran
@@ -153,15 +155,23 @@ def test_an_infinite_gradient_skips_the_step_and_halves_the_scale(mode: str) -> 
     assert precision.scale.scaler.get_scale() == scale / 2
 
 
-def test_bf16_masters_follow_an_fp32_reference() -> None:
-    """AdamW in fp32 on gradients that bf16 weights give, bucket by bucket, and weights that are the masters rounded."""
+@pytest.mark.parametrize(
+    "optimizer_of",
+    [
+        lambda parameters: torch.optim.AdamW(parameters, lr=1e-3, weight_decay=0.1),
+        lambda parameters: torch.optim.Adagrad(parameters, lr=1e-3),
+    ],
+    ids=["state in the first step", "state before"],
+)
+def test_bf16_masters_follow_an_fp32_reference(optimizer_of: Callable[[Iterable[nn.Parameter]], Optimizer]) -> None:
+    """Steps in fp32 on gradients that bf16 weights give, bucket by bucket, and weights that are the masters rounded."""
     torch.manual_seed(0)
     precision = MODES["bf16_master"](CPU)
     model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
     precision.cast(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1)
+    optimizer = optimizer_of(model.parameters())
     reference = [nn.Parameter(weight.detach().float()) for weight in model.parameters()]
-    plain = torch.optim.AdamW(reference, lr=1e-3, weight_decay=0.1)
+    plain = optimizer_of(reference)
     for step in range(5):
         inputs = torch.randn(8, 6, generator=torch.Generator().manual_seed(step)).bfloat16()
         loss = F.cross_entropy(model(inputs).float(), torch.arange(8) % 3)
@@ -177,6 +187,8 @@ def test_bf16_masters_follow_an_fp32_reference() -> None:
         assert torch.equal(master, parameter)
         assert torch.equal(weight, master.bfloat16())
         assert not torch.equal(weight.float(), master)
+    kept = [value.dtype for state in optimizer.state.values() for value in state.values() if value.ndim]
+    assert set(kept) == {FP32}
 
 
 def test_buckets_hold_all_weights_once_and_no_more_than_they_may() -> None:

@@ -87,6 +87,7 @@ TABLE: dict[str, Check] = {
     "mnb report results-control --layout interference": PARSE,
     "mnb jobs standard --name wlm --name convnet -o results-1": PARSE,
     "mnb jobs standard --name wlm --name convnet --slots-per-device 2 -o results-2": PARSE,
+    "mnb jobs standard --name wlm --name convnet --slots-per-device 4": PARSE,
     "mnb jobs standard --name wlm --name convnet --slots-per-device 4 -o results-4": PARSE,
     "mnb report results-1 --compare results-2 --compare results-4": PARSE,
     "mnb jobs interference --gpus 0,1 --repeat 5 -o results-mig": PARSE,
@@ -109,6 +110,7 @@ TABLE: dict[str, Check] = {
     "mnb jobs lambda --name gnmt_amp --name bert_large_squad_amp -o results-lambda": PARSE,
     "mnb jobs lambda --name ncf_fp32 --window 1 --data-scale 0.01 -- --batch-size 4096": PARSE,
     "mnb report results-lambda": PARSE,
+    "mnb jobs modern --order file --ram-total 120GiB": PARSE,
     "mnb jobs modern --repeat 3 --dry-run -d /scratch/mnb": PARSE,
     "mnb jobs modern --repeat 3 -d /scratch/mnb -o results-modern": PARSE,
     "mnb jobs modern --name llm_pretrain --name llm_decode -o results-language": PARSE,
@@ -230,6 +232,7 @@ TABLE: dict[str, Check] = {
     "scripts/baselines-2020": Check("script", "writes the shipped baselines"),
     "scripts/bench-fence": Check("script", "takes half a minute, and wants a quiet node"),
     'pip install ".[segmentation]"': Check("elsewhere", "needs the network"),
+    "scripts/bench-field --name llm --name moe --name dit --name vit --name dlrm": Check("script", "takes minutes"),
     "scripts/bench-field --pairs 3 --seconds 1 --warm 0.5": Check("script", "takes minutes"),
     "uv run scripts/bench-field": Check("script", "takes minutes"),
     "uv run scripts/bench-field --name llm --name moe --name dit --name vit --name dlrm": Check(

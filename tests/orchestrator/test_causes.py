@@ -175,7 +175,7 @@ def test_a_killed_loader_is_named_with_its_signal(run_profile) -> None:  # type:
     loader = {"workload": "loader", "arguments": {"batch_size": 16, "workers": 1}}
     finished = run_profile({"loader": loader}, KillLoader(), tenants=1)
     (record,) = finished.records
-    assert record.mnb.failure.cause == "signal"
+    assert record.mnb.failure.cause == "signal", record.mnb.failure
     assert "Killed" in record.mnb.failure.detail
     assert "DataLoader worker" in record.mnb.failure.detail
 
