@@ -83,6 +83,11 @@ def read_storage(path: Path, mountinfo: Path = Path("/proc/self/mountinfo"), sys
     return msgspec.structs.replace(own, path=str(path.absolute()), inside=tuple(inside))
 
 
+def in_memory(storage: Storage) -> bool:
+    """Whether what is written there stays in memory: on such a file system, or in a file on one."""
+    return storage.kind == "memory" or any(in_memory(below) for below in storage.rests_on)
+
+
 def _storage(path: Path, mount: Mount, mounts: tuple[Mount, ...], sysfs: Path) -> Storage:
     """The storage of an existing path."""
     block = _block_device(mount, sysfs)

@@ -22,6 +22,7 @@ from milabench_ng.fence.interface import Fence
 from milabench_ng.node.device_nodes import make_device_nodes
 from milabench_ng.node.foreign_load import busy_note
 from milabench_ng.node.gpus import Gpu, read_gpus
+from milabench_ng.node.storage import Storage
 from milabench_ng.orchestrator.display.json_lines import JsonLines
 from milabench_ng.orchestrator.events.bus import Bus
 from milabench_ng.orchestrator.events.run_events import RunBegins, RunEnds
@@ -103,7 +104,7 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...], jud
         writer.keep((), *proofs)
         context = RunContext(
             environment=environment,
-            facts=session_facts(planned, begun, fence, gpus, dropped),
+            facts=session_facts(planned, begun, fence, gpus, manifest.storage["dataroot"], dropped),
             fence=fence,
             claim=claim,
             starter=server if planned.start == "warm" else ColdStarter(),
@@ -259,7 +260,12 @@ def spared() -> Iterator[None]:
 
 
 def session_facts(
-    planned: PlannedRun, begun: Begun, fence: Fence, gpus: Sequence[Gpu], dropped: tuple[str, ...]
+    planned: PlannedRun,
+    begun: Begun,
+    fence: Fence,
+    gpus: Sequence[Gpu],
+    dataroot: Storage,
+    dropped: tuple[str, ...],
 ) -> SessionFacts:
     """What all records of the session share."""
     boards = {gpu.uuid: gpu.board for gpu in gpus}
@@ -269,6 +275,7 @@ def session_facts(
         hostname=socket.gethostname(),
         boards={slot.id: boards[slot.device.uuid] for slot in planned.layout if slot.device.uuid},
         fence=fence_part(fence, planned.layout[0].share),
+        dataroot=dataroot,
         dropped_environment=dropped,
     )
 

@@ -15,6 +15,7 @@ from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.sharing.layout import lay_out
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.node.resctrl import Resctrl
+from milabench_ng.node.storage import StorageKind
 from milabench_ng.orchestrator.execution.batch import GroupEvidence, Timeline
 from milabench_ng.orchestrator.execution.tenant import RankLog
 from milabench_ng.orchestrator.outcome.marking import marks
@@ -31,7 +32,8 @@ from milabench_ng.records.marks import Mark
 from milabench_ng.records.record import Data, Neighbour, Neighbours, SamplingSpan
 from milabench_ng.records.surroundings import CpuLimit, Surroundings
 from milabench_ng.records.window import WindowRule
-from tests.report.make_node import conditions, fence
+from milabench_ng.worker.discovery import describe
+from tests.report.make_node import conditions, fence, storage
 
 BOARDS = {"0": "GPU-0", "1": "GPU-1", "2": "GPU-1"}
 """Device 2 is a MIG instance of GPU 1."""
@@ -75,6 +77,7 @@ def facts(
         hostname="node",
         boards=BOARDS,
         fence=fence(0, "run"),
+        dataroot=storage("/data"),
         dropped_environment=(),
     )
     return msgspec.structs.replace(made, **changes)
@@ -167,6 +170,27 @@ def test_a_sound_launch_has_no_mark(held: float) -> None:
 def test_parts_of_caches_are_a_mark() -> None:
     divided = msgspec.structs.replace(facts().planned, resctrl=Resctrl())
     assert marks(facts(planned=divided), seen(0)) == (Mark(kind="caches divided"),)
+
+
+@pytest.mark.parametrize(
+    ("workload", "kind", "told"),
+    [
+        ("checkpoint", "memory", ["what it wrote lay in memory (ext4)"]),
+        ("disk_read", "memory", ["what it wrote lay in memory (ext4)"]),
+        ("vae", "memory", []),
+        ("checkpoint", "disk", []),
+        ("checkpoint", "network", []),
+    ],
+)
+def test_files_in_memory_are_a_mark(workload: str, kind: StorageKind, told: list[str]) -> None:
+    planned = facts().planned
+    resolved = msgspec.structs.replace(planned.resolved, catalogue=describe(()))
+    found = facts(
+        planned=msgspec.structs.replace(planned, resolved=resolved),
+        dataroot=msgspec.structs.replace(storage("/data"), kind=kind),
+    )
+    launch = msgspec.structs.replace(seen(0).launch, workload=workload)
+    assert [mark.text for mark in marks(found, seen(0, launch=launch))] == told
 
 
 def test_a_launch_without_a_gpu_has_no_mark_of_one() -> None:

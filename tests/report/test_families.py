@@ -162,6 +162,26 @@ def test_each_attack_is_found(case: str, folder: Path) -> None:
     assert reason in "\n".join(broken(folder)[rule])
 
 
+@pytest.mark.parametrize(
+    "below", [{"kind": "memory", "filesystem": "tmpfs"}, {"filesystem": "ext4", "rests_on": "tmpfs"}], ids=str
+)
+def test_files_in_memory_without_their_mark_are_found(below: dict[str, str], folder: Path) -> None:
+    def moved(content: dict[str, Any]) -> None:
+        there = content["storage"]["dataroot"]
+        file = [{**there, "kind": "memory", "filesystem": below["rests_on"]}] if "rests_on" in below else []
+        there.update(below | {"rests_on": file})
+
+    def untold() -> list[str]:
+        (found,) = [one for one in verify(folder, Rules(marks_refused=True)).rulings if one.id == "R22"]
+        return [why for why in found.reasons if "what it wrote lay in memory" in why]
+
+    assert untold() == []
+    tampering.manifest(moved)(folder)
+    lacking = untold()
+    assert lacking
+    assert all("checkpoint" in why and why.endswith("and it has no mark of it") for why in lacking)
+
+
 def test_joined_latencies_count_from_their_lowest_bound_on() -> None:
     seconds = [1e-5 * 1.021**power for power in range(MOST + 100)]
     joined = histogram(seconds)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from milabench_ng.node.conditions import throttled_fraction
 from milabench_ng.node.foreign_load import FOREIGN_LIMIT
+from milabench_ng.node.storage import in_memory
 from milabench_ng.orchestrator.outcome.observation import Observation, SessionFacts
 from milabench_ng.orchestrator.outcome.skipped import skipped
 from milabench_ng.records.isolation import handicaps
@@ -51,6 +52,8 @@ def _of_request(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
         yield Mark(kind="classic data", what=seen.data.name)
     if seen.data and facts.planned.request.trust_data:
         yield Mark(kind="data not read again", what=seen.data.name)
+    if in_memory(facts.dataroot) and facts.planned.workload(seen.launch).stores:
+        yield Mark(kind="files in memory", what=facts.dataroot.filesystem)
     asked = facts.planned.io.get(seen.launch.test)
     if asked and asked.override:
         yield Mark(kind="I/O share overridden")

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from milabench_ng.node.conditions import Conditions
+from milabench_ng.node.storage import Storage
 from milabench_ng.orchestrator.execution.batch import Timeline
 from milabench_ng.orchestrator.execution.group_evidence import GroupEvidence
 from milabench_ng.orchestrator.execution.tenant import RankLog
@@ -33,6 +34,8 @@ class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
     """UUID of the physical GPU behind each slot; clocks, power and faults are known for it only."""
     fence: Isolation
     """The run's fence, without the tenants' parts."""
+    dataroot: Storage
+    """What the data sets, and the files of tests that write some, lie on."""
     dropped_environment: tuple[str, ...]
 
 

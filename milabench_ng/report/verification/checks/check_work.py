@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Iterator
 import msgspec
 
 from milabench_ng.catalogue import data_set_of
-from milabench_ng.node.storage import Storage, StorageKind
+from milabench_ng.node.storage import Storage, StorageKind, in_memory
 from milabench_ng.records.isolation import handicaps
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.precision_seen import FP32_ERROR, PrecisionSeen
@@ -259,8 +259,15 @@ def _untold(evidence: Evidence) -> Iterator[str]:
     """Marks that follow from what a record says of its surroundings and its process, and that it has not got."""
     for name, record in evidence.named():
         told = {(mark.kind, mark.device) for mark in record.mnb.marks}
-        missing = [mark for mark in _due(record) if (mark.kind, mark.device) not in told]
+        due = (*_due(record), *_files(evidence, record))
+        missing = [mark for mark in due if (mark.kind, mark.device) not in told]
         yield from (f"{name}: {mark.text}, and it has no mark of it" for mark in missing)
+
+
+def _files(evidence: Evidence, record: Record) -> Iterator[Mark]:
+    own, lies_on = evidence.builtin.get(record.mnb.launch.workload), evidence.manifest.storage.get("dataroot")
+    if own is not None and own.stores and lies_on is not None and in_memory(lies_on):
+        yield Mark(kind="files in memory", what=lies_on.filesystem)
 
 
 def _due(record: Record) -> Iterator[Mark]:
