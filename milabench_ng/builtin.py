@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from milabench_ng.catalogue import Bound, DataBy, Derived, Scalar, Workload
+from milabench_ng.catalogue import Bound, DataBy, Derived, FirstLoss, Scalar, Workload
 
 FILE = Path(__file__).with_suffix(".json")
 
@@ -22,6 +22,7 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     defaults: dict[str, Scalar | None]
     notes: tuple[str, ...] = ()
     stores: bool = False
+    first_loss: FirstLoss | None = None
 
 
 def declared(workload: Workload) -> Declared:
@@ -35,6 +36,7 @@ def declared(workload: Workload) -> Declared:
         defaults={option.name: option.default for option in workload.options},
         notes=workload.notes,
         stores=workload.stores,
+        first_loss=workload.first_loss,
     )
 
 

@@ -138,7 +138,7 @@ class Derived(msgspec.Struct, frozen=True):
 
     unit: str
     formula: str
-    """With ``+ - * /`` and parentheses.
+    """With ``+ - * /``, ``log()`` and parentheses.
 
     Over ``rate`` (items per second), ``devices`` (of the launch), the options, `DEVICE_PEAKS`, and what the workload
     notes of its steps.
@@ -159,8 +159,26 @@ class Derived(msgspec.Struct, frozen=True):
 
         Raises InputError if there is none, as `formula.evaluate` does.
         """
-        numbers = {name: value for name, value in options.items() if type(value) in (int, float)}
-        return evaluate(self.formula, {**numbers, **(measured or {}), "rate": rate})  # type: ignore[dict-item]  # type() is the check
+        return evaluate(self.formula, {**numbers(options), **(measured or {}), "rate": rate})
+
+
+class FirstLoss(msgspec.Struct, frozen=True):
+    """The loss of the first step by theory, which follows from how the weights are made."""
+
+    formula: str
+    """Over the workload's own options."""
+    within: float = 0.01
+    """As a share of it: how far a launch may be from it, by chance and rounding."""
+
+    def of(self, options: Mapping[str, Scalar | None]) -> float:
+        """The loss of a launch with ``options``. Raises InputError if there is none, as `formula.evaluate` does."""
+        return evaluate(self.formula, numbers(options))
+
+
+def numbers(options: Mapping[str, Scalar | None]) -> dict[str, float]:
+    """Those of ``options`` that are numbers."""
+    found = ((name, value) for name, value in options.items() if not isinstance(value, bool))
+    return {name: value for name, value in found if isinstance(value, int | float)}
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,6 +218,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """What it notes of its steps, by name: seconds (``..._s``), or shares from 0 to 1."""
     stores: bool = False
     """Writes files below the data root."""
+    first_loss: FirstLoss | None = None
+    """None where theory does not say it."""
     description: str
     origin: str
     """``package.module:function``."""

@@ -3,7 +3,7 @@
 from milabench_ng.bench.bench import Bench
 from milabench_ng.bench.definition import Definition, workload
 from milabench_ng.bench.ranges import Count, Fraction, FromZero, Rate, WholeNumber
-from milabench_ng.catalogue import Classic, DataBy, Derived
+from milabench_ng.catalogue import Classic, DataBy, Derived, FirstLoss
 
 __all__ = [
     "Bench",
@@ -12,6 +12,7 @@ __all__ = [
     "DataBy",
     "Definition",
     "Derived",
+    "FirstLoss",
     "Fraction",
     "FromZero",
     "Rate",

@@ -16,7 +16,7 @@ from milabench_ng.batch_sizes import BATCH_SIZE
 from milabench_ng.bench.options import COMMON
 from milabench_ng.bench.signature import Function, read_options
 from milabench_ng.bench.source import source_modules
-from milabench_ng.catalogue import AUTO, DEVICE_PEAKS, Bound, Classic, DataBy, Derived, Option
+from milabench_ng.catalogue import AUTO, DEVICE_PEAKS, Bound, Classic, DataBy, Derived, FirstLoss, Option
 from milabench_ng.datasets.base import DataSet
 from milabench_ng.errors import InputError
 from milabench_ng.formula import names
@@ -49,10 +49,12 @@ class Definition:
     derived: tuple[Derived, ...]
     notes: tuple[str, ...]
     stores: bool
+    first_loss: FirstLoss | None = None
     fits: Function | None = None
 
     def __post_init__(self) -> None:
         _check_derived(self)
+        _check_first_loss(self)
         unknown = self._judged() - {_DEVICES, *(option.name for option in read_options(self.function))}
         if unknown:
             raise InputError(f"workload {self.name}: fits takes {', '.join(sorted(unknown))}, which is no option")
@@ -116,6 +118,7 @@ class Definition:
             derived=self.derived,
             notes=self.notes,
             stores=self.stores,
+            first_loss=self.first_loss,
             description=inspect.getdoc(self.function) or "",
             origin=f"{self.function.__module__}:{self.function.__qualname__}",
             package=package,
@@ -141,6 +144,7 @@ def workload(
     derived: tuple[Derived, ...] = (),
     notes: tuple[str, ...] = (),
     stores: bool = False,
+    first_loss: FirstLoss | None = None,
     fits: Function | None = None,
 ) -> Callable[[Function], Definition]:
     """Declare a function ``(bench, *, options...)`` as a workload.
@@ -152,11 +156,12 @@ def workload(
     ``auto_batch``: ``--batch-size auto`` may find its option ``batch_size``, with which its memory grows.
     ``classic_factor``: items of the 2020 tool per true item. ``classic``: how 2020 profiles name it. ``derived``: its
     rate in other units, shown beside it. ``notes``: names of what it notes of its steps (`Bench.notes`), for their
-    formulas. ``stores``: it writes files, below the data root (`Bench.storage`). ``fits``: a function of some of the
-    options, by name, and of ``devices``, the number that a launch runs over, that raises InputError where they do not
-    go together; it is asked before a run begins.
+    formulas. ``stores``: it writes files, below the data root (`Bench.storage`). ``first_loss``: that of
+    step 1, where theory says it; reports compare launches of workloads that come with mnb with it. ``fits``: a function
+    of some of the options, by name, and of ``devices``, the number that a launch runs over, that raises InputError
+    where they do not go together; it is asked before a run begins.
 
-    Raises InputError for a derived unit whose formula cannot be evaluated, and if ``fits`` takes what is no option.
+    Raises InputError for formulas over what is no option, and if ``fits`` takes what is no option.
     """
 
     def declare(function: Function) -> Definition:
@@ -177,6 +182,7 @@ def workload(
             derived=derived,
             notes=notes,
             stores=stores,
+            first_loss=first_loss,
             fits=fits,
         )
 
@@ -204,9 +210,9 @@ def _check_derived(definition: Definition) -> None:
     """Raise InputError for formulas over anything but what `Derived.formula` lists."""
     if not definition.derived:
         return
-    where = f"workload {definition.function.__module__}:{definition.function.__qualname__}"
+    where = _where(definition)
     options = (*definition.own_options, *COMMON(definition.precision))
-    numeric = [option.name for option in options if option.type in ("int", "float")]
+    numeric = _numeric(options)
     known = ("rate", "devices", *DEVICE_PEAKS, *definition.notes)
     hidden = next((name for name in known if name in numeric), None)
     if hidden is not None:
@@ -226,3 +232,24 @@ def _check_derived(definition: Definition) -> None:
         absent = sorted({*(() if each.only is UNSET else each.only)} - {one.name for one in options})
         if absent:
             raise InputError(f"{where}: derived unit {each.unit!r} is for an option that is not there: {absent[0]}")
+
+
+def _check_first_loss(definition: Definition) -> None:
+    """Raise InputError for a formula over anything but the workload's own options."""
+    if definition.first_loss is None:
+        return
+    numeric = _numeric(definition.own_options)
+    unknown = sorted(names(definition.first_loss.formula) - {*numeric})
+    if unknown:
+        raise InputError(
+            f"{_where(definition)}: the loss of the first step, {definition.first_loss.formula!r}, has no value for "
+            f"{', '.join(unknown)}; there are {', '.join(numeric)}"
+        )
+
+
+def _where(definition: Definition) -> str:
+    return f"workload {definition.function.__module__}:{definition.function.__qualname__}"
+
+
+def _numeric(options: Sequence[Option]) -> list[str]:
+    return [option.name for option in options if option.type in ("int", "float")]

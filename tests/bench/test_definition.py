@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, cast
 import pytest
 from msgspec import Meta
 
-from milabench_ng.bench import Bench, Count, DataBy, Definition, Derived, Fraction, Rate, workload
+from milabench_ng.bench import Bench, Count, DataBy, Definition, Derived, FirstLoss, Fraction, Rate, workload
 from milabench_ng.bench.options import COMMON, split
 from milabench_ng.bench.signature import read_options
 from milabench_ng.catalogue import Option, parse_flags, resolve
@@ -227,6 +227,16 @@ def test_a_bad_formula_is_refused_when_the_workload_is_declared(derived: list[tu
     with pytest.raises(InputError) as caught:
         workload(unit="images", derived=tuple(Derived(*each) for each in derived))(pictures)
     assert told in str(caught.value)
+
+
+def test_the_first_loss_is_over_the_workloads_own_options() -> None:
+    declared = workload(unit="images", first_loss=FirstLoss("log(width) * scale"))(pictures)
+    found = declared.describe("pictures", "").first_loss
+    assert found is not None
+    assert found.of({"width": 1, "scale": 0.5}) == 0.0
+    for formula, told in (("log(height)", "has no value for height; there are width, scale$"), ("width **", "formula")):
+        with pytest.raises(InputError, match=told):
+            workload(unit="images", first_loss=FirstLoss(formula))(pictures)
 
 
 def test_no_option_may_hide_the_rate() -> None:

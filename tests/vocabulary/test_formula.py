@@ -22,6 +22,9 @@ VALUES = {"rate": 300.0, "width": 224, "height": 160, "batch_size": 12}
         ("2 + 3 * 4 - 10 / 5", 12.0),
         ("(2 + 3) * (4 - 10) / 5", -6.0),
         ("rate - 100 - 50", 150.0),
+        ("log(rate)", 5.703782474656201),
+        ("log(32768) + 2048 * 0.0002", 10.806807708399178),
+        ("2 * log(log(rate) + 1)", 3.8053438311110828),
     ],
 )
 def test_values(formula: str, value: float) -> None:
@@ -31,6 +34,7 @@ def test_values(formula: str, value: float) -> None:
 def test_names() -> None:
     assert names("rate * width * width / (1e6 + height)") == {"rate", "width", "height"}
     assert names("1 + 2") == frozenset()
+    assert names("log(width) + log") == {"width", "log"}
 
 
 @pytest.mark.parametrize(
@@ -38,7 +42,21 @@ def test_names() -> None:
     [
         *("", "rate *", "rate width", "(rate", "rate\0", "\ud800", " rate", "rate; rate", "rate = 1"),
         *("rate ** 2", "rate // 2", "rate % 2", "-rate", "rate < 1", "rate if 1 else 2", "[rate]", "lambda: 1"),
-        *("__import__('os')", "rate.real", "rate[0]", "f(rate)", "'rate'", "True * 2", "1j", "rate := 1", "..."),
+        *(
+            "__import__('os')",
+            "rate.real",
+            "rate[0]",
+            "f(rate)",
+            "log()",
+            "log(1, 2)",
+            "log(x=1)",
+            "m.log(1)",
+            "'rate'",
+            "True * 2",
+            "1j",
+            "rate := 1",
+            "...",
+        ),
     ],
 )
 def test_everything_else_is_refused(formula: str) -> None:
@@ -57,6 +75,8 @@ def test_a_long_formula_is_refused_before_it_is_read() -> None:
     ("formula", "told"),
     [
         ("rate / (width - 224)", "it divides by zero"),
+        ("log(width - 224)", "only positive numbers have a logarithm"),
+        ("log", "unknown name 'log'; there are rate, width, height, batch_size"),
         ("rate * depth", "unknown name 'depth'; there are rate, width, height, batch_size"),
         ("1e308 * 10", "its value is inf; it must be finite"),
         ("1e999 - 1e999", "its value is nan; it must be finite"),

@@ -398,6 +398,16 @@ def test_a_text_must_be_longer_than_its_windows(place: Callable[[DataSet], Path]
         run("llm_prefill", place, length=1 << 20)
 
 
+@pytest.mark.parametrize("definition", [llm_pretrain, llm_fsdp, llm_lora, moe], ids=lambda one: one.name)
+def test_the_first_loss_by_theory_is_declared(definition: Definition) -> None:
+    """As section 4 of the suite's specification has them."""
+    assert definition.first_loss is not None
+    for vocabulary, width, expected in ((32_768, 2048, 10.807), (32_768, 1024, 10.602), (128_256, 4096, 12.581)):
+        options = {"vocabulary": vocabulary, "width": width}
+        assert definition.first_loss.of(options) == pytest.approx(expected, abs=5e-4)
+    assert definition.first_loss.of(SIZES) == pytest.approx(FIRST_LOSS)
+
+
 @pytest.mark.slow
 def test_two_ranks_train_one_model(tmp_path: Path, place: Callable[[DataSet], Path]) -> None:
     """Both have the whole model's gradient norm, and the loss of random weights; the parameters are sharded."""

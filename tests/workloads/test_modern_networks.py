@@ -95,6 +95,14 @@ def test_the_share_of_the_peak_is_a_derived_unit(name: str) -> None:
     assert units["MFU %"] == pytest.approx(units["TFLOP/s"] / 10)
 
 
+@pytest.mark.parametrize(("name", "theory"), [("dit", 1.0), ("vit", 6.907755278982137), ("dlrm", 0.6931471805599453)])
+def test_the_first_loss_by_theory_is_declared(name: str, theory: float) -> None:
+    """No noise is predicted at first, and all of 1,000 classes, or of two, are as likely."""
+    first = WORKLOADS[name].first_loss
+    assert first is not None
+    assert first.of(defaults(name)) == pytest.approx(theory, rel=1e-12)
+
+
 @pytest.mark.parametrize(
     ("name", "theory", "items"), [("dit", 1.0, 16), ("vit", math.log(1000), 4), ("dlrm", math.log(2), 16)]
 )

@@ -28,7 +28,7 @@ PACING = ("max_count", "max_seconds", "sample_duration", "workers")
 """Options that change how long a test runs, not what it computes."""
 SCALED = ("amp", "half_master")
 """Modes whose first gradients may overflow fp16 even on a healthy device: such steps are skipped."""
-Strength = Literal["strong", "weak", "digest only"]
+Strength = Literal["strong", "weak", "digest only", "first loss only"]
 STRENGTHS: tuple[Strength, ...] = get_args(Strength)
 ROUNDING = 1 + 1e-9
 STRONG_LOSS, STRONG_NORM = 0.01 * ROUNDING, 0.05 * ROUNDING
@@ -104,6 +104,7 @@ class Traced(msgspec.Struct, frozen=True):
     """The traced values of a record."""
 
     label: str
+    workload: str
     arguments: dict[str, Scalar | None]
     data: tuple[str, str, float] | None
     kind: TraceDevice
@@ -136,6 +137,7 @@ def traced(mnb: MnbView) -> Traced:
     places = [(f"{mnb.launch.slot_ids[number]}/{number}", rank) for number, rank in enumerate(mnb.ranks)]
     return Traced(
         label=mnb.label,
+        workload=mnb.launch.workload,
         version=mnb.version,
         arguments={name: value for name, value in mnb.launch.arguments.items() if name not in PACING},
         data=_data(mnb.data),
@@ -190,10 +192,10 @@ def compare(seen: Traced, trace: ReferenceTrace | None, software_key: str) -> Co
     known = trace.digests.get(software_key, {})
     digested = [(known[key], digest) for key, digest in seen.digests.items() if key in known]
     found = [
-        *_deviations("loss outside the reference", seen, loss_bands, seen.losses),
-        *_deviations("gradient norm outside the reference", seen, norm_bands, seen.gradient_norms),
-        *_left_out("loss", seen, loss_bands, seen.losses),
-        *_left_out("gradient norm", seen, norm_bands, seen.gradient_norms),
+        *deviations("loss outside the reference", seen, loss_bands, seen.losses),
+        *deviations("gradient norm outside the reference", seen, norm_bands, seen.gradient_norms),
+        *left_out("loss", seen, loss_bands, seen.losses),
+        *left_out("gradient norm", seen, norm_bands, seen.gradient_norms),
         *_undigested(seen, known),
         *_unlearned(seen, loss_bands, norm_bands),
     ]
@@ -226,16 +228,17 @@ def _within(seen: Traced, bands: Mapping[str, TraceBand], numbers: TracedNumbers
     return {step: band for step, band in bands.items() if step in compared - skipped}
 
 
-def _deviations(
+def deviations(
     kind: OutsideKind, seen: Traced, bands: Mapping[str, TraceBand], numbers: TracedNumbers
 ) -> Iterator[Mark]:
+    """The marks of numbers outside their step's band."""
     for place, step, number in numbers:
         skipped = number is None and (place, step) in seen.overflown
         if step in bands and not skipped and not bands[step].holds(number):
             yield bands[step].deviation(kind, step, number)
 
 
-def _left_out(what: str, seen: Traced, bands: Mapping[str, TraceBand], numbers: TracedNumbers) -> Iterator[Mark]:
+def left_out(what: str, seen: Traced, bands: Mapping[str, TraceBand], numbers: TracedNumbers) -> Iterator[Mark]:
     """Steps that have a band and ran, but are missing from the record, even as skipped."""
     there = {(place, step) for place, step, _ in numbers}
     for place, steps in seen.steps.items():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from milabench_ng.builtin import Declared, read_builtin
 from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, parse_json, read_content
 from milabench_ng.plain import plain, printed_json, short
@@ -20,6 +21,7 @@ from milabench_ng.records.reading import Problem, ReadRecord, is_going_on, read_
 from milabench_ng.records.upgrades.summary import SUMMARY_UPGRADES
 from milabench_ng.records.views import ManifestView
 from milabench_ng.records.window import Amount
+from milabench_ng.report.launch.first_losses import compare_first_loss
 from milabench_ng.report.launch.traces import ReferenceTrace, compare, load_traces
 from milabench_ng.report.summary.contradictions import contradictions
 from milabench_ng.report.summary.deviations import with_deviations
@@ -122,13 +124,21 @@ def against_traces(results: list[LaunchResult], manifests: list[ManifestView]) -
     suites = {suite_of(result.test) for result in results}
     known = {label: trace for suite in suites for label, trace in load_traces(suite).items()}
     keys = {manifest.run_id: manifest.software_key for manifest in manifests}
-    return tuple(_against(result, known.get(result.label), keys.get(result.run_id or "", "")) for result in results)
+    own = read_builtin()
+    return tuple(
+        _against(result, own, known.get(result.label), keys.get(result.run_id or "", "")) for result in results
+    )
 
 
-def _against(result: LaunchResult, trace: ReferenceTrace | None, software_key: str) -> LaunchResult:
+def _against(
+    result: LaunchResult, own: Mapping[str, Declared], trace: ReferenceTrace | None, software_key: str
+) -> LaunchResult:
     if result.traced is None:
         return result
     found = compare(result.traced, trace, software_key)
+    declared = own.get(result.traced.workload)
+    if found.lacking and declared and declared.first_loss:
+        found = compare_first_loss(result.traced, declared.first_loss)
     return msgspec.structs.replace(
         result,
         marks=(*result.marks, *found.deviations),

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from milabench_ng.bench import Bench, Count, Derived, Rate, workload
+from milabench_ng.bench import Bench, Count, Derived, FirstLoss, Rate, workload
 from milabench_ng.datasets.tables.clicks import COUNTS, FEATURES, HOT, ClickRows, Clicks
 from milabench_ng.errors import InputError
 from milabench_ng.workloads.models.deep_cross import BOTTOM, CROSSES, RANK, TOP, DeepCross, click_loss
@@ -40,6 +40,7 @@ def equal_shares(*, tables: int, devices: int) -> None:
         Derived("GB/s gathered", f"rate * {GATHERED} / 1e9"),
         Derived("ms/step", "1000 * batch_size / rate"),
     ),
+    first_loss=FirstLoss("log(2)"),
     fits=equal_shares,
 )
 def dlrm(

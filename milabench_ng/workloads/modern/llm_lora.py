@@ -8,7 +8,7 @@ from milabench_ng.workloads.models.adapters import AdaptedTransformer
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.modern.training import CHUNK, adamw, train
 from milabench_ng.workloads.modern.windows import windows
-from milabench_ng.workloads.modern.work_formulas import ADAPTERS, CAUSAL, WEIGHTS, flop_rates
+from milabench_ng.workloads.modern.work_formulas import ADAPTERS, CAUSAL, FIRST_LOSS, WEIGHTS, flop_rates
 
 
 @workload(
@@ -20,6 +20,7 @@ from milabench_ng.workloads.modern.work_formulas import ADAPTERS, CAUSAL, WEIGHT
     derived=flop_rates(
         f"(4 * {WEIGHTS} + 6 * {CAUSAL} + 6 * {ADAPTERS})", f"(4 * {WEIGHTS} + 12 * {CAUSAL} + 6 * {ADAPTERS})"
     ),
+    first_loss=FIRST_LOSS,
 )
 def llm_lora(
     bench: Bench,

@@ -12,7 +12,7 @@ from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.transformer import Transformer
 from milabench_ng.workloads.modern.training import adamw, train
 from milabench_ng.workloads.modern.windows import windows
-from milabench_ng.workloads.modern.work_formulas import CAUSAL, WEIGHTS, flop_rates
+from milabench_ng.workloads.modern.work_formulas import CAUSAL, FIRST_LOSS, WEIGHTS, flop_rates
 
 
 @workload(
@@ -22,6 +22,7 @@ from milabench_ng.workloads.modern.work_formulas import CAUSAL, WEIGHTS, flop_ra
     bound="gpu-compute",
     auto_batch=True,
     derived=flop_rates(f"6 * ({WEIGHTS} + {CAUSAL})", f"6 * ({WEIGHTS} + 2 * {CAUSAL})"),
+    first_loss=FIRST_LOSS,
 )
 def llm_pretrain(
     bench: Bench,

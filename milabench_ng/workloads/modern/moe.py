@@ -9,7 +9,7 @@ from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.transformer import Transformer
 from milabench_ng.workloads.modern.training import adamw, train
 from milabench_ng.workloads.modern.windows import windows
-from milabench_ng.workloads.modern.work_formulas import CAUSAL, ROUTED_WEIGHTS, flop_rates
+from milabench_ng.workloads.modern.work_formulas import CAUSAL, FIRST_LOSS, ROUTED_WEIGHTS, flop_rates
 
 
 def equal_work(*, experts: int, active: int, batch_size: int, length: int) -> None:
@@ -29,6 +29,7 @@ def equal_work(*, experts: int, active: int, batch_size: int, length: int) -> No
     auto_batch=True,
     derived=flop_rates(f"6 * ({ROUTED_WEIGHTS} + {CAUSAL})", f"6 * ({ROUTED_WEIGHTS} + 2 * {CAUSAL})"),
     fits=equal_work,
+    first_loss=FIRST_LOSS,
 )
 def moe(
     bench: Bench,

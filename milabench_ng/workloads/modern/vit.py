@@ -6,7 +6,7 @@ from torch.nn import functional as F
 from torchvision.models import VisionTransformer
 from torchvision.transforms import Compose, PILToTensor, RandomHorizontalFlip, RandomResizedCrop
 
-from milabench_ng.bench import Bench, Count, Rate, workload
+from milabench_ng.bench import Bench, Count, FirstLoss, Rate, workload
 from milabench_ng.datasets.images.imagenet import CLASSES, ImageNet
 from milabench_ng.errors import InputError
 from milabench_ng.workloads.modern.training import adamw
@@ -34,6 +34,7 @@ def whole_patches(*, width: int, heads: int, side: int) -> None:
     bound="gpu-compute",
     auto_batch=True,
     derived=flop_rates(FLOP),
+    first_loss=FirstLoss(f"log({CLASSES})"),
     fits=whole_patches,
 )
 def vit(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from milabench_ng.bench import Derived
+from milabench_ng.bench import Derived, FirstLoss
 from milabench_ng.catalogue import Scalar
 
 BF16: dict[str, Scalar] = {"precision": "bf16_master"}
@@ -20,6 +20,8 @@ ROUTED_WEIGHTS = f"(layers*({_ATTENDING}+width*(experts+3*active*inner))+{HEAD})
 """The same with routed experts."""
 ADAPTERS = "layers*rank*(9*width+2*width*kv_heads/heads+3*inner)"
 """Weights of adapters on the seven linear layers of each block."""
+FIRST_LOSS = FirstLoss("log(vocabulary)+width*0.0002")
+"""Logits of a normalised state are normal, with a variance of the width times 0.02^2."""
 CAUSAL = "layers*width*length"
 """Six times this are the operations per token of causal attention, forward and backward, of which half counts."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
 from milabench_ng.builtin import Declared
+from milabench_ng.catalogue import numbers
 from milabench_ng.errors import InputError
 from milabench_ng.formula import evaluate
 from milabench_ng.grouping import grouped
@@ -76,9 +77,9 @@ def most_items(mnb: Mnb, own: Declared | None) -> float | None:
     if own is None or own.unit != mnb.unit:
         return None
     formula = _MOST.get(mnb.launch.workload, "batch_size" if own.unit in _OF_A_BATCH else "")
-    numbers = {name: value for name, value in mnb.launch.arguments.items() if type(value) in (int, float)}
+    options = numbers(mnb.launch.arguments)
     try:
-        return evaluate(formula, numbers | {"devices": len(mnb.launch.devices)}) if formula else None  # type: ignore[arg-type]  # type() is the check
+        return evaluate(formula, options | {"devices": len(mnb.launch.devices)}) if formula else None
     except InputError:  # the rule on arguments reports what is missing
         return None
 
