@@ -14,7 +14,9 @@ from torch.optim import Optimizer
 from milabench_ng.bench import Bench
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.generator import Generator
+from milabench_ng.workloads.models.transformer import Transformer
 from milabench_ng.workloads.modern.llm_decode import llm_decode
+from milabench_ng.workloads.modern.llm_prefill import FirstToken
 
 GOAL = 0.97
 """Least ratio of our rate to that of the plain loop, unless a suite asks for more."""
@@ -101,7 +103,47 @@ class Generation:
         return step
 
 
-AnyCase = Case | Generation
+@dataclasses.dataclass(frozen=True)
+class Prompt:
+    """One comparison of reading a prompt up to the first token, which goes to the host with its logits."""
+
+    name: str
+    items: int
+    size: Dimensions
+    precision: str = "bf16_master"
+    unit: str = "tokens"
+    goal: float = GOAL
+
+    def model(self) -> FirstToken:
+        """Without weights yet."""
+        with torch.device("meta"):
+            return FirstToken(Transformer(self.size)).eval()
+
+    def tokens(self, device: torch.device) -> Tensor:
+        """A prompt [1, items]."""
+        return torch.randint(self.size.vocabulary, (1, self.items), device=device)
+
+    def ours(self, bench: Bench) -> None:
+        """Run it as the workload does."""
+        placed = bench.place(self.model())
+        for tokens in bench.measure(repeat(self.tokens(bench.device)), count=self.items):
+            bench.infer(placed, tokens)
+
+    def step(self, device: torch.device) -> Callable[[], None]:
+        """A step as one would write it."""
+        model = built(self.model(), device, torch.bfloat16)
+        tokens = self.tokens(device)
+
+        @torch.inference_mode()
+        def step() -> None:
+            first, logits = model(tokens)
+            first.cpu()
+            logits.float().cpu()
+
+        return step
+
+
+AnyCase = Case | Generation | Prompt
 
 
 def built(model: Any, device: torch.device, dtype: torch.dtype) -> Any:

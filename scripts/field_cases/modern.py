@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
-from field_cases.case import AnyCase, Case, Generation
+from field_cases.case import AnyCase, Case, Generation, Prompt
 from milabench_ng.datasets.tables.clicks import COUNTS, HOT
 from milabench_ng.workloads.models.adapters import AdaptedTransformer
 from milabench_ng.workloads.models.deep_cross import DeepCross, click_loss
@@ -37,7 +37,7 @@ GOAL = 0.98
 
 
 def cases(small: bool) -> Iterator[AnyCase]:
-    """Seven tests, with the batches of an H200; llm_decode has 96 texts, not 224, beside what the other loop leaves."""
+    """Eight tests, with the batches of an H200; llm_decode has 96 texts, not 224, beside what the other loop leaves."""
     for case in _cases(small):
         yield dataclasses.replace(case, goal=GOAL)
 
@@ -52,6 +52,7 @@ def _cases(small: bool) -> Iterator[AnyCase]:
     yield texts("moe", routed if small else ROUTED_0_9B, count // 2, length)
     large = msgspec.structs.replace(TINY, tied=False) if small else LLAMA_8B
     yield texts("llm_lora", large, 2, length, rank=16)
+    yield Prompt("llm_prefill", length // 2, large)
     yield Generation("llm_decode", 2 if small else 96, length, large)
 
 
