@@ -23,6 +23,7 @@ from milabench_ng.bench.edge_events import done_event, ready_event
 from milabench_ng.bench.file_errors import FileErrors
 from milabench_ng.bench.layer_type import LayerType
 from milabench_ng.bench.library_kernels import LibraryKernels
+from milabench_ng.bench.loader_deaths import naming_deaths
 from milabench_ng.bench.meter import Meter
 from milabench_ng.bench.moving import to_device, to_host
 from milabench_ng.bench.notes import Notes
@@ -329,7 +330,7 @@ class Bench:
         self._channel.send(Phase(rank=self.rank, name=phase, seconds=seconds))
 
     def _fetch(self, batches: Iterator[BatchT]) -> BatchT:
-        with self._file_errors.reading():
+        with self._file_errors.reading(), naming_deaths():
             return next(batches)
 
     def _enter_loader(self, _worker: int) -> None:

@@ -16,6 +16,7 @@ from cyclopts.exceptions import (
 )
 
 from milabench_ng.plain import plain, short
+from milabench_ng.shipped import names
 from milabench_ng.similar import did_you_mean
 
 WITH_FLAGS = ("jobs", "run", "rerun")
@@ -37,6 +38,9 @@ def explained(error: CycloptsError) -> str:
     if isinstance(error, UnusedCliTokensError):
         return f"{command}: {' '.join(map(plain, error.unused_tokens or ()))}: more than it takes; {command} --help"
     if isinstance(error, UnknownCommandError):
+        word = next(iter(error.unused_tokens or ()), "")
+        if command == "mnb" and word in names("profiles"):
+            return f"mnb: {word} is a profile: mnb jobs {word}"
         said = plain(error).partition(" Available commands")[0]
         return f"{command}: {said} {command} --help lists them"
     return f"{command}: {plain(error)}"

@@ -284,8 +284,8 @@ jobs quick --ram-total much | 2 | mnb: --ram-total: 'much' is not a size; write 
 jobs quick --dataroot notes.txt | 2 | mnb: data root
 jobs quick --nonce x --order file | 2 | mnb: --nonce 'x' seeds nothing: give it some text, and no other order than
 jobs quick --narrow 2% | 2 | mnb: --narrow --repeat 1: intervals decide from 6 repeats on, and --repeat is the most
-jobs quick --repeat 8 --narrow 0% | 2 | mnb: --narrow 0%: above 0 and below 100 %, such as 2%
-jobs quick --repeat 8 --narrow 2 | 2 | mnb: --narrow 200%: above 0 and below 100 %, such as 2%
+jobs quick --repeat 8 --narrow 0% | 2 | mnb: --narrow 0: above 0 and below 100 %, such as 2%
+jobs quick --repeat 8 --narrow 2 | 2 | mnb: --narrow 2: above 0 and below 100 %, such as 2%
 jobs quick --repeat 8 --narrow -2% | 2 | mnb jobs: --narrow: its value is missing; -2% begins with a dash: write
 jobs quick --repeat 8 --narrow wide | 2 | mnb: --narrow: 'wide' is not a share; write a percentage such as 2%
 jobs quick --budget 30min | 2 | mnb: --budget --repeat 1: --repeat is the most repeats that there can be; give more
@@ -341,6 +341,8 @@ doctor --gpus nobody | 2 | mnb: --gpus nobody: this node shows no GPU; mnb docto
 --hlp | 2 | mnb: Unknown command "--hlp". mnb --help lists them
 help | 2 | mnb: Unknown command "help". mnb --help lists them
 reprt res | 2 | mnb: Unknown command "reprt". Did you mean "report"? mnb --help lists them
+interference | 2 | mnb: interference is a profile: mnb jobs interference
+baseline standard | 2 | mnb baseline: Unknown command "standard". mnb baseline --help lists them
 jbs quick | 2 | mnb: Unknown command "jbs". Did you mean "jobs"? mnb --help lists them
 """
 

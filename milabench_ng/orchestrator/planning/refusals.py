@@ -89,7 +89,7 @@ def refuse_no_borders(request: RunRequest) -> None:
     if request.sessions > 1:
         raise InputError(f"{option} --sessions {request.sessions}: it ends a run of one session; leave one of them out")
     if rule.width is not None and not 0 < rule.width < 1:
-        raise InputError(f"--narrow {100 * rule.width:g}%: above 0 and below 100 %, such as 2%")
+        raise InputError(f"--narrow {rule.width:g}: above 0 and below 100 %, such as 2%")
     if rule.width is not None and request.repeat <= rule.least:
         raise InputError(
             f"--narrow --repeat {request.repeat}: intervals decide from {rule.least} repeats on, and --repeat is the "

@@ -1,0 +1,43 @@
+"""Names the signal that killed a loader process, whose broken connections are seen before its death is.
+
+A dying process closes its sockets first. Torch's handler of SIGCHLD raises what killed it an instant later, wherever
+the main thread is then, and at most once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+DYING_S = 1.0
+"""How long a process may take from its last connection to its end."""
+POLL_S = 0.01
+
+
+@contextmanager
+def naming_deaths() -> Iterator[None]:
+    """Raise RuntimeError in torch's words where a loader process was killed, not what that broke."""
+    try:
+        yield
+    except (EOFError, ConnectionError) as error:
+        killed = _killed_child(time.monotonic() + DYING_S)
+        if killed is None:
+            raise
+        pid, number = killed
+        told = f"DataLoader worker (pid {pid}) is killed by signal: {signal.strsignal(number)}."
+        raise RuntimeError(told) from error
+
+
+def _killed_child(until_s: float) -> tuple[int, int] | None:
+    """A child that a signal ended and its signal, without reaping it; None if there is none until then (monotonic)."""
+    while True:
+        with suppress(ChildProcessError):  # no children
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+            if ended is not None and ended.si_code in (os.CLD_KILLED, os.CLD_DUMPED):
+                return ended.si_pid, ended.si_status
+        if time.monotonic() >= until_s:
+            return None
+        time.sleep(POLL_S)

@@ -1,0 +1,53 @@
+"""A killed loader process is named, whatever its death breaks first."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from milabench_ng.bench import loader_deaths
+from milabench_ng.bench.loader_deaths import naming_deaths
+
+
+@pytest.fixture(autouse=True)
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize("broken", [ConnectionResetError("reset by peer"), EOFError()], ids=repr)
+def test_what_a_death_breaks_is_told_as_the_death(broken: Exception, child: subprocess.Popen[bytes]) -> None:
+    told = rf"DataLoader worker \(pid {child.pid}\) is killed by signal: Killed\."
+    os.kill(child.pid, signal.SIGKILL)
+    with pytest.raises(RuntimeError, match=told) as caught, naming_deaths():
+        raise broken
+    assert caught.value.__cause__ is broken
+    assert child.wait() == -signal.SIGKILL  # its starter still learns of it
+
+
+def test_what_the_handler_of_torch_raises_meanwhile_is_told() -> None:
+    def die(number: int, frame: object) -> None:  # noqa: ARG001
+        raise RuntimeError("DataLoader worker (pid 1) is killed by signal: Killed. ")
+
+    before = signal.signal(signal.SIGALRM, die)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(RuntimeError, match=r"pid 1\) is killed"), naming_deaths():
+            raise ConnectionResetError
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_without_a_death_an_error_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader_deaths, "DYING_S", 0.05)
+    with pytest.raises(EOFError), naming_deaths():
+        raise EOFError
+    with pytest.raises(FileNotFoundError), naming_deaths():
+        raise FileNotFoundError
