@@ -35,6 +35,7 @@ from milabench_ng.report.summary.folder import load
 
 ROOT = Path(__file__).parents[2]
 ARGUMENTS: dict[str, Any] = {"batch_size": 64}
+TWIN = "imagenet (twin, scale 1)"
 
 
 def seen(loss: float | None, digest: str = "a", precision: str = "fp32", *, tenant: int = 0, **changes: Any) -> Traced:
@@ -52,7 +53,7 @@ def seen(loss: float | None, digest: str = "a", precision: str = "fp32", *, tena
 
 def test_a_band_is_as_wide_as_the_launches_differ_and_no_narrower_than_the_precision_allows() -> None:
     made = build("try", [(seen(2.0), "k"), (seen(2.0), "k")], ())
-    assert made.tests["try.net"].losses == {"gpu": {"fp32": {"10": TraceBand(2.0, pytest.approx(2 * 0.02 * 2))}}}
+    assert made.tests["try.net"].losses == {"gpu": {"fp32": {"10": TraceBand(2.0, pytest.approx(2 * 0.02 * 2), "0/0")}}}
     half = [(seen(10.0, precision="bf16"), "k")] * 2
     tenants = [(seen(loss, tenant=tenant), "k") for tenant, loss in enumerate((2.01, 1.99, 2.01, 1.99))]
     losses = build("try", [*tenants, *half], ()).tests["try.net"].losses["gpu"]
@@ -106,6 +107,31 @@ def test_tenants_that_agree_on_the_first_step_make_bands_as_narrow_as_arithmetic
     # Student's t at 1 - 0.00005 with three degrees of freedom, from a table: 28.000.
     expected = 28.000 * math.sqrt(2 * 0.0011**2 / 3) * math.sqrt(1 + 1 / 4)
     assert too_far.losses["gpu"]["fp32"]["1"].tolerance == pytest.approx(expected, rel=1e-4)
+
+
+def test_later_bands_of_one_tenant_are_not_asked_of_others() -> None:
+    """They read in their own order. The first batch is the same for all."""
+    later = build("try", [(seen(2.0), "k")] * 2, ()).tests["try.net"]
+    (mark,) = compare(seen(3.0), later, "other").deviations
+    assert mark.text == "outside the reference: loss 3 at step 10, expected 2 +- 0.08"
+    other = seen(3.0, tenant=1)
+    assert compare(other, later, "other") == Compared(lacking=f"gpu, fp32, {TWIN} and these options")
+    silent = msgspec.structs.replace(other, losses=(), steps={"1/0": 50})
+    assert compare(silent, later, "other").deviations == ()
+    assert [mark.kind for mark in compare(msgspec.structs.replace(silent, steps={"0/0": 50}), later, "k").deviations]
+    first = build("try", [(first_step(2.0, 10.0), "k")] * 2, ()).tests["try.net"]
+    assert compare(first_step(2.0, 10.0, tenant=1), first, "k").strength == "strong"
+    assert compare(first_step(1.0, 10.0, tenant=1), first, "k").deviations
+
+
+def test_a_trace_is_of_as_many_ranks_as_made_it() -> None:
+    """Ranks average their gradients, so that two make another norm than one."""
+    one = build("try", [(first_step(2.0, 10.0), "k")] * 2, ()).tests["try.net"]
+    both = first_step(2.0, 7.0, ranks=2)
+    assert compare(both, one, "k") == Compared(lacking=f"gpu, fp32, 2 ranks, {TWIN} and these options")
+    assert compare(both, msgspec.structs.replace(one, ranks=2), "k").deviations
+    with pytest.raises(InputError, match="differ in options, data or ranks"):
+        build("try", [(first_step(2.0, 10.0), "k"), (both, "k")], ())
 
 
 def test_deviations_of_the_gradient_norm() -> None:
@@ -246,7 +272,7 @@ def test_what_has_no_reference_is_not_marked_and_named() -> None:
 
 
 def test_launches_of_different_options_make_no_trace() -> None:
-    with pytest.raises(InputError, match="differ in options or data"):
+    with pytest.raises(InputError, match="differ in options, data or ranks"):
         build("try", [(seen(2.0), "k"), (seen(2.0, arguments={"batch_size": 32}), "k")], ())
 
 

@@ -24,6 +24,7 @@ from milabench_ng.report.launch.traces import (
     TraceDevice,
     TracedNumbers,
     Traces,
+    computed,
 )
 from milabench_ng.report.statistics.intervals import t_quantile
 from milabench_ng.stats import mean, population_std, sample_std
@@ -74,7 +75,7 @@ def build(suite: str, launches: Iterable[tuple[Traced, str]], made_from: Sequenc
     """Make traces that hold for all ``launches``: successful ones of one suite, with their software keys. Pure.
 
     A band needs at least two tenants, or two launches of the same one; a digest counts if two launches agree on it and
-    none differs. Raises InputError if launches of one test had different options or data.
+    none differs. Raises InputError if launches of one test had different options, data or numbers of ranks.
     """
     rows = grouped(launches, lambda pair: pair[0].label)
     return Traces(suite=suite, made_from=tuple(made_from), tests={name: _trace(name, rows[name]) for name in rows})
@@ -94,7 +95,7 @@ def merge(made: Traces, kept: Traces) -> Traces:
 
 
 def _merged(made: ReferenceTrace, kept: ReferenceTrace | None) -> ReferenceTrace:
-    if kept is None or (made.arguments, made.data) != (kept.arguments, kept.data):
+    if kept is None or computed(made) != computed(kept):
         return made
     return msgspec.structs.replace(
         made,
@@ -111,8 +112,8 @@ def _joined(made: Bands, kept: Bands) -> Bands:
 
 def _trace(label: str, launches: Sequence[tuple[Traced, str]]) -> ReferenceTrace:
     first = launches[0][0]
-    if any((one.arguments, one.data) != (first.arguments, first.data) for one, _ in launches):
-        raise InputError(f"{label}: the launches differ in options or data; make traces from runs of one profile")
+    if any(computed(one) != computed(first) for one, _ in launches):
+        raise InputError(f"{label}: the launches differ in options, data or ranks; take runs of one profile")
     digests: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for one, software_key in launches:
         for key, digest in one.digests.items():
@@ -121,6 +122,7 @@ def _trace(label: str, launches: Sequence[tuple[Traced, str]]) -> ReferenceTrace
         since=first.version,
         arguments=first.arguments,
         data=first.data,
+        ranks=first.ranks,
         losses=_bands("loss", [(one, one.losses) for one, _ in launches]),
         gradient_norms=_bands("gradient_norm", [(one, one.gradient_norms) for one, _ in launches]),
         digests={
@@ -159,7 +161,8 @@ def _band(floor: float | None, step: str, steps: Mapping[str, Draws]) -> TraceBa
 
     Hahn and Meeker, Statistical Intervals (1991), section 4.7; never narrower than ``floor``, and exactly that if all
     places agree on the first step. None if it would be wider than the number itself and therefore meaningless. If there
-    is only one place (a progression's first step), its repeats take the role of places.
+    is only one place, its repeats take the role of places, and the band is known for this place alone: another tenant
+    reads in its own order. Where they agree on the first step, it holds for all, whose first batch is the same.
     """
     draws = steps[step]
     values = list(draws.values()) if len(draws) > 1 else [[number] for each in draws.values() for number in each]
@@ -175,4 +178,5 @@ def _band(floor: float | None, step: str, steps: Mapping[str, Draws]) -> TraceBa
     spread = math.hypot(sample_std(middles), *(population_std(each) / math.sqrt(len(values)) for each in values))
     expected = t_quantile(1 - FALSE_MARKS / 2, len(values) - 1) * spread * math.sqrt(1 + 1 / len(values))
     tolerance = max(floor * size, expected)
-    return TraceBand(mean(middles), tolerance) if tolerance < size else None
+    only = next(iter(draws)) if len(draws) == 1 else ""
+    return TraceBand(mean(middles), tolerance, only) if tolerance < size else None

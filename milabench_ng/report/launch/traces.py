@@ -38,11 +38,17 @@ STRONG_LOSS, STRONG_NORM = 0.01 * ROUNDING, 0.05 * ROUNDING
 OutsideKind = Literal["loss outside the reference", "gradient norm outside the reference"]
 
 
-class TraceBand(msgspec.Struct, frozen=True):
+class TraceBand(msgspec.Struct, frozen=True, omit_defaults=True):
     """A band: a number must be within ``tolerance`` of ``value``."""
 
     value: float
     tolerance: float
+    place: str = ""
+    """The only place (``device/rank``) for which it is known, if one made it; empty: all."""
+
+    def applies(self, place: str) -> bool:
+        """Whether a number of ``place`` can be compared with it."""
+        return self.place in ("", place)
 
     @property
     def share(self) -> float:
@@ -77,6 +83,8 @@ class ReferenceTrace(msgspec.Struct, frozen=True, kw_only=True):
     """All options except those of pacing: the trace applies only to these."""
     data: tuple[str, str, float] | None
     """Name, kind and scale of the data set."""
+    ranks: int = 1
+    """The number of a launch's ranks, whose gradients are averaged."""
     losses: Bands
     gradient_norms: Bands = {}
     digests: dict[str, dict[str, str]] = {}
@@ -112,6 +120,7 @@ class Traced(msgspec.Struct, frozen=True):
     losses: TracedNumbers
     gradient_norms: TracedNumbers
     digests: dict[str, str]
+    ranks: int = 1
     steps: dict[str, int] = {}
     """By place: the least number of steps that ran, according to the slices; empty if the launch failed."""
     skipped: dict[str, int] = {}
@@ -143,6 +152,7 @@ def traced(mnb: MnbView) -> Traced:
         data=_data(mnb.data),
         kind="cpu" if all(device.kind == "cpu" for device in mnb.devices) else "gpu",
         precision=precision,
+        ranks=len(places),
         losses=tuple((place, step, loss) for place, rank in places for step, loss in rank.losses.items()),
         gradient_norms=tuple(
             (place, step, norm) for place, rank in places for step, norm in rank.gradient_norms.items()
@@ -160,6 +170,11 @@ def _data(data: DataView | None) -> tuple[str, str, float] | None:
 
 
 COMPARED = "compared"
+
+
+def computed(one: Traced | ReferenceTrace) -> tuple[object, ...]:
+    """All that decides which numbers a test yields, except device and precision."""
+    return one.arguments, one.data, one.ranks
 
 
 class Compared(msgspec.Struct, frozen=True):
@@ -180,7 +195,7 @@ class Compared(msgspec.Struct, frozen=True):
 
 def compare(seen: Traced, trace: ReferenceTrace | None, software_key: str) -> Compared:
     """Compare a launch, run with this software, with the trace of its test, which may not apply to it. Pure."""
-    if trace is None or (seen.arguments, seen.data) != (trace.arguments, trace.data):
+    if trace is None or computed(seen) != computed(trace):
         return Compared(lacking=_described(seen))
     if release(seen.version) < release(trace.since):
         return Compared(lacking=f"mnb {seen.version or 'of no version'}, before {trace.since}")
@@ -223,8 +238,9 @@ def strength(losses: Mapping[str, TraceBand], gradient_norms: Mapping[str, Trace
 
 def _within(seen: Traced, bands: Mapping[str, TraceBand], numbers: TracedNumbers) -> dict[str, TraceBand]:
     """The bands, by step, that the whole launch was compared with."""
-    compared = {step for place, step, number in numbers if number is not None or (place, step) not in seen.overflown}
-    skipped = {step for place, step, number in numbers if number is None and (place, step) in seen.overflown}
+    judged = [each for each in numbers if each[1] in bands and bands[each[1]].applies(each[0])]
+    compared = {step for place, step, number in judged if number is not None or (place, step) not in seen.overflown}
+    skipped = {step for place, step, number in judged if number is None and (place, step) in seen.overflown}
     return {step: band for step, band in bands.items() if step in compared - skipped}
 
 
@@ -234,16 +250,17 @@ def deviations(
     """The marks of numbers outside their step's band."""
     for place, step, number in numbers:
         skipped = number is None and (place, step) in seen.overflown
-        if step in bands and not skipped and not bands[step].holds(number):
-            yield bands[step].deviation(kind, step, number)
+        band = bands.get(step)
+        if band is not None and band.applies(place) and not skipped and not band.holds(number):
+            yield band.deviation(kind, step, number)
 
 
 def left_out(what: str, seen: Traced, bands: Mapping[str, TraceBand], numbers: TracedNumbers) -> Iterator[Mark]:
     """Steps that have a band and ran, but are missing from the record, even as skipped."""
     there = {(place, step) for place, step, _ in numbers}
     for place, steps in seen.steps.items():
-        for step in bands:
-            if int(step) <= steps and (place, step) not in there:
+        for step, band in bands.items():
+            if band.applies(place) and int(step) <= steps and (place, step) not in there:
                 yield Mark(kind="not recorded", what=f"{what} at step {step}")
 
 
@@ -276,7 +293,8 @@ def _unlearned(seen: Traced, losses: Mapping[str, TraceBand], norms: Mapping[str
 def _described(seen: Traced) -> str:
     """Everything that a trace is tied to, except the options."""
     data = "" if seen.data is None else f", {seen.data[0]} ({seen.data[1]}, scale {seen.data[2]:g})"
-    return f"{seen.kind}, {seen.precision}{data} and these options"
+    ranks = f", {seen.ranks} ranks" if seen.ranks > 1 else ""
+    return f"{seen.kind}, {seen.precision}{ranks}{data} and these options"
 
 
 def load_traces(suite: str) -> Mapping[str, ReferenceTrace]:
