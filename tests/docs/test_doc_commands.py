@@ -134,6 +134,7 @@ TABLE: dict[str, Check] = {
     "uv run scripts/weigh modern-h200.json -o weights/modern.json": Check("script", "needs a baseline"),
     "mnb jobs modern --name llm_pretrain --window 1 --data-scale 0.01 -- --layers 2 --width 64 --heads 4 --kv-heads 2 "
     "--inner 128 --vocabulary 512 --length 64": PARSE,
+    "mnb report results-modern --compare modern-h200": PARSE,
     "mnb jobs io --order file --data-scale 0.0325 --ram-total 120GiB -- --max-count 0": PARSE,
     "mnb jobs io --repeat 3 -d /scratch/data -o results-io": PARSE,
     "mnb jobs io --data-scale 0.08 -d /scratch/data -o results-io": PARSE,

@@ -29,7 +29,7 @@ STANDARD = [bundle for bundle in BUNDLES if suite_of(bundle) == "standard"]
 
 
 def test_there_are_bundles() -> None:
-    assert (len(STANDARD), len(BUNDLES)) == (2, 6)
+    assert (len(STANDARD), len(BUNDLES)) == (2, 7)
 
 
 @pytest.mark.parametrize("bundle", BUNDLES, ids=lambda path: path.name)

@@ -322,8 +322,9 @@ def test_a_baseline_of_another_suite_is_refused(place: Path) -> None:
 def test_what_to_do_next_names_a_baseline_of_one_of_the_suites(place: Path) -> None:
     made = reported(place)
     assert next_step(made).endswith("--compare v100")
-    modern = msgspec.structs.replace(made.summary, suites=("modern",))
-    assert next_step(msgspec.structs.replace(made, summary=modern)).endswith("--compare OTHER")
+    for suite, named in (("modern", "modern-h200"), ("mixed", "OTHER")):
+        summary = msgspec.structs.replace(made.summary, suites=(suite,))
+        assert next_step(msgspec.structs.replace(made, summary=summary)).endswith(f"--compare {named}")
 
 
 def test_the_page_has_both_suites(place: Path, tmp_path: Path) -> None:

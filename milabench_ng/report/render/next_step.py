@@ -46,5 +46,8 @@ def next_step(report: Report) -> str:
 
 def _baseline(suites: tuple[str, ...]) -> str:
     """A shipped baseline of one of ``suites``, if any; those of the standard suite bear only the name of a GPU."""
-    shipped = (name for name in names("baselines") if name.startswith(tuple(f"{suite}-" for suite in suites)))
-    return next(shipped, "v100" if "standard" in suites else "OTHER")
+    if "standard" in suites:
+        return "v100"
+    return next(
+        (name for name in names("baselines") if name.startswith(tuple(f"{suite}-" for suite in suites))), "OTHER"
+    )
