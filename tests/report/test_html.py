@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import make_records
+import msgspec
 import pytest
 from browser import PROGRAMS, Browser, find_browser
 from make_records import PER_GPU, PROGRESSION
@@ -26,6 +27,7 @@ from milabench_ng.report.html.details_tables import flat, ranges, telemetry_sect
 from milabench_ng.report.html.figures import whiskers
 from milabench_ng.report.html.folder_details import read_evidence
 from milabench_ng.report.html.forest_chart import contributions, forest_view, log_ticks
+from milabench_ng.report.html.per_test_charts import charts_of_test
 from milabench_ng.report.html.price_chart import Point, equal_costs, price_chart
 from milabench_ng.report.launch.timeline import change, courses, thinned
 from milabench_ng.report.reporting import make_report
@@ -111,6 +113,25 @@ def test_the_course_of_a_record(tmp_path: Path) -> None:
     assert (course.label, course.run, course.device, len(course.edges)) == ("quick.vae", 1, "1", 61)
     assert (course.edges[:2], course.rates[0], course.window) == ((0.0, 0.5), 106.0, (20.0, 29.0))
     assert course.change == 0
+
+
+def test_tenants_of_different_batches_are_not_shown_as_of_one_moment(tmp_path: Path) -> None:
+    """A test that works alone visits each slot in a batch of its own."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    whole = make_records.plan("quick", {"vae": PER_GPU}, 2, 2)
+    make_records.write_manifest(folder, whole)
+    alone = [make_records.record(launch, make_records.steady, 60, batch=at) for at, launch in enumerate(whole.launches)]
+    for moment, made in enumerate(alone):
+        make_records.write(folder, made, moment)
+    reads = [read_record(path.read_bytes(), path.name) for path in sorted(folder.glob("quick.vae.*"))]
+    found = [course for read in reads if isinstance(read, ReadRecord) for course in courses(read)]
+    line = next(line for line in make_report(folder).lines if line.scored.test == "quick.vae")
+    views = charts_of_test(line, found, ())[0].views
+    assert [view.name for view in views] == ["0, device 0", "0, device 1", "1, device 0", "1, device 1"]
+    assert [len(view.data) for view in views] == [1, 1, 1, 1]
+    together = [msgspec.structs.replace(course, batch=course.run) for course in found]
+    assert [(view.name, len(view.data)) for view in charts_of_test(line, together, ())[0].views] == [("0", 2), ("1", 2)]
 
 
 def test_shares_of_the_log_score(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def _cell(share: float | None, slow: bool) -> str:
 
 
 def _drift(worst: Course, courses: Sequence[Course]) -> Chart:
-    batch = [at for at in courses if (at.label, at.run, at.session) == (worst.label, worst.run, worst.session)]
+    batch = [at for at in courses if (at.label, at.batch_key) == (worst.label, worst.batch_key)]
     return Chart(
         key="drift",
         title=f"the worst drift: {worst.label}, repeat {worst.run}",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
 from milabench_ng.grouping import grouped
 from milabench_ng.report.html.figures import (
@@ -19,7 +19,7 @@ from milabench_ng.report.html.figures import (
     stretches,
     style,
 )
-from milabench_ng.report.launch.timeline import Course
+from milabench_ng.report.launch.timeline import BatchKey, Course
 from milabench_ng.report.report import Line
 from milabench_ng.report.scoring.scaling import ScalingCurve
 
@@ -34,19 +34,15 @@ def charts_of_test(at: Line, courses: Sequence[Course], curves: Sequence[Scaling
 
 def _charts(at: Line, courses: Sequence[Course], curves: Sequence[ScalingCurve]) -> Iterator[Chart]:
     test = at.scored.test
-    moments = grouped(courses, lambda course: (course.session, course.run))
-    if moments:
-        several = len({session for session, _ in moments}) > 1
+    batches = grouped(courses, lambda course: course.batch_key)
+    if batches:
         yield Chart(
             key=f"course-{test}",
             title="throughput over time",
             reading="Every tenant that worked at the same moment, from the common start to the common stop; the "
             "averaging window is shaded.",
             chooses="repeat",
-            views=tuple(
-                course_view(f"{run} of {session}" if several else str(run), batch)
-                for (session, run), batch in sorted(moments.items())
-            ),
+            views=tuple(course_view(name, batches[key]) for key, name in batch_names(batches).items()),
         )
     devices = _by_device(at)
     if sum(map(len, devices.values())) >= FEWEST_POINTS:
@@ -54,6 +50,18 @@ def _charts(at: Line, courses: Sequence[Course], curves: Sequence[ScalingCurve])
     for curve in curves:
         if f"{curve.test}.{curve.steps[-1].devices}" == test and len(curve.steps) >= FEWEST_POINTS:
             yield _scaling(curve)
+
+
+def batch_names(batches: Mapping[BatchKey, Sequence[Course]]) -> dict[BatchKey, str]:
+    """What each batch of a test is called: its repeat, with what else tells it from the others. In their order."""
+    sessions = {session for session, _, _ in batches}
+    repeats = Counter((session, run) for session, run, _ in batches)
+    return {
+        (session, run, batch): f"{run}"
+        + (f", device {batches[session, run, batch][0].device}" if repeats[session, run] > 1 else "")
+        + (f" of {session}" if len(sessions) > 1 else "")
+        for session, run, batch in sorted(batches)
+    }
 
 
 def course_view(name: str, batch: Sequence[Course]) -> View:

@@ -14,6 +14,10 @@ MAX_POINTS = 120
 _QUARTER = 4
 
 
+BatchKey = tuple[str, int, int]
+"""Session, repeat and batch."""
+
+
 class Course(msgspec.Struct, frozen=True, kw_only=True):
     """The rate of one rank. Times are in seconds since ``start``, rates in items of ``unit`` per second."""
 
@@ -23,6 +27,8 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
     """The run of ``mnb`` that it comes from."""
     run: int
     """The repeat, from 0."""
+    batch: int
+    """Its number in the plan; 0 in older records."""
     device: str
     unit: str
     edges: tuple[float, ...]
@@ -34,6 +40,11 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
     change: float | None
     """Relative change from the first to the last quarter of the slices after settling; None if there are too few."""
     failed: bool
+
+    @property
+    def batch_key(self) -> BatchKey:
+        """Courses of a test with the same one ran at the same time."""
+        return self.session, self.run, self.batch
 
 
 def courses(read: ReadRecord) -> tuple[Course, ...]:
@@ -69,6 +80,7 @@ def _course(read: ReadRecord, device: str, rows: Sequence[SliceRow], start_s: fl
         job_id=read.view.job_id,
         session=mnb.run_id,
         run=mnb.launch.run,
+        batch=mnb.batch,
         device=device,
         unit=mnb.unit,
         edges=tuple(
