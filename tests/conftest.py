@@ -8,6 +8,7 @@ Since a test may end anywhere, none may need a process to clean up what it did w
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Generator, Iterator
@@ -26,6 +27,9 @@ os.environ.setdefault("MNB_PYCACHE", str(Path(__file__).parents[1] / ".pytest_ca
 
 # Reading 1 GB of torch after each run takes seconds: numpy shows as well that wheels are compared.
 os.environ.setdefault("MNB_WHEELS", "numpy")
+
+# A shell that starts the tests in the background has interrupts ignored, by whatever the tests start too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 HEAVY = frozenset({"torch", "torchvision"})
 PROCESSES = frozenset(

@@ -89,7 +89,7 @@ def test_slowdowns_are_those_of_the_same_device_and_repeat(tmp_path: Path) -> No
         ("noise", str(found[1].company["noise"]), "images/s"),
     ]
     assert (rows[1]["worst tenant / mean"], float(rows[0]["slowdown"])) == ("", found[0].value)
-    assert "not judged: under 5 pairs (vae, packed)" in matrix.notes
+    assert "not judged: under 5 pairs (vae packed)" in matrix.notes
     assert [cell["company_units"] for cell in as_object(report)["neighbours"]["cells"]] == [{}, {"noise": "images"}]
 
 
@@ -186,7 +186,7 @@ def test_a_victim_that_failed_in_company_is_a_lost_pair(tmp_path: Path) -> None:
     tampering.rehash(tmp_path)
     packed, noise = make_report(tmp_path).neighbours
     assert (packed.lost, noise.lost) == (0, 1)
-    assert tables(make_report(tmp_path))[0].rows[0][2].endswith(", 1 pairs lost")
+    assert tables(make_report(tmp_path))[0].rows[0][2].endswith(", 1 pair lost")
 
 
 def test_the_state_of_the_cache_is_told_and_hides_no_cell(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_the_state_of_the_cache_is_told_and_hides_no_cell(tmp_path: Path) -> Non
     assert [(cell.beside, cell.value) for cell in report.neighbours] == [
         (cell.beside, cell.value) for cell in honest.neighbours
     ]
-    assert tables(report)[0].notes[-1] == "vae, packed: data cache cold alone, cold and mixed in company"
+    assert tables(report)[0].notes[-1] == "vae packed: data cache cold alone, cold and mixed in company"
     assert as_object(report)["neighbours"]["cells"][0]["caches"] == ("cold", "cold and mixed")
 
 
@@ -263,7 +263,7 @@ def test_the_page_is_quiet_where_nothing_is_found_and_loud_where_it_is(tmp_path:
     assert (heat["x"], heat["y"]) == (["packed", "noise"], ["vae"])
     assert heat["z"] == [[1.0, pytest.approx(2.0, rel=1e-3)]], "what is not beyond doubt has no colour"
     assert heat["text"] == [["1.00", "2.00 *"]]
-    assert heat["customdata"][0][1].startswith("vae, noise: 2.00 (2.00 to 2.00), 10 pairs; beside noise ")
+    assert heat["customdata"][0][1].startswith("vae beside noise: 2.00 (2.00 to 2.00), 10 pairs; noise ")
     assert [table.key for table in page.tables][:2] == ["matrix", "blame"]
     (neighbours,) = [answer for answer in first_screen(report).answers if answer.name == "Neighbours"]
     assert neighbours.parts == ("cost 0.0 % (95 %: 0.0 to 0.0)", "worst: vae beside noise 2.00 x")

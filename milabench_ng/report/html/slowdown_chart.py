@@ -76,5 +76,5 @@ def _loudness(cell: Slowdown | None) -> float | None:
 def _hover(cell: Slowdown) -> str:
     interval = around(cell.effect) or ", no interval"
     lost = f", {cell.lost} lost" if cell.lost else ""
-    beside = f"; beside {pressed(cell)}" if cell.company else ""
-    return label(f"{cell.victim}, {cell.beside}: {cell.value:.2f}{interval}, {cell.pairs} pairs{lost}{beside}")
+    company = f"; {pressed(cell)}" if cell.company else ""
+    return label(f"{cell.name}: {cell.value:.2f}{interval}, {cell.pairs} pairs{lost}{company}")

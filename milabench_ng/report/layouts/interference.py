@@ -174,7 +174,7 @@ def _other_caches(cells: Sequence[Slowdown]) -> Iterator[str]:
     for cell in cells:
         alone, together = (state or "not recorded" for state in cell.caches)
         if alone != together:
-            yield f"{cell.victim}, {cell.beside}: data cache {alone} alone, {together} in company"
+            yield f"{cell.name}: data cache {alone} alone, {together} in company"
 
 
 def pressed(cell: Slowdown) -> str:
@@ -201,7 +201,7 @@ def _without_verdict(cells: Sequence[Slowdown]) -> Iterator[str]:
     """Why cells have no star, where nobody could tell."""
     found = grouped((cell for cell in cells if cell.not_judged), lambda cell: cell.not_judged)
     for why, own in found.items():
-        which = "" if len(own) == len(cells) else f" ({', '.join(f'{cell.victim}, {cell.beside}' for cell in own)})"
+        which = "" if len(own) == len(cells) else f" ({', '.join(cell.name for cell in own)})"
         yield f"{why}{which}"
 
 
@@ -241,5 +241,5 @@ def _cell(cells: Sequence[Slowdown], victim: str, beside: str) -> Cell:
 
 
 def _value(cell: Slowdown) -> str:
-    lost = f", {cell.lost} pairs lost" if cell.lost else ""
+    lost = f", {counted(cell.lost, 'pair')} lost" if cell.lost else ""
     return f"{cell.value:.2f}{around(cell.effect)}{' *' if cell.sure else ''}{lost}"

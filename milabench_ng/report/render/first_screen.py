@@ -20,7 +20,6 @@ from milabench_ng.report.report import NOT_RECORDED, Report
 from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.cost import PerReference
 from milabench_ng.report.scoring.neighbours import (
-    PACKED,
     MeanSlowdown,
     Slowdown,
     cost_of_neighbours,
@@ -226,7 +225,7 @@ def _neighbours(cells: Sequence[Slowdown]) -> Answer:
     thin = [cell for cell in cells if cell.not_judged]
     few = f"{len(thin)} of {len(cells)} {thin[0].not_judged}, " if thin else ""
     doubtful = f"{thin[0].not_judged}, " if len(thin) == len(cells) else f"none slower beyond doubt, {few}"
-    pair = f"{worst.victim} {worst.beside if worst.beside == PACKED else f'beside {worst.beside}'} {worst.value:.2f} x"
+    pair = f"{worst.name} {worst.value:.2f} x"
     return Answer(
         name="Neighbours",
         parts=(

@@ -62,6 +62,11 @@ class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
     effect: Effect
 
     @property
+    def name(self) -> str:
+        """``"loader packed"``, ``"loader beside disk_write"``."""
+        return f"{self.victim} {self.beside if self.beside == PACKED else f'beside {self.beside}'}"
+
+    @property
     def value(self) -> float:
         """The geometric mean of the pairs."""
         return math.exp(self.stat.mean)
