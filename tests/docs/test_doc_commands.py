@@ -79,6 +79,7 @@ TABLE: dict[str, Check] = {
     "mnb jobs interference --repeat 5 -o results-neighbours": PARSE,
     "mnb jobs interference-quick --repeat 15 --narrow 2% --budget 2h -o results-narrow": PARSE,
     "mnb jobs standard --repeat 20 --narrow 2% --budget 3h -o results-narrow": PARSE,
+    "mnb jobs interference --name loader_alone --name loader_beside_disk_write --io-write 200MiB/s": PARSE,
     "mnb jobs interference --repeat 5 --unfenced-too -o results-fence": PARSE,
     "mnb report results-fence --compare results-fence-unfenced": PARSE,
     "mnb jobs interference-pressure --repeat 5 -o results-pressure": PARSE,
