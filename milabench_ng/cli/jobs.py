@@ -18,7 +18,7 @@ from milabench_ng.errors import InputError
 from milabench_ng.files import read_text
 from milabench_ng.orchestrator.persistence.resuming import DifferenceKind, resumed_request
 from milabench_ng.orchestrator.planning.refusals import refuse_no_borders
-from milabench_ng.orchestrator.planning.request import RunRequest, suites_asked
+from milabench_ng.orchestrator.planning.request import RunRequest, named_tests, suites_asked
 from milabench_ng.plan import Order
 from milabench_ng.profile import Company
 from milabench_ng.records.stopping import Stopping
@@ -63,7 +63,7 @@ def jobs(
     flags
         Options for the workloads, after "--": mnb jobs profiles/quick.json --name vae -- --batch-size 64
     name
-        Run only this test; may be repeated.
+        Run only this test, or all that match a pattern such as 'loader_*'; may be repeated.
     repeat
         Number of runs of every test, in each session.
     narrow
@@ -111,9 +111,10 @@ def jobs(
         raise InputError("--accept-difference is for --resume")
     if nonce is not None and (not nonce or order in ("file", "interleaved")):
         raise InputError(f"--nonce {nonce!r} seeds nothing: give it some text, and no other order than --order random")
+    asked = node.profile_request(profile)
     request = msgspec.structs.replace(
-        node.profile_request(profile),
-        names=name,
+        asked,
+        names=named_tests(asked, name),
         repeat=repeat,
         stopping=_stopping(narrow, budget),
         sessions=sessions,

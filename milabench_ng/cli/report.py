@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,8 +12,9 @@ from cyclopts import Parameter
 
 from milabench_ng.cli.options import Force, Html, Money, Output, Switch, WeightsOption
 from milabench_ng.errors import InputError
+from milabench_ng.plain import plain
 from milabench_ng.report.render.alarms import alarms, alarms_of_launches
-from milabench_ng.report.reporting import ReportOptions, make_report
+from milabench_ng.report.reporting import ReportOptions, make_report, make_study
 from milabench_ng.report.scoring.cost import PricePer
 from milabench_ng.report.writers import (
     Form,
@@ -29,8 +31,7 @@ from milabench_ng.units import parse_share
 
 
 def report(
-    folder: Path | None = None,
-    *,
+    *folders: Path,
     weights: WeightsOption = None,
     compare: Annotated[tuple[str, ...], Parameter(consume_multiple=(1, 1000), negative=())] = (),
     margin: str = "2%",
@@ -58,8 +59,9 @@ def report(
 
     Parameters
     ----------
-    folder
-        A result folder, a bundle or a summary file (also of the 2020 tool).
+    folders
+        A result folder, a bundle or a summary file (also of the 2020 tool). With --layout interference also several,
+        each with victims of its own.
     compare
         One or more baselines: summary files, result folders, bundles, or names of shipped ones (v100, rtx8000, h200,
         a100; for unet3d unet3d-a100, unet3d-v100 and others; for lambda lambda-v100, lambda-h100 and others; for io
@@ -93,35 +95,43 @@ def report(
     tables
         Also write every table as a CSV file into this folder.
     """
-    if folder is None:  # after --compare h200, what follows is read as another baseline
+    if not folders:  # after --compare h200, what follows is read as another baseline
         *others, last = compare or ("",)
         if not others:
             raise InputError("report: FOLDER is missing: mnb report FOLDER --compare v100")
-        folder, compare = Path(last), tuple(others)
+        folders, compare = (Path(last),), tuple(others)
     if price_per is not None and price is None:
         raise InputError(f"--price-per {price_per}: of what price? Say --price too")
     refuse_same(html, output)
-    _refuse_baseline(folder)
-    made = make_report(
-        folder,
-        weights=weights,
-        compare_to=compare,
-        rules=rules,
-        nonce=nonce,
-        allowed_signers=allowed_signers,
-        authorities=authorities,
-        options=ReportOptions(
-            price=price,
-            price_per=price_per or "node",
-            penalize_variance=penalize_variance,
-            margin=parse_share(margin, "--margin"),
-            compare_gpus=compare_gpus,
-        ),
+    for each in folders:
+        _refuse_baseline(each)
+    options = ReportOptions(
+        price=price,
+        price_per=price_per or "node",
+        penalize_variance=penalize_variance,
+        margin=parse_share(margin, "--margin"),
+        compare_gpus=compare_gpus,
     )
+    folder, *more = folders
+    if more:
+        asked = {"--rules": rules, "--weights": weights, "--nonce": nonce}
+        _refuse_no_study(folders, layout, [option for option, value in asked.items() if value is not None])
+        made = make_study(folders, compare, options)
+    else:
+        made = make_report(
+            folder,
+            weights=weights,
+            compare_to=compare,
+            rules=rules,
+            nonce=nonce,
+            allowed_signers=allowed_signers,
+            authorities=authorities,
+            options=options,
+        )
     if tables is not None:
         write_tables(made, tables, force=force)
     if html is not None:
-        write_page(made, folder, html, force=force)
+        write_page(made, None if more else folder, html, force=force)
     with open_output(output, sys.stdout, force=force) as stream:
         if layout is None:
             write_report(made, form, stream, full=full)
@@ -131,6 +141,15 @@ def report(
         for fact in alarms_of_launches(made) if layout else alarms(made):
             print(f"mnb: {fact.name}: {fact.text}", file=sys.stderr)
     return made.exit_code
+
+
+def _refuse_no_study(folders: Sequence[Path], layout: SuiteName | None, of_one: Sequence[str]) -> None:
+    """Say what several folders are good for, where they were given for something else."""
+    named = f"{plain(folders[1])}: a second folder"
+    if layout != "interference":
+        raise InputError(f"{named} goes with --layout interference alone; to compare it: --compare {plain(folders[1])}")
+    if of_one:
+        raise InputError(f"{named} does not go with {of_one[0]}, which is for a single one")
 
 
 def _refuse_baseline(folder: Path) -> None:

@@ -30,6 +30,7 @@ from milabench_ng.report.scoring.weights import Weights, planned_weights
 from milabench_ng.report.statistics.effects import MARGIN
 from milabench_ng.report.summary.derived_rates import derived_rates
 from milabench_ng.report.summary.ending import left_pending
+from milabench_ng.report.summary.study import one_study
 from milabench_ng.report.summary.suites import by_suite, parts_of
 from milabench_ng.report.summary.summary import Summary, TestSummary
 from milabench_ng.report.verification.findings import Verification
@@ -96,6 +97,13 @@ def make_report(
         choices=choices(summary, scales, weights),
         verification=None if rules is None else _verified(source, rules, nonce, weights, allowed_signers, authorities),
     )
+
+
+def make_study(sources: Sequence[Path], compare_to: Sequence[str] = (), options: ReportOptions = AS_USUAL) -> Report:
+    """The report on several result folders, bundles or summaries of one study of neighbours; see `one_study`."""
+    summary = one_study([load_result(source) for source in sources])
+    baselines = [(name, load_source(name)) for name in dict.fromkeys(compare_to)]
+    return build_report(summary, summary.provenance.source, baselines=baselines, options=options)
 
 
 def _require_common_suite(source: Path, summary: Summary, baselines: Sequence[tuple[str, Summary]]) -> None:

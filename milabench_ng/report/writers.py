@@ -84,14 +84,14 @@ def write_tender(tender: Tender, form: Form, stream: TextIO) -> None:
     import_module(f"milabench_ng.report.render.as_{form}").write_tender(tender, stream)
 
 
-def write_page(report: Report, source: Path, file: Path, *, force: bool = False) -> None:
-    """Write ``report`` on ``source`` as one HTML file, with the further details of a result folder or bundle."""
+def write_page(report: Report, source: Path | None, file: Path, *, force: bool = False) -> None:
+    """Write ``report`` as one HTML file, with the further details of the result folder or bundle ``source``."""
     html = _html()
     from milabench_ng.report.html.folder_details import read_evidence
     from milabench_ng.report.verification.opening import is_folder_or_bundle, opened
 
     with written(file, "--html", force=force) as stream:
-        if not is_folder_or_bundle(source):
+        if source is None or not is_folder_or_bundle(source):
             html.write(report, stream, None)
             return
         with opened(source) as there:

@@ -17,6 +17,7 @@ from milabench_ng.orchestrator.planning.request import (
     ResolvedRequest,
     RunRequest,
     foreign_workloads,
+    named_tests,
     plan_for,
     required_isolation,
     resolve_request,
@@ -51,6 +52,19 @@ def request_for(tests: dict[str, object] = TESTS, **options: object) -> RunReque
 
 def resolved(catalogue: Catalogue, **options: object) -> ResolvedRequest:
     return resolve_request(request_for(**options), catalogue)
+
+
+def test_a_pattern_names_the_measured_tests_that_match() -> None:
+    tests = TESTS | {"tea": {"workload": "vae", "company": ["twist"]}, "twist": {"workload": "vae", "role": "company"}}
+    request = request_for(tests)
+    assert named_tests(request, ()) == ()
+    assert named_tests(request, ("t*",)) == ("two", "three", "tea")
+    assert named_tests(request, ("one", "*o*", "t?o")) == ("one", "two"), "each once, in the order of their names"
+    assert named_tests(request, ("twist", "nowhere")) == ("twist", "nowhere"), (
+        "what is not right about them is told later"
+    )
+    with pytest.raises(InputError, match=r"--name x\*: no test of s matches; it has one, two, three, tea$"):
+        named_tests(request, ("one", "x*"))
 
 
 def test_what_is_selected_is_resolved_and_the_rest_is_known_by_name(catalogue: Catalogue) -> None:

@@ -23,7 +23,7 @@ from milabench_ng.report.render.as_json import as_object
 from milabench_ng.report.render.first_screen import first_screen
 from milabench_ng.report.render.next_step import next_step
 from milabench_ng.report.report import Report
-from milabench_ng.report.reporting import make_report
+from milabench_ng.report.reporting import make_report, make_study
 from milabench_ng.report.scoring.pressure import busy, pressure_curves
 from milabench_ng.report.writers import write_layout, write_report, write_tables
 
@@ -33,7 +33,18 @@ PROFILE = {
     "beside_noise": {"workload": "vae", "company": ["noise"]},
     "noise": {"workload": "loader", "role": "company"},
 }
-FACTOR = {"i.vae_alone": 1.0, "i.together": 0.8, "i.beside_noise": 0.5, "i.noise": 0.25}
+TWO = PROFILE | {
+    "reg_alone": {"workload": "toy_reg", "company": "none"},
+    "reg_beside_noise": {"workload": "toy_reg", "company": ["noise"]},
+}
+FACTOR = {
+    "i.vae_alone": 1.0,
+    "i.together": 0.8,
+    "i.beside_noise": 0.5,
+    "i.noise": 0.25,
+    "i.reg_alone": 1.0,
+    "i.reg_beside_noise": 0.5,
+}
 
 
 def profile(**tests: dict[str, Any]) -> Profile:
@@ -309,6 +320,59 @@ def test_slowdown_against_pressure_is_a_curve_by_rising_intensity(tmp_path: Path
     (drawn,) = chart.views[0].data
     assert (drawn["x"], drawn["y"]) == ([0.0, 50.0, 100.0], pytest.approx([1.0, 1.25, 2.0], rel=1e-3))
     assert "pressure" not in [section.key for section in tables(interference_of(tmp_path / "one"))]
+
+
+def victim_of_two(folder: Path, victim: str, devices: int = 2) -> Path:
+    """A folder with one of the two victims of a study."""
+    made = profile(**TWO)
+    options = {name: ResolvedOptions(make_records.arguments_of(test.workload)) for name, test in made.tests.items()}
+    names = {"vae": ("vae_alone", "together", "beside_noise"), "reg": ("reg_alone", "reg_beside_noise")}[victim]
+    at = [device(index) for index in range(devices)]
+    make_records.write_run(folder, make_plan(made, options, at, 3, names=names), drifting)
+    tampering.manifest(lambda content: content["profile"].update(sha256="0" * 64))(folder)  # one profile made both
+    return folder
+
+
+def test_folders_of_one_victim_each_are_one_study(tmp_path: Path) -> None:
+    """The cells are those of the folders; p values are adjusted over the whole matrix, and means are over all."""
+    folders = [victim_of_two(tmp_path / victim, victim) for victim in ("vae", "reg")]
+    apart = [cell for folder in folders for cell in make_report(folder).neighbours]
+    study = make_study(folders)
+    assert [(cell.name, cell.stat, cell.company) for cell in study.neighbours] == [
+        (cell.name, cell.stat, cell.company) for cell in apart
+    ]
+    assert study.lost_cells == ()
+    matrix, blame, _ = tables(study)
+    assert [row[0] for row in matrix.rows] == ["vae", "reg"]
+    assert [row[:2] for row in blame.rows] == [("noise", "2")]
+    assert (study.failure_rate.n, study.source) == (
+        sum(make_report(folder).failure_rate.n for folder in folders),
+        f"{folders[0]} and {folders[1]}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("devices", "change", "told"),
+    [
+        (2, tampering.records(tampering.fence(tier="none")), "isolation full and none"),
+        (2, tampering.manifest(lambda content: content["software"].update(torch="9.9")), "torch .* and 9.9"),
+        (1, lambda _: None, "devices 2 x .* and 1 x .*"),
+    ],
+)
+def test_folders_of_other_kinds_of_node_are_refused(
+    tmp_path: Path, devices: int, change: tampering.Tamper, told: str
+) -> None:
+    vae, other = victim_of_two(tmp_path / "vae", "vae"), victim_of_two(tmp_path / "reg", "reg", devices)
+    change(other)
+    tampering.rehash(other)
+    with pytest.raises(InputError, match=f"are not of one study: {told}"):
+        make_study([vae, other])
+
+
+def test_folders_of_the_same_victim_are_refused(tmp_path: Path) -> None:
+    vae = victim_of_two(tmp_path, "vae")
+    with pytest.raises(InputError, match="another folder has beside_noise, together, vae_alone too"):
+        make_study([vae, vae])
 
 
 def interference_of(folder: Path) -> Report:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import fnmatch
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from milabench_ng.fence.io import ask
 from milabench_ng.memory_classes import DeviceMemory, choose_entries
 from milabench_ng.orchestrator.execution.caching import Cache
 from milabench_ng.orchestrator.execution.watchdog import Limits, limits_for
+from milabench_ng.plain import plain
 from milabench_ng.plan import Device, Order, Plan, Resolved, ResolvedOptions
 from milabench_ng.profile import (
     Company,
@@ -92,6 +94,10 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What may differ from the first session."""
 
 
+_PATTERN = frozenset("*?[")
+"""What makes a name a pattern."""
+
+
 def encode_request(request: RunRequest) -> dict[str, Any]:
     """The request as stored in the manifest, without the profile's text, which is there already."""
     fields: dict[str, Any] = msgspec.to_builtins(request, enc_hook=str)
@@ -103,6 +109,21 @@ def encode_request(request: RunRequest) -> dict[str, Any]:
 def read_profile(request: RunRequest) -> tuple[dict[str, dict[str, object]], bool]:
     """The raw tests of the request's profile, and whether it is a 2020 profile."""
     return parse_profile(request.profile_text, request.profile_source)
+
+
+def named_tests(request: RunRequest, names: Sequence[str]) -> tuple[str, ...]:
+    """The tests that ``names`` name or, as patterns (`fnmatch`), match; patterns leave out what is only company.
+
+    Raises InputError for a pattern that matches none.
+    """
+    measured = [name for name, test in read_profile(request)[0].items() if test.get("role") != "company"]
+    found: list[str] = []
+    for name in names:
+        matching = fnmatch.filter(measured, name) if _PATTERN.intersection(name) else [name]
+        if not matching:
+            raise InputError(f"--name {plain(name)}: no test of {request.suite} matches; it has {', '.join(measured)}")
+        found += matching
+    return tuple(dict.fromkeys(found))
 
 
 def suites_asked(request: RunRequest) -> tuple[set[str], set[str]]:
