@@ -22,6 +22,10 @@ from xdist.scheduler import LoadScopeScheduling
 if TYPE_CHECKING:
     from tests.one_server import OneServer
 
+# What the caller tells Python would hide what users meet, and mnb names such variables.
+for name in [name for name in os.environ if name.startswith("PYTHON")]:
+    del os.environ[name]
+
 # Runs compile all their modules anew, which takes 8 s: those of the tests share what the first of them compiled.
 os.environ.setdefault("MNB_PYCACHE", str(Path(__file__).parents[1] / ".pytest_cache" / "compiled"))
 

@@ -128,7 +128,7 @@ def test_a_tenant_that_was_never_started_can_be_abandoned() -> None:
 
 
 def test_stacks_are_bounded_in_number(tmp_path: Path) -> None:
-    program = "import faulthandler, signal; faulthandler.register(signal.SIGUSR1, file=1); print(); signal.pause()"
+    program = "import faulthandler as f, signal as s; f.register(s.SIGUSR1, file=1); print(flush=True); s.pause()"
     with (tmp_path / "log").open("wb") as log:
         one = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
         assert one.stdout
