@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from milabench_ng.signals import end_at_once, heed
+from milabench_ng.signals import hear
 
 
 def main() -> None:
     """Entry point of the ``mnb`` script."""
-    heed(end_at_once)
+    hear()
     from milabench_ng import cli
 
     cli.main()

@@ -18,6 +18,18 @@ def heed(handler: signal._HANDLER) -> None:
             signal.signal(number, handler)
 
 
+def hear() -> None:
+    """Heed signals although whatever started this process blocks them, or ignores SIGTERM or the ends of children.
+
+    Others stay ignored: a shell (``&``) and nohup(1) have that done on purpose.
+    """
+    for number in (signal.SIGTERM, signal.SIGCHLD):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    heed(end_at_once)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # what has waited comes now
+
+
 def end_at_once(number: int, *_: object) -> None:
     """The handler where nothing is to be cleaned up: an exception could get lost in the middle of an import."""
     _tell(number)

@@ -162,11 +162,10 @@ def not_negative(number: int, option: str) -> int:
 def data_root(asked: Path | None) -> Path:
     """``-d``, else ``$MNB_DATAROOT``, else the user's cache folder (XDG).
 
-    Raises InputError if it cannot be a folder: a file, something below a file, a name that is too long.
+    Raises InputError if it cannot be a folder: a file, something below a file, a name that is too long; no home.
     """
     named = asked or os.environ.get("MNB_DATAROOT")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    root = Path(named).absolute() if named else cache / "milabench_ng"
+    root = Path(named).absolute() if named else _cache_folder() / "milabench_ng"
     try:
         reason = "" if stat.S_ISDIR(root.stat().st_mode) else "not a folder"
     except FileNotFoundError:
@@ -176,6 +175,17 @@ def data_root(asked: Path | None) -> Path:
     if reason:
         raise InputError(f"data root {short(str(root))}: {reason}; name a folder with --dataroot or MNB_DATAROOT")
     return root
+
+
+def _cache_folder() -> Path:
+    named = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return Path(named) if named else Path.home() / ".cache"
+    except RuntimeError:
+        raise InputError(
+            f"data root: HOME is not set, and user {os.getuid()} has no entry in /etc/passwd; set HOME, or name a "
+            "folder with --dataroot or MNB_DATAROOT"
+        ) from None
 
 
 def default_output() -> Path:

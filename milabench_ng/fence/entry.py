@@ -38,7 +38,7 @@ _UNLIMITED = (
     *(resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC),
     resource.RLIMIT_MEMLOCK,  # pinned buffers are charged to the share: a second, smaller limit only confuses
 )
-_FILES = 65536
+FILES = 65536
 """Open files for each process: loaders share tensors by descriptors."""
 _CAPABILITY_VERSION_3 = 0x20080522
 
@@ -184,15 +184,15 @@ def _reset() -> None:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
         os.setpriority(os.PRIO_PROCESS, 0, 0)
     for limit in _UNLIMITED:
-        _raise_limit(limit, resource.RLIM_INFINITY)
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < _FILES:
-        _raise_limit(resource.RLIMIT_NOFILE, _FILES)
+        raise_limit(limit, resource.RLIM_INFINITY)
+    raise_limit(resource.RLIMIT_NOFILE, FILES)
 
 
-def _raise_limit(limit: int, wanted: int) -> None:
-    """Raise a limit, or at least its soft part to its hard one."""
-    _, hard = resource.getrlimit(limit)
+def raise_limit(limit: int, wanted: int) -> None:
+    """Raise a limit that is lower, or at least its soft part to its hard one."""
+    soft, hard = resource.getrlimit(limit)
+    if soft == resource.RLIM_INFINITY or soft >= wanted > resource.RLIM_INFINITY:
+        return
     enough = hard == resource.RLIM_INFINITY or hard >= wanted > resource.RLIM_INFINITY
     try:
         resource.setrlimit(limit, (wanted, hard if enough else wanted))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -254,5 +255,5 @@ def test_nothing_is_left(observed) -> None:  # type: ignore[no-untyped-def]
     assert not [
         process for processes in seen.values() for process in processes if Path(f"/proc/{process['pid']}").exists()
     ]
-    assert not list(Path("/tmp").glob(f"mnb-scratch-{run_id}"))
+    assert not list(Path(tempfile.gettempdir()).glob(f"mnb-scratch-{run_id}"))
     assert not list(finished.folder.glob(".*"))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,12 +33,13 @@ class Run:
     def __init__(self, place: Path, test: dict[str, object], *words: str, **options: object) -> None:
         (place / "trial.json").write_text(json.dumps({"test": test}))
         self.folder, self.said = place / "out", place / "said.txt"
+        self.temporary = Path(tempfile.mkdtemp(prefix="t"))  # a short path, or sockets would have to be elsewhere
         command = [sys.executable, "-m", "milabench_ng", "jobs", "trial.json", "-o", "out", "-d", "data"]
         with self.said.open("wb") as said:
             self.process = subprocess.Popen(
                 [*command, "--window", "1", "--tenants", "1", "--isolation", "none", *words],
                 cwd=place,
-                env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(place)},
+                env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(self.temporary)},
                 start_new_session=True,
                 **{"stdout": said, "stderr": subprocess.STDOUT, **options},  # type: ignore[call-overload]
             )
@@ -67,7 +70,7 @@ class Run:
     @property
     def left(self) -> list[Path]:
         """Temporary folders."""
-        return list(self.folder.parent.glob("mnb-*"))
+        return list(self.temporary.glob("mnb-*"))
 
     def causes(self) -> list[str | None]:
         """Of all records."""
@@ -89,6 +92,7 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     for one in begun:
         one.process.kill()
         one.process.wait()
+        shutil.rmtree(one.temporary)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=long)])
@@ -115,6 +119,20 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def test_signals_that_a_launcher_blocks_or_ignores_are_heard(begin: Callable[..., Run]) -> None:
+    def launcher() -> None:
+        for number in (signal.SIGTERM, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+
+    run = begin(STEADY, "--repeat", "9", preexec_fn=launcher)
+    run.until_at_work()
+    os.kill(run.process.pid, signal.SIGTERM)
+    assert run.end() == exit_code(signal.SIGTERM)
+    assert "interrupted (SIGTERM)" in run.said.read_text()
+    assert not run.left
 
 
 @long

@@ -33,7 +33,10 @@ def messages(
     """
     unified = find(mounts, "")
     if found.mode == "none":
-        yield "isolation: no cgroups are mounted. Mount cgroup2 on /sys/fs/cgroup (as root), or run mnb on the host."
+        yield (
+            "isolation: no cgroups are mounted, or another mount hides them. "
+            "Mount cgroup2 on /sys/fs/cgroup (as root), or run mnb on the host."
+        )
     if found.mode == "mixed":
         yield (
             "isolation: cpuset, memory and pids are spread over cgroup v1 and v2. Boot with one of them "

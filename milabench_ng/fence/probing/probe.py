@@ -48,7 +48,8 @@ def probe(cgroup_parent: str | None = None) -> Capabilities:
 
     `cgroup_parent` is a group, as in /proc/PID/cgroup, below which to make ours, instead of the hierarchies' roots.
     """
-    mounts = parse_mountinfo(Path("/proc/self/mountinfo").read_text())
+    mounted = parse_mountinfo(Path("/proc/self/mountinfo").read_text())
+    mounts = tuple(mount for mount in mounted if Path(mount.point, "cgroup.procs").exists())  # not below another mount
     own = parse_own_groups(Path("/proc/self/cgroup").read_text())
     disabled = parse_disabled(Path("/proc/cgroups").read_text())
     unified = find(mounts, "")

@@ -5,11 +5,32 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from milabench_ng.errors import InputError
+
 PREFIX = "mnb-scratch-"
+ROOM = 107 - len("/mnb-scratch-20261125T005654-0108964c-10/pymp-12345678/listener-12345678")
+"""What the path of a socket (unix(7)) leaves to TMPDIR: loader processes make theirs in the run's folder."""
+
+
+def scratch_parents() -> tuple[Path, ...]:
+    """The folders that runs make their own in: that of TMPDIR, and others for where its path is too long."""
+    return tuple(dict.fromkeys(Path(parent) for parent in (tempfile.gettempdir(), "/tmp", "/var/tmp")))
+
+
+def scratch_parent() -> Path:
+    """The first of them that is short enough for sockets. Raises InputError if there is none."""
+    for parent in scratch_parents():
+        if len(os.fsencode(parent)) <= ROOM and os.access(parent, os.W_OK | os.X_OK):
+            return parent
+    raise InputError(
+        f"TMPDIR: {tempfile.gettempdir()} is longer than the {ROOM} bytes that the sockets of loader processes leave "
+        "it, and neither /tmp nor /var/tmp can be written to; name a shorter folder"
+    )
 
 
 @contextmanager

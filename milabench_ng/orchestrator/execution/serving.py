@@ -3,11 +3,44 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+import resource
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
+from milabench_ng.errors import InputError
+from milabench_ng.fence.entry import FILES, raise_limit
 from milabench_ng.orchestrator.execution.environment import worker_environment
 from milabench_ng.orchestrator.execution.worker_server import WorkerServer
+from milabench_ng.units import GIB
+
+
+class Limit(NamedTuple):
+    """A limit of this process (getrlimit(2)), and the least that torch and loader processes can do with."""
+
+    number: int
+    wanted: int
+    least: int
+    what: str
+    option: str
+
+
+LIMITS = (
+    Limit(resource.RLIMIT_NOFILE, FILES, 1024, "open files", "-n"),
+    Limit(resource.RLIMIT_AS, resource.RLIM_INFINITY, 16 * GIB, "bytes of address space", "-v"),
+)
+
+
+def low_limits() -> Iterator[str]:
+    """Raise this process's limits as far as it may; for each that remains too low, what to do."""
+    for limit in LIMITS:
+        raise_limit(limit.number, limit.wanted)
+        soft, _ = resource.getrlimit(limit.number)
+        if resource.RLIM_INFINITY < soft < limit.least:
+            yield (
+                f"limits: a process may have {soft:,} {limit.what}, and mnb needs {limit.least:,}; raise the limit "
+                f"before you start it (ulimit {limit.option}, or in the service that starts it)"
+            )
 
 
 @asynccontextmanager
@@ -17,7 +50,11 @@ async def serving(
     """Run a worker server; ``stage`` is told that its start takes a while.
 
     Without an ``environment``, that of workers with the user's libraries: for questions, where nothing is measured.
+
+    Raises InputError for limits that are too low.
     """
+    for reason in low_limits():
+        raise InputError(reason)
     stage("importing torch and the workloads")
     server = await WorkerServer.launch(environment or worker_environment(os.environ, {}, ("LD_LIBRARY_PATH",))[0])
     try:

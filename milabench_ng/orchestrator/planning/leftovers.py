@@ -7,7 +7,6 @@ makes.
 from __future__ import annotations
 
 import fcntl
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -17,7 +16,7 @@ import msgspec
 from milabench_ng.fence.cache_groups import find_cache_groups
 from milabench_ng.fence.runs import TOP, locked_top
 from milabench_ng.files import is_locked
-from milabench_ng.orchestrator.execution.scratch import PREFIX
+from milabench_ng.orchestrator.execution.scratch import PREFIX, scratch_parents
 
 
 class Remains(msgspec.Struct, frozen=True):
@@ -32,7 +31,8 @@ class Remains(msgspec.Struct, frozen=True):
 def find_remains(parents: Sequence[str], dataroot: Path) -> tuple[Remains, ...]:
     """The groups below ``parents`` and in resctrl, the scratch folders, the half-made data sets below ``dataroot``."""
     groups = (*_groups(parents), *_cache_groups())
-    return (*groups, *_scratch(Path(tempfile.gettempdir())), *_scratch(dataroot), *_half_made(dataroot))
+    scratch = (found for parent in (*scratch_parents(), dataroot) for found in _scratch(parent))
+    return (*groups, *scratch, *_half_made(dataroot))
 
 
 def _groups(parents: Sequence[str]) -> Iterator[Remains]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from milabench_ng.errors import IsolationError
+from milabench_ng.errors import InputError, IsolationError
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.choosing import best_reasons, bounds, choose, confinement
 from milabench_ng.fence.probing.probe import probe
@@ -20,6 +20,8 @@ from milabench_ng.node.inventory import Inventory, read_inventory
 from milabench_ng.node.resctrl import Resctrl, read_resctrl
 from milabench_ng.node.storage import Storage, read_storage
 from milabench_ng.node.topology import Topology, read_topology
+from milabench_ng.orchestrator.execution.scratch import scratch_parent
+from milabench_ng.orchestrator.execution.serving import low_limits
 from milabench_ng.orchestrator.planning.devices import choose_devices
 from milabench_ng.orchestrator.planning.leftovers import Remains, find_remains
 from milabench_ng.orchestrator.planning.request import RunRequest
@@ -74,6 +76,7 @@ def examine(request: RunRequest) -> Checkup:
     reasons = (
         *(_isolation_reasons(capabilities, tier) if tier != "full" else ()),
         *((problem,) if problem else ()),
+        *_process_reasons(),
         *_software_reasons(inventory.versions),
         *gpu_reasons(inventory),
     )
@@ -157,6 +160,15 @@ def _divide_caches(
 def _isolation_reasons(capabilities: Capabilities, tier: Tier) -> tuple[str, ...]:
     fallback = f"isolation: only {tier} can be had here: CPUs and RAM are not both held by the kernel"
     return best_reasons(capabilities) or (fallback,)
+
+
+def _process_reasons() -> Iterator[str]:
+    """What this process has inherited that no worker could work with."""
+    yield from low_limits()
+    try:
+        scratch_parent()
+    except InputError as error:
+        yield str(error)
 
 
 def _software_reasons(versions: Mapping[str, str]) -> Iterator[str]:
