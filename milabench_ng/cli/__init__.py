@@ -52,9 +52,7 @@ app.register_install_completion_command(
 
 def main() -> None:
     """Run the command that the process was started with."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by our parent process
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # takes the descriptor before another file does
+    open_standard_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without our characters shows others
@@ -65,6 +63,19 @@ def main() -> None:
     code = until_unread(lambda: call(tokens))
     heed(end_at_once)
     sys.exit(code)
+
+
+def open_standard_streams() -> None:
+    """Open /dev/null for what our parent process closed of descriptors 0, 1 and 2, for us and for all that we start.
+
+    Otherwise the next file or socket would be opened there, and a worker's output would go into it.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode))  # noqa: SIM115  # as long as the process lives
 
 
 def call(tokens: Sequence[str]) -> int:

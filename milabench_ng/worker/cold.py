@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
+from typing import NoReturn
 
 
-def main(requested_s: float) -> int:
+def main(requested_s: float) -> NoReturn:
     """Run the task read from standard input; descriptors 3 and 4 are commands and events."""
     started = time.monotonic()
     from milabench_ng.worker import answers, session
@@ -16,11 +16,8 @@ def main(requested_s: float) -> int:
     imported = time.monotonic()
     task = session.read_task(sys.stdin.buffer.read())
     phases = {"spawn": started - requested_s, "import": imported - started}
-    return session.run(task, 3, 4, phases, imported)
+    session.leave(session.run(task, 3, 4, phases, imported))
 
 
 if __name__ == "__main__":
-    status = main(float(sys.argv[1]))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)  # like a warm worker: without tearing torch down
+    main(float(sys.argv[1]))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import select
 import signal
+import sys
 import time
 import traceback
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 import threadpoolctl
@@ -105,6 +108,14 @@ def failure(error: Exception, rank: int) -> Failed:
     while len(encode(failed)) > select.PIPE_BUF:  # a longer line could mix with another rank's
         failed = msgspec.structs.replace(failed, traceback=failed.traceback[len(failed.traceback) // 4 + 1 :])
     return failed
+
+
+def leave(status: int) -> NoReturn:
+    """End this process without tearing torch down. That a stream was closed does not change how the work ended."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # None, its descriptor closed, itself closed
+            stream.flush()
+    os._exit(status)
 
 
 def size_thread_pools(threads: int) -> None:

@@ -18,7 +18,7 @@ from milabench_ng.worker import session
 def run(task: Task, server_pid: int, commands: int, events: int, log: int) -> NoReturn:
     """Run ``task`` in this fork of ``server_pid``, which ends with the task's exit status."""
     status = 1
-    os.dup2(log, sys.stderr.fileno())
+    os.dup2(log, 2)
     try:
         spawned = time.monotonic()
         entry = SimpleNamespace(**task.seats[0].entry)
@@ -38,9 +38,7 @@ def run(task: Task, server_pid: int, commands: int, events: int, log: int) -> No
     except BaseException:  # noqa: BLE001  # the last line of defence before os._exit, which would swallow it
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+        session.leave(status)
 
 
 def keep_only(commands: int, events: int, log: int) -> tuple[int, int]:

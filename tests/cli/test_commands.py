@@ -383,6 +383,40 @@ def test_a_stream_that_is_closed_takes_nothing(closed: int) -> None:
     assert bool(done.stdout) is (closed == 2)
 
 
+@pytest.mark.parametrize("closed", [0, 1, 2])
+def test_a_run_whose_stream_is_closed_is_a_run_like_any_other(tmp_path: Path, closed: int) -> None:
+    command = [sys.executable, "-m", "milabench_ng", "run", "toy_reg", "-o", str(tmp_path / "toy.json")]
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}>&-', "sh", *command, "--window", "0.5", "--tenants", "1"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "toy.json").read_bytes())["success"]
+
+
+STREAMS = """
+import os, socket, sys
+from milabench_ng.cli import open_standard_streams
+open_standard_streams()
+made = [socket.socket(), open(os.devnull)]
+kept = all(os.get_inheritable(number) for number in range(3))
+os._exit(0 if kept and min(one.fileno() for one in made) > 2 and None not in (sys.stdin, sys.stdout, sys.stderr) else 1)
+"""
+
+
+@pytest.mark.parametrize("closed", ["0", "1", "2", "0 1 2"])
+def test_no_socket_takes_the_place_of_a_stream_that_is_closed(closed: str) -> None:
+    shut = " ".join(f"{number}>&-" for number in closed.split())
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {shut}', "sh", sys.executable, "-c", STREAMS], cwd=REPOSITORY, check=False
+    )
+    assert done.returncode == 0
+
+
 def test_a_full_disk_is_not_blamed_on_the_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, room = tmp_path / "run", tmp_path / "room"
     make_records.write_run(run, make_records.plan("quick", {"toy_reg": make_records.PER_GPU}, 1, 2))
