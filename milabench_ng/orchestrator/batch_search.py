@@ -11,7 +11,7 @@ import msgspec
 
 from milabench_ng.batch_sizes import BATCH_SIZE, STEPS, largest_fitting, next_size, sizes_for
 from milabench_ng.catalogue import Option
-from milabench_ng.events import Failed
+from milabench_ng.events import Cause, Failed
 from milabench_ng.orchestrator.events.bus import Bus
 from milabench_ng.orchestrator.execution.announcing import Announcer
 from milabench_ng.orchestrator.execution.batch import BatchRunner, gone
@@ -25,7 +25,7 @@ from milabench_ng.orchestrator.tenants import make_tenant
 from milabench_ng.plan import Batch, Launch
 from milabench_ng.profile import name_of
 from milabench_ng.records.batch_search import BatchSearch, SizeTrial
-from milabench_ng.records.record import Cause, Failure
+from milabench_ng.records.record import Failure
 from milabench_ng.records.window import Window
 from milabench_ng.units import format_bytes
 

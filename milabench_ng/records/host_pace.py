@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from milabench_ng.records.window import Amount, WholeNumber
+from milabench_ng.bounds import Amount, WholeNumber
 from milabench_ng.stats import median
 
 PACE_LIMIT = 0.05

@@ -9,22 +9,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from typing import Annotated
 
-from msgspec import Meta
+from milabench_ng.bounds import LAST_BUCKET, Latencies
 
 WIDTH = 1.02
 """The upper bound of a bucket over its lower bound."""
 SHORTEST_S = 1e-6
 """The lower bound of bucket 0, which also holds what is shorter."""
-LAST = 1400
+LAST = LAST_BUCKET
 """The last bucket also holds what is longer than its lower bound, 1.1e6 s."""
 MOST = 256
 """Most buckets of one slice, so that its event fits into one line of the protocol."""
-
-Bucket = Annotated[int, Meta(ge=0, le=LAST)]
-Latencies = tuple[tuple[Bucket, Annotated[int, Meta(ge=1, le=10**12)]], ...]
-"""``((bucket, count), ...)`` in the order of the buckets: ``count`` latencies from ``lower_s(bucket)`` on."""
 
 
 def bucket_of(seconds: float) -> int:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from milabench_ng.catalogue import Bound, Derived, Scalar
+from milabench_ng.events import Cause
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.node.edge import Edge
 from milabench_ng.plan import Device, Launch, Role
@@ -23,26 +24,6 @@ from milabench_ng.records.surroundings import Surroundings
 from milabench_ng.records.window import SliceRow, Window, WindowRule
 
 RECORD_SCHEMA = 2
-
-Cause = Literal[
-    "exit",
-    "exception",
-    "signal",
-    "oom",
-    "host_oom",
-    "device_oom",
-    "device_lost",
-    "device_error",
-    "pids_limit",
-    "isolation_lost",
-    "timeout",
-    "data_error",
-    "nan",
-    "short",
-    "interrupted",
-    "machinery",
-]
-"""Why a launch failed; `NOT_TRIED` of them say nothing about it."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,13 +7,14 @@ from typing import Annotated, Any
 
 import msgspec
 
+from milabench_ng.bounds import LARGEST, Amount, Moment, WholeNumber
 from milabench_ng.catalogue import Derived
 from milabench_ng.plan import Device, Launch, Plan
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import Tier
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.stopping import Stopping
-from milabench_ng.records.window import LARGEST, Amount, Moment, SliceRow, WholeNumber, WindowRule
+from milabench_ng.records.window import SliceRow, WindowRule
 
 Utc = Annotated[datetime, msgspec.Meta(tz=True)]
 Factor = Annotated[float, msgspec.Meta(ge=1e-6, le=1e6)]

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, UnsetType
 
+from milabench_ng.bounds import Amount, Latencies, Length, Moment, WholeNumber
 from milabench_ng.events import Slice
-from milabench_ng.records.latency import Latencies, merged
+from milabench_ng.records.latency import merged
 from milabench_ng.stats import mean, median
 
 MIN_STEPS = 10
@@ -27,17 +28,6 @@ MOST_UNCOVERED = 0.25
 """The part of a window that slices may leave uncovered, unless it is less than two usual slices."""
 EDGE = 2
 """Slices at an edge of a window."""
-LARGEST = 1e15
-"""No measured number is larger; sums and squares of such numbers stay finite."""
-SMALLEST = 1 / LARGEST
-"""No measured rate except 0 is smaller; ratios of such rates and their logarithms stay finite."""
-
-Amount = Annotated[float, Meta(ge=0, le=LARGEST)]
-Length = Annotated[float, Meta(gt=0, le=LARGEST)]
-"""Length of a slice; other figures are divided by it."""
-Moment = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
-WholeNumber = Annotated[int, Meta(ge=0, le=10**15)]
-
 
 Edges = Literal["whole", "shared"]
 """What a slice across an edge of the window counts: nothing (whole slices only), or its part inside (shared).

@@ -7,7 +7,7 @@ import re
 import torch
 
 from milabench_ng.errors import DataError
-from milabench_ng.records.record import Cause
+from milabench_ng.events import Cause
 
 OUT_OF_MEMORY = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 LOST = (
@@ -30,6 +30,14 @@ BROKEN = (
 """cudaErrorECCUncorrectable, cudaErrorNvlinkUncorrectable, cudaErrorHardwareStackError, cudaErrorContained."""
 
 
+def text_of(error: BaseException) -> str:
+    """What an exception says, also if that raises another: a library's ``__str__`` may."""
+    try:
+        return str(error)
+    except Exception as another:  # noqa: BLE001  # whatever the workload's own code raises
+        return f"its text cannot be told: {type(another).__name__}"
+
+
 def told(error: Exception) -> Exception:
     """The most informative exception: for a loader that died, the one that names the signal."""
     return next((one for one in (error.__cause__, error) if isinstance(one, Exception) and _is_killed(one)), error)
@@ -43,11 +51,11 @@ def cause_of(error: Exception) -> Cause:
         return "data_error"
     if _is_killed(error):
         return "signal"
-    return _of_device(str(error)) if isinstance(error, RuntimeError) else "exception"
+    return _of_device(text_of(error)) if isinstance(error, RuntimeError) else "exception"
 
 
 def _is_killed(error: Exception) -> bool:
-    return bool(LOADER_KILLED.match(str(error)))
+    return bool(LOADER_KILLED.match(text_of(error)))
 
 
 def _of_device(text: str) -> Cause:

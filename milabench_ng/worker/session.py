@@ -27,7 +27,7 @@ from milabench_ng.events import Entered, Failed, Peak, Phase, encode
 from milabench_ng.plan import tenant_number
 from milabench_ng.requests import Seat, Task
 from milabench_ng.worker import ranks
-from milabench_ng.worker.causes import cause_of, told
+from milabench_ng.worker.causes import cause_of, text_of, told
 from milabench_ng.worker.discovery import find_workload
 from milabench_ng.worker.memory import device_peak, resident
 
@@ -104,7 +104,7 @@ def failure(error: Exception, rank: int) -> Failed:
     error = told(error)
     kind = cause_of(error)
     text = "" if isinstance(error, MnbError) and error.__cause__ is None else "".join(traceback.format_exception(error))
-    failed = Failed(rank=rank, kind=kind, message=f"{type(error).__name__}: {error}"[:500], traceback=text)
+    failed = Failed(rank=rank, kind=kind, message=f"{type(error).__name__}: {text_of(error)}"[:500], traceback=text)
     while len(encode(failed)) > select.PIPE_BUF:  # a longer line could mix with another rank's
         failed = msgspec.structs.replace(failed, traceback=failed.traceback[len(failed.traceback) // 4 + 1 :])
     return failed

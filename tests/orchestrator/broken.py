@@ -242,3 +242,29 @@ def says(bench: Bench, *, event: str = "") -> None:
         time.sleep(0.01)
         if step == 5:
             os.write(4, event.encode() + b"\n")
+
+
+@workload(unit="steps")
+def goes_deaf(bench: Bench) -> None:
+    """Closes the descriptor for events and opens a file, which gets its number. An item is a step. Timed: the sleep."""
+    for step, _ in enumerate(bench.measure(repeat(None), count=1)):
+        time.sleep(0.01)
+        if step == 5:
+            os.close(4)
+            os.open(os.devnull, os.O_WRONLY)
+
+
+class SpeechlessError(Exception):
+    """An exception that cannot be told."""
+
+    def __str__(self) -> str:
+        raise KeyError("no words")
+
+
+@workload(unit="steps")
+def speechless(bench: Bench) -> None:
+    """Raises an exception whose text raises another. An item is a step. Timed: the sleep."""
+    for step, _ in enumerate(bench.measure(repeat(None), count=1)):
+        time.sleep(0.01)
+        if step == 5:
+            raise SpeechlessError

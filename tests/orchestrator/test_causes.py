@@ -38,6 +38,8 @@ EVENTS = {
     "empty": '{"event": "Slice", "start_s": 1.0, "length_s": 0.0, "count": 1, "steps": 1, "wait_s": 0.0}',
     "tiny": '{"event": "Slice", "start_s": 1.0, "length_s": 5e-324, "count": 1, "steps": 1, "wait_s": 0.0}',
     "count": '{"event": "Slice", "start_s": 1.0, "length_s": 0.5, "count": -1, "steps": 1, "wait_s": 0.0}',
+    "many": f'{{"event": "Slice", "start_s": 1.0, "length_s": 0.5, "count": {2**62}, "steps": 1, "wait_s": 0.0}}',
+    "huge": f'{{"event": "Slice", "start_s": 1.0, "length_s": 0.5, "count": {10**30}, "steps": 1, "wait_s": 0.0}}',
 }
 
 
@@ -51,6 +53,8 @@ def failing(run_profile: Runner) -> Finished:
         "unsettled": {"workload": f"{HERE}:tunes", "arguments": {"max_seconds": 3.5}},
         "steady": {"workload": f"{HERE}:steady"},
         "exits": {"workload": f"{HERE}:exits"},
+        "deaf": {"workload": f"{HERE}:goes_deaf"},
+        "speechless": {"workload": f"{HERE}:speechless"},
         "fp32": {"workload": f"{HERE}:recovers"},
         "amp": {"workload": f"{HERE}:recovers", "arguments": {"precision": "amp"}},
         **{name: {"workload": f"{HERE}:says", "arguments": {"event": event}} for name, event in EVENTS.items()},
@@ -89,6 +93,18 @@ def test_ends_without_a_word_and_losses_that_recover(failing: Finished) -> None:
     assert failure(failing, "amp") is None, "fp16 with a loss scale skips such steps"
 
 
+def test_a_worker_that_closes_its_descriptor_for_events_is_named(failing: Finished) -> None:
+    detail = "the worker closed its descriptor for events, 4, and went on"
+    assert failure(failing, "deaf") == Failure(cause="exit", detail=detail)
+
+
+def test_an_exception_that_cannot_be_told_is_one_all_the_same(failing: Finished) -> None:
+    raised = failure(failing, "speechless")
+    assert raised is not None
+    assert (raised.cause, raised.detail) == ("exception", "SpeechlessError: its text cannot be told: KeyError")
+    assert "broken.py" in (raised.traceback or "")
+
+
 def test_events_out_of_range_are_the_cause(failing: Finished) -> None:
     """They end a launch with a clear cause, and no other."""
     start = "the worker wrote something that is no event: "
@@ -98,6 +114,8 @@ def test_events_out_of_range_are_the_cause(failing: Finished) -> None:
         "empty": "Expected `float` >= 1e-06 - at `$.length_s`",
         "tiny": "Expected `float` >= 1e-06 - at `$.length_s`",
         "count": "Expected `int` >= 0 - at `$.count`",
+        "many": "Expected `int` <= 1000000000000000 - at `$.count`",
+        "huge": "Expected `int` <= 1000000000000000 - at `$.count`",
     }
     expected = {test: Failure(cause="exit", detail=f"{start}{detail}") for test, detail in details.items()}
     assert {test: failure(failing, test) for test in EVENTS} == expected

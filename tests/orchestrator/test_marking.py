@@ -25,7 +25,7 @@ from milabench_ng.orchestrator.persistence.sessions import Begun, SessionName
 from milabench_ng.orchestrator.planning.planned_run import PlannedRun
 from milabench_ng.orchestrator.planning.request import ResolvedRequest, RunRequest
 from milabench_ng.plan import Device, Launch, Plan
-from milabench_ng.profile import Profile
+from milabench_ng.profile import Profile, Scheme
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import Effective, ProcView, Scheduling, Share, Usage
 from milabench_ng.records.marks import Mark
@@ -89,9 +89,9 @@ def seen(*devices: int, held: Mapping[str, float] = {}, ran: str = "fp32", **cha
     made = Observation(
         launch=Launch(
             test="s.t",
-            scheme="per-gpu",
+            scheme=Scheme("per-gpu"),
             workload="t",
-            arguments={"precision": "fp32"},
+            arguments={"precision": "fp32", "sample_duration": 0.5},
             run=0,
             devices=devices,
         ),

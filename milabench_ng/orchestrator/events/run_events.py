@@ -10,8 +10,8 @@ from typing import Literal
 
 import msgspec
 
+from milabench_ng.events import Cause
 from milabench_ng.plan import Role
-from milabench_ng.records.record import Cause
 from milabench_ng.requests import DataEstimate, DataProgress, Prepared
 
 RUN_EVENTS_SCHEMA = 1

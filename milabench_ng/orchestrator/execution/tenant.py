@@ -11,6 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from milabench_ng import events
+from milabench_ng.bounds import LARGEST
 from milabench_ng.events import (
     AnyEvent,
     Command,
@@ -29,6 +30,7 @@ from milabench_ng.events import (
     Slice,
 )
 from milabench_ng.fence.interface import Group
+from milabench_ng.fence.kernel.readings import host_text
 from milabench_ng.files import LARGE, MIB
 from milabench_ng.orchestrator.execution.logs import Log
 from milabench_ng.orchestrator.execution.recent_rate import recent_rate
@@ -85,7 +87,7 @@ class Tenant:
         self._lines = Lines(AnyEvent)
         self._commands = self._events = -1
         """Our ends of its pipes; -1 before it is started."""
-        self._heard_bytes = 0
+        self._heard_bytes = self._items = 0
         self.machinery = ""
         """What kept it from working, if that was the machinery around it."""
         self.failed_s: float | None = None
@@ -165,11 +167,19 @@ class Tenant:
             self.broken_protocol = f"the worker wrote something that is no event: {error}"
         if self._heard_bytes > LARGE:
             self.broken_protocol = f"the worker wrote more than {LARGE // MIB} MiB of events"
+        if not chunk and self._is_deaf():
+            self.broken_protocol = "the worker closed its descriptor for events, 4, and went on"
         if self.broken_protocol:
             self.kill()
         if not chunk or self.broken_protocol:
             asyncio.get_running_loop().remove_reader(self._events)
         return len(chunk) == _CHUNK_BYTES and not self.broken_protocol
+
+    def _is_deaf(self) -> bool:
+        """Whether a process that should say something works on, now that nobody can: one that ends gives up its memory
+        before its files."""
+        pids = [rank.entered.pid for rank in self.ranks if rank.entered]
+        return any("VmSize" in host_text(f"{pid}/status") for pid in pids)
 
     def _note(self, event: AnyEvent) -> None:
         if event.rank >= len(self.ranks):
@@ -189,6 +199,9 @@ class Tenant:
             case Slice():
                 self.heard_s = time.monotonic()
                 rank.slices.append(SliceRow.of(event))
+                self._items += event.count
+                if self._items > LARGEST:
+                    raise msgspec.ValidationError(f"{self._items} items in all, more than {LARGEST:g}")
                 self.longest_slice_s = max(self.longest_slice_s, event.length_s)
             case Loss():
                 rank.losses[str(event.step)] = event.value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 import msgspec
 
@@ -11,7 +10,7 @@ from milabench_ng.events import Failed
 from milabench_ng.fence import isolation_check as fence_evidence
 from milabench_ng.orchestrator.execution.group_evidence import GroupEvidence
 from milabench_ng.orchestrator.execution.tenant import RankLog
-from milabench_ng.records.record import Cause, Failure
+from milabench_ng.records.record import Failure
 from milabench_ng.records.window import MIN_STEPS, Window
 
 
@@ -84,7 +83,7 @@ def _by_worker(outcome: LaunchOutcome) -> Failure | None:
     """What the worker reported before it ended: of several ranks, the killed one, else the first."""
     killed = [failed for failed in outcome.failures if failed.kind == "signal"]
     for failed in (*killed, *outcome.failures):
-        return Failure(cause=cast(Cause, failed.kind), detail=failed.message, traceback=failed.traceback or None)
+        return Failure(cause=failed.kind, detail=failed.message, traceback=failed.traceback or None)
     return None
 
 

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import msgspec
 
+from milabench_ng.bounds import LARGEST, Amount
 from milabench_ng.grouping import grouped
 from milabench_ng.plain import short
 from milabench_ng.records.host_pace import PACE_LIMIT, HostPace, moved
 from milabench_ng.records.views import MnbView
-from milabench_ng.records.window import LARGEST, Amount
 from milabench_ng.stats import median
 
 Pace = Annotated[float, msgspec.Meta(gt=0, le=LARGEST)]

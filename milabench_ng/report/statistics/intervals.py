@@ -17,8 +17,8 @@ from typing import Annotated
 
 import msgspec
 
+from milabench_ng.bounds import SMALLEST
 from milabench_ng.grouping import grouped
-from milabench_ng.records.window import SMALLEST
 from milabench_ng.report.statistics.drift import inflation
 from milabench_ng.stats import mean, sample_std
 

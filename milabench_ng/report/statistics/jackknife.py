@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from milabench_ng.bounds import SMALLEST
 from milabench_ng.grouping import grouped
-from milabench_ng.records.window import SMALLEST
 from milabench_ng.report.statistics.intervals import SESSIONS_FROM, LogStat, by_session, stat_of_logs
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from milabench_ng.records.window import SMALLEST
+from milabench_ng.bounds import SMALLEST
 from milabench_ng.report.statistics.intervals import LogStat, session_stat
 from milabench_ng.report.summary.summary import OriginKind, Summary, TestSummary, suite_of_row
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from milabench_ng.bounds import Amount
 from milabench_ng.builtin import Declared, read_builtin
 from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, parse_json, read_content
@@ -20,7 +21,6 @@ from milabench_ng.records.names import MANIFEST
 from milabench_ng.records.reading import Problem, ReadRecord, is_going_on, read_folder, read_ledger, read_record
 from milabench_ng.records.upgrades.summary import SUMMARY_UPGRADES
 from milabench_ng.records.views import ManifestView
-from milabench_ng.records.window import Amount
 from milabench_ng.report.launch.first_losses import compare_first_loss
 from milabench_ng.report.launch.traces import ReferenceTrace, compare, load_traces
 from milabench_ng.report.summary.contradictions import contradictions

@@ -10,17 +10,16 @@ from typing import Any
 
 import msgspec
 
+from milabench_ng.bounds import LARGEST, SMALLEST, Latencies
 from milabench_ng.catalogue import Derived, Scalar
 from milabench_ng.plan import Device
 from milabench_ng.profile import Scheme
 from milabench_ng.records.isolation import Tier, weakest_tier
-from milabench_ng.records.latency import Latencies, merged
+from milabench_ng.records.latency import merged
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.reading import ReadRecord
 from milabench_ng.records.views import DataView, MnbView, RecordView
 from milabench_ng.records.window import (
-    LARGEST,
-    SMALLEST,
     SliceRow,
     Window,
     WindowRule,

@@ -12,15 +12,15 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from milabench_ng.bounds import Amount, Latencies
 from milabench_ng.catalogue import Derived, Scalar
 from milabench_ng.profile import Scheme, suite_of
 from milabench_ng.records.isolation import Tier, weakest_tier
-from milabench_ng.records.latency import Latencies, batches, quantile_s
+from milabench_ng.records.latency import batches, quantile_s
 from milabench_ng.records.ledger import NOT_TRIED
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.reading import Problem
 from milabench_ng.records.views import DataView, Factor, Utc
-from milabench_ng.records.window import Amount
 from milabench_ng.report.launch.host_paces import Paces
 from milabench_ng.report.statistics.intervals import LogStat
 from milabench_ng.stats import mean, population_std

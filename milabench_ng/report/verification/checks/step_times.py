@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from milabench_ng.bounds import Latencies
 from milabench_ng.builtin import Declared
 from milabench_ng.plan import Launch
-from milabench_ng.records.latency import MOST, Latencies, lower_s, middle_s
+from milabench_ng.records.latency import MOST, lower_s, middle_s
 from milabench_ng.records.record import Rank, Record
 from milabench_ng.records.window import SliceRow, wait_share
 from milabench_ng.report.verification.evidence import Evidence
