@@ -13,7 +13,7 @@ from milabench_ng.orchestrator.jobs import spared
 
 def test_a_server_with_threads_is_not_forked() -> None:
     check_threads(1)
-    with pytest.raises(MnbError, match=r"has 3 threads after importing torch .* Use --start cold"):
+    with pytest.raises(MnbError, match=r"has 3 threads after importing torch .* Use --cold-start"):
         check_threads(3)
 
 

@@ -298,5 +298,5 @@ def check_threads(threads: int) -> None:
         raise MnbError(
             f"the worker server has {threads} threads after importing torch and the workloads, and only one with a "
             "single thread can be forked safely: a workload or data set of another package starts threads when it is "
-            "imported. Use --start cold."
+            "imported. Use --cold-start."
         )
