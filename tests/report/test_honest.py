@@ -16,6 +16,8 @@ ACCUSED: dict[str, set[str]] = {
     "modern-2xH200-20261124": {"R4"},
     "modern-fsdp3b-2xH200-20261124": {"R8"},
     "standard-2xH200-20261124": {"R4"},
+    "interference-loader-2xH200-20261125": {"R8"},
+    "interference-toy_lstm-2xH200-20261125": {"R8"},
     "lambda-rest-1xH200-20261123": {"R8"},
     "standard-2xH200-20261122": {"R8"},
     "standard-rest-2xH200-20261122": {"R8"},
