@@ -121,11 +121,11 @@ def _too_wide(chosen: Mapping[str, Test], slots: int, per_device: int) -> Iterat
         if per_device > 1 and test.partition_scheme.type.spreads:
             yield name, f"it spreads over devices of its own, and each of these has {per_device} tenants"
         elif test.least_devices > slots // per_device:
-            yield name, f"it needs {test.least_devices} devices, and there are {slots // per_device}"
+            yield name, f"it needs {test.least_devices} devices, and the node has {slots // per_device}"
         elif test.device_counts and slots not in test.device_counts:
             *others, last = map(str, test.device_counts)
             fit = f"{', '.join(others)} or {last}" if others else last
-            yield name, f"a launch of it takes {fit} devices, and there are {slots}"
+            yield name, f"a launch of it takes {fit} devices, and the node has {slots}"
         elif slots == 1 and test.mix is not None:
             yield name, f"it is in the mix {test.mix!r}, which takes two devices or more, and there is one"
         elif slots == 1 and test.company and isinstance(test.company, tuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import msgspec
 from rich.console import Console
 
 from milabench_ng.orchestrator.display.lines import PlainLines
@@ -110,4 +111,33 @@ def test_one_launch_is_said_to_have_devices() -> None:
     )
     told = said(alone, None)
     assert told is not None
-    assert told.text == "[1/1] s.scaling.4, run 0, 4 device(s): starting"
+    assert told.text == "[1/1] s.scaling.4, run 0, 4 devices: starting"
+
+
+def test_who_runs_beside_whom_is_said_with_each_ones_unit() -> None:
+    batch = BatchBegins(
+        number=9,
+        of=45,
+        label="s.loader_beside_noise",
+        run=0,
+        launches=(
+            Placed(
+                label="s.loader_beside_noise",
+                job_id="0.1",
+                slots=("1",),
+                role="measured",
+                unit="images",
+                devices=("GPU 1",),
+            ),
+            Placed(label="s.noise", job_id="0.0", slots=("0",), role="company", unit="MiB", devices=("GPU 0",)),
+        ),
+        left_s=1.0,
+    )
+    end = msgspec.structs.replace(GOOD, job_id="0.0", label="s.noise", unit="MiB")
+    events = (batch, msgspec.structs.replace(WORKING, items_per_s=(1234.56, 7.0)), end)
+    head = "[10/45] s.loader_beside_noise, run 0, GPU 1 beside noise"
+    assert [told.text for event in events if (told := said(event, batch))] == [
+        f"{head}: starting",
+        f"{head}: 3 s, 1,234.6 images/s, 7.0 MiB/s",
+        f"{head}: J0.0 noise 1,234.57 MiB/s",
+    ]

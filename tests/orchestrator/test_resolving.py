@@ -12,6 +12,7 @@ from milabench_ng.catalogue import Catalogue
 from milabench_ng.errors import InputError
 from milabench_ng.memory_classes import DeviceMemory
 from milabench_ng.orchestrator.planning.catalogue_queries import read_by_tests
+from milabench_ng.orchestrator.planning.planned_run import without_alone
 from milabench_ng.orchestrator.planning.refusals import options_asked, refuse_unsearchable
 from milabench_ng.orchestrator.planning.request import (
     ResolvedRequest,
@@ -24,7 +25,7 @@ from milabench_ng.orchestrator.planning.request import (
     time_limits,
 )
 from milabench_ng.plan import Device
-from milabench_ng.profile import TimeLimits
+from milabench_ng.profile import TimeLimits, build_profile
 from milabench_ng.records.isolation import Tier
 from milabench_ng.shipped import find
 from milabench_ng.units import GIB, MIB
@@ -65,6 +66,27 @@ def test_a_pattern_names_the_measured_tests_that_match() -> None:
     )
     with pytest.raises(InputError, match=r"--name x\*: no test of s matches; it has one, two, three, tea$"):
         named_tests(request, ("one", "x*"))
+
+
+def test_a_test_in_company_without_itself_alone_is_said_to_have_no_slowdown() -> None:
+    table = {
+        "alone": {"workload": "vae", "company": "none"},
+        "beside": {"workload": "vae", "company": ["noise"]},
+        "other": {"workload": "vae", "arguments": {"batch_size": 3}, "company": ["noise"]},
+        "noise": {"workload": "loader", "role": "company"},
+    }
+    made = build_profile("s", table, "", "s.json")
+    told = {
+        names: list(without_alone(made, made.select(names).tests))
+        for names in (("alone", "beside"), ("beside",), ("beside", "other"), ("alone",))
+    }
+    lacking = "no slowdown of {}: nothing runs the same alone{}"
+    assert told == {
+        ("alone", "beside"): [],
+        ("beside",): [lacking.format("beside", "; --name alone adds it")],
+        ("beside", "other"): [lacking.format("beside", "; --name alone adds it"), lacking.format("other", "")],
+        ("alone",): [],
+    }
 
 
 def test_what_is_selected_is_resolved_and_the_rest_is_known_by_name(catalogue: Catalogue) -> None:

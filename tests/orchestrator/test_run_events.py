@@ -184,7 +184,7 @@ def test_the_command_leaves_the_file_and_a_record_in_a_file_has_none(
             code = call(["run", "toy_reg", "-o", target, "--window", "0.5", "--tenants", "1", "--isolation", "none"])
         said = capfd.readouterr().err
         assert code == 0, said
-        assert "[1/1] run.toy_reg, run 0, 1 device(s): starting" in said.splitlines()
+        assert "[1/1] run.toy_reg, run 0, 1 device: starting" in said.splitlines()
     (end,) = of(read(tmp_path / "out"), LaunchEnds)
     assert (tmp_path / "out" / end.file).is_file()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.json", "one.log", "out"]

@@ -73,7 +73,7 @@ def one_test_less(content: dict[str, Any]) -> None:
 def too_small_for_one(content: dict[str, Any]) -> None:
     """The node is said to be too small for a slow test, which then would have no weight."""
     one_test_less(content)
-    content["plan"]["unplanned"] = {"standard.toy_reg": "it needs 4 devices, and there are 2"}
+    content["plan"]["unplanned"] = {"standard.toy_reg": "it needs 4 devices, and the node has 2"}
 
 
 def second_device_as_company(launch: dict[str, Any]) -> None:

@@ -154,7 +154,7 @@ def test_what_cannot_spread_over_these_devices_is_not_planned() -> None:
     made = profile(a={}, b=spread)
     assert [len(plan(made, slots).batches) for slots in (1, 2, 3)] == [2, 2, 1]
     assert plan(made, 2).not_planned == {}
-    assert plan(made, 3).not_planned == {"s.b": "a launch of it takes 1 or 2 devices, and there are 3"}
+    assert plan(made, 3).not_planned == {"s.b": "a launch of it takes 1 or 2 devices, and the node has 3"}
 
 
 def test_a_mix_is_chosen_whole() -> None:
@@ -204,5 +204,5 @@ def test_the_smaller_test_runs_by_name() -> None:
 
 def test_tenants_that_share_a_device_are_no_further_devices() -> None:
     made = profile(a={"least_devices": 2}, b={})
-    assert plan(made, 1, per_device=2).not_planned == {"s.a": "it needs 2 devices, and there are 1"}
+    assert plan(made, 1, per_device=2).not_planned == {"s.a": "it needs 2 devices, and the node has 1"}
     assert plan(made, 2, per_device=2).not_planned == {}

@@ -59,7 +59,9 @@ def test_repeats_are_outside_and_tests_inside() -> None:
 WIDE = Profile("suite", {**PROFILE.tests, "wide": Test("scaling", least_devices=2)}, "{}")
 
 
-@pytest.mark.parametrize(("count", "unplanned"), [(1, {"suite.wide": "it needs 2 devices, and there are 1"}), (2, {})])
+@pytest.mark.parametrize(
+    ("count", "unplanned"), [(1, {"suite.wide": "it needs 2 devices, and the node has 1"}), (2, {})]
+)
 def test_a_test_that_needs_more_devices_is_not_planned_and_not_left_out(count: int, unplanned: dict[str, str]) -> None:
     given = {"vae": ARGUMENTS["vae"], "wide": ARGUMENTS["whole"]}
     made = make_plan(WIDE, given, gpus(*range(count)), 1)
@@ -70,7 +72,7 @@ def test_a_test_that_needs_more_devices_is_not_planned_and_not_left_out(count: i
 
 
 def test_a_run_of_nothing_else_is_refused() -> None:
-    with pytest.raises(InputError, match=r"suite\.wide is not planned: it needs 2 devices, and there are 1"):
+    with pytest.raises(InputError, match=r"suite\.wide is not planned: it needs 2 devices, and the node has 1"):
         make_plan(WIDE, {"wide": ARGUMENTS["whole"]}, gpus(0), 1)
 
 

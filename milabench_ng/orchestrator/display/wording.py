@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -12,12 +13,14 @@ from milabench_ng.orchestrator.events.run_events import (
     BatchProgress,
     LaunchEnds,
     Note,
+    Placed,
     Preparing,
     RunEvent,
     Stage,
 )
+from milabench_ng.profile import name_of
 from milabench_ng.requests import DataEstimate, DataProgress, Prepared
-from milabench_ng.units import format_bytes, format_seconds
+from milabench_ng.units import counted, format_bytes, format_seconds
 
 SHOWN: tuple[type[RunEvent], ...] = (Note, Stage, Preparing, BatchBegins, BatchProgress, LaunchEnds)
 """The events that are said in words."""
@@ -45,9 +48,9 @@ def said(event: AnyRunEvent, batch: BatchBegins | None) -> Said | None:
         case BatchBegins():
             return Said("stage", f"{heading(event)}: starting")
         case BatchProgress():
-            return Said("progress", f"{where}: {progress(event)}")
+            return Said("progress", f"{where}: {progress(event, batch)}")
         case LaunchEnds():
-            return Said("line", f"{where}: J{event.job_id} {result(event)}")
+            return Said("line", f"{where}: {_launch(event, batch)} {result(event)}")
     return None
 
 
@@ -64,18 +67,38 @@ def preparing(answer: DataEstimate | DataProgress | Prepared) -> Said | None:
 
 
 def heading(batch: BatchBegins) -> str:
-    """``"[3/20] standard.vae, run 0, 8 tenants"``."""
-    count = len(batch.launches)
-    who = f"{count} tenants" if count > 1 else f"{len(batch.launches[0].slots)} device(s)"
-    return f"[{batch.number + 1}/{batch.of}] {batch.label}, run {batch.run}, {who}"
+    """``"[3/20] standard.vae, run 0, 8 tenants"``, ``"[4/45] s.loader_beside_noise, run 0, GPU 0 beside noise"``."""
+    return f"[{batch.number + 1}/{batch.of}] {batch.label}, run {batch.run}, {_who(batch.launches)}"
 
 
-def progress(event: BatchProgress) -> str:
+def _who(launches: Sequence[Placed]) -> str:
+    """Who works in a batch: how many, or the measured one with what it runs beside."""
+    company = dict.fromkeys(name_of(one.label) for one in launches if one.role == "company")
+    measured = [one for one in launches if one.role == "measured"]
+    if company:
+        places = ", ".join(device for one in measured for device in one.devices or one.slots)
+        return f"{places} beside {', '.join(company)}"
+    if len(measured) == 1:
+        return counted(len(measured[0].slots), "device")
+    return counted(len(measured), "tenant")
+
+
+def progress(event: BatchProgress, batch: BatchBegins | None) -> str:
     """Who is ready, or how fast each tenant is."""
     if event.working_s is None:
         return f"{event.ready} of {event.launches} ready"
-    rates = ", ".join(f"{rate:,.1f}" for rate in event.items_per_s)
-    return f"{event.working_s:.0f} s, {rates} items/s"
+    units = [one.unit for one in batch.launches] if batch else ["items"]
+    if len(set(units)) == 1:
+        rates = f"{', '.join(f'{rate:,.1f}' for rate in event.items_per_s)} {units[0]}/s"
+    else:
+        rates = ", ".join(f"{rate:,.1f} {unit}/s" for rate, unit in zip(event.items_per_s, units, strict=True))
+    return f"{event.working_s:.0f} s, {rates}"
+
+
+def _launch(event: LaunchEnds, batch: BatchBegins | None) -> str:
+    """Its job id, with its name where that is not the batch's."""
+    other = batch is not None and event.label != batch.label
+    return f"J{event.job_id} {name_of(event.label)}" if other else f"J{event.job_id}"
 
 
 def result(event: LaunchEnds) -> str:

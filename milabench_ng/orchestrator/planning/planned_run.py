@@ -46,7 +46,7 @@ from milabench_ng.orchestrator.planning.request import (
     time_limits,
 )
 from milabench_ng.plan import Device, Launch, Plan, slots_of, smallest_memory
-from milabench_ng.profile import Profile
+from milabench_ng.profile import Profile, Test
 from milabench_ng.records.isolation import IoEvidence, Share
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText, software_key
 from milabench_ng.records.stopping import Stopping
@@ -115,7 +115,8 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
         unplanned = (f"{label} is not planned: {why}" for label, why in self.plan.not_planned.items())
         rule = self.request.stopping
         ends = () if rule is None else (f"up to {self.plan.repeat} repeats: {rule.text}", *self._too_little(rule))
-        return (*self.profile.warnings, *self.sharing_notes, *unplanned, *said, *ends)
+        alone = without_alone(self.profile, self.resolved.tests)
+        return (*self.profile.warnings, *self.sharing_notes, *unplanned, *alone, *said, *ends)
 
     def _too_little(self, rule: Stopping) -> Iterator[str]:
         """What to say of a budget that is spent before intervals decide."""
@@ -185,6 +186,23 @@ async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, .
             *huge_pages(meminfo()),
         ),
     )
+
+
+def without_alone(profile: Profile, chosen: Mapping[str, Test]) -> Iterator[str]:
+    """What to say of chosen tests that run beside others and get no slowdown, as none runs their work alone."""
+    alone = {name: test for name, test in profile.tests.items() if test.company == "none"}
+    lacking: dict[str, list[str]] = {}
+    for name, test in chosen.items():
+        same = [other for other, victim in alone.items() if _work(victim) == _work(test)]
+        if isinstance(test.company, tuple) and not chosen.keys() & set(same):
+            lacking.setdefault(f"; --name {same[0]} adds it" if same else "", []).append(name)
+    for what_to_do, names in lacking.items():
+        yield f"no slowdown of {', '.join(names)}: nothing runs the same alone{what_to_do}"
+
+
+def _work(test: Test) -> tuple[object, ...]:
+    """What makes two tests of a profile the same work."""
+    return test.workload, test.arguments, test.data_scale, test.partition_scheme
 
 
 def shared_devices(plan: Plan) -> tuple[str, ...]:
