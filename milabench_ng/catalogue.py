@@ -273,16 +273,25 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
     """All workloads and data sets of this installation."""
 
     workloads: dict[str, Workload]
+    """Of other packages, those that were asked for and are sound."""
     data_sets: dict[str, DataSetInfo]
+    broken: dict[str, str] = {}
+    """The workloads that cannot be used, with the reason, which names the package."""
+    broken_sets: dict[str, str] = {}
+    """The same of data sets."""
+    installed: tuple[str, ...] = ()
+    """The names of all workloads that other packages offer."""
 
     def workload(self, name: str, where: str) -> Workload:
-        """The workload called ``name``; otherwise an error that lists the valid names."""
+        """The workload called ``name``; otherwise an error that says what is wrong, or lists the valid names."""
+        if name in self.broken:
+            raise InputError(f"{where}: {self.broken[name]}")
         found = self.workloads.get(name)
         if found is None:
+            known = sorted({*self.workloads, *self.installed})
             raise InputError(
-                f"{where}: unknown workload {short(repr(name))}{did_you_mean(name, sorted(self.workloads))}; there are "
-                f"{', '.join(sorted(self.workloads))}, "
-                "or name your own as package.module:function"
+                f"{where}: unknown workload {short(repr(name))}{did_you_mean(name, known)}; there are "
+                f"{', '.join(known)}, or name your own as package.module:function"
             )
         return found
 
@@ -299,10 +308,14 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
             case None:
                 return None
             case DataBy():
-                sets = {value: self.data_sets[name].classic or name for value, name in data.sets.items()}
+                sets = {value: self._classic_set(name) for value, name in data.sets.items()}
                 return DataBy(option=data.option, sets=sets)
             case name:
-                return self.data_sets[name].classic or name
+                return self._classic_set(name)
+
+    def _classic_set(self, name: str) -> str:
+        found = self.data_sets.get(name)
+        return (found and found.classic) or name
 
 
 def normal_name(option: str) -> str:

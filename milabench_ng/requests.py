@@ -76,9 +76,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="re
 
 
 class Describe(Request, frozen=True, kw_only=True):
-    """Ask which workloads and data sets exist; ``foreign`` ones are named as ``package.module:function``."""
+    """Ask which workloads and data sets exist; of other packages, only those that are ``asked`` for are imported."""
 
-    foreign: tuple[str, ...] = ()
+    asked: tuple[str, ...] | None
+    """Names, also as ``package.module:function``; None for all that are installed."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):

@@ -134,9 +134,10 @@ def _reads(workload: Workload) -> str:
 def _volumes(workload: Workload, catalogue: Catalogue) -> Iterator[str]:
     """How large its data sets are."""
     for name, option in workload.data_sets.items():
-        data = catalogue.data_sets[name]
+        data = catalogue.data_sets.get(name)
         when = f" with {option}" if option else ""
-        yield f"{name}{when}: {data.files:,} files, {format_bytes(data.bytes)} in full size"
+        size = f"{data.files:,} files, {format_bytes(data.bytes)} in full size" if data else "broken"
+        yield f"{name}{when}: {size}"
 
 
 def _facts(workload: Workload, catalogue: Catalogue) -> list[tuple[str, str]]:

@@ -34,32 +34,34 @@ BUILT_IN = (
 
 def names() -> tuple[str, ...]:
     """The sorted names of all data sets. Imports none of them."""
-    return tuple(sorted(_entries()))
+    return tuple(sorted({entry.name for entry in (*BUILT_IN, *entry_points(group=GROUP))}))
 
 
 def find(name: str) -> DataSet:
     """The data set called `name`. Raises InputError if the name is unknown or not a data set."""
-    entries = _entries()
-    if name not in entries:
-        raise InputError(f"unknown data set {name!r}; there are: {', '.join(sorted(entries))}")
-    entry = entries[name]
+    found = entry(name)
     try:
-        kind = entry.load()
+        kind = found.load()
     except (ImportError, AttributeError) as error:
-        raise InputError(f"data set {name!r} ({entry.value}) cannot be imported: {error}") from error
+        raise InputError(f"data set {name!r} ({origin(found)}) cannot be imported: {error}") from error
     if not (isinstance(kind, type) and issubclass(kind, DataSet)) or kind.name != name:
-        raise InputError(f"{entry.value} is offered as data set {name!r}: it must be a DataSet class of that name")
+        raise InputError(f"{origin(found)} is offered as data set {name!r}: it must be a DataSet class of that name")
     return kind()
 
 
-def _entries() -> dict[str, EntryPoint]:
-    found = {entry.name: entry for entry in BUILT_IN}
-    for entry in entry_points(group=GROUP):
-        other = found.get(entry.name)
-        if other is not None:
-            raise InputError(
-                f"two data sets are called {entry.name!r}: {other.value} and {entry.value}"
-                f"{f' of package {entry.dist.name}' if entry.dist else ''}. Rename or uninstall the latter"
-            )
-        found[entry.name] = entry
-    return found
+def entry(name: str) -> EntryPoint:
+    """The entry point of the data set called `name`. Raises InputError if there is none, or another one."""
+    found: list[EntryPoint] = [one for one in (*BUILT_IN, *entry_points(group=GROUP)) if one.name == name]
+    if not found:
+        raise InputError(f"unknown data set {name!r}; there are: {', '.join(names())}")
+    if len(found) > 1:
+        raise InputError(
+            f"two data sets are called {name!r}: {origin(found[0])} and {origin(found[1])}. Rename or uninstall the "
+            "latter"
+        )
+    return found[0]
+
+
+def origin(entry: EntryPoint) -> str:
+    """Where an entry point of another package leads, and the package."""
+    return f"{entry.value} of {entry.dist.name} {entry.dist.version}" if entry.dist else entry.value

@@ -48,8 +48,8 @@ def import_everything() -> None:
     import milabench_ng.worker.session  # noqa: F401
 
     builtin_workloads()
-    for name in registry.names():
-        registry.find(name)
+    for entry in registry.BUILT_IN:
+        entry.load()
 
 
 def answer(request: AnyRequest, connection: socket.socket, server_pid: int) -> NoReturn:
@@ -83,7 +83,7 @@ def _reply_or_refusal(request: AnyRequest, connection: socket.socket) -> Answer:
 def _reply(request: AnyRequest, connection: socket.socket) -> Answer:
     match request:
         case Describe():
-            return Described(id=request.id, catalogue=describe(request.foreign))
+            return Described(id=request.id, catalogue=describe(request.asked))
         case CheckOptions():
             return _check(request)
         case EstimateData():

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import pkgutil
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
+from importlib.metadata import EntryPoint, entry_points
 
 import milabench_ng.workloads
 from milabench_ng import __version__, catalogue
 from milabench_ng.bench import Definition
 from milabench_ng.datasets import registry
 from milabench_ng.errors import InputError
+from milabench_ng.worker.trial import tried
 
 GROUP = "milabench_ng.workloads"
 OWN = f"milabench_ng {__version__}"
+BUILT_IN_SETS = frozenset(entry.name for entry in registry.BUILT_IN)
 
 
 def builtin_workloads() -> dict[str, Definition]:
@@ -32,28 +34,49 @@ def find_workload(name: str) -> tuple[Definition, str]:
     builtin = builtin_workloads()
     if name in builtin:
         return builtin[name], OWN
-    installed = _installed(builtin)
-    if name in installed:
-        return _load(installed[name]), _distribution(installed[name])
-    module, _, function = name.partition(":")
-    if not all(part.isidentifier() for part in (*module.split("."), function)):
-        known = ", ".join(sorted((*builtin, *installed)))
-        raise InputError(f"unknown workload {name!r}; there are {known}, or name your own as package.module:function")
-    return _load(importlib.metadata.EntryPoint(name, name, GROUP)), module.partition(".")[0]
+    entry = _entry(name)
+    return _load(entry), _package(entry)
 
 
-def describe(foreign: Iterable[str]) -> catalogue.Catalogue:
-    """The catalogue: all built-in and installed workloads, and those of ``foreign``."""
-    builtin = builtin_workloads()
-    workloads = {name: definition.describe(name, OWN) for name, definition in builtin.items()}
-    for name, entry in _installed(builtin).items():
-        workloads[name] = _load(entry).describe(name, _distribution(entry))
-    for name in foreign:
-        definition, package = find_workload(name)
-        workloads[name] = definition.describe(name, package)
-    found = {name: registry.find(name) for name in registry.names()}
-    sets = {
-        name: catalogue.DataSetInfo(
+def describe(asked: Iterable[str] | None) -> catalogue.Catalogue:
+    """The catalogue: all that is built in, and what is ``asked`` for of other packages, with its data sets.
+
+    ``asked``: names of workloads, also as ``package.module:function``; None for all that is installed. What is broken
+    has its reason there.
+    """
+    installed = tuple(dict.fromkeys(entry.name for entry in entry_points(group=GROUP)))
+    workloads = {name: definition.describe(name, OWN) for name, definition in builtin_workloads().items()}
+    broken: dict[str, str] = {}
+    for name in installed if asked is None else asked:
+        if name in installed or ":" in name:
+            try:
+                workloads[name] = _describe(name)
+            except InputError as error:
+                broken[name] = str(error)
+    read = BUILT_IN_SETS.union(*(workload.data_sets for workload in workloads.values()))
+    sets: dict[str, catalogue.DataSetInfo] = {}
+    broken_sets: dict[str, str] = {}
+    for name in registry.names() if asked is None else sorted(read):
+        try:
+            sets[name] = _describe_data_set(name)
+        except InputError as error:
+            broken_sets[name] = str(error)
+    return catalogue.Catalogue(
+        workloads=workloads, data_sets=sets, broken=broken, broken_sets=broken_sets, installed=installed
+    )
+
+
+def _describe(name: str) -> catalogue.Workload:
+    """A workload of another package. Raises InputError if it is broken."""
+    entry = _entry(name)
+    what = f"workload {name!r} ({registry.origin(entry)})"
+    return tried(what, lambda: _load(entry).describe(name, _package(entry)), catalogue.Workload)
+
+
+def _describe_data_set(name: str) -> catalogue.DataSetInfo:
+    def info() -> catalogue.DataSetInfo:
+        data_set = registry.find(name)
+        return catalogue.DataSetInfo(
             name=name,
             folder=data_set.folder,
             scalable=data_set.scalable,
@@ -63,38 +86,45 @@ def describe(foreign: Iterable[str]) -> catalogue.Catalogue:
             description=(type(data_set).__doc__ or "").strip(),
             origin=f"{type(data_set).__module__}:{type(data_set).__qualname__}",
         )
-        for name, data_set in found.items()
-    }
-    return catalogue.Catalogue(workloads=workloads, data_sets=sets)
+
+    if name in BUILT_IN_SETS:
+        return info()
+    what = f"data set {name!r} ({registry.origin(registry.entry(name))})"
+    return tried(what, info, catalogue.DataSetInfo)
 
 
-def _installed(builtin: Collection[str]) -> dict[str, importlib.metadata.EntryPoint]:
-    """The entry points of other packages, by name. Duplicate and built-in names raise InputError."""
-    found: dict[str, importlib.metadata.EntryPoint] = {}
-    for entry in importlib.metadata.entry_points(group=GROUP):
-        if entry.name in builtin:
-            raise InputError(
-                f"{_distribution(entry)} declares a workload {entry.name!r}, which is built in: a built-in name cannot "
-                "be shadowed; rename it or uninstall that package"
-            )
-        if entry.name in found:
-            raise InputError(
-                f"two workloads are called {entry.name!r}: {found[entry.name].value} of "
-                f"{_distribution(found[entry.name])} and {entry.value} of {_distribution(entry)}; uninstall one"
-            )
-        found[entry.name] = entry
-    return found
+def _entry(name: str) -> EntryPoint:
+    """The entry point of another package, or one made of ``package.module:function``."""
+    found = tuple(entry_points(group=GROUP, name=name))
+    if found and name in builtin_workloads():
+        raise InputError(
+            f"{_package(found[0])} declares a workload {name!r}, which is built in: a built-in name cannot be "
+            "shadowed; rename it or uninstall that package"
+        )
+    if len(found) > 1:
+        origins = " and ".join(map(registry.origin, found))
+        raise InputError(f"two workloads are called {name!r}: {origins}; uninstall one")
+    if found:
+        return found[0]
+    module, _, function = name.partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), function)):
+        known = ", ".join(sorted({*builtin_workloads(), *(entry.name for entry in entry_points(group=GROUP))}))
+        raise InputError(f"unknown workload {name!r}; there are {known}, or name your own as package.module:function")
+    return EntryPoint(name, name, GROUP)
 
 
-def _load(entry: importlib.metadata.EntryPoint) -> Definition:
+def _load(entry: EntryPoint) -> Definition:
     try:
         value = entry.load()
     except (ImportError, AttributeError) as error:
-        raise InputError(f"workload {entry.name!r} ({entry.value}) cannot be imported: {error}") from error
+        raise InputError(f"workload {entry.name!r} ({registry.origin(entry)}) cannot be imported: {error}") from error
     if not isinstance(value, Definition):
-        raise InputError(f"{entry.value} is no workload: decorate the function with milabench_ng.bench.workload")
+        raise InputError(
+            f"{registry.origin(entry)} is no workload: decorate the function with milabench_ng.bench.workload"
+        )
     return value
 
 
-def _distribution(entry: importlib.metadata.EntryPoint) -> str:
-    return f"{entry.dist.name} {entry.dist.version}" if entry.dist else "unknown"
+def _package(entry: EntryPoint) -> str:
+    """The distribution and its version; of what is named by its path, the package."""
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.module.partition(".")[0]

@@ -345,6 +345,33 @@ def test_a_missing_package_is_exit_2_before_anything_is_made(tmp_path: Path) -> 
     assert jobs("--name", "easy", "--dry-run").returncode == 0
 
 
+def test_a_broken_package_stops_neither_list_nor_what_does_not_use_it(tmp_path: Path) -> None:
+    package = tmp_path / "bad-0.1.dist-info"
+    package.mkdir()
+    (tmp_path / "mnb_bad.py").write_text("raise SystemExit(3)")
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: bad\nVersion: 0.1\n")
+    lines = ["[milabench_ng.workloads]", "worse = mnb_bad:worse", "[milabench_ng.datasets]", "worst = mnb_bad:Worst"]
+    (package / "entry_points.txt").write_text("\n".join(lines))
+    profile = tmp_path / "bad.json"
+    profile.write_text('{"hard": {"workload": "worse"}, "easy": {"workload": "toy_reg"}}')
+
+    def mnb(*words: str) -> tuple[int, str, str]:
+        command = [sys.executable, "-m", "milabench_ng", *words]
+        paths = {**os.environ, "PYTHONPATH": f"{tmp_path}:{REPOSITORY}"}
+        done = subprocess.run(command, cwd=tmp_path, env=paths, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, " ".join(done.stderr.split())
+
+    code, listed, said = mnb("list")
+    assert (code, "toy_reg" in listed, "worse" in listed) == (0, True, False)
+    for what in ("workload 'worse' (mnb_bad:worse of bad 0.1)", "data set 'worst' (mnb_bad:Worst of bad 0.1)"):
+        assert f"left out: {what} ends the process that imports it (status 3)" in said
+    code, _, said = mnb("jobs", str(profile), "-o", "out")
+    assert code == 2
+    assert "test 'hard': workload 'worse' (mnb_bad:worse of bad 0.1) ends the process that imports it" in said
+    assert not (tmp_path / "out").exists()
+    assert mnb("jobs", str(profile), "--name", "easy", "--dry-run")[0] == 0
+
+
 def test_list_says_what_a_workload_needs_and_stresses(listed: str) -> None:
     needs = dict(zip(column(listed, "workload"), column(listed, "workload", "needs"), strict=True))
     assert (needs["atari"], needs["minigrid"], needs["vae"]) == ("gymnasium, ale_py", "gymnasium, minigrid", "-")

@@ -217,8 +217,9 @@ def test_built_in_name_cannot_be_shadowed(tmp_path: Path, monkeypatch: pytest.Mo
         registry.find("cocoa")
 
     (package / "entry_points.txt").write_text("[milabench_ng.datasets]\nmnist = toys:Toy\n")
-    with pytest.raises(InputError, match=r"milabench_ng\.datasets\.images\.mnist:Mnist and toys:Toy of package others"):
-        registry.names()
+    with pytest.raises(InputError, match=r"milabench_ng\.datasets\.images\.mnist:Mnist and toys:Toy of others 1\.0"):
+        registry.find("mnist")
+    assert registry.find("wmt16").name == "wmt16"
 
 
 def test_generation_machinery_imports_no_torch() -> None:

@@ -17,8 +17,8 @@ from milabench_ng.orchestrator.planning.refusals import options_asked, refuse_un
 from milabench_ng.orchestrator.planning.request import (
     ResolvedRequest,
     RunRequest,
-    foreign_workloads,
     named_tests,
+    named_workloads,
     plan_for,
     required_isolation,
     resolve_request,
@@ -204,13 +204,13 @@ CARD = DeviceMemory("device 0 (Card)", GIB)
 def test_an_automatic_batch_size_that_cannot_be_found_is_refused(
     tests: dict[str, object], memory: DeviceMemory | None, tier: Tier, words: str
 ) -> None:
-    found = resolve_request(request_for(tests), describe(foreign_workloads(request_for(tests))), memory)
+    found = resolve_request(request_for(tests), describe(named_workloads(request_for(tests))), memory)
     with pytest.raises(InputError, match=words):
         refuse_unsearchable(found, memory, tier)
 
 
 def test_an_automatic_batch_size_is_found_on_a_card_and_in_a_fence() -> None:
-    found = resolve_request(request_for(AUTO_BATCH), describe(foreign_workloads(request_for(AUTO_BATCH))), CARD)
+    found = resolve_request(request_for(AUTO_BATCH), describe(named_workloads(request_for(AUTO_BATCH))), CARD)
     refuse_unsearchable(found, CARD, "none")
     refuse_unsearchable(found, None, "full")
     assert [launch.auto_batch for launch in plan_for(found, CPUS).launches] == [True, True]

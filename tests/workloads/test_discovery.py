@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 
 from milabench_ng import __version__
 from milabench_ng.errors import InputError
+from milabench_ng.orchestrator.planning.request import RunRequest, resolve_request
+from milabench_ng.worker import trial
 from milabench_ng.worker.discovery import builtin_workloads, describe, find_workload
 
 MODULE = '''
@@ -25,7 +28,31 @@ def sand(bench: Bench, *, size: int = 3) -> None:
 def plain(bench):
     """No workload."""
 '''
+READS = '''
+from typing import Literal
+
+from milabench_ng.bench import Bench, DataBy, workload
+
+
+@workload(unit="grains", data=DataBy(option="source", sets={"ground": "holes"}))
+def sand(bench: Bench, *, source: Literal["ground", "sky"] = "sky") -> None:
+    """Reads holes."""
+'''
 Install = Callable[..., None]
+LEAVES = """
+import pathlib, subprocess
+left = subprocess.Popen(["sleep", "600"], start_new_session=True)
+pathlib.Path(__file__).with_suffix(".pid").write_text(str(left.pid))
+"""
+FAULTS = {
+    "raises": ("raise ValueError('odd')", "cannot be imported: ValueError: odd"),
+    "exits": ("raise SystemExit(3)", "ends the process that imports it (status 3)"),
+    "dies": ("import os; os.kill(os.getpid(), 9)", "ends the process that imports it (SIGKILL)"),
+    "eats": ("import numpy; numpy.zeros(1 << 30)", "takes more than 4.0 GiB of memory when it is imported"),
+    "hangs": ("import time; time.sleep(600)", "is not imported within 10 s"),
+    "leaves": (LEAVES, "leaves a process behind when it is imported (sleep)"),
+}
+"""What the import of a broken package does, and what is said of it."""
 
 
 @pytest.fixture
@@ -34,12 +61,12 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     (tmp_path / "mnb_test_sand.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    def put(distribution: str = "sandbox", **entries: str) -> None:
+    def put(distribution: str = "sandbox", group: str = "workloads", **entries: str) -> None:
         folder = tmp_path / f"{distribution}-2.1.dist-info"
         folder.mkdir()
         (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 2.1\n")
         lines = "".join(f"{name} = {value}\n" for name, value in entries.items())
-        (folder / "entry_points.txt").write_text(f"[milabench_ng.workloads]\n{lines}")
+        (folder / "entry_points.txt").write_text(f"[milabench_ng.{group}]\n{lines}")
         importlib.invalidate_caches()
 
     yield put
@@ -69,7 +96,8 @@ def test_an_installed_one(install: Install) -> None:
     install(dunes="mnb_test_sand:sand")
     definition, package = find_workload("dunes")
     assert (definition.unit, package) == ("grains", "sandbox 2.1")
-    described = describe(()).workloads["dunes"]
+    assert "dunes" not in describe(["vae"]).workloads
+    described = describe(["dunes"]).workloads["dunes"]
     assert (described.name, described.origin, described.package) == ("dunes", "mnb_test_sand:sand", "sandbox 2.1")
     assert [option.name for option in described.options][:2] == ["size", "max_count"]
 
@@ -82,35 +110,81 @@ def test_one_that_is_named_by_its_path() -> None:
     assert (described.name, described.summary) == ("mnb_test_sand:sand", "Moves sand.")
 
 
+def request(source: str) -> RunRequest:
+    """A run of the workload that reads holes, or looks at the sky."""
+    test = {"workload": "dunes", "arguments": {"source": source}}
+    text = json.dumps({"dig": test})
+    return RunRequest(suite="s", profile_text=text, profile_source="here", dataroot=Path("/"), outdir=Path("/"))
+
+
+def refused(name: str) -> str:
+    """Why a run that uses this workload is refused, and nothing else is."""
+    for found in (describe([name]), describe(None)):
+        assert list(found.broken) == [name]
+        assert {"toy_reg", "reso"} <= found.workloads.keys()
+    assert describe(["toy_reg"]).broken == {}
+    with pytest.raises(InputError) as caught:
+        found.workload(name, "here")
+    return str(caught.value)
+
+
 def test_a_built_in_name_cannot_be_shadowed(install: Install) -> None:
     install(vae="mnb_test_sand:sand")
-    with pytest.raises(InputError, match=r"sandbox 2\.1 declares a workload 'vae', which is built in"):
-        describe(())
+    assert "sandbox 2.1 declares a workload 'vae', which is built in" in refused("vae")
     assert find_workload("vae")[0] is builtin_workloads()["vae"]
 
 
 def test_two_packages_cannot_offer_the_same_name(install: Install) -> None:
     install(dunes="mnb_test_sand:sand")
     install("other", dunes="mnb_test_sand:plain")
-    for call in (lambda: describe(()), lambda: find_workload("dunes")):
-        with pytest.raises(InputError, match="two workloads are called 'dunes'") as caught:
-            call()
-        assert "sandbox 2.1" in str(caught.value)
-        assert "other 2.1" in str(caught.value)
+    with pytest.raises(InputError, match="two workloads are called 'dunes'") as caught:
+        find_workload("dunes")
+    for said in (str(caught.value), refused("dunes")):
+        assert "mnb_test_sand:sand of sandbox 2.1" in said
+        assert "mnb_test_sand:plain of other 2.1" in said
 
 
 @pytest.mark.parametrize("value", ["mnb_test_sand:plain", "mnb_test_sand:workload", "mnb_test_sand"])
 def test_an_entry_point_that_is_no_workload(install: Install, value: str) -> None:
     install(dunes=value)
-    with pytest.raises(InputError, match=f"{value} is no workload: decorate the function"):
-        describe(())
+    assert f"{value} of sandbox 2.1 is no workload: decorate the function" in refused("dunes")
 
 
 @pytest.mark.parametrize("value", ["mnb_test_sand:absent", "mnb_test_absent:sand"])
 def test_an_entry_point_that_cannot_be_imported(install: Install, value: str) -> None:
     install(dunes=value)
-    with pytest.raises(InputError, match=rf"'dunes' \({value}\) cannot be imported: "):
-        describe(())
+    assert f"'dunes' ({value} of sandbox 2.1) cannot be imported: " in refused("dunes")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_broken_package_is_named_and_blocks_what_uses_it(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    code, said = FAULTS[fault]
+    (tmp_path / "mnb_test_bad.py").write_text(code)
+    install("bad", dunes="mnb_test_bad:sand")
+    install("sound", sand="mnb_test_sand:sand")
+    monkeypatch.setattr(trial, "LIMIT_S", 10.0)
+    assert refused("dunes") == f"here: workload 'dunes' (mnb_test_bad:sand of bad 2.1) {said}"
+    assert "sand" in describe(["sand"]).workloads
+    if fault == "leaves":
+        assert not Path("/proc", (tmp_path / "mnb_test_bad.pid").read_text()).exists()
+
+
+@pytest.mark.parametrize("fault", ["exits", "leaves"])
+def test_a_broken_data_set_is_named_and_blocks_what_reads_it(install: Install, tmp_path: Path, fault: str) -> None:
+    code, said = FAULTS[fault]
+    (tmp_path / "mnb_test_bad.py").write_text(code)
+    (tmp_path / "mnb_test_sand.py").write_text(READS)
+    install("bad", "datasets", holes="mnb_test_bad:Holes")
+    install(dunes="mnb_test_sand:sand")
+    found = describe(["dunes", "reso"])
+    assert found.broken == {}
+    assert found.broken_sets == {"holes": f"data set 'holes' (mnb_test_bad:Holes of bad 2.1) {said}"}
+    assert describe(["reso"]).broken_sets == {}
+    resolve_request(request("sky"), found)
+    with pytest.raises(InputError, match=r"here: test 'dig': data set 'holes' \(mnb_test_bad:Holes of bad 2\.1\) "):
+        resolve_request(request("ground"), found)
 
 
 @pytest.mark.usefixtures("install")
@@ -138,7 +212,7 @@ def test_what_a_workload_needs_is_known_without_importing_it(install: Install, t
     text = MODULE.replace('unit="grains"', 'unit="grains", requires=("mnb_absent", "json"), extra="dig"')
     (tmp_path / "mnb_test_sand.py").write_text(text)
     install(dunes="mnb_test_sand:sand")
-    described = describe(()).workloads["dunes"]
+    described = describe(["dunes"]).workloads["dunes"]
     assert (described.requires, described.missing) == (("mnb_absent", "json"), ("mnb_absent",))
     assert described.remedy == 'pip install "sandbox[dig]"'
     atari = describe(()).workloads["atari"]

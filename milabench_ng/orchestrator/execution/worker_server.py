@@ -104,9 +104,9 @@ class WorkerServer:
             check_threads(self.threads)
         return lost
 
-    async def describe(self, foreign: tuple[str, ...] = ()) -> Catalogue:
-        """The catalogue, including the workloads that a profile names by path."""
-        return (await self._answer(Described, Describe(id=self._next(), foreign=foreign))).catalogue
+    async def describe(self, asked: tuple[str, ...] | None) -> Catalogue:
+        """The catalogue; of other packages, with the workloads that are ``asked`` for, None for all."""
+        return (await self._answer(Described, Describe(id=self._next(), asked=asked))).catalogue
 
     async def check(self, tests: tuple[Asked, ...]) -> None:
         """Raise InputError for a test whose options do not go together."""
@@ -297,6 +297,5 @@ def check_threads(threads: int) -> None:
     if threads != 1:
         raise MnbError(
             f"the worker server has {threads} threads after importing torch and the workloads, and only one with a "
-            "single thread can be forked safely: a workload or data set of another package starts threads when it is "
-            "imported. Use --cold-start."
+            "single thread can be forked safely. Use --cold-start."
         )

@@ -10,16 +10,19 @@ from milabench_ng.orchestrator.execution.serving import serving
 from milabench_ng.orchestrator.planning.request import (
     ResolvedRequest,
     RunRequest,
-    foreign_workloads,
+    named_workloads,
     resolve_request,
 )
 from milabench_ng.requests import Place
 
 
 async def ask_catalogue(bus: Bus) -> Catalogue:
-    """All workloads and data sets of this installation."""
+    """All workloads and data sets of this installation. Of the broken ones ``bus`` is told."""
     async with serving(bus.stage) as server:
-        return await server.describe()
+        catalogue = await server.describe(None)
+    for reason in dict.fromkeys((*catalogue.broken.values(), *catalogue.broken_sets.values())):
+        bus.note(f"left out: {reason}")
+    return catalogue
 
 
 async def ask_profile(request: RunRequest, bus: Bus) -> ResolvedRequest:
@@ -27,9 +30,9 @@ async def ask_profile(request: RunRequest, bus: Bus) -> ResolvedRequest:
 
     Raises InputError if the profile is invalid.
     """
-    foreign = foreign_workloads(request)  # an invalid profile needs no server
+    asked = named_workloads(request)  # an invalid profile needs no server
     async with serving(bus.stage) as server:
-        return _resolved(request, await server.describe(foreign), bus)
+        return _resolved(request, await server.describe(asked), bus)
 
 
 async def have_ready(request: RunRequest, bus: Bus) -> tuple[Place, ...]:
@@ -42,9 +45,9 @@ async def have_ready(request: RunRequest, bus: Bus) -> tuple[Place, ...]:
 
 
 async def _prepare(request: RunRequest, bus: Bus) -> tuple[Place, ...]:
-    foreign = foreign_workloads(request)
+    asked = named_workloads(request)
     async with serving(bus.stage) as server:
-        resolved = _resolved(request, await server.describe(foreign), bus)
+        resolved = _resolved(request, await server.describe(asked), bus)
         wanted = read_by_tests(resolved)
         ready = await prepare_all(wanted, server, request.dataroot, bus.preparing)
     return tuple(ready[one].place for one in wanted)

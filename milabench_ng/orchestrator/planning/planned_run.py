@@ -38,8 +38,8 @@ from milabench_ng.orchestrator.planning.request import (
     ResolvedRequest,
     RunRequest,
     encode_request,
-    foreign_workloads,
     io_shares,
+    named_workloads,
     plan_for,
     required_isolation,
     resolve_request,
@@ -138,7 +138,7 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, ...]) -> PlannedRun:
     """Plan all that can be planned before anything starts. Raises InputError and IsolationError."""
-    catalogue = await server.describe(foreign_workloads(request))
+    catalogue = await server.describe(named_workloads(request))
     topology = read_topology()
     chosen = choose_devices(gpus, request, len(topology.online), os.environ)
     slots = slots_of(chosen.devices, request.slots_per_device)

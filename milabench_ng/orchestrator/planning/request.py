@@ -134,10 +134,11 @@ def suites_asked(request: RunRequest) -> tuple[set[str], set[str]]:
     return {of[name] for name in chosen}, {of[name] for name in tests if name not in chosen}
 
 
-def foreign_workloads(request: RunRequest) -> tuple[str, ...]:
-    """The workloads that the request's profile names as ``package.module:function``."""
-    named = (definition.get("workload") for definition in read_profile(request)[0].values())
-    return tuple(dict.fromkeys(name for name in named if isinstance(name, str) and ":" in name))
+def named_workloads(request: RunRequest) -> tuple[str, ...] | None:
+    """The workloads that the request's profile names; None if it is of 2020, and any may be meant."""
+    tests, of_2020 = read_profile(request)
+    named = (definition.get("workload") for definition in tests.values())
+    return None if of_2020 else tuple(dict.fromkeys(name for name in named if isinstance(name, str)))
 
 
 class ResolvedRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,13 +175,12 @@ def resolve_request(request: RunRequest, catalogue: Catalogue, memory: DeviceMem
                 f"{_where(request, name)}: partition scheme {test.partition_scheme.type.value!r} runs over "
                 f"several devices, and workload {test.workload!r} runs in one process; use per-gpu"
             )
-    return ResolvedRequest(
-        request=request,
-        catalogue=catalogue,
-        profile=profile,
-        tests=tests,
-        arguments={name: _options(request, name, test, catalogue, memory) for name, test in tests.items()},
-    )
+    arguments = {name: _options(request, name, test, catalogue, memory) for name, test in tests.items()}
+    for name, test in tests.items():
+        data_set = catalogue.workloads[test.workload].data_set(arguments[name].arguments)
+        if data_set in catalogue.broken_sets:
+            raise InputError(f"{_where(request, name)}: {catalogue.broken_sets[data_set]}")
+    return ResolvedRequest(request=request, catalogue=catalogue, profile=profile, tests=tests, arguments=arguments)
 
 
 def selected(profile: Profile, request: RunRequest) -> dict[str, Test]:
