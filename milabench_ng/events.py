@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from milabench_ng.bounds import LARGEST, Amount, Latencies, Moment, WholeNumber
+from milabench_ng.plain import whole_json
 
 EVENT_SCHEMA = 1
 
@@ -176,12 +177,10 @@ class Stop(Command, frozen=True):
 AnyEvent = Entered | Phase | Ready | Slice | Loss | GradientNorm | Skips | Digest | Full | Done | Peak | Failed
 AnyCommand = Start | Stop
 
-_encoder = msgspec.json.Encoder()
-
 
 def encode(message: msgspec.Struct) -> bytes:
     """One line, newline included."""
-    return _encoder.encode(message) + b"\n"
+    return whole_json(message) + b"\n"
 
 
 class Lines:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import msgspec
 
@@ -12,6 +13,9 @@ _LONGEST = 300
 _STEERS = "\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff"
 _ONE_LINE = re.compile(f"[{_STEERS}]")
 _LINES = re.compile(f"(?!\n)[{_STEERS}]")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_BYTES = {chr(0xDC00 + byte) for byte in range(0x80, 0x100)}
+"""What Python makes of bytes that are no UTF-8."""
 
 
 def plain(text: object) -> str:
@@ -35,10 +39,33 @@ def plain_json(text: str) -> str:
     return _LINES.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
+def whole_json(value: Any) -> bytes:
+    """``value`` as JSON. Strings from the system may hold bytes that are not UTF-8: these are escaped."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_encodable(msgspec.to_builtins(value)))
+
+
+def encodable(text: str) -> str:
+    """``text`` with bytes that were no UTF-8 (surrogateescape, PEP 383) as ``\\xff``."""
+    return _SURROGATES.sub(_escape, text)
+
+
 def printed_json(value: object, indent: int = 1) -> str:
     """``value`` as indented `plain_json` that ends its line."""
     return plain_json(msgspec.json.format(msgspec.json.encode(value), indent=indent).decode()) + "\n"
 
 
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(inside) for key, inside in value.items()}
+    return [_encodable(inside) for inside in value] if isinstance(value, list | tuple) else value
+
+
 def _escape(match: re.Match[str]) -> str:
+    if match[0] in _BYTES:
+        return f"\\x{ord(match[0]) & 0xFF:02x}"
     return match[0].encode("unicode_escape").decode()

@@ -14,6 +14,7 @@ from milabench_ng.orchestrator.execution.interruption import interruptible
 from milabench_ng.orchestrator.execution.preparing import require_space
 from milabench_ng.orchestrator.persistence.sessions import refuse_outdir
 from milabench_ng.orchestrator.planning.dry_run import DryRun, changed_options, dry_run
+from milabench_ng.orchestrator.planning.refusals import refuse_undecodable
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plain import plain_lines
 from milabench_ng.plan import Batch, Launch
@@ -26,6 +27,7 @@ from milabench_ng.units import format_bytes, format_limit, format_seconds
 
 def show_plan(request: RunRequest) -> int:
     """Print devices, shares, isolation, batches and estimated duration of a run; return the exit code."""
+    refuse_undecodable(request)
     refuse_outdir(request.outdir)
     enter_scope(request.isolation, request.cgroup_parent)
     with shown() as bus:

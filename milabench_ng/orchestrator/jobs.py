@@ -50,10 +50,11 @@ from milabench_ng.orchestrator.persistence.sessions import (
 )
 from milabench_ng.orchestrator.planning.duration import least_duration
 from milabench_ng.orchestrator.planning.planned_run import PlannedRun, make_manifest, plan_run
-from milabench_ng.orchestrator.planning.refusals import refuse_unset
+from milabench_ng.orchestrator.planning.refusals import refuse_undecodable, refuse_unset
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.orchestrator.proving import Proving, prove
 from milabench_ng.orchestrator.run import run
+from milabench_ng.plain import encodable
 from milabench_ng.records.isolation import Isolation, Share
 from milabench_ng.requests import STORAGE_VARIABLE
 
@@ -76,6 +77,7 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...], jud
 
     ``judge``: says how well the figures of a folder are known, for a run that stops when they are known well.
     """
+    refuse_undecodable(request)
     name = name_session(request)
     async with AsyncExitStack() as stack:  # last opened, first closed
         interrupted = await stack.enter_async_context(interruptions(bus.note))
@@ -192,6 +194,9 @@ def passed_on(scratch: Path, demanded: Collection[str], bus: Bus) -> tuple[dict[
     refuse_unset(demanded)
     environment, names = worker_environment(os.environ, own, demanded)
     dropped = (*names, *site_hooks())
+    escaped = [name for name in environment if encodable(os.environ.get(name, "")) != os.environ.get(name, "")]
+    if escaped:
+        bus.note(f"not UTF-8, so the workers get it with its odd bytes escaped (\\xff): {', '.join(escaped)}")
     if dropped:
         named = ", ".join(dropped)
         how = " (--pass-env passes a variable on)" if names else ""

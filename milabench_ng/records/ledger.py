@@ -20,7 +20,7 @@ import msgspec
 from milabench_ng.errors import InputError
 from milabench_ng.files import refuse_large_numbers
 from milabench_ng.node.edge import Edge
-from milabench_ng.plain import short
+from milabench_ng.plain import short, whole_json
 from milabench_ng.records.proof import CodeProof, DataProof
 from milabench_ng.records.stopping import Stopping
 from milabench_ng.records.upgrades.chain import newer
@@ -225,7 +225,7 @@ def ended_by_itself(events: Sequence[AnyLedgerEvent]) -> bool:
 
 def encode_entry(entry: LedgerLine) -> bytes:
     """One line, newline included."""
-    return msgspec.json.encode(entry) + b"\n"
+    return whole_json(entry) + b"\n"
 
 
 def extend(chain: Chain, utc: str, events: Iterable[AnyLedgerEvent]) -> tuple[Chain, bytes]:

@@ -10,6 +10,7 @@ import msgspec
 from milabench_ng.node.inventory import Inventory
 from milabench_ng.node.resctrl import Resctrl
 from milabench_ng.node.storage import Storage
+from milabench_ng.plain import whole_json
 from milabench_ng.plan import Plan
 from milabench_ng.records.isolation import Share, Tier
 from milabench_ng.records.stopping import Stopping
@@ -82,4 +83,4 @@ def software_key(inventory: Inventory) -> str:
 
 def encode_manifest(manifest: Manifest) -> bytes:
     """Indented JSON."""
-    return msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
+    return msgspec.json.format(whole_json(manifest), indent=1) + b"\n"

@@ -14,6 +14,7 @@ from milabench_ng.catalogue import Bound, Derived, Scalar
 from milabench_ng.events import Cause
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.node.edge import Edge
+from milabench_ng.plain import whole_json
 from milabench_ng.plan import Device, Launch, Role
 from milabench_ng.records.batch_search import BatchSearch
 from milabench_ng.records.host_pace import HostPace
@@ -270,4 +271,4 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 def encode_record(record: Record) -> bytes:
     """Indented JSON; not-a-number becomes null."""
-    return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
+    return msgspec.json.format(whole_json(record), indent=1) + b"\n"

@@ -9,14 +9,13 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
-import msgspec
-
 from milabench_ng.datasets import registry
 from milabench_ng.datasets.base import Progress
 from milabench_ng.datasets.pace import pace
 from milabench_ng.datasets.prepare import Located, check, free_bytes, locate, prepare, read_again, to_generate
 from milabench_ng.errors import InputError, MnbError
 from milabench_ng.fence.entry import EntryError, die_with
+from milabench_ng.plain import whole_json
 from milabench_ng.requests import (
     Answer,
     AnyRequest,
@@ -58,7 +57,7 @@ def answer(request: AnyRequest, connection: socket.socket, server_pid: int) -> N
     try:
         signal.signal(signal.SIGTERM, _leave)
         die_with(server_pid, signal.SIGTERM)
-        connection.sendall(msgspec.json.encode(_reply_or_refusal(request, connection)))
+        connection.sendall(whole_json(_reply_or_refusal(request, connection)))
         status = 0
     except (ConnectionError, EntryError, SystemExit):  # the orchestrator or the server has ended
         status = 0
@@ -154,7 +153,7 @@ def _read(request: ReadData, connection: socket.socket) -> Answer:
 def _progress(request: Prepare | ReadData, connection: socket.socket) -> Progress:
     def progress(done: int, total: int) -> None:
         found = DataProgress(id=request.id, name=request.data_set, done=done, total=total)
-        connection.sendall(msgspec.json.encode(found))
+        connection.sendall(whole_json(found))
 
     return progress
 

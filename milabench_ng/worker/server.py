@@ -17,6 +17,7 @@ import time
 import msgspec
 
 from milabench_ng.fence.entry import adopt_orphans, die_with
+from milabench_ng.plain import whole_json
 from milabench_ng.requests import MESSAGE_BYTES, Answer, AnyRequest, Exited, Serving, Spawn, Spawned, Unable
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
@@ -82,7 +83,7 @@ def close_all(descriptors: list[int]) -> None:
 def reply(connection: socket.socket, answer: Answer) -> None:
     """Send one answer; do nothing if the orchestrator is gone."""
     try:
-        connection.sendall(msgspec.json.encode(answer))
+        connection.sendall(whole_json(answer))
     except ConnectionError:
         sys.exit(0)
 

@@ -268,3 +268,12 @@ def speechless(bench: Bench) -> None:
         time.sleep(0.01)
         if step == 5:
             raise SpeechlessError
+
+
+@workload(unit="steps")
+def raises_bytes(bench: Bench) -> None:
+    """An exception that names a file which is not called in UTF-8. An item is a step. Timed: a short sleep."""
+    for step, _ in enumerate(bench.measure(repeat(None), count=1)):
+        time.sleep(0.05)
+        if step == 20:
+            raise RuntimeError(os.fsdecode(b"caf\xe9") + " \ud800")

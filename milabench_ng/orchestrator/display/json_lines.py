@@ -11,10 +11,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import msgspec
-
 from milabench_ng.files import open_to_write, opened_folder
 from milabench_ng.orchestrator.events.run_events import RunBegins, RunEvent, Stamped
+from milabench_ng.plain import whole_json
 
 
 class JsonLines:
@@ -27,7 +26,6 @@ class JsonLines:
         self.name = path.name
         self._path = path
         self._descriptor: int | None = None
-        self._encoder = msgspec.json.Encoder()
 
     def receive(self, stamped: Stamped) -> None:
         """Write one line, from the session's `RunBegins` on."""
@@ -35,7 +33,7 @@ class JsonLines:
             if not isinstance(stamped.event, RunBegins):
                 return
             self._descriptor = open_whole(self._path)
-        write_all(self._descriptor, self._encoder.encode(stamped) + b"\n")
+        write_all(self._descriptor, whole_json(stamped) + b"\n")
 
     def close(self) -> None:
         """Close the file."""

@@ -11,6 +11,8 @@ import importlib.util
 import re
 from collections.abc import Collection, Mapping
 
+from milabench_ng.plain import encodable
+
 NAMES = frozenset({"PATH", "HOME", "LANG", "LANGUAGE", "TZ", "USER", "LOGNAME", "XDG_CACHE_HOME"})
 PREFIXES = (
     "CUDA_",
@@ -50,10 +52,11 @@ def worker_environment(
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """What a worker gets of ``environ``, overridden by ``own``; and the names of dropped variables that load code.
 
-    ``demanded``: variables that it gets whatever they do.
+    ``demanded``: variables that it gets whatever they do. Bytes that are not UTF-8 are escaped (``\\xff``),
+    so that a worker gets what its record says.
     """
-    kept = {name: value for name, value in environ.items() if _allowed(name) or name in demanded}
-    dropped = tuple(sorted(name for name in environ if LOADS_CODE.fullmatch(name) and name not in demanded))
+    kept = {encodable(name): encodable(value) for name, value in environ.items() if _allowed(name) or name in demanded}
+    dropped = tuple(sorted(encodable(name) for name in environ if LOADS_CODE.fullmatch(name) and name not in demanded))
     return {**kept, **ALWAYS, **own}, dropped
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from milabench_ng.errors import MnbError
 from milabench_ng.fence.interface import FenceEntry
+from milabench_ng.plain import whole_json
 from milabench_ng.requests import Task, python_command
 
 
@@ -62,7 +63,7 @@ class ColdStarter:
         entry = msgspec.convert(task.seats[0].entry, FenceEntry)
         argv = entry.command(worker, descriptors=5, last=len(task.seats) == 1)
         standard_input = os.memfd_create("mnb-task")
-        os.write(standard_input, msgspec.json.encode(task))
+        os.write(standard_input, whole_json(task))
         os.lseek(standard_input, 0, os.SEEK_SET)
         # Above 9, so that no dup2 below overwrites a descriptor that is still needed.
         high = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in (standard_input, log, log, commands, events)]

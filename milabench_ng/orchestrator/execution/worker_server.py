@@ -17,6 +17,7 @@ from milabench_ng.errors import InputError, MnbError
 from milabench_ng.orchestrator.execution.server_link import Link, how_ended, open_link
 from milabench_ng.orchestrator.execution.starting import MachineryError, StartedWorker
 from milabench_ng.orchestrator.execution.waiting import end
+from milabench_ng.plain import whole_json
 from milabench_ng.records.proof import CodeProof, DataProof
 from milabench_ng.requests import (
     MESSAGE_BYTES,
@@ -218,7 +219,7 @@ class WorkerServer:
         if self._link is None:
             raise MachineryError(self._lost)
         try:
-            socket.send_fds(self._link.connection, [msgspec.json.encode(request)], descriptors)
+            socket.send_fds(self._link.connection, [whole_json(request)], descriptors)
         except (BlockingIOError, ConnectionError) as error:
             raise self._lose(f"the worker server takes no requests ({error.strerror})") from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Collection
 
 from milabench_ng.batch_sizes import BATCH_SIZE
@@ -10,6 +11,7 @@ from milabench_ng.catalogue import AUTO
 from milabench_ng.errors import InputError, IsolationError
 from milabench_ng.memory_classes import DeviceMemory
 from milabench_ng.orchestrator.planning.request import ResolvedRequest, RunRequest
+from milabench_ng.plain import encodable, short
 from milabench_ng.plan import Plan
 from milabench_ng.profile import name_of
 from milabench_ng.records.isolation import Tier
@@ -97,6 +99,22 @@ def refuse_no_borders(request: RunRequest) -> None:
         )
     if request.repeat == 1:
         raise InputError(f"{option} --repeat 1: --repeat is the most repeats that there can be; give more")
+
+
+def refuse_undecodable(request: RunRequest) -> None:
+    """Raise InputError for folders and options with bytes that are not UTF-8, which no record can name as they are."""
+    named = [
+        ("-o", request.outdir),
+        ("-d", request.dataroot),
+        ("--spool", request.spool or ""),
+        ("--nonce", request.nonce or ""),
+        ("the current folder", os.getcwd()),
+        ("TMPDIR", tempfile.gettempdir()),
+        *(("the workloads' option", flag) for flag in request.flags),
+    ]
+    for what, text in named:
+        if encodable(str(text)) != str(text):
+            raise InputError(f"{what} {short(text)}: holds bytes that are not UTF-8; give it another name")
 
 
 def refuse_unset(names: Collection[str]) -> None:
