@@ -66,7 +66,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     trial_steps: int = 0
     """For a trial of a batch size: steps after which the launch is full."""
     unfit: Failed | None = None
-    """What the search for the batch size failed with: to be reported instead of working."""
+    """Why it cannot work, such as a batch size that was not found: to be reported instead of working."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="request"):

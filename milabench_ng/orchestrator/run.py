@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from milabench_ng.errors import MnbError
+from milabench_ng.errors import DataError, MnbError
+from milabench_ng.events import Failed
 from milabench_ng.fence.choosing import above
 from milabench_ng.fence.io import excess
-from milabench_ng.orchestrator.batch_search import FoundSize, find_sizes, with_sizes
+from milabench_ng.orchestrator.batch_search import find_sizes, with_sizes
 from milabench_ng.orchestrator.events.bus import Bus
 from milabench_ng.orchestrator.events.run_events import BatchBegins, Gauges, LaunchEnds, Placed
 from milabench_ng.orchestrator.execution.announcing import Announcer
@@ -43,6 +45,7 @@ from milabench_ng.records.borders import budget_left_s, narrow, spent
 from milabench_ng.records.record import Data, Record
 from milabench_ng.records.surroundings import Surroundings
 from milabench_ng.records.window import launch_perf
+from milabench_ng.requests import STORAGE_VARIABLE
 from milabench_ng.telemetry.messages import Watch
 from milabench_ng.units import counted, utc_now
 
@@ -163,7 +166,8 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
     found = await find_sizes(work, context, bus)
     work = with_sizes(work, found)
     batch = work.batch
-    data = await context.interrupted.unless(in_thread(lambda: _page_cache(batch, context)))
+    data, unread = await context.interrupted.unless(in_thread(lambda: _page_cache(batch, context)))
+    unfit = unread | {test: one.unfit for test, one in found.items() if one.unfit}
     shares = {slot: context.facts.planned.shares[slot].cpus for one in batch.launches for slot in one.slot_ids}
     pace_before = await context.interrupted.unless(read_host_pace(shares, work_at_once))
     before = await context.interrupted.unless(context.node.conditions(context.own_pids))
@@ -172,7 +176,7 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
     context.progress.begin(work)
     requested_s, started = time.monotonic(), utc_now()
     idle = running()
-    tenants = [_tenant(launch, work, context, requested_s, found) for launch in batch.launches]
+    tenants = [_tenant(launch, work, context, requested_s, unfit.get(launch.test)) for launch in batch.launches]
     known |= running() - idle  # what holds a fence, such as srun
     _watch(tenants, context.sampler)
     announcer = Announcer(batch.number, tenants, bus.publish, lambda: read_gauges(batch, context))
@@ -220,11 +224,22 @@ async def _mend(context: RunContext, bus: Bus) -> None:
         bus.note(f"{lost}: started again")
 
 
-def _page_cache(batch: Batch, context: RunContext) -> dict[str, Data]:
-    """Set the page cache for a batch; what it holds then, by test."""
+def _page_cache(batch: Batch, context: RunContext) -> tuple[dict[str, Data], dict[str, Failed]]:
+    """Set the page cache for a batch; what it holds then, by test, and why tests cannot read or write their files."""
     files = {launch.test: context.files(launch) for launch in batch.launches}
-    cache = context.facts.planned.request.cache
-    return {test: make_ready(found, cache) for test, found in files.items() if found is not None}
+    data: dict[str, Data] = {}
+    unread: dict[str, Failed] = {}
+    for test, found in files.items():
+        if found is not None:
+            try:
+                data[test] = make_ready(found, context.facts.planned.request.cache)
+            except DataError as error:
+                unread[test] = Failed(kind="data_error", message=str(error)[:500], traceback="")
+    place = context.environment.get(STORAGE_VARIABLE)
+    if place is not None and not os.path.isdir(place):
+        gone = Failed(kind="data_error", message=f"the folder for its files, {place}, is gone", traceback="")
+        unread |= {one.test: gone for one in batch.launches if context.facts.planned.workload(one).stores}
+    return data, unread
 
 
 def read_gauges(batch: Batch, context: RunContext) -> dict[str, Gauges]:
@@ -264,13 +279,10 @@ async def _probe_io(runner: BatchRunner, context: RunContext) -> None:
         runner.note(job_id, slot, io=seen, mismatch=excess(seen))
 
 
-def _tenant(
-    launch: Launch, work: BatchWork, context: RunContext, requested_s: float, found: Mapping[str, FoundSize]
-) -> Tenant:
-    """Make a launch's fence; its worker is not started yet."""
+def _tenant(launch: Launch, work: BatchWork, context: RunContext, requested_s: float, unfit: Failed | None) -> Tenant:
+    """Make a launch's fence; its worker is not started yet. ``unfit``: why it is not to work."""
     attempt = context.progress.attempt(launch) if launch in work.wanted else 0
     # The same company may be in many batches.
     name = launch.label if launch.measured else f"{launch.label}.b{work.batch.number}"
     log = Log(context.folder.log(name, launch.job_id, attempt))
-    unfit = found[launch.test].unfit if launch.test in found else None
     return make_tenant(launch, work.batch, context, requested_s, log, unfit=unfit)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from milabench_ng.orchestrator.events.run_events import AnyRunEvent, LaunchState, Slices
+from milabench_ng.orchestrator.events.run_events import AnyRunEvent, BatchBegins, LaunchState, Slices
 from milabench_ng.report.reporting import make_report
+from tests.orchestrator.conftest import Runner
 
 HERE = "tests.orchestrator.broken"
 
@@ -81,3 +84,41 @@ def test_a_killed_rank_fails_its_launch_and_leaves_nothing(run_profile) -> None:
     assert len(two.mnb.ranks[0].slices) >= 1
     assert len(two.mnb.ranks[1].slices) >= 2
     assert not [rank.pid for rank in two.mnb.ranks if Path(f"/proc/{rank.pid}").exists()]
+
+
+LOADS: dict[str, object] = {
+    "loads": {"workload": "loader", "data_scale": 0.0005, "arguments": {"batch_size": 4, "workers": 1}}
+}
+
+
+def at_batch(number: int, act: Callable[[], object]) -> Callable[[AnyRunEvent], None]:
+    """Do something when a batch begins."""
+
+    def look(event: AnyRunEvent) -> None:
+        if isinstance(event, BatchBegins) and event.number == number:
+            act()
+
+    return look
+
+
+def test_a_data_root_that_is_deleted_between_batches_ends_what_needs_it(run_profile: Runner, tmp_path: Path) -> None:
+    root, steady = tmp_path / "data", {"steady": {"workload": f"{HERE}:steady"}}
+    writes = {"writes": {"workload": "disk_write", "arguments": {"mib": 4}}}
+    act = at_batch(2, lambda: shutil.rmtree(root))
+    finished = run_profile({**LOADS, **steady, **writes}, act, tenants=1, repeat=2, order="file", dataroot=root)
+    seen = [(record.name, record.mnb.failure and record.mnb.failure.cause) for record in finished.records]
+    good = [("trial.loads", None), ("trial.loads", None), ("trial.steady", None), ("trial.steady", None)]
+    assert seen == [*good, ("trial.writes", "data_error"), ("trial.writes", "data_error")]
+    details = [record.mnb.failure.detail for record in finished.records if record.mnb.failure]
+    assert all(str(root) in detail for detail in details)
+    assert any("not compared with its checksums after the work" in note for note in finished.notes)
+
+
+def test_data_that_are_deleted_between_batches_end_what_reads_them(run_profile: Runner, tmp_path: Path) -> None:
+    act = at_batch(1, lambda: shutil.rmtree(next(tmp_path.glob("scale-*/*"))))
+    finished = run_profile(LOADS, act, tenants=1, repeat=2, dataroot=tmp_path)
+    _, lost = finished.records
+    assert lost.mnb.failure is not None
+    assert lost.mnb.failure.cause == "data_error"
+    assert "imagenet" in lost.mnb.failure.detail
+    assert str(tmp_path) in lost.mnb.failure.detail

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.datasets.cache import evict, resident_fraction, warm
+from milabench_ng.errors import DataError
 from milabench_ng.records.record import Data
 from milabench_ng.requests import Place
 
@@ -30,13 +31,22 @@ def list_files(place: Place) -> PreparedFiles:
 
 
 def make_ready(data: PreparedFiles, cache: Cache) -> Data:
-    """Evict a data set's files from the page cache or read them all; return the result that the kernel reports."""
-    if cache == "cold":
-        evict(data.files)
-    else:
-        warm(data.files)
-    fraction = resident_fraction(data.files)
+    """Evict a data set's files from the page cache or read them all; return the result that the kernel reports.
+
+    Raises DataError for a file that is gone or cannot be read: a launch would find it like this, too.
+    """
     place = data.place
+    try:
+        if cache == "cold":
+            evict(data.files)
+        else:
+            warm(data.files)
+        fraction = resident_fraction(data.files)
+    except OSError as error:
+        gone = "" if os.path.isdir(place.path) else ", like its whole folder"
+        raise DataError(
+            f"data set {place.name} in {place.path}: {error.filename or place.path}: {error.strerror}{gone}"
+        ) from None
     return Data(
         name=place.name,
         kind=place.kind,
