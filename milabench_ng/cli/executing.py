@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -15,6 +17,7 @@ from milabench_ng.errors import InputError
 from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.orchestrator.jobs import RunOutcome, jobs
 from milabench_ng.orchestrator.persistence.resuming import resumed_request
+from milabench_ng.orchestrator.persistence.sessions import Unwritten
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plain import plain
 from milabench_ng.records.names import MANIFEST, write_atomically
@@ -50,17 +53,31 @@ def execute_into_file(request: RunRequest) -> int:
     if not os.path.isdir(request.outdir.parent):
         raise InputError(f"-o {request.outdir}: the folder {request.outdir.parent} does not exist")
     enter_scope(request.isolation, request.cgroup_parent)
-    with tempfile.TemporaryDirectory(prefix="mnb-run-") as folder:
-        outcome = _run(msgspec.structs.replace(request, outdir=Path(folder, "results")))
-        records = [path for path in outcome.folder.glob("*.json") if path.name != MANIFEST]
-        if len(records) != 1:
-            raise InputError(f"-o {request.outdir}: {len(records)} records, a file holds one; name a folder")
-        target = request.outdir.parent.resolve() / request.outdir.name
-        write_atomically(target, records[0].read_bytes())
-        for log in outcome.folder.glob("logs/*"):
-            write_atomically(target.with_suffix(".log"), log.read_bytes())
+    folder = Path(tempfile.mkdtemp(prefix="mnb-run-"))
+    with ExitStack() as removed:
+        removed.callback(shutil.rmtree, folder)
+        try:
+            outcome = _run(msgspec.structs.replace(request, outdir=folder / "results"))
+            _keep_record(outcome.folder, request.outdir)
+        except Unwritten:
+            removed.pop_all()
+            raise
     print(f"record: {plain(request.outdir)}")
     return _exit_code(outcome)
+
+
+def _keep_record(folder: Path, file: Path) -> None:
+    """Copy the one record of a result folder, and its log, to ``file``. Raises Unwritten if that fails."""
+    records = [path for path in folder.glob("*.json") if path.name != MANIFEST]
+    if len(records) != 1:
+        raise InputError(f"-o {file}: {len(records)} records, a file holds one; name a folder")
+    target = file.parent.resolve() / file.name
+    try:
+        write_atomically(target, records[0].read_bytes())
+        for log in folder.glob("logs/*"):
+            write_atomically(target.with_suffix(".log"), log.read_bytes())
+    except OSError as error:
+        raise Unwritten(f"-o {file}: {error.strerror}; the record is in {folder}") from None
 
 
 def _run(request: RunRequest) -> RunOutcome:

@@ -74,7 +74,8 @@ class NodeOptions:
     trust_data
         Do not read the data sets to compare them with their checksums. Such results are marked.
     spool
-        Folder for results while the result folder cannot be written (disk full, read-only or gone).
+        Folder for results while the result folder cannot be written (disk full, read-only or gone). With --resume also
+        a file with the lines of a run that could not write at all.
     """
 
     tenants: Whole | None = None

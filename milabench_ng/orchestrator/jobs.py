@@ -82,7 +82,7 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...], jud
     async with AsyncExitStack() as stack:  # last opened, first closed
         interrupted = await stack.enter_async_context(interruptions(bus.note))
         nvml = await interrupted.unless(stack.enter_async_context(nvml_session()))
-        scratch = stack.enter_context(scratch_folder(name.group, scratch_parent()))
+        scratch = stack.enter_context(temporary(name.group))
         if scratch.parent != Path(tempfile.gettempdir()):
             bus.note(f"temporary files of the workers go to {scratch}: the path of TMPDIR is too long for sockets")
         gpus = (await interrupted.unless(in_thread(lambda: read_gpus(nvml)))).devices
@@ -96,6 +96,7 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...], jud
             bus.note(text)
         writer = stack.enter_context(opened(request))
         writer.tell = bus.note
+        stack.push_async_exit(partial(settle, writer, name, interrupted))
         wanted = needed(planned.plan, planned.catalogue)
         data = await interrupted.unless(prepare_all(wanted, server, request.dataroot, bus.preparing))
         bus.stage("comparing code and data with their checksums")
@@ -125,7 +126,6 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...], jud
             interrupted=interrupted,
         )
         await run_session(context, partial(prove, "after", request, wanted, server, bus.note), bus)
-        await settle(writer, name, interrupted)
         return outcome(context)
 
 
@@ -165,6 +165,17 @@ def outcome(context: RunContext) -> RunOutcome:
         interrupted=context.interrupted.by,
         tier=context.fence.tier,
     )
+
+
+@contextmanager
+def temporary(group: str) -> Iterator[Path]:
+    """The session's folder for temporary files. Raises InputError if none can be made."""
+    with ExitStack() as stack:
+        try:
+            place = stack.enter_context(scratch_folder(group, scratch_parent()))
+        except OSError as error:
+            raise InputError(f"no folder for temporary files: {error}; free some space, or set TMPDIR") from None
+        yield place
 
 
 @contextmanager

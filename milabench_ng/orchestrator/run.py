@@ -34,8 +34,8 @@ from milabench_ng.orchestrator.execution.worker_server import RESTARTS
 from milabench_ng.orchestrator.outcome.observing import BatchObservation, observe
 from milabench_ng.orchestrator.outcome.recording import make_record
 from milabench_ng.orchestrator.outcome.run_context import RunContext
-from milabench_ng.orchestrator.persistence.result_writer import FileContent
 from milabench_ng.orchestrator.persistence.run_progress import BatchWork
+from milabench_ng.orchestrator.persistence.spooling import FileContent
 from milabench_ng.orchestrator.planning.duration import least_batch_s, time_left_s
 from milabench_ng.orchestrator.planning.planned_run import PlannedRun
 from milabench_ng.orchestrator.tenants import make_tenant

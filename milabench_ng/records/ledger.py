@@ -135,6 +135,16 @@ class Recorded(LedgerEvent, frozen=True, kw_only=True):
     """Why it failed; None for a success."""
 
 
+class Damaged(LedgerEvent, frozen=True, kw_only=True):
+    """A file was not as it had been written, while the run went on: somebody else removed or changed it."""
+
+    file: str
+    aside: str | None
+    """The name under which what was found is kept; None if it was gone."""
+    restored: bool
+    """Whether it was written again, from memory; if not, its launch has no valid record."""
+
+
 class Enough(LedgerEvent, frozen=True, kw_only=True):
     """The run ends before its last repeat, as its rule for stopping has it."""
 
@@ -171,6 +181,7 @@ AnyLedgerEvent = (
     | Attempt
     | Company
     | Recorded
+    | Damaged
     | Enough
     | Interrupted
     | Finished
@@ -219,7 +230,7 @@ _decoder = msgspec.json.Decoder(LedgerLine)
 
 def ended_by_itself(events: Sequence[AnyLedgerEvent]) -> bool:
     """Whether the last session did all that it was to do."""
-    last = [type(event) for event in events[-2:]]
+    last = [type(event) for event in events if not isinstance(event, Damaged)][-2:]
     return bool(last) and last[-1] is Finished and Interrupted not in last
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import re
 from datetime import datetime
@@ -21,7 +22,9 @@ RECORD_NAME = re.compile(r"(?P<test>[^/\n]+)\.J(?P<job_id>\d+\.\d+[a-z]?)\.(FAIL
 STAMPS = "stamps"
 """Folder of what others vouch for: requests for time stamps on the ledger, the answers, and quotes of the TPM."""
 _STAMP_NAME = re.compile(rf"{STAMPS}/[0-9a-f]{{64}}\.(tsq|tsr|txt|txt\.sig|quote(\.(signature|key|pcrs|ima))?)")
-_LOG_NAME = re.compile(r"logs/[^/]+\.log")
+LOG_NAME = re.compile(r"logs/[^/]+\.log")
+_ASIDE_NAME = re.compile(r"(?P<name>[^/]+)\.damaged-[1-9]\d{0,3}")
+"""What was found instead of a manifest, ledger or record while the run went on."""
 
 
 class ResultFolder(msgspec.Struct, frozen=True):
@@ -70,12 +73,24 @@ def temporary_name(path: Path) -> Path:
     return path.with_name(f".{path.name}.tmp")
 
 
+def set_aside_name(path: Path) -> str:
+    """The first free of the names for what is found under that of ``path``, and is not what was written there."""
+    names = (f"{path.name}.damaged-{number}" for number in itertools.count(1))
+    return next(name for name in names if not os.path.lexists(path.with_name(name)))
+
+
 def is_result_file(name: str) -> bool:
-    """Whether a relative ``name`` is one of a run's files: manifest, ledger, record, log, time stamp or quote."""
+    """Whether a relative ``name`` is one of a run's files: manifest, ledger, record, log, time stamp or quote.
+
+    So is what was found damaged and set aside.
+    """
     if not name.isprintable() or name.startswith("."):
         return False
-    forms = (RECORD_NAME, _LOG_NAME, _STAMP_NAME)
-    return name in (MANIFEST, LEDGER) or any(form.fullmatch(name) for form in forms)
+    aside = _ASIDE_NAME.fullmatch(name)
+    own = aside["name"] if aside else name
+    if own in (MANIFEST, LEDGER) or RECORD_NAME.fullmatch(own):
+        return True
+    return any(form.fullmatch(name) for form in (LOG_NAME, _STAMP_NAME))
 
 
 def write_atomically(path: Path, content: bytes) -> None:

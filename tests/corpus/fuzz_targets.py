@@ -212,7 +212,7 @@ def ledger(content: bytes) -> None:
         _, lines = extend(Chain(), "2026-01-06T16:00:00Z", check_chain(content).events)
         (place / LEDGER).write_bytes(lines)  # the same events in a sound chain
         writer = open_writer(ResultFolder(place), None)
-        standing(writer.chain.events, writer)
+        standing(writer)
         writer.close()
 
 

@@ -1,20 +1,26 @@
-"""Results on disks that fail: nothing is lost, and no file has half its content under its final name."""
+"""Results on disks that fail, and in folders that others change: nothing is lost, and nothing is half written."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import resource
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from milabench_ng.errors import InputError
+from milabench_ng.errors import InputError, MnbError
+from milabench_ng.orchestrator.execution.interruption import Interruption
+from milabench_ng.orchestrator.persistence import sessions
 from milabench_ng.orchestrator.persistence.result_writer import ResultWriter
 from milabench_ng.orchestrator.persistence.resuming import open_writer
-from milabench_ng.records.ledger import AnyLedgerEvent, Attempt, Recorded, Started, Torn, check_chain
-from milabench_ng.records.names import LEDGER, MANIFEST, ResultFolder, file_digest, temporary_name
+from milabench_ng.orchestrator.persistence.sessions import SessionName, settle
+from milabench_ng.records.ledger import AnyLedgerEvent, Attempt, Damaged, Recorded, Started, Torn, check_chain
+from milabench_ng.records.names import LEDGER, MANIFEST, ResultFolder, file_digest, is_result_file, temporary_name
 from milabench_ng.records.reading import is_going_on
 
 STARTED = Started(
@@ -146,9 +152,10 @@ def test_a_folder_that_is_removed_is_made_anew_with_its_ledger(tmp_path: Path) -
     writer.keep([("one.json", b"1")], recorded("one.json", b"1"))
     shutil.rmtree(place)
     assert writer.keep([("two.json", b"2")], recorded("two.json", b"2"))
-    assert "was removed" in said[0]
-    assert sorted(path.name for path in place.glob("*.json*")) == [LEDGER, MANIFEST, "two.json"]
-    assert events(place) == (STARTED, recorded("one.json", b"1"), recorded("two.json", b"2"))
+    assert f"{LEDGER} (removed), {MANIFEST} (removed), one.json (removed); written again" in said[0]
+    assert sorted(path.name for path in place.glob("*.json*")) == sorted([LEDGER, MANIFEST, "one.json", "two.json"])
+    again = [Damaged(file=name, aside=None, restored=True) for name in (LEDGER, MANIFEST, "one.json")]
+    assert events(place) == (STARTED, recorded("one.json", b"1"), *again, recorded("two.json", b"2"))
     with pytest.raises(InputError, match="another mnb writes into it"):
         open_writer(ResultFolder(place), None)
 
@@ -233,7 +240,212 @@ def test_a_spool_folder_that_fails_too_is_told_once(
     freeze("+i")
     for name in ("one.json", "two.json"):
         assert not writer.keep([(name, b"1")], recorded(name, b"1"))
-    assert [line.partition(" ")[0] for line in said] == [f"{place}:", "--spool"]
+    assert [line.partition(" ")[0] for line in said] == [f"{place}:", f"{spool}:"]
     assert writer.waiting == 2
     writer.rescue(tmp_path / "elsewhere")
     assert {path.name for path in (tmp_path / "elsewhere").iterdir()} == {"one.json", "two.json", LEDGER}
+
+
+def fill(disk: Path) -> Path:
+    """A file that takes all the room there is."""
+    hog = disk / "hog"
+    with hog.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            return hog
+
+
+@pytest.mark.root
+def test_a_reserve_is_room_for_the_records_of_a_disk_that_others_fill(mount: Callable[..., Path]) -> None:
+    disk = mount("size=512k")
+    writer, said = open_new(disk / "results")
+    seen = sorted(disk.rglob("*"))
+    writer.reserve(200_000)
+    assert sorted(disk.rglob("*")) == seen, "it has no name"
+    hog = fill(disk)
+    assert writer.keep([("one.json", BIG)], recorded("one.json", BIG))
+    assert (disk / "results" / "one.json").read_bytes() == BIG
+    assert events(disk / "results") == (STARTED, recorded("one.json", BIG))
+    writer.reserve(400_000)
+    assert len(said) == 1
+    assert "No space left on device: 390.6 KiB could not be reserved" in said[0]
+    hog.unlink()
+    writer.reserve(400_000)
+    assert os.statvfs(disk).f_bfree * 4096 < 120_000
+    writer.close()
+    assert os.statvfs(disk).f_bfree * 4096 > 350_000
+
+
+def test_a_reserve_is_no_larger_than_a_file_may_be(tmp_path: Path) -> None:
+    writer, said = open_new(tmp_path / "results")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
+    try:
+        writer.reserve(200_000)
+        assert said == []
+        assert not writer.keep([("one.json", BIG)], recorded("one.json", BIG))
+        assert "File too large: 1 record and what else comes wait in memory" in said[0]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert writer.flush()
+    assert events(tmp_path / "results") == (STARTED, recorded("one.json", BIG))
+
+
+async def settled(writer: ResultWriter, interrupted: Interruption) -> None:
+    await settle(writer, SessionName("r", 1), interrupted, None, None, None)
+
+
+@pytest.mark.root
+def test_what_nothing_takes_is_tried_again_until_there_is_room(
+    mount: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = mount("size=256k")
+    writer, said = open_new(disk / "results", disk / "spool")
+    monkeypatch.setattr(sessions, "SETTLE_S", 0.0)
+    monkeypatch.setattr(sessions, "RETRY_S", 0.01)
+    hog = fill(disk)
+    writer.keep([("one.json", BIG), ("logs/a.log", b"\xff")], recorded("one.json", BIG))
+
+    async def run() -> None:
+        settling = asyncio.create_task(settled(writer, Interruption()))
+        while not any("are in memory only" in line for line in said):
+            await asyncio.sleep(0.01)
+        hog.unlink()
+        await settling
+
+    asyncio.run(run())
+    assert len([line for line in said if "in memory only. Make room: this goes on trying" in line]) == 1
+    assert "can be written again" in said[-1]
+    assert events(disk / "results") == (STARTED, recorded("one.json", BIG))
+    assert (disk / "results" / "one.json").read_bytes() == BIG
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("how", ["signal", "second signal"])
+def test_at_a_signal_what_nothing_takes_is_printed_and_can_be_brought_back(
+    mount: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str
+) -> None:
+    disk, saved = mount("size=256k"), tmp_path / "saved.txt"
+    writer, said = open_new(disk / "results", disk / "spool")
+    monkeypatch.setattr(sessions, "SETTLE_S", 0.0)
+    monkeypatch.setattr(sessions, "RETRY_S", 0.01)
+    hog, content = fill(disk), '{"text": "caf\xe9 \x7f"}'.encode()
+    files = [("one.json", content), ("logs/s.a.J0.0.log", b"\xff and more")]
+    writer.keep(files, recorded("one.json", content))
+    writer.keep((), ATTEMPT)
+
+    async def run() -> None:
+        interrupted = Interruption()
+        settling = asyncio.create_task(settled(writer, interrupted))
+        while not any("this goes on trying" in line for line in said):
+            await asyncio.sleep(0.01)
+        interrupted.strike(signal.SIGTERM)
+        if how == "second signal":
+            settling.cancel()
+        await settling
+
+    with pytest.raises(MnbError, match=r"can be written; 3 files of this run follow") as raised:
+        asyncio.run(run())
+    assert raised.value.exit_code == 1
+    assert f"--resume {disk / 'results'} --spool FILE" in str(raised.value)
+    saved.write_text(f"whatever else\nmnb: {raised.value}\nand more\n", encoding="ascii")
+    writer.close()
+    hog.unlink()
+    for _ in range(2):  # twice does no harm
+        again = open_writer(ResultFolder(disk / "results"), saved)
+        assert events(disk / "results") == again.chain.events == (STARTED, recorded("one.json", content), ATTEMPT)
+        again.close()
+    assert (disk / "results" / "one.json").read_bytes() == content
+    assert (disk / "results" / "logs" / "s.a.J0.0.log").read_text() == "\\xff and more"
+
+
+def test_a_file_without_such_lines_is_no_spool(tmp_path: Path) -> None:
+    (tmp_path / "saved.txt").write_text("nothing\n")
+    (tmp_path / "cut.txt").write_text('{"mnb_file":"one.json","te\n')
+    writer, _ = open_new(tmp_path / "results")
+    writer.close()
+    for name, why in (("saved.txt", "holds none of the lines"), ("cut.txt", "a line is not whole")):
+        with pytest.raises(InputError, match=why):
+            open_writer(ResultFolder(tmp_path / "results"), tmp_path / name)
+
+
+def test_a_spool_that_fails_for_a_while_keeps_the_order_of_the_ledger(tmp_path: Path) -> None:
+    place, spool = tmp_path / "results", tmp_path / "spool"
+    writer, _ = open_new(place, spool)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
+    try:
+        writer.keep([("one.json", BIG)], recorded("one.json", BIG))  # neither takes it
+        writer.keep((), ATTEMPT)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert writer.rescue(spool)
+    writer.close()
+    again = open_writer(ResultFolder(place), spool)
+    assert events(place) == again.chain.events == (STARTED, recorded("one.json", BIG), ATTEMPT)
+
+
+RECORD = "s.a.J0.0.20260106-160000-123456.json"
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "emptied": lambda path: path.write_bytes(b""),
+    "cut short": lambda path: os.truncate(path, path.stat().st_size - 2),
+    "longer": lambda path: path.write_bytes(path.read_bytes() + b"{}\n"),
+    "edited": lambda path: path.write_bytes(b"!" + path.read_bytes()[1:]),
+    "replaced": lambda path: (path.unlink(), path.write_bytes(b"another")),
+    "a link": lambda path: (path.rename(path.with_suffix(".moved")), path.symlink_to(path.with_suffix(".moved"))),
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+    "removed": lambda path: path.unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", [LEDGER, MANIFEST, RECORD])
+def test_what_was_damaged_is_written_again_and_kept_as_it_was_found(tmp_path: Path, name: str, damage: str) -> None:
+    place = tmp_path / "results"
+    writer, said = open_new(place)
+    with writer.going_on():
+        writer.keep([(RECORD, b"one")], recorded(RECORD, b"one"))
+        before = (place / name).read_bytes()
+        DAMAGES[damage](place / name)
+        found = None if damage == "removed" else f"{name}.damaged-1"
+        assert writer.keep([("two.json", b"2")], recorded("two.json", b"2"))
+        assert is_going_on(place)
+    assert said == [
+        f"{place}: not as it was written: {name} ({f'found: {found}' if found else 'removed'}); written again"
+    ]
+    again = Damaged(file=name, aside=found, restored=True)
+    assert (
+        events(place) == writer.chain.events == (STARTED, recorded(RECORD, b"one"), again, recorded("two.json", b"2"))
+    )
+    assert (place / name).read_bytes().startswith(before)
+    assert name == LEDGER or (place / name).read_bytes() == before
+    assert {path.name for path in place.glob("*.damaged-*")} == ({found} if found else set())
+    assert is_result_file(f"{name}.damaged-1")
+    with pytest.raises(InputError, match="another mnb writes into it"):
+        open_writer(ResultFolder(place), None)
+
+
+def test_what_is_damaged_twice_is_kept_twice_and_a_touched_file_is_not_damaged(tmp_path: Path) -> None:
+    writer, said = open_new(tmp_path / "results")
+    writer.keep([(RECORD, b"one")], recorded(RECORD, b"one"))
+    os.utime(tmp_path / "results" / RECORD)
+    writer.keep((), ATTEMPT)
+    assert said == []
+    for text in (b"x", b"y"):
+        (tmp_path / "results" / RECORD).write_bytes(text)
+        writer.keep((), ATTEMPT)
+    found = sorted((tmp_path / "results").glob("*.damaged-*"))
+    assert [path.read_bytes() for path in found] == [b"x", b"y"]
+
+
+def test_a_record_of_an_earlier_session_is_written_again_as_well(tmp_path: Path) -> None:
+    place = tmp_path / "results"
+    first, _ = open_new(place)
+    first.keep([(RECORD, b"one")], recorded(RECORD, b"one"))
+    first.close()
+    again = open_writer(ResultFolder(place), None)
+    (place / RECORD).unlink()
+    again.keep((), ATTEMPT)
+    assert (place / RECORD).read_bytes() == b"one"

@@ -1,6 +1,7 @@
-"""Writes a result folder so that nothing is lost, neither to a crash at any moment nor to a failing disk.
+"""Writes a result folder so that nothing is lost, to a crash at any moment, a failing disk, or somebody else's hands.
 
-What cannot be written waits in memory, in order, until it can; with a spool folder, a copy goes there at once.
+What cannot be written waits in memory, in order, until it can; with a spool folder, a copy goes there at once. What was
+written is compared with the disk before anything follows it, and written again if it was damaged.
 """
 
 from __future__ import annotations
@@ -14,21 +15,23 @@ from pathlib import Path
 from typing import BinaryIO
 
 from milabench_ng.errors import InputError
-from milabench_ng.files import open_to_write, opened_folder
-from milabench_ng.records.ledger import AnyLedgerEvent, Chain, extend
+from milabench_ng.files import LARGE, open_to_write, opened_folder, read_content
+from milabench_ng.orchestrator.persistence.kept import KeptFiles, replace_damaged, set_aside
+from milabench_ng.orchestrator.persistence.reserve import Reserve
+from milabench_ng.orchestrator.persistence.spooling import FileContent, append, printed, spool
+from milabench_ng.records.ledger import AnyLedgerEvent, Chain, Damaged, Recorded, extend
 from milabench_ng.records.names import (
     LEDGER,
+    MANIFEST,
     ResultFolder,
+    file_digest,
     give_name,
     sync_folder,
     temporary_name,
     write_atomically,
     write_temporary,
 )
-from milabench_ng.units import utc_iso, utc_now
-
-FileContent = tuple[str, bytes]
-"""A file: its path relative to the result folder, and its content."""
+from milabench_ng.units import counted, format_bytes, utc_iso, utc_now
 
 
 @dataclasses.dataclass
@@ -37,6 +40,8 @@ class _Unit:
 
     files: Sequence[FileContent]
     lines: bytes
+    records: Sequence[str] = ()
+    """Those of the files that the lines promise."""
     spooled: bool = False
 
 
@@ -51,25 +56,33 @@ class ResultWriter:
         self.tell: Callable[[str], None] = lambda _: None
         """Called when the disk fails, and when it works again."""
         self._ledger = ledger
-        self._manifest = b""
+        self._kept = KeptFiles(folder.path)
+        self._kept.add(LEDGER, ledger, copy=False)
+        self._reserve = Reserve()
         self._waiting: list[_Unit] = []
         self._trouble = ""
-        self._spool_told = False
+        self._told: set[str] = set()
         self._going_on: BinaryIO | None = None
         self._open()
 
     def promise(self, manifest: bytes, *events: AnyLedgerEvent) -> None:
-        """Write the manifest; it is rewritten if it is deleted. Raises InputError if that fails.
+        """Write the manifest if there is none. Raises InputError if that fails.
 
         It precedes the ledger's first line, so that a folder with a line can be resumed.
         """
-        self._manifest = manifest
         try:
-            if not self.folder.manifest.exists():
+            if self.folder.manifest.exists():
+                manifest = read_content(self.folder.manifest, LARGE, os.O_NOFOLLOW)
+            else:
                 write_atomically(self.folder.manifest, manifest)
         except OSError as error:
             raise InputError(f"{self.folder.path}: {error.strerror}; name another folder") from None
+        self._kept.add(MANIFEST, manifest)
+        before = self.chain
         if not self.keep((), *events):
+            self.chain, self._waiting = before, []
+            if not before.entries:
+                self.folder.manifest.unlink(missing_ok=True)
             raise InputError(f"{self.folder.path}: {self._trouble}; name another folder")
 
     @contextlib.contextmanager
@@ -88,43 +101,79 @@ class ResultWriter:
         """Number of files that could not be written yet."""
         return sum(len(unit.files) or 1 for unit in self._waiting)
 
+    def has(self, record: Recorded) -> bool:
+        """Whether a record is whole: in the folder, as far as it was compared, or in memory."""
+        return record.file in self._kept or any(record.file in unit.records for unit in self._waiting)
+
+    def reserve(self, size: int) -> None:
+        """Hold ``size`` bytes of the disk, which are given back when something cannot be written without them."""
+        try:
+            self._reserve.take(self.folder.path, size)
+        except OSError as error:
+            self.tell_once(
+                f"{self.folder.path}: {error.strerror}: {format_bytes(size)} could not be reserved for the next results"
+            )
+
     def keep(self, files: Sequence[FileContent], *events: AnyLedgerEvent) -> bool:
         """Write files and ledger events, all or nothing; return whether the disk has them now."""
-        self.chain, lines = extend(self.chain, utc_iso(utc_now()), events)
-        unit = _Unit(files, lines)
-        self._waiting.append(unit)
+        with contextlib.suppress(OSError):  # of which writing will tell
+            self._at_all_costs(self._mend)
+        self._queue(files, *events)
         if self.flush():
             return True
-        self._spool(unit)
+        if self.spool is not None:
+            self.rescue(self.spool)
         return False
 
     def flush(self) -> bool:
         """Try to write what waits; return whether nothing is left."""
         try:
-            while self._waiting:
-                self._write(self._waiting[0])
-                self._forget(self._waiting.pop(0))
+            self._at_all_costs(self._write_all)
         except OSError as error:
-            self._say(f"{self.folder.path}: {error.strerror}: {self.waiting} files wait in memory for better times")
+            self._say(error.strerror or str(error))
             return False
         self._say("")
         return True
 
     def adopt(self, lines: bytes, chain: Chain) -> None:
         """Append lines that an earlier session could not write; ``chain`` is the ledger with them."""
-        self._append(_Unit((), lines))
+        self._append(lines)
         self.chain = chain
 
-    def rescue(self, place: Path) -> Path:
-        """Write all that waits into ``place``, creating it if necessary."""
-        place.mkdir(parents=True, exist_ok=True)
-        for unit in self._waiting:
-            if not (unit.spooled and place == self.spool):
-                _spool(unit, place)
-        return place
+    def trust(self, record: Recorded) -> None:
+        """Have the record of an earlier session stay as it is, if it is as the ledger says."""
+        with contextlib.suppress(InputError):
+            content = read_content(self.folder.path / record.file, LARGE, os.O_NOFOLLOW)
+            if file_digest(content) == record.sha256:
+                self._kept.add(record.file, content)
+
+    def rescue(self, place: Path) -> bool:
+        """Write all that waits into ``place``, creating it if necessary; return whether it is all there."""
+        self.spool = place
+        try:
+            for unit in self._waiting:  # in order, like the ledger
+                if not unit.spooled:
+                    spool(unit.files, unit.lines, place)
+                    unit.spooled = True
+        except OSError as error:
+            self.tell_once(f"{place}: {error.strerror}: what waits is in memory only")
+            return False
+        return True
+
+    def printed(self) -> str:
+        """All that waits, as lines of JSON that ``--spool`` takes back."""
+        waiting = [(unit, (LEDGER, unit.lines)) for unit in self._waiting]
+        return printed(one for unit, lines in waiting for one in (*unit.files, lines))
+
+    def tell_once(self, text: str) -> None:
+        """Tell it, unless it was told before."""
+        if text not in self._told:
+            self._told.add(text)
+            self.tell(text)
 
     def close(self) -> None:
         """Release the folder."""
+        self._reserve.give_back()
         os.close(self._descriptor)
 
     def _open(self) -> None:
@@ -141,9 +190,28 @@ class ResultWriter:
                 f"{self.folder.path}: another mnb writes into it; wait for its end, or name another folder"
             ) from None
 
+    def _queue(self, files: Sequence[FileContent], *events: AnyLedgerEvent) -> None:
+        """Have files and events written when it is their turn."""
+        self.chain, lines = extend(self.chain, utc_iso(utc_now()), events)
+        self._waiting.append(_Unit(files, lines, [event.file for event in events if isinstance(event, Recorded)]))
+
+    def _at_all_costs(self, work: Callable[[], None]) -> None:
+        """Do ``work``, once more with the space of the reserve if it fails. Raises OSError."""
+        try:
+            work()
+        except OSError:
+            if not self._reserve.give_back():
+                raise
+            work()
+
+    def _write_all(self) -> None:
+        self._mend()
+        while self._waiting:
+            self._write(self._waiting[0])
+            self._forget(self._waiting.pop(0))
+
     def _write(self, unit: _Unit) -> None:
         """Write temporary files, ledger, final names: a crash between any two leaves nothing half done."""
-        self._find()
         paths = [self.folder.path / name for name, _ in unit.files]
         try:
             for path, (_, content) in zip(paths, unit.files, strict=True):
@@ -151,7 +219,8 @@ class ResultWriter:
                 write_temporary(path, content)
             for parent in {path.parent for path in paths}:
                 sync_folder(parent)  # what the ledger promises is there after a power loss
-            self._append(unit)
+            self._append(unit.lines)
+            unit.lines = b""
             for path in paths:
                 give_name(path)
         except OSError:
@@ -161,54 +230,49 @@ class ResultWriter:
             raise
         for parent in {path.parent for path in paths}:
             sync_folder(parent)
+        for name, content in unit.files:
+            if name in unit.records:
+                self._kept.add(name, content)
 
-    def _append(self, unit: _Unit) -> None:
-        """Append the unit's lines to the ledger, once; a partly written line is removed again."""
-        size = os.fstat(self._descriptor).st_size
-        try:
-            written = os.write(self._descriptor, unit.lines)
-            if written < len(unit.lines):
-                os.write(self._descriptor, unit.lines[written:])  # raises the reason
-            os.fsync(self._descriptor)
-        except OSError:
-            os.ftruncate(self._descriptor, size)
-            raise
-        self._ledger += unit.lines
-        unit.lines = b""
+    def _append(self, lines: bytes) -> None:
+        """Append lines to the ledger; a partly written one is removed again."""
+        append(self._descriptor, lines)
+        self._ledger += lines
+        self._kept.add(LEDGER, self._ledger, copy=False)
 
-    def _find(self) -> None:
-        """Open the ledger, rewriting it if it was deleted."""
+    def _mend(self) -> None:
+        """Write again what was removed or changed since it was written; what was found instead gets another name.
+
+        Raises OSError if the disk does not take it.
+        """
+        done: list[Damaged] = []
         try:
-            there = os.stat(self.folder.ledger)
-        except FileNotFoundError:
-            there = None
-        if there is not None and os.path.samestat(there, os.fstat(self._descriptor)):
-            return
-        self.folder.logs.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.folder.ledger, self._ledger)
-        write_atomically(self.folder.manifest, self._manifest)
-        os.close(self._descriptor)
-        self._open()
-        if self._going_on is not None:
+            for name in self._kept.damaged():
+                self.folder.logs.mkdir(parents=True, exist_ok=True)
+                done.append(self._replace(name))
+        finally:
+            if done:
+                self._queue((), *done)
+                self.tell(f"{self.folder.path}: {_in_words(done)}")
+
+    def _replace(self, name: str) -> Damaged:
+        path, content = self.folder.path / name, self._ledger if name == LEDGER else self._kept.content(name)
+        if content is None:
+            aside = set_aside(path)
+            self._kept.drop(name)
+        else:
+            aside = replace_damaged(path, content)
+        if name == LEDGER:
+            os.close(self._descriptor)
+            self._open()
+        if name == MANIFEST and self._going_on is not None:
             self._going_on.close()
             self._lock_manifest()
-        self.tell(f"{self.folder.path}: was removed during the run; what was in it is gone, what comes is written anew")
+        return Damaged(file=name, aside=aside, restored=content is not None)
 
     def _lock_manifest(self) -> None:
         self._going_on = self.folder.manifest.open("rb")
         fcntl.flock(self._going_on, fcntl.LOCK_EX)
-
-    def _spool(self, unit: _Unit) -> None:
-        if self.spool is None:
-            return
-        try:
-            self.spool.mkdir(parents=True, exist_ok=True)
-            _spool(unit, self.spool)
-            unit.spooled = True
-        except OSError as error:
-            if not self._spool_told:
-                self.tell(f"--spool {self.spool}: {error.strerror}: what waits is in memory only")
-            self._spool_told = True
 
     def _forget(self, unit: _Unit) -> None:
         """Remove the spooled copies of what is now in place."""
@@ -220,20 +284,21 @@ class ResultWriter:
 
     def _say(self, trouble: str) -> None:
         """Report a change for the worse or the better, once."""
-        kind = trouble.partition(": ")[2].partition(":")[0]
-        if kind and kind != self._trouble:
-            self.tell(trouble)
-        elif not kind and self._trouble:
+        if trouble and trouble != self._trouble:
+            records = counted(sum(len(unit.records) for unit in self._waiting), "record")
+            self.tell(
+                f"{self.folder.path}: {trouble}: {records} and what else comes wait in memory, and are written as soon "
+                "as that is possible"
+            )
+        elif not trouble and self._trouble:
             self.tell(f"{self.folder.path}: can be written again; nothing was lost")
-        self._trouble = kind
+        self._trouble = trouble
 
 
-def _spool(unit: _Unit, place: Path) -> None:
-    """Write files under their final names, and the ledger lines to append."""
-    for name, content in unit.files:
-        (place / name).parent.mkdir(exist_ok=True)
-        write_atomically(place / name, content)
-    with opened_folder(place) as folder, open(open_to_write(LEDGER, folder, os.O_APPEND), "ab") as ledger:
-        ledger.write(unit.lines)
-        ledger.flush()
-        os.fsync(ledger.fileno())
+def _in_words(damaged: Sequence[Damaged]) -> str:
+    """What somebody else did to the folder, and what was done about it."""
+    shown = [f"{one.file} ({f'found: {one.aside}' if one.aside else 'removed'})" for one in damaged[:3]]
+    more = f" and {len(damaged) - 3} others" if len(damaged) > 3 else ""
+    lost = sum(not one.restored for one in damaged)
+    again = f"{lost} cannot be written again, and their launches are run again" if lost else "written again"
+    return f"not as it was written: {', '.join(shown)}{more}; {again}"

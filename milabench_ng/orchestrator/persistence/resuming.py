@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +14,7 @@ from milabench_ng import __version__
 from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, convert_json, parse_json, read_content
 from milabench_ng.orchestrator.persistence.result_writer import ResultWriter
+from milabench_ng.orchestrator.persistence.spooling import forget, spooled
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plain import short
 from milabench_ng.records.isolation import Share
@@ -21,6 +22,7 @@ from milabench_ng.records.ledger import AnyLedgerEvent, Recorded, Torn, check_ch
 from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
 from milabench_ng.records.names import (
     LEDGER,
+    LOG_NAME,
     ResultFolder,
     file_digest,
     give_name,
@@ -103,32 +105,34 @@ def open_writer(folder: ResultFolder, spool: Path | None) -> ResultWriter:
     chain = check_chain(content)
     if chain.problems:
         raise InputError(f"{folder.ledger}: {chain.problems[0]}; the folder was changed, start a new run")
-    writer = ResultWriter(folder, content.removesuffix(chain.torn), chain, spool)
+    found = spooled(spool) if spool is not None else {}
+    writer = ResultWriter(folder, content.removesuffix(chain.torn), chain, None if spool and spool.is_file() else spool)
     if chain.torn:
         os.truncate(folder.ledger, len(content) - len(chain.torn))
         writer.keep((), Torn(text=chain.torn.decode(errors="replace")))
-    if spool is not None and (spool / LEDGER).exists():
-        _fetch(writer, spool)
+    if spool is not None and found:
+        _fetch(writer, spool, found)
     give_names(folder, writer.chain.events)
+    for event in writer.chain.events:
+        if isinstance(event, Recorded):
+            writer.trust(event)
     return writer
 
 
-def _fetch(writer: ResultWriter, spool: Path) -> None:
-    """Fetch what an earlier session spooled, if it belongs to this run's ledger."""
+def _fetch(writer: ResultWriter, spool: Path, found: Mapping[str, bytes]) -> None:
+    """Fetch what an earlier session left in ``spool``, if it belongs to this run's ledger."""
     content = writer.folder.ledger.read_bytes()
     there = set(content.splitlines())
-    lines = b"".join(line + b"\n" for line in (spool / LEDGER).read_bytes().splitlines() if line not in there)
+    lines = b"".join(line + b"\n" for line in found.get(LEDGER, b"").splitlines() if line not in there)
     chain = check_chain(content + lines)
     if chain.problems or chain.torn:
         raise InputError(f"--spool {spool}: its {LEDGER} does not go on where that of {writer.folder.path} ends")
-    names = [event.file for event in chain.events[len(writer.chain.entries) :] if isinstance(event, Recorded)]
-    logs = [f"{writer.folder.logs.name}/{path.name}" for path in (spool / writer.folder.logs.name).glob("*")]
-    names = [name for name in names if (spool / name).exists()]
-    for name in (*names, *logs):
-        write_atomically(writer.folder.path / name, (spool / name).read_bytes())
+    sums = {event.file: event.sha256 for event in chain.events if isinstance(event, Recorded)}
+    for name, one in found.items():
+        if sums.get(name) == file_digest(one) or LOG_NAME.fullmatch(name):
+            write_atomically(writer.folder.path / name, one)
     writer.adopt(lines, chain)
-    for name in (*names, *logs, LEDGER):
-        (spool / name).unlink()
+    forget(spool, found)
 
 
 def give_names(folder: ResultFolder, events: Collection[AnyLedgerEvent]) -> None:

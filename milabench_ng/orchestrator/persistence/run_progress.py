@@ -11,7 +11,8 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, read_content
-from milabench_ng.orchestrator.persistence.result_writer import FileContent, ResultWriter
+from milabench_ng.orchestrator.persistence.result_writer import ResultWriter
+from milabench_ng.orchestrator.persistence.spooling import FileContent
 from milabench_ng.plan import Batch, Launch, Plan, session_of
 from milabench_ng.records.batch_search import BatchSearch
 from milabench_ng.records.borders import asked
@@ -30,6 +31,9 @@ from milabench_ng.records.ledger import (
 )
 from milabench_ng.records.names import file_digest
 from milabench_ng.records.record import Record, encode_record
+
+RESERVED_BYTES = 256 * 1024
+"""Held on the disk for each device of a batch, at least: an hour of slices in its records, and their ledger lines."""
 
 
 class BatchWork(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,10 +59,12 @@ class RunProgress:
         events = writer.chain.events
         self.plan = asked(plan, events)
         self._tried = attempts(events)
-        self._standing = standing(events, writer)
+        self._standing = standing(writer)
         runs = runs_of_session(self.plan, self._standing, sessions)
         self._parts = tuple(range(run, run + 1) for run in runs) if by_repeat else (runs,)
         self._searched: dict[str, BatchSearch] = {}
+        self._largest = 0
+        """Of the records so far, in bytes."""
         self._failures = Counter(_key(event) for event in recorded(events) if event.cause not in (None, *NOT_TRIED))
 
     @property
@@ -106,7 +112,10 @@ class RunProgress:
         return self._searched.get(test) or next((one for one in searches if one and one.size), None)
 
     def begin(self, work: BatchWork) -> None:
-        """Note a batch about to start: its attempts are on disk before anything else of it."""
+        """Note a batch about to start: its attempts are on disk before anything else of it.
+
+        So is space for its records, each of which may be twice as large as any so far.
+        """
         events: list[AnyLedgerEvent] = []
         for launch in work.batch.launches:
             place: dict[str, str] = {"label": launch.label, "job_id": launch.job_id}
@@ -116,7 +125,10 @@ class RunProgress:
                 events.append(Attempt(**place, number=number, batch=work.batch.number))
             else:
                 events.append(Company(**place, batch=work.batch.number))
-        self.writer.keep((), *events)
+        self._keep((), *events)
+        self.writer.reserve(
+            sum(len(one.devices) for one in work.batch.launches) * max(RESERVED_BYTES, 2 * self._largest)
+        )
 
     def end(self, records: Mapping[str, Record], logs: Iterable[FileContent]) -> None:
         """Keep the records of a batch, by file name, and logs that could not be written directly."""
@@ -138,20 +150,24 @@ class RunProgress:
             search = record.mnb.batch_search
             if search is not msgspec.UNSET and search.size:
                 self._searched[record.name] = search
-            if not record.mnb.launch.measured:
-                continue
-            if cause not in NOT_TRIED:
-                self._standing[key] = cause
-            if cause not in (None, *NOT_TRIED):
+            if record.mnb.launch.measured and cause not in (None, *NOT_TRIED):
                 self._failures[key] += 1
-        self.writer.keep([*files, *logs], *events)
+        self._largest = max((self._largest, *(len(content) for _, content in files)))
+        self._keep([*files, *logs], *events)
+
+    def _keep(self, files: Sequence[FileContent], *events: AnyLedgerEvent) -> None:
+        """Keep both; what is found to have been damaged meanwhile, and cannot be written again, is to do again."""
+        self.writer.keep(files, *events)
+        self._standing = standing(self.writer)
 
     def interrupted(self, by: str) -> None:
         """Note that the session was told to stop."""
-        self.writer.keep((), Interrupted(by=by))
+        self._keep((), Interrupted(by=by))
 
     def finish(self) -> None:
         """Note that the session ends."""
+        self.writer.flush()
+        self._standing = standing(self.writer)
         failed = sum(cause is not None for cause in self._standing.values())
         self.writer.keep((), Finished(missing=self.missing, failed=failed))
 
@@ -179,18 +195,10 @@ def works(batches: Iterable[Batch], wanted: Callable[[Launch], bool]) -> tuple[B
     )
 
 
-def standing(events: Sequence[AnyLedgerEvent], writer: ResultWriter) -> dict[LaunchKey, str | None]:
+def standing(writer: ResultWriter) -> dict[LaunchKey, str | None]:
     """The cause (None: success) of every launch's last valid record, whose file is complete and unchanged."""
-    found: dict[LaunchKey, str | None] = {}
-    for event in recorded(events):
-        if event.cause not in NOT_TRIED:
-            try:
-                content = read_content(writer.folder.path / event.file, LARGE, os.O_NOFOLLOW)
-            except InputError:
-                continue
-            if file_digest(content) == event.sha256:
-                found[_key(event)] = event.cause
-    return found
+    known = recorded(writer.chain.events)
+    return {_key(event): event.cause for event in known if event.cause not in NOT_TRIED and writer.has(event)}
 
 
 class _Ours(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import TracebackType
 
 import msgspec
 
@@ -35,11 +36,17 @@ from milabench_ng.records.ledger import (
     ended_by_itself,
 )
 from milabench_ng.records.manifest import Manifest, encode_manifest
-from milabench_ng.records.names import ResultFolder
-from milabench_ng.units import utc_now
+from milabench_ng.records.names import LEDGER, RECORD_NAME, ResultFolder
+from milabench_ng.units import counted, utc_now
 
 SETTLE_S = 5.0
 """How long the end of a run waits for a failing disk before it writes elsewhere."""
+RETRY_S = 1.0
+"""Between two attempts to write."""
+
+
+class Unwritten(MnbError):  # noqa: N818  (what it holds, or says where it is)
+    """Results that their folder does not take."""
 
 
 class SessionName(msgspec.Struct, frozen=True):
@@ -71,6 +78,12 @@ def name_session(request: RunRequest) -> SessionName:
         chain = check_chain(read_content(ResultFolder(request.outdir).ledger, LARGE, os.O_NOFOLLOW))
     except InputError as error:
         raise InputError(f"--resume: {error}; start a new run") from None
+    records = sum(RECORD_NAME.fullmatch(path.name) is not None for path in request.outdir.iterdir())
+    if records and not chain.entries:
+        raise InputError(
+            f"--resume {request.outdir}: {LEDGER} is empty beside {counted(records, 'record')}, so that nobody knows "
+            "what was tried; put it back as it was, or start a new run in another folder"
+        )
     return SessionName(run_id, len(chain.sessions) + 1)
 
 
@@ -154,7 +167,7 @@ def begin(
     if not events:  # killed after the manifest, before the ledger's first line
         writer.promise(encode_manifest(first), *first_events(first, session))
         return Begun(name, ())
-    done = standing(events, writer)
+    done = standing(writer)
     missing = sum((launch.label, launch.job_id) not in done for launch in asked(first.plan, events).measured)
     before = writer.chain.sessions[-1]
     planned = missing > 0 and request.sessions > 1 and ended_by_itself(events)
@@ -163,20 +176,54 @@ def begin(
     return Begun(name, tuple(dict.fromkeys(accepted)) if found else ())
 
 
-async def settle(writer: ResultWriter, name: SessionName, interrupted: Interruption) -> None:
-    """Write everything. If that is impossible, raises MnbError, which says where the data is instead."""
-    end_s = time.monotonic() + SETTLE_S
-    while not writer.flush() and time.monotonic() < end_s and not interrupted.is_set():
-        await asyncio.sleep(0.5)
-    if writer.flush():
-        return
+async def settle(
+    writer: ResultWriter,
+    name: SessionName,
+    interrupted: Interruption,
+    _kind: type[BaseException] | None,
+    error: BaseException | None,
+    _trace: TracebackType | None,
+) -> None:
+    """Write everything at the end of a session, which ``error`` ended if it is not None.
+
+    Raises Unwritten if the folder does not take it all; the error says where the rest is, or holds it.
+    """
+    cancelled = isinstance(error, asyncio.CancelledError)
+    elsewhere = await _elsewhere(writer, name, interrupted, at_once=cancelled)
+    if elsewhere and error is not None and not cancelled and not isinstance(error, MnbError):
+        error.add_note(elsewhere)
+    elif elsewhere:
+        ending = f"{interrupted.error() if cancelled else error}\n" if error else ""
+        raise Unwritten(f"{ending}{elsewhere}") from None
+
+
+async def _elsewhere(writer: ResultWriter, name: SessionName, interrupted: Interruption, *, at_once: bool) -> str:
+    """Where that is which the folder does not take; at last the lines of it themselves. Nothing if all is written.
+
+    Goes on trying until a signal, and for `SETTLE_S` after the end in any case, unless it is to be ``at_once``.
+    """
+    folder, began_s = writer.folder.path, time.monotonic()
     place = writer.spool or Path(tempfile.gettempdir(), f"mnb-spool-{name.group}")
-    waiting = writer.waiting
-    writer.rescue(place)
-    folder = writer.folder.path
-    raise MnbError(
-        f"{folder}: cannot be written; {waiting} files of this run are in {place}. Make it writable, then bring them "
-        f"back: mnb jobs --resume {folder} --spool {place}"
+    back = f"make room, then bring them back with mnb jobs --resume {folder} --spool"
+    with suppress(asyncio.CancelledError):  # by a second signal
+        while not writer.flush():
+            late = at_once or time.monotonic() - began_s >= SETTLE_S
+            files = counted(writer.waiting, "file")
+            if (late or interrupted.is_set()) and writer.rescue(place):
+                return f"{folder}: cannot be written; {files} of this run are in {place}: {back} {place}"
+            if late and interrupted.is_set():
+                break
+            if late:
+                writer.tell_once(
+                    f"neither {folder} nor {place} can be written; {files} of this run are in memory only. Make room: "
+                    "this goes on trying. A signal (Ctrl-C) ends that, and prints them"
+                )
+            await asyncio.sleep(RETRY_S)
+        else:
+            return ""
+    return (
+        f"neither {folder} nor {place} can be written; {counted(writer.waiting, 'file')} of this run follow. Keep "
+        f"these lines in a file, {back} FILE\n{writer.printed()}"
     )
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from milabench_ng.plan import Plan
 from milabench_ng.profile import suite_of
-from milabench_ng.records.ledger import AnyLedgerEvent, Enough, Finished, Resumed, Session
+from milabench_ng.records.ledger import AnyLedgerEvent, Damaged, Enough, Finished, Resumed, Session
 from milabench_ng.records.reading import Problem
 from milabench_ng.records.views import InventoryView, ManifestView
 from milabench_ng.report.launch.host_paces import PaceSeen, without_pace
@@ -160,6 +160,9 @@ def notes_of(folder: Folder, ours: bool, models: Mapping[str, str]) -> tuple[str
     sessions = starts_of(folder)
     if sessions > 1:
         notes.append(f"{sessions} sessions, one after the other")
+    damaged = list(dict.fromkeys(event.file for event in folder.events if isinstance(event, Damaged)))
+    if damaged:
+        notes.append(f"changed or removed by somebody else while the run went on: {', '.join(damaged)}")
     notes += _ends(folder)
     notes += [f"resumed with another {text}" for text in _accepted(folder.events)]
     return tuple(notes)
