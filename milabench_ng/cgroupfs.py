@@ -50,7 +50,6 @@ class Core2(GroupFiles):
     controllers = WordsFile("cgroup.controllers", readonly=True)
     subtree_control = WordsFile("cgroup.subtree_control")
     events = FlatKeyed("cgroup.events")
-    kill = FlagFile("cgroup.kill", writeonly=True)
 
 
 class Cpuset2(GroupFiles):

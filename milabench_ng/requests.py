@@ -219,9 +219,10 @@ class Unable(Answer, frozen=True, kw_only=True):
 
 
 class Spawned(Answer, frozen=True, kw_only=True):
-    """A worker was forked."""
+    """A worker was forked, and began at ``start`` (clock ticks after boot): its pid alone may be used again."""
 
     pid: int
+    start: int
 
 
 class Exited(Answer, frozen=True, kw_only=True):

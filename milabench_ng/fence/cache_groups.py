@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
 from milabench_ng.errors import IsolationError
-from milabench_ng.fence import guardian
+from milabench_ng.fence.kernel.processes import proc_threads
+from milabench_ng.fence.killing import OwnGroup, sweep
 from milabench_ng.fence.runs import RunGroups, lock, locked_top
 from milabench_ng.files import is_locked
 from milabench_ng.node.pci_gpus import kernel_text
@@ -40,6 +41,7 @@ class CacheGroup:
         self._bandwidth = {part.cache for part in parts if part.bandwidth_pct is not None}
         with _explained(directory), locked_top(str(directory.parent)):
             directory.mkdir()
+            self.own = OwnGroup.noted(str(directory))
             try:
                 self._lock = lock(directory)
                 (directory / "schemata").write_text(schemata(parts))
@@ -71,10 +73,9 @@ class CacheGroup:
 
     def remove(self) -> bool:
         """Remove it; whether it is gone. The kernel refuses nothing here, and what is inside moves to the root's."""
-        with suppress(FileNotFoundError):
-            self.directory.rmdir()
+        left = sweep([self.own], patience_s=0.0).left
         self._unlock()
-        return not self.directory.exists()
+        return not left
 
     def _unlock(self) -> None:
         if self._lock >= 0:
@@ -92,9 +93,9 @@ def make_cache_group(run: RunGroups, name: str, share: Share, resctrl: Path = RE
     """The group of a tenant of ``run``, which the run's guardian minds too; None for a share without cache parts."""
     if share.cache is msgspec.UNSET:
         return None
-    directory = resctrl / f"{PREFIX}{run.run_id}-{name}"
-    run.guardian.mind("group", str(directory))
-    return CacheGroup(directory, share.cache)
+    group = CacheGroup(resctrl / f"{PREFIX}{run.run_id}-{name}", share.cache)
+    run.guardian.mind(group.own)
+    return group
 
 
 def schemata(parts: Iterable[CachePart]) -> str:
@@ -120,22 +121,17 @@ def reap_cache_groups(resctrl: Path = RESCTRL) -> list[str]:
         return []
     with locked_top(str(resctrl)):
         dead = [path for path, alive in _ours(resctrl).items() if not alive]
-        guardian.sweep(dead, patience_s=1.0)
+        sweep(map(OwnGroup.noted, dead), patience_s=1.0)
     return [f"isolation: removed {path}, left by a dead run." for path in dead if not os.path.isdir(path)]
+
+
+def _threads(pids: Iterable[int]) -> set[int]:
+    """The threads of those that have not ended."""
+    return {thread for pid in pids for thread in proc_threads(pid)}
 
 
 def _ours(resctrl: Path) -> dict[str, bool]:
     return {str(path): is_locked(path) for path in sorted(filter(is_ours, resctrl.iterdir()))}
-
-
-def _threads(pids: Iterable[int]) -> set[int]:
-    found: set[int] = set()
-    for pid in pids:
-        try:
-            found.update(map(int, os.listdir(f"/proc/{pid}/task")))
-        except OSError:  # it has ended
-            continue
-    return found
 
 
 @contextmanager

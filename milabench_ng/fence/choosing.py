@@ -120,7 +120,7 @@ def enter_scope(isolation: Wish, cgroup_parent: str | None) -> None:
 
 
 def confinement() -> Confinement | None:
-    """What a tenant of this user gives up here, determined by trying it; None if it could not even start."""
+    """What a tenant of this user gives up here, determined by trying it; None if that did not work."""
     pipe = subprocess.PIPE
     command = FenceEntry(confined=True).command(["cat"])
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
@@ -130,7 +130,7 @@ def confinement() -> Confinement | None:
         process.stdin.flush()
         try:
             return read_process(process.pid).confinement if process.stdout.readline() else None
-        except ProcessLookupError:
+        except OSError:  # it has ended, or cannot be read
             return None
 
 

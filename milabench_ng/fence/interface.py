@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
 from milabench_ng.errors import IsolationError
+from milabench_ng.fence.kernel.processes import Family, Process
 from milabench_ng.records.isolation import Effective, GroupEvents, Mode, ProcView, Share, Tier, Usage
 
 OOM_SCORE_ADJ = 500
@@ -26,10 +27,16 @@ class IsolationMismatch(IsolationError):  # noqa: N818  (the name of the finding
 
 
 class Door(msgspec.Struct, frozen=True):
-    """Entry to a fence through another process: the socket and pid of the holder in a Slurm step."""
+    """Entry to a fence through another process: the socket of the holder in a Slurm step, its pid and its start."""
 
     socket: str
     pid: int
+    start: int
+
+    @property
+    def inside(self) -> Family:
+        """What the holder has started."""
+        return Family(Process(self.pid, self.start), itself=False)
 
 
 class FenceEntry(msgspec.Struct, frozen=True):
@@ -97,10 +104,11 @@ class Group(Protocol):
     @property
     def files(self) -> CounterFiles: ...
 
-    def verify(self, pid: int) -> tuple[Effective, ProcView]:
-        """Compare what the kernel enforces on process `pid` with the share.
+    def verify(self, process: Process) -> tuple[Effective, ProcView]:
+        """Compare what the kernel enforces on a process, which is known to be of this launch, with the share.
 
-        Raises IsolationMismatch if it differs, ProcessLookupError if the process is gone.
+        Raises IsolationMismatch if it differs, ProcessLookupError if the process is gone, and another OSError if it
+        cannot be read.
         """
 
     def effective(self) -> Effective:
@@ -120,11 +128,17 @@ class Group(Protocol):
     def pids(self) -> tuple[int, ...]:
         """The processes in the group."""
 
+    def proved(self, pids: Iterable[int]) -> set[int]:
+        """Those of `pids` that are in the group at this moment (`fence.killing`)."""
+
     def outside(self, pid: int) -> str:
         """What of process `pid`, or of a thread of it, is outside this fence; empty if nothing is, or it has ended."""
 
     def kill(self) -> None:
-        """Send SIGKILL to every process in the group and forbid forks. Does not wait."""
+        """Send SIGKILL to every process in the group and forbid forks. Does not wait.
+
+        Raises NotOursError, after all others are killed, if a process is in it that mnb never signals.
+        """
 
     def remove(self, patience_s: float = 2.0) -> bool:
         """Kill what is left, wait up to `patience_s` seconds for it to be gone, remove the group.
@@ -145,5 +159,7 @@ class Fence(Protocol):
     def create(self, name: str, share: Share) -> Group:
         """Make one tenant's group for one launch. Raises IsolationError if the kernel refuses."""
 
-    def close(self) -> None:
-        """Remove all remaining groups and the run's own, and dismiss the guardian. Waits some seconds at most."""
+    def close(self) -> tuple[str, ...]:
+        """Remove all remaining groups and the run's own, and dismiss the guardian. Waits some seconds at most.
+
+        Returns a sentence for each group that is left."""

@@ -22,6 +22,7 @@ import msgspec
 from milabench_ng.errors import InputError
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import Group
+from milabench_ng.fence.killing import kill_child
 from milabench_ng.files import nearest
 from milabench_ng.profile import IoShare
 from milabench_ng.records.isolation import IoEvidence, IoLimit, IoMethod
@@ -152,7 +153,7 @@ def finish_probe(process: subprocess.Popen[str], what: Transfer, asked: IoEviden
     try:
         said, complaint = process.communicate(timeout=2 * _PATIENCE_S)
     except subprocess.TimeoutExpired:
-        process.kill()
+        kill_child(process)
         return msgspec.structs.replace(asked, problem=f"the probe did not end within {2 * _PATIENCE_S:g} s")
     if process.returncode != 0:
         reason = complaint.strip().rpartition("\n")[2] or f"the probe ended with status {process.returncode}"

@@ -1,12 +1,13 @@
 """The groups `<parent>/mnb/<run>` of one run: locked while it lives, watched by a guardian, reaped when it is dead.
 
-The lock (flock(2) on the directory itself, released by the kernel with the process) tells a live run from a dead one;
-no pid is ever trusted for that.
+The lock (flock(2) on each directory itself, released by the kernel with the process) tells a live run from a dead one;
+no pid is ever trusted for that. An extended attribute tells a run's directory from one that somebody else made.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import subprocess
@@ -18,6 +19,8 @@ import msgspec
 
 from milabench_ng.errors import IsolationError
 from milabench_ng.fence import guardian
+from milabench_ng.fence.kernel.processes import Process
+from milabench_ng.fence.killing import OwnGroup, sweep
 from milabench_ng.files import is_locked
 
 TOP = "mnb"
@@ -49,14 +52,15 @@ class Guardian:
     def pid(self) -> int:
         return self._process.pid
 
-    def mind(self, what: str, name: str | int) -> None:
-        """Tell it about a `group` (a directory) or a `session` (an id; `forget` takes that back).
-
-        Does nothing if it was killed.
-        """
+    def mind(self, one: OwnGroup | Process) -> None:
+        """Tell it about a group, or a process that no group holds. Does nothing if it was killed."""
         assert self._process.stdin is not None
+        if isinstance(one, OwnGroup):
+            line = f"group {one.device} {one.inode} {one.path}"
+        else:
+            line = f"process {one.pid} {one.start}"
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(f"{what} {name}\n".encode())
+            self._process.stdin.write(os.fsencode(f"{line}\n"))
             self._process.stdin.flush()
 
     def dismiss(self) -> None:
@@ -78,37 +82,37 @@ class RunGroups:
         """
         self.run_id = run_id
         self.directories = {parent: Path(parent, TOP, run_id) for parent in parents}
-        made: list[Path] = []
+        self._groups: list[OwnGroup] = []
         try:
             with locked_top(parents[0]):
                 for parent, directory in self.directories.items():
                     Path(parent, TOP).mkdir(exist_ok=True)
                     prepare(Path(parent, TOP))
                     directory.mkdir()
-                    made.append(directory)
+                    self._groups.append(OwnGroup.noted(str(directory)))
+                    _sign(directory, holds)
                     prepare(directory)
-                self._lock = lock(self.directories[parents[0]])
+                self._locks = [lock(directory) for directory in self.directories.values()]
         except OSError as error:
-            for directory in made:
-                directory.rmdir()
+            for group in self._groups:
+                os.rmdir(group.path)
             remove_tops(parents)
             raise IsolationError(f"isolation: cannot make the groups of run {run_id}: {error}") from error
-        self._sign(holds)
         self.guardian = Guardian()
-        for directory in self.directories.values():
-            self.guardian.mind("group", str(directory))
+        for group in self._groups:
+            self.guardian.mind(group)
 
-    def close(self) -> None:
-        """Remove the run's groups with everything below, and `mnb` itself if no other run is there."""
-        guardian.sweep(map(str, self.directories.values()), patience_s=5.0)
+    def close(self) -> tuple[str, ...]:
+        """Remove the run's groups with everything below, and `mnb` itself if no other run is there.
+
+        Returns a sentence for each of them that is left.
+        """
+        left = sweep(self._groups, patience_s=5.0).left
         self.guardian.dismiss()
-        os.close(self._lock)
+        for descriptor in self._locks:
+            os.close(descriptor)
         remove_tops(tuple(self.directories))
-
-    def _sign(self, holds: str) -> None:
-        owner = msgspec.json.encode(Owner(os.getpid(), holds))
-        with contextlib.suppress(OSError):  # no extended attributes on cgroups before Linux 5.7
-            os.setxattr(next(iter(self.directories.values())), _OWNER, owner)
+        return tuple(f"isolation: {sentence}" for sentence in left)
 
 
 def reap(parents: Sequence[str], allow_concurrent: bool = False) -> list[str]:
@@ -122,18 +126,46 @@ def reap(parents: Sequence[str], allow_concurrent: bool = False) -> list[str]:
         return said
     with locked_top(parents[0]):
         for name in sorted(names):
-            directories = [str(Path(parent, TOP, name)) for parent in parents]
-            if not _dead(Path(directories[0])):
+            directories = [Path(parent, TOP, name) for parent in parents]
+            living = next((directory for directory in directories if _is_held(directory)), None)
+            if living is not None:
                 if not allow_concurrent:
-                    raise IsolationError(_living(Path(directories[0])))
+                    raise IsolationError(_living(living))
                 continue
-            killed, removed, _ = guardian.sweep(directories, patience_s=5.0)
-            said.append(
-                f"isolation: reaped run {name} (orchestrator gone): "
-                f"killed {killed} processes, removed {removed} groups."
-            )
+            said += _reap(name, directories)
     remove_tops(parents)
     return said
+
+
+def _reap(name: str, directories: Sequence[Path]) -> Iterator[str]:
+    """Remove what bears the mark of a run that is dead; nothing else."""
+    there = [directory for directory in directories if directory.is_dir()]
+    ours = [OwnGroup.noted(str(directory)) for directory in there if _is_signed(directory)]
+    if ours:
+        swept = sweep(ours, patience_s=5.0)
+        yield (
+            f"isolation: reaped run {name} (orchestrator gone): killed {swept.killed} processes, removed "
+            f"{swept.removed} groups."
+        )
+        yield from (f"isolation: {sentence}" for sentence in swept.left)
+    for directory in there:
+        if directory.is_dir() and str(directory) not in {group.path for group in ours}:
+            yield f"isolation: {directory} is left: it lacks the mark {_OWNER} of a run, so mnb did not make it."
+
+
+def _sign(directory: Path, holds: str) -> None:
+    owner = msgspec.json.encode(Owner(os.getpid(), holds))
+    with contextlib.suppress(OSError):  # no extended attributes on cgroups before Linux 5.7
+        os.setxattr(directory, _OWNER, owner)
+
+
+def _is_signed(directory: Path) -> bool:
+    """Whether a run made the directory; where there are no extended attributes, its place and its lock decide."""
+    try:
+        os.getxattr(directory, _OWNER)
+    except OSError as error:
+        return error.errno == errno.ENOTSUP
+    return True
 
 
 def remove_tops(parents: Sequence[str]) -> None:
@@ -144,12 +176,12 @@ def remove_tops(parents: Sequence[str]) -> None:
                 Path(parent, TOP).rmdir()
 
 
-def _dead(directory: Path) -> bool:
-    """Whether the run's lock is free (or its first group is gone, and only remains are left)."""
+def _is_held(directory: Path) -> bool:
+    """Whether a living run has the lock of its group, if that is there."""
     try:
-        return not is_locked(directory)
+        return is_locked(directory)
     except FileNotFoundError:
-        return True
+        return False
 
 
 def _living(directory: Path) -> str:

@@ -14,11 +14,12 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng import __version__
-from milabench_ng.errors import InputError, MnbError
+from milabench_ng.errors import InputError, IsolationError, MnbError
 from milabench_ng.fence.choosing import open_fence, reap
 from milabench_ng.fence.claims import Claim, resources
 from milabench_ng.fence.entry import adopt_orphans
 from milabench_ng.fence.interface import Fence
+from milabench_ng.fence.kernel.processes import below_us, proc_is_ours
 from milabench_ng.node.device_nodes import make_device_nodes
 from milabench_ng.node.foreign_load import busy_note
 from milabench_ng.node.gpus import Gpu, read_gpus
@@ -34,6 +35,7 @@ from milabench_ng.orchestrator.execution.sampling import Sampler
 from milabench_ng.orchestrator.execution.scratch import scratch_folder, scratch_parent
 from milabench_ng.orchestrator.execution.serving import serving
 from milabench_ng.orchestrator.execution.starting import ColdStarter
+from milabench_ng.orchestrator.execution.strays import running
 from milabench_ng.orchestrator.execution.waiting import in_thread
 from milabench_ng.orchestrator.execution.worker_server import check_threads
 from milabench_ng.orchestrator.outcome.observation import SessionFacts
@@ -79,6 +81,12 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...], jud
     """
     refuse_undecodable(request)
     name = name_session(request)
+    if not proc_is_ours():
+        raise IsolationError(
+            "isolation: /proc shows the processes of another pid namespace, so mnb cannot tell its own from others. "
+            "Mount the one of this namespace (unshare --mount-proc)."
+        )
+    below = () if running() else (below_us(),)
     async with AsyncExitStack() as stack:  # last opened, first closed
         interrupted = await stack.enter_async_context(interruptions(bus.note))
         nvml = await interrupted.unless(stack.enter_async_context(nvml_session()))
@@ -123,6 +131,7 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...], jud
             ),
             judge=judge,
             own_pids=(os.getpid(), sampler.pid),
+            below=below,
             interrupted=interrupted,
         )
         await run_session(context, partial(prove, "after", request, wanted, server, bus.note), bus)
@@ -259,7 +268,8 @@ def fenced(planned: PlannedRun, run_id: str, bus: Bus) -> Iterator[tuple[Fence, 
                 bus.note(text)
             yield fence, claim
         finally:
-            fence.close()
+            for text in fence.close():
+                bus.note(text)
 
 
 @contextmanager

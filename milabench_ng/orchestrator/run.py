@@ -190,7 +190,8 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
         around_after = _surroundings(shares, context)
     finally:
         busy = await gone(tenants)
-        strays = end_strays(known | {*context.own_pids, *(tenant.pid for tenant in tenants if tenant.pid)})
+        known |= {tenant.worker.process for tenant in tenants if tenant.worker}
+        strays = end_strays(known, (*context.below, *context.starter.families))
         logs = _close_logs(tenants, context)
     pace_after = await read_host_pace(shares, work_at_once)
     observed = BatchObservation(

@@ -17,6 +17,7 @@ import time
 import msgspec
 
 from milabench_ng.fence.entry import adopt_orphans, die_with
+from milabench_ng.fence.kernel.processes import identify
 from milabench_ng.plain import whole_json
 from milabench_ng.requests import MESSAGE_BYTES, Answer, AnyRequest, Exited, Serving, Spawn, Spawned, Unable
 
@@ -71,7 +72,9 @@ def main(descriptor: int) -> None:
         close_all(descriptors)
         running[pid] = request.id
         if isinstance(request, Spawn):
-            reply(connection, Spawned(id=request.id, pid=pid))
+            worker = identify(pid)
+            assert worker, "a child is listed until it is waited for"
+            reply(connection, Spawned(id=request.id, pid=worker.pid, start=worker.start))
 
 
 def close_all(descriptors: list[int]) -> None:

@@ -14,7 +14,8 @@ import psutil
 
 from milabench_ng.errors import InputError, MnbError
 from milabench_ng.fence.entry import adopt_orphans, die_with
-from milabench_ng.fence.guardian import kill_all
+from milabench_ng.fence.kernel.processes import below_us
+from milabench_ng.fence.killing import send
 from milabench_ng.units import GIB, format_bytes
 
 T = TypeVar("T")
@@ -65,7 +66,7 @@ def _keep(what: str, work: Callable[[], object], answer: int) -> None:
             wrong = wrong or f"leaves a process behind when it is imported ({left[0].name()})"
     if wrong:
         _tell(answer, Told(wrong=f"{what} {wrong}"))
-    kill_all(lambda: [one.pid for one in _descendants()])
+    send(signal.SIGKILL, [one.pid for one in _descendants()], below_us())
     psutil.wait_procs(_descendants(), GRACE_S)
 
 

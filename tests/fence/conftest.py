@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.cgroupfs import Cpuset1, Group1, Group2
-from milabench_ng.fence import guardian
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.choosing import open_fence
 from milabench_ng.fence.interface import Fence, Group
 from milabench_ng.fence.kernel.procview import read_process
+from milabench_ng.fence.killing import OwnGroup, sweep
 from milabench_ng.fence.probing.probe import probe
 from milabench_ng.records.isolation import Share
 from milabench_ng.units import MIB
@@ -36,8 +36,9 @@ def capabilities() -> Iterator[Capabilities]:
         if found.mode != "v2" and directory.parent == Path(found.controllers["cpuset"].parent):
             above, own = Group1(directory.parent, Cpuset1).files, Group1(directory, Cpuset1).files
             own.cpus, own.mems = above.effective_cpus, above.effective_mems
+    made = [OwnGroup.noted(str(directory)) for directory in directories]
     yield probe(name)
-    guardian.sweep(map(str, directories), patience_s=5.0)
+    sweep(made, patience_s=5.0)
     root.disable(enabled)
 
 

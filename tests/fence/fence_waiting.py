@@ -6,6 +6,8 @@ import os
 import time
 from collections.abc import Callable
 
+from milabench_ng.fence.kernel.processes import Process, identify
+
 # An emulated machine is many times slower: tests/vm says how patient to be there.
 _PATIENCE = float(os.environ.get("MNB_TEST_PATIENCE", "1"))
 
@@ -18,3 +20,10 @@ def wait_for(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
             return False
         time.sleep(0.01)
     return True
+
+
+def process_of(pid: int) -> Process:
+    """The living process with this pid."""
+    process = identify(pid)
+    assert process
+    return process

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
-from fence_waiting import wait_for
+from fence_waiting import process_of, wait_for
 
 from milabench_ng.fence import entry, isolation_check
 from milabench_ng.fence.choosing import bounds, open_fence
@@ -34,7 +34,7 @@ def enter(group: Group, process: subprocess.Popen[str]) -> None:
     """Wait until it is inside, as its first line tells."""
     assert process.stdout
     assert process.stdout.readline() == "in\n"
-    group.verify(process.pid)
+    group.verify(process_of(process.pid))
 
 
 def test_cpus_are_set_and_memory_is_watched(loose: Fence, make_share: MakeShare, start: Start) -> None:
@@ -59,7 +59,7 @@ def test_a_process_that_has_not_entered_is_not_adopted(loose: Fence, make_share:
     group = loose.create("t0", make_share())
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         with pytest.raises(IsolationMismatch, match="it has not entered"):
-            group.verify(process.pid)
+            group.verify(process_of(process.pid))
         assert group.pids() == ()
 
 
@@ -127,8 +127,8 @@ def test_a_rank_belongs_to_its_own_group_and_not_to_its_agents(
     assert process.stdout
     told = {process.stdout.readline().strip() for _ in range(2)}
     [pid] = (int(word) for word in told - {"in"})
-    agent.verify(process.pid)
-    rank.verify(pid)
+    agent.verify(process_of(process.pid))
+    rank.verify(process_of(pid))
     assert agent.pids() == (process.pid,)
     assert rank.pids() == (pid,)
     assert rank.remove()

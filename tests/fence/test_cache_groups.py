@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from fake_resctrl import GROUPS, mounted
-from fence_waiting import wait_for
+from fence_waiting import process_of, wait_for
 
 from milabench_ng.errors import IsolationError
 from milabench_ng.fence.backends import cgroup1, cgroup2
@@ -98,7 +98,7 @@ def test_a_tenant_is_in_its_group_with_its_children(resctrl: Path, divided: Shar
     group = fence.create("t0", divided)
     process = start(group, "import os, sys; os.fork(); print('in', flush=True); sys.stdin.read()")
     wait_for(lambda: len(group.pids()) == 2)
-    effective, _ = group.verify(process.pid)
+    effective, _ = group.verify(process_of(process.pid))
     assert (effective.cache, effective.in_cache_group) == ((*PARTS, REST), True)
     assert group.usage().cache_bytes == 2000
     child = next(pid for pid in group.pids() if pid != process.pid)
@@ -118,7 +118,7 @@ def test_other_parts_than_those_asked_for_stop_the_run(
     assert process.stdout.readline() == "in\n"
     (resctrl / ours(resctrl)[0] / "schemata").write_text("L3:0=3f\n")
     with pytest.raises(IsolationMismatch, match=r"asked for cache 0: 5 parts \(1f\).*kernel gives cache 0: 6 parts"):
-        group.verify(process.pid)
+        group.verify(process_of(process.pid))
 
 
 def test_the_guardian_removes_what_is_left(resctrl: Path, divided: Share, capabilities: Capabilities) -> None:

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fence_waiting import wait_for
+from fence_waiting import process_of, wait_for
 
 from milabench_ng.cgroupfs import Group2
-from milabench_ng.fence import guardian
 from milabench_ng.fence.backends import cgroup2
 from milabench_ng.fence.capabilities import Capabilities, Controller
 from milabench_ng.fence.interface import IsolationMismatch
 from milabench_ng.fence.kernel.mounts import find, parse_mountinfo
+from milabench_ng.fence.killing import OwnGroup, sweep
 from milabench_ng.records.isolation import Effective, GroupEvents, IoLimit, MemoryLimit, Share
 
 GIB = 1 << 30
@@ -137,7 +137,7 @@ def bare() -> Iterator[Capabilities]:
     parent = Path(mount.point, f"mnb-test-{os.getpid()}-bare")
     parent.mkdir()
     yield Capabilities("v2", "", True, {"cpu": Controller(True, "v2", str(parent))})
-    guardian.sweep([str(parent)], patience_s=5.0)
+    sweep([OwnGroup.noted(str(parent))], patience_s=5.0)
 
 
 @pytest.mark.root
@@ -147,12 +147,12 @@ def test_processes_in_a_real_v2_group(bare: Capabilities, start: Callable[..., s
     group = fence.create("t0", Share((cpu,), (0,), GIB, GIB, 100, 1))
     process = start(group, "import os, time; os.fork() or (os.setsid(), os.fork()); time.sleep(60)")
     assert wait_for(lambda: len(group.pids()) == 3)
-    effective, proc = group.verify(process.pid)
+    effective, proc = group.verify(process_of(process.pid))
     assert (effective.cpus, effective.memory_bytes) == (None, None)
     assert proc.cpus_allowed == (cpu,)
     assert (group.usage().cpu_usec or 0) > 0
     with pytest.raises(IsolationMismatch, match="is in group"):
-        group.verify(os.getpid())
+        group.verify(process_of(os.getpid()))
     group.kill()
     assert process.wait() == -9
     fence.close()

@@ -14,13 +14,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from fence_waiting import wait_for
+from fence_waiting import process_of, wait_for
 
 from milabench_ng.errors import IsolationError
-from milabench_ng.fence import guardian, runs
+from milabench_ng.fence import runs
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.choosing import open_fence, reap
 from milabench_ng.fence.interface import Fence
+from milabench_ng.fence.kernel.processes import Process, is_there
+from milabench_ng.fence.killing import OwnGroup, Swept, sweep
 from milabench_ng.records.isolation import Share
 
 pytestmark = pytest.mark.root
@@ -31,6 +33,7 @@ import json, msgspec, subprocess, sys, time
 from milabench_ng.fence.choosing import open_fence
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import IsolationMismatch
+from milabench_ng.fence.kernel.processes import identify
 from milabench_ng.records.isolation import Share
 capabilities = msgspec.json.decode(sys.argv[1], type=Capabilities)
 fence = open_fence(capabilities, sys.argv[3], "mnb-test-crash", holds="CPUs 0-1")
@@ -43,7 +46,7 @@ waiting = dict(zip(running, groups))
 while waiting or not all(len(group.pids()) == 3 for group in groups):
     for process, group in list(waiting.items()):
         try:
-            group.verify(process.pid)
+            group.verify(identify(process.pid))
             del waiting[process]
         except IsolationMismatch:
             time.sleep(0.01)
@@ -63,8 +66,8 @@ class StandIn:
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout
         told = json.loads(self.process.stdout.readline())
-        self.pids: list[int] = told["pids"]
-        self.guardian: int = told["guardian"]
+        self.tenants = [process_of(pid) for pid in told["pids"]]
+        self.guardian = process_of(told["guardian"])
         self.process.stdout.close()
 
     def kill(self) -> None:
@@ -84,13 +87,13 @@ def stand_in(capabilities: Capabilities, make_share: Callable[..., Share]) -> It
     for one in made:
         one.kill()
         wait_for(lambda one=one: not living([one.guardian]))
-        for pid in (*one.pids, one.guardian):
+        for process in filter(is_there, (*one.tenants, one.guardian)):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(process.pid, signal.SIGKILL)
 
 
-def living(pids: list[int]) -> list[int]:
-    return [pid for pid in pids if guardian._stat(pid)]
+def living(processes: list[Process]) -> list[Process]:
+    return list(filter(is_there, processes))
 
 
 def groups(capabilities: Capabilities) -> list[Path]:
@@ -101,32 +104,32 @@ def test_guardian_removes_all_when_the_orchestrator_is_killed(
     capabilities: Capabilities, stand_in: Callable[[str], StandIn]
 ) -> None:
     one = stand_in("full")
-    assert len(living(one.pids)) == 6
+    assert len(living(one.tenants)) == 6
     one.kill()
-    assert wait_for(lambda: not living(one.pids) and not groups(capabilities), seconds=1.0)
+    assert wait_for(lambda: not living(one.tenants) and not groups(capabilities), seconds=1.0)
     assert wait_for(lambda: not living([one.guardian]))
 
 
 def test_guardian_ends_tenants_without_groups(stand_in: Callable[[str], StandIn]) -> None:
     one = stand_in("affinity")
-    assert len(living(one.pids)) == 6
+    assert len(living(one.tenants)) == 6
     one.kill()
-    assert wait_for(lambda: not living(one.pids), seconds=1.0)
+    assert wait_for(lambda: not living(one.tenants), seconds=1.0)
 
 
 def test_next_start_reaps_when_the_guardian_was_killed_too(
     capabilities: Capabilities, stand_in: Callable[[str], StandIn]
 ) -> None:
     one = stand_in("full")
-    os.kill(one.guardian, signal.SIGKILL)
+    os.kill(one.guardian.pid, signal.SIGKILL)
     assert wait_for(lambda: not living([one.guardian]))
     one.kill()
     # The two first processes die with their parent (PDEATHSIG); their children and daemons live on.
-    assert wait_for(lambda: len(living(one.pids)) == 4)
+    assert wait_for(lambda: len(living(one.tenants)) == 4)
     hierarchies = len(capabilities.parents)
     removed = f"killed 4 processes, removed {3 * hierarchies} groups."
     assert reap(capabilities) == [f"isolation: reaped run mnb-test-crash (orchestrator gone): {removed}"]
-    assert wait_for(lambda: not living(one.pids))
+    assert wait_for(lambda: not living(one.tenants))
     assert not groups(capabilities)
     assert reap(capabilities) == []
 
@@ -139,20 +142,21 @@ def test_a_living_run_is_refused(capabilities: Capabilities, stand_in: Callable[
         f"isolation: run mnb-test-crash holds CPUs 0-1 (pid {one.process.pid}). Use --allow-concurrent"
     )
     assert reap(capabilities, allow_concurrent=True) == []
-    assert len(living(one.pids)) == 6
+    assert len(living(one.tenants)) == 6
 
 
 def test_a_dead_runs_scope_may_vanish_while_it_is_reaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """systemd removes a scope as soon as its last process has been killed: by us, a moment before."""
     scope = tmp_path / "mnb-1.scope"
     (scope / "mnb" / "dead").mkdir(parents=True)
+    runs._sign(scope / "mnb" / "dead", "")
 
-    def sweep(directories: list[str], patience_s: float) -> tuple[int, int, bool]:
-        assert (directories, patience_s) == ([str(scope / "mnb" / "dead")], 5.0)
+    def sweep(groups: list[OwnGroup], patience_s: float) -> Swept:
+        assert (groups, patience_s) == ([OwnGroup.noted(str(scope / "mnb" / "dead"))], 5.0)
         shutil.rmtree(scope)
-        return 2, 1, True
+        return Swept(2, 1, ())
 
-    monkeypatch.setattr(guardian, "sweep", sweep)
+    monkeypatch.setattr(runs, "sweep", sweep)
     said = "isolation: reaped run dead (orchestrator gone): killed 2 processes, removed 1 groups."
     assert runs.reap([str(scope)]) == [said]
 
@@ -181,7 +185,7 @@ def test_groups_count_as_removed_whoever_removes_them(
     rival = subprocess.Popen([sys.executable, "-c", RIVAL, str(run)], stdout=subprocess.PIPE, text=True)
     assert rival.stdout
     rival.stdout.readline()
-    assert guardian.sweep([str(run)], patience_s=5.0) == (6, 7, True)
+    assert sweep([OwnGroup.noted(str(run))], patience_s=5.0) == (6, 7, ())
     rival.communicate()
 
 

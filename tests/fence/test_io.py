@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from fence_waiting import process_of
 
 from milabench_ng.errors import InputError
 from milabench_ng.fence import io
@@ -166,4 +167,4 @@ def test_a_limit_that_the_kernel_lost_is_a_mismatch(
     process = start(group, "import sys; print('in', flush=True); sys.stdin.read()")
     process.stdout.readline()  # type: ignore[attr-defined]
     with pytest.raises(IsolationMismatch, match="kernel gives none"):
-        group.verify(process.pid)  # type: ignore[attr-defined]
+        group.verify(process_of(process.pid))  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from fence_waiting import wait_for
+from fence_waiting import process_of, wait_for
 
 from milabench_ng.fence.interface import Fence, FenceEntry, Group
 from milabench_ng.fence.kernel.procview import read_process
@@ -129,7 +129,7 @@ def test_what_it_has_given_up_is_read_from_the_kernel(fence: Fence, make_share: 
     process = begin(group, HOLD, [], confined=True)
     try:
         assert first_line(process) == "in"
-        confinement = group.verify(process.pid)[1].confinement
+        confinement = group.verify(process_of(process.pid))[1].confinement
         assert confinement
         assert confinement.cgroup_namespace
         assert confinement.groups_read_only

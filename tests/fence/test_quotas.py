@@ -12,9 +12,9 @@ import pytest
 from fence_waiting import wait_for
 
 from milabench_ng.cgroupfs import Group2
-from milabench_ng.fence import guardian
 from milabench_ng.fence.kernel.mounts import find, parse_mountinfo
 from milabench_ng.fence.kernel.quotas import cpu_limits
+from milabench_ng.fence.killing import OwnGroup, sweep
 from milabench_ng.records.surroundings import CpuLimit, tightest
 
 TELL = """
@@ -53,7 +53,7 @@ def pod() -> Iterator[Path]:
     (pod / "below").mkdir(parents=True)
     set_quota(pod, 0.5)
     yield pod
-    guardian.sweep([str(pod)], patience_s=5.0)
+    sweep([OwnGroup.noted(str(pod))], patience_s=5.0)
     if mount.version == 2:
         Group2(top).disable(enabled)
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fence_waiting import wait_for
+from fence_waiting import process_of, wait_for
 
-from milabench_ng.fence import guardian
 from milabench_ng.fence.backends.scope import worthwhile
 from milabench_ng.fence.capabilities import Capabilities, SlurmJob
 from milabench_ng.fence.interface import Door, FenceEntry
+from milabench_ng.fence.kernel.processes import is_there
 from milabench_ng.fence.probing.trial import python
 from milabench_ng.fence.slurm_step import allocation, step
 
@@ -33,11 +33,12 @@ class Held:
         self.process.stdout.readline()
         self.control, pid = step.connect(self.name)
         assert pid == self.process.pid
+        self.door = Door(self.name, *process_of(pid))
 
     def start(self, source: str) -> subprocess.Popen[str]:
         """As a tenant's process: through the entry, in the holder's stead."""
         pipe = subprocess.PIPE
-        argv = FenceEntry(door=Door(self.name, self.process.pid)).command(python(source))
+        argv = FenceEntry(door=self.door).command(python(source))
         return subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
@@ -77,21 +78,21 @@ def test_descriptors_environment_and_folder_are_the_callers(
 def test_a_process_ends_with_its_caller(held: Held) -> None:
     process = held.start("import os, time; print(os.getpid(), flush=True); time.sleep(60)")
     assert process.stdout
-    pid = int(process.stdout.readline())
+    within = process_of(int(process.stdout.readline()))
     process.kill()
     process.communicate()
-    assert wait_for(lambda: guardian._stat(pid) is None)
+    assert wait_for(lambda: not is_there(within))
     assert held.start("").wait() == 0
 
 
 def test_all_end_with_the_orchestrator(held: Held) -> None:
     process = held.start("import os, time; print(os.getpid(), flush=True); time.sleep(60)")
     assert process.stdout
-    pid = int(process.stdout.readline())
+    within = process_of(int(process.stdout.readline()))
     held.control.close()
     assert held.process.wait() == 0
     assert process.wait() == -9
-    assert wait_for(lambda: guardian._stat(pid) is None)
+    assert wait_for(lambda: not is_there(within))
 
 
 def test_a_step_that_is_gone_is_said(held: Held) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from fence_waiting import wait_for
+from fence_waiting import process_of, wait_for
 
 from milabench_ng.fence import isolation_check
 from milabench_ng.fence.interface import Fence, Group, IsolationMismatch
@@ -34,7 +34,7 @@ def test_a_tenant_is_where_it_should_be(fence: Fence, make_share: MakeShare, sta
     process = start(group, f"import os; print(len(os.sched_getaffinity(0)), os.getsid(0) == os.getpid()); {HOLD}")
     assert process.stdout
     assert process.stdout.readline() == "1 True\n"
-    effective, proc = group.verify(process.pid)
+    effective, proc = group.verify(process_of(process.pid))
     assert (effective.cpus, effective.memory_bytes, effective.swap_bytes or 0) == ((cpu,), 256 * MIB, 0)
     assert (effective.pids, proc.cpus_allowed, proc.threads) == (200, (cpu,), 1)
     assert sum(f"/{'t0'}" in line for line in proc.groups) >= 1
@@ -154,7 +154,7 @@ def test_a_raised_limit_is_noticed(fence: Fence, make_share: MakeShare, start: S
     process = start(group, HOLD)
     assert process.stdout
     process.stdout.readline()
-    entry, _ = group.verify(process.pid)
+    entry, _ = group.verify(process_of(process.pid))
     directory = Path(group.entry.procs[0]).parent
     procs = [Path(path).parent for path in group.entry.procs]
     for name in ("memory.memsw.limit_in_bytes", "memory.limit_in_bytes", "memory.max"):
@@ -164,13 +164,13 @@ def test_a_raised_limit_is_noticed(fence: Fence, make_share: MakeShare, start: S
     lost = isolation_check.changes(entry, group.effective())
     assert lost == ("memory_bytes was 268435456 at entry and is 536870912",)
     with pytest.raises(IsolationMismatch, match="asked for 268435456 bytes of RAM, kernel gives 536870912"):
-        group.verify(process.pid)
+        group.verify(process_of(process.pid))
 
 
 def test_a_process_elsewhere_is_a_mismatch(fence: Fence, make_share: MakeShare) -> None:
     group = fence.create("t0", make_share())
     with pytest.raises(IsolationMismatch, match="and not in /mnb-test"):
-        group.verify(os.getpid())
+        group.verify(process_of(os.getpid()))
 
 
 def test_shared_memory_files_vanish_with_the_tenant(fence: Fence, make_share: MakeShare, start: Start) -> None:

@@ -12,7 +12,8 @@ import psutil
 import pytest
 
 from milabench_ng.fence.interface import Group
-from milabench_ng.orchestrator.execution.strays import living_parents, look
+from milabench_ng.fence.kernel.processes import Family, identify, read_table
+from milabench_ng.orchestrator.execution.strays import look
 from milabench_ng.records.isolation import Usage
 
 HERE = "tests.orchestrator.broken"
@@ -29,14 +30,30 @@ os.wait()
 WATCH = f"""
 import subprocess, sys
 from milabench_ng.fence.entry import adopt_orphans
+from milabench_ng.fence.kernel.processes import below_us
 from milabench_ng.orchestrator.execution.strays import end_strays, running
 adopt_orphans()
 known = running()
 worker = subprocess.Popen([sys.executable, "-c", {DAEMON!r}], stdout=subprocess.PIPE, text=True)
 pid = worker.stdout.readline().strip()
 worker.wait()
-found = end_strays(known)
-print(len(found), pid in found[0], end_strays(known), running() == known)
+found = end_strays(known, [below_us()])
+print(len(found), pid in found[0], end_strays(known, [below_us()]), running() == known)
+"""
+ADOPTS = """
+import subprocess
+from milabench_ng.fence.entry import adopt_orphans
+from milabench_ng.orchestrator.execution.strays import end_strays, running
+adopt_orphans()
+script = "read go; (sleep 600 & echo $!) ; read go"
+pipe = subprocess.PIPE
+theirs = subprocess.Popen(["sh", "-c", script], stdin=pipe, stdout=pipe, text=True)
+known = running()
+print("go", file=theirs.stdin, flush=True)
+orphan = theirs.stdout.readline().strip()
+print(end_strays(known, ()) == (f"sleep ({orphan})",), theirs.poll())
+subprocess.run(["kill", orphan], check=True)
+theirs.communicate("go")
 """
 
 
@@ -59,12 +76,20 @@ def group(cpu_usec: int | None) -> Group:
 
 
 def seen(pid: int, *groups: Group) -> str:
-    return look([pid], groups, living_parents()).departed
+    process = identify(pid)
+    assert process
+    return look(Family(process), groups, read_table()).departed
 
 
 def test_a_daemon_with_no_session_group_or_environment_of_ours_is_ended() -> None:
     done = subprocess.run([sys.executable, "-c", WATCH], stdout=subprocess.PIPE, text=True, check=True)
     assert done.stdout == "1 True () True\n"
+
+
+def test_an_orphan_of_somebody_elses_is_named_and_left_alone() -> None:
+    """In a shell script that begins something of its own, and then becomes mnb (`exec`)."""
+    done = subprocess.run([sys.executable, "-c", ADOPTS], stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout == "True None\n", "and its kill(1) found it alive"
 
 
 def test_cpu_time_that_the_group_did_not_count_was_used_elsewhere() -> None:

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from milabench_ng.events import Loss, Slice, encode
-from milabench_ng.fence import guardian
+from milabench_ng.events import Entered, Loss, Slice, encode
+from milabench_ng.fence.kernel.processes import Family, identify
+from milabench_ng.fence.killing import send
 from milabench_ng.node.gpus import Gpu, Nvml
 from milabench_ng.orchestrator import run
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, BatchBegins
@@ -118,6 +119,21 @@ def test_one_turn_hears_one_chunk_and_only_a_slice_is_a_sign_of_life() -> None:
     asyncio.run(hear())
 
 
+def test_a_rank_enters_once() -> None:
+    async def hear() -> str:
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        tenant = tenant_of(reading)
+        tenant._on_entered = lambda *_: None
+        for _ in range(2):
+            os.write(writing, encode(Entered(rank=0, pid=os.getpid(), torch_threads=1)))
+        tenant.drain()
+        os.close(writing)
+        return tenant.broken_protocol
+
+    assert asyncio.run(hear()) == "the worker wrote something that is no event: rank 0 has entered already"
+
+
 def test_a_tenant_that_was_never_started_can_be_abandoned() -> None:
     async def abandon() -> None:
         tenant = tenant_of(-1)
@@ -133,8 +149,10 @@ def test_stacks_are_bounded_in_number(tmp_path: Path) -> None:
         one = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
         assert one.stdout
         one.stdout.readline()
-        pids = [one.pid] * 300
-        asyncio.run(dump_stacks(lambda: pids, log.fileno()))
+        process = identify(one.pid)
+        assert process
+        launch = SimpleNamespace(pids=lambda: [one.pid] * 300, proved=Family(process).proved)
+        asyncio.run(dump_stacks(launch, log.fileno()))
     one.kill()
     one.wait()
     text = (tmp_path / "log").read_text()
@@ -144,8 +162,8 @@ def test_stacks_are_bounded_in_number(tmp_path: Path) -> None:
 
 def test_only_what_is_still_a_member_is_killed() -> None:
     ours, others = (subprocess.Popen(["sleep", "60"]) for _ in range(2))
-    lists = iter([[ours.pid, others.pid], [ours.pid]])  # the second pid was given to somebody else in between
-    guardian.kill_all(lambda: next(lists))
+    proof = SimpleNamespace(proved=lambda _: {ours.pid})  # the second pid was given to somebody else in between
+    assert send(signal.SIGKILL, [ours.pid, others.pid], proof) == {ours.pid}
     assert ours.wait() == -signal.SIGKILL
     assert others.poll() is None
     others.kill()

@@ -127,8 +127,8 @@ class Cgroup1Fence:
                 groups[key] = mount.group(directory)
         return Cgroup1Group(name, share, directories, groups, self._shm, make_cache_group(self._run, name, share))
 
-    def close(self) -> None:
-        self._run.close()
+    def close(self) -> tuple[str, ...]:
+        return self._run.close()
 
     def _prepare(self, directory: Path) -> None:
         """Give a new cpuset what its parent has: it is empty, and groups below it could get nothing."""

@@ -110,14 +110,15 @@ class Cgroup2Fence:
         cache = make_cache_group(self._run, name, share)
         return Cgroup2Group(name, share, node, f"{self._group}/{name}", self._controllers, self._shm, cache)
 
-    def close(self) -> None:
-        self._run.close()
+    def close(self) -> tuple[str, ...]:
+        left = self._run.close()
         with contextlib.suppress(OSError):  # another process uses the controllers below the parent by now
             self._top.disable(self._enabled)
             leaf = self._top.child(LEAF)
             for pid in leaf.core.procs:
                 self._top.core.procs = (pid,)
             leaf.directory.rmdir()
+        return left
 
     def _enable_top(self) -> tuple[str, ...]:
         """Enable controllers; except at the root, processes must leave first: the kernel would allow cpuset and pids

@@ -9,13 +9,15 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from milabench_ng.fence import guardian, isolation_check
+from milabench_ng.fence import isolation_check
 from milabench_ng.fence.cache_groups import CacheGroup
-from milabench_ng.fence.interface import OOM_SCORE_ADJ, FenceEntry
+from milabench_ng.fence.interface import OOM_SCORE_ADJ, FenceEntry, IsolationMismatch
 from milabench_ng.fence.kernel.counters1 import Counters1
 from milabench_ng.fence.kernel.counters2 import Counters2
+from milabench_ng.fence.kernel.processes import Process
 from milabench_ng.fence.kernel.procview import read_process
 from milabench_ng.fence.kernel.whereabouts import outside
+from milabench_ng.fence.killing import OwnGroup, kill, sweep
 from milabench_ng.records.isolation import Effective, GroupEvents, ProcView, Share, Usage
 
 
@@ -34,7 +36,8 @@ class KernelGroup:
     ) -> None:
         self.name = name
         self.share = share
-        self._directories = tuple(dict.fromkeys(map(str, directories)))  # mounted together, controllers share one
+        paths = dict.fromkeys(map(str, directories))  # mounted together, controllers share one
+        self._own = tuple(OwnGroup.noted(path) for path in paths)
         self._groups = groups
         self._kernel = kernel
         self._shm = shm
@@ -45,13 +48,16 @@ class KernelGroup:
     @property
     def entry(self) -> FenceEntry:
         tasks = (self._cache.tasks,) if self._cache else ()
-        procs = (*(f"{directory}/cgroup.procs" for directory in self._directories), *tasks)
+        procs = (*(f"{own.path}/cgroup.procs" for own in self._own), *tasks)
         shm_bytes = self.share.memory_bytes if self._shm else None
         return FenceEntry(procs, self.share.cpus, OOM_SCORE_ADJ, shm_bytes, confined=True)
 
-    def verify(self, pid: int) -> tuple[Effective, ProcView]:
-        effective, proc = self.effective(), read_process(pid)
+    def verify(self, process: Process) -> tuple[Effective, ProcView]:
+        effective, proc = self.effective(), read_process(process.pid)
         isolation_check.check(self.name, self.share, effective, proc, self._groups)
+        for own in self._own:
+            if not own.is_there():
+                raise IsolationMismatch(f"isolation: {own.path} is not the group that was made for {self.name}.")
         return effective, proc
 
     def effective(self) -> Effective:
@@ -70,7 +76,10 @@ class KernelGroup:
         return self._last
 
     def pids(self) -> tuple[int, ...]:
-        return tuple(sorted({pid for directory in self._directories for pid in guardian.processes(directory)}))
+        return tuple(sorted({pid for own in self._own for pid in own.members()}))
+
+    def proved(self, pids: Iterable[int]) -> set[int]:
+        return set(pids) & set(self.pids())
 
     def outside(self, pid: int) -> str:
         return outside(pid, self._groups, self.share.cpus)
@@ -78,11 +87,11 @@ class KernelGroup:
     def kill(self) -> None:
         with contextlib.suppress(FileNotFoundError):  # already removed
             self._at_kill = self._at_kill or self._limits()
-        guardian.kill(self._directories)
+        kill(self._own)
 
     def remove(self, patience_s: float = 2.0) -> bool:
         self._kernel.close()
-        gone = guardian.sweep(self._directories, patience_s)[2]
+        gone = not sweep(self._own, patience_s).left
         return (self._cache is None or self._cache.remove()) and gone
 
     def _limits(self) -> Effective:

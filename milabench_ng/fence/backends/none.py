@@ -6,6 +6,7 @@ Tenants are followed but not held; `affinity` adds what an ordinary process can 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from milabench_ng.fence import isolation_check
@@ -13,6 +14,7 @@ from milabench_ng.fence.backends import cgroup2
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import OOM_SCORE_ADJ, CounterFiles, FenceEntry
 from milabench_ng.fence.kernel import counters1, counters2
+from milabench_ng.fence.kernel.processes import Process
 from milabench_ng.fence.kernel.procview import read_process
 from milabench_ng.fence.kernel.readings import host_oom_kills
 from milabench_ng.fence.kernel.whereabouts import outside
@@ -59,10 +61,10 @@ class NoneGroup:
         """No files: there is no group."""
         return CounterFiles()
 
-    def verify(self, pid: int) -> tuple[Effective, ProcView]:
-        """Verify `pid` as the siblings do; from then on, it and its descendants are this tenant's."""
-        self._followed.adopt(pid)
-        effective, proc = self.effective(), read_process(pid)
+    def verify(self, process: Process) -> tuple[Effective, ProcView]:
+        """Verify it as the siblings do; from then on, it and its descendants are this tenant's."""
+        self._followed.adopt(process)
+        effective, proc = self.effective(), read_process(process.pid)
         isolation_check.check(self.name, self.share, effective, proc, {}, pin=bool(self.entry.cpus))
         return effective, proc
 
@@ -84,6 +86,9 @@ class NoneGroup:
 
     def pids(self) -> tuple[int, ...]:
         return self._followed.pids()
+
+    def proved(self, pids: Iterable[int]) -> set[int]:
+        return self._followed.proved(pids)
 
     def outside(self, pid: int) -> str:
         return outside(pid, {}, self.entry.cpus)
@@ -114,10 +119,10 @@ class NoneFence:
         self._groups.append(NoneGroup(name, share, self._guardian, self._owners))
         return self._groups[-1]
 
-    def close(self) -> None:
-        for group in self._groups:
-            group.remove()
+    def close(self) -> tuple[str, ...]:
+        left = [group.name for group in self._groups if not group.remove()]
         self._guardian.dismiss()
+        return tuple(f"isolation: processes of {name} are still there." for name in left)
 
 
 def open_fence(capabilities: Capabilities, run_id: str, holds: str, shm: bool) -> NoneFence:  # noqa: ARG001

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterable
 
 import msgspec
 
@@ -17,6 +18,7 @@ from milabench_ng.fence import isolation_check
 from milabench_ng.fence.backends import affinity
 from milabench_ng.fence.capabilities import Capabilities, SlurmJob
 from milabench_ng.fence.interface import OOM_SCORE_ADJ, CounterFiles, Door, FenceEntry, IsolationMismatch
+from milabench_ng.fence.kernel.processes import Process
 from milabench_ng.fence.kernel.procview import read_process
 from milabench_ng.fence.kernel.whereabouts import outside
 from milabench_ng.fence.process_tracking import Followed, Owners
@@ -50,7 +52,7 @@ class SlurmGroup:
         memory_bytes = share.memory_bytes // MIB * MIB
         self._step = Step(words_for(job, len(share.cpus), memory_bytes), f"the step of {name}")
         self._job = job
-        holder = read_process(self._step.pid)
+        holder = read_process(self._step.holder.pid)
         self._groups = step_groups(holder)
         self._kernel, self._task = self._groups.counters(), self._groups.task_counters()
         self.share = msgspec.structs.replace(
@@ -68,7 +70,7 @@ class SlurmGroup:
 
     @property
     def entry(self) -> FenceEntry:
-        door = Door(self._step.socket, self._step.pid)
+        door = Door(self._step.socket, *self._step.holder)
         return FenceEntry(cpus=self.share.cpus, oom_score_adj=OOM_SCORE_ADJ, door=door)
 
     @property
@@ -80,13 +82,13 @@ class SlurmGroup:
         cpu = str(limited / "cpu.stat") if self._groups.v2 else None
         return CounterFiles(str(limited / "memory.stat"), str(limited / current), cpu)
 
-    def verify(self, pid: int) -> tuple[Effective, ProcView]:
-        """Verify `pid` as the siblings do; from then on, it and its descendants are this tenant's."""
-        self._followed.adopt(pid)
-        effective, proc = self.effective(), read_process(pid)
+    def verify(self, process: Process) -> tuple[Effective, ProcView]:
+        """Verify it as the siblings do; from then on, it and its descendants are this tenant's."""
+        self._followed.adopt(process)
+        effective, proc = self.effective(), read_process(process.pid)
         isolation_check.check(self.name, self.share, effective, proc, {})
         if step_groups(proc) != self._groups:
-            raise IsolationMismatch(f"isolation: process {pid} of {self.name} is not in its step: run stopped.")
+            raise IsolationMismatch(f"isolation: process {process.pid} of {self.name} is not in its step: run stopped.")
         lack = [
             *(["CPUs"] if self._job.cpus_held and effective.cpus is None else []),
             *(["RAM"] if self._job.tier == "full" and effective.memory_bytes is None else []),
@@ -131,6 +133,9 @@ class SlurmGroup:
 
     def pids(self) -> tuple[int, ...]:
         return self._followed.pids()
+
+    def proved(self, pids: Iterable[int]) -> set[int]:
+        return self._followed.proved(pids)
 
     def outside(self, pid: int) -> str:
         return outside(pid, {}, self.share.cpus)
@@ -201,10 +206,10 @@ class SlurmFence:
         self._groups.append(SlurmGroup(name, share, self._job, self._guardian, self._owners))
         return self._groups[-1]
 
-    def close(self) -> None:
-        for group in self._groups:
-            group.remove(patience_s=10.0)
+    def close(self) -> tuple[str, ...]:
+        left = [group.name for group in self._groups if not group.remove(patience_s=10.0)]
         self._guardian.dismiss()
+        return tuple(f"isolation: the step of {name} is still there." for name in left)
 
 
 def open_fence(capabilities: Capabilities, run_id: str, holds: str, shm: bool) -> SlurmFence:  # noqa: ARG001

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 
-import psutil
-
 from milabench_ng.cgroupfs import Group2
+from milabench_ng.fence.kernel.processes import identify, lineage
 
 LEAF = "mnb-main"
 
@@ -32,7 +31,9 @@ def evacuate(group: Group2) -> Group2:
 
 def _ours(pid: int) -> bool:
     """Whether the process is this one or descends from it, or has ended and does not matter."""
+    if os.getpid() in (one.pid for one in lineage(pid)):
+        return True
     try:
-        return os.getpid() in (pid, *(above.pid for above in psutil.Process(pid).parents()))
-    except psutil.Error:
-        return pid != 0
+        return pid != 0 and identify(pid) is None
+    except PermissionError:  # another user's (hidepid)
+        return False

@@ -9,6 +9,7 @@ from pathlib import Path
 from milabench_ng.cgroup_files import parse_ids
 from milabench_ng.fence.kernel.limits import read_scheduling
 from milabench_ng.fence.kernel.mounts import parse_mountinfo
+from milabench_ng.fence.kernel.processes import proc_text
 from milabench_ng.records.isolation import Confinement, ProcView
 
 CAPABILITIES = (
@@ -25,27 +26,35 @@ CAPABILITIES = (
 def read_process(pid: int) -> ProcView:
     """What /proc/PID shows now. Raises ProcessLookupError if there is no such process, or if it is ending.
 
-    A process that ends gives up its memory before the kernel moves it to the root of every hierarchy.
+    A process that ends gives up its memory before the kernel moves it to the root of every hierarchy. Raises another
+    OSError if it is there and cannot be read.
     """
-    directory = Path(f"/proc/{pid}")
     try:
-        groups = tuple((directory / "cgroup").read_text().splitlines())
-        lines = (line.split(":", 1) for line in (directory / "status").read_text().splitlines())
-        status = {name: value.strip() for name, value in lines}
-        if "VmSize" not in status:
-            raise ProcessLookupError(f"process {pid} is ending")
-        return ProcView(
-            pid=pid,
-            groups=groups,
-            cpus_allowed=parse_ids(status["Cpus_allowed_list"]),
-            mems_allowed=parse_ids(status["Mems_allowed_list"]),
-            threads=int(status["Threads"]),
-            open_fds=_open_fds(directory / "fd"),
-            confinement=_confinement(directory, status),
-            scheduling=read_scheduling(pid),
-        )
-    except OSError as error:  # also EINVAL: its mount namespace is gone before it is
+        return _view(pid, Path(f"/proc/{pid}"))
+    except ProcessLookupError as error:
         raise ProcessLookupError(f"there is no process {pid} any more") from error
+    except OSError as error:  # EINVAL: its mount namespace is gone before it is
+        if "VmSize" not in (proc_text(f"{pid}/status") or ""):
+            raise ProcessLookupError(f"process {pid} is ending") from error
+        raise
+
+
+def _view(pid: int, directory: Path) -> ProcView:
+    groups = tuple((directory / "cgroup").read_text().splitlines())
+    lines = (line.split(":", 1) for line in (directory / "status").read_text().splitlines())
+    status = {name: value.strip() for name, value in lines}
+    if "VmSize" not in status:
+        raise ProcessLookupError(f"process {pid} is ending")
+    return ProcView(
+        pid=pid,
+        groups=groups,
+        cpus_allowed=parse_ids(status["Cpus_allowed_list"]),
+        mems_allowed=parse_ids(status["Mems_allowed_list"]),
+        threads=int(status["Threads"]),
+        open_fds=_open_fds(directory / "fd"),
+        confinement=_confinement(directory, status),
+        scheduling=read_scheduling(pid),
+    )
 
 
 def _confinement(directory: Path, status: Mapping[str, str]) -> Confinement:

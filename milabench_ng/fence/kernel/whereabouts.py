@@ -7,32 +7,30 @@ from collections.abc import Collection, Iterator, Mapping
 
 from milabench_ng.cgroup_files import format_ids
 from milabench_ng.fence.kernel.mounts import parse_own_groups
-from milabench_ng.fence.kernel.readings import host_text
+from milabench_ng.fence.kernel.processes import proc_text, proc_threads
 
 
 def outside(pid: int, groups: Mapping[str, str], cpus: Collection[int]) -> str:
     """What of a process, or of a thread of it, is in none of ``groups`` (by controller) or may run on other ``cpus``.
 
-    Empty if nothing is, or it has ended. No ``cpus``: any.
+    Empty if nothing is, or it has ended. No ``cpus``: any. Raises OSError if that cannot be read.
     """
-    try:
-        threads = os.listdir(f"/proc/{pid}/task")
-    except FileNotFoundError:
-        return ""
-    found = (what for thread in threads for what in _outside(f"{pid}/task/{thread}", int(thread), groups, set(cpus)))
+    found = (
+        what for thread in proc_threads(pid) for what in _outside(f"{pid}/task/{thread}", thread, groups, set(cpus))
+    )
     return next(found, "")
 
 
 def _outside(place: str, thread: int, groups: Mapping[str, str], cpus: set[int]) -> Iterator[str]:
     found = [*_elsewhere(f"{place}/cgroup", groups), *_wider(thread, cpus)]
-    status = host_text(f"{place}/status") if found else ""
+    status = (proc_text(f"{place}/status") or "") if found else ""
     if "VmSize" in status:  # else it is ending, and the kernel has moved it to the root of every hierarchy
         name = status.split("\n", 1)[0].split("\t")[-1]
         yield from (f"{name} ({thread}) {what}" for what in found)
 
 
 def _elsewhere(path: str, groups: Mapping[str, str]) -> Iterator[str]:
-    inside = parse_own_groups(host_text(path))
+    inside = parse_own_groups(proc_text(path) or "")
     for controller, group in groups.items():
         where = inside.get(controller, "")
         if where != group and not where.startswith(f"{group}/"):

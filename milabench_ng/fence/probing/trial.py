@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from milabench_ng.fence.interface import Group
+from milabench_ng.fence.killing import kill_child
 from milabench_ng.fence.sharing.shares import PAGE_BYTES, Allocation
 from milabench_ng.records.isolation import Share
 
@@ -91,7 +92,7 @@ def python(source: str) -> list[str]:
 def end(processes: Sequence[subprocess.Popen[str]]) -> None:
     """Kill those still running and wait for all."""
     for process in processes:
-        process.kill()
+        kill_child(process)
     for process in processes:
         process.communicate()
 

@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
-import psutil
 
 from milabench_ng.cgroup_files import format_ids
 from milabench_ng.cgroupfs import Group2
@@ -27,8 +26,10 @@ from milabench_ng.fence.capabilities import SlurmJob
 from milabench_ng.fence.kernel.counters1 import Counters1
 from milabench_ng.fence.kernel.counters2 import Counters2
 from milabench_ng.fence.kernel.mounts import CgroupMount, find, parse_mountinfo, parse_own_groups
+from milabench_ng.fence.kernel.processes import Process, identify
 from milabench_ng.fence.kernel.procview import read_process
 from milabench_ng.fence.kernel.readings import host_text
+from milabench_ng.fence.killing import kill_child
 from milabench_ng.fence.slurm_step import step as step_program
 from milabench_ng.records.isolation import Effective, ProcView
 from milabench_ng.units import MIB
@@ -60,7 +61,7 @@ class Step:
             )
             told = self._first_line()
             if not told.strip().isdecimal():
-                self._srun.kill()
+                kill_child(self._srun)
                 self._srun.wait()
                 complaints.seek(0)
                 said = " ".join(complaints.read().split()) or f"nothing in {_START_S:.0f} s"
@@ -68,8 +69,12 @@ class Step:
                     f"isolation: Slurm does not start {what}: {said}. What mnb itself runs in may not hold what its "
                     "tenants need: start it from the batch script, or with srun --overlap."
                 )
-        self._control, self.pid = step_program.connect(self.socket)
-        self._id = _step_id(self.pid)
+        self._control, pid = step_program.connect(self.socket)
+        holder = identify(pid)
+        if holder is None:
+            raise IsolationError(f"isolation: {what} has ended as soon as Slurm had started it.")
+        self.holder: Process = holder
+        self._id = _step_id(pid)
 
     def _first_line(self) -> str:
         assert self._srun.stdout is not None
@@ -118,7 +123,7 @@ def read_job(environ: Mapping[str, str], parents: tuple[str, ...], swap_bytes: i
         return None
     words = ("--overlap", f"--nodelist={node}", f"--cpus-per-task={cpus_on_node(environ)}", "--gres=none")
     step = Step(words, "a step in order to see what it holds")
-    effective, proc = read_step(step.pid)
+    effective, proc = read_step(step.holder.pid)
     step.close(_START_S)
     swaps = swap_bytes and effective.swap_bytes != 0
     limits = [effective.memory_bytes, *(above.memory_bytes for above in effective.ancestors)]
@@ -180,7 +185,7 @@ def step_groups(proc: ProcView) -> StepGroups:
 
 def _step_id(pid: int) -> str:
     """The step that Slurm started this process in, named as in its commands."""
-    environ = psutil.Process(pid).environ()
+    environ = dict(line.partition("=")[::2] for line in host_text(f"{pid}/environ").split("\0"))
     return f"{environ['SLURM_JOB_ID']}.{environ['SLURM_STEP_ID']}"
 
 

@@ -4,7 +4,7 @@ Slurm starts what is in a step, therefore nothing there is our child or can inhe
 starts: it waits on a socket and forks what is ordered. `call` takes the place of the tenant's process: it hands over
 its descriptors, arguments and environment, waits, and ends as that process did, by the same signal if it was one.
 
-Uses only the standard library and nothing of this package: `python -I -S step.py hold NAME | call NAME PARENT
+Uses only the standard library and `fence.killing`: `python -I -S step.py hold NAME | call NAME PARENT
 DESCRIPTORS -- argv...`. The socket is abstract (unix(7)): it leaves no file, and each side asks the kernel who the
 other is.
 """
@@ -21,6 +21,11 @@ import signal
 import socket
 import struct
 import sys
+
+if __name__ == "__main__":  # isolated, so the package is not on the path
+    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "..")))
+
+from milabench_ng.fence.killing import Children, send
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,8 +87,7 @@ class Holder:
                     self._tell(descriptor)
                 else:
                     self._abandon(descriptor)
-        for _, pid in self._callers.values():
-            os.kill(pid, signal.SIGKILL)
+        send(signal.SIGKILL, [pid for _, pid in self._callers.values()], Children())
 
     def _accept(self) -> None:
         connection, _ = self._server.accept()
@@ -121,7 +125,7 @@ class Holder:
         """Kill the process of a caller that is gone. The rest follows when it has ended."""
         for connection, pid in self._callers.values():
             if connection.fileno() == descriptor:
-                os.kill(pid, signal.SIGKILL)
+                send(signal.SIGKILL, [pid], Children())
                 self._poll.unregister(descriptor)  # it would stay ready
                 self._abandoned.add(descriptor)
 

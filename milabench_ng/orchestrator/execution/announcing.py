@@ -55,7 +55,7 @@ class Announcer:
                 label=tenant.launch.label,
                 state=state,
                 pid=tenant.pid,
-                rank_pids=tuple(rank.entered.pid for rank in tenant.ranks if rank.entered),
+                rank_pids=tuple(rank.process.pid for rank in tenant.ranks if rank.process),
             )
         )
 

@@ -13,12 +13,14 @@ import msgspec
 
 from milabench_ng.events import Entered, Start, Stop
 from milabench_ng.fence.interface import IsolationMismatch
+from milabench_ng.fence.kernel.processes import Table, identify, read_table
+from milabench_ng.fence.killing import NotOursError
 from milabench_ng.orchestrator.execution.announcing import Announcer
 from milabench_ng.orchestrator.execution.group_evidence import GroupEvidence
 from milabench_ng.orchestrator.execution.interruption import Interrupted, Interruption
 from milabench_ng.orchestrator.execution.stacks import STACKS, dump_stacks, kernel_view, say
 from milabench_ng.orchestrator.execution.starting import MachineryError, Starter
-from milabench_ng.orchestrator.execution.strays import living_parents, look
+from milabench_ng.orchestrator.execution.strays import look
 from milabench_ng.orchestrator.execution.tenant import Tenant
 from milabench_ng.orchestrator.execution.waiting import heed_callbacks, in_thread, told
 from milabench_ng.orchestrator.execution.watchdog import LaunchProgress, Limits, Pause, overdue, pauses
@@ -151,6 +153,8 @@ class BatchRunner:
 
     def _start(self) -> None:
         ready = [tenant for tenant in self.tenants if tenant.alive and tenant.ready.done()]
+        for tenant in ready:
+            self._require_proof(tenant)
         if ready and not self.interrupted.is_set():
             self.start_s = time.monotonic()
             for tenant in ready:
@@ -161,11 +165,11 @@ class BatchRunner:
 
     def _stop(self) -> None:
         self.stop_s = time.monotonic()
-        parents = living_parents()
+        table = read_table()
         for tenant in self.tenants:
             if tenant.alive:
                 self._read_counters(tenant, end=True)
-                self._look_outside(tenant, parents)
+                self._look_outside(tenant, table)
         for tenant in self.tenants:
             tenant.tell(Stop())
             if not tenant.ready.done():
@@ -214,7 +218,7 @@ class BatchRunner:
         try:
             say(tenant.log.descriptor, f"{late}; its stacks, then it is killed")
             async with asyncio.timeout(STACKS_S):
-                await dump_stacks(tenant.pids, tenant.log.descriptor)
+                await dump_stacks(tenant, tenant.log.descriptor)
         except TimeoutError:
             say(tenant.log.descriptor, f"no more stacks after {STACKS_S:.0f} s")
         finally:
@@ -249,22 +253,38 @@ class BatchRunner:
     def _verify(self, tenant: Tenant, entered: Entered) -> None:
         """Compare the share of a process that has entered with what the kernel gives it."""
         slot = tenant.launch.slot_ids[entered.rank]
-        job_id = tenant.launch.job_id
         try:
-            effective, proc = tenant.groups[slot].verify(entered.pid)
+            process = tenant.entering(entered)
+            if process is None or tenant.ranks[entered.rank].entered:  # the tenant refuses a second one
+                return
+            effective, proc = tenant.groups[slot].verify(process)
+            if identify(process.pid) != process:
+                return
         except IsolationMismatch as error:
-            self.note(job_id, slot, mismatch=str(error))
-            self._kill(tenant)
+            self._lose(tenant, slot, str(error))
         except ProcessLookupError:
             return
         except OSError as error:
-            self._unreadable(tenant, slot, error)
+            self._lose(tenant, slot, f"isolation cannot be verified: process {entered.pid} cannot be read: {error}")
         else:
-            self.note(job_id, slot, effective=effective, proc=proc)
+            tenant.ranks[entered.rank].process = process
+            self.note(tenant.launch.job_id, slot, effective=effective, proc=proc)
+
+    def _require_proof(self, tenant: Tenant) -> None:
+        """End a tenant that is ready although one of its ranks is no process that was found and verified."""
+        for number, (slot, rank) in enumerate(zip(tenant.launch.slot_ids, tenant.ranks, strict=True)):
+            if rank.process is None and not self.evidence[tenant.launch.job_id][slot].mismatch:
+                why = f"it says that it is process {rank.entered.pid}, and there is none" if rank.entered else "no word"
+                self._lose(tenant, slot, f"isolation: rank {number} is ready and has not entered: {why}.")
 
     def _unreadable(self, tenant: Tenant, slot: str, error: OSError) -> None:
         """End a tenant whose group cannot be read: it holds nothing."""
-        self.note(tenant.launch.job_id, slot, mismatch=f"its group cannot be read any more: {error}")
+        self._lose(tenant, slot, f"its group cannot be read any more: {error}")
+
+    def _lose(self, tenant: Tenant, slot: str, why: str) -> None:
+        """End a tenant of which nobody can say that it is held to its share."""
+        known = self.evidence[tenant.launch.job_id][slot].mismatch
+        self.note(tenant.launch.job_id, slot, mismatch=known or why)
         self._kill(tenant)
 
     def _kill(self, tenant: Tenant) -> None:
@@ -278,17 +298,21 @@ class BatchRunner:
         for tenant in self.tenants:
             if tenant.launch.job_id not in self._killed:
                 self._read_counters(tenant, end=False)
+            if tenant.intruder:
+                self.note(tenant.launch.job_id, tenant.launch.slot_ids[0], mismatch=tenant.intruder)
 
-    def _look_outside(self, tenant: Tenant, parents: Mapping[int, int]) -> None:
+    def _look_outside(self, tenant: Tenant, table: Table) -> None:
         """Fail a launch of which something has left its fence: no group shows that."""
-        entered = [rank.entered.pid for rank in tenant.ranks if rank.entered]
+        slot = tenant.launch.slot_ids[0]
+        if tenant.worker is None or not any(rank.process for rank in tenant.ranks):
+            return
         try:
-            seen = look(entered, tuple(tenant.groups.values()), parents)
+            seen = look(tenant.worker.family, tuple(tenant.groups.values()), table)
         except OSError as error:
-            self._unreadable(tenant, tenant.launch.slot_ids[0], error)
+            self._lose(tenant, slot, f"isolation cannot be verified: a process of it cannot be read: {error}")
         else:
             changes: dict[str, object] = {"mismatch": seen.departed} if seen.departed else {}
-            self.note(tenant.launch.job_id, tenant.launch.slot_ids[0], privileged=seen.privileged, **changes)
+            self.note(tenant.launch.job_id, slot, privileged=seen.privileged, **changes)
 
     def _read_counters(self, tenant: Tenant, *, end: bool) -> None:
         """Read usage and events; at the ``end`` of the measurement, while the tenant still works, also limits."""
@@ -305,6 +329,8 @@ class BatchRunner:
             seen = read()
         except OSError as error:
             self._unreadable(tenant, slot, error)
+        except NotOursError as error:  # the fence was to kill it, by itself
+            self._lose(tenant, slot, str(error))
         else:
             self.note(job_id, slot, **({name: seen} if name else {}))
 

@@ -10,8 +10,11 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
+from typing import Protocol
+
+from milabench_ng.fence.killing import NotOursError, Proof, send
 
 SETTLE_S = 0.1
 """Time for one process to write its stacks: signal handlers run between C instructions, whatever Python does."""
@@ -19,13 +22,24 @@ STACKS = 16
 """How many processes write theirs: worker, ranks and first loaders; further ones show nothing new."""
 
 
-async def dump_stacks(pids: Callable[[], Collection[int]], log: int) -> None:
-    """Have the first processes of ``pids`` write their stacks to ``log``, in turn. Stopped ones are continued."""
-    found = sorted(pids())
+class Launch(Proof, Protocol):
+    """What knows the processes of a launch."""
+
+    def pids(self) -> Collection[int]:
+        """Those that it has now."""
+
+
+async def dump_stacks(launch: Launch, log: int) -> None:
+    """Have the first processes of a launch write their stacks to ``log``, in turn. Stopped ones are continued."""
+    found = sorted(launch.pids())
     for pid in found[:STACKS]:
         say(log, f"stacks of process {pid}: {kernel_view(pid)}")
         if _would_answer(pid):
-            _ask(pid, pids)
+            try:
+                for number in (signal.SIGUSR1, signal.SIGCONT):
+                    send(number, [pid], launch)
+            except NotOursError as error:
+                say(log, str(error))
             await asyncio.sleep(SETTLE_S)
     if found[STACKS:]:
         say(log, f"and {len(found) - STACKS} more processes")
@@ -48,18 +62,6 @@ def kernel_view(pid: int) -> str:
             continue
         words += [f"{name}: {text}"] if text.strip("0") else []
     return ", ".join(words)
-
-
-def _ask(pid: int, pids: Callable[[], Collection[int]]) -> None:
-    """Signal the process that has this pid, if it is still one of ours: not one that the pid was given to since."""
-    with contextlib.suppress(OSError):  # it is gone, or not ours to signal
-        process = os.pidfd_open(pid)
-        try:
-            if pid in pids():
-                for number in (signal.SIGUSR1, signal.SIGCONT):
-                    signal.pidfd_send_signal(process, number)
-        finally:
-            os.close(process)
 
 
 def _would_answer(pid: int) -> bool:

@@ -12,6 +12,7 @@ import msgspec
 
 from milabench_ng.errors import MnbError
 from milabench_ng.fence.interface import FenceEntry
+from milabench_ng.fence.kernel.processes import Family, Process, identify
 from milabench_ng.plain import whole_json
 from milabench_ng.requests import Task, python_command
 
@@ -21,9 +22,11 @@ class MachineryError(MnbError):
 
 
 class StartedWorker(NamedTuple):
-    """A worker process: its pid, and its exit status once it has ended."""
+    """A worker process, and its exit status once it has ended."""
 
-    pid: int
+    process: Process
+    family: Family
+    """What all processes of the launch belong to."""
     ended: asyncio.Future[int]
     """0 to 255, or the negative number of the signal; `MachineryError` if nobody is left to say."""
 
@@ -34,6 +37,10 @@ class Starter(Protocol):
     @property
     def pids(self) -> tuple[int, ...]:
         """Its own processes."""
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """Whom the workers that it started belong to, and their orphans."""
 
     async def ready(self) -> str:
         """Be able to start workers; returns what had to be mended for it, or nothing. Raises MachineryError."""
@@ -51,6 +58,11 @@ class ColdStarter:
     @property
     def pids(self) -> tuple[int, ...]:
         """None: every worker is a launch's."""
+        return ()
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """None: this process adopts their orphans."""
         return ()
 
     async def ready(self) -> str:
@@ -80,7 +92,9 @@ class ColdStarter:
         finally:
             for end in (standard_input, *high):
                 os.close(end)
-        return StartedWorker(pid, when_ended(pid))
+        process = identify(pid)
+        assert process, "a child is listed until it is waited for"
+        return StartedWorker(process, entry.door.inside if entry.door else Family(process), when_ended(pid))
 
 
 def when_ended(pid: int) -> asyncio.Future[int]:

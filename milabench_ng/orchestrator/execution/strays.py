@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import signal
+import time
+from collections.abc import Collection, Sequence
 
 import msgspec
-import psutil
 
 from milabench_ng.fence.interface import Group
 from milabench_ng.fence.kernel.limits import privileges
-from milabench_ng.fence.kernel.readings import host_text
-from milabench_ng.grouping import grouped
+from milabench_ng.fence.kernel.processes import Family, Process, Table, below_us, read_table
+from milabench_ng.fence.killing import Children, NotOursError, send
 
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PATIENCE_S = 2.0
 _TOLERANCE, _TOLERANCE_S = 0.02, 0.5
 """CPU time that a launch may have used before it entered, beside the inaccuracy of the counters."""
@@ -31,64 +33,51 @@ class Sighting(msgspec.Struct, frozen=True):
     privileged: tuple[str, ...] = ()
 
 
-def look(pids: Iterable[int], groups: Sequence[Group], parents: Mapping[int, int]) -> Sighting:
-    """Look at the processes ``pids`` of a launch, which entered ``groups``, and at all that they started.
+def look(launch: Family, groups: Sequence[Group], table: Table) -> Sighting:
+    """Look at all processes of a launch, which has entered ``groups``. Those outside are killed.
 
-    ``parents``: as `living_parents` gives them. Processes outside are killed.
+    Raises OSError if one of them cannot be read.
     """
-    family = _processes(_below(pids, parents))
-    used_s = sum(map(_cpu_s, family))
-    found = ""
-    for process in family:
-        outside = [group.outside(process.pid) for group in groups]
+    family = launch.members(table)
+    used_s = sum(table[one.pid].cpu_ticks for one in family) / _TICKS_PER_S
+    departed: dict[int, str] = {}
+    for one in family:
+        outside = [group.outside(one.pid) for group in groups]
         if all(outside):
-            found = found or outside[0]
-            _kill(process)
-    privileged = dict.fromkeys(what for process in family for what in privileges(process.pid))
-    return Sighting(found or _uncounted(used_s, groups), tuple(privileged))
+            departed[one.pid] = outside[0]
+    with contextlib.suppress(NotOursError):  # one has ended, and its pid is another's
+        send(signal.SIGKILL, departed, launch)
+    privileged = dict.fromkeys(what for one in family for what in privileges(one.pid))
+    return Sighting(next(iter(departed.values()), _uncounted(used_s, groups)), tuple(privileged))
 
 
-def living_parents() -> dict[int, int]:
-    """The parent of every process of the node."""
-    pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
-    fields = {pid: host_text(f"{pid}/stat").rpartition(")")[2].split() for pid in pids}
-    return {pid: int(stat[1]) for pid, stat in fields.items() if stat}
-
-
-def running() -> frozenset[int]:
+def running() -> frozenset[Process]:
     """The processes below this one."""
-    return frozenset(_below([os.getpid()], living_parents())[1:])
+    return frozenset(below_us().members(read_table()))
 
 
-def end_strays(known: Collection[int]) -> tuple[str, ...]:
+def end_strays(known: Collection[Process], ours: Sequence[Family]) -> tuple[str, ...]:
     """Kill all processes below this one that are not ``known``; return their names with their pids.
 
-    Call it when all groups of a batch are gone, with the processes that ran before it.
+    Call it when all groups of a batch are gone, with the processes that ran before it. What is in none of the families
+    ``ours`` is named too, and not killed: this process may have adopted it from somebody else's.
     """
-    unknown = _processes(running() - frozenset(known))
-    found = tuple(name for process in unknown if (name := _name(process)))
-    for process in unknown:
-        _kill(process)
-    psutil.wait_procs(unknown, timeout=_PATIENCE_S)  # reaps those that this process has adopted
-    return found
+    table = read_table()
+    unknown = [one for one in below_us().members(table) if one not in known and not table[one.pid].ended]
+    for family in ours:
+        with contextlib.suppress(NotOursError):  # one has ended, and its pid is another's
+            _reap(send(signal.SIGKILL, family.proved(one.pid for one in unknown), family))
+    return tuple(f"{table[one.pid].name} ({one.pid})" for one in unknown)
 
 
-def _below(pids: Iterable[int], parents: Mapping[int, int]) -> list[int]:
-    """These processes and all below them that live."""
-    children = grouped(parents, lambda pid: parents[pid])
-    found = [pid for pid in pids if pid in parents]
-    for pid in found:  # grows on the way
-        found += children.get(pid, ())
-    return found
-
-
-def _processes(pids: Iterable[int]) -> list[psutil.Process]:
-    """Those that still live; psutil tells them from later ones with the same number."""
-    found = []
-    for pid in pids:
-        with contextlib.suppress(psutil.Error):
-            found.append(psutil.Process(pid))
-    return found
+def _reap(killed: Collection[int]) -> None:
+    """Wait for those of the killed that this process has adopted."""
+    end_s = time.monotonic() + _PATIENCE_S
+    while (killed := Children().proved(killed)) and time.monotonic() < end_s:
+        for pid in killed:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.01)
 
 
 def _uncounted(used_s: float, groups: Sequence[Group]) -> str:
@@ -98,26 +87,3 @@ def _uncounted(used_s: float, groups: Sequence[Group]) -> str:
     if None in counted or used_s <= counted_s * (1 + _TOLERANCE) + _TOLERANCE_S:
         return ""
     return f"its processes used {used_s:.1f} s of CPU time, and only {counted_s:.1f} s of it in its group"
-
-
-def _cpu_s(process: psutil.Process) -> float:
-    """User and system time of a process and of the children that it has waited for; 0 if it is gone."""
-    try:
-        times = process.cpu_times()
-    except psutil.Error:
-        return 0.0
-    return float(times.user + times.system + times.children_user + times.children_system)
-
-
-def _name(process: psutil.Process) -> str:
-    """Its name and pid; empty if it has ended."""
-    try:
-        return "" if process.status() == psutil.STATUS_ZOMBIE else f"{process.name()} ({process.pid})"
-    except psutil.Error:
-        return ""
-
-
-def _kill(process: psutil.Process) -> None:
-    """SIGKILL; nothing for one that is gone."""
-    with contextlib.suppress(psutil.Error):
-        process.kill()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import os
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -29,8 +31,10 @@ from milabench_ng.events import (
     Skips,
     Slice,
 )
-from milabench_ng.fence.interface import Group
+from milabench_ng.fence.interface import Group, IsolationMismatch
+from milabench_ng.fence.kernel.processes import Family, Process, identify, is_there
 from milabench_ng.fence.kernel.readings import host_text
+from milabench_ng.fence.killing import NotOursError, send
 from milabench_ng.files import LARGE, MIB
 from milabench_ng.orchestrator.execution.logs import Log
 from milabench_ng.orchestrator.execution.recent_rate import recent_rate
@@ -50,6 +54,9 @@ class RankLog:
     """What one rank has reported."""
 
     entered: Entered | None = None
+    """What it says, first."""
+    process: Process | None = None
+    """What it is, proved to be of its launch."""
     ready: Ready | None = None
     done: Done | None = None
     full_s: float | None = None
@@ -92,7 +99,10 @@ class Tenant:
         """What kept it from working, if that was the machinery around it."""
         self.failed_s: float | None = None
         """Time when it reported its failure, or ended."""
-        self.pid: int | None = None
+        self.intruder = ""
+        """What is in its groups and no process of the launch, if that was seen."""
+        self.worker: StartedWorker | None = None
+        """None before it is started."""
         self.broken_protocol = ""
         self.longest_slice_s = 0.0
         """The longest slice of all ranks so far; 0 before the first."""
@@ -108,9 +118,14 @@ class Tenant:
         finally:
             for end in (commands, events_end):
                 os.close(end)
-        self.pid = started.pid
+        self.worker = started
         asyncio.get_running_loop().add_reader(self._events, self._receive)
         started.ended.add_done_callback(lambda _: self._end(started))
+
+    @property
+    def pid(self) -> int | None:
+        """The worker's."""
+        return self.worker.process.pid if self.worker else None
 
     @property
     def alive(self) -> bool:
@@ -126,14 +141,46 @@ class Tenant:
                 return
 
     def kill(self) -> None:
-        """SIGKILL to every process of the launch."""
+        """SIGKILL to every process of the launch, except for one that `mnb` never signals: it is an `intruder`."""
         for group in self.groups.values():
-            group.kill()
+            try:
+                group.kill()
+            except NotOursError as error:
+                self.intruder = str(error)
+        with contextlib.suppress(NotOursError):  # it has ended, and its pid is another's
+            if self.worker:
+                send(signal.SIGKILL, [self.worker.process.pid], Family(self.worker.process))
+
+    def proved(self, pids: Iterable[int]) -> set[int]:
+        """Those of ``pids`` that are its processes at this moment: in its groups, or below its worker."""
+        wanted = list(pids)
+        found = {pid for group in self.groups.values() for pid in group.proved(wanted)}
+        return found | (self.worker.family.proved(wanted) if self.worker else set())
 
     def pids(self) -> tuple[int, ...]:
         """All its processes, according to the fence; only the worker before it has entered."""
         found = {pid for group in self.groups.values() for pid in group.pids()}
         return tuple(sorted(found or ({self.pid} if self.pid else set())))
+
+    def entering(self, entered: Entered) -> Process | None:
+        """The process that a rank says it is, if it is of this launch; None if there is none, or the launch has ended.
+
+        Raises IsolationMismatch for any other process, and OSError if it cannot be read.
+        """
+        assert self.worker
+        pid, before = entered.pid, self.ranks[entered.rank]
+        found, process = self.worker.family.proved([pid]), identify(pid)
+        said = f"isolation: rank {entered.rank} says that it is process"
+        if before.entered and before.process is None:
+            raise IsolationMismatch(f"{said} {before.entered.pid}, and there is none.")
+        for number, rank in enumerate(self.ranks):
+            if number != entered.rank and rank.process and rank.process == process:
+                raise IsolationMismatch(f"{said} {pid}, which is rank {number}.")
+        if found or not is_there(self.worker.family.root):
+            return process if found else None
+        if process or before.entered:
+            raise IsolationMismatch(f"{said} {pid}, which is not of this launch.")
+        return None
 
     def abandon(self) -> None:
         """Stop waiting for a worker: it hangs in the kernel, or there is none."""
@@ -178,8 +225,8 @@ class Tenant:
     def _is_deaf(self) -> bool:
         """Whether a process that should say something works on, now that nobody can: one that ends gives up its memory
         before its files."""
-        pids = [rank.entered.pid for rank in self.ranks if rank.entered]
-        return any("VmSize" in host_text(f"{pid}/status") for pid in pids)
+        processes = [rank.process for rank in self.ranks if rank.process]
+        return any("VmSize" in host_text(f"{one.pid}/status") and is_there(one) for one in processes)
 
     def _note(self, event: AnyEvent) -> None:
         if event.rank >= len(self.ranks):
@@ -187,8 +234,10 @@ class Tenant:
         rank = self.ranks[event.rank]
         match event:
             case Entered():
-                rank.entered = event
                 self._on_entered(self, event)
+                if rank.entered:
+                    raise msgspec.ValidationError(f"rank {event.rank} has entered already")
+                rank.entered = event
             case Phase():
                 rank.phases[event.name] = rank.phases.get(event.name, 0.0) + event.seconds
             case Ready():

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from milabench_ng.fence.killing import kill_child
+
 T = TypeVar("T")
 
 DEATH_S = 5.0
@@ -37,7 +39,7 @@ async def in_thread(work: Callable[[], T]) -> T:
 async def end(process: subprocess.Popen[bytes], patience_s: float) -> None:
     """Wait for a process that has been told to end; kill it if it is still there after ``patience_s``."""
     if not await _ended(process, patience_s):
-        process.kill()
+        kill_child(process)
         await _ended(process, DEATH_S)
 
 

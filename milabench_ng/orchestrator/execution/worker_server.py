@@ -14,6 +14,8 @@ import msgspec
 
 from milabench_ng.catalogue import Catalogue
 from milabench_ng.errors import InputError, MnbError
+from milabench_ng.fence.kernel.processes import Family, Process, identify
+from milabench_ng.fence.killing import kill_child
 from milabench_ng.orchestrator.execution.server_link import Link, how_ended, open_link
 from milabench_ng.orchestrator.execution.starting import MachineryError, StartedWorker
 from milabench_ng.orchestrator.execution.waiting import end
@@ -95,6 +97,11 @@ class WorkerServer:
         """The server, if there is one now."""
         return (self._link.process.pid,) if self._link else ()
 
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """What is below the server, which adopts orphans."""
+        return tuple(Family(server, itself=False) for pid in self.pids if (server := identify(pid)))
+
     async def ready(self) -> str:
         """Replace a server that was lost; returns why. Raises MachineryError if that has happened too often."""
         lost = self._lost
@@ -142,14 +149,15 @@ class WorkerServer:
         ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._ended[request.id] = ended
         try:
-            pid = (await self._answer(Spawned, request, commands, events, log)).pid
+            spawned = await self._answer(Spawned, request, commands, events, log)
         except BaseException:
             self._ended.pop(request.id, None)
             if not ended.cancel():
                 ended.exception()  # what is raised here says it
             raise
-        self._follow(pid, request.id)
-        return StartedWorker(pid, ended)
+        worker = Process(spawned.pid, spawned.start)
+        self._follow(worker, request.id)
+        return StartedWorker(worker, Family(worker), ended)
 
     async def close(self) -> None:
         """End the server, which exits when its connection is closed."""
@@ -242,12 +250,15 @@ class WorkerServer:
             elif answer.id in self._answers:
                 self._answers[answer.id].put_nowait(answer)
 
-    def _follow(self, pid: int, identity: int) -> None:
+    def _follow(self, worker: Process, identity: int) -> None:
         """See a worker end even if the server does not say so: then the server hangs."""
         try:
-            process = os.pidfd_open(pid)
+            process = os.pidfd_open(worker.pid)
         except ProcessLookupError:
             return  # it was waited for, and the word of it is on its way
+        if identify(worker.pid) != worker:
+            os.close(process)
+            return  # the same, and its pid is another's
         loop = asyncio.get_running_loop()
 
         def gone() -> None:
@@ -271,7 +282,7 @@ class WorkerServer:
         if self._link is not None:
             self._lost = why
             self._given_up.append(self._unlink().process)
-            self._given_up[-1].kill()
+            kill_child(self._given_up[-1])
         for queue in self._answers.values():
             queue.put_nowait(MachineryError(why))
         for ended in self._ended.values():

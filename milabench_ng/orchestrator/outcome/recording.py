@@ -178,7 +178,7 @@ def _rank(facts: SessionFacts, seen: Observation, number: int, rank: RankLog) ->
     return Rank(
         rank=number,
         device=seen.launch.devices[number],
-        pid=rank.entered.pid if rank.entered else None,
+        pid=rank.process.pid if rank.process else None,
         count=sum(row.count for row in rank.slices),
         full_s=rank.full_s,
         slices=rank.slices,

@@ -9,6 +9,7 @@ import msgspec
 
 from milabench_ng.fence.claims import Claim
 from milabench_ng.fence.interface import Fence
+from milabench_ng.fence.kernel.processes import Family
 from milabench_ng.node.gpus import Gpu
 from milabench_ng.orchestrator.execution.caching import PreparedFiles
 from milabench_ng.orchestrator.execution.interruption import Interruption
@@ -45,6 +46,8 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     progress: RunProgress
     judge: Judge
     own_pids: tuple[int, ...]
+    below: tuple[Family, ...]
+    """Whom processes belong to that this run started: all below this one, unless somebody else's were there before."""
     interrupted: Interruption
 
     def files(self, launch: Launch) -> PreparedFiles | None:

@@ -12,12 +12,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from fence_waiting import wait_for
+from fence_waiting import process_of, wait_for
 
 from milabench_ng.errors import IsolationError
-from milabench_ng.fence import guardian, isolation_check
+from milabench_ng.fence import isolation_check
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import Fence, Group, IsolationMismatch
+from milabench_ng.fence.kernel.processes import is_there
+from milabench_ng.fence.killing import OwnGroup
 from milabench_ng.fence.sharing.shares import disjoint
 from milabench_ng.records.isolation import Share
 from milabench_ng.units import MIB
@@ -43,8 +45,8 @@ def test_a_step_holds_its_tenant(capabilities: Capabilities, fence: Fence, share
     for group, process in zip(groups, processes, strict=True):
         assert process.stdout
         assert process.stdout.readline() == "in\n"
-        [pid] = guardian.processes(_task(group))[1:]
-        effective, proc = group.verify(pid)
+        [pid] = OwnGroup.noted(_task(group)).members()[1:]
+        effective, proc = group.verify(process_of(pid))
         assert (effective.memory_bytes, effective.swap_bytes) == (256 * MIB, 0)
         assert proc.cpus_allowed == effective.cpus == group.share.cpus
         assert set(proc.open_fds) == {"0", "1", "2"}
@@ -88,7 +90,7 @@ def test_out_of_memory_in_a_grandchild_ends_the_tenant(fence: Fence, shares: Sha
     source = f"import os, time; print(os.getpid(), flush=True)\n{grow}\nos.wait(); time.sleep(60)"
     process = start(group, source)
     assert process.stdout
-    group.verify(int(process.stdout.readline()))
+    group.verify(process_of(int(process.stdout.readline())))
     assert wait_for(lambda: bool(group.watch()) and process.poll() is not None)
     assert process.returncode == -9
 
@@ -97,13 +99,13 @@ def test_a_process_elsewhere_is_a_mismatch(fence: Fence, shares: Shares) -> None
     group = fence.create("t0", shares[0])
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
         with pytest.raises(IsolationMismatch):
-            group.verify(process.pid)
+            group.verify(process_of(process.pid))
         process.kill()
 
 
 def test_a_step_that_does_not_end_is_cancelled(fence: Fence, shares: Shares) -> None:
     group = fence.create("t0", shares[0])
-    [holder] = guardian.processes(_task(group))
+    [holder] = OwnGroup.noted(_task(group)).members()
     os.kill(holder, signal.SIGSTOP)
     assert not group.remove(patience_s=0.5)
     assert wait_for(lambda: group.remove(patience_s=0.5), seconds=20.0)
@@ -120,6 +122,7 @@ ORCHESTRATOR = """
 import json, msgspec, sys, time
 from milabench_ng.fence.choosing import open_fence
 from milabench_ng.fence.capabilities import Capabilities
+from milabench_ng.fence.kernel.processes import identify
 from milabench_ng.fence.probing.trial import python, spawn
 from milabench_ng.records.isolation import Share
 fence = open_fence(msgspec.json.decode(sys.argv[1], type=Capabilities), "auto", "mnb-test-crash")
@@ -127,7 +130,7 @@ source = "import os, time; print(os.getpid(), flush=True); os.fork() or (os.sets
 groups = [fence.create(f"t{n}", share) for n, share in enumerate(msgspec.json.decode(sys.argv[2], type=list[Share]))]
 running = [spawn(group, python(source)) for group in groups]
 for group, process in zip(groups, running):
-    group.verify(int(process.stdout.readline()))
+    group.verify(identify(int(process.stdout.readline())))
 while not all(len(group.pids()) == 3 for group in groups):
     time.sleep(0.01)
 print(json.dumps([fence._guardian.pid, [pid for group in groups for pid in group.pids()]]), flush=True)
@@ -141,12 +144,13 @@ def test_a_killed_orchestrator_leaves_nothing(capabilities: Capabilities, shares
     process = subprocess.Popen([sys.executable, "-c", ORCHESTRATOR, *words], stdout=subprocess.PIPE, text=True)
     assert process.stdout
     guard, pids = json.loads(process.stdout.readline())
-    assert len(pids) == 6
+    tenants = [process_of(pid) for pid in pids]
+    assert len(tenants) == 6
     if not guarded:
         os.kill(guard, signal.SIGKILL)
     process.kill()
     process.communicate()
-    assert wait_for(lambda: not any(guardian._stat(pid) for pid in pids), seconds=1.0 if guarded else 10.0)
+    assert wait_for(lambda: not any(map(is_there, tenants)), seconds=1.0 if guarded else 10.0)
     assert wait_for(lambda: steps() == [], seconds=10.0)
 
 

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Callable
 
 import pytest
-from fence_waiting import wait_for
+from fence_waiting import process_of, wait_for
 
 from milabench_ng.errors import IsolationError
 from milabench_ng.fence.capabilities import Capabilities
@@ -33,7 +33,7 @@ def test_cpus_are_set_and_memory_is_watched(fence: Fence, shares: tuple[Share, .
     seen = []
     for group, process in zip(groups, processes, strict=True):
         assert process.stdout
-        effective, proc = group.verify(int(process.stdout.readline()))
+        effective, proc = group.verify(process_of(int(process.stdout.readline())))
         assert effective == Effective()
         seen.append(proc.cpus_allowed)
     assert disjoint(seen)

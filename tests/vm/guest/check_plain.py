@@ -14,6 +14,7 @@ import pytest
 from milabench_ng.cgroupfs import Group2
 from milabench_ng.fence.choosing import bounds, open_fence
 from milabench_ng.fence.interface import Fence, Group, IsolationMismatch
+from milabench_ng.fence.kernel.processes import identify
 from milabench_ng.fence.probing.probe import probe
 from milabench_ng.fence.sharing.shares import Placement, Policy, allocate
 from milabench_ng.node.topology import read_topology
@@ -87,13 +88,15 @@ def test_cpus_that_go_offline_widen_the_share_and_are_noticed(
 ) -> None:
     group = fence.create("t0", share(7))
     process = start(group, "import time; time.sleep(600)")
-    group.verify(process.pid)
+    running = identify(process.pid)
+    assert running
+    group.verify(running)
     switch = Path("/sys/devices/system/cpu/cpu7/online")
     switch.write_text("0")
     try:
         assert group.effective().cpus == (0, 1, 2, 3, 4, 5, 6)
         with pytest.raises(IsolationMismatch, match="asked for CPUs 7, kernel gives 0-6"):
-            group.verify(process.pid)
+            group.verify(running)
     finally:
         switch.write_text("1")
 

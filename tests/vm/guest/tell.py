@@ -14,6 +14,7 @@ from pathlib import Path
 
 from milabench_ng.fence import isolation_check
 from milabench_ng.fence.choosing import enter_scope, open_fence, reap
+from milabench_ng.fence.kernel.processes import identify
 from milabench_ng.fence.probing.probe import probe
 from milabench_ng.records.isolation import Share
 from milabench_ng.units import MIB
@@ -34,7 +35,9 @@ def main(hold: bool) -> None:
     process = subprocess.Popen(group.entry.command(argv), stdin=subprocess.PIPE)
     while Path(f"/proc/{process.pid}/cmdline").read_text().split("\0")[4:5] != argv[4:5]:
         time.sleep(0.05)
-    effective, proc = group.verify(process.pid)
+    running = identify(process.pid)
+    assert running
+    effective, proc = group.verify(running)
     told |= {
         "backend": fence.backend,
         "tier": fence.tier,
