@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
+import select
 import shutil
 import subprocess
 import sys
@@ -15,7 +17,9 @@ import msgspec
 import pytest
 from fence_waiting import process_of, wait_for
 
-from milabench_ng.fence.interface import Fence, FenceEntry, Group
+from milabench_ng.fence.interface import Fence, FenceEntry, Group, IsolationMismatch
+from milabench_ng.fence.kernel.holds import Holds, Writes
+from milabench_ng.fence.kernel.mounts import find, parse_mountinfo, parse_own_groups
 from milabench_ng.fence.kernel.procview import read_process
 from milabench_ng.fence.kernel.whereabouts import outside
 from milabench_ng.records.isolation import Share
@@ -120,6 +124,51 @@ def test_a_thread_that_leaves_is_found(fence: Fence, make_share: MakeShare) -> N
         found = group.outside(process.pid)
         assert "and not in" in found
         assert f"({process.pid})" not in found
+    finally:
+        end(process)
+
+
+def test_one_that_was_moved_where_the_fence_has_no_groups_is_found(fence: Fence, make_share: MakeShare) -> None:
+    mount = find(parse_mountinfo(Path("/proc/self/mountinfo").read_text()), "cpu")
+    if mount is None:
+        pytest.skip("needs the cpu controller of cgroup v1")
+    group = fence.create("t0", make_share())
+    process = begin(group, HOLD, [], confined=True)
+    slow = Path(mount.point, f"mnb-test-{os.getpid()}")
+    slow.mkdir()
+    try:
+        assert first_line(process) == "in"
+        group.verify(process.pid)
+        (slow / "cgroup.procs").write_text(str(process.pid))
+        with pytest.raises(IsolationMismatch, match=rf"is in group /{slow.name} of cpu and not in /"):
+            group.verify(process.pid)
+    finally:
+        end(process)
+        assert wait_for(lambda: not (slow / "cgroup.procs").read_text())
+        slow.rmdir()
+
+
+def test_a_change_of_limits_is_heard_and_told(fence: Fence, make_share: MakeShare) -> None:
+    """Of the groups that a process is in, and of all above, in all hierarchies; what is written again is nothing."""
+    group = fence.create("t0", make_share())
+    process = begin(group, HOLD, [], confined=True)
+    try:
+        assert first_line(process) == "in"
+        holds = Holds(parse_own_groups(Path(f"/proc/{process.pid}/cgroup").read_text()))
+        with contextlib.closing(Writes()) as writes:
+            holds.follow(writes)
+            assert not select.select([writes.descriptor], [], [], 0)[0]
+            limits = [Path(place).parent / "cpuset.cpus" for place in group.entry.procs]
+            (place,) = (path for path in limits if path.exists())
+            place.write_text(place.read_text())
+            assert select.select([writes.descriptor], [], [], 20)[0]
+            writes.clear()
+            assert not select.select([writes.descriptor], [], [], 0)[0]
+        assert holds.changes() == ()
+        frozen = next(path for path in map(Path, group.entry.procs) if (path.parent / "cgroup.freeze").exists())
+        (frozen.parent / "cgroup.freeze").write_text("1")
+        assert holds.changes() == (f"{frozen.parent}/cgroup.freeze was 0 and became 1",)
+        (frozen.parent / "cgroup.freeze").write_text("0")
     finally:
         end(process)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from itertools import repeat
 
@@ -216,6 +217,40 @@ def widens(bench: Bench) -> None:
     for _ in bench.measure(repeat(None), count=1):
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
         time.sleep(0.01)
+
+
+class Humble(Dataset[torch.Tensor]):
+    """Samples of loader processes that give way to others."""
+
+    def __len__(self) -> int:
+        return 100_000
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(0.002)
+        return torch.zeros(1)
+
+    @staticmethod
+    def give_way(_: int) -> None:
+        os.nice(5)
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+def on_one_cpu() -> None:
+    """A thread that binds itself, as libraries do."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 3)
+    os.sched_setaffinity(threading.get_native_id(), {min(os.sched_getaffinity(0))})
+    time.sleep(3600)
+
+
+@workload(unit="samples")
+def considerate(bench: Bench) -> None:
+    """Its loader processes and threads give way and bind themselves. An item is a sample. Timed: the wait for it."""
+    loader = DataLoader(
+        Humble(), batch_size=8, num_workers=2, multiprocessing_context="fork", worker_init_fn=Humble.give_way
+    )
+    for step, _ in enumerate(bench.measure(loader)):
+        if step % 20 == 0:
+            threading.Thread(target=on_one_cpu, daemon=True).start()
 
 
 @workload(unit="steps")

@@ -16,7 +16,7 @@ from milabench_ng.fence.kernel.counters1 import Counters1
 from milabench_ng.fence.kernel.counters2 import Counters2
 from milabench_ng.fence.kernel.processes import Process
 from milabench_ng.fence.kernel.procview import read_process
-from milabench_ng.fence.kernel.whereabouts import outside
+from milabench_ng.fence.kernel.whereabouts import born_in, outside
 from milabench_ng.fence.killing import OwnGroup, kill, sweep
 from milabench_ng.records.isolation import Effective, GroupEvents, ProcView, Share, Usage
 
@@ -54,7 +54,8 @@ class KernelGroup:
 
     def verify(self, process: Process) -> tuple[Effective, ProcView]:
         effective, proc = self.effective(), read_process(process.pid)
-        isolation_check.check(self.name, self.share, effective, proc, self._groups)
+        groups = {**born_in(process.pid), **self._groups}  # nobody moved it in the hierarchies that are not ours
+        isolation_check.check(self.name, self.share, effective, proc, groups)
         for own in self._own:
             if not own.is_there():
                 raise IsolationMismatch(f"isolation: {own.path} is not the group that was made for {self.name}.")

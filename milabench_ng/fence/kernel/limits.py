@@ -5,10 +5,13 @@ sched(7), getrlimit(2); /proc/PID/limits has the soft limits that hold.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
+from milabench_ng.cgroup_files import format_ids
 from milabench_ng.records.isolation import Scheduling
 
 _CLASSES = {os.SCHED_OTHER: "other", os.SCHED_FIFO: "fifo", os.SCHED_RR: "rr", os.SCHED_BATCH: "batch"}
@@ -40,6 +43,38 @@ def privileges(pid: int) -> Iterator[str]:
         return
 
 
+class ThreadSchedule(NamedTuple):
+    """What decides when and where one thread runs, beside its groups."""
+
+    policy: int
+    nice: int
+    cpus: frozenset[int]
+
+    def changed(self, now: ThreadSchedule) -> Iterator[str]:
+        """What ``now`` is otherwise. Pure."""
+        if now.policy != self.policy:
+            yield f"scheduling class {_name(now.policy)} instead of {_name(self.policy)}"
+        if now.nice != self.nice:
+            yield f"niceness {now.nice} instead of {self.nice}"
+        if now.cpus != self.cpus:
+            yield f"CPUs {format_ids(now.cpus)} instead of {format_ids(self.cpus)}"
+
+
+def schedules(pid: int) -> dict[int, ThreadSchedule]:
+    """Of all threads of process `pid`, by thread; those that end meanwhile are left out."""
+    found = {}
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for thread in map(int, os.listdir(f"/proc/{pid}/task")):
+            with contextlib.suppress(ProcessLookupError):
+                policy, nice = os.sched_getscheduler(thread), os.getpriority(os.PRIO_PROCESS, thread)
+                found[thread] = ThreadSchedule(policy, nice, frozenset(os.sched_getaffinity(thread)))
+    return found
+
+
 def _class_of(thread: int) -> str:
-    number = os.sched_getscheduler(thread) & ~os.SCHED_RESET_ON_FORK
+    return _name(os.sched_getscheduler(thread))
+
+
+def _name(policy: int) -> str:
+    number = policy & ~os.SCHED_RESET_ON_FORK
     return _CLASSES.get(number, str(number))

@@ -21,6 +21,31 @@ def outside(pid: int, groups: Mapping[str, str], cpus: Collection[int]) -> str:
     return next(found, "")
 
 
+def born_in(pid: int) -> dict[str, str]:
+    """The groups of a process's parent, by controller: what it has not left itself, it is in. Empty if it is gone."""
+    parent = host_text(f"{pid}/stat").rpartition(")")[2].split()[1:2]
+    return controlled(parse_own_groups(host_text(f"{parent[0]}/cgroup"))) if parent else {}
+
+
+def controlled(groups: Mapping[str, str]) -> dict[str, str]:
+    """Of groups by controller those that may hold a process back: all but those of named hierarchies."""
+    return {controller: group for controller, group in groups.items() if not controller.startswith("name=")}
+
+
+def moved(place: str, groups: Mapping[str, str]) -> str:
+    """What of ``groups`` (by controller) the process or thread ``/proc/PLACE`` is in no longer.
+
+    Empty if nothing is, or it has ended.
+    """
+    now = parse_own_groups(host_text(f"{place}/cgroup"))
+    found = next((one for one in groups if now.get(one, groups[one]) != groups[one]), None)
+    status = "" if found is None else host_text(f"{place}/status")
+    if found is None or "VmSize" not in status:
+        return ""
+    who = f"{status.split(maxsplit=2)[1]} ({os.path.basename(place)})"
+    return f"{who} was in group {groups[found]} of {found or 'cgroup2'} and is in {now[found]}"
+
+
 def _outside(place: str, thread: int, groups: Mapping[str, str], cpus: set[int]) -> Iterator[str]:
     found = [*_elsewhere(f"{place}/cgroup", groups), *_wider(thread, cpus)]
     status = (proc_text(f"{place}/status") or "") if found else ""

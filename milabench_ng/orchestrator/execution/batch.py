@@ -18,6 +18,7 @@ from milabench_ng.fence.killing import NotOursError
 from milabench_ng.orchestrator.execution.announcing import Announcer
 from milabench_ng.orchestrator.execution.group_evidence import GroupEvidence
 from milabench_ng.orchestrator.execution.interruption import Interrupted, Interruption
+from milabench_ng.orchestrator.execution.lookout import Change, Lookout, Lookouts
 from milabench_ng.orchestrator.execution.stacks import STACKS, dump_stacks, kernel_view, say
 from milabench_ng.orchestrator.execution.starting import MachineryError, Starter
 from milabench_ng.orchestrator.execution.strays import look
@@ -30,6 +31,8 @@ KILL_PATIENCE_S = 10.0
 """Wait from SIGKILL to the end of the process; one that takes longer hangs in the kernel and is abandoned."""
 STACKS_S = 5.0
 """Limit for writing the stacks of a launch."""
+TOLD = 8
+"""Changes of scheduling that a mark of a launch tells."""
 INTERRUPTED_S = 10.0
 """How long tenants may take to end after an interruption."""
 
@@ -69,6 +72,7 @@ class BatchRunner:
         """What a task of this runner died of."""
         self._killed: dict[str, float] = {}
         """When each launch was killed (monotonic)."""
+        self._lookouts = Lookouts(self._changed)
         self.start_s: float | None = None
         self.stop_s: float | None = None
         for tenant in tenants:
@@ -79,7 +83,7 @@ class BatchRunner:
         """All of it; returns when no process of the batch is left, even if a task of this runner fails."""
         try:
             async with asyncio.TaskGroup() as self._tasks:
-                watches = (self._watch(), self._end_interrupted(), heed_callbacks())
+                watches = (self._watch(), self._lookouts.run(), self._end_interrupted(), heed_callbacks())
                 background = [self._tasks.create_task(one) for one in watches]
                 await self._work()
                 for task in background:
@@ -170,6 +174,8 @@ class BatchRunner:
             if tenant.alive:
                 self._read_counters(tenant, end=True)
                 self._look_outside(tenant, table)
+                for slot in tenant.groups:
+                    self._lookouts.last((tenant, slot))
         for tenant in self.tenants:
             tenant.tell(Stop())
             if not tenant.ready.done():
@@ -269,6 +275,7 @@ class BatchRunner:
         else:
             tenant.ranks[entered.rank].process = process
             self.note(tenant.launch.job_id, slot, effective=effective, proc=proc)
+            self._lookouts.watch((tenant, slot), Lookout(tenant.groups[slot], effective, proc))
 
     def _require_proof(self, tenant: Tenant) -> None:
         """End a tenant that is ready although one of its ranks is no process that was found and verified."""
@@ -276,6 +283,18 @@ class BatchRunner:
             if rank.process is None and not self.evidence[tenant.launch.job_id][slot].mismatch:
                 why = f"it says that it is process {rank.entered.pid}, and there is none" if rank.entered else "no word"
                 self._lose(tenant, slot, f"isolation: rank {number} is ready and has not entered: {why}.")
+
+    def _changed(self, watched: tuple[Tenant, str], change: Change) -> None:
+        """Note what somebody has changed of a launch, unless it is being ended."""
+        tenant, slot = watched
+        job_id, start_s = tenant.launch.job_id, self.start_s
+        if not tenant.alive or job_id in self._killed:
+            return
+        when = "before the start" if start_s is None else f"{time.monotonic() - start_s:.1f} s after the start"
+        known = self.evidence[job_id][slot]
+        lost = f"isolation changed {when}: {'; '.join(change.lost)}" if change.lost else None
+        told = (*known.rescheduled, *(f"{what}, {when}" for what in change.scheduled))[:TOLD]
+        self.note(job_id, slot, mismatch=known.mismatch or lost, rescheduled=told)
 
     def _unreadable(self, tenant: Tenant, slot: str, error: OSError) -> None:
         """End a tenant whose group cannot be read: it holds nothing."""

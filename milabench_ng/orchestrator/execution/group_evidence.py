@@ -19,4 +19,6 @@ class GroupEvidence(msgspec.Struct, frozen=True, kw_only=True):
     mismatch: str | None = None
     privileged: tuple[str, ...] = ()
     """What put threads of it before those of others at the stop."""
+    rescheduled: tuple[str, ...] = ()
+    """What of the scheduling of its threads was changed, and when."""
     io: IoEvidence | None = None

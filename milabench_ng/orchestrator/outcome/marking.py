@@ -101,3 +101,4 @@ def _of_devices(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
         for reason, fraction in throttled.get(facts.boards.get(slot, ""), {}).items():
             if reason in FAULTS and fraction > THROTTLE_LIMIT:
                 yield Mark(kind="throttled", device=slot, what=reason, value=fraction, limit=THROTTLE_LIMIT)
+        odd = (*odd, *(seen.evidence[slot].rescheduled if slot in seen.evidence else ()))

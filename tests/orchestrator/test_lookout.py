@@ -1,0 +1,175 @@
+"""What somebody changes while a launch works is seen, also if it is put back. A workload may schedule itself."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from milabench_ng.fence.kernel.mounts import find, parse_mountinfo
+from milabench_ng.orchestrator.events.run_events import AnyRunEvent, LaunchState
+from milabench_ng.orchestrator.execution import lookout
+from milabench_ng.records.record import Record
+from tests.orchestrator.conftest import Act, Finished, Runner
+
+HERE = "tests.orchestrator.broken"
+MOUNTS = parse_mountinfo(Path("/proc/self/mountinfo").read_text())
+STEADY = {"steady": {"workload": f"{HERE}:steady"}}
+
+
+def members(group: Path) -> list[int]:
+    return [int(pid) for pid in (group / "cgroup.procs").read_text().split()]
+
+
+def group_of(job: str, file: str) -> Path:
+    """The group of a tenant that has this file."""
+    return next(iter(Path("/sys/fs/cgroup").glob(f"**/mnb/*/b0-d{job}/{file}"))).parent
+
+
+def at_work(change: Callable[[], None]) -> Act:
+    """Do something once the first launch works."""
+    done = threading.Event()
+
+    def act(event: AnyRunEvent) -> None:
+        if isinstance(event, LaunchState) and event.state == "working" and not done.is_set():
+            done.set()
+            change()
+
+    return act
+
+
+def first(finished: Finished) -> Record:
+    """The record of the first tenant, of a run that was fenced; that of its neighbour is good."""
+    if finished.outcome.tier != "full":
+        pytest.skip(f"the fence is {finished.outcome.tier} here")
+    found, *others = finished.records
+    assert all(other.success and "scheduling" not in kinds(other) for other in others)
+    return found
+
+
+def kinds(record: Record) -> list[str]:
+    return [mark.kind for mark in record.mnb.marks]
+
+
+def scheduling(record: Record) -> str:
+    """What the mark says."""
+    (mark,) = (mark for mark in record.mnb.marks if mark.kind == "scheduling")
+    return mark.what
+
+
+def none_left() -> None:
+    """inotify_init1(2) where the user has as many instances as allowed."""
+    raise OSError(errno.EMFILE, "inotify_init1")
+
+
+def put_on_other_cpus(seconds: float) -> None:
+    group = group_of("0", "cpuset.cpus")
+    before = (group / "cpuset.cpus").read_text()
+    other = next(iter({*range(os.cpu_count() or 1)} - {int(before.partition("-")[0])}))
+    (group / "cpuset.cpus").write_text(str(other))
+    time.sleep(seconds)
+    (group / "cpuset.cpus").write_text(before)
+
+
+@pytest.mark.root
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs")
+@pytest.mark.parametrize("deaf", [False, True])
+def test_a_cpuset_that_is_changed_and_put_back_is_seen(
+    run_profile: Runner, monkeypatch: pytest.MonkeyPatch, deaf: bool
+) -> None:
+    """Also where the kernel tells of no writes: then if it takes longer than the time between two looks."""
+    if deaf:
+        monkeypatch.setattr(lookout, "Writes", none_left)
+    monkeypatch.setattr(lookout, "LOOK_S", 0.1 if deaf else 3600.0)
+    record = first(run_profile(STEADY, at_work(lambda: put_on_other_cpus(1.0 if deaf else 0.1)), tenants=2))
+    assert record.mnb.failure is not None
+    assert record.mnb.failure.cause == "isolation_lost"
+    assert "s after the start: cpus was" in record.mnb.failure.detail
+
+
+@pytest.mark.root
+def test_a_write_that_changes_nothing_is_nothing(run_profile: Runner) -> None:
+    def write() -> None:
+        for name in ("cpuset.cpus", "memory.limit_in_bytes", "memory.max"):
+            for file in Path("/sys/fs/cgroup").glob(f"**/mnb/*/b0-d0/{name}"):
+                for _ in range(50):
+                    file.write_text(file.read_text())
+
+    record = first(run_profile(STEADY, at_work(write), tenants=1))
+    assert (record.success, "scheduling" in kinds(record)) == (True, False)
+
+
+@pytest.fixture
+def slow() -> Iterator[Path]:
+    """A group of the cpu hierarchy of v1 that gives a fifth of a CPU."""
+    mount = find(MOUNTS, "cpu")
+    if mount is None or os.geteuid() != 0:
+        pytest.skip("needs root and the cpu controller of cgroup v1")
+    group = Path(mount.point, f"mnb-test-{os.urandom(4).hex()}")
+    group.mkdir()
+    (group / "cpu.cfs_quota_us").write_text("20000")
+    yield group
+    deadline = time.monotonic() + 20
+    while members(group) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    group.rmdir()
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("file", ["cgroup.procs", "tasks"])
+def test_a_worker_that_is_moved_into_a_group_with_a_quota_fails(run_profile: Runner, slow: Path, file: str) -> None:
+    """The fence has no groups in that hierarchy."""
+
+    def move() -> None:
+        for pid in members(group_of("0", "cpuset.cpus")):
+            (slow / file).write_text(str(pid))
+
+    record = first(run_profile(STEADY, at_work(move)))
+    assert record.mnb.failure is not None
+    assert record.mnb.failure.cause == "isolation_lost"
+    assert f"of cpu and is in /{slow.name}" in record.mnb.failure.detail
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda pid: os.setpriority(os.PRIO_PROCESS, pid, 7), "niceness 7 instead of 0"),
+        (lambda pid: os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0)), "class batch instead of other"),
+    ],
+)
+def test_scheduling_that_is_changed_is_a_mark(run_profile: Runner, change: Callable[[int], None], told: str) -> None:
+    def act() -> None:
+        for pid in members(group_of("0", "cpuset.cpus")):
+            change(pid)
+
+    record = first(run_profile(STEADY, at_work(act)))
+    assert record.success
+    assert told in scheduling(record)
+    assert "s after the start" in scheduling(record)
+
+
+@pytest.mark.root
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs a share of two CPUs")
+def test_an_affinity_that_is_narrowed_and_put_back_is_a_mark(run_profile: Runner) -> None:
+    def act() -> None:
+        for pid in members(group_of("0", "cpuset.cpus")):
+            before = os.sched_getaffinity(pid)
+            os.sched_setaffinity(pid, {min(before)})
+            time.sleep(1.2)
+            os.sched_setaffinity(pid, before)
+
+    record = first(run_profile(STEADY, at_work(act), tenants=1))
+    assert record.success
+    assert "CPUs 0 instead of 0-1" in scheduling(record)
+
+
+@pytest.mark.root
+def test_a_workload_that_schedules_itself_is_not_accused(run_profile: Runner) -> None:
+    record = first(run_profile({"considerate": {"workload": f"{HERE}:considerate"}}, tenants=1))
+    assert (record.success, "scheduling" in kinds(record)) == (True, False)
