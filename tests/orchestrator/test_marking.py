@@ -85,7 +85,7 @@ def facts(
 
 def seen(*devices: int, held: Mapping[str, float] = {}, ran: str = "fp32", **changes: object) -> Observation:
     """A launch on these devices in a batch of 100 s; ``held``: by GPU, seconds in which heat held its clocks down."""
-    before, after = conditions(0.0, (0, 1)), conditions(100.0, (0, 1))
+    before, after = conditions(0.0, (0, 1)), conditions(100.0, (0, 1), "2026-01-06T16:01:40.123456Z")
     made = Observation(
         launch=Launch(
             test="s.t",
@@ -278,6 +278,22 @@ def test_what_schedules_or_limits_a_tenant_in_another_way_is_a_mark() -> None:
     evidence = {"0": GroupEvidence(proc=proc, privileged=("scheduling class fifo",))}
     mark = Mark(kind="scheduling", device="0", what="niceness 19, open files limited to 64, scheduling class fifo")
     assert marks(facts(), seen(0, evidence=evidence)) == (mark,)
+
+
+@pytest.mark.parametrize(
+    ("later", "told"),
+    [
+        ("2026-01-06T16:01:40.123456Z", []),
+        ("2026-01-06T16:01:40.223456Z", []),
+        ("2026-01-06T16:01:41.123456Z", []),
+        ("2026-01-06T16:01:35.123456Z", ["the node's clock was set by -5 s during the batch, limit 2 s"]),
+        ("2026-01-07T16:01:40.123456Z", ["the node's clock was set by 86400 s during the batch, limit 2 s"]),
+    ],
+)
+def test_a_clock_that_is_set_by_seconds_is_a_mark(later: str, told: list[str]) -> None:
+    """Not one that NTP steps by 0.1 s, nor a leap second."""
+    edges = conditions(0.0, (0, 1), "2026-01-06T16:00:00.123456Z"), conditions(100.0, (0, 1), later)
+    assert [mark.text for mark in marks(facts(), seen(0, conditions=edges))] == told
 
 
 def test_page_caches_that_differ_by_a_tenth_of_a_share_are_a_mark() -> None:

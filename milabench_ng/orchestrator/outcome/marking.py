@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 
-from milabench_ng.node.conditions import throttled_fraction
+from milabench_ng.node.conditions import Conditions, throttled_fraction
 from milabench_ng.node.foreign_load import FOREIGN_LIMIT
 from milabench_ng.node.storage import in_memory
 from milabench_ng.orchestrator.outcome.observation import Observation, SessionFacts
@@ -23,6 +24,9 @@ CACHE_LIMIT = 0.1
 """Page cache that one tenant is charged more than another: that much less of its share is left for its own work."""
 PAUSED_LIMIT_S = 3.0
 """A busy node keeps the orchestrator waiting for a second or two; a stopped process or machine, for longer."""
+
+CLOCK_LIMIT_S = 2.0
+"""Leap seconds, and the steps of NTP on a node that runs, are smaller. Slewing moves both clocks alike."""
 
 
 def marks(facts: SessionFacts, seen: Observation) -> tuple[Mark, ...]:
@@ -74,10 +78,19 @@ def _of_batch(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
         yield Mark(kind="siblings shared")
     if seen.paused_s > PAUSED_LIMIT_S:
         yield Mark(kind="orchestrator paused", value=seen.paused_s, limit=PAUSED_LIMIT_S)
+    set_by_s = clock_set_by_s(*seen.conditions)
+    if abs(set_by_s) > CLOCK_LIMIT_S:
+        yield Mark(kind="clock set", value=round(set_by_s, 1), limit=CLOCK_LIMIT_S)
     if seen.foreign_cpu is not None and seen.foreign_cpu > FOREIGN_LIMIT:
         yield Mark(kind="foreign CPU load", value=round(seen.foreign_cpu, 3), limit=FOREIGN_LIMIT)
     if seen.window and not seen.telemetry.get(telemetry_key("host", HOST_KEY), True):
         yield Mark(kind="telemetry missing", what=seen.sampler_problem or "no sample in the averaging window")
+
+
+def clock_set_by_s(before: Conditions, after: Conditions) -> float:
+    """By how much the wall clock went on further than the monotonic one from one reading to another. Pure."""
+    dated = datetime.fromisoformat(after.utc) - datetime.fromisoformat(before.utc)
+    return dated.total_seconds() - (after.time_s - before.time_s)
 
 
 def _of_devices(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
@@ -89,6 +102,7 @@ def _of_devices(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
             yield Mark(kind="precision", device=slot, what=f"{requested} asked, {rank.ready.ran} ran")
         proc = seen.evidence[slot].proc if slot in seen.evidence else None
         odd = (*handicaps(proc.scheduling), *seen.evidence[slot].privileged) if proc and proc.scheduling else ()
+        odd = (*odd, *(seen.evidence[slot].rescheduled if slot in seen.evidence else ()))
         if odd:
             yield Mark(kind="scheduling", device=slot, what=", ".join(dict.fromkeys(odd)))
         layer = rank.done.layer_dtype if rank.done else None
@@ -101,4 +115,3 @@ def _of_devices(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
         for reason, fraction in throttled.get(facts.boards.get(slot, ""), {}).items():
             if reason in FAULTS and fraction > THROTTLE_LIMIT:
                 yield Mark(kind="throttled", device=slot, what=reason, value=fraction, limit=THROTTLE_LIMIT)
-        odd = (*odd, *(seen.evidence[slot].rescheduled if slot in seen.evidence else ()))
