@@ -208,6 +208,18 @@ def open_to_write(name: str, folder: int, flags: int) -> int:
     return os.open(name, flags, 0o666, dir_fd=folder)
 
 
+def no_current_folder() -> str:
+    """Why this process has no current folder, as one that was deleted; empty if it has one.
+
+    Libraries that workers import look for it; oneMKL ends the process if there is none.
+    """
+    try:
+        os.getcwd()
+    except OSError as error:
+        return f"the current folder is gone ({error.strerror}): it was deleted; start mnb in another one"
+    return ""
+
+
 def is_locked(path: Path, flags: int = 0) -> bool:
     """Whether another process has an exclusive flock(2) on ``path``. Raises OSError if neither can be seen."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)

@@ -14,6 +14,7 @@ from milabench_ng import __version__
 from milabench_ng.cli.unread import until_unread
 from milabench_ng.cli.wrong_usage import explained
 from milabench_ng.errors import InputError, MnbError
+from milabench_ng.files import no_current_folder
 from milabench_ng.plain import plain_lines
 from milabench_ng.signals import end, end_at_once, heed
 
@@ -90,6 +91,9 @@ def call(tokens: Sequence[str]) -> int:
     try:
         if "" in tokens:
             raise InputError(f"argument {tokens.index('') + 1} is empty; is a variable of the shell not set?")
+        gone = no_current_folder()
+        if gone:
+            raise InputError(gone)
         return int(app(list(tokens), exit_on_error=False, print_error=False, result_action="return_value") or 0)
     except cyclopts.CycloptsError as error:
         print(explained(error), file=sys.stderr)

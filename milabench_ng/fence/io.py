@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ import msgspec
 from milabench_ng.errors import InputError
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import Group
-from milabench_ng.fence.killing import kill_child
+from milabench_ng.fence.killing import signal_child
 from milabench_ng.files import nearest
 from milabench_ng.profile import IoShare
 from milabench_ng.records.isolation import IoEvidence, IoLimit, IoMethod
@@ -153,7 +154,7 @@ def finish_probe(process: subprocess.Popen[str], what: Transfer, asked: IoEviden
     try:
         said, complaint = process.communicate(timeout=2 * _PATIENCE_S)
     except subprocess.TimeoutExpired:
-        kill_child(process)
+        signal_child(process, signal.SIGKILL)
         return msgspec.structs.replace(asked, problem=f"the probe did not end within {2 * _PATIENCE_S:g} s")
     if process.returncode != 0:
         reason = complaint.strip().rpartition("\n")[2] or f"the probe ended with status {process.returncode}"

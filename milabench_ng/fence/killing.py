@@ -73,9 +73,9 @@ def send(number: signal.Signals, pids: Iterable[int], proof: Proof) -> set[int]:
     return sent
 
 
-def kill_child(child: Popen[Any]) -> None:
-    """SIGKILL to a child of this process, which nobody else waits for: so its pid is its own until we have."""
-    child.kill()
+def signal_child(child: Popen[Any], number: signal.Signals) -> None:
+    """Send a signal to a child of this process, which nobody else waits for: so its pid is its own until we have."""
+    child.send_signal(number)
 
 
 def untouchable() -> dict[int, str]:

@@ -10,6 +10,8 @@ import contextlib
 import errno
 import fcntl
 import os
+import select
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -20,10 +22,12 @@ import msgspec
 from milabench_ng.errors import IsolationError
 from milabench_ng.fence import guardian
 from milabench_ng.fence.kernel.processes import Process
-from milabench_ng.fence.killing import OwnGroup, sweep
+from milabench_ng.fence.killing import OwnGroup, signal_child, sweep
 from milabench_ng.files import is_locked
 
 TOP = "mnb"
+READS_S = 10.0
+"""How long a guardian may take to read a line when the pipe is full."""
 _OWNER = "user.mnb.owner"
 
 
@@ -38,38 +42,59 @@ class Guardian:
     """The process that removes what it was told about, however this one ends."""
 
     def __init__(self) -> None:
+        reading, writing = os.pipe()
+        os.set_blocking(writing, False)
+        self._orders = os.fdopen(writing, "wb", buffering=0)
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", guardian.__file__],
-            stdin=subprocess.PIPE,
+            stdin=reading,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd="/",
             env={},
             start_new_session=True,
         )
+        os.close(reading)
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     def mind(self, one: OwnGroup | Process) -> None:
-        """Tell it about a group, or a process that no group holds. Does nothing if it was killed."""
-        assert self._process.stdin is not None
+        """Tell it about a group, or a process that no group holds.
+
+        Does nothing if it was killed. One that somebody has stopped goes on, so that it reads; raises IsolationError if
+        it does not.
+        """
         if isinstance(one, OwnGroup):
             line = f"group {one.device} {one.inode} {one.path}"
         else:
             line = f"process {one.pid} {one.start}"
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(os.fsencode(f"{line}\n"))
-            self._process.stdin.flush()
+        self._tell(os.fsencode(f"{line}\n"))
 
     def dismiss(self) -> None:
-        """Close the pipe, so that it removes what is left, and wait for it."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        """Close the pipe, so that it removes what is left, and wait for it; kill it if it takes too long."""
+        self._orders.close()
+        signal_child(self._process, signal.SIGCONT)  # nothing, unless somebody has stopped it
+        try:
             self._process.wait(guardian.PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            signal_child(self._process, signal.SIGKILL)
+
+    def _tell(self, line: bytes) -> None:
+        for _ in range(2):
+            try:
+                os.write(self._orders.fileno(), line)
+            except BrokenPipeError:
+                return
+            except BlockingIOError:  # a pipe full of lines that it has not read
+                signal_child(self._process, signal.SIGCONT)
+                select.select([], [self._orders], [], READS_S)
+            else:
+                return
+        raise IsolationError(
+            f"isolation: the guardian (process {self.pid}) hangs, and would not remove what a run leaves."
+        )
 
 
 class RunGroups:

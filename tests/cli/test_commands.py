@@ -425,6 +425,28 @@ def test_a_run_whose_stream_is_closed_is_a_run_like_any_other(tmp_path: Path, cl
     assert json.loads((tmp_path / "toy.json").read_bytes())["success"]
 
 
+def test_a_current_folder_that_was_deleted_is_an_error(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["sh", "-c", 'mkdir gone && cd gone && rmdir ../gone && exec "$@"', "sh", sys.executable, "-c", DELETED],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "mnb: the current folder is gone (No such file or directory): it was deleted; start mnb in another one\n"
+    )
+
+
+DELETED = """
+import sys
+sys.argv = ["mnb", "doctor"]
+from milabench_ng.cli import main
+main()
+"""
 STREAMS = """
 import os, socket, sys
 from milabench_ng.cli import open_standard_streams

@@ -117,6 +117,16 @@ def test_guardian_ends_tenants_without_groups(stand_in: Callable[[str], StandIn]
     assert wait_for(lambda: not living(one.tenants), seconds=1.0)
 
 
+def test_a_guardian_that_was_stopped_goes_on_and_ends() -> None:
+    one = runs.Guardian()
+    os.kill(one.pid, signal.SIGSTOP)
+    for session in range(10_000):  # more than its pipe holds
+        one.mind("forget", session)
+    os.kill(one.pid, signal.SIGSTOP)
+    one.dismiss()
+    assert not living([one.pid])
+
+
 def test_next_start_reaps_when_the_guardian_was_killed_too(
     capabilities: Capabilities, stand_in: Callable[[str], StandIn]
 ) -> None:

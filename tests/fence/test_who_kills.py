@@ -22,7 +22,7 @@ REMOVALS = frozenset({"unlink", "rmdir", "rmtree", "removedirs", "rename", "rena
 
 SIGNALLERS = {
     "fence/killing.py:_send pidfd_send_signal": "the one function: what is held and proved",
-    "fence/killing.py:kill_child kill": "a child that nobody has waited for keeps its number",
+    "fence/killing.py:signal_child send_signal": "a child that nobody has waited for keeps its number",
     "fence/killing.py:_kill cgroup.kill": "a group that the run made, by inode, without anybody in it that is spared",
     "fence/slurm_step/step.py:end_as kill": "itself",
     "fence/slurm_step/allocation.py:Step.cancel scancel": "the step that this process had Slurm start, by its id",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import os
@@ -9,6 +10,8 @@ import re
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +23,9 @@ from milabench_ng.orchestrator.events.run_events import AnyRunEvent, BatchBegins
 from milabench_ng.orchestrator.execution import worker_server
 from milabench_ng.orchestrator.execution.announcing import Announcer
 from milabench_ng.orchestrator.execution.batch import BatchRunner
+from milabench_ng.orchestrator.execution.environment import worker_environment
+from milabench_ng.orchestrator.execution.starting import MachineryError
+from milabench_ng.orchestrator.execution.worker_server import WorkerServer
 from milabench_ng.records.ledger import Recorded
 from tests.orchestrator.conftest import Act, Finished, Runner
 from tests.orchestrator.processes import helper
@@ -84,6 +90,71 @@ def test_a_lost_worker_server_is_named_and_replaced(
     why = "was killed by SIGKILL" if number == signal.SIGKILL else "2 s"
     assert all("the worker server" in detail and why in detail for detail in details(finished))
     assert [note for note in finished.notes if note.startswith("the worker server") and "started again" in note]
+
+
+@pytest.mark.parametrize("start", ["warm", "cold"])
+def test_a_current_folder_that_is_deleted_meanwhile_is_named(
+    run_own: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str
+) -> None:
+    """By what has to be started in it: every cold worker, and a server that replaces another."""
+    place = tmp_path / "here"
+    place.mkdir()
+    monkeypatch.chdir(place)
+
+    def delete(event: AnyRunEvent) -> None:
+        place.rmdir()
+        if start == "warm":
+            send(signal.SIGKILL, SERVER)(event)
+
+    with pytest.raises(MnbError, match="the current folder is gone"):
+        run_own(STEADY, once(BatchBegins, delete), start=start, tenants=1)
+
+
+def stop_when_there(server: WorkerServer) -> None:
+    """Stop a server that begins."""
+
+    def stop() -> None:
+        while not server.pids:
+            time.sleep(0.01)
+        os.kill(server.pids[0], signal.SIGSTOP)
+
+    threading.Thread(target=stop, daemon=True).start()
+
+
+def test_a_server_that_is_stopped_while_it_imports_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_server, "SPAWN_S", 1.0)
+    monkeypatch.setattr(worker_server, "CHECK_S", 0.1)
+
+    async def begin() -> None:
+        server = WorkerServer(worker_environment(os.environ, {}, ())[0])
+        stop_when_there(server)
+        try:
+            async with asyncio.timeout(120):
+                await server._begin()
+        finally:
+            await server.close()
+
+    with pytest.raises(MachineryError, match=r"did not go on within 1 s: process \d+ is stopped .*importing torch"):
+        asyncio.run(begin())
+
+
+def test_a_helper_of_the_server_that_is_stopped_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as one that imports a workload, or reads data."""
+    monkeypatch.setattr(worker_server, "SPAWN_S", 1.0)
+    monkeypatch.setattr(worker_server, "CHECK_S", 0.1)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "stops_itself.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\n")
+
+    async def ask() -> None:
+        server = await WorkerServer.launch(worker_environment(os.environ, {}, ())[0])
+        try:
+            async with asyncio.timeout(120):
+                await server.describe(("stops_itself:work",))
+        finally:
+            await server.close()
+
+    with pytest.raises(MachineryError, match=r"did not go on within 1 s: process \d+ is stopped"):
+        asyncio.run(ask())
 
 
 @long

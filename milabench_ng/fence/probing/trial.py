@@ -7,6 +7,7 @@ group, alone and alongside hogs, fenced and not, in turn.
 from __future__ import annotations
 
 import contextlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from milabench_ng.fence.interface import Group
-from milabench_ng.fence.killing import kill_child
+from milabench_ng.fence.killing import signal_child
 from milabench_ng.fence.sharing.shares import PAGE_BYTES, Allocation
 from milabench_ng.records.isolation import Share
 
@@ -92,7 +93,7 @@ def python(source: str) -> list[str]:
 def end(processes: Sequence[subprocess.Popen[str]]) -> None:
     """Kill those still running and wait for all."""
     for process in processes:
-        kill_child(process)
+        signal_child(process, signal.SIGKILL)
     for process in processes:
         process.communicate()
 

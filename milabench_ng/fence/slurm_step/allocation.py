@@ -11,6 +11,7 @@ import os
 import re
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,7 +30,7 @@ from milabench_ng.fence.kernel.mounts import CgroupMount, find, parse_mountinfo,
 from milabench_ng.fence.kernel.processes import Process, identify
 from milabench_ng.fence.kernel.procview import read_process
 from milabench_ng.fence.kernel.readings import host_text
-from milabench_ng.fence.killing import kill_child
+from milabench_ng.fence.killing import signal_child
 from milabench_ng.fence.slurm_step import step as step_program
 from milabench_ng.records.isolation import Effective, ProcView
 from milabench_ng.units import MIB
@@ -61,7 +62,7 @@ class Step:
             )
             told = self._first_line()
             if not told.strip().isdecimal():
-                kill_child(self._srun)
+                signal_child(self._srun, signal.SIGKILL)
                 self._srun.wait()
                 complaints.seek(0)
                 said = " ".join(complaints.read().split()) or f"nothing in {_START_S:.0f} s"

@@ -13,12 +13,20 @@ import msgspec
 from milabench_ng.errors import MnbError
 from milabench_ng.fence.interface import FenceEntry
 from milabench_ng.fence.kernel.processes import Family, Process, identify
+from milabench_ng.files import no_current_folder
 from milabench_ng.plain import whole_json
 from milabench_ng.requests import Task, python_command
 
 
 class MachineryError(MnbError):
     """What starts the workers failed. It says nothing about what they were to do."""
+
+
+def require_folder() -> None:
+    """Raise MachineryError if the current folder was deleted: no Python that starts in it can import torch."""
+    gone = no_current_folder()
+    if gone:
+        raise MachineryError(gone)
 
 
 class StartedWorker(NamedTuple):
@@ -71,6 +79,7 @@ class ColdStarter:
 
     async def start(self, task: Task, commands: int, events: int, log: int) -> StartedWorker:
         """Spawn the shim, which enters the fence and becomes the worker."""
+        require_folder()
         worker = python_command(task.environment, "milabench_ng.worker.cold", repr(task.requested_s))
         entry = msgspec.convert(task.seats[0].entry, FenceEntry)
         argv = entry.command(worker, descriptors=5, last=len(task.seats) == 1)

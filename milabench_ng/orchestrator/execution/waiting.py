@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import subprocess
 import threading
 import time
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from milabench_ng.fence.killing import kill_child
+from milabench_ng.fence.killing import signal_child
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ async def in_thread(work: Callable[[], T]) -> T:
 async def end(process: subprocess.Popen[bytes], patience_s: float) -> None:
     """Wait for a process that has been told to end; kill it if it is still there after ``patience_s``."""
     if not await _ended(process, patience_s):
-        kill_child(process)
+        signal_child(process, signal.SIGKILL)
         await _ended(process, DEATH_S)
 
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
 import socket
 import subprocess
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+import psutil
 
 from milabench_ng.catalogue import Catalogue
 from milabench_ng.errors import InputError, MnbError
 from milabench_ng.fence.kernel.processes import Family, Process, identify
-from milabench_ng.fence.killing import kill_child
+from milabench_ng.fence.killing import signal_child
 from milabench_ng.orchestrator.execution.server_link import Link, how_ended, open_link
-from milabench_ng.orchestrator.execution.starting import MachineryError, StartedWorker
+from milabench_ng.orchestrator.execution.starting import MachineryError, StartedWorker, require_folder
 from milabench_ng.orchestrator.execution.waiting import end
 from milabench_ng.plain import whole_json
 from milabench_ng.records.proof import CodeProof, DataProof
@@ -56,7 +60,9 @@ IMPORT_S = 600.0
 ANSWER_S = 600.0
 """Limit between two answers about workloads and data."""
 SPAWN_S = 30.0
-"""Limit for a fork, and for the word that a worker that is gone has ended."""
+"""Limit for a fork, for the word that a worker that is gone has ended, and for a process that somebody has stopped."""
+CHECK_S = 1.0
+"""How often a process that owes an answer is looked at."""
 CLOSE_S = 2.0
 """How long the server may take to end by itself."""
 RESTARTS = 3
@@ -168,6 +174,7 @@ class WorkerServer:
 
     async def _begin(self) -> None:
         """Start the process and wait until it serves."""
+        require_folder()
         self._starts += 1
         self._lost = ""
         self._answers[0] = asyncio.Queue()
@@ -214,14 +221,22 @@ class WorkerServer:
             del self._answers[request.id]
 
     async def _next_answer(self, identity: int, limit_s: float) -> AnyAnswer:
-        try:
-            async with asyncio.timeout(limit_s):  # wait_for would swallow a signal that comes with the answer
-                answer = await self._answers[identity].get()
-        except TimeoutError:
-            answer = self._lose(f"the worker server did not answer within {limit_s:g} s")
-        if isinstance(answer, MachineryError):
-            raise answer
-        return answer
+        end_s, stopped_s = time.monotonic() + limit_s, 0.0
+        while True:
+            try:
+                async with asyncio.timeout(CHECK_S):  # wait_for would swallow a signal that comes with the answer
+                    answer = await self._answers[identity].get()
+            except TimeoutError:
+                stopped = stopped_at_or_below(self.pids)
+                stopped_s = stopped_s + CHECK_S if stopped else 0.0
+                if time.monotonic() > end_s:
+                    raise self._lose(f"the worker server did not answer within {limit_s:g} s") from None
+                if stopped_s > SPAWN_S:
+                    raise self._lose(f"the worker server did not go on within {SPAWN_S:g} s: {stopped}") from None
+            else:
+                if isinstance(answer, MachineryError):
+                    raise answer
+                return answer
 
     def _send(self, request: AnyRequest, descriptors: tuple[int, ...]) -> None:
         if self._link is None:
@@ -282,7 +297,7 @@ class WorkerServer:
         if self._link is not None:
             self._lost = why
             self._given_up.append(self._unlink().process)
-            kill_child(self._given_up[-1])
+            signal_child(self._given_up[-1], signal.SIGKILL)
         for queue in self._answers.values():
             queue.put_nowait(MachineryError(why))
         for ended in self._ended.values():
@@ -299,6 +314,17 @@ class WorkerServer:
         link.connection.close()
         os.close(link.death)
         return link
+
+
+def stopped_at_or_below(pids: Iterable[int]) -> str:
+    """Which of these processes, or of those below them, a signal has stopped; empty if none has."""
+    for pid in pids:
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(pid)
+            for one in (process, *process.children(recursive=True)):
+                if one.status() == psutil.STATUS_STOPPED:
+                    return f"process {one.pid} is stopped (SIGSTOP)"
+    return ""
 
 
 def check_threads(threads: int) -> None:
