@@ -26,6 +26,8 @@ SIGNALLERS = {
     "fence/killing.py:_kill cgroup.kill": "a group that the run made, by inode, without anybody in it that is spared",
     "fence/slurm_step/step.py:end_as kill": "itself",
     "fence/slurm_step/allocation.py:Step.cancel scancel": "the step that this process had Slurm start, by its id",
+    "fence/kernel/holds.py: cgroup.freeze": "is only read",
+    "fence/kernel/holds.py: freezer.state": "is only read",
     # What asks the above.
     "fence/backends/kernel_group.py:KernelGroup.kill kill": "fence.killing",
     "fence/backends/none.py:NoneGroup.kill kill": "Followed.kill",

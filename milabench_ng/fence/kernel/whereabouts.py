@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from milabench_ng.cgroup_files import format_ids
 from milabench_ng.fence.kernel.mounts import parse_own_groups
-from milabench_ng.fence.kernel.processes import proc_text, proc_threads
+from milabench_ng.fence.kernel.processes import proc_text, proc_threads, read_stat
 
 
 def outside(pid: int, groups: Mapping[str, str], cpus: Collection[int]) -> str:
@@ -22,9 +22,12 @@ def outside(pid: int, groups: Mapping[str, str], cpus: Collection[int]) -> str:
 
 
 def born_in(pid: int) -> dict[str, str]:
-    """The groups of a process's parent, by controller: what it has not left itself, it is in. Empty if it is gone."""
-    parent = host_text(f"{pid}/stat").rpartition(")")[2].split()[1:2]
-    return controlled(parse_own_groups(host_text(f"{parent[0]}/cgroup"))) if parent else {}
+    """The groups of a process's parent, by controller: what it has not left itself, it is in. Empty if it is gone.
+
+    Raises OSError if that cannot be read.
+    """
+    own = read_stat(pid)
+    return controlled(parse_own_groups(proc_text(f"{own.parent}/cgroup") or "")) if own else {}
 
 
 def controlled(groups: Mapping[str, str]) -> dict[str, str]:
@@ -35,11 +38,11 @@ def controlled(groups: Mapping[str, str]) -> dict[str, str]:
 def moved(place: str, groups: Mapping[str, str]) -> str:
     """What of ``groups`` (by controller) the process or thread ``/proc/PLACE`` is in no longer.
 
-    Empty if nothing is, or it has ended.
+    Empty if nothing is, or it has ended. Raises OSError if that cannot be read.
     """
-    now = parse_own_groups(host_text(f"{place}/cgroup"))
+    now = parse_own_groups(proc_text(f"{place}/cgroup") or "")
     found = next((one for one in groups if now.get(one, groups[one]) != groups[one]), None)
-    status = "" if found is None else host_text(f"{place}/status")
+    status = "" if found is None else proc_text(f"{place}/status") or ""
     if found is None or "VmSize" not in status:
         return ""
     who = f"{status.split(maxsplit=2)[1]} ({os.path.basename(place)})"
