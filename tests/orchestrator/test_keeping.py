@@ -440,6 +440,18 @@ def test_what_is_damaged_twice_is_kept_twice_and_a_touched_file_is_not_damaged(t
     assert [path.read_bytes() for path in found] == [b"x", b"y"]
 
 
+def test_a_ledger_that_an_equal_one_was_put_in_place_of_is_gone_on_with(tmp_path: Path) -> None:
+    place = tmp_path / "results"
+    writer, said = open_new(place)
+    shutil.copy(place / LEDGER, tmp_path / "copy")
+    os.replace(tmp_path / "copy", place / LEDGER)
+    writer.keep((), ATTEMPT)
+    assert events(place) == (STARTED, ATTEMPT)
+    assert said == []
+    with pytest.raises(InputError, match="another mnb writes into it"):
+        open_writer(ResultFolder(place), None)
+
+
 def test_a_record_of_an_earlier_session_is_written_again_as_well(tmp_path: Path) -> None:
     place = tmp_path / "results"
     first, _ = open_new(place)

@@ -63,7 +63,14 @@ class ResultWriter:
         self._trouble = ""
         self._told: set[str] = set()
         self._going_on: BinaryIO | None = None
-        self._open()
+        try:
+            self._descriptor = self._open()
+        except BlockingIOError:
+            raise InputError(
+                f"{folder.path}: another mnb writes into it; wait for its end, or name another folder"
+            ) from None
+        except OSError as error:
+            raise InputError(f"{folder.ledger}: {error.strerror}; no result can be added to this folder") from None
 
     def promise(self, manifest: bytes, *events: AnyLedgerEvent) -> None:
         """Write the manifest if there is none. Raises InputError if that fails.
@@ -176,19 +183,16 @@ class ResultWriter:
         self._reserve.give_back()
         os.close(self._descriptor)
 
-    def _open(self) -> None:
+    def _open(self) -> int:
+        """The ledger, locked. Raises OSError; BlockingIOError if another process writes."""
+        with opened_folder(self.folder.path) as folder:
+            descriptor = open_to_write(self.folder.ledger.name, folder, os.O_APPEND)
         try:
-            with opened_folder(self.folder.path) as folder:
-                self._descriptor = open_to_write(self.folder.ledger.name, folder, os.O_APPEND)
-        except OSError as error:
-            raise InputError(f"{self.folder.ledger}: {error.strerror}; no result can be added to this folder") from None
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._descriptor)
-            raise InputError(
-                f"{self.folder.path}: another mnb writes into it; wait for its end, or name another folder"
-            ) from None
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
 
     def _queue(self, files: Sequence[FileContent], *events: AnyLedgerEvent) -> None:
         """Have files and events written when it is their turn."""
@@ -250,10 +254,17 @@ class ResultWriter:
             for name in self._kept.damaged():
                 self.folder.logs.mkdir(parents=True, exist_ok=True)
                 done.append(self._replace(name))
+            self._reopen()
         finally:
             if done:
                 self._queue((), *done)
                 self.tell(f"{self.folder.path}: {_in_words(done)}")
+
+    def _reopen(self) -> None:
+        """Open the ledger that bears its name: it was written again, or somebody put an equal one there."""
+        if not os.path.samestat(os.fstat(self._descriptor), self.folder.ledger.lstat()):
+            before, self._descriptor = self._descriptor, self._open()
+            os.close(before)
 
     def _replace(self, name: str) -> Damaged:
         path, content = self.folder.path / name, self._ledger if name == LEDGER else self._kept.content(name)
@@ -262,9 +273,6 @@ class ResultWriter:
             self._kept.drop(name)
         else:
             aside = replace_damaged(path, content)
-        if name == LEDGER:
-            os.close(self._descriptor)
-            self._open()
         if name == MANIFEST and self._going_on is not None:
             self._going_on.close()
             self._lock_manifest()
