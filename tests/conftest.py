@@ -32,8 +32,10 @@ os.environ.setdefault("MNB_PYCACHE", str(Path(__file__).parents[1] / ".pytest_ca
 # Reading 1 GB of torch after each run takes seconds: numpy shows as well that wheels are compared.
 os.environ.setdefault("MNB_WHEELS", "numpy")
 
-# A shell that starts the tests in the background has interrupts ignored, by whatever the tests start too.
+# A shell that starts the tests in the background has interrupts ignored, and nohup the end of the terminal, by whatever
+# the tests start too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 HEAVY = frozenset({"torch", "torchvision"})
 PROCESSES = frozenset(

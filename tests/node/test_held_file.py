@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.node.held_file import HeldFile, held_if_there, number_of
+from tests.orchestrator.processes import descriptors
 
 TABLE = b"anon 12\nfile 34\nanon_thp 56\nMemAvailable:     78 kB\n"
 
@@ -52,8 +53,7 @@ def test_the_descriptor_is_closed_with_its_file(tmp_path: Path) -> None:
 
 def open_names() -> list[str]:
     """What this process has open."""
-    folder = Path("/proc/self/fd")
-    return [os.readlink(entry) for entry in folder.iterdir() if entry.is_symlink() and entry.exists()]
+    return list(descriptors(os.getpid()).values())
 
 
 def test_a_closed_file_holds_no_descriptor_and_is_opened_again(tmp_path: Path) -> None:
