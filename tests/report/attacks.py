@@ -74,6 +74,7 @@ OF_THIS_VERSION = {
 """What is not asked of an older version, which did not tell enough, or whose workloads are not known: R33 says so."""
 
 DOCUMENTED: dict[str, tuple[Tamper, str]] = {
+    "slices of another device with noise": (contradiction_attacks.jittered, "a forgery of the raw slices"),
     "all counts and steps x 1.4": (
         records(lambda content: more_steps(content, 1.4)),
         "consistent forgery before signing",

@@ -138,7 +138,6 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "no loss in fp32": ("R5", record(without_losses), "has no loss of step 1, and fp32 has room for it"),
     "gradients of nothing": ("R5", record(without_gradients), "rank 0 trains, and its first gradient is 0"),
     "an idle GPU with all items": ("R5", idle, "an item took"),
-    "slices of another device with noise": ("R4", jittered, "its slices are those of standard.vae J0.0, with a little"),
     "a quarter of the GPUs' memory": ("R5", manifest(smaller_devices), "is said to have 35.0 GiB, such a GPU has 141"),
     "another request": ("R8", manifest(other_request), "the request in run.json asks for repeat 20, and run.json has"),
 }

@@ -273,7 +273,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "settled sooner": ("R4", settled_sooner, "0 s are left out after the start, 2 s are demanded"),
     "time between slices": ("R4", records(idle_between_slices), "after the one before it"),
     "whole slices only": ("R4", whole_slices, "slices across an edge of the window count nothing"),
-    "slices of another device": ("R4", copied, "slices of the same lengths as"),
+    "slices of another device": ("copied-slices", copied, "slices of the same lengths as"),
     "counts x 1.45, steps as they were": ("R4", records(more_a_step), "images a step, its options allow 64"),
     "counts of one launch": ("R4", record(more_in_one), "items a step, others of the same batches have"),
     "steps that the loss scale did not see": ("R4", record(skipping), "steps, its loss scale saw 200"),

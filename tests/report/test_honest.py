@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import honest
 import pytest
 
+from milabench_ng.report.verification.doubts.doubt import CORPUS
+from milabench_ng.report.verification.doubts.registry import DOUBTS
 from milabench_ng.report.verification.rules import Rules, load_rules
 from milabench_ng.report.verification.verify import verify
 
@@ -65,6 +68,12 @@ def broken(source: Path, rules: Rules) -> set[str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_no_rule_breaks_that_nobody_asked_for(name: str, corpus: dict[str, Path]) -> None:
     assert broken(corpus[name], Rules()) == ACCUSED.get(name, set())
+
+
+def test_the_doubts_say_how_often_honest_folders_show_them(corpus: dict[str, Path]) -> None:
+    shown = Counter(doubt.name for source in corpus.values() for doubt in verify(source, Rules()).doubts)
+    assert {doubt.name: doubt.honest for doubt in DOUBTS} == {doubt.name: shown[doubt.name] for doubt in DOUBTS}
+    assert len(corpus) == CORPUS
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -52,6 +52,8 @@ def _run(report: Report) -> Iterator[Fact]:
     found = report.verification
     if found is not None and not found.passed:
         yield Fact("RULES BROKEN", found.sentence, "bad")
+    for doubt in found.doubts if found is not None else ():
+        yield Fact("doubt", f"{doubt.title}: {doubt.reasons[0]}; {doubt.ask}", "fair")
     yield from _failures(report)
     if report.summary.going_on:
         yield Fact("running", _progress(report.summary), "fair")

@@ -72,7 +72,14 @@ def as_object(report: Report) -> dict[str, Any]:
 
 def _rules(report: Report) -> dict[str, Any] | None:
     found = report.verification
-    return None if found is None else {"passed": found.passed, "verdict": found.sentence, "rulings": found.rulings}
+    if found is None:
+        return None
+    return {
+        "passed": found.passed,
+        "verdict": found.sentence,
+        "rulings": found.rulings,
+        "doubts": found.doubts,
+    }
 
 
 def _choices(report: Report) -> dict[str, Any]:

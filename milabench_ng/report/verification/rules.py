@@ -133,6 +133,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     clock sources, folders of the import path."""
     marks_refused: bool = False
     """(R22)"""
+    doubts_refused: tuple[str, ...] = ()
+    """Names of doubts (docs/run-rules.md) that are refused like broken rules."""
     every_gpu: bool = False
     """(R23)"""
     gpus: WholeNumber | None = None

@@ -35,6 +35,7 @@ from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.bundle import RESULTS, WEIGHTS, FileSum, make_claim, of_suite, sum_of
 from milabench_ng.report.verification.checks.registry import judge
 from milabench_ng.report.verification.contents import result_files, sha256_of
+from milabench_ng.report.verification.doubts.registry import raised, require_known
 from milabench_ng.report.verification.evidence import Evidence, Pinned
 from milabench_ng.report.verification.facts import facts
 from milabench_ng.report.verification.findings import Verification
@@ -74,6 +75,7 @@ def judged_evidence(evidence: Evidence, source: str) -> Verification:
         source=source,
         rules=evidence.rules.name,
         rulings=judge(evidence),
+        doubts=raised(evidence),
         signed=evidence.signer.words,
         facts=facts(evidence),
     )
@@ -88,6 +90,7 @@ def gather(
     authorities: Path | None = None,
 ) -> Evidence:
     """Read everything that the rules examine."""
+    require_known(rules)
     signer = check(there.packing_bytes, there.signature, allowed_signers)
     if (rules.signed or rules.signed_by) and signer.present and allowed_signers is None:
         raise InputError(

@@ -20,7 +20,6 @@ from milabench_ng.records.window import (
     worked_off,
 )
 from milabench_ng.report.verification.bundle import Claim
-from milabench_ng.report.verification.checks.copies import copied_slices
 from milabench_ng.report.verification.checks.items import odd_items
 from milabench_ng.report.verification.checks.missing_ranks import missing_ranks
 from milabench_ng.report.verification.checks.slice_rows import bad_row
@@ -143,7 +142,6 @@ def slices(evidence: Evidence) -> Finding:
             *_shortened_around(evidence),
             *odd_items(evidence),
             *odd_times(evidence),
-            *copied_slices(evidence),
         ]
     )
     return found if found.reasons else Finding("pass", tuple(_worked_off(evidence, WORKED_OFF_LIMIT)))
