@@ -18,7 +18,6 @@ import tampering
 from attacks import ATTACKS, FOLDER_ONLY
 from book_attacks import remove
 from bundle_attacks import BUNDLES
-from slice_attacks import backlog, even, falling
 from tampering import NONCE, WHOLE, Tamper, ours, record
 
 from milabench_ng import __version__
@@ -220,6 +219,9 @@ def test_r22_a_launch_outside_its_reference_traces(folder: Path, keys: Path, mon
     computed(1.8)(folder)
     ruling = by_id(found(folder, keys))["R22"]
     assert ruling.reasons == ("standard.vae: outside the reference: loss 1.8 at step 1, expected 2 +- 0.004",)
+    lenient = verify(folder, Rules())
+    assert by_id(lenient)["R22"].result == "off"
+    assert tampering.told_by(lenient, "outside-traces") == ruling.reasons[0]
 
 
 def stopped_late(folder: Path, *batches: int) -> None:
@@ -239,27 +241,20 @@ def batches_of(test: str) -> list[int]:
     return [batch.number for batch in WHOLE.batches if batch.launches[0].test == test]
 
 
-def test_a_stop_that_is_late_moves_the_window_unless_it_is_one_of_few(folder: Path, keys: Path) -> None:
-    """An orchestrator that stands still for less than three seconds has no mark of it."""
+def test_late_stops_are_a_doubt_unless_they_are_few(folder: Path, keys: Path) -> None:
+    """An orchestrator that is kept waiting for less than three seconds has no mark of it."""
     once, twice = batches_of("standard.vae")
     stopped_late(folder, once)
-    ruling = by_id(found(folder, keys))["R4"]
-    assert ruling.result == "pass", ruling.reasons
+    assert tampering.told_by(found(folder, keys), "late-stops") == ""
     stopped_late(folder, twice)
-    assert (
-        "it was stopped 1.0 s after the last launch of its batch was full"
-        in by_id(found(folder, keys))["R4"].reasons[0]
-    )
-
-
-def test_late_stops_of_several_tests_are_no_chance(folder: Path, keys: Path) -> None:
-    stopped_late(folder, batches_of("standard.vae")[0], batches_of("standard.toy_reg")[0])
-    assert by_id(found(folder, keys))["R4"].result == "fail"
+    verification = found(folder, keys)
+    assert "was stopped 1.0 s after the last launch of its batch" in tampering.told_by(verification, "late-stops")
+    assert verification.passed
 
 
 def test_a_stop_may_be_late_if_the_orchestrator_stood_still(folder: Path, keys: Path) -> None:
     stopped_late(folder, *(batch.number for batch in WHOLE.batches))
-    assert by_id(found(folder, keys))["R4"].result == "fail"
+    assert tampering.told_by(found(folder, keys), "late-stops")
 
     def paused(content: dict[str, Any]) -> None:
         content["mnb"]["marks"] = [{"kind": "orchestrator paused", "value": 10.0, "limit": 3.0}]
@@ -267,8 +262,9 @@ def test_a_stop_may_be_late_if_the_orchestrator_stood_still(folder: Path, keys: 
     for path in folder.glob("standard.*.J*"):
         tampering.rewrite(path, paused)
     make_records.write_ledger(folder, WHOLE)
-    ruling = by_id(found(folder, keys))["R4"]
-    assert ruling.result == "pass", ruling.reasons
+    verification = found(folder, keys)
+    assert tampering.told_by(verification, "late-stops") == ""
+    assert by_id(verification)["R36"].result == "pass"
 
 
 def test_a_slice_of_no_length_is_no_record(folder: Path, keys: Path) -> None:
@@ -331,7 +327,7 @@ def test_witnesses(rule: str, folder: Path, keys: Path) -> None:
 
 
 def test_every_rule_is_broken_by_some_test() -> None:
-    own_tests = {"R1", "R2", "R3", "R7", "R15", "R28", "R29", "R30", "R31", "R32", "R34"}
+    own_tests = {"R1", "R2", "R3", "R7", "R15", "R21", "R28", "R29", "R30", "R31", "R32", "R34"}
     attacked = {finder for finder, _, _ in ATTACKS.values()}
     assert {rule.id for rule in RULES} == (attacked - {doubt.name for doubt in DOUBTS}) | own_tests
     assert [rule.id for rule in RULES] == [f"R{number}" for number in range(1, len(RULES) + 1)]
@@ -350,22 +346,15 @@ def test_a_version_that_writes_a_ledger_must_have_left_one(folder: Path) -> None
     assert "writes one in every run" in by_id(verify(folder, Rules()))["R13"].reasons[0]
 
 
-def test_r4_tells_what_was_made_before_a_window(folder: Path, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """160 at the first of 18 slices, 143.5 at the last two: 16.5 x 18 / 16 items, 1.9 % of 954.
-
-    It falls when the launch was full, which a stop may follow by three seconds here.
-    """
-    monkeypatch.setattr("milabench_ng.report.verification.checks.stops._LATE_S", 3.5)
-    shutil.rmtree(folder)
-    make_records.write_run(folder, WHOLE, slices=30)
-    for path in folder.glob("standard.vae.*"):
-        tampering.rewrite(path, backlog(64, 64, of=even))
-    record(backlog(160, 143.5, of=lambda place: falling(place, since=21)))(folder)
-    ruling = by_id(found(folder, keys))["R4"]
-    assert ruling.result == "pass", ruling.reasons
-    assert ruling.reasons == (
-        "standard.vae J1.1: rank 0: 19 of the 954 items of its window were made before it (above 0.5%)",
-    )
+@pytest.mark.parametrize(("most", "result"), [(0.05, "pass"), (None, "pass"), (0.02, "fail")])
+def test_a_mark_is_accepted_by_name(most: float | None, result: str, folder: Path) -> None:
+    """Prefetched items follow from the slices; a record of an earlier version has no mark of them."""
+    _, tamper, _ = ATTACKS["backlog worked off"]
+    tamper(folder)
+    refused = verify(folder, Rules(marks_refused=True))
+    assert "3.89 % of the window's items were prefetched before it, limit 2 %" in by_id(refused)["R22"].reasons[0]
+    accepted = Rules(marks_refused=True, marks_accepted={"prefetched items": most})
+    assert by_id(verify(folder, accepted))["R22"].result == result
 
 
 def test_rules_on_gpus_do_not_fall_silent_without_conditions(folder: Path, keys: Path) -> None:
@@ -394,13 +383,13 @@ def test_r5_knows_what_the_data_sheets_say(folder: Path, keys: Path) -> None:
     assert ruling.reasons == (f"looked at in {launches} of {others} launches, whose FLOP and peak are known",)
 
 
-def test_a_ceiling_of_whose_tests_none_ran_is_broken(folder: Path) -> None:
+def test_a_ceiling_of_whose_tests_none_ran_cannot_be_checked(folder: Path) -> None:
     def r5(**flops: float) -> tuple[str, tuple[str, ...]]:
         rules = Rules(ceiling=Ceiling(flops_per_item=dict(flops.items())))
         return next((one.result, one.reasons) for one in verify(folder, rules).rulings if one.id == "R5")
 
-    assert r5(**{"standart.vae": 1e9}) == ("fail", ("of the tests that have a ceiling none ran: standart.vae",))
-    assert r5()[0] == "unknown"
+    nothing = ("unknown", ("the rules know no FLOP count of what ran",))
+    assert r5(**{"standart.vae": 1e9}) == r5() == nothing
 
 
 @pytest.mark.parametrize(
@@ -465,7 +454,7 @@ def test_rules_that_refuse_a_doubt_that_there_is_not(folder: Path, capsys: pytes
     (folder.parent / "rules.json").write_text('{"doubts_refused": ["copied"]}')
     for command in (["verify", str(folder)], ["report", str(folder)], ["doctor"]):
         assert call([*command, "--rules", str(folder.parent / "rules.json")]) == 2
-        assert "there is no doubt 'copied'; there are copied-slices" in capsys.readouterr().err
+        assert "there is no doubt 'copied'; there are beyond-peak" in capsys.readouterr().err
 
 
 def test_without_rules_only_what_needs_none_is_checked(folder: Path) -> None:

@@ -83,8 +83,6 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     summary: Summary
     claim: Claim
     """The numbers that a report prints, recomputed."""
-    sources: dict[str, str | None]
-    """SHA-256 of the workloads' source files in this installation, by origin; None if it lacks the file."""
     package: dict[str, str]
     """SHA-256 of each room of this installation's package (`sources.package_digests`)."""
     known_twins: tuple[KnownTwin, ...]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
-from functools import partial
 from pathlib import Path
 
 import milabench_ng
@@ -48,7 +47,7 @@ from milabench_ng.report.verification.stamping import read_stamps
 from milabench_ng.shipped import ShippedKind as ShippedKind
 from milabench_ng.shipped import find, profile_file
 from milabench_ng.shipped import names as shipped_names
-from milabench_ng.sources import digest, file_below, package_digests, reachable
+from milabench_ng.sources import package_digests
 
 
 def verify(
@@ -144,7 +143,6 @@ def gather(
         unreadable=unreadable,
         summary=summary,
         claim=make_claim(summary, scales),
-        sources=own_sources(one.record.mnb.source.origin for one in kept),
         package=package_digests(Path(milabench_ng.__file__).parent),
         known_twins=read_known(),
         declared=read_builtin(),
@@ -238,15 +236,3 @@ def _file_sum(path: Path, kind: ShippedKind) -> str:
         return sha256_of(path)
     except InputError as error:
         raise InputError(f"{kind} {error}") from None
-
-
-def own_sources(origins: Iterable[str]) -> dict[str, str | None]:
-    """The checksums of our own workloads' code and its imports from the package, found without importing any of it."""
-    package = Path(milabench_ng.__file__).parent
-    found: dict[str, str | None] = {}
-    for origin in dict.fromkeys(origins):
-        name = origin.partition(":")[0]
-        own = name.startswith(f"{package.name}.workloads.") and all(part.isidentifier() for part in name.split("."))
-        content = file_below(package, name) if own else None
-        found[origin] = None if content is None else digest(reachable(name, content, partial(file_below, package)))
-    return found

@@ -4,13 +4,43 @@ from __future__ import annotations
 
 from milabench_ng.errors import InputError
 from milabench_ng.plain import plain
-from milabench_ng.report.verification.doubts import copied_slices
+from milabench_ng.report.verification.doubts import (
+    beyond_baseline,
+    beyond_peak,
+    clock_steps,
+    copied_slices,
+    decoding_pace,
+    gpu_counters,
+    gpu_memory,
+    idle_gpus,
+    late_stops,
+    outside_traces,
+    shipped_rate,
+    unlike_steps,
+    unlisted_settings,
+    untrained,
+)
 from milabench_ng.report.verification.doubts.doubt import CORPUS, Doubt
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import Doubted
 from milabench_ng.report.verification.rules import Rules
 
-DOUBTS: tuple[Doubt, ...] = (copied_slices.DOUBT,)
+DOUBTS: tuple[Doubt, ...] = (
+    beyond_peak.DOUBT,
+    beyond_baseline.DOUBT,
+    shipped_rate.DOUBT,
+    copied_slices.DOUBT,
+    unlike_steps.DOUBT,
+    late_stops.DOUBT,
+    clock_steps.DOUBT,
+    unlisted_settings.DOUBT,
+    idle_gpus.DOUBT,
+    gpu_counters.DOUBT,
+    gpu_memory.DOUBT,
+    decoding_pace.DOUBT,
+    outside_traces.DOUBT,
+    untrained.DOUBT,
+)
 
 
 def raised(evidence: Evidence) -> tuple[Doubted, ...]:
