@@ -29,6 +29,7 @@ from milabench_ng.records.ledger import (
     attempts,
     recorded,
 )
+from milabench_ng.records.marks import MarkKind
 from milabench_ng.records.names import file_digest
 from milabench_ng.records.record import Record, encode_record
 
@@ -60,6 +61,9 @@ class RunProgress:
         self.plan = asked(plan, events)
         self._tried = attempts(events)
         self._standing = standing(writer)
+        self._bereft = {
+            key for key, file in _good_files(events, self._standing).items() if lost_neighbours(writer, file)
+        }
         runs = runs_of_session(self.plan, self._standing, sessions)
         self._parts = tuple(range(run, run + 1) for run in runs) if by_repeat else (runs,)
         self._searched: dict[str, BatchSearch] = {}
@@ -83,7 +87,9 @@ class RunProgress:
         """Batches of the first part that is not done: those without valid records, then those that may be retried."""
         for runs in self._parts:
             part = tuple(batch for batch in self.plan.batches if batch.launches[0].run in runs)
-            found = works(part, lambda launch: _key(launch) not in self._standing) or works(part, self._may_be_retried)
+            found = works(part, lambda launch: _key(launch) not in self._standing) or tuple(
+                self._with_bereft(work) for work in works(part, self._may_be_retried)
+            )
             if found:
                 return found
         return ()
@@ -150,7 +156,13 @@ class RunProgress:
             search = record.mnb.batch_search
             if search is not msgspec.UNSET and search.size:
                 self._searched[record.name] = search
-            if record.mnb.launch.measured and cause not in (None, *NOT_TRIED):
+            if not record.mnb.launch.measured:
+                continue
+            if any(mark.kind == LOST for mark in record.mnb.marks):
+                self._bereft.add(key)
+            else:
+                self._bereft.discard(key)
+            if cause not in (None, *NOT_TRIED):
                 self._failures[key] += 1
         self._largest = max((self._largest, *(len(content) for _, content in files)))
         self._keep([*files, *logs], *events)
@@ -170,6 +182,11 @@ class RunProgress:
         self._standing = standing(self.writer)
         failed = sum(cause is not None for cause in self._standing.values())
         self.writer.keep((), Finished(missing=self.missing, failed=failed))
+
+    def _with_bereft(self, work: BatchWork) -> BatchWork:
+        """A retry that also measures what had lost the neighbours that it has now."""
+        again = tuple(one for one in work.batch.launches if one in work.wanted or _key(one) in self._bereft)
+        return BatchWork(batch=work.batch, wanted=again)
 
     def _may_be_retried(self, launch: Launch) -> bool:
         key = _key(launch)
@@ -199,6 +216,29 @@ def standing(writer: ResultWriter) -> dict[LaunchKey, str | None]:
     """The cause (None: success) of every launch's last valid record, whose file is complete and unchanged."""
     known = recorded(writer.chain.events)
     return {_key(event): event.cause for event in known if event.cause not in NOT_TRIED and writer.has(event)}
+
+
+LOST: MarkKind = "neighbours lost"
+
+
+def _good_files(events: Sequence[AnyLedgerEvent], causes: Mapping[LaunchKey, str | None]) -> dict[LaunchKey, str]:
+    """The files of the last records of launches that did not fail."""
+    good = (event for event in recorded(events) if event.cause is None)
+    return {_key(event): event.file for event in good if causes.get(_key(event), "") is None}
+
+
+class _Marked(msgspec.Struct, frozen=True):
+    marks: list[msgspec.Raw] = []
+
+
+class _Whole(msgspec.Struct, frozen=True):
+    mnb: _Marked
+
+
+def lost_neighbours(writer: ResultWriter, file: str) -> bool:
+    """Whether a record says that its launch lost a neighbour: it is measured again with the one that failed."""
+    marks = msgspec.json.decode(read_content(writer.folder.path / file, LARGE, os.O_NOFOLLOW), type=_Whole).mnb.marks
+    return any(LOST.encode() in bytes(mark) for mark in marks)
 
 
 class _Ours(msgspec.Struct, frozen=True):

@@ -114,6 +114,15 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(kept for kept in self.records if kept.record.mnb.launch.measured)
 
     @property
+    def superseded(self) -> frozenset[str]:
+        """The files of launches that succeeded and were measured again, beside neighbours that they had lost."""
+        last: dict[tuple[str, str], StoredRecord] = {}
+        good = [kept for kept in self.good if kept.record.mnb.launch.measured]
+        for kept in sorted(good, key=lambda one: one.record.mnb.started_utc):
+            last[kept.record.mnb.label, kept.record.job_id] = kept
+        return frozenset({kept.file for kept in good} - {kept.file for kept in last.values()})
+
+    @property
     def good(self) -> tuple[StoredRecord, ...]:
         """The records of launches that did not fail."""
         return tuple(kept for kept in self.records if kept.record.success)

@@ -218,8 +218,10 @@ def marks(evidence: Evidence) -> Finding:
 
 
 def _recorded_marks(evidence: Evidence) -> Iterator[str]:
-    for name, record in evidence.named():
-        yield from (f"{name}: {mark.text}" for mark in record.mnb.marks if not _accepted(evidence, mark))
+    superseded = evidence.superseded
+    for kept in evidence.records:
+        marks_of = () if kept.file in superseded else kept.record.mnb.marks
+        yield from (f"{kept.name}: {mark.text}" for mark in marks_of if not _accepted(evidence, mark))
 
 
 def _accepted(evidence: Evidence, mark: Mark) -> bool:
