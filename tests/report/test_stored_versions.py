@@ -38,7 +38,7 @@ At = tuple[str | int, ...]
 """The place of a value in JSON: keys and indices."""
 
 RENEWED = {
-    ("schema",): "records and summaries are schema 2; the JSON of `mnb report` is schema 2",
+    ("schema",): "records and summaries are schema 2; the JSON of `mnb report` is schema 3",
     ("marks",): "in records and summaries marks are objects; equal ones are counted together",
     ("tests", "*", "marks"): "the same",
     ("tests", "*", "reference"): "a trace holds from one version on; launches made before are not compared",

@@ -12,7 +12,7 @@ from milabench_ng.report.report import Line, Report
 from milabench_ng.report.scoring.comparison import ComparedTest, Comparison
 from milabench_ng.report.scoring.neighbours import contentiousness, cost_of_neighbours, worth_of_fence
 
-REPORT_SCHEMA = 2
+REPORT_SCHEMA = 3
 
 
 def write(report: Report, stream: TextIO) -> None:
@@ -128,7 +128,7 @@ def _without(one: msgspec.Struct, *names: str) -> dict[str, Any]:
 
 
 def _baseline(other: Comparison, unit: str) -> dict[str, Any]:
-    return _without(other, "rows") | {"unit": unit}
+    return _without(other, "rows") | {"unit": unit, "charged_ratio": other.charged_ratio}
 
 
 def _compared(compared: ComparedTest | None) -> dict[str, Any]:

@@ -146,11 +146,7 @@ def _score(report: Report) -> Answer:
         parts=(
             f"{four_digits(score.per_device)} {unit} per {device_word(report.summary)}",
             f"{four_digits(score.per_node)} per node",
-            *(
-                (f"expected {four_digits(at.value)} (95 %: {four_digits(at.low)} to {four_digits(at.high)})",)
-                if at
-                else ()
-            ),
+            *((f"95 %: {four_digits(at.low)} to {four_digits(at.high)}",) if at else ()),
         ),
         tone="bad" if report.marks else "strong",
     )
@@ -166,15 +162,15 @@ def _later(report: Report) -> str:
 
 
 def _versus(report: Report, other: Comparison) -> Answer:
-    """The ratio of the scores; the verdict is on the throughputs."""
+    """The ratio of the throughputs, and the verdict on it."""
     name = f"vs {_brief(other)}"
     if other.ratio is None or other.ratio_per_node is None:
         return Answer(name=name, parts=("no weighted test can be compared",), tone="fair")
-    word, known = device_word(report.summary), other.band or other.interval
+    word, known = device_word(report.summary), other.effect.ratio
     ours = report.summary.devices
     against = "" if other.devices == ours else f" ({counted(ours, word)} against {other.devices})"
     margin = unusual(other.margin)
-    verdict = other.effect.verdict if other.effect.ratio else "no interval"
+    verdict = other.effect.verdict if known else "no interval"
     return Answer(
         name=name,
         parts=(
@@ -182,7 +178,7 @@ def _versus(report: Report, other: Comparison) -> Answer:
             *((span(known) or "",) if known else ()),
             f"{other.ratio_per_node:.3f} per node{against}",
             f"{other.tests} of {other.of} tests",
-            *(() if other.band else (f"{verdict}, {margin}" if margin else verdict,)),
+            f"{verdict}, {margin}" if margin else verdict,
         ),
         tone=_tone_of(other),
     )
@@ -214,7 +210,7 @@ def _price(report: Report) -> Answer:
 
 
 def _worth(price: PerReference, name: str) -> str:
-    known = f" {span_of_money(price.known)}" if price.known else ""
+    known = f" {span_of_money(price.interval)}" if price.interval else ""
     return f"{money(price.value)} $ per {name} node's worth{known}{', indicative' if price.indicative else ''}"
 
 

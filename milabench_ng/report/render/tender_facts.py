@@ -39,7 +39,7 @@ def _verdicts(tender: Tender) -> Iterator[Fact]:
 
 def _facts(tender: Tender) -> Iterator[Fact]:
     yield Fact("reference", f"one node of {tender.reference}", "strong")
-    yield Fact("ranked by", f"{tender.criterion}, lower is better; equal ranks cannot be told apart")
+    yield Fact("ranked by", f"{tender.criterion}, lower is better; between equal ranks there is no certain order")
     yield _ranked_over(tender)
     terms = tender.terms
     if terms is not None:
@@ -78,13 +78,15 @@ def _ranked_over(tender: Tender) -> Fact:
     unlike = dict.fromkeys(one.test for one in tender.other_work)
     left = [
         f"; not {', '.join(map(name_of_row, tests))}, which {why}"
-        for tests, why in ((unlike, "is not the same work in all bids"), (tender.not_in_all, "not every bid has"))
+        for tests, why in (
+            (unlike, "is not the same work in all bids"),
+            (tender.not_in_all, "not every bid has"),
+            (tender.not_in_reference, "is not the same work in the reference"),
+        )
         if tests
     ]
-    fewer = len(tender.compared) < len(tender.tests)
-    ratios = f"; ratios to the reference over {len(tender.compared)}" if fewer else ""
-    text = f"{len(tender.tests)} of {tender.of} weighted tests{''.join(left)}{ratios}"
-    return Fact("ranked over", text, "fair" if left or fewer else "plain")
+    text = f"{len(tender.tests)} of {tender.of} weighted tests{''.join(left)}"
+    return Fact("ranked over", text, "fair" if left else "plain")
 
 
 def _where(mark: Marked) -> str:
