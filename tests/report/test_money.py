@@ -153,6 +153,19 @@ def test_every_form_marks_an_estimated_ratio(form: Any) -> None:
         assert "estimated" in next(line for line in text.splitlines() if re.match(r"\W*(standard\.)?vae\b", line))
 
 
+def test_one_line_says_what_an_estimated_baseline_is_before_any_figure() -> None:
+    run, old = load_baseline("h200"), load_baseline("a100")
+    weights = shipped_scale("standard").weights
+    made = build_report(run, "run", scale=Scale(weights=weights), baselines=[("baselines/a100.json", old)])
+    first, *_ = first_screen(made).facts
+    said = (
+        "4 of 19 tests, 23 % of the weight, rest on one factor (h200 times 0.428): not a measurement; "
+        "measured comparisons: lambda-a100, unet3d-a100"
+    )
+    assert (first.name, first.text) == ("AN INDICATION", f"vs a100: {said}")
+    assert "4 of 19 tests, 23 % of the weight" in everything(made)["vs a100"]
+
+
 def test_an_estimated_row_has_no_launches_and_is_not_charged_for_their_spread() -> None:
     base = node(100.0, 100.0)
     mixed = msgspec.structs.replace(base, tests=base.tests | {"standard.vae": estimated(100.0, 80.0, 160.0)})

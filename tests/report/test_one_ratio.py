@@ -90,7 +90,9 @@ def test_a_comparison_is_the_weighted_mean_of_its_rows_and_its_verdict_is_on_it(
     assert found.ratio == pytest.approx(math.exp(logs / math.fsum(WEIGHTS.values())), rel=1e-9)
     for ratio, effect in ((found.ratio, found.effect), *((one.perf_ratio, one.effect) for one in found.rows.values())):
         assert ratio is not None
+        assert effect.ratio is not None or effect.verdict == "not ranked"
         if effect.ratio is not None:
+            assert effect.ratio.n >= 5
             assert effect.ratio.value == pytest.approx(ratio, rel=1e-9)
             assert effect.ratio.low <= effect.ratio.value <= effect.ratio.high
         inside = {"better": ratio > 1.02, "worse": ratio < 1 / 1.02, "equivalent": 1 / 1.02 < ratio < 1.02}

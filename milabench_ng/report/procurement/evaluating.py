@@ -16,7 +16,6 @@ import msgspec
 
 from milabench_ng.report.procurement.bids import Bid, Bids
 from milabench_ng.report.procurement.leave_one_out import leave_one_out
-from milabench_ng.report.procurement.other_machine import predicted_interval, unseen
 from milabench_ng.report.procurement.ownership import NodePower, Ownership, Terms, ownership
 from milabench_ng.report.procurement.ranking import (
     pareto_set,
@@ -32,6 +31,7 @@ from milabench_ng.report.procurement.tender import BidRow, Tender
 from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.cost import PerReference, Price, cost
+from milabench_ng.report.scoring.other_machine import machine_variance, predicted_interval
 from milabench_ng.report.scoring.weights import Groups, Weights, planned_weights, weights_over
 from milabench_ng.report.statistics.intervals import Interval
 from milabench_ng.report.summary.power import power_doubts
@@ -83,7 +83,6 @@ def evaluate(
         by_ownership=by_ownership,
         why_unranked=why,
         tests=tuple(tests),
-        declared=tuple(name for name in done if unseen(scored_rows(reports[name]), shares)),
         of=len(planned),
         other_work=apart,
         not_in_all=tuple(label for label in planned if label not in shared and label not in unlike),
@@ -135,7 +134,7 @@ def _known(report: Report, shares: Weights) -> Interval | None:
     other = reference_of(report)
     if other is None or other.node_interval is None:
         return None
-    return predicted_interval(other.node_interval, unseen(scored_rows(report), shares))
+    return predicted_interval(other.node_interval, machine_variance(scored_rows(report), shares))
 
 
 def _row(

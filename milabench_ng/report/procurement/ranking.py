@@ -13,15 +13,15 @@ from itertools import combinations
 
 import msgspec
 
-from milabench_ng.report.procurement.other_machine import predicted, unseen
 from milabench_ng.report.procurement.same_work import OtherWork
 from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.comparison import Comparison
+from milabench_ng.report.scoring.other_machine import machine_variance, predicted
 from milabench_ng.report.scoring.score import log_ratio
 from milabench_ng.report.scoring.scored import ScoredTest
 from milabench_ng.report.scoring.weights import Weights, planned_weights
-from milabench_ng.report.statistics.effects import RANKED_FROM, holm, p_value
-from milabench_ng.report.statistics.intervals import LEVEL, Estimate, combine
+from milabench_ng.report.statistics.effects import holm, p_value
+from milabench_ng.report.statistics.intervals import LEVEL, RANKED_FROM, Estimate, combine
 
 
 def rank(reports: Mapping[str, Report], costs: Mapping[str, float], weights: Weights) -> tuple[dict[str, int], str]:
@@ -63,7 +63,7 @@ def cheaper_by(a: Report, cost_a: float, b: Report, cost_b: float, weights: Weig
     if estimate is None:
         return None
     nodes = math.log(a.summary.devices / cost_a) - math.log(b.summary.devices / cost_b)
-    wider = predicted(estimate, unseen(ours, weights) + unseen(theirs, weights))
+    wider = predicted(estimate, machine_variance(ours, weights) + machine_variance(theirs, weights))
     return msgspec.structs.replace(wider, mean=wider.mean + nodes)
 
 

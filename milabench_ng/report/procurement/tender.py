@@ -70,8 +70,6 @@ class Tender(msgspec.Struct, frozen=True, kw_only=True):
     why_unranked: str
     tests: tuple[str, ...]
     """The tests that ratios, prices, ranks, Pareto and stability cover."""
-    declared: tuple[str, ...]
-    """The bids of fewer than three sessions, whose intervals include a declared variance between machines."""
     of: int
     """How many tests have a weight."""
     other_work: tuple[OtherWork, ...]

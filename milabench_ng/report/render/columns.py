@@ -167,7 +167,6 @@ def _bound_columns(index: int, suffix: str, margin: float) -> list[TestColumn]:
         "ratio high": ("", lambda at: at.effect.ratio.high if at.effect.ratio else None),
         "p of the verdict (Holm)": ("", lambda at: at.effect.p),
         "margin": ("%", lambda _: 100 * margin),
-        "detectable": ("%", lambda at: at.effect.mde_pct),
         "repeats for 1 %": ("", lambda at: at.effect.repeats_needed),
         "no verdict because": ("", lambda at: at.suppressed or at.set_aside or at.effect.why),
     }

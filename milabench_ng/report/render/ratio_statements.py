@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from milabench_ng.report.render.cells import Fact, Tone, four_digits, money, tone_of_verdict, unit_told
+from milabench_ng.report.render.cells import Fact, Tone, covered, four_digits, money, tone_of_verdict, unit_told
 from milabench_ng.report.render.columns import span
 from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.comparison import Comparison
@@ -38,9 +38,8 @@ def _verdict_text(other: Comparison) -> tuple[str, Tone]:
     if found.ratio is None:
         return f"{other.ratio or 0.0:.3f}, no interval: {_why(other)}", "fair"
     text = f"{found.ratio.value:.3f} {span(found.ratio)}: {_verdict(found, other.margin)}"
-    detectable = "" if found.mde_pct is None else f"; detectable {found.mde_pct:.1f} %"
     needed = "over 1000" if found.repeats_needed is None else str(found.repeats_needed)
-    return f"{text}{detectable}; +-1 % takes {needed} repeats at this spread", tone_of_verdict(found.verdict)
+    return f"{text}; +-1 % takes {needed} repeats at this spread", tone_of_verdict(found.verdict)
 
 
 def _why(other: Comparison) -> str:
@@ -64,6 +63,6 @@ def span_of_money(interval: Interval) -> str:
 def _levels(other: Comparison, ratio: float, unit: str) -> str:
     """Both scores over the tests that the ratio is over, and which these are."""
     names = ", ".join(map(name_of_row, other.counted))
-    which = "the same tests" if other.status == "complete" else f"over {other.tests} of {other.of} tests: {names}"
+    which = "the same tests" if other.status == "complete" else f"over {covered(other)}: {names}"
     ours, theirs = four_digits(other.run_score or 0.0), four_digits(other.score or 0.0)
     return f"{ours} against {theirs}{unit} per device, {ratio:.3f}; charged for spread and failures, {which}"

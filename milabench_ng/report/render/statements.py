@@ -14,7 +14,6 @@ from milabench_ng.report.render.choices_told import choices_told
 from milabench_ng.report.render.ratio_statements import charged_ratios, ratios
 from milabench_ng.report.render.traces_told import told
 from milabench_ng.report.report import Report
-from milabench_ng.report.statistics.effects import RANKED_FROM
 from milabench_ng.report.summary.power import lost_samples, power_doubts
 from milabench_ng.report.summary.summary import name_of_row
 from milabench_ng.stats import median
@@ -51,10 +50,10 @@ def _machine(report: Report) -> Iterator[Fact]:
 def _score_interval(report: Report) -> Iterator[Fact]:
     """What the score's interval rests on."""
     score = report.score
-    if score is None or score.per_device is None or score.interval is None:
+    at = None if score is None else score.interval or score.repeats
+    if score is None or score.per_device is None or at is None:
         return
-    at = score.interval
-    few = f"; under {RANKED_FROM} repeats too little is charged for spread" if at.n < RANKED_FROM else ""
+    few = "; their range, no interval; too little is charged for spread" if at is score.repeats else ""
     needed = "over 1000" if score.repeats_needed is None else str(score.repeats_needed)
     yield Fact("rests on", f"{at.n} repeats, {report.coverage}{few}; +-1 % takes {needed} repeats at this spread")
 

@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from milabench_ng.report.procurement.leave_one_out import LeaveOneOut
-from milabench_ng.report.procurement.other_machine import GPU_STD, HOST_STD
 from milabench_ng.report.procurement.stability import Stability
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.cells import Fact
-from milabench_ng.report.statistics.intervals import SESSIONS_FROM
+from milabench_ng.report.scoring.other_machine import GPU_STD, HOST_STD
 from milabench_ng.report.summary.marked import Marked
 from milabench_ng.report.summary.summary import name_of_row
 
@@ -48,14 +47,11 @@ def _facts(tender: Tender) -> Iterator[Fact]:
             f"{terms.years:g} years, {terms.tariff_per_kwh:g} {tender.currency}/kWh, PUE {terms.pue:g}, "
             f"utilisation {terms.utilization:.0%}",
         )
-    if tender.declared:
-        yield Fact(
-            "sessions",
-            f"fewer than {SESSIONS_FROM} from {', '.join(tender.declared)}, so intervals and ranks include "
-            f"{100 * GPU_STD:g} % between machines in tests that the GPU bounds and {100 * HOST_STD:g} % in others; "
-            f"mnb jobs PROFILE --sessions {SESSIONS_FROM} measures it",
-            "fair",
-        )
+    yield Fact(
+        "machines",
+        f"intervals and ranks include {100 * GPU_STD:g} % between machines of a kind in tests that the GPU bounds, and "
+        f"{100 * HOST_STD:g} % in others: no bid shows it by itself",
+    )
     if tender.why_unranked:
         nobody = all(row.rank is None for row in tender.rows)
         yield Fact("ranks", f"{'nothing is ranked' if nobody else 'not ranked'}: {tender.why_unranked}", "fair")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -16,6 +17,7 @@ from milabench_ng.report.scoring.score import (
     log_ratio,
     mean_over,
     ratio_of,
+    repeat_range,
     throughput_ratio,
     why_unknown,
 )
@@ -72,6 +74,8 @@ def compare(
         status=("complete" if whole else "partial") if common else "none",
         tests=len(common),
         of=len(weights),
+        weight_pct=100 * math.fsum(weights[each] for each in common) / math.fsum(weights.values()) if weights else 0.0,
+        estimates=_estimates(baseline, common),
         left_out=tuple(reasons),
         reasons=reasons,
         counted=tuple(common),
@@ -80,6 +84,7 @@ def compare(
         ratio_per_node=None if ratio is None else ratio * run.devices / baseline.devices,
         score=ratio_of(mean_over(theirs, common, weights), one) if common else None,
         run_score=ratio_of(mean_over(ours, common, weights), one) if common else None,
+        repeats=repeat_range(ratio, ours, theirs, common, weights) if ratio else None,
         indicative=_indicative(run, baseline, common),
         rows={
             label: msgspec.structs.replace(row, effect=_withheld(row.effect, failing))
@@ -145,6 +150,11 @@ def _lacks(label: str, run: ScoredRows, base: ScoredRows) -> str:
         if why:
             return f"{side} has {why}"
     return ""
+
+
+def _estimates(baseline: Summary, labels: Sequence[str]) -> tuple[str, ...]:
+    rows = (baseline.tests[label] for label in labels)
+    return tuple(dict.fromkeys(row.origin.source for row in rows if row.estimate and row.origin))
 
 
 def _indicative(run: Summary, baseline: Summary, labels: Sequence[str]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.report.statistics.effects import MARGIN, Effect
-from milabench_ng.report.statistics.intervals import Interval
+from milabench_ng.report.statistics.intervals import Interval, RepeatRange
 from milabench_ng.report.summary.comparable import WorkDifference
 from milabench_ng.report.summary.summary import OriginKind, Provenance
 
@@ -58,6 +58,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """complete: over every weighted test of a complete run; partial: over some; none: no weighted test in common."""
     tests: int
     of: int
+    weight_pct: float
+    """The share of the weights that the ratio covers, in percent."""
+    estimates: tuple[str, ...] = ()
+    """What the estimated rows that count were made by, such as ``h200 times 0.428``."""
     left_out: tuple[str, ...]
     """Weighted tests that do not count because a side lacks them or the work differed."""
     reasons: dict[str, str] = {}
@@ -67,6 +71,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     devices: int
     ratio: float | None
     """Of the throughputs per device, which are charged for nothing: `Effect.ratio` has its interval."""
+    repeats: RepeatRange | None = None
+    """``ratio`` of single repeats, where these are too few for an interval."""
     ratio_per_node: float | None
     score: float | None
     """The baseline's score per device over the same tests, in the unit of the run's score."""

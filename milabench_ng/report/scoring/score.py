@@ -17,9 +17,11 @@ from milabench_ng.report.scoring.reference import CLASSIC_UNIT, Reference, score
 from milabench_ng.report.scoring.scored import ONE_AFTER_ANOTHER, ScoredRows, ScoredTest, scored_tests
 from milabench_ng.report.scoring.weights import Weights, planned_weights
 from milabench_ng.report.statistics.intervals import (
+    RANKED_FROM,
     Estimate,
     Interval,
     LogStat,
+    RepeatRange,
     WeightedStat,
     combine,
     interval,
@@ -63,6 +65,8 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...] = ()
     interval: Interval | None = None
     """Of ``per_device``."""
+    repeats: RepeatRange | None = None
+    """The scores of the single repeats, where these are too few for an interval."""
     why: str = ""
     """Why there is no interval."""
     repeats_needed: int | None = None
@@ -109,15 +113,40 @@ def score(
         omitted=omitted,
         reasons=reasons,
         interval=about(value, estimate, one) if value and estimate else None,
-        why="" if estimate else why_unknown([rows], counted, parts) if value else NO_SCORE,
+        repeats=repeat_range(value, rows, None, counted, effective) if value and estimate else None,
+        why=why_unknown([rows], counted, parts) if value else NO_SCORE,
         repeats_needed=repeats_needed(parts) if estimate else None,
     )
 
 
-def about(value: float, estimate: Estimate, one: float) -> Interval:
+def about(value: float, estimate: Estimate, one: float) -> Interval | None:
     """The interval of a score ``value`` in a unit of ``one``: of what many repeats would give, widened to ``value``."""
-    many = interval(estimate).scaled(1 / one)
+    known = interval(estimate)
+    if known is None:
+        return None
+    many = known.scaled(1 / one)
     return msgspec.structs.replace(many, value=value, low=min(value, many.low), high=max(value, many.high))
+
+
+def repeat_range(
+    value: float, run: ScoredRows, base: ScoredRows | None, labels: Sequence[str], weights: Weights
+) -> RepeatRange | None:
+    """``value``, a score or a ratio to ``base``, had single repeats been taken for all; None from five on."""
+    sides = [_offsets(rows, labels, weights) for rows in (run, base) if rows is not None]
+    fewest = min(map(len, sides))
+    if not 2 <= fewest < RANKED_FROM:
+        return None
+    ours, theirs = sides[0], sides[1] if base is not None else [0.0]
+    low, high = min(ours) - max(theirs), max(ours) - min(theirs)
+    return RepeatRange(low=value * math.exp(low), high=value * math.exp(high), n=fewest)
+
+
+def _offsets(rows: ScoredRows, labels: Sequence[str], weights: Weights) -> list[float]:
+    """How far each repeat that all tests have lies from their mean, as a logarithm."""
+    total = math.fsum(weights[label] for label in labels)
+    common = [name for name in rows[labels[0]].repeats if all(name in rows[label].repeats for label in labels)]
+    logs = [math.fsum(weights[each] * math.log(rows[each].repeats[name]) for each in labels) / total for name in common]
+    return [log - math.fsum(logs) / len(logs) for log in logs]
 
 
 def level(reference: Reference | None, labels: Sequence[str], weights: Weights, *, penalize: bool) -> float:

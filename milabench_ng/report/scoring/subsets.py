@@ -103,5 +103,5 @@ def _sub_score(
         weight_pct=100 * sum(weights[label] for label in labels) / sum(weights.values()),
         per_device=value,
         interval=about(value, estimate, one) if value and estimate else None,
-        why=f"{', '.join(lacking)} missing" if lacking else "" if estimate else why_unknown([rows], labels, parts),
+        why=f"{', '.join(lacking)} missing" if lacking else why_unknown([rows], labels, parts),
     )
