@@ -96,6 +96,8 @@ def test_a_comparison_is_the_weighted_mean_of_its_rows_and_its_verdict_is_on_it(
             assert effect.ratio.value == pytest.approx(ratio, rel=1e-9)
             assert effect.ratio.low <= effect.ratio.value <= effect.ratio.high
         inside = {"better": ratio > 1.02, "worse": ratio < 1 / 1.02, "equivalent": 1 / 1.02 < ratio < 1.02}
+        inside |= {"equivalent in these sessions": inside["equivalent"]}
+        inside |= {"differs in these sessions": inside["better"] or inside["worse"]}
         assert inside.get(effect.verdict, True)
     for part in found.subsets:
         if part.effect.ratio is not None:

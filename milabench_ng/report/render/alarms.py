@@ -38,6 +38,7 @@ def _alarms(report: Report) -> Iterator[Fact]:
     yield from devices_told(report)
     yield from (fact for fact in choices_told(report) if fact.tone != "plain")
     yield from _named(report, _estimated)
+    yield from _named(report, _another_day)
     yield from _named(report, _not_ranked)
 
 
@@ -127,6 +128,12 @@ def _estimated(report: Report) -> Iterator[Fact]:
         where = f"; measured comparisons: {', '.join(others)}" if others else ""
         text = f"{covered(other)}, rest on {factors} ({', '.join(other.estimates)}): not a measurement{where}"
         yield Fact("AN INDICATION", f"vs {brief(other)}: {text}", "fair")
+
+
+def _another_day(report: Report) -> Iterator[Fact]:
+    if report.another_day_pct is not None:
+        few = "one session" if report.summary.sessions == 1 else f"{report.summary.sessions} sessions"
+        yield Fact(few, f"another day may differ by {report.another_day_pct:.1f} %", "plain")
 
 
 def _not_ranked(report: Report) -> Iterator[Fact]:

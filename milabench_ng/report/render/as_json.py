@@ -54,6 +54,7 @@ def as_object(report: Report) -> dict[str, Any]:
         "ratio": report.comparisons[0].ratio if report.comparisons else None,
         "baselines": [_baseline(other, report.score_unit) for other in report.comparisons],
         "intervals_cover": report.coverage,
+        "another_day_pct": report.another_day_pct,
         "sub_scores": report.sub_scores,
         **({"suites": [_suite(part) for part in report.suites]} if report.suites else {}),
         "gpus": report.gpus,

@@ -9,6 +9,7 @@ import msgspec
 
 from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.reference import CLASSIC_UNIT
+from milabench_ng.report.statistics.effects import DIFFERS
 from milabench_ng.report.summary.summary import Summary
 
 Cell = str | int | float | None
@@ -120,5 +121,6 @@ def percent(share: float | None) -> float | None:
 def tone_of_verdict(cell: Cell) -> Tone:
     """Highlights good and bad news."""
     tones: dict[Cell, Tone] = {"better": "good", "worse": "bad", "inconclusive": "fair", "estimated": "fair"}
+    tones |= {DIFFERS: "fair"}
     tones |= dict.fromkeys(("not ranked", "not counted"), "faint")
     return tones.get(cell, "plain")

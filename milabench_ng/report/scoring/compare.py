@@ -10,6 +10,7 @@ import msgspec
 
 from milabench_ng.report.scoring.comparison import ComparedTest, Comparison, SubRatio
 from milabench_ng.report.scoring.failure_rate import failure_rate
+from milabench_ng.report.scoring.other_machine import enough_sessions
 from milabench_ng.report.scoring.reference import Reference
 from milabench_ng.report.scoring.score import (
     Score,
@@ -24,7 +25,7 @@ from milabench_ng.report.scoring.score import (
 from milabench_ng.report.scoring.scored import ScoredRows, ScoredTest, scored_tests
 from milabench_ng.report.scoring.subsets import subsets
 from milabench_ng.report.scoring.weights import Groups, Weights
-from milabench_ng.report.statistics.effects import MARGIN, Effect, effect, effects
+from milabench_ng.report.statistics.effects import MARGIN, Effect, effect, effects, of_these_sessions
 from milabench_ng.report.summary.comparable import Ratio, WorkDifference, differences, other_generation
 from milabench_ng.report.summary.marked import count_marks
 from milabench_ng.report.summary.summary import OriginKind, Summary
@@ -126,11 +127,18 @@ def _withheld(found: Effect, failing: str) -> Effect:
     return msgspec.structs.replace(found, verdict="not ranked", why=failing)
 
 
+def _of_sessions(found: Effect, run: ScoredRows, base: ScoredRows, labels: Sequence[str]) -> Effect:
+    """No verdict that another day may turn, where a side has too few sessions to show how days differ."""
+    known = labels and all(enough_sessions(rows, labels) for rows in (run, base))
+    return found if known else of_these_sessions(found)
+
+
 def _effect(run: ScoredRows, base: ScoredRows, labels: Sequence[str], weights: Weights, margin: float) -> Effect:
     if any(rows[label].estimated for rows in (run, base) for label in labels):
         return Effect(ratio=None, verdict="not ranked", why=ESTIMATED)
     parts = log_ratio(run, base, labels, weights)
-    return _told(effect(parts, margin), why_unknown([run, base], labels, parts))
+    found = _told(effect(parts, margin), why_unknown([run, base], labels, parts))
+    return _of_sessions(found, run, base, labels)
 
 
 def _told(found: Effect, why: str) -> Effect:
@@ -206,7 +214,7 @@ def _rows(
     ]
     parts = {label: log_ratio(run, base, [label], {label: 1.0}) for label in alike}
     found = {
-        label: _told(one, why_unknown([run, base], [label], parts[label]))
+        label: _of_sessions(_told(one, why_unknown([run, base], [label], parts[label])), run, base, [label])
         for label, one in zip(alike, effects(list(parts.values()), margin), strict=True)
     }
     return {

@@ -36,7 +36,18 @@ from milabench_ng.report.statistics.intervals import (
 MARGIN = 0.02
 """The default for the difference that does not matter."""
 
-Verdict = Literal["better", "worse", "equivalent", "inconclusive", "not ranked"]
+Verdict = Literal[
+    "better",
+    "worse",
+    "equivalent",
+    "differs in these sessions",
+    "equivalent in these sessions",
+    "inconclusive",
+    "not ranked",
+]
+DIFFERS: Verdict = "differs in these sessions"
+ALIKE: Verdict = "equivalent in these sessions"
+"""As `DIFFERS`, all that can be said of so few sessions that another day may turn it."""
 
 _SIGNIFICANCE = 1 - LEVEL
 
@@ -58,6 +69,12 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
 def unusual(margin: float) -> str:
     """``"margin 0.01 %"``; empty for the default."""
     return "" if margin == MARGIN else f"margin {100 * margin:.3g} %"
+
+
+def of_these_sessions(found: Effect) -> Effect:
+    """The same with no stronger verdict than that of these sessions."""
+    weaker: dict[Verdict, Verdict] = {"better": DIFFERS, "worse": DIFFERS, "equivalent": ALIKE}
+    return msgspec.structs.replace(found, verdict=weaker.get(found.verdict, found.verdict))
 
 
 def effects(
