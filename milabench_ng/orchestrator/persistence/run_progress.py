@@ -29,7 +29,7 @@ from milabench_ng.records.ledger import (
     attempts,
     recorded,
 )
-from milabench_ng.records.marks import MarkKind
+from milabench_ng.records.marks import Mark, MarkKind
 from milabench_ng.records.names import file_digest
 from milabench_ng.records.record import Record, encode_record
 
@@ -61,9 +61,6 @@ class RunProgress:
         self.plan = asked(plan, events)
         self._tried = attempts(events)
         self._standing = standing(writer)
-        self._bereft = {
-            key for key, file in _good_files(events, self._standing).items() if lost_neighbours(writer, file)
-        }
         runs = runs_of_session(self.plan, self._standing, sessions)
         self._parts = tuple(range(run, run + 1) for run in runs) if by_repeat else (runs,)
         self._searched: dict[str, BatchSearch] = {}
@@ -87,8 +84,8 @@ class RunProgress:
         """Batches of the first part that is not done: those without valid records, then those that may be retried."""
         for runs in self._parts:
             part = tuple(batch for batch in self.plan.batches if batch.launches[0].run in runs)
-            found = works(part, lambda launch: _key(launch) not in self._standing) or tuple(
-                self._with_bereft(work) for work in works(part, self._may_be_retried)
+            found = works(part, lambda launch: _key(launch) not in self._standing) or self._with_bereft(
+                works(part, self._may_be_retried)
             )
             if found:
                 return found
@@ -156,13 +153,7 @@ class RunProgress:
             search = record.mnb.batch_search
             if search is not msgspec.UNSET and search.size:
                 self._searched[record.name] = search
-            if not record.mnb.launch.measured:
-                continue
-            if any(mark.kind == LOST for mark in record.mnb.marks):
-                self._bereft.add(key)
-            else:
-                self._bereft.discard(key)
-            if cause not in (None, *NOT_TRIED):
+            if record.mnb.launch.measured and cause not in (None, *NOT_TRIED):
                 self._failures[key] += 1
         self._largest = max((self._largest, *(len(content) for _, content in files)))
         self._keep([*files, *logs], *events)
@@ -183,10 +174,22 @@ class RunProgress:
         failed = sum(cause is not None for cause in self._standing.values())
         self.writer.keep((), Finished(missing=self.missing, failed=failed))
 
-    def _with_bereft(self, work: BatchWork) -> BatchWork:
-        """A retry that also measures what had lost the neighbours that it has now."""
-        again = tuple(one for one in work.batch.launches if one in work.wanted or _key(one) in self._bereft)
-        return BatchWork(batch=work.batch, wanted=again)
+    def _with_bereft(self, works: Sequence[BatchWork]) -> tuple[BatchWork, ...]:
+        """Retries that also measure what had lost the neighbours that it has now."""
+        bereft = self._bereft() if works else set()
+        return tuple(
+            BatchWork(
+                batch=work.batch,
+                wanted=tuple(one for one in work.batch.launches if one in work.wanted or _key(one) in bereft),
+            )
+            for work in works
+        )
+
+    def _bereft(self) -> set[LaunchKey]:
+        """The launches whose last record is good and says that they lost a neighbour."""
+        last = {_key(event): event for event in recorded(self.writer.chain.events) if event.cause is None}
+        good = (event for key, event in last.items() if self._standing.get(key, "") is None)
+        return {_key(event) for event in good if lost_neighbours(self.writer.folder.path / event.file, event.sha256)}
 
     def _may_be_retried(self, launch: Launch) -> bool:
         key = _key(launch)
@@ -218,27 +221,25 @@ def standing(writer: ResultWriter) -> dict[LaunchKey, str | None]:
     return {_key(event): event.cause for event in known if event.cause not in NOT_TRIED and writer.has(event)}
 
 
-LOST: MarkKind = "neighbours lost"
-
-
-def _good_files(events: Sequence[AnyLedgerEvent], causes: Mapping[LaunchKey, str | None]) -> dict[LaunchKey, str]:
-    """The files of the last records of launches that did not fail."""
-    good = (event for event in recorded(events) if event.cause is None)
-    return {_key(event): event.file for event in good if causes.get(_key(event), "") is None}
+_LOST: MarkKind = "neighbours lost"
 
 
 class _Marked(msgspec.Struct, frozen=True):
-    marks: list[msgspec.Raw] = []
+    marks: tuple[Mark, ...] = ()
 
 
 class _Whole(msgspec.Struct, frozen=True):
     mnb: _Marked
 
 
-def lost_neighbours(writer: ResultWriter, file: str) -> bool:
-    """Whether a record says that its launch lost a neighbour: it is measured again with the one that failed."""
-    marks = msgspec.json.decode(read_content(writer.folder.path / file, LARGE, os.O_NOFOLLOW), type=_Whole).mnb.marks
-    return any(LOST.encode() in bytes(mark) for mark in marks)
+def lost_neighbours(path: Path, sha256: str) -> bool:
+    """Whether a complete, unchanged record says that its launch lost a neighbour."""
+    try:
+        content = read_content(path, LARGE, os.O_NOFOLLOW)
+    except InputError:
+        return False
+    marks = msgspec.json.decode(content, type=_Whole).mnb.marks if file_digest(content) == sha256 else ()
+    return any(mark.kind == _LOST for mark in marks)
 
 
 class _Ours(msgspec.Struct, frozen=True):
