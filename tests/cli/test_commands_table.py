@@ -169,7 +169,7 @@ report wide.json | 2 | mnb: wide.json: begins with the byte order mark of UTF-16
 report /dev/zero | 2 | mnb: /dev/zero: a device, and not a file
 report res --price 0 | 2 | mnb: --price 0: an amount such as
 report res --price 1e400 | 2 | mnb: --price 1e400: an amount such as
-report res odd | 2 | mnb report: odd: more than it takes; mnb report --help
+report res odd | 2 | mnb: odd: a second folder goes with --layout interference alone
 summary res | 0 | {
 summary res.tar.gz | 0 | {
 summary base.json | 0 | {

@@ -50,6 +50,13 @@ STATISTICS = {
     ("score", "repeats_needed"): "enough in four of five runs, instead of in every second",
     ("sub_scores", "*", "interval"): "as that of the score",
     ("gpus", "overall"): "slow beyond doubt by a t test, instead of far from the median in robust deviations",
+    ("schema",): "the JSON of `mnb report` is schema 3",
+    ("tests", "*", "interval"): "of five repeats or more; below, the range of the repeats",
+    ("tests", "*", "why"): "says so",
+    ("score", "why"): "the same",
+    ("sub_scores", "*", "why"): "the same",
+    ("tests", "*", "estimated"): "whether it is, instead of the estimate",
+    ("tests", "*", "band"): "bands of estimates are made by a script",
 }
 """What is defined anew since 0.2.0."""
 
