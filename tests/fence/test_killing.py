@@ -146,7 +146,12 @@ for reused in (True, False):
     known = process_of(leader.pid)
     minder.stdin.write(f"process {known.pid} {known.start}\\n".encode()); minder.stdin.flush()
     # It has heard of the leader when it holds it: as a descriptor of its own.
-    held = lambda: any("pidfd" in os.readlink(entry) for entry in Path(f"/proc/{minder.pid}/fd").iterdir())
+    def target(entry):
+        try:
+            return os.readlink(entry)
+        except FileNotFoundError:  # closed since it was listed
+            return ""
+    held = lambda: any("pidfd" in target(entry) for entry in Path(f"/proc/{minder.pid}/fd").iterdir())
     assert wait_for(held)
     if reused:
         os.kill(child.pid, signal.SIGKILL)

@@ -138,10 +138,10 @@ def test_one_that_was_moved_where_the_fence_has_no_groups_is_found(fence: Fence,
     slow.mkdir()
     try:
         assert first_line(process) == "in"
-        group.verify(process.pid)
+        group.verify(process_of(process.pid))
         (slow / "cgroup.procs").write_text(str(process.pid))
         with pytest.raises(IsolationMismatch, match=rf"is in group /{slow.name} of cpu and not in /"):
-            group.verify(process.pid)
+            group.verify(process_of(process.pid))
     finally:
         end(process)
         assert wait_for(lambda: not (slow / "cgroup.procs").read_text())

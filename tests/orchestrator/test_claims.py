@@ -69,7 +69,7 @@ def run_lies(folder: Path, lies: Sequence[str], isolation: str, before: Sequence
         assert neighbour.success, (lie, neighbour.mnb.failure)
         assert liar.mnb.failure is not None, lie
         assert liar.mnb.failure.cause == "isolation_lost", (lie, liar.mnb.failure)
-        said = re.search(r"rank 0 says that it is process (\d+), ", liar.mnb.failure.detail)
+        said = re.search(r"says that it is process (\d+), ", liar.mnb.failure.detail)
         assert said, (lie, liar.mnb.failure.detail)
         first = next(word for word in told["told"][number] if word not in ("late", "only"))
         assert not first.isdecimal() or said[1] == first, (lie, liar.mnb.failure.detail)

@@ -145,7 +145,8 @@ def test_what_is_accepted_from_a_worker_can_be_read_back(name: str) -> None:
 @settings(deadline=None, derandomize=True, max_examples=100)
 @given(st.lists(st.sampled_from(sorted(EVENTS)).map(lambda name: {"event": name, **EVENTS[name]}), max_size=9))
 def test_events_in_any_order_make_a_record(lines: list[dict[str, Any]]) -> None:
-    assert is_read_back(*lines)
+    entered = [line for line in lines if line["event"] == "Entered"]
+    assert is_read_back(*lines) == (len(entered) < 2), "a rank enters once"
 
 
 def test_the_items_of_a_launch_are_bounded_as_those_of_a_slice() -> None:
