@@ -41,8 +41,9 @@ found = end_strays(known, [below_us()])
 print(len(found), pid in found[0], end_strays(known, [below_us()]), running() == known)
 """
 ADOPTS = """
-import subprocess
+import os, subprocess, time
 from milabench_ng.fence.entry import adopt_orphans
+from milabench_ng.fence.kernel.processes import read_stat
 from milabench_ng.orchestrator.execution.strays import end_strays, running
 adopt_orphans()
 script = "read go; (sleep 600 & echo $!) ; read go"
@@ -51,6 +52,8 @@ theirs = subprocess.Popen(["sh", "-c", script], stdin=pipe, stdout=pipe, text=Tr
 known = running()
 print("go", file=theirs.stdin, flush=True)
 orphan = theirs.stdout.readline().strip()
+while (seen := read_stat(int(orphan))) and (seen.name, seen.parent) != ("sleep", os.getpid()):
+    time.sleep(0.01)  # its shell has not ended, or it has not become sleep yet
 print(end_strays(known, ()) == (f"sleep ({orphan})",), theirs.poll())
 subprocess.run(["kill", orphan], check=True)
 theirs.communicate("go")
