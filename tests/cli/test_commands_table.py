@@ -242,8 +242,6 @@ baseline build odd | 2 | mnb: odd is not fit for a baseline:
 baseline build nowhere | 2 | mnb: nowhere: No such file or directory
 baseline check v100 | 1 | test what cannot be
 baseline check base.json | 0 | base.json: 7 tests, nothing implausible (compared with nothing)
-baseline estimate base.json --device H200 | 2 | mnb: base.json: measured on: the peak rates of 'Test GPU' are not
-baseline estimate v100 --device H200-SXM | 2 | mnb: v100 is published; an estimate starts from what was measured
 baseline sho v100 | 2 | mnb baseline: Unknown command "sho". Did you mean "show"? mnb baseline --help lists them
 jobs | 2 | mnb: name a profile (standard, quick or a file), or a folder to go on with: --resume FOLDER
 jobs quik | 2 | mnb: quik: no such file, and no profile of that name is shipped (did you mean 'quick'?); there are cv,
