@@ -118,12 +118,12 @@ def _of(one: WorkDifference) -> str:
 
 
 def _print_characteristic(made: Acceptance) -> None:
-    headers = ("true ratio of scores", "keeps", "breaks", "neither")
+    headers = ("true ratio of all tests", "keeps", "breaks", "neither")
     rows = [
         (f"{at.ratio:.4f}", *(f"{100 * share:.1f} %" for share in (at.keeps, at.breaks, 1 - at.keeps - at.breaks)))
         for at in made.characteristic
     ]
-    title = "how likely each verdict on the score is, at the spread of these runs"
+    title = "how likely each decision is, at the spread of these runs, if the tests vary independently"
     if not rows:
         title += ": not known without a ratio of scores that varies"
     standard_output().print("", title, "", table(headers, rows, right=headers), sep="\n")

@@ -176,7 +176,9 @@ def accept(
         marks=(*_marks("bid", bid, promised), *_marks("delivered", delivered, promised)),
         differences=differing,
         declared=tuple(side for side, rows in sides.items() if day_variance(rows, shared)),
-        characteristic=characteristic(_first_estimate(scores), guarantee, len(judged)),
+        characteristic=characteristic(
+            _first_estimate(scores), [one for item in items if (one := item.estimate)], guarantee, len(judged)
+        ),
     )
 
 

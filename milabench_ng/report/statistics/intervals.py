@@ -28,6 +28,8 @@ LEVEL = 0.95
 RANKED_FROM = 5
 """Fewest repeats, on each side, for an interval or a verdict: of fewer, only their range is told."""
 
+_FAR = 30.0
+"""Standard errors beyond which the noncentral t cannot be computed, and the normal distribution says the same."""
 _TARGET = 0.01
 _ASSURANCE = 0.80
 _MOST_REPEATS = 1000
@@ -237,6 +239,7 @@ def t_tail(statistic: float, df: float, away: float = 0.0) -> float:
     """The probability of Student's t distribution above ``statistic``; noncentral if its mean is ``away`` from 0."""
     from scipy.special import nctdtr, ndtr, stdtr
 
-    if math.isinf(df):
-        return float(ndtr(away - statistic))
-    return float(1 - nctdtr(df, away, statistic) if away else stdtr(df, -statistic))
+    if not away and math.isfinite(df):
+        return float(stdtr(df, -statistic))
+    found = 1 - nctdtr(df, away, statistic) if math.isfinite(df) and abs(away) < _FAR else math.nan
+    return float(ndtr(away - statistic) if math.isnan(found) else found)
