@@ -234,10 +234,10 @@ def _labels(names: Sequence[str]) -> list[str]:
 
 
 def _another_day(scored: Sequence[ScoredTest], weights: Weights) -> float | None:
-    """None with sessions enough, or without a weighted test that was repeated in this one."""
+    """How far two days lie apart; None with sessions enough, or without a weighted test that has a repeat."""
     rows = {row.test: row for row in scored if row.test in weights and row.repeats}
     variance = day_variance(rows, {label: weights[label] for label in rows}) if rows else 0.0
-    return 100 * math.expm1(_NORMAL * math.sqrt(variance)) if variance else None
+    return 100 * math.expm1(_NORMAL * math.sqrt(2 * variance)) if variance else None
 
 
 def _coverage(summary: Summary) -> str:

@@ -196,9 +196,10 @@ def test_the_mean_of_sessions_by_hand() -> None:
 
 def test_a_declared_variance_by_hand() -> None:
     rows = {each.test: each for each in scored_tests(node(1.0, 1.0), EQUAL)}  # vae is bound by the CPU, a quarter
-    assert machine_variance(rows, EQUAL) == pytest.approx((GPU_STD * 0.75) ** 2 + (HOST_STD * 0.25) ** 2, rel=1e-12)
+    machines = (GPU_STD * 0.75) ** 2 + (HOST_STD * 0.25) ** 2
+    assert machine_variance(rows, EQUAL) == pytest.approx(machines + day_variance(rows, EQUAL), rel=1e-12)
     seen = {label: msgspec.structs.replace(each, sessions=THREE) for label, each in rows.items()}
-    assert machine_variance(seen, EQUAL) == machine_variance(rows, EQUAL), "sessions do not show it"
+    assert machine_variance(seen, EQUAL) == pytest.approx(machines, rel=1e-12), "sessions do not show it"
     assert day_variance(rows, EQUAL) > day_variance(seen, EQUAL) == 0.0
     made = predicted(Estimate(mean=0.5, variance=1e-4, df=8.0, n=5), 3e-4)
     assert (made.mean, made.variance, made.df) == (0.5, pytest.approx(4e-4), pytest.approx(8.0 * 16))

@@ -9,7 +9,8 @@ from milabench_ng.report.procurement.leave_one_out import LeaveOneOut
 from milabench_ng.report.procurement.stability import Stability
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.cells import Fact
-from milabench_ng.report.scoring.other_machine import GPU_STD, HOST_STD
+from milabench_ng.report.scoring.other_machine import GPU_DAY_STD, GPU_STD, HOST_DAY_STD, HOST_STD
+from milabench_ng.report.statistics.intervals import SESSIONS_FROM
 from milabench_ng.report.summary.marked import Marked
 from milabench_ng.report.summary.summary import name_of_row
 
@@ -50,7 +51,8 @@ def _facts(tender: Tender) -> Iterator[Fact]:
     yield Fact(
         "machines",
         f"intervals and ranks include {100 * GPU_STD:g} % between machines of a kind in tests that the GPU bounds, and "
-        f"{100 * HOST_STD:g} % in others: no bid shows it by itself",
+        f"{100 * HOST_STD:g} % in others; under {SESSIONS_FROM} sessions also {100 * GPU_DAY_STD:g} and "
+        f"{100 * HOST_DAY_STD:g} % between days",
     )
     if tender.why_unranked:
         nobody = all(row.rank is None for row in tender.rows)

@@ -32,8 +32,11 @@ HOST_DAY_STD = 0.05
 
 
 def machine_variance(rows: ScoredRows, weights: Weights) -> float:
-    """The variance of the log mean over the tests in ``weights`` between machines of a kind."""
-    return _by_class(rows, weights, GPU_STD, HOST_STD)
+    """The variance of the log mean over the tests in ``weights`` between machines of a kind, each on some day.
+
+    The days of this one are in it as far as its sessions do not show them.
+    """
+    return _by_class(rows, weights, GPU_STD, HOST_STD) + day_variance(rows, weights)
 
 
 def day_variance(rows: ScoredRows, weights: Weights) -> float:
