@@ -133,6 +133,7 @@ TABLE: dict[str, Check] = {
     ),
     "mnb jobs modern --name llm_fsdp_3b --repeat 3 -d /scratch/mnb -o results-fsdp-3b": PARSE,
     "mnb baseline build results-modern --again results-fsdp-3b -o modern-h200.json": PARSE,
+    "uv run scripts/simulate-decisions --only days": Check("script", "takes half a minute"),
     "uv run scripts/weigh modern-h200.json -o weights/modern.json": Check("script", "needs a baseline"),
     "mnb jobs modern --name llm_pretrain --window 1 --data-scale 0.01 -- --layers 2 --width 64 --heads 4 --kv-heads 2 "
     "--inner 128 --vocabulary 512 --length 64": PARSE,

@@ -25,7 +25,8 @@ from milabench_ng.cli import call
 from milabench_ng.records.record import RECORD_SCHEMA
 from milabench_ng.report.launch.traces import PACING, Bands, ReferenceTrace, TraceBand
 from milabench_ng.report.render.fitting import UNLIMITED
-from milabench_ng.report.verification.bundle import pack
+from milabench_ng.report.verification.bundle import ClaimedScore, pack
+from milabench_ng.report.verification.checks.check_score import precise_enough
 from milabench_ng.report.verification.checks.registry import RULES
 from milabench_ng.report.verification.doubts.registry import DOUBTS
 from milabench_ng.report.verification.findings import Ruling, Verification
@@ -53,7 +54,6 @@ STRICT = Rules(
     retries=0,
     resumes=0,
     sessions=1,
-    margin=0.5,
     isolation="full",
     data={"mnist": DataRule(kind="twin", scale=1.0, checksums=(make_records.CHECKSUM,), cache="cold")},
     storage_refused=("memory",),
@@ -122,13 +122,14 @@ def by_id(found: Verification) -> dict[str, Ruling]:
 def test_a_sound_folder_keeps_every_rule(folder: Path, keys: Path) -> None:
     verification = found(folder, keys)
     assert {ruling.id: ruling.reasons for ruling in verification.rulings if ruling.result != "pass"} == {
+        "R15": (),
         "R32": (),
         "R34": (),
     }
     assert verification.passed
     assert (
         verification.sentence
-        == f"PASS of {len(RULES) - 2} rules of 'strict'; 2 not asked; signed by vendor@example.org"
+        == f"PASS of {len(RULES) - 3} rules of 'strict'; 3 not asked; signed by vendor@example.org"
     )
     assert verification.facts["signed by"] == "vendor@example.org"
 
@@ -302,11 +303,17 @@ def test_r7_changed_weights(folder: Path, keys: Path) -> None:
     assert by_id(found(folder, keys, weights=heavier))["R7"].result == "fail"
 
 
-def test_r15_an_incomplete_score_and_a_wide_interval(folder: Path, keys: Path) -> None:
-    narrow = msgspec.structs.replace(STRICT, margin=1e-6)
-    assert by_id(found(folder, keys, narrow))["R15"].result == "fail"
+def test_r15_an_incomplete_score_and_one_of_too_few_repeats(folder: Path, keys: Path) -> None:
+    known = msgspec.structs.replace(STRICT, margin=0.5)
+    assert by_id(found(folder, keys, known))["R15"].reasons == ("the score has no interval: under 5 repeats",)
     remove("standard.vae.J0.0.*")(folder)
-    assert "invalid" in by_id(found(folder, keys))["R15"].reasons[0]
+    assert "invalid" in by_id(found(folder, keys, known))["R15"].reasons[0]
+
+
+def test_r15_a_wide_interval() -> None:
+    claimed = ClaimedScore(status="complete", unit="", per_device=100.0, per_node=100.0, low=98.0, high=102.0, why="")
+    assert precise_enough(claimed, 0.03) == ""
+    assert precise_enough(claimed, 0.01) == "is known to +-2.0%, +-1.0% is demanded"
 
 
 def test_names_in_records_do_not_steer_the_terminal(folder: Path, keys: Path) -> None:
