@@ -12,6 +12,7 @@ from milabench_ng.report.html.figures import NEUTRAL, Chart, PlotTrace, View, la
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.cells import figure
 from milabench_ng.report.render.columns import span
+from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.statistics.intervals import Interval
 
 _ALONG = (0.97, 0.9)
@@ -28,7 +29,7 @@ class Point(msgspec.Struct, frozen=True):
     name: str
     price: float
     ratio: float
-    interval: Interval | None
+    interval: Interval | EstimateBand | None
     """The interval of ``ratio``."""
 
 
@@ -73,6 +74,8 @@ def price_chart(points: Sequence[Point], reference: str, currency: str) -> Chart
 def _known(points: Sequence[Point]) -> str:
     lacking = [point.name for point in points if point.interval is None]
     known = "the 95 % interval of its ratio"
+    if any(isinstance(point.interval, EstimateBand) for point in points):
+        known = "the 95 % band of its ratio, which is estimated and was not measured"
     if not lacking:
         return known
     return f"{known} (none is known of {', '.join(lacking)})"
@@ -119,7 +122,7 @@ def _label(index: int, cost: float, right: float, top: float) -> PlotTrace:
     }
 
 
-def _span(known: Interval | None) -> str:
+def _span(known: Interval | EstimateBand | None) -> str:
     return f" {span(known)}" if known else ""
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from simulations import (
     acceptance,
     coverage,
-    days,
     drift,
     lost_launches,
     narrow,
@@ -48,7 +47,6 @@ class Decision(Protocol):
 DECISIONS: Mapping[str, Decision] = {
     "acceptance": acceptance,
     "coverage": coverage,
-    "days": days,
     "drift": drift,
     "lost-launches": lost_launches,
     "narrow": narrow,

@@ -1,1 +1,0 @@
-"""How rates carry over from a measured device to another one, and what estimates are made of it."""
