@@ -15,7 +15,7 @@ from milabench_ng.worker.answers import answer
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 {unread}
 theirs.close()
-answer(Describe(id=1, foreign=()), ours, os.getppid())
+answer(Describe(id=1, asked=()), ours, os.getppid())
 """
 WARM = """
 import os, sys, msgspec
