@@ -39,7 +39,7 @@ def make_plan(
     """The batches of ``repeat`` runs over the slots of ``devices``.
 
     ``arguments``: the options of the tests to measure and of their company. ``names``: the tests to measure, all that
-    have options if empty; the others are omitted. ``memory``: of the tenant that has least, None for CPU partitions.
+    have options if empty; the others are omitted. ``memory``: of the tenant that has least, see `tenant_memory`.
     Tests that need more devices or memory, or devices of their own, are not planned. Raises InputError if no test is
     left, or if launches would take slots more than ``most_places`` times in all.
     """
@@ -103,7 +103,7 @@ def _unplanned(chosen: Mapping[str, Test], slots: int, per_device: int, memory: 
 
 
 def _too_large(chosen: Mapping[str, Test], devices: int, memory: DeviceMemory | None) -> Iterator[tuple[str, str]]:
-    """The tests that need more memory than the smallest device has; CPU partitions have none of their own."""
+    """The tests that need more memory than the tenant that has least."""
     for name, test in chosen.items():
         need = test.least_memory
         if need is None or memory is None or memory.bytes is None:
@@ -111,7 +111,7 @@ def _too_large(chosen: Mapping[str, Test], devices: int, memory: DeviceMemory | 
         wanted = parse_bytes(need.together, name) / devices + parse_bytes(need.each, name)
         has = test.memory_fraction * memory.bytes
         if wanted > has:
-            part = f"{test.memory_fraction:.0%} of the memory of {memory.device} are {has / 1e9:.1f} GB"
+            part = f"{test.memory_fraction:.0%} of the memory of {memory.device} is {has / 1e9:.1f} GB"
             yield name, f"it needs {wanted / 1e9:.1f} GB on each of {devices} devices, and {part}"
 
 

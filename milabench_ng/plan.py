@@ -257,6 +257,11 @@ def smallest_memory(devices: Sequence[Device], gpus: Sequence[Gpu], per_device: 
     return min(found, key=lambda memory: memory.bytes or 0, default=None)
 
 
+def tenant_memory(memory: DeviceMemory | None, rams: Sequence[int]) -> DeviceMemory | None:
+    """What the tenant that has least may fill: ``memory`` of its device, on the CPU the least of ``rams`` (bytes)."""
+    return memory or (DeviceMemory("a CPU partition", min(rams)) if rams else None)
+
+
 def session_of(run: int, repeat: int, sessions: int) -> int:
     """Which of ``sessions``, from 1, makes ``run`` of a plan with ``repeat`` runs, which they divide equally."""
     return run // (repeat // sessions) + 1

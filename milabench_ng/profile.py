@@ -95,7 +95,7 @@ class IoShare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MemoryNeed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The device memory that a test needs, in sizes such as ``"14GB"``."""
+    """The memory that a test needs on its devices, in sizes such as ``"14GB"``; on the CPU it is RAM."""
 
     together: str = "0"
     """Of all its devices together, in equal parts."""
@@ -142,7 +142,7 @@ class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many devices a launch can spread over, any number if empty: with another, the test is not planned, and has
     no weight."""
     least_memory: MemoryNeed | None = None
-    """On GPUs of which ``memory_fraction`` is less, the test is not planned, and has no weight."""
+    """Where ``memory_fraction`` of a tenant's memory is less, the test is not planned, and has no weight."""
     instead_of: str | None = None
     """A larger test: where that is planned, this one is not."""
     require: Literal["full"] | None = None

@@ -12,7 +12,7 @@ from milabench_ng import composing
 from milabench_ng.composing import make_plan
 from milabench_ng.errors import InputError
 from milabench_ng.memory_classes import DeviceMemory
-from milabench_ng.plan import Device, Plan, ResolvedOptions
+from milabench_ng.plan import Device, Plan, ResolvedOptions, tenant_memory
 from milabench_ng.profile import Profile, build_profile
 
 WORK = {"workload": "vae"}
@@ -191,8 +191,24 @@ def test_a_smaller_test_is_planned_where_the_larger_does_not_fit(devices: int, m
     if planned == "large":
         assert made.not_planned["s.small"] == "it stands in for large, which is planned"
     if (devices, planned) == (2, "small"):
-        told = "it needs 78.2 GB on each of 2 devices, and 90% of the memory of device 0 (a GPU) are 77.0 GB"
+        told = "it needs 78.2 GB on each of 2 devices, and 90% of the memory of device 0 (a GPU) is 77.0 GB"
         assert made.not_planned["s.large"] == told
+
+
+@pytest.mark.parametrize(("gib", "planned"), [(88, {"large"}), (40, {"small"}), (4, set())])
+def test_on_the_cpu_the_smallest_share_decides(gib: int, planned: set[str]) -> None:
+    options = {name: ResolvedOptions({}) for name in FSDP.tests}
+    slots = [Device(index=index, kind="cpu") for index in range(2)]
+    made = make_plan(FSDP, options, slots, 1, memory=tenant_memory(None, [1 << 40, gib << 30]))
+    assert {*made.labels} - {"s.other"} == {f"s.{name}" for name in planned}
+    if gib == 4:
+        told = "it needs 78.2 GB on each of 2 devices, and 90% of the memory of a CPU partition is 3.9 GB"
+        assert made.not_planned["s.large"] == told
+
+
+def test_the_memory_of_the_device_decides_where_it_has_one() -> None:
+    card = DeviceMemory("device 0 (a GPU)", 80 << 30)
+    assert tenant_memory(card, [1 << 30]) == card
 
 
 def test_the_smaller_test_runs_by_name() -> None:

@@ -45,7 +45,7 @@ from milabench_ng.orchestrator.planning.request import (
     resolve_request,
     time_limits,
 )
-from milabench_ng.plan import Device, Launch, Plan, slots_of, smallest_memory
+from milabench_ng.plan import Device, Launch, Plan, slots_of, smallest_memory, tenant_memory
 from milabench_ng.profile import Profile, Test
 from milabench_ng.records.isolation import IoEvidence, Share
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText, software_key
@@ -144,24 +144,25 @@ async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, .
     slots = slots_of(chosen.devices, request.slots_per_device)
     memory = smallest_memory(chosen.devices, gpus, request.slots_per_device)
     resolved = resolve_request(request, catalogue, memory)
-    plan = plan_for(resolved, chosen.devices, memory)
     refuse_missing_packages(resolved)
-    await server.check(options_asked(resolved, plan))
     wish = required_isolation(resolved)
     capabilities = probe(request.cgroup_parent)
     backend = choose(capabilities, wish)
     if request.cgroup_parent is not None:
         require_groups(capabilities, wish, request.cgroup_parent)
-    if backend.NAME == slurm.NAME:
-        refuse_several_steps(plan)
-    refuse_unsearchable(resolved, memory, backend.tier(capabilities) or "none")
-    io = io_shares(resolved, capabilities, backend.NAME)
     allocation = allocate(
         topology,
         placements(slots),
         bounds(capabilities, wish),
         Policy(ram_total_bytes=request.ram_total_bytes, reserved_cores=request.reserved_cores),
     )
+    rams = [share.memory_bytes for share in allocation.shares.values()]
+    plan = plan_for(resolved, chosen.devices, tenant_memory(memory, rams))
+    await server.check(options_asked(resolved, plan))
+    if backend.NAME == slurm.NAME:
+        refuse_several_steps(plan)
+    refuse_unsearchable(resolved, memory, backend.tier(capabilities) or "none")
+    io = io_shares(resolved, capabilities, backend.NAME)
     offer = read_resctrl() if request.cache_shares else None
     shares = allocation.shares if offer is None else with_cache_parts(allocation.shares, offer)
     if offer is not None:

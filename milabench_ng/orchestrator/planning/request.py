@@ -239,7 +239,7 @@ def _options(
 
 
 def plan_for(resolved: ResolvedRequest, devices: tuple[Device, ...], memory: DeviceMemory | None = None) -> Plan:
-    """The plan of a request for these devices, the smallest of which has ``memory``; None for CPU partitions. Pure."""
+    """The plan of a request for these devices, where the tenant that has least has ``memory``. Pure."""
     request = resolved.request
     repeat = request.repeat * request.sessions
     return make_plan(

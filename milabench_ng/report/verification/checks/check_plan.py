@@ -10,8 +10,7 @@ import msgspec
 
 from milabench_ng.composing import make_plan
 from milabench_ng.errors import InputError
-from milabench_ng.node.gpus import Gpu
-from milabench_ng.plan import Launch, Plan, ResolvedOptions, smallest_memory
+from milabench_ng.plan import Launch, Plan, ResolvedOptions, smallest_memory, tenant_memory
 from milabench_ng.profile import Profile, build_profile, name_of, parse_profile
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.record import Record
@@ -74,7 +73,7 @@ def _plan_differences(stated: Profile, manifest: Manifest) -> Iterator[str]:
     """Differences between the plan and a newly made one, as sets: another rule checks the order."""
     planned = manifest.plan
     try:
-        expected = _expected(stated, planned, manifest.inventory.gpus)
+        expected = _expected(stated, planned, manifest)
     except InputError as error:
         yield str(error)
         return
@@ -120,15 +119,15 @@ def _not_requested(manifest: Manifest) -> Iterator[str]:
             yield f"the request in run.json asks for {name} {asked[name]}, and run.json has {value}"
 
 
-def _expected(stated: Profile, planned: Plan, gpus: Sequence[Gpu]) -> Plan:
-    """Make the plan again. Raises InputError if that is impossible, or if it would be much larger than stated."""
+def _expected(stated: Profile, planned: Plan, manifest: Manifest) -> Plan:
+    """Make the plan again, for this node. Raises InputError if it cannot be made, or is much larger than stated."""
     places = sum(len(launch.devices) for launch in planned.launches)
     known = {
         name_of(launch.test): ResolvedOptions(launch.arguments, launch.overrides, launch.memory_classes)
         for launch in planned.launches
     }
     resolved = {name: known.get(name, ResolvedOptions({})) for name in stated.tests}
-    memory = smallest_memory(planned.devices, gpus, planned.tenants_per_device)
+    of_device = smallest_memory(planned.devices, manifest.inventory.gpus, planned.tenants_per_device)
     return make_plan(
         stated,
         resolved,
@@ -136,7 +135,7 @@ def _expected(stated: Profile, planned: Plan, gpus: Sequence[Gpu]) -> Plan:
         planned.repeat,
         planned.order,
         planned.nonce,
-        memory=memory,
+        memory=tenant_memory(of_device, [share.memory_bytes for share in manifest.shares.values()]),
         slots_per_device=planned.tenants_per_device,
         most_places=max(places, _FEW_PLACES),
     )
@@ -192,7 +191,7 @@ def _wrong_order(evidence: Evidence, planned: Plan, nonce: str) -> Iterator[str]
         return
     seeded = msgspec.structs.replace(planned, order="random", nonce=nonce)
     try:
-        expected = _expected(stated, seeded, evidence.manifest.inventory.gpus)
+        expected = _expected(stated, seeded, evidence.manifest)
     except InputError:  # the rule on the plan reports it
         return
     if [batch.launches for batch in expected.batches] != [batch.launches for batch in planned.batches]:
