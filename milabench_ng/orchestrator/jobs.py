@@ -32,7 +32,7 @@ from milabench_ng.orchestrator.execution.interruption import Interrupted, interr
 from milabench_ng.orchestrator.execution.node_reader import NodeReader, nvml_session
 from milabench_ng.orchestrator.execution.preparing import needed, prepare_all
 from milabench_ng.orchestrator.execution.sampling import Sampler
-from milabench_ng.orchestrator.execution.scratch import scratch_folder, scratch_parent
+from milabench_ng.orchestrator.execution.scratch import scratch_folder, scratch_parent, unfit
 from milabench_ng.orchestrator.execution.serving import serving
 from milabench_ng.orchestrator.execution.starting import ColdStarter
 from milabench_ng.orchestrator.execution.strays import running
@@ -92,7 +92,8 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...], jud
         nvml = await interrupted.unless(stack.enter_async_context(nvml_session()))
         scratch = stack.enter_context(temporary(name.group))
         if scratch.parent != Path(tempfile.gettempdir()):
-            bus.note(f"temporary files of the workers go to {scratch}: the path of TMPDIR is too long for sockets")
+            given = Path(tempfile.gettempdir())
+            bus.note(f"temporary files of the workers go to {scratch}: {given} {unfit(given)}")
         gpus = (await interrupted.unless(in_thread(lambda: read_gpus(nvml)))).devices
         environment, dropped = passed_on(scratch, request.pass_environment, bus)
         server = await interrupted.unless(stack.enter_async_context(serving(bus.stage, environment)))

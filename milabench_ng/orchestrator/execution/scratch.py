@@ -11,26 +11,44 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from milabench_ng.errors import InputError
+from milabench_ng.units import format_bytes
 
 PREFIX = "mnb-scratch-"
 ROOM = 107 - len("/mnb-scratch-20261125T005654-0108964c-10/pymp-12345678/listener-12345678")
 """What the path of a socket (unix(7)) leaves to TMPDIR: loader processes make theirs in the run's folder."""
 
 
+NEEDS_BYTES = 256 << 20
+"""What must be free: all workers compile the modules that they import into the run's folder."""
+
+
 def scratch_parents() -> tuple[Path, ...]:
-    """The folders that runs make their own in: that of TMPDIR, and others for where its path is too long."""
+    """The folders that runs make their own in: that of TMPDIR, and others for where it will not do."""
     return tuple(dict.fromkeys(Path(parent) for parent in (tempfile.gettempdir(), "/tmp", "/var/tmp")))
 
 
 def scratch_parent() -> Path:
-    """The first of them that is short enough for sockets. Raises InputError if there is none."""
+    """The first of them that will do. Raises InputError if none does."""
+    wrong = {parent: reason for parent in scratch_parents() if (reason := unfit(parent))}
     for parent in scratch_parents():
-        if len(os.fsencode(parent)) <= ROOM and os.access(parent, os.W_OK | os.X_OK):
+        if parent not in wrong:
             return parent
+    reasons = "; ".join(f"{parent} {reason}" for parent, reason in wrong.items())
     raise InputError(
-        f"TMPDIR: {tempfile.gettempdir()} is longer than the {ROOM} bytes that the sockets of loader processes leave "
-        "it, and neither /tmp nor /var/tmp can be written to; name a shorter folder"
+        f"no folder for temporary files: {reasons}. Set TMPDIR to a folder that is large and short enough."
     )
+
+
+def unfit(parent: Path) -> str:
+    """Why ``parent`` cannot hold a run's temporary files; empty if it can."""
+    if len(os.fsencode(parent)) > ROOM:
+        return f"has a path of more than {ROOM} bytes, too long for the Unix sockets of loader processes"
+    if not os.access(parent, os.W_OK | os.X_OK):
+        return "cannot be written to"
+    free = shutil.disk_usage(parent).free
+    if free < NEEDS_BYTES:
+        return f"has {format_bytes(free)} free, and {format_bytes(NEEDS_BYTES)} are needed"
+    return ""
 
 
 @contextmanager
