@@ -112,6 +112,7 @@ def select_wakeup() -> int:
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)  # the orchestrator handles them
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
     return reading
 
 

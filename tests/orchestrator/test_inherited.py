@@ -6,6 +6,7 @@ import ctypes
 import os
 import pwd
 import resource
+import select
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,10 @@ import pytest
 
 from milabench_ng.cli.node_options import data_root
 from milabench_ng.errors import InputError
+from milabench_ng.orchestrator.execution.environment import worker_environment
+from milabench_ng.orchestrator.execution.interruption import SIGNALS
 from milabench_ng.orchestrator.execution.scratch import ROOM, scratch_parent
+from milabench_ng.orchestrator.execution.server_link import open_link
 from tests.orchestrator.conftest import Runner
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +39,11 @@ def mnb(*words: str, limit: int, soft: int, hard: int) -> subprocess.CompletedPr
 
 LIMITS = [
     (resource.RLIMIT_NOFILE, 64, "a process may have 64 open files, and mnb needs 1,024; raise the limit"),
+    (
+        resource.RLIMIT_FSIZE,
+        4096,
+        "a process may have 4,096 bytes in a file, and mnb needs 1,073,741,824; raise the limit",
+    ),
     (resource.RLIMIT_AS, 4 << 30, "a process may have 4,294,967,296 bytes of address space, and mnb needs"),
 ]
 
@@ -55,6 +64,18 @@ def test_a_limit_that_is_too_low_is_refused_before_torch_is_imported(
     assert f"not ready: {last.removeprefix('mnb: ')}" in " ".join(doctor.stdout.split())
 
 
+def test_a_signal_to_the_group_does_not_end_a_server_that_still_starts() -> None:
+    link = open_link(worker_environment(os.environ, {}, ())[0])
+    for number in SIGNALS:
+        os.kill(link.process.pid, number)
+    select.select([link.connection], [], [], 600)
+    link.connection.setblocking(True)
+    assert link.connection.recv(1 << 20), "it has ended"
+    link.connection.close()
+    link.process.wait()
+    os.close(link.death)
+
+
 def test_a_limit_that_may_be_raised_is_raised() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     done = mnb("list", limit=resource.RLIMIT_NOFILE, soft=16, hard=hard)
@@ -69,12 +90,30 @@ def test_a_path_of_tmpdir_that_is_too_long_for_sockets(
     monkeypatch.setattr(tempfile, "tempdir", str(long))
     finished = run_profile({"loader": LOADER}, tenants=1, isolation="none")
     assert [record.success for record in finished.records] == [True]
-    [note] = [note for note in finished.notes if "TMPDIR" in note]
+    [note] = [note for note in finished.notes if "temporary" in note]
     assert note.startswith("temporary files of the workers go to /tmp/mnb-scratch-")
+    assert note.endswith(
+        f": {long} has a path of more than {ROOM} bytes, too long for the Unix sockets of loader processes"
+    )
     assert not list(long.glob("mnb-*"))
     monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(InputError, match=rf"TMPDIR: {long} is longer than the {ROOM} bytes .* name a shorter folder"):
+    with pytest.raises(
+        InputError, match=rf"{long} has a path of more .*; /tmp cannot be written to; /var/tmp .*Set TMPDIR"
+    ):
         scratch_parent()
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small folder")
+def test_a_small_tmpdir_is_passed_over() -> None:
+    within = 'mount -t tmpfs -o size=64k none /var/tmp && TMPDIR=/var/tmp exec "$@"'
+    ask = (
+        "from pathlib import Path; import tempfile; from milabench_ng.orchestrator.execution.scratch import *; "
+        "print(scratch_parent(), unfit(Path(tempfile.gettempdir())))"
+    )
+    command = ["unshare", "--mount", "sh", "-c", within, "sh", sys.executable, "-c", ask]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "/tmp has 64.0 KiB free, and 256.0 MiB are needed\n"
 
 
 def test_a_user_without_a_home_names_a_data_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from milabench_ng.orchestrator.execution.interruption import SIGNALS
 from milabench_ng.requests import MESSAGE_BYTES, python_command
 
 
@@ -26,13 +27,17 @@ def open_link(environ: Mapping[str, str]) -> Link:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for side in (ours, theirs):
         side.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MESSAGE_BYTES)
-    process = subprocess.Popen(
-        python_command(environ, "milabench_ng.worker.server", str(theirs.fileno())),
-        stdin=subprocess.DEVNULL,
-        pass_fds=(theirs.fileno(),),
-        # One thread: BLAS libraries would start their pools at import, and a fork would lose them.
-        env={**environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
-    )
+    heeded = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # the server unblocks them once it ignores them
+    try:
+        process = subprocess.Popen(
+            python_command(environ, "milabench_ng.worker.server", str(theirs.fileno())),
+            stdin=subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(),),
+            # One thread: BLAS libraries would start their pools at import, and a fork would lose them.
+            env={**environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, heeded)
     theirs.close()
     ours.setblocking(False)
     return Link(ours, process, os.pidfd_open(process.pid))

@@ -28,6 +28,7 @@ class Limit(NamedTuple):
 LIMITS = (
     Limit(resource.RLIMIT_NOFILE, FILES, 1024, "open files", "-n"),
     Limit(resource.RLIMIT_AS, resource.RLIM_INFINITY, 16 * GIB, "bytes of address space", "-v"),
+    Limit(resource.RLIMIT_FSIZE, resource.RLIM_INFINITY, GIB, "bytes in a file", "-f"),
 )
 
 
