@@ -36,13 +36,6 @@ def digest(modules: dict[str, bytes]) -> str:
     return hashlib.sha256(b"".join(modules.values())).hexdigest()
 
 
-def file_below(folder: Path, name: str) -> bytes | None:
-    """The file of the module ``name`` of the package in ``folder``, without importing anything."""
-    path = folder.joinpath(*name.split(".")[1:])
-    files = (path.with_suffix(".py"), path / "__init__.py")
-    return next((file.read_bytes() for file in files if file.is_file()), None)
-
-
 def package_digests(folder: Path) -> dict[str, str]:
     """SHA-256 of the package in ``folder``, by room: over paths and contents of all its files, compiled ones left out.
 

@@ -12,8 +12,8 @@ from milabench_ng.cli.tables import facts, standard_output, table
 from milabench_ng.plain import printed_json
 from milabench_ng.report.procurement.acceptance import Acceptance, GuaranteeRatio
 from milabench_ng.report.procurement.acceptance import accept as decide
-from milabench_ng.report.procurement.other_machine import GPU_STD, HOST_STD
 from milabench_ng.report.procurement.own_bounds import own_bounds
+from milabench_ng.report.scoring.other_machine import GPU_DAY_STD, HOST_DAY_STD
 from milabench_ng.report.scoring.scale import load_scales
 from milabench_ng.report.statistics.intervals import SESSIONS_FROM
 from milabench_ng.report.summary.comparable import WorkDifference
@@ -47,7 +47,7 @@ def accept(
 
     Both may be bundles, result folders or summaries. Both are verified first, as `mnb verify` does; if one breaks a
     rule, nothing is decided. A summary cannot be verified, and is refused if there are rules. Each side needs at least
-    5 repeats, in 3 sessions or more, and no marks. To fewer sessions a declared variance between machines is added.
+    5 repeats, in 3 sessions or more, and no marks. To fewer sessions a declared variance between days is added.
 
     Exit code: 0 if the guarantee is kept, 1 if it is broken, 4 if inconclusive, 2 for bad input and for a side
     that breaks a rule.
@@ -118,19 +118,20 @@ def _of(one: WorkDifference) -> str:
 
 
 def _print_characteristic(made: Acceptance) -> None:
-    headers = ("true ratio of scores", "keeps", "breaks", "neither")
+    headers = ("true ratio of all tests", "keeps", "breaks", "neither")
     rows = [
         (f"{at.ratio:.4f}", *(f"{100 * share:.1f} %" for share in (at.keeps, at.breaks, 1 - at.keeps - at.breaks)))
         for at in made.characteristic
     ]
-    title = "how likely each verdict on the score is, at the spread of these runs"
+    title = "how likely each decision is, at the spread of these runs, if the tests vary independently"
     if not rows:
         title += ": not known without a ratio of scores that varies"
     standard_output().print("", title, "", table(headers, rows, right=headers), sep="\n")
 
 
 _DECLARED = (
-    f"{100 * GPU_STD:g} % between machines is added in tests that the GPU bounds, {100 * HOST_STD:g} % in the others; "
+    f"{100 * GPU_DAY_STD:g} % between days is added in tests that the GPU bounds, {100 * HOST_DAY_STD:g} % in the "
+    "others; "
     f"mnb jobs PROFILE --sessions {SESSIONS_FROM} measures it"
 )
 _VERDICTS = {"keeps": "keeps", "breaks": "breaks", "inconclusive": "may or may not keep"}

@@ -18,10 +18,6 @@ from milabench_ng.cli.tables import facts, heading, standard_output, table
 from milabench_ng.errors import InputError
 from milabench_ng.plain import plain
 from milabench_ng.report.baselines.baseline import as_baseline, measured_again, rebound, shortfalls
-from milabench_ng.report.baselines.estimated_baseline import RuleBasis
-from milabench_ng.report.baselines.estimated_baseline import estimate as carry_over
-from milabench_ng.report.baselines.known_rates import device_of, known_pairs
-from milabench_ng.report.baselines.peaks import known_peak
 from milabench_ng.report.baselines.plausible import doubts
 from milabench_ng.report.render.cells import figure
 from milabench_ng.report.scoring.score import score
@@ -35,7 +31,7 @@ from milabench_ng.report.verification.verify import verify
 from milabench_ng.report.writers import open_output
 from milabench_ng.shipped import names
 
-baseline = cyclopts.App(name="baseline", help="Show, build, estimate and check baselines.")
+baseline = cyclopts.App(name="baseline", help="Show, build and check baselines.")
 
 
 @baseline.command
@@ -158,35 +154,6 @@ def _bounds(given: Sequence[str]) -> dict[str, Bound]:
         if not label or name not in known:
             raise InputError(f"--bound {text!r}: wanted is TEST=CLASS, and a class is one of {', '.join(known)}")
     return {label: known[name] for label, _, name in pairs}
-
-
-@baseline.command
-def estimate(
-    name: str, *, device: str, measured_on: str | None = None, output: Output = None, force: Force = False
-) -> int:
-    """Carry a measured baseline over to an unmeasured device, by a rule learned from known pairs of devices.
-
-    Every estimate has a band, with the share of known pairs, unseen by the rule, that fell into it. Only GPU-bound
-    tests are carried over; the others are left out and named.
-
-    Example: mnb baseline estimate results --device A100-SXM4-80GB -o a100.json
-
-    Parameters
-    ----------
-    name
-        A measured baseline: a shipped one, a summary file or a result folder.
-    device
-        The device to estimate.
-    measured_on
-        The device that the source was measured on (default: the one it names).
-    """
-    made = load_baseline(name)
-    if made.provenance.kind != "measured":
-        raise InputError(f"{name} is {made.provenance.kind}; an estimate starts from what was measured")
-    own = measured_on or device_of(made)
-    ours, theirs = known_peak(own, f"{name}: measured on"), known_peak(device, "--device")
-    _write(carry_over(made, ours, theirs, name, RuleBasis.of(known_pairs())), output, force=force)
-    return 0
 
 
 @baseline.command

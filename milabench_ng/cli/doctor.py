@@ -22,6 +22,7 @@ from milabench_ng.orchestrator.planning.readiness import Checkup, examine
 from milabench_ng.plain import plain, printed_json
 from milabench_ng.plan import slots_of
 from milabench_ng.records.isolation import Confinement, cache_text
+from milabench_ng.report.verification.doubts.registry import require_known
 from milabench_ng.report.verification.rules import Rules, load_rules
 from milabench_ng.units import counted, format_bytes
 
@@ -57,6 +58,8 @@ def doctor(
         one's name (procurement, procurement-both).
     """
     asked = None if rules is None else load_rules(rules)
+    if asked is not None:
+        require_known(asked)
     node = NodeOptions(
         tenants=tenants,
         slots_per_device=slots_per_device,

@@ -65,7 +65,11 @@ def outlooks(rules: Rules, checkup: Checkup, seen: Conditions, plan: DryRun | st
         ("R33", f"mnb {rules.least_version} or later", rules.least_version is not None, _version(rules)),
     )
     silent = _silent(checkup)
-    return tuple(
+    doubts = tuple(
+        Outlook(id="", what=f"doubt {name} is refused", problems=(), open="what ran raises it or does not")
+        for name in rules.doubts_refused
+    )
+    return doubts + tuple(
         Outlook(id=name, what=what, problems=problems, open="" if problems else silent.get((name, what), ""))
         for name, what, asked, why in found
         if asked

@@ -36,7 +36,7 @@ def verify(
     The rules are numbered as in docs/run-rules.md. Findings are divided into
     recomputed, self-reported (by the node) and not checkable. Needs neither torch nor a GPU.
 
-    Exit code: 0 if no rule is broken, 1 if one is, 2 for bad input, including archives that are not bundles.
+    Exit code: 0 if no rule is broken, 1 if one is or a refused doubt is raised, 2 for bad input.
 
     Example: mnb verify results.bundle.tar.gz --rules procurement --allowed-signers vendors.txt
 

@@ -43,6 +43,7 @@ MarkKind = Literal[
     "precision",
     "throttled",
     "steps skipped",
+    "prefetched items",
     "loss outside the reference",
     "gradient norm outside the reference",
     "parameters outside the reference",
@@ -89,6 +90,7 @@ _FORMS: dict[MarkKind, tuple[str, Unit]] = {
     "precision": ("precision {what}", ""),
     "throttled": ("clocks held down by {what} {value} of the time, limit {limit}", "%"),
     "steps skipped": ("{value} of the steps after settling skipped by the loss scale, limit {limit}", "%"),
+    "prefetched items": ("{value} of the window's items were prefetched before it, limit {limit}", "%"),
     "loss outside the reference": ("outside the reference: loss {value} at {what}", ""),
     "gradient norm outside the reference": ("outside the reference: gradient norm {value} at {what}", ""),
     "parameters outside the reference": (

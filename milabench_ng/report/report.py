@@ -58,6 +58,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Weighted steps of progressions that need more devices than the node has."""
     coverage: str
     """What the intervals cover: which sessions on which nodes the repeats come from."""
+    another_day_pct: float | None = None
+    """By how much the mean rate may differ on another day, in percent, where its sessions do not show it; 95 %."""
     sub_scores: tuple[SubScore, ...] = ()
     gpus: GpuComparison | None = None
     """None if fewer than two devices have results."""

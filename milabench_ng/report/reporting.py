@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from milabench_ng.report.scoring.cost import PricePer, cost
 from milabench_ng.report.scoring.failure_rate import failure_rate
 from milabench_ng.report.scoring.lost_cells import lost_cells
 from milabench_ng.report.scoring.neighbours import Slowdown, fence_gains, slowdowns
+from milabench_ng.report.scoring.other_machine import day_variance
 from milabench_ng.report.scoring.scale import Scale, load_scales
 from milabench_ng.report.scoring.scaling import scaling_curves
 from milabench_ng.report.scoring.score import score
@@ -57,6 +59,8 @@ class ReportOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 AS_USUAL = ReportOptions()
 UNSCORED = Scale()
+_NORMAL = 1.959964
+"""The 97.5 % quantile of the normal distribution."""
 
 
 def make_report(
@@ -179,6 +183,7 @@ def build_report(
             label for label in scale.weights or {} if label not in effective and label not in summary.unplanned
         ),
         coverage=_coverage(summary),
+        another_day_pct=_another_day(scored, effective),
         sub_scores=sub_scores(summary, effective, own, scale.reference, penalize_variance=charged, groups=scale.groups)
         if own
         else (),
@@ -226,6 +231,13 @@ def _labels(names: Sequence[str]) -> list[str]:
         return [""] * len(names)
     short = [Path(name).name.removesuffix(".json") for name in names]
     return [brief if short.count(brief) == 1 else name for brief, name in zip(short, names, strict=True)]
+
+
+def _another_day(scored: Sequence[ScoredTest], weights: Weights) -> float | None:
+    """How far two days lie apart; None with sessions enough, or without a weighted test that has a repeat."""
+    rows = {row.test: row for row in scored if row.test in weights and row.repeats}
+    variance = day_variance(rows, {label: weights[label] for label in rows}) if rows else 0.0
+    return 100 * math.expm1(_NORMAL * math.sqrt(2 * variance)) if variance else None
 
 
 def _coverage(summary: Summary) -> str:

@@ -193,20 +193,20 @@ bundle nowhere | 2 | mnb: nowhere: no such folder
 bundle empty | 2 | mnb: empty: there is no run.json in it; give the folder that `mnb jobs` wrote
 bundle base.json | 2 | mnb: base.json: not a folder
 bundle res --sign nowhere | 2 | mnb: --sign nowhere: no such file; make a key with ssh-keygen -t ed25519
-verify res | 0 | verdict PASS of 12 rules; 18 not asked; unsigned; not checkable: R1, R28, R29, R30
-verify res.tar.gz | 0 | verdict PASS of 13 rules; 18 not asked; unsigned; not checkable: R28, R29, R30
+verify res | 0 | verdict PASS of 16 rules; 18 not asked; unsigned; not checkable: R1, R28, R29, R30
+verify res.tar.gz | 0 | verdict PASS of 17 rules; 18 not asked; unsigned; not checkable: R28, R29, R30
 verify cut | 2 | mnb: cut: run.json: not JSON: Unterminated string starting at (line 1, column 2998); only a whole
 verify cut.tar.gz | 2 | mnb: cut.tar.gz: run.json: not JSON: Unterminated string starting at (line 1, column 2998);
-verify odd | 1 | verdict FAIL of 12 rules: R12, R13 broken (R12 quick.vae.J0.0.20260106-160004-123456.json: not a
-verify res --rules procurement | 1 | verdict FAIL of 27 rules of 'procurement': R2, R5, R6, R7, R11, R15 broken (
-verify res --rules rules.json | 0 | verdict PASS of 13 rules of 'mine'; 17 not asked; unsigned; not checkable: R1,
+verify odd | 1 | verdict FAIL of 16 rules: R12, R13 broken (R12 quick.vae.J0.0.20260106-160004-123456.json: not a
+verify res --rules procurement | 1 | verdict FAIL of 30 rules of 'procurement': R2, R6, R7, R11, R15 broken (R2 a
+verify res --rules rules.json | 0 | verdict PASS of 17 rules of 'mine'; 17 not asked; unsigned; not checkable: R1,
 verify res --rules nowhere.json | 2 | mnb: --rules nowhere.json: no such file; the shipped ones are procurement
-verify res --repeat 5 | 1 | verdict FAIL of 13 rules: R11 broken (R11 quick.toy_reg: 2 of 5 runs have records); 17
+verify res --repeat 5 | 1 | verdict FAIL of 17 rules: R11 broken (R11 quick.toy_reg: 2 of 5 runs have records); 17
 verify res --repeat 2.5 | 2 | mnb: --repeat 2.5: a whole number
 verify res --allowed-signers nowhere | 2 | mnb: --allowed-signers nowhere: no such file; it holds the public
 verify res --authorities nowhere | 2 | mnb: --authorities nowhere: no such file
-verify res --nonce wrong | 1 | verdict FAIL of 13 rules: R9 broken (R9 the run was made with the nonce None, 'wrong'
-verify res --profile standard | 1 | verdict FAIL of 13 rules: R6 broken (R6 the profile is of SHA-256 e3ac4d9b4ab1,
+verify res --nonce wrong | 1 | verdict FAIL of 17 rules: R9 broken (R9 the run was made with the nonce None, 'wrong'
+verify res --profile standard | 1 | verdict FAIL of 17 rules: R6 broken (R6 the profile is of SHA-256 e3ac4d9b4ab1,
 verify base.json | 2 | mnb: base.json: not a bundle that `mnb bundle` made: Not a gzipped file (b'{\n')
 verify notes.txt | 2 | mnb: notes.txt: not a bundle that `mnb bundle` made: Not a gzipped file (b'bu')
 verify nowhere | 2 | mnb: nowhere: no such folder or bundle
@@ -242,8 +242,6 @@ baseline build odd | 2 | mnb: odd is not fit for a baseline:
 baseline build nowhere | 2 | mnb: nowhere: No such file or directory
 baseline check v100 | 1 | test what cannot be
 baseline check base.json | 0 | base.json: 7 tests, nothing implausible (compared with nothing)
-baseline estimate base.json --device H200 | 2 | mnb: base.json: measured on: the peak rates of 'Test GPU' are not
-baseline estimate v100 --device H200-SXM | 2 | mnb: v100 is published; an estimate starts from what was measured
 baseline sho v100 | 2 | mnb baseline: Unknown command "sho". Did you mean "show"? mnb baseline --help lists them
 jobs | 2 | mnb: name a profile (standard, quick or a file), or a folder to go on with: --resume FOLDER
 jobs quik | 2 | mnb: quik: no such file, and no profile of that name is shipped (did you mean 'quick'?); there are cv,

@@ -35,6 +35,7 @@ RUN = Check("run")
 WHEELS = Check("elsewhere", "needs the wheels that scripts/wheelhouse collects")
 DRY = Check("dry run", "takes minutes, or generates data")
 PARSE = Check("parse", "takes minutes, or needs a record")
+SHIPPED = Check("script", "writes shipped baselines")
 ADMIN = Check("elsewhere", "changes the node")
 SLOW = Check("script", "takes seconds, and needs the network or Chromium")
 TPM = Check("elsewhere", "test_quotes makes a key and a quote, with a TPM in software")
@@ -45,10 +46,7 @@ TABLE: dict[str, Check] = {
     'mnb baseline build results --note "rack 7, 2026-11" -o mine.json': PARSE,
     "mnb baseline build results --again results-ssd -o mine.json": PARSE,
     "mnb baseline check rtx8000": Check("run", codes=(1,)),
-    "mnb baseline estimate mine.json --device A100-SXM4-80GB -o a100.json": PARSE,
-    "mnb baseline estimate h200 --device A100-SXM4-80GB -o baselines/a100.json": PARSE,
     "mnb baseline build results -o baselines/mine.json": PARSE,
-    "mnb baseline estimate results --device A100-SXM4-80GB -o a100.json": PARSE,
     "mnb baseline show a100": RUN,
     "mnb baseline show v100": RUN,
     "mnb bids bids.json": PARSE,
@@ -135,6 +133,7 @@ TABLE: dict[str, Check] = {
     ),
     "mnb jobs modern --name llm_fsdp_3b --repeat 3 -d /scratch/mnb -o results-fsdp-3b": PARSE,
     "mnb baseline build results-modern --again results-fsdp-3b -o modern-h200.json": PARSE,
+    "uv run scripts/simulate-decisions --only days": Check("script", "takes half a minute"),
     "uv run scripts/weigh modern-h200.json -o weights/modern.json": Check("script", "needs a baseline"),
     "mnb jobs modern --name llm_pretrain --window 1 --data-scale 0.01 -- --layers 2 --width 64 --heads 4 --kv-heads 2 "
     "--inner 128 --vocabulary 512 --length 64": PARSE,
@@ -280,6 +279,7 @@ TABLE: dict[str, Check] = {
     "scripts/screenshots --docs": SLOW,
     "scripts/screenshots FOLDER OUT": Check("script", "needs Chromium and a result folder"),
     "scripts/simulate-decisions": Check("script", "takes minutes"),
+    "scripts/estimate-baseline": SHIPPED,
     "scripts/fault-matrix": Check("script", "takes a quarter of an hour"),
     "scripts/fault-matrix --batches 1000": Check("script", "takes an hour"),
     "scripts/fault-matrix --soak 30": Check("script", "takes half an hour"),
@@ -300,8 +300,9 @@ TABLE: dict[str, Check] = {
     "systemd-run --user --scope -p Delegate=yes -- true": Check("elsewhere", "needs a systemd user session"),
     "uv pip install --no-deps --target site tests/docs/third_party": BY_PACKAGE,
     "uv lock": Check("elsewhere", "needs the network"),
-    "uv run scripts/baselines-2020": Check("script", "writes the shipped baselines"),
+    "uv run scripts/baselines-2020": SHIPPED,
     "uv run scripts/bench-launch": Check("script", "takes minutes"),
+    "uv run scripts/estimate-baseline h200 --device A100-SXM4-80GB > baselines/a100.json": SHIPPED,
     "uv run scripts/builtin": Check("script", "writes what test_builtin compares"),
     "uv run scripts/bench-meter": Check("script", "takes minutes"),
     "uv run scripts/fuzz --runs 11000": Check("script", "takes minutes"),

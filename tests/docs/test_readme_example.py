@@ -12,7 +12,7 @@ from pages import ROOT, blocks, inline_code
 
 COMMAND = "mnb report baselines/h200.json --compare v100 --price 15000"
 README = ROOT / "README.md"
-SHORT, WHOLE = 20, 60
+SHORT, WHOLE = 18, 60
 """How many lines the README shows at least, and the page that explains the report."""
 
 

@@ -13,17 +13,21 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.orchestrator.execution.environment import PYCACHE, worker_environment
+from milabench_ng.records.worker_variables import listed
 from milabench_ng.requests import import_path, python_command
 
 KEPT = (
     *("PATH", "HOME", "CUDA_HOME", "CUDA_DEVICE_ORDER", "CUDA_MPS_PIPE_DIRECTORY", "NCCL_DEBUG"),
-    *("NCCL_NET_PLUGIN", "NVSHMEM_DEBUG", "TORCH_LOGS", "PYTORCH_ALLOC_CONF", "MNB_DATAROOT"),
+    *("NVSHMEM_DEBUG", "TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_SYMM_MEM_DISABLE_MULTICAST", "MNB_DATAROOT"),
+    *("NVIDIA_PYTORCH_VERSION", "PYTORCH_BUILD_VERSION", "CUDNN_VERSION", "NVIDIA_REQUIRE_JETPACK_HOST_MOUNTS"),
 )
 DROPPED = (
     *("LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "LD_DEBUG", "GLIBC_TUNABLES", "MALLOC_CONF", "BASH_ENV"),
     *("PYTHONPATH", "PYTHONSTARTUP", "PYTHONHOME", "PYTHONINSPECT", "PYTHONUSERBASE", "PYTHONBREAKPOINT"),
     *("CUDA_INJECTION64_PATH", "CUDA_INJECTION32_PATH", "NVTX_INJECTION64_PATH", "CUDA_PROFILE", "COMPUTE_PROFILE"),
     *("COMPUTE_PROFILE_CONFIG", "NCCL_INJECTION", "OMP_TOOL_LIBRARIES", "NSYS_MPI_STORE_TEAMS_PER_RANK"),
+    *("NCCL_NET_PLUGIN", "UCX_MODULE_DIR", "TORCH_LOGS", "PYTORCH_ALLOC_CONF", "CUDA_LAUNCH_BLOCKING"),
+    *("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "NVIDIA_TF32_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG"),
 )
 SILENT = (
     *("AWS_SECRET_ACCESS_KEY", "SSH_AUTH_SOCK", "EDITOR"),
@@ -32,10 +36,12 @@ SILENT = (
 
 
 def test_every_variable_is_kept_or_dropped_and_those_that_load_code_are_named() -> None:
+    """What a closed run may have, and no more: an NGC image sets some that force a precision."""
     environ = dict.fromkeys((*KEPT, *DROPPED, *SILENT), "x")
     made, dropped = worker_environment(environ, {"TMPDIR": "/scratch"})
     assert set(made) == {*KEPT, "TMPDIR", "TORCH_DEVICE_BACKEND_AUTOLOAD"}
     assert dropped == tuple(sorted(DROPPED))
+    assert all(listed(name) for name in made)
 
 
 def test_a_variable_that_is_demanded_is_passed_on() -> None:

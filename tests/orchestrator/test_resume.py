@@ -22,7 +22,6 @@ from milabench_ng.records.isolation import CachePart
 from milabench_ng.records.ledger import (
     Attempt,
     CodeSeen,
-    Company,
     DataSeen,
     Finished,
     Interrupted,
@@ -124,21 +123,26 @@ def test_a_record_that_was_changed_or_cut_short_is_made_again(run_profile, resum
 
 
 @needs_two_cpus
-def test_a_failed_launch_is_tried_again_in_company_and_both_attempts_count(run_profile, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_who_lost_a_neighbour_is_measured_again_with_it(run_profile, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """All attempts count, and only the last result of each launch does."""
     test = {"workload": f"{HERE}:fails_once", "arguments": {"marker": str(tmp_path / "marker")}}
     finished = run_profile({"once": test}, retry=2)
     causes = [record.mnb.failure and record.mnb.failure.cause for record in finished.records]
-    assert sorted(causes, key=str) == [None, None, "exception"]
+    assert sorted(causes, key=str) == [None, None, None, "exception"]
     (failed,) = [record for record in finished.records if not record.success]
-    (again,) = [record for record in finished.records if record.mnb.attempt == 2]
-    assert again.job_id == failed.job_id
-    assert again.mnb.neighbours.planned == 1, "it does not have the node for itself"
-    (company,) = [event for event in finished.events if isinstance(event, Company)]
-    assert company.job_id != failed.job_id
-    assert len([event for event in finished.events if isinstance(event, Attempt)]) == 3
+    first = [record for record in finished.records if record.mnb.attempt == 1 and record.success]
+    again = [record for record in finished.records if record.mnb.attempt == 2]
+    assert [mark.kind for record in first for mark in record.mnb.marks].count("neighbours lost") == 1
+    assert {record.job_id for record in again} == {failed.job_id, first[0].job_id}
+    assert all(record.mnb.neighbours.alive_at_stop == 1 for record in again)
+    assert len([event for event in finished.events if isinstance(event, Attempt)]) == 4
     row = load(finished.folder).tests["trial.once"]
-    assert (row.n, row.failures) == (3, 1)
+    assert (row.n, row.failures, len(row.launches)) == (4, 1, 2)
     assert finished.outcome.failed == 1
+    rulings = {ruling.id: ruling for ruling in verify(finished.folder, Rules(marks_refused=True, retries=2)).rulings}
+    assert rulings["R22"].reasons
+    assert not [why for why in rulings["R22"].reasons if "neighbours lost" in why]
+    assert [rulings[rule].result for rule in ("R12", "R13", "R14", "R17")] == ["pass"] * 4
 
 
 def test_a_launch_that_always_fails_is_tried_as_often_as_asked(run_profile) -> None:  # type: ignore[no-untyped-def]

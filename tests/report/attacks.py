@@ -10,7 +10,6 @@ import contradiction_attacks
 import evidence_attacks
 import fact_attacks
 import node_attacks
-import resting_attacks
 import share_attacks
 import slice_attacks
 from slice_attacks import more_steps
@@ -25,7 +24,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     **fact_attacks.ATTACKS,
     **share_attacks.ATTACKS,
 }
-"""By name: the rule that finds it, what is done, and part of the reason."""
+"""By name: the rule or the doubt that finds it, what is done, and part of the reason."""
 
 FOLDER_ONLY = ("record below the folder",)
 """What no bundle holds."""
@@ -40,7 +39,6 @@ ON_GPUS = (
     "power without energy",
     "more power than its limit",
     "an idle GPU with all items",
-    "a byte of the device's memory",
     "power halved",
     "power lowered in the window",
     "GPUs not sampled",
@@ -55,25 +53,12 @@ OF_THIS_VERSION = {
     "items of all records",
     "data of no launch said",
     "data set renamed",
-    "a folder of programs",
-    "the current folder for programs",
     "no environment",
-    "no import path",
-    "a folder below the installation",
-    "a folder on the import path",
-    "parts that the workload has not got",
-    "latencies made short",
-    "latencies of a test that trains",
-    "parts longer than their slices",
-    "parts made short",
-    "one of two parts made short",
-    "parts left out",
-    "more than all cached",
-    *resting_attacks.ATTACKS,
 }
 """What is not asked of an older version, which did not tell enough, or whose workloads are not known: R33 says so."""
 
 DOCUMENTED: dict[str, tuple[Tamper, str]] = {
+    "slices of another device with noise": (contradiction_attacks.jittered, "a forgery of the raw slices"),
     "all counts and steps x 1.4": (
         records(lambda content: more_steps(content, 1.4)),
         "consistent forgery before signing",

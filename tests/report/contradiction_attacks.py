@@ -128,18 +128,25 @@ def smaller_devices(content: dict[str, Any]) -> None:
 
 
 ATTACKS: dict[str, tuple[str, Tamper, str]] = {
-    "more power than its limit": ("R5", record(above_the_limit), "took 690 W on average, its power limit is 500 W"),
+    "more power than its limit": (
+        "gpu-counters",
+        record(above_the_limit),
+        "took 690 W on average, its power limit is 500 W",
+    ),
     "cold with all in memory": ("R19", record(in_memory, "*.loader.*"), "was cold, with 100% of its bytes in memory"),
     "memory called a disk": ("R20", manifest(memory_called_a_disk), "which is memory, and is called disk"),
     "RAM disk called a disk": ("R20", manifest(ram_disk_called_a_disk), "of /dev/zram0, which is memory"),
     "full isolation of a free process": ("R16", record(free_process), "has given up no means of leaving the fence"),
     "process in another group": ("R16", record(process_elsewhere), "its process is in none of its groups"),
     "shared siblings without their mark": ("R22", record(shared_siblings), "SMT siblings shared between tenants, and"),
-    "no loss in fp32": ("R5", record(without_losses), "has no loss of step 1, and fp32 has room for it"),
-    "gradients of nothing": ("R5", record(without_gradients), "rank 0 trains, and its first gradient is 0"),
-    "an idle GPU with all items": ("R5", idle, "an item took"),
-    "slices of another device with noise": ("R4", jittered, "its slices are those of standard.vae J0.0, with a little"),
-    "a quarter of the GPUs' memory": ("R5", manifest(smaller_devices), "is said to have 35.0 GiB, such a GPU has 141"),
+    "no loss in fp32": ("untrained", record(without_losses), "has no loss of step 1, and fp32 has room for it"),
+    "gradients of nothing": ("untrained", record(without_gradients), "rank 0 trains, and its first gradient is 0"),
+    "an idle GPU with all items": ("idle-gpus", idle, "an item took"),
+    "a quarter of the GPUs' memory": (
+        "gpu-memory",
+        manifest(smaller_devices),
+        "is said to have 35.0 GiB, such a GPU has 141",
+    ),
     "another request": ("R8", manifest(other_request), "the request in run.json asks for repeat 20, and run.json has"),
 }
 """By name: the rule that finds it, what is done, and part of the reason."""

@@ -7,9 +7,7 @@ from typing import Any
 
 from contradiction_attacks import measured_power
 from evidence_attacks import throttling_not_told
-from tampering import Change, Tamper, fence, ours, record, records, rewrite
-
-from milabench_ng.records.latency import histogram
+from tampering import Change, Tamper, fence, record, records, rewrite
 
 
 def latency(*histogram: list[int]) -> Change:
@@ -21,13 +19,6 @@ def latency(*histogram: list[int]) -> Change:
                 row[5:] = [row[5] if len(row) > 5 else None, [[bucket, many or row[3]] for bucket, many in histogram]]
 
     return change
-
-
-def invented(content: dict[str, Any]) -> None:
-    """Latencies of a test that trains, as long as its steps without waiting."""
-    for rank in content["mnb"]["ranks"]:
-        for row in rank["slices"]:
-            row[5:] = [row[5] if len(row) > 5 else None, histogram([(row[1] - row[4]) / row[3]] * row[3])]
 
 
 def noted(content: dict[str, Any]) -> None:
@@ -54,18 +45,6 @@ def nothing_computed(content: dict[str, Any]) -> None:
     for name in ("losses", "gradient_norms", "digests"):
         for rank in content["mnb"]["ranks"]:
             rank[name] = {}
-
-
-def never_waited(content: dict[str, Any]) -> None:
-    for rank in content["mnb"]["ranks"]:
-        for row in rank["slices"]:
-            row[4] = 0.0
-
-
-def one_byte(content: dict[str, Any]) -> None:
-    if not (content["mnb"]["precision"] or {}).get("dtypes"):
-        raise LookupError("a launch with parameters")
-    content["mnb"]["ranks"][0]["peak_device_bytes"] = 1
 
 
 def environment(**changes: str) -> Change:
@@ -128,24 +107,15 @@ def held_down_in_the_window(content: dict[str, Any]) -> None:
 MORE_RAM = fence(usage={"cpu_usec": 3_000_000, "memory_peak_bytes": 1 << 60})
 
 ATTACKS: dict[str, tuple[str, Tamper, str]] = {
-    "latencies longer than their slices": ("R4", record(latency([900, 0])), "has latencies of"),
-    "latencies made short": ("R4", record(latency([300, 0])), "s in its window, and worked for"),
-    "latencies of a test that trains": ("R4", record(invented), "has latencies, and vae times no batch"),
-    "parts that the workload has not got": ("R4", record(noted), "notes save_s, which"),
     "a loss left out": ("R33", record(untold("losses", "10")), "rank 0 has no loss at step 10"),
     "losses left out": ("R33", record(untold("losses")), "rank 0 has no loss at step 1"),
     "gradient norms left out": ("R33", record(untold("gradient_norms", "2")), "rank 0 has no gradient norm at step 2"),
     "digest left out": ("R33", record(untold("digests")), "rank 0 has no digest of the parameters at step 100"),
     "nothing computed anywhere": ("R33", records(nothing_computed), "rank 0 has no loss at step 1"),
-    "ready before its phases": ("R5", record(ours(start_to_ready_s=0.001)), "and it was ready after 0.00 s"),
-    "ready after its start": ("R5", record(ours(start_to_ready_s=1000.0)), "was ready after 1000.0 s, its phases took"),
-    "batches without waiting": ("R5", record(never_waited), "rank 0 fetched batches without waiting"),
-    "a byte of the device's memory": ("R5", record(one_byte), "rank 0 took 1 bytes of its device at most, its param"),
-    "RAM above its limit": ("R5", record(MORE_RAM), "bytes of RAM, its limit was"),
-    "told of other RAM": ("R5", record(environment(MNB_RAM_BYTES="1")), "it was told of 1 bytes of RAM, its limit was"),
+    "RAM above its limit": ("R16", record(MORE_RAM), "bytes of RAM, its limit was"),
     "files in memory": ("R31", record(environment(MNB_STORAGE="/dev/shm/files")), "which is not below the data root"),
-    "power halved": ("R5", after_measuring(halved), "W in the"),
-    "power lowered in the window": ("R5", after_measuring(thrifty), "s after its window, and took"),
+    "power halved": ("gpu-counters", after_measuring(halved), "W in the"),
+    "power lowered in the window": ("gpu-counters", after_measuring(thrifty), "s after its window, and took"),
     "GPUs not sampled": ("R33", after_measuring(without_gpus), "which the GPU told before it"),
     "throttling told by no launch": ("R33", records(throttling_not_told), "and nothing says why"),
     "throttling that no GPU can tell": (
@@ -154,7 +124,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
         "does not tell for how long hw_thermal held its clocks down",
     ),
     "throttling in the telemetry alone": (
-        "R5",
+        "gpu-counters",
         record(held_down_in_the_window),
         "hw_thermal held the clocks of GPU-1 down for 4.0 s of the window, and for 0.0 s between the edges",
     ),

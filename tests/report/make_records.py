@@ -34,7 +34,6 @@ from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText
 from milabench_ng.records.proof import CodeProof, DataProof, WheelCheck
 from milabench_ng.records.record import DIGEST_STEP, PROBED_STEPS
 from milabench_ng.records.window import MEASURED_BY, SliceRow, first_full
-from milabench_ng.report.verification.checks.step_times import fed
 from milabench_ng.sources import package_digests
 from milabench_ng.units import utc_iso
 
@@ -150,8 +149,14 @@ def _rows(launch: Launch, rank: int, begin: float, slices: int, count: int) -> l
     odd = [draw.randrange(-(2**15), 2**15) / 2**36 if i % 2 else 0.0 for i in range(slices + 1)]
     odd[-1] = 0.0
     steps = max(5, -(-count // 64))
-    wait_s = FED_WAIT_S if fed(launch, declares(launch.workload)) else UNFED_WAIT_S
+    wait_s = FED_WAIT_S if _fed(launch) else UNFED_WAIT_S
     return [[begin + 0.5 * i + odd[i], 0.5 + odd[i + 1] - odd[i], count, steps, wait_s] for i in range(slices)]
+
+
+def _fed(launch: Launch) -> bool:
+    """Whether loader processes make its batches."""
+    source = launch.arguments.get("source")
+    return source != "resident" if source is not None else declares(launch.workload).data is not None
 
 
 def full(rows: list[list[float]], begin: float, stop: float) -> float:

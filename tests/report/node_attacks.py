@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import tampering
 from book_attacks import an_hour_later, later
-from slice_attacks import cpu_time, skipping, source
+from slice_attacks import cpu_time, skipping
 from tampering import Change, Tamper, fence, gpu, gpu_state, manifest, ours, record
 
 from milabench_ng.records.ledger import LedgerLine, Session
@@ -164,10 +164,6 @@ def clocked_up(content: dict[str, Any]) -> None:
         state["sm_clock_mhz"] = 2100
 
 
-def tf32_forced(content: dict[str, Any]) -> None:
-    content["mnb"]["environment"]["NVIDIA_TF32_OVERRIDE"] = "1"
-
-
 def renamed_data(content: dict[str, Any]) -> None:
     """No checksum is pinned for a set of that name."""
     content["mnb"]["data"]["name"] = "mnist2"
@@ -274,11 +270,6 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     ),
     "less data": ("R19", record(small_share), "mnist has scale 0.5, 1 is demanded"),
     "data in memory": ("R20", manifest(tmpfs), "/data lies on tmpfs (memory), which is refused"),
-    "changed workload": (
-        "R21",
-        record(source),
-        "the source of milabench_ng.workloads.standard.vae:vae is not the one here",
-    ),
     "mark": ("R22", record(partly_isolated), "fence partial"),
     "skipped steps without their mark": ("R22", record(skipping), "90 % of the steps after settling skipped"),
     "mode without types": ("R18", record(mode_without_types), "fp32 was asked for, bf16 ran"),
@@ -307,8 +298,8 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "processes not told": ("R26", record(gpu_state(foreign_pids=None)), "GPU-1 told processes before it and not after"),
     "another node": ("R27", record(hostname), "it was made on 'faster-node', the run on 'node'"),
     "more CPU time than CPUs": ("R16", record(cpu_time(1e6)), "s of CPU time, 2 CPUs had"),
-    "stretched dates": ("R17", record(stretched), "passed by the dates of its conditions"),
-    "launch of another hour": ("R17", record(an_hour_later), "passed by their dates and"),
+    "stretched dates": ("clock-steps", record(stretched), "passed by the dates of its conditions"),
+    "launch of another hour": ("clock-steps", record(an_hour_later), "passed by their dates and"),
     "another boot": ("R27", another_boot, "the first session of the ledger is of another boot"),
     "another kernel in one repeat": ("R27", record(host_settings(kernel="7.0-fast")), "the kernel was 7.0-fast"),
     "another driver in one repeat": ("R27", record(other_driver), "the driver was 999.1, run.json says"),
@@ -320,7 +311,6 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
         record(host_settings(command_line="quiet mitigations=off")),
         "the kernel was started with mitigations=off",
     ),
-    "TF32 forced": ("R18", record(tf32_forced), "NVIDIA_TF32_OVERRIDE is set to '1'"),
     "data set renamed": ("R19", record(renamed_data), "it says that it read mnist2, vae reads mnist"),
     "data on a file in memory": ("R20", manifest(ram_disk("rests_on")), "/dev/shm/disk lies on tmpfs (memory)"),
     "memory mounted inside": ("R20", manifest(ram_disk("inside")), "/dev/shm/disk lies on tmpfs (memory)"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tampering import Change, Tamper, manifest, ours, proof, record
+from tampering import Change, Tamper, ours, proof, record
 
 
 def patched_meter(event: dict[str, Any]) -> None:
@@ -50,14 +50,6 @@ def import_path(content: dict[str, Any]) -> None:
     content["import_path"] = ["/venv/bin", "/usr/lib/python3.11", "/evil"]
 
 
-def no_import_path(content: dict[str, Any]) -> None:
-    content["import_path"] = []
-
-
-def below_the_installation(content: dict[str, Any]) -> None:
-    content["import_path"] = ["/usr/evil", *content["import_path"]]
-
-
 def wheel(**changes: Any) -> Change:
     return lambda event: event["code"]["wheels"]["torch"].update(changes)
 
@@ -87,7 +79,6 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
         proof("code", "after", patched_torch),
         "torch 2.15.0 is not as it was installed: /site/torch",
     ),
-    "torch that cannot be compared": ("R21", proof("code", "after", torch_without_record), "torch has no RECORD"),
     "no file of torch read": ("R21", proof("code", "after", wheel(files=0)), "none of the files of torch"),
     "another torch than was recorded": (
         "R21",
@@ -150,11 +141,15 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     ),
     "compiled modules of another run": ("R31", record(environment(MNB_PYCACHE="/evil")), "has MNB_PYCACHE=/evil"),
     "mitigations that are not listed": (
-        "R31",
+        "unlisted-settings",
         record(host(command_line="BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro quiet mitigations=off")),
-        "open division: the kernel was started with mitigations=off",
+        "the kernel was started with mitigations=off",
     ),
-    "a slow clock": ("R31", record(host(clock_source="jiffies")), "the kernel reads the time from jiffies"),
+    "a slow clock": (
+        "unlisted-settings",
+        record(host(clock_source="jiffies")),
+        "the kernel reads the time from jiffies",
+    ),
     "a plugin of NCCL": ("R31", record(environment(NCCL_TUNER_PLUGIN="/evil.so")), "NCCL_TUNER_PLUGIN=/evil.so"),
     "modules of UCX": ("R31", record(environment(UCX_MODULE_DIR="/evil")), "the environment has UCX_MODULE_DIR=/evil"),
     "another GPU": (
@@ -162,19 +157,10 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
         record(environment(CUDA_VISIBLE_DEVICES="GPU-9")),
         "the environment has CUDA_VISIBLE_DEVICES=GPU-9, its devices are GPU-1",
     ),
-    "a folder of programs": ("R31", record(environment(PATH="/tmp/evil:/usr/bin")), "PATH with the folder /tmp/evil"),
-    "the current folder for programs": ("R31", record(environment(PATH="/usr/bin:")), "the folder that is current"),
     "compiled modules elsewhere": (
         "R31",
         record(environment(PYTHONPYCACHEPREFIX="/evil")),
         "PYTHONPYCACHEPREFIX=/evil, which is not a folder of the session",
     ),
     "no environment": ("R31", record(ours(environment={})), "the environment is recorded without PATH"),
-    "no import path": ("R31", manifest(no_import_path), "the import path is not recorded"),
-    "a folder below the installation": (
-        "R31",
-        manifest(below_the_installation),
-        "open division: the import path has /usr/evil",
-    ),
-    "a folder on the import path": ("R31", manifest(import_path), "open division: the import path has /evil"),
 }

@@ -181,16 +181,6 @@ def unknown_device(folder: Path) -> None:
     records(lambda content: multiplied(content, 50))(folder)
 
 
-def never_learned(content: dict[str, Any]) -> None:
-    """Losses far from those of the reference traces."""
-    content["mnb"]["ranks"][0]["losses"] = dict.fromkeys(content["mnb"]["ranks"][0].get("losses", {}), 0.001)
-
-
-def no_losses(content: dict[str, Any]) -> None:
-    for name in ("losses", "gradient_norms", "digests"):
-        content["mnb"]["ranks"][0][name] = {}
-
-
 def multiplied(content: dict[str, Any], by: float) -> None:
     """Every count and all that follows from it."""
     for rank in content["mnb"]["ranks"]:
@@ -249,16 +239,20 @@ def empty_lists(content: dict[str, Any]) -> None:
 ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "tampered slice": ("R3", record(tampering.one_slice), "rates that rank 0 states are not those of its slices"),
     "slice taken out": ("R4", record(tampering.without_a_slice), "slice 14 begins 0.5 s after the one before it"),
-    "stop at the best moment": ("R4", earlier_stop, "vae J0.0: it was stopped -10.0 s after the last launch"),
-    "every stop a second later": ("R4", records(later_stop), "it was stopped 1.0 s after the last launch of its batch"),
-    "full at the best moment": ("R4", earlier_full, "rank 0 has slices from long after its stop"),
+    "stop at the best moment": ("R36", earlier_stop, "vae J0.0: it was stopped -10.0 s after the last launch"),
+    "every stop a second later": (
+        "late-stops",
+        records(later_stop),
+        "it was stopped 1.0 s after the last launch of its batch",
+    ),
+    "full at the best moment": ("R36", earlier_full, "rank 0 has slices from long after its stop"),
     "full at a better moment": (
-        "R4",
+        "R36",
         record(full_later),
         "after the start; by its slices, it was after 12.0 s",
     ),
-    "full before max_count": ("R4", everywhere_full_too_soon, "items, 1000000000 are its max_count"),
-    "slices cut before the stop": ("R4", record(cut_short), "rank 0 has no slices up to its stop"),
+    "full before max_count": ("R36", everywhere_full_too_soon, "items, 1000000000 are its max_count"),
+    "slices cut before the stop": ("R36", record(cut_short), "rank 0 has no slices up to its stop"),
     "impossible rate": ("R5", record(tampering.faster), "x the peak of Test GPU in fp32"),
     "more batches than steps": (
         "R4",
@@ -269,22 +263,26 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "backlog taken out": ("R4", record(backlog(of=even)), "the backlog that it states is not that of its"),
     "backlog not of the slices": ("R4", record(backlog(0, 0, of=even)), "the backlog that it states is not"),
     "backlog in one launch alone": ("R4", backlog_alone, "J0.0: its slices have no backlog, as"),
-    "backlog worked off": ("R4", record(worked_off), "of the 954 items of its"),
-    "settled sooner": ("R4", settled_sooner, "0 s are left out after the start, 2 s are demanded"),
+    "backlog worked off": ("R22", record(worked_off), "of the window's items were prefetched before it"),
+    "settled sooner": ("R35", settled_sooner, "0 s are left out after the start, 2 s are demanded"),
     "time between slices": ("R4", records(idle_between_slices), "after the one before it"),
-    "whole slices only": ("R4", whole_slices, "slices across an edge of the window count nothing"),
-    "slices of another device": ("R4", copied, "slices of the same lengths as"),
-    "counts x 1.45, steps as they were": ("R4", records(more_a_step), "images a step, its options allow 64"),
-    "counts of one launch": ("R4", record(more_in_one), "items a step, others of the same batches have"),
-    "steps that the loss scale did not see": ("R4", record(skipping), "steps, its loss scale saw 200"),
-    "steps without a latency": ("R4", record(without_a_latency), "steps and the latencies of 96 batches"),
+    "whole slices only": ("R35", whole_slices, "slices across an edge of the window count nothing"),
+    "slices of another device": ("copied-slices", copied, "slices of the same lengths as"),
+    "counts x 1.45, steps as they were": ("R37", records(more_a_step), "images a step, its options allow 64"),
+    "counts of one launch": ("unlike-steps", record(more_in_one), "items a step, others of the same batches have"),
+    "steps that the loss scale did not see": ("R37", record(skipping), "steps, its loss scale saw 200"),
+    "steps without a latency": ("R37", record(without_a_latency), "steps and the latencies of 96 batches"),
     "all counts and steps x 8": (
-        "R5",
+        "decoding-pace",
         records(lambda content: more_steps(content, 8), "*.loader.*"),
         "s of CPU time, which decode",
     ),
-    "pictures without CPU time": ("R5", records(cpu_time(0.001), "*.loader.*"), "s of CPU time, which decode"),
-    "power without energy": ("R5", record(free_energy), "used 1 J in"),
+    "pictures without CPU time": (
+        "decoding-pace",
+        records(cpu_time(0.001), "*.loader.*"),
+        "s of CPU time, which decode",
+    ),
+    "power without energy": ("gpu-counters", record(free_energy), "used 1 J in"),
     "more slices than fit into its time": (
         "R12",
         record(too_many_slices),

@@ -20,12 +20,19 @@ from milabench_ng.records.ledger import Attempt, Chain, Enough, LedgerLine, Reco
 from milabench_ng.records.names import file_digest
 from milabench_ng.records.reading import read_ledger
 from milabench_ng.records.stopping import Stopping
+from milabench_ng.report.verification.findings import Verification
 
 NONCE = "drawn on 2026-01-06"
 TESTS = {"vae": PER_GPU, "toy_reg": PER_GPU, "loader": PER_GPU, "scaling": PROGRESSION}
 WHOLE = make_records.plan("standard", TESTS, 2, 2, nonce=NONCE)
 Change = Callable[[dict[str, Any]], None]
 Tamper = Callable[[Path], None]
+
+
+def told_by(found: Verification, finder: str) -> str:
+    """Why a rule is broken or a doubt is raised; empty if it is not."""
+    broken = {ruling.id: ruling.reasons for ruling in found.having("fail")}
+    return "\n".join((broken | {doubt.name: doubt.reasons for doubt in found.doubts}).get(finder, ()))
 
 
 def rewrite(path: Path, change: Change) -> None:

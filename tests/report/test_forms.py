@@ -161,7 +161,7 @@ def test_a_partial_score_is_never_called_the_score(tmp_path: Path) -> None:
 
 def test_json_has_the_promised_form(quick: Path) -> None:
     found = json.loads(printed(quick, "json", options=PRICED, compare_to=["v100"]))
-    assert found["schema"] == 2
+    assert found["schema"] == 3
     assert (found["suite"], found["isolation"], found["failure_rate"]) == ("quick", "full", 0.0)
     wanted = {"status", "per_device", "per_node", "devices", "missing", "unit"}
     assert wanted <= found["score"].keys()

@@ -38,17 +38,16 @@ def test_the_logarithms_of_the_repeats() -> None:
 
 
 def test_the_interval_of_one_rate_is_that_of_t() -> None:
-    # logs 1, 2, 3: mean 2, standard error 1/sqrt(3), t(0.975, 2) = 4.302652729749462
-    estimate = combine([(1.0, log_stat([math.e, math.e**2, math.e**3]))])
+    # logs 1 to 5: mean 3, standard error sqrt(2.5 / 5), t(0.975, 4) = 2.7764451051977987
+    estimate = combine([(1.0, log_stat([math.exp(log) for log in (1, 2, 3, 4, 5)]))])
     assert estimate is not None
-    assert (estimate.mean, estimate.variance, estimate.df, estimate.n) == pytest.approx((2.0, 1 / 3, 2.0, 3), rel=1e-12)
+    assert (estimate.mean, estimate.variance, estimate.df, estimate.n) == pytest.approx((3.0, 0.5, 4.0, 5), rel=1e-12)
     found = interval(estimate)
-    half = 4.302652729749462 / math.sqrt(3)
+    half = 2.7764451051977987 * math.sqrt(0.5)
+    assert found is not None
     assert (found.value, found.low, found.high) == pytest.approx(
-        (math.exp(2), math.exp(2 - half), math.exp(2 + half)), rel=1e-12
+        (math.exp(3), math.exp(3 - half), math.exp(3 + half)), rel=1e-12
     )
-    around = interval(estimate, 10.0)
-    assert (around.value, around.low) == pytest.approx((10.0, 10.0 * math.exp(-half)), rel=1e-12)
     assert found.inverse.high == pytest.approx(1 / found.low, rel=1e-12)
     assert found.scaled(8.0).low == pytest.approx(8 * found.low, rel=1e-12)
 
@@ -94,9 +93,7 @@ def test_without_repeats_there_is_no_interval_and_a_reason() -> None:
 
 def test_under_five_repeats_nothing_is_ranked() -> None:
     far = effect([(1.0, LogStat(4, 1.0, 0.001)), (-1.0, LogStat(20, 0.0, 0.001))])
-    assert far.ratio is not None
-    assert far.ratio.low > 2.5
-    assert (far.verdict, far.why) == ("not ranked", "under 5 repeats")
+    assert (far.ratio, far.verdict, far.why) == (None, "not ranked", "under 5 repeats")
     assert effect([(1.0, LogStat(5, 1.0, 0.001)), (-1.0, LogStat(20, 0.0, 0.001))]).verdict == "better"
 
 
@@ -163,23 +160,6 @@ def test_several_tests_are_adjusted() -> None:
     assert (alone.verdict, among.verdict) == ("better", "inconclusive")
     assert alone.p is not None
     assert among.p == pytest.approx(2 * alone.p, rel=1e-12)
-
-
-def test_the_smallest_difference_that_is_found() -> None:
-    found = effect([(1.0, LogStat(10, 0.0, 0.01)), (-1.0, LogStat(10, 0.0, 0.01))])
-    error = 0.01 * math.sqrt(0.2)
-    quantiles = t_quantile(0.975, 18) + t_quantile(0.80, 18)
-    assert found.mde_pct == pytest.approx(100 * (1.02 * math.exp(quantiles * error) - 1), rel=1e-12)
-    assert round(found.mde_pct or 0, 1) == 3.4
-    quiet = effect([(1.0, LogStat(10, 0.0, 0.0)), (-1.0, LogStat(10, 0.0, 0.0))], 0.03)
-    assert quiet.mde_pct == pytest.approx(3.0, rel=1e-12)
-
-
-def test_a_true_difference_that_is_detectable_is_called_in_four_of_five() -> None:
-    found = effect([(1.0, LogStat(10, 0.0, 0.01)), (-1.0, LogStat(10, 0.0, 0.01))])
-    beyond = (math.log1p((found.mde_pct or 0) / 100) - math.log(1.02)) / (0.01 * math.sqrt(0.2))
-    # the interval lies above the margin where a noncentral t is above the quantile
-    assert scipy_stats.nct.sf(t_quantile(0.975, 18), 18, beyond) == pytest.approx(0.80, abs=0.01)
 
 
 def test_how_many_repeats_one_percent_takes() -> None:
@@ -259,12 +239,11 @@ def test_a_test_whose_repeats_are_not_recorded_is_a_part_of_its_own() -> None:
 
 
 def test_sessions_of_unequal_size_weigh_by_their_repeats() -> None:
-    """For a geometric mean the corrected value is the mean of all repeats, and the pseudo-values are the sessions'."""
+    """For a geometric mean the pseudo-values are the sessions'."""
     rates = {str(number): 100.0 for number in range(8)} | {"8": 110.0, "9": 110.0}
     sessions = {str(number): 1 for number in range(8)} | {"8": 2, "9": 3}
     found = jackknife(rates, geometric_mean, sessions)
     assert found is not None
-    assert found.corrected == pytest.approx(geometric_mean(list(rates.values())))
     assert [math.exp(one) for one in found.pseudo_values(["1", "2", "3"])] == pytest.approx([100.0, 110.0, 110.0])
     plain = jackknife(rates, geometric_mean, {})
     assert plain is not None

@@ -294,13 +294,14 @@ def test_both_scores_are_over_the_tests_that_the_ratio_is_over(tmp_path: Path, w
     other_batches(tmp_path / "base", "vae")
     report = make_report(tmp_path / "run", compare_to=[str(tmp_path / "base")])
     (other,) = report.comparisons
-    assert other.levels is not None
-    assert other.ratio == pytest.approx(other.levels[0] / other.levels[1]) == pytest.approx(0.5)
-    text = " ".join(table(report).split())
-    ours, theirs = map(four_digits, other.levels)
-    told = f"{ours} against {theirs} per device, over 6 of 7 tests: toy_reg, toy_lstm, loader"
-    assert told in text
-    assert " 0.500 per GPU 0.500 per node 6 of 7 tests" in text
+    assert other.ratio == pytest.approx(0.5) == pytest.approx(other.charged_ratio)
+    stream = StringIO()
+    write_report(report, "table", stream, full=True)
+    text = " ".join(stream.getvalue().split())
+    ours, theirs = four_digits(other.run_score or 0.0), four_digits(other.score or 0.0)
+    of = f"6 of 7 tests, {other.weight_pct:.0f} % of the weight"
+    assert f"{ours} against {theirs} per device, 0.500; charged for spread and failures, over {of}: toy_reg" in text
+    assert f" 0.500 per GPU 0.500 per node {of}" in text
 
 
 def other_batches(folder: Path, test: str) -> None:

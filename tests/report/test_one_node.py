@@ -76,7 +76,7 @@ def test_two_nodes_are_not_two_repeats(tmp_path: Path) -> None:
     assert "two nodes, n1 (GPU-1, GPU-2) and n2 (GPU-3, GPU-4)" in text
     assert text.endswith("mnb report FOLDER --compare OTHER")
     report = make_report(tmp_path / "both" / "second", compare_to=[str(tmp_path / "both" / "first")])
-    assert report.comparisons[0].rows["quick.vae"].perf_ratio == 2.0
+    assert report.comparisons[0].rows["quick.vae"].perf_ratio == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("manifests", [(False, False), (True, False), (False, True)])

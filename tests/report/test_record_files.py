@@ -106,10 +106,10 @@ def test_a_launch_has_as_many_slices_as_fit_into_its_time(folder: Path) -> None:
 
 def test_when_a_rank_was_full_is_not_looked_for_without_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For each slice, all of a window before it are looked at."""
-    assert ruling(folder, "R4").result == "pass"
+    assert ruling(folder, "R36").result == "pass"
     monkeypatch.setattr(stops, "_MOST_LOOKED_AT", 100)
     monkeypatch.setattr(stops, "first_full", None)
-    assert "rank 0 has 24 slices, too many to find out when it was full" in ruling(folder, "R4").reasons[0]
+    assert "rank 0 has 24 slices, too many to find out when it was full" in ruling(folder, "R36").reasons[0]
 
 
 def test_when_a_rank_was_full_is_not_looked_for_in_slices_with_gaps(

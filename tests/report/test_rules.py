@@ -18,7 +18,6 @@ import tampering
 from attacks import ATTACKS, FOLDER_ONLY
 from book_attacks import remove
 from bundle_attacks import BUNDLES
-from slice_attacks import backlog, even, falling
 from tampering import NONCE, WHOLE, Tamper, ours, record
 
 from milabench_ng import __version__
@@ -26,8 +25,10 @@ from milabench_ng.cli import call
 from milabench_ng.records.record import RECORD_SCHEMA
 from milabench_ng.report.launch.traces import PACING, Bands, ReferenceTrace, TraceBand
 from milabench_ng.report.render.fitting import UNLIMITED
-from milabench_ng.report.verification.bundle import pack
+from milabench_ng.report.verification.bundle import ClaimedScore, pack
+from milabench_ng.report.verification.checks.check_score import precise_enough
 from milabench_ng.report.verification.checks.registry import RULES
+from milabench_ng.report.verification.doubts.registry import DOUBTS
 from milabench_ng.report.verification.findings import Ruling, Verification
 from milabench_ng.report.verification.forms import write_verification
 from milabench_ng.report.verification.rules import Ceiling, DataRule, Pin, Rules
@@ -53,7 +54,6 @@ STRICT = Rules(
     retries=0,
     resumes=0,
     sessions=1,
-    margin=0.5,
     isolation="full",
     data={"mnist": DataRule(kind="twin", scale=1.0, checksums=(make_records.CHECKSUM,), cache="cold")},
     storage_refused=("memory",),
@@ -122,13 +122,14 @@ def by_id(found: Verification) -> dict[str, Ruling]:
 def test_a_sound_folder_keeps_every_rule(folder: Path, keys: Path) -> None:
     verification = found(folder, keys)
     assert {ruling.id: ruling.reasons for ruling in verification.rulings if ruling.result != "pass"} == {
+        "R15": (),
         "R32": (),
         "R34": (),
     }
     assert verification.passed
     assert (
         verification.sentence
-        == f"PASS of {len(RULES) - 2} rules of 'strict'; 2 not asked; signed by vendor@example.org"
+        == f"PASS of {len(RULES) - 3} rules of 'strict'; 3 not asked; signed by vendor@example.org"
     )
     assert verification.facts["signed by"] == "vendor@example.org"
 
@@ -139,11 +140,11 @@ def test_what_breaks_a_rule_is_found(case: str, folder: Path, keys: Path) -> Non
     tamper(folder)
     plain = msgspec.structs.replace(STRICT, signed=False, signed_by=())
     verification = verify(folder, plain) if case in FOLDER_ONLY else found(folder, keys)
-    ruling = by_id(verification)[rule]
-    assert ruling.result == "fail"
-    assert reason in "\n".join(ruling.reasons)
-    assert not verification.passed
-    assert re.search(rf"\b{ruling.id}\b", verification.sentence)
+    told = tampering.told_by(verification, rule)
+    assert told
+    assert reason in told
+    assert not (verification.passed and rule in by_id(verification))
+    assert re.search(rf"\b{rule}\b", verification.sentence)
 
 
 @pytest.mark.parametrize("case", BUNDLES)
@@ -219,6 +220,9 @@ def test_r22_a_launch_outside_its_reference_traces(folder: Path, keys: Path, mon
     computed(1.8)(folder)
     ruling = by_id(found(folder, keys))["R22"]
     assert ruling.reasons == ("standard.vae: outside the reference: loss 1.8 at step 1, expected 2 +- 0.004",)
+    lenient = verify(folder, Rules())
+    assert by_id(lenient)["R22"].result == "off"
+    assert tampering.told_by(lenient, "outside-traces") == ruling.reasons[0]
 
 
 def stopped_late(folder: Path, *batches: int) -> None:
@@ -238,27 +242,20 @@ def batches_of(test: str) -> list[int]:
     return [batch.number for batch in WHOLE.batches if batch.launches[0].test == test]
 
 
-def test_a_stop_that_is_late_moves_the_window_unless_it_is_one_of_few(folder: Path, keys: Path) -> None:
-    """An orchestrator that stands still for less than three seconds has no mark of it."""
+def test_late_stops_are_a_doubt_unless_they_are_few(folder: Path, keys: Path) -> None:
+    """An orchestrator that is kept waiting for less than three seconds has no mark of it."""
     once, twice = batches_of("standard.vae")
     stopped_late(folder, once)
-    ruling = by_id(found(folder, keys))["R4"]
-    assert ruling.result == "pass", ruling.reasons
+    assert tampering.told_by(found(folder, keys), "late-stops") == ""
     stopped_late(folder, twice)
-    assert (
-        "it was stopped 1.0 s after the last launch of its batch was full"
-        in by_id(found(folder, keys))["R4"].reasons[0]
-    )
-
-
-def test_late_stops_of_several_tests_are_no_chance(folder: Path, keys: Path) -> None:
-    stopped_late(folder, batches_of("standard.vae")[0], batches_of("standard.toy_reg")[0])
-    assert by_id(found(folder, keys))["R4"].result == "fail"
+    verification = found(folder, keys)
+    assert "was stopped 1.0 s after the last launch of its batch" in tampering.told_by(verification, "late-stops")
+    assert verification.passed
 
 
 def test_a_stop_may_be_late_if_the_orchestrator_stood_still(folder: Path, keys: Path) -> None:
     stopped_late(folder, *(batch.number for batch in WHOLE.batches))
-    assert by_id(found(folder, keys))["R4"].result == "fail"
+    assert tampering.told_by(found(folder, keys), "late-stops")
 
     def paused(content: dict[str, Any]) -> None:
         content["mnb"]["marks"] = [{"kind": "orchestrator paused", "value": 10.0, "limit": 3.0}]
@@ -266,8 +263,9 @@ def test_a_stop_may_be_late_if_the_orchestrator_stood_still(folder: Path, keys: 
     for path in folder.glob("standard.*.J*"):
         tampering.rewrite(path, paused)
     make_records.write_ledger(folder, WHOLE)
-    ruling = by_id(found(folder, keys))["R4"]
-    assert ruling.result == "pass", ruling.reasons
+    verification = found(folder, keys)
+    assert tampering.told_by(verification, "late-stops") == ""
+    assert by_id(verification)["R36"].result == "pass"
 
 
 def test_a_slice_of_no_length_is_no_record(folder: Path, keys: Path) -> None:
@@ -305,11 +303,17 @@ def test_r7_changed_weights(folder: Path, keys: Path) -> None:
     assert by_id(found(folder, keys, weights=heavier))["R7"].result == "fail"
 
 
-def test_r15_an_incomplete_score_and_a_wide_interval(folder: Path, keys: Path) -> None:
-    narrow = msgspec.structs.replace(STRICT, margin=1e-6)
-    assert by_id(found(folder, keys, narrow))["R15"].result == "fail"
+def test_r15_an_incomplete_score_and_one_of_too_few_repeats(folder: Path, keys: Path) -> None:
+    known = msgspec.structs.replace(STRICT, margin=0.5)
+    assert by_id(found(folder, keys, known))["R15"].reasons == ("the score has no interval: under 5 repeats",)
     remove("standard.vae.J0.0.*")(folder)
-    assert "invalid" in by_id(found(folder, keys))["R15"].reasons[0]
+    assert "invalid" in by_id(found(folder, keys, known))["R15"].reasons[0]
+
+
+def test_r15_a_wide_interval() -> None:
+    claimed = ClaimedScore(status="complete", unit="", per_device=100.0, per_node=100.0, low=98.0, high=102.0, why="")
+    assert precise_enough(claimed, 0.03) == ""
+    assert precise_enough(claimed, 0.01) == "is known to +-2.0%, +-1.0% is demanded"
 
 
 def test_names_in_records_do_not_steer_the_terminal(folder: Path, keys: Path) -> None:
@@ -330,8 +334,9 @@ def test_witnesses(rule: str, folder: Path, keys: Path) -> None:
 
 
 def test_every_rule_is_broken_by_some_test() -> None:
-    own_tests = {"R1", "R2", "R3", "R7", "R15", "R28", "R29", "R30", "R31", "R32", "R34"}
-    assert {rule.id for rule in RULES} == {rule for rule, _, _ in ATTACKS.values()} | own_tests
+    own_tests = {"R1", "R2", "R3", "R7", "R15", "R21", "R28", "R29", "R30", "R31", "R32", "R34"}
+    attacked = {finder for finder, _, _ in ATTACKS.values()}
+    assert {rule.id for rule in RULES} == (attacked - {doubt.name for doubt in DOUBTS}) | own_tests
     assert [rule.id for rule in RULES] == [f"R{number}" for number in range(1, len(RULES) + 1)]
 
 
@@ -340,7 +345,7 @@ def test_the_document_lists_every_rule_with_its_kind_and_keys() -> None:
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if re.match(r"\| R\d+ ", line)]
     assert [(row[0], row[1]) for row in rows] == [(rule.id, rule.basis) for rule in RULES]
     named = {key for row in rows for key in re.findall("`(\\w+)`", row[3].rstrip(" |") if len(row) > 3 else "")}
-    assert named == set(Rules.__struct_fields__) - {"schema", "name"}
+    assert named == set(Rules.__struct_fields__) - {"schema", "name", "doubts_refused"}
 
 
 def test_a_version_that_writes_a_ledger_must_have_left_one(folder: Path) -> None:
@@ -348,22 +353,15 @@ def test_a_version_that_writes_a_ledger_must_have_left_one(folder: Path) -> None
     assert "writes one in every run" in by_id(verify(folder, Rules()))["R13"].reasons[0]
 
 
-def test_r4_tells_what_was_made_before_a_window(folder: Path, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """160 at the first of 18 slices, 143.5 at the last two: 16.5 x 18 / 16 items, 1.9 % of 954.
-
-    It falls when the launch was full, which a stop may follow by three seconds here.
-    """
-    monkeypatch.setattr("milabench_ng.report.verification.checks.stops._LATE_S", 3.5)
-    shutil.rmtree(folder)
-    make_records.write_run(folder, WHOLE, slices=30)
-    for path in folder.glob("standard.vae.*"):
-        tampering.rewrite(path, backlog(64, 64, of=even))
-    record(backlog(160, 143.5, of=lambda place: falling(place, since=21)))(folder)
-    ruling = by_id(found(folder, keys))["R4"]
-    assert ruling.result == "pass", ruling.reasons
-    assert ruling.reasons == (
-        "standard.vae J1.1: rank 0: 19 of the 954 items of its window were made before it (above 0.5%)",
-    )
+@pytest.mark.parametrize(("most", "result"), [(0.05, "pass"), (None, "pass"), (0.02, "fail")])
+def test_a_mark_is_accepted_by_name(most: float | None, result: str, folder: Path) -> None:
+    """Prefetched items follow from the slices; a record of an earlier version has no mark of them."""
+    _, tamper, _ = ATTACKS["backlog worked off"]
+    tamper(folder)
+    refused = verify(folder, Rules(marks_refused=True))
+    assert "3.89 % of the window's items were prefetched before it, limit 2 %" in by_id(refused)["R22"].reasons[0]
+    accepted = Rules(marks_refused=True, marks_accepted={"prefetched items": most})
+    assert by_id(verify(folder, accepted))["R22"].result == result
 
 
 def test_rules_on_gpus_do_not_fall_silent_without_conditions(folder: Path, keys: Path) -> None:
@@ -392,13 +390,13 @@ def test_r5_knows_what_the_data_sheets_say(folder: Path, keys: Path) -> None:
     assert ruling.reasons == (f"looked at in {launches} of {others} launches, whose FLOP and peak are known",)
 
 
-def test_a_ceiling_of_whose_tests_none_ran_is_broken(folder: Path) -> None:
+def test_a_ceiling_of_whose_tests_none_ran_cannot_be_checked(folder: Path) -> None:
     def r5(**flops: float) -> tuple[str, tuple[str, ...]]:
         rules = Rules(ceiling=Ceiling(flops_per_item=dict(flops.items())))
         return next((one.result, one.reasons) for one in verify(folder, rules).rulings if one.id == "R5")
 
-    assert r5(**{"standart.vae": 1e9}) == ("fail", ("of the tests that have a ceiling none ran: standart.vae",))
-    assert r5()[0] == "unknown"
+    nothing = ("unknown", ("the rules know no FLOP count of what ran",))
+    assert r5(**{"standart.vae": 1e9}) == r5() == nothing
 
 
 @pytest.mark.parametrize(
@@ -438,6 +436,32 @@ def test_a_lost_neighbour_that_the_record_marks_breaks_only_what_refuses_marks(f
     tampering.record(marked)(folder)
     assert by_id(verify(folder, Rules()))["R17"].result == "pass"
     assert "neighbours lost" in by_id(verify(folder, Rules(marks_refused=True)))["R22"].reasons[0]
+
+
+def test_a_doubt_breaks_nothing_unless_the_rules_refuse_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A copy of slices is all that is wrong: the sums and the claims of the bundle follow from it."""
+    _, copied, why = ATTACKS["slices of another device"]
+    copied(folder)
+    rules = Rules(doubts_refused=("copied-slices",))
+    lenient, strict = verify(folder, Rules()), verify(folder, rules)
+    assert (lenient.passed, strict.passed) == (True, False)
+    assert lenient.sentence.startswith("PASS with 1 doubt (copied-slices); ")
+    assert "rules: copied-slices broken (copied-slices standard.vae" in strict.sentence
+    assert call(["verify", str(folder)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert why in shown
+    assert "0 of 12 honest results show it" in shown
+    (folder.parent / "strict.json").write_bytes(msgspec.json.encode(rules))
+    assert call(["verify", str(folder), "--rules", str(folder.parent / "strict.json"), "--format", "json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["passed"], told["doubts"][0]["name"], told["doubts"][0]["refused"]) == (False, "copied-slices", True)
+
+
+def test_rules_that_refuse_a_doubt_that_there_is_not(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder.parent / "rules.json").write_text('{"doubts_refused": ["copied"]}')
+    for command in (["verify", str(folder)], ["report", str(folder)], ["doctor"]):
+        assert call([*command, "--rules", str(folder.parent / "rules.json")]) == 2
+        assert "there is no doubt 'copied'; there are beyond-peak" in capsys.readouterr().err
 
 
 def test_without_rules_only_what_needs_none_is_checked(folder: Path) -> None:

@@ -11,7 +11,7 @@ import make_records
 import msgspec
 import pytest
 import tampering
-from run_attacks import ATTACKS, environment, host, import_path, patched_meter
+from run_attacks import ATTACKS, environment, host, import_path, patched_meter, torch_without_record
 from tampering import NONCE, WHOLE, manifest, proof, record, records
 
 from milabench_ng import __version__
@@ -57,9 +57,15 @@ def test_an_attack_is_found(attack: str, folder: Path) -> None:
     rule, tamper, reason = ATTACKS[attack]
     assert results(folder) == ["pass"] * 3
     tamper(folder)
-    ruling = rulings(folder)[rule]
-    assert ruling.result == "fail"
-    assert reason in "\n".join(ruling.reasons)
+    assert reason in tampering.told_by(verify(folder, CLOSED), rule)
+
+
+def test_torch_without_a_record_cannot_be_compared_unless_its_sum_is_demanded(folder: Path) -> None:
+    """Other installers than pip leave none."""
+    proof("code", "after", torch_without_record)(folder)
+    assert rulings(folder)["R21"].result == "unknown"
+    demanded = msgspec.structs.replace(CLOSED, wheels={"torch": ("0" * 64,)})
+    assert rulings(folder, demanded)["R21"].result == "fail"
 
 
 def test_what_is_listed_belongs_to_the_closed_division(folder: Path) -> None:
@@ -69,6 +75,43 @@ def test_what_is_listed_belongs_to_the_closed_division(folder: Path) -> None:
     record(environment(TORCH_CUDA_ARCH_LIST="9.0a", NVIDIA_PRODUCT_NAME="CUDA"))(folder)
     record(environment(NCCL_IB_HCA="mlx5", CUDA_VISIBLE_DEVICES="GPU-1", NVIDIA_VISIBLE_DEVICES="all"))(folder)
     record(host(command_line=line, clock_source="tsc"))(folder)
+    assert results(folder) == ["pass"] * 3
+    assert verify(folder, CLOSED).doubts == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        (
+            "BOOT_IMAGE=(hd0,gpt2)/vmlinuz-5.14.0 root=/dev/mapper/rhel-root ro crashkernel=1G-4G:192M "
+            "resume=/dev/mapper/rhel-swap rd.lvm.lv=rhel/root rhgb quiet"
+        ),
+        (
+            "BOOT_IMAGE=(hd0,gpt3)/boot/ostree/fedora-coreos/vmlinuz rw mitigations=auto,nosmt ostree=/ostree/boot.1 "
+            "ignition.platform.id=openstack $ignition_firstboot console=tty0 root=UUID=1 rootflags=prjquota boot=UUID=2"
+        ),
+        "root=LABEL=cloudimg-rootfs ro console=tty1 console=ttyS0 nofb nomodeset gfxpayload=text net.ifnames=0",
+        (
+            "BOOT_IMAGE=/boot/vmlinuz root=UUID=1 ro quiet rd.driver.blacklist=nouveau pci=realloc=off "
+            "nvme-core.multipath=n iommu=pt earlyprintk=ttyS1 numa_balancing=disable nvidia-drm.modeset=0"
+        ),
+    ],
+    ids=["RHEL", "CoreOS", "OpenStack", "DGX"],
+)
+def test_what_installers_set_raises_no_doubt(line: str, folder: Path) -> None:
+    record(host(command_line=line))(folder)
+    assert verify(folder, CLOSED).doubts == ()
+
+
+def test_a_library_path_of_the_system_is_listed(folder: Path) -> None:
+    """Whoever can put a library there needs no variable for it."""
+    record(environment(LD_LIBRARY_PATH="/usr/local/nvidia/lib64:/usr/local/nvidia/lib"))(folder)
+    assert results(folder) == ["pass"] * 3
+
+
+def test_where_modules_lay_decides_nothing(folder: Path) -> None:
+    """What was imported is compared by content, so that mnb may be begun in any folder."""
+    manifest(import_path)(folder)
     assert results(folder) == ["pass"] * 3
 
 
@@ -99,23 +142,10 @@ def test_the_commit_that_ran_is_told_and_to_be_checked_out(folder: Path) -> None
 def test_the_buyer_may_list_more(folder: Path) -> None:
     record(environment(PYTORCH_ALLOC_CONF="x"))(folder)
     record(host(command_line="isolcpus=1-3 nohz_full=1-3", clock_source="hpet"))(folder)
-    manifest(import_path)(folder)
-    assert len(rulings(folder)["R31"].reasons) == 5
-    listed = ("PYTORCH_ALLOC_CONF", "isolcpus=1-3", "nohz_full=1-3", "hpet", "/evil")
-    assert results(folder, msgspec.structs.replace(CLOSED, listed=listed)) == ["pass"] * 3
-
-
-@pytest.mark.parametrize(("folders", "named"), [(("/opt/site", "/opt/site/bin"), 0), (("/opt/site", "/opt"), 1)])
-def test_the_import_path_is_one_environment(folder: Path, folders: tuple[str, ...], named: int) -> None:
-    """As after `pip install --target /opt/site`, with a checkout on the import path beside it."""
-
-    def elsewhere(event: dict[str, Any]) -> None:
-        for wheel in event["code"]["wheels"].values():
-            wheel["folder"] = "/opt/site"
-
-    proof("code", "after", elsewhere)(folder)
-    manifest(lambda content: content.update(import_path=["/venv/lib/python3/site-packages", *folders]))(folder)
-    assert len(rulings(folder)["R31"].reasons) == named
+    strict, lax = CLOSED, msgspec.structs.replace(CLOSED, listed=("PYTORCH_ALLOC_CONF", "isolcpus=1-3", "hpet"))
+    assert (len(rulings(folder)["R31"].reasons), len(verify(folder, strict).doubts[0].reasons)) == (1, 3)
+    assert results(folder, lax) == ["pass"] * 3
+    assert verify(folder, lax).doubts[0].reasons == ("the kernel was started with nohz_full=1-3",)
 
 
 def test_the_buyer_may_pin_wheels(folder: Path) -> None:

@@ -73,9 +73,9 @@ def printed(report: Report, form: Any = "table") -> str:
 def test_the_same_node_twice_is_equivalent(healthy: Path, tmp_path: Path) -> None:
     report = compared(node(tmp_path / "again", 3), healthy)
     (other,) = report.comparisons
-    assert other.effect.verdict == "equivalent"
-    assert {at.effect.verdict for at in other.rows.values()} <= {"equivalent", "inconclusive"}
-    assert {part.effect.verdict for part in other.subsets} == {"equivalent"}
+    assert other.effect.verdict == "equivalent in these sessions"
+    assert {at.effect.verdict for at in other.rows.values()} <= {"equivalent in these sessions", "inconclusive"}
+    assert {part.effect.verdict for part in other.subsets} == {"equivalent in these sessions"}
     assert report.gpus is not None
     assert report.gpus.overall == report.gpus.stragglers == ()
     assert report.score is not None
@@ -134,7 +134,7 @@ def test_a_test_on_one_device_says_nothing_of_how_devices_differ(tmp_path: Path)
 def test_a_faster_node_is_better_and_a_slower_one_worse(healthy: Path, tmp_path: Path) -> None:
     faster = node(tmp_path / "faster", 5, slow=dict.fromkeys(range(DEVICES), 1.06))
     up, down = compared(faster, healthy).comparisons[0], compared(healthy, faster).comparisons[0]
-    assert (up.effect.verdict, down.effect.verdict) == ("better", "worse")
+    assert (up.effect.verdict, down.effect.verdict) == ("differs in these sessions",) * 2
     assert up.effect.ratio is not None
     assert up.effect.ratio.low < 1.06 < up.effect.ratio.high
 
@@ -159,7 +159,7 @@ def test_an_old_summary_is_read_and_what_it_does_not_record_does_not_count(healt
     assert (found.ratio, found.status, found.counted) == (None, "none", ())
     assert set(found.reasons.values()) == {"options recorded against not recorded"}
     for at in found.rows.values():
-        assert at.perf_ratio == pytest.approx(1.0, rel=1e-12)
+        assert at.perf_ratio == pytest.approx(1.0, rel=1e-3)  # a mean over the geometric mean of the repeats
         assert (at.effect.ratio, at.effect.why) == (None, "no repeats are recorded")
     assert "no weighted test can be compared" in printed(compared(healthy, old))
 
@@ -181,9 +181,14 @@ def test_one_repeat_has_no_interval_and_says_so(healthy: Path, tmp_path: Path) -
     assert report.comparisons[0].effect.verdict == "not ranked"
 
 
-def test_under_five_repeats_there_are_intervals_and_no_verdict(healthy: Path, tmp_path: Path) -> None:
-    other = compared(node(tmp_path / "four", 8, repeat=4), healthy).comparisons[0]
-    assert other.effect.ratio is not None
+def test_under_five_repeats_there_is_a_range_and_neither_interval_nor_verdict(healthy: Path, tmp_path: Path) -> None:
+    report = compared(node(tmp_path / "four", 8, repeat=4), healthy)
+    (other,) = report.comparisons
+    assert (other.effect.ratio, report.score and report.score.interval) == (None, None)
+    assert other.repeats is not None
+    assert other.ratio is not None
+    assert other.repeats.low < other.ratio < other.repeats.high
+    assert f"4 repeats: {other.repeats.low:.3f} to {other.repeats.high:.3f}" in " ".join(printed(report).split())
     assert (other.effect.verdict, other.effect.why) == ("not ranked", "under 5 repeats")
 
 

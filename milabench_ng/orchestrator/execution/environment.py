@@ -1,8 +1,8 @@
-"""The worker's environment: an allow-list by name and prefix, so that it can be recorded in full.
+"""The worker's environment: an allow-list (`records.worker_variables`), so that it can be recorded in full.
 
-An operator's ``NCCL_*``, ``NVSHMEM_*`` and ``TORCH_*`` settings must reach every rank: losing them can hang a node or
-take shared GPUs out of service. Threads are the share's affair (`fence.sharing.shares.environment`), so those of
-OpenMP and MKL stay behind: one thread makes a neighbour that presses on nothing.
+An operator's settings of the fabric must reach every rank: losing them can hang a node or take shared GPUs out of
+service. Threads are the share's affair (`fence.sharing.shares.environment`): one thread makes a neighbour that presses
+on nothing.
 """
 
 from __future__ import annotations
@@ -12,23 +12,14 @@ import re
 from collections.abc import Collection, Mapping
 
 from milabench_ng.plain import encodable
+from milabench_ng.records.worker_variables import listed
 
-NAMES = frozenset({"PATH", "HOME", "LANG", "LANGUAGE", "TZ", "USER", "LOGNAME", "XDG_CACHE_HOME"})
-PREFIXES = (
-    "CUDA_",
-    "NVIDIA_",
-    "NCCL_",
-    "NVSHMEM_",
-    "TORCH_",
-    "TORCHINDUCTOR_",
-    "PYTORCH_",
-    "CUBLAS_",
-    "CUDNN_",
-    "GLOO_",
-    "UCX_",
-    "MNB_",
-    "LC_",
-)
+_OF_MNB = "MNB_"
+"""Its own variables reach its workers; those for development are not on the list."""
+_STEERING = ("CUDA", "NVIDIA_", "NCCL_", "NVSHMEM_", "TORCH", "PYTORCH_", "CUBLAS", "CUDNN_", "GLOO_", "UCX_")
+"""How names of variables begin that could change what a worker does, so that dropping them is told."""
+_SET_BY_SHARES = re.compile(r"(OMP|MKL|OPENBLAS)_NUM_THREADS|PYTHON.*|TMPDIR")
+"""On the list, since mnb sets them for each tenant."""
 LOADS_CODE = re.compile(
     r"LD_.*"  # the dynamic loader: LD_LIBRARY_PATH, LD_PRELOAD, LD_AUDIT (ld.so(8))
     r"|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|MALLOC_.*"
@@ -50,13 +41,14 @@ SITE_HOOKS = ("sitecustomize", "usercustomize")
 def worker_environment(
     environ: Mapping[str, str], own: Mapping[str, str], demanded: Collection[str] = ()
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """What a worker gets of ``environ``, overridden by ``own``; and the names of dropped variables that load code.
+    """What a worker gets of ``environ``, overridden by ``own``; and the names of dropped ones that matter.
 
     ``demanded``: variables that it gets whatever they do. Bytes that are not UTF-8 are escaped (``\\xff``),
     so that a worker gets what its record says.
     """
-    kept = {encodable(name): encodable(value) for name, value in environ.items() if _allowed(name) or name in demanded}
-    dropped = tuple(sorted(encodable(name) for name in environ if LOADS_CODE.fullmatch(name) and name not in demanded))
+    passed = {name: value for name, value in environ.items() if _allowed(name) or name in demanded}
+    kept = {encodable(name): encodable(value) for name, value in passed.items()}
+    dropped = tuple(sorted(encodable(name) for name in environ if name not in passed and _steers(name)))
     return {**kept, **ALWAYS, **own}, dropped
 
 
@@ -66,4 +58,10 @@ def site_hooks() -> tuple[str, ...]:
 
 
 def _allowed(name: str) -> bool:
-    return (name in NAMES or name.startswith(PREFIXES)) and not LOADS_CODE.fullmatch(name)
+    if LOADS_CODE.fullmatch(name) or _SET_BY_SHARES.fullmatch(name):
+        return False
+    return listed(name) or name.startswith(_OF_MNB)
+
+
+def _steers(name: str) -> bool:
+    return bool(LOADS_CODE.fullmatch(name)) or (name.startswith(_STEERING) and name not in ALWAYS)

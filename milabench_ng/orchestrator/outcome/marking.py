@@ -13,6 +13,7 @@ from milabench_ng.orchestrator.outcome.skipped import skipped
 from milabench_ng.records.isolation import handicaps
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.precision_seen import layers_fit
+from milabench_ng.records.prefetched import prefetched
 from milabench_ng.records.record import SKIPPED_LIMIT
 from milabench_ng.records.surroundings import THROTTLE_LIMIT, marks_of_surroundings
 from milabench_ng.records.window import WindowRule
@@ -97,6 +98,8 @@ def _of_devices(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
     """Precision, skipped steps and clocks of each device of the launch; a MIG instance has its board's clocks."""
     requested = str(seen.launch.arguments["precision"])
     throttled = throttled_fraction(*seen.conditions)
+    ranks = zip(seen.launch.slot_ids, seen.ranks, strict=True)
+    yield from prefetched(((slot, rank.slices) for slot, rank in ranks), seen.window)
     for slot, rank in zip(seen.launch.slot_ids, seen.ranks, strict=True):
         if rank.ready and rank.ready.ran != requested and rank.ready.parameters:
             yield Mark(kind="precision", device=slot, what=f"{requested} asked, {rank.ready.ran} ran")

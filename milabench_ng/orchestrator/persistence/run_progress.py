@@ -29,6 +29,7 @@ from milabench_ng.records.ledger import (
     attempts,
     recorded,
 )
+from milabench_ng.records.marks import Mark, MarkKind
 from milabench_ng.records.names import file_digest
 from milabench_ng.records.record import Record, encode_record
 
@@ -83,7 +84,9 @@ class RunProgress:
         """Batches of the first part that is not done: those without valid records, then those that may be retried."""
         for runs in self._parts:
             part = tuple(batch for batch in self.plan.batches if batch.launches[0].run in runs)
-            found = works(part, lambda launch: _key(launch) not in self._standing) or works(part, self._may_be_retried)
+            found = works(part, lambda launch: _key(launch) not in self._standing) or self._with_bereft(
+                works(part, self._may_be_retried)
+            )
             if found:
                 return found
         return ()
@@ -171,6 +174,23 @@ class RunProgress:
         failed = sum(cause is not None for cause in self._standing.values())
         self.writer.keep((), Finished(missing=self.missing, failed=failed))
 
+    def _with_bereft(self, works: Sequence[BatchWork]) -> tuple[BatchWork, ...]:
+        """Retries that also measure what had lost the neighbours that it has now."""
+        bereft = self._bereft() if works else set()
+        return tuple(
+            BatchWork(
+                batch=work.batch,
+                wanted=tuple(one for one in work.batch.launches if one in work.wanted or _key(one) in bereft),
+            )
+            for work in works
+        )
+
+    def _bereft(self) -> set[LaunchKey]:
+        """The launches whose last record is good and says that they lost a neighbour."""
+        last = {_key(event): event for event in recorded(self.writer.chain.events) if event.cause is None}
+        good = (event for key, event in last.items() if self._standing.get(key, "") is None)
+        return {_key(event) for event in good if lost_neighbours(self.writer.folder.path / event.file, event.sha256)}
+
     def _may_be_retried(self, launch: Launch) -> bool:
         key = _key(launch)
         return self._standing.get(key) is not None and self._failures[key] <= self.retry
@@ -199,6 +219,27 @@ def standing(writer: ResultWriter) -> dict[LaunchKey, str | None]:
     """The cause (None: success) of every launch's last valid record, whose file is complete and unchanged."""
     known = recorded(writer.chain.events)
     return {_key(event): event.cause for event in known if event.cause not in NOT_TRIED and writer.has(event)}
+
+
+_LOST: MarkKind = "neighbours lost"
+
+
+class _Marked(msgspec.Struct, frozen=True):
+    marks: tuple[Mark, ...] = ()
+
+
+class _Whole(msgspec.Struct, frozen=True):
+    mnb: _Marked
+
+
+def lost_neighbours(path: Path, sha256: str) -> bool:
+    """Whether a complete, unchanged record says that its launch lost a neighbour."""
+    try:
+        content = read_content(path, LARGE, os.O_NOFOLLOW)
+    except InputError:
+        return False
+    marks = msgspec.json.decode(content, type=_Whole).mnb.marks if file_digest(content) == sha256 else ()
+    return any(mark.kind == _LOST for mark in marks)
 
 
 class _Ours(msgspec.Struct, frozen=True):

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from milabench_ng.plain import plain
-from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.statistics.intervals import Interval
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
@@ -76,7 +75,7 @@ def layout(x_title: str, y_title: str, *, height: int = 360, **more: Any) -> dic
     return {**axes, "height": height, "margin": margin, "legend": legend, "hovermode": "closest", **more}
 
 
-def whiskers(known: Sequence[Interval | EstimateBand | None], colour: str) -> dict[str, Any]:
+def whiskers(known: Sequence[Interval | None], colour: str) -> dict[str, Any]:
     """The error bars of a trace; a mark without an interval has none, rather than one of length 0."""
     if not any(known):
         return {"visible": False}

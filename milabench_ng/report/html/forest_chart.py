@@ -27,12 +27,12 @@ Row = tuple[Line, ComparedTest]
 
 
 def contributions(report: Report, other: Comparison, index: int) -> dict[str, float]:
-    """What each weighted test that both have contributes to the logarithm of the score ratio."""
+    """What each weighted test that counts contributes to the logarithm of the ratio."""
     logs = {}
     for at in report.lines:
         compared, weight, test = at.compared[index], at.scored.weight, at.scored.test
-        if compared is not None and weight and compared.perf_ratio_adj and test not in other.left_out:
-            logs[test] = weight * math.log(compared.perf_ratio_adj)
+        if compared is not None and weight and compared.perf_ratio and test not in other.left_out:
+            logs[test] = weight * math.log(compared.perf_ratio)
     total = math.fsum(at.scored.weight or 0.0 for at in report.lines if at.scored.test in logs)
     return {test: log / total for test, log in logs.items()}
 
@@ -72,7 +72,7 @@ def forest_view(report: Report, other: Comparison, index: int, of: str = "") -> 
 
 def _drawn(found: ComparedTest) -> tuple[float, ...]:
     """Where its mark is, and where its whiskers end."""
-    known = found.known
+    known = found.effect.ratio
     return (found.perf_ratio or 1.0,) if known is None else (known.value, known.low, known.high)
 
 
@@ -180,7 +180,7 @@ def _bound(line: Line) -> str:
 
 def _class(rows: Sequence[Row], names: dict[str, str], bound: str, index: int, heaviest: float) -> PlotTrace:
     colour, symbol, _ = style(index)
-    known = [found.known for _, found in rows]
+    known = [found.effect.ratio for _, found in rows]
     return {
         "type": "scatter",
         "mode": "markers",
@@ -201,6 +201,6 @@ def _class(rows: Sequence[Row], names: dict[str, str], bound: str, index: int, h
 
 
 def _words(line: Line, found: ComparedTest) -> str:
-    known = span(found.known) or f"no interval: {label(found.effect.why)}"
+    known = span(found.effect.ratio) or f"no interval: {label(found.effect.why)}"
     aside = f"<br>does not count: {label(found.set_aside)}" if found.set_aside else ""
     return f"{known}<br>weight {line.scored.weight or 0.0:g}, baseline {found.origin}{aside}"

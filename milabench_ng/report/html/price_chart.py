@@ -12,7 +12,6 @@ from milabench_ng.report.html.figures import NEUTRAL, Chart, PlotTrace, View, la
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.cells import figure
 from milabench_ng.report.render.columns import span
-from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.statistics.intervals import Interval
 
 _ALONG = (0.97, 0.9)
@@ -29,7 +28,7 @@ class Point(msgspec.Struct, frozen=True):
     name: str
     price: float
     ratio: float
-    interval: Interval | EstimateBand | None
+    interval: Interval | None
     """The interval of ``ratio``."""
 
 
@@ -74,8 +73,6 @@ def price_chart(points: Sequence[Point], reference: str, currency: str) -> Chart
 def _known(points: Sequence[Point]) -> str:
     lacking = [point.name for point in points if point.interval is None]
     known = "the 95 % interval of its ratio"
-    if any(isinstance(point.interval, EstimateBand) for point in points):
-        known = "the 95 % band of its ratio, which is estimated and was not measured"
     if not lacking:
         return known
     return f"{known} (none is known of {', '.join(lacking)})"
@@ -122,7 +119,7 @@ def _label(index: int, cost: float, right: float, top: float) -> PlotTrace:
     }
 
 
-def _span(known: Interval | EstimateBand | None) -> str:
+def _span(known: Interval | None) -> str:
     return f" {span(known)}" if known else ""
 
 

@@ -1,7 +1,7 @@
 """Whether the delivered node keeps what the bid promised. Pure.
 
 For each test and for the score: the ratio of the geometric means over the repeats, delivered over bid, with its
-one-sided 95 % bounds (Welch on logarithms, see `intervals`), for other machines and sessions of the kind (see
+one-sided 95 % bounds (Welch on logarithms, see `intervals`), for other days of these two nodes (see
 `other_machine`). The ratio keeps the guarantee if the lower bound is above it, and breaks it if the ratio is
 significantly below it, with p values adjusted by Holm's method over the score and all tests: one false break spoils the
 verdict. The node keeps the guarantee if the score does and nothing breaks it; that rests on one test, which needs no
@@ -22,14 +22,15 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.report.procurement.characteristic import OperatingPoint, characteristic
-from milabench_ng.report.procurement.other_machine import predicted, unseen
 from milabench_ng.report.scoring.failure_rate import failure_rate
+from milabench_ng.report.scoring.other_machine import day_variance, predicted
 from milabench_ng.report.scoring.score import log_ratio
 from milabench_ng.report.scoring.scored import ScoredRows, ScoredTest, scored_tests
 from milabench_ng.report.scoring.weights import Weights, planned_weights
-from milabench_ng.report.statistics.effects import RANKED_FROM, holm
+from milabench_ng.report.statistics.effects import holm
 from milabench_ng.report.statistics.intervals import (
     LEVEL,
+    RANKED_FROM,
     Estimate,
     LogStat,
     WeightedStat,
@@ -83,7 +84,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     """Marks on the tests in the bid."""
     differences: tuple[WorkDifference, ...]
     declared: tuple[Literal["bid", "delivered"], ...]
-    """The sides of fewer than three sessions, to which a declared variance between machines is added."""
+    """The sides of fewer than three sessions, to which a declared variance between days is added."""
     characteristic: tuple[OperatingPoint, ...]
     """Of the first suite that has a score; empty without a ratio."""
 
@@ -111,7 +112,7 @@ class _Item(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     parts: Sequence[WeightedStat] = ()
     declared: float = 0.0
-    """Variance between machines."""
+    """Variance between days."""
     ratio: float | None = None
     """As measured, also where nothing was repeated."""
     why: str = ""
@@ -120,9 +121,9 @@ class _Item(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def estimate(self) -> Estimate | None:
-        """None if there is a ``why``, or parts were not repeated."""
+        """None if there is a ``why``, or parts were repeated too seldom."""
         found = None if self.why else combine(self.parts)
-        return found and predicted(found, self.declared)
+        return predicted(found, self.declared) if found and found.n >= RANKED_FROM else None
 
     @property
     def of_exact_bid(self) -> Estimate | None:
@@ -174,8 +175,10 @@ def accept(
         reasons=_reasons(bid, delivered),
         marks=(*_marks("bid", bid, promised), *_marks("delivered", delivered, promised)),
         differences=differing,
-        declared=tuple(side for side, rows in sides.items() if unseen(rows, shared)),
-        characteristic=characteristic(_first_estimate(scores), guarantee, len(judged)),
+        declared=tuple(side for side, rows in sides.items() if day_variance(rows, shared)),
+        characteristic=characteristic(
+            _first_estimate(scores), [one for item in items if (one := item.estimate)], guarantee, len(judged)
+        ),
     )
 
 
@@ -192,7 +195,7 @@ def _test(label: str, promised: ScoredTest, found: ScoredTest | None, fatal: str
         return _Item(name=label, why="it was not run on the delivered node")
     if found.perf is None and found.n:
         return _Item(name=label, why="every launch failed", verdict="breaks")
-    declared = sum(unseen({label: row}, {label: 1.0}) for row in (promised, found))
+    declared = sum(day_variance({label: row}, {label: 1.0}) for row in (promised, found))
     parts = [(1.0, found.classic_log), (-1.0, promised.classic_log)]
     return _Item(
         name=label, parts=parts, declared=declared, ratio=_as_measured({label: 1.0}, {label: promised}, {label: found})
@@ -224,7 +227,7 @@ def _score(
         without = ", ".join(lacking)
         why = f"without {without} there is no ratio of scores" if lacking else "the bid planned no weighted test"
         return _Item(name=name, why=why)
-    declared = unseen(promised, weights) + unseen(found, weights)
+    declared = day_variance(promised, weights) + day_variance(found, weights)
     parts = log_ratio(found, promised, list(weights), weights)
     return _Item(name=name, parts=parts, declared=declared, ratio=_as_measured(weights, promised, found))
 
@@ -265,12 +268,10 @@ def _unjudged(item: _Item) -> GuaranteeRatio:
 
 def _kept(name: str, estimate: Estimate, wanted: float, p: float, p_of_exact_bid: float) -> GuaranteeRatio:
     half = estimate.half_width(2 * LEVEL - 1)
-    verdict: GuaranteeVerdict = "inconclusive"
-    if estimate.n >= RANKED_FROM:
-        verdict = "keeps" if estimate.mean - half >= wanted else "breaks" if p < 1 - LEVEL else "inconclusive"
-    why = "" if estimate.n >= RANKED_FROM else f"under {RANKED_FROM} repeats"
-    if verdict == "inconclusive" and p_of_exact_bid < 1 - LEVEL:
-        why = why or SHIELDED
+    verdict: GuaranteeVerdict = (
+        "keeps" if estimate.mean - half >= wanted else "breaks" if p < 1 - LEVEL else "inconclusive"
+    )
+    why = SHIELDED if verdict == "inconclusive" and p_of_exact_bid < 1 - LEVEL else ""
     return GuaranteeRatio(
         name=name,
         ratio=math.exp(estimate.mean),

@@ -1,8 +1,13 @@
-"""How likely each verdict on a delivery's score is, for nodes whose true ratio is known. Pure."""
+"""How likely each decision on a delivery is, for nodes whose true ratio is known in all tests. Pure.
+
+One test or the score breaks the guarantee at Holm's strictest step at least; the errors of tests are taken as
+independent. Each probability is one of the noncentral t distribution (Johnson and Welch, Biometrika 31, 1940).
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import msgspec
 
@@ -13,7 +18,7 @@ STEPS_PCT = (-5, -3, -2, -1, 0, 1, 2, 3, 5)
 
 
 class OperatingPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """What the score's test says of a node whose true ratio is known, at the spread of these two runs."""
+    """What is decided of a node whose true ratio is known, at the spread of these two runs."""
 
     ratio: float
     keeps: float
@@ -21,18 +26,25 @@ class OperatingPoint(msgspec.Struct, frozen=True, kw_only=True):
     breaks: float
 
 
-def characteristic(estimate: Estimate | None, guarantee: float, family: int) -> tuple[OperatingPoint, ...]:
-    """How likely each verdict on the score is for nodes of known ratios: noncentral t (Johnson and Welch 1940).
-
-    ``family``: over how many p values Holm adjusts; the score alone breaks it at the strictest step.
-    """
-    if estimate is None or not estimate.variance:
+def characteristic(
+    score: Estimate | None, tests: Sequence[Estimate], guarantee: float, family: int
+) -> tuple[OperatingPoint, ...]:
+    """How likely each decision is for nodes of known ratios. ``family``: over how many p values Holm adjusts."""
+    if score is None or not score.variance:
         return ()
-    error, df = math.sqrt(estimate.variance), estimate.df
-    keeps, breaks = t_quantile(LEVEL, df), t_quantile(1 - (1 - LEVEL) / family, df)
     ratios = sorted({1.0, *(guarantee * (1 + step / 100) for step in STEPS_PCT)})
-    away = {ratio: math.log(ratio / guarantee) / error for ratio in ratios}
-    return tuple(
-        OperatingPoint(ratio=ratio, keeps=t_tail(keeps, df, by), breaks=1 - t_tail(-breaks, df, by))
-        for ratio, by in away.items()
-    )
+    return tuple(_point(score, tests, ratio, math.log(ratio / guarantee), family) for ratio in ratios)
+
+
+def _point(score: Estimate, tests: Sequence[Estimate], ratio: float, away: float, family: int) -> OperatingPoint:
+    strict = 1 - (1 - LEVEL) / family
+    spared = math.prod(1 - _sure(test, -away, strict) for test in tests)
+    breaks = 1 - spared * (1 - _sure(score, -away, strict))
+    return OperatingPoint(ratio=ratio, keeps=_sure(score, away, LEVEL) * spared, breaks=breaks)
+
+
+def _sure(estimate: Estimate, beyond: float, level: float) -> float:
+    """The probability that what truly lies ``beyond`` the guarantee, as a logarithm, is surely found there."""
+    if not estimate.variance:
+        return float(beyond > 0)
+    return t_tail(t_quantile(level, estimate.df), estimate.df, beyond / math.sqrt(estimate.variance))

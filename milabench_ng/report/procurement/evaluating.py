@@ -4,7 +4,7 @@ Every node is measured in nodes of one reference. The bids are ranked by what on
 B if the difference of their logarithms is significant (Welch, with Holm's adjustment over all pairs); bids that cannot
 be told apart share a rank. There is no margin: a rank says which is cheaper, not by how much, and of two offers the one
 to buy is the one that is certainly cheaper, even if by 1 %. All bids are ranked, compared and varied over the same
-tests, those that are the same work in all bids (`same_work`), with the weights of the tender.
+tests, those that are the same work in all bids (`same_work`) and in the reference, with the weights of the tender.
 """
 
 from __future__ import annotations
@@ -16,11 +16,8 @@ import msgspec
 
 from milabench_ng.report.procurement.bids import Bid, Bids
 from milabench_ng.report.procurement.leave_one_out import leave_one_out
-from milabench_ng.report.procurement.other_machine import predicted_interval, unseen
 from milabench_ng.report.procurement.ownership import NodePower, Ownership, Terms, ownership
 from milabench_ng.report.procurement.ranking import (
-    log_rate,
-    log_throughput,
     pareto_set,
     rank,
     ratio_of,
@@ -32,9 +29,9 @@ from milabench_ng.report.procurement.same_work import OtherWork
 from milabench_ng.report.procurement.stability import Worth, stability
 from milabench_ng.report.procurement.tender import BidRow, Tender
 from milabench_ng.report.report import Report
-from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.cost import PerReference, Price, cost
+from milabench_ng.report.scoring.other_machine import machine_variance, predicted_interval
 from milabench_ng.report.scoring.weights import Groups, Weights, planned_weights, weights_over
 from milabench_ng.report.statistics.intervals import Interval
 from milabench_ng.report.summary.power import power_doubts
@@ -45,13 +42,15 @@ def evaluate(
     reports: Mapping[str, Report],
     weights: Weights,
     apart: tuple[OtherWork, ...],
+    shared: Sequence[str],
     tests: Sequence[str],
     groups: Groups,
 ) -> Tender:
     """Rank ``bids`` over ``tests``; ``reports`` are on their results, each compared with the reference only.
 
     ``weights`` are those of the tender, ``apart`` the weighted tests that are not the same work in all bids: the
-    reports give them no weight, as long as any others remain. ``groups``: the tests' groups in the weights.
+    reports give them no weight, as long as any others remain. ``shared``: the tests that every bid has, of which the
+    reference may lack some. ``groups``: the tests' groups in the weights.
     """
     powers = {name: power_of(bid, reports[name], bids.terms) for name, bid in bids.bids.items()}
     owned = _owned(bids, powers)
@@ -59,10 +58,9 @@ def evaluate(
     costs = {name: owned[name].total if by_ownership else bid.price for name, bid in bids.bids.items()}
     shares, fit = weights_over(weights, tests), [name for name in bids.bids if not why_unfit(reports[name])]
     ranks, why = rank(reports, costs, shares)
-    done = {name: math.exp(log_throughput(reports[name], shares)) for name in fit if shares}
+    done = {name: ratio for name in fit if (ratio := ratio_of(reports[name])) is not None}
     pareto = pareto_set({name: (costs[name], done.get(name)) for name in bids.bids})
-    compared = tuple(label for label in tests if any(label in _counted(reports[name]) for name in fit))
-    known = {name: _known(reports[name], weights_over(weights, compared)) for name in fit}
+    known = {name: _known(reports[name], shares) for name in done}
     rows = [
         _row(name, bid, reports[name], owned.get(name), bids, known.get(name), ranks.get(name), name in pareto)
         for name, bid in bids.bids.items()
@@ -85,11 +83,10 @@ def evaluate(
         by_ownership=by_ownership,
         why_unranked=why,
         tests=tuple(tests),
-        compared=compared,
-        declared=tuple(name for name in done if unseen(scored_rows(reports[name]), shares)),
         of=len(planned),
         other_work=apart,
-        not_in_all=tuple(label for label in planned if label not in tests and label not in unlike),
+        not_in_all=tuple(label for label in planned if label not in shared and label not in unlike),
+        not_in_reference=tuple(label for label in shared if label not in tests),
         leave_one_out=leave_one_out(worths, terms, groups) if len(worths) > 1 else None,
         stability=stability(worths, terms) if len(worths) > 1 else None,
         notes=tuple(_notes(bids, owned, reports)),
@@ -123,7 +120,7 @@ def worth(name: str, bid: Bid, report: Report, power: NodePower | None, weights:
     rows = scored_rows(report)
     return Worth(
         name=name,
-        logs={label: log_rate(rows[label]) for label in weights},
+        logs={label: rows[label].log_throughput or 0.0 for label in weights},
         weights=dict(weights),
         devices=report.summary.devices,
         price=bid.price,
@@ -132,17 +129,12 @@ def worth(name: str, bid: Bid, report: Report, power: NodePower | None, weights:
     )
 
 
-def _counted(report: Report) -> tuple[str, ...]:
-    other = reference_of(report)
-    return other.counted if other is not None else ()
-
-
-def _known(report: Report, compared: Weights) -> Interval | EstimateBand | None:
-    """The range of a bid's ratio to the reference, for any machine and session of its kind."""
+def _known(report: Report, shares: Weights) -> Interval | None:
+    """The interval of a bid's ratio to the reference, for any machine and session of its kind."""
     other = reference_of(report)
     if other is None or other.node_interval is None:
-        return None if other is None else other.node_band
-    return other.node_band or predicted_interval(other.node_interval, unseen(scored_rows(report), compared))
+        return None
+    return predicted_interval(other.node_interval, machine_variance(scored_rows(report), shares))
 
 
 def _row(
@@ -151,7 +143,7 @@ def _row(
     report: Report,
     owned: Ownership | None,
     bids: Bids,
-    known: Interval | EstimateBand | None,
+    known: Interval | None,
     rank: int | None,
     pareto: bool,
 ) -> BidRow:
@@ -171,7 +163,7 @@ def _row(
         ratio_interval=known,
         why=why_unfit(report) or _why(other),
         per_reference=_per_reference(price, known) if ratio is not None else None,
-        score_per_price=price.interval.scaled(1 / 1000).inverse if price.interval else None,
+        price_per_point=price.rpp,
         owned=owned,
         owned_per_reference=owned.total / ratio if owned and ratio else None,
         owned_interval=known.scaled(1 / owned.total).inverse if owned and known else None,
@@ -184,10 +176,10 @@ def _row(
     )
 
 
-def _per_reference(price: Price, known: Interval | EstimateBand | None) -> PerReference | None:
+def _per_reference(price: Price, known: Interval | None) -> PerReference | None:
     """What a reference node's worth costs, with the range of the ratio."""
     made = price.per_reference[0] if price.per_reference else None
-    if made is None or not isinstance(known, Interval):
+    if made is None or known is None:
         return made
     return msgspec.structs.replace(made, interval=known.scaled(1 / price.per_node).inverse)
 

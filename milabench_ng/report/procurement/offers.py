@@ -126,6 +126,6 @@ def _evaluated(bids: Bids, scale: Scale, reference: Summary, summaries: dict[str
         }
 
     each_its_own = reported(None)
-    tests = common_tests(each_its_own, weights, apart)
-    compared = weights_over(weights, common_with_reference(each_its_own, tests))
-    return evaluate(bids, reported(compared), weights, apart, tests, scale.groups)
+    shared = common_tests(each_its_own, weights, apart)
+    tests = common_with_reference(each_its_own, shared)
+    return evaluate(bids, reported(weights_over(weights, tests)), weights, apart, shared, tests, scale.groups)

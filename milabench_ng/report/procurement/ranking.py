@@ -1,8 +1,8 @@
 """The ranking of bids, and the Pareto-optimal ones. Pure.
 
-A bid's throughput is what its node gets done: the weighted geometric mean over the ranked tests, each the geometric
-mean of its repeats times the share of its launches that did not fail. Tests and weights are the same for all bids, so
-the rank depends neither on their order nor on which bid's node has more devices.
+A bid's throughput is the weighted geometric mean over the ranked tests, each the geometric mean of its repeats. Tests
+and weights are the same for all bids and for their ratios to the reference, so what is printed is what is ranked, and
+the rank depends neither on the order of the bids nor on which bid's node has more devices.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from itertools import combinations
 
 import msgspec
 
-from milabench_ng.report.procurement.other_machine import predicted, unseen
 from milabench_ng.report.procurement.same_work import OtherWork
 from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.comparison import Comparison
+from milabench_ng.report.scoring.other_machine import machine_variance, predicted
 from milabench_ng.report.scoring.score import log_ratio
-from milabench_ng.report.scoring.scored import ScoredRows, ScoredTest
+from milabench_ng.report.scoring.scored import ScoredTest
 from milabench_ng.report.scoring.weights import Weights, planned_weights
-from milabench_ng.report.statistics.effects import RANKED_FROM, holm, p_value
-from milabench_ng.report.statistics.intervals import LEVEL, Estimate, combine
+from milabench_ng.report.statistics.effects import holm, p_value
+from milabench_ng.report.statistics.intervals import LEVEL, RANKED_FROM, Estimate, combine
 
 
 def rank(reports: Mapping[str, Report], costs: Mapping[str, float], weights: Weights) -> tuple[dict[str, int], str]:
@@ -30,7 +30,7 @@ def rank(reports: Mapping[str, Report], costs: Mapping[str, float], weights: Wei
     if len(known) < 2:
         return {}, "fewer than two bids have a complete score within the failure limit"
     if not weights:
-        return {}, "no weighted test is the same work in all bids"
+        return {}, "no weighted test is the same work in all bids and in the reference"
     pairs = combinations(known, 2)
     estimates = {(a, b): cheaper_by(reports[a], costs[a], reports[b], costs[b], weights) for a, b in pairs}
     firm = {pair: estimate for pair, estimate in estimates.items() if estimate and estimate.n >= RANKED_FROM}
@@ -38,12 +38,22 @@ def rank(reports: Mapping[str, Report], costs: Mapping[str, float], weights: Wei
     thin = f"under {RANKED_FROM} repeats"
     if len(firm) < math.comb(len(repeated), 2) or not firm:
         return {}, thin
-    ranks = dict.fromkeys(repeated, 1)
+    cheaper = dict.fromkeys(repeated, 0)
     for ((a, b), estimate), p in zip(firm.items(), holm([p_value(one) for one in firm.values()]), strict=True):
         if p < 1 - LEVEL:
-            ranks[b if estimate.mean > 0 else a] += 1
+            cheaper[b if estimate.mean > 0 else a] += 1
     left = [name for name in known if name not in repeated]
-    return ranks, f"{', '.join(left)}: {thin}" if left else ""
+    dearer = {b: estimate.mean for (a, b), estimate in firm.items() if a == repeated[0]}
+    return _in_order(cheaper, {repeated[0]: 0.0} | dearer), f"{', '.join(left)}: {thin}" if left else ""
+
+
+def _in_order(cheaper: Mapping[str, int], costs: Mapping[str, float]) -> dict[str, int]:
+    """The ranks: no bid ranks behind one that costs more for its throughput, however well that one is known."""
+    ranks: dict[str, int] = {}
+    best = len(cheaper)
+    for name in sorted(costs, key=costs.__getitem__, reverse=True):
+        ranks[name] = best = min(best, 1 + cheaper[name])
+    return ranks
 
 
 def cheaper_by(a: Report, cost_a: float, b: Report, cost_b: float, weights: Weights) -> Estimate | None:
@@ -52,33 +62,9 @@ def cheaper_by(a: Report, cost_a: float, b: Report, cost_b: float, weights: Weig
     estimate = combine(log_ratio(ours, theirs, list(weights), weights))
     if estimate is None:
         return None
-    done = _log_done(ours, weights) - _log_done(theirs, weights)
     nodes = math.log(a.summary.devices / cost_a) - math.log(b.summary.devices / cost_b)
-    wider = predicted(estimate, unseen(ours, weights) + unseen(theirs, weights))
-    return msgspec.structs.replace(wider, mean=wider.mean + done + nodes)
-
-
-def log_rate(row: ScoredTest) -> float:
-    """The logarithm of a test's rate in classic units, with its failed launches as lost throughput."""
-    known = row.classic_log
-    return (known.mean if known else math.log((row.perf or 0.0) * (row.classic_factor or 0.0))) + _done(row)
-
-
-def log_throughput(report: Report, weights: Weights) -> float:
-    """The logarithm of what a node gets done over the tests in ``weights``, in classic units."""
-    rows = scored_rows(report)
-    mean = math.fsum(weight * log_rate(rows[label]) for label, weight in weights.items())
-    return math.log(report.summary.devices) + mean / math.fsum(weights.values())
-
-
-def _log_done(rows: ScoredRows, weights: Weights) -> float:
-    lost = math.fsum(weight * _done(rows[label]) for label, weight in weights.items())
-    return lost / math.fsum(weights.values())
-
-
-def _done(row: ScoredTest) -> float:
-    """The logarithm of the share of its launches that did not fail."""
-    return math.log1p(-row.fail / row.n) if row.n else 0.0
+    wider = predicted(estimate, machine_variance(ours, weights) + machine_variance(theirs, weights))
+    return msgspec.structs.replace(wider, mean=wider.mean + nodes)
 
 
 def pareto_set(points: Mapping[str, tuple[float, float | None]]) -> set[str]:

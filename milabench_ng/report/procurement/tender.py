@@ -8,7 +8,6 @@ from milabench_ng.report.procurement.leave_one_out import LeaveOneOut
 from milabench_ng.report.procurement.ownership import Ownership, Terms
 from milabench_ng.report.procurement.same_work import OtherWork
 from milabench_ng.report.procurement.stability import Stability
-from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.scoring.cost import PerReference
 from milabench_ng.report.statistics.intervals import Interval
 from milabench_ng.report.summary.marked import Marked
@@ -25,19 +24,19 @@ class BidRow(msgspec.Struct, frozen=True, kw_only=True):
     failure_rate: float | None
     price: float
     ratio: float | None
-    """Score of one of its nodes over that of a reference node."""
-    ratio_interval: Interval | EstimateBand | None
+    """Throughput of one of its nodes over that of a reference node."""
+    ratio_interval: Interval | None
     why: str
     """Why there is no ratio or no interval; empty if there are both."""
     per_reference: PerReference | None
     """What one reference node's worth costs to buy."""
-    score_per_price: Interval | None
-    """Score of a node, in ``score_unit``, per 1000 units of the currency."""
+    price_per_point: float | None
+    """Price of a node over its score, as in 2020: nothing is ranked by it."""
     owned: Ownership | None
     """Cost over the years; None if the tariff or the power is unknown."""
     owned_per_reference: float | None
     """Cost over the years of one reference node's worth."""
-    owned_interval: Interval | EstimateBand | None
+    owned_interval: Interval | None
     """The range of ``owned_per_reference``: that of the ratio; prices and power are taken as exact."""
     nodes: int | None
     """How many nodes are bought."""
@@ -70,17 +69,15 @@ class Tender(msgspec.Struct, frozen=True, kw_only=True):
     """Whether that is the cost over the years, and not the price."""
     why_unranked: str
     tests: tuple[str, ...]
-    """The tests that ranks, Pareto and stability cover."""
-    compared: tuple[str, ...]
-    """Those of them that the ratios to the reference cover."""
-    declared: tuple[str, ...]
-    """The bids of fewer than three sessions, whose intervals include a declared variance between machines."""
+    """The tests that ratios, prices, ranks, Pareto and stability cover."""
     of: int
     """How many tests have a weight."""
     other_work: tuple[OtherWork, ...]
     """Why weighted tests were dropped from the ranking for all bids."""
     not_in_all: tuple[str, ...]
     """The other weighted tests that the ranking does not cover, since a bid lacks them."""
+    not_in_reference: tuple[str, ...]
+    """Those that all bids did alike and the reference did not."""
     leave_one_out: LeaveOneOut | None
     """The ranks without one test or group; None if fewer than two bids have a ratio."""
     stability: Stability | None

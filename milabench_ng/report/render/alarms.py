@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from milabench_ng.report.render.cells import Fact
+from milabench_ng.report.render.cells import Fact, brief, covered
 from milabench_ng.report.render.choices_told import choices_told, devices_told
 from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.failure_rate import FAILURE_LIMIT
 from milabench_ng.report.scoring.score import Score
-from milabench_ng.report.statistics.effects import RANKED_FROM
+from milabench_ng.report.statistics.intervals import RANKED_FROM
 from milabench_ng.report.summary.summary import Summary
+from milabench_ng.shipped import names
 from milabench_ng.units import format_seconds
 
 NOT_COMPARABLE = "NOT COMPARABLE"
@@ -36,6 +37,8 @@ def _alarms(report: Report) -> Iterator[Fact]:
         yield Fact("variance", "not penalised", "fair")
     yield from devices_told(report)
     yield from (fact for fact in choices_told(report) if fact.tone != "plain")
+    yield from _named(report, _estimated)
+    yield from _named(report, _another_day)
     yield from _named(report, _not_ranked)
 
 
@@ -52,6 +55,8 @@ def _run(report: Report) -> Iterator[Fact]:
     found = report.verification
     if found is not None and not found.passed:
         yield Fact("RULES BROKEN", found.sentence, "bad")
+    for doubt in found.doubts if found is not None else ():
+        yield Fact("doubt", f"{doubt.title}: {doubt.reasons[0]}; {doubt.ask}", "fair")
     yield from _failures(report)
     if report.summary.going_on:
         yield Fact("running", _progress(report.summary), "fair")
@@ -113,12 +118,29 @@ def _isolation(report: Report) -> Iterator[Fact]:
         yield Fact("NOT ISOLATED", f"the weakest fence of a launch: {report.isolation}", "bad")
 
 
+def _estimated(report: Report) -> Iterator[Fact]:
+    """Which comparisons rest on estimates, on how many factors, and where a measured one is possible."""
+    for other in report.comparisons:
+        if not other.estimates:
+            continue
+        factors = "one factor" if len(other.estimates) == 1 else f"{len(other.estimates)} factors"
+        others = [name for name in names("baselines") if name.endswith(f"-{brief(other)}")]
+        where = f"; measured comparisons: {', '.join(others)}" if others else ""
+        text = f"{covered(other)}, rest on {factors} ({', '.join(other.estimates)}): not a measurement{where}"
+        yield Fact("AN INDICATION", f"vs {brief(other)}: {text}", "fair")
+
+
+def _another_day(report: Report) -> Iterator[Fact]:
+    if report.another_day_pct is not None:
+        few = "one session" if report.summary.sessions == 1 else f"{report.summary.sessions} sessions"
+        yield Fact(few, f"another day may differ by {report.another_day_pct:.1f} %", "plain")
+
+
 def _not_ranked(report: Report) -> Iterator[Fact]:
     score = report.score
     if score is None or score.per_device is None:
         return
     verdict = f"{RANKED_FROM} repeats give a verdict"
     if score.interval is None:
-        yield Fact("NOT RANKED", f"{score.why}; {verdict}", "fair")
-    elif score.interval.n < RANKED_FROM:
-        yield Fact("NOT RANKED", f"{score.interval.n} repeats; {verdict}", "fair")
+        few = f"{score.repeats.n} repeats" if score.repeats else score.why
+        yield Fact("NOT RANKED", f"{few}; {verdict}", "fair")

@@ -12,7 +12,7 @@ from milabench_ng.report.report import Line, Report
 from milabench_ng.report.scoring.comparison import ComparedTest, Comparison
 from milabench_ng.report.scoring.neighbours import contentiousness, cost_of_neighbours, worth_of_fence
 
-REPORT_SCHEMA = 2
+REPORT_SCHEMA = 3
 
 
 def write(report: Report, stream: TextIO) -> None:
@@ -54,6 +54,7 @@ def as_object(report: Report) -> dict[str, Any]:
         "ratio": report.comparisons[0].ratio if report.comparisons else None,
         "baselines": [_baseline(other, report.score_unit) for other in report.comparisons],
         "intervals_cover": report.coverage,
+        "another_day_pct": report.another_day_pct,
         "sub_scores": report.sub_scores,
         **({"suites": [_suite(part) for part in report.suites]} if report.suites else {}),
         "gpus": report.gpus,
@@ -72,7 +73,14 @@ def as_object(report: Report) -> dict[str, Any]:
 
 def _rules(report: Report) -> dict[str, Any] | None:
     found = report.verification
-    return None if found is None else {"passed": found.passed, "verdict": found.sentence, "rulings": found.rulings}
+    if found is None:
+        return None
+    return {
+        "passed": found.passed,
+        "verdict": found.sentence,
+        "rulings": found.rulings,
+        "doubts": found.doubts,
+    }
 
 
 def _choices(report: Report) -> dict[str, Any]:
@@ -121,7 +129,7 @@ def _without(one: msgspec.Struct, *names: str) -> dict[str, Any]:
 
 
 def _baseline(other: Comparison, unit: str) -> dict[str, Any]:
-    return _without(other, "rows") | {"unit": unit}
+    return _without(other, "rows") | {"unit": unit, "charged_ratio": other.charged_ratio}
 
 
 def _compared(compared: ComparedTest | None) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def write(report: Report, stream: TextIO, further: Sequence[Section] = (), *, fu
     _print_tests(report, console, full=full)
     for section in (*other_tables(report), *further):
         _print(section, console, full=full)
-    facts = details(report)
+    facts = details(report, charged=full)
     if facts:
         console.print("", Text("what the numbers rest on", STYLES["strong"]), fact_lines(facts, width), sep="\n")
     write_isolation(report, stream)
@@ -87,7 +87,7 @@ def _console(stream: TextIO, width: int) -> Console:
 
 
 def _print_tests(report: Report, console: Console, *, full: bool) -> None:
-    everything = columns(report)
+    everything = columns(report, charged=full)
     widths = [_width(column, report, console.width) for column in everything]
     if full:
         for places in blocks(widths, console.width):

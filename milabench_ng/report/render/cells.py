@@ -7,7 +7,9 @@ from typing import Literal
 
 import msgspec
 
+from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.reference import CLASSIC_UNIT
+from milabench_ng.report.statistics.effects import DIFFERS
 from milabench_ng.report.summary.summary import Summary
 
 Cell = str | int | float | None
@@ -47,6 +49,17 @@ def money(amount: float) -> str:
 def unit_told(unit: str) -> str:
     """The unit of a score in words: the classic items/s of 2020 are points."""
     return "points" if unit == CLASSIC_UNIT else unit
+
+
+def brief(other: Comparison) -> str:
+    """A baseline's name without folders and suffix."""
+    return other.label or other.name.rstrip("/").rpartition("/")[2].removesuffix(".json") or other.name
+
+
+def covered(other: Comparison) -> str:
+    """The tests that a ratio covers, and what these weigh."""
+    weight = "" if other.tests == other.of else f", {other.weight_pct:.0f} % of the weight"
+    return f"{other.tests} of {other.of} tests{weight}"
 
 
 def device_word(summary: Summary) -> str:
@@ -108,5 +121,6 @@ def percent(share: float | None) -> float | None:
 def tone_of_verdict(cell: Cell) -> Tone:
     """Highlights good and bad news."""
     tones: dict[Cell, Tone] = {"better": "good", "worse": "bad", "inconclusive": "fair", "estimated": "fair"}
+    tones |= {DIFFERS: "fair"}
     tones |= dict.fromkeys(("not ranked", "not counted"), "faint")
     return tones.get(cell, "plain")

@@ -20,7 +20,6 @@ from milabench_ng.report.render.cells import (
 )
 from milabench_ng.report.render.sections import Column
 from milabench_ng.report.report import Line, Report
-from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.scoring.comparison import ComparedTest
 from milabench_ng.report.statistics.effects import unusual
 from milabench_ng.report.statistics.intervals import Interval
@@ -29,8 +28,11 @@ from milabench_ng.report.summary.summary import TestSummary
 TestColumn = Column[Line]
 
 
-def columns(report: Report) -> tuple[TestColumn, ...]:
-    """The columns for which this report has data: weights and baselines only if there are any."""
+def columns(report: Report, *, charged: bool = False) -> tuple[TestColumn, ...]:
+    """The columns for which this report has data: weights and baselines only if there are any.
+
+    ``charged``: also what is charged for spread and failures on either side of a comparison, and its ratio.
+    """
     chosen = [_TEST, _UNIT]
     if report.weighted:
         chosen.append(_WEIGHT)
@@ -38,7 +40,7 @@ def columns(report: Report) -> tuple[TestColumn, ...]:
     for index, suffix in _baselines(report):
         chosen += _ratio_columns(index, suffix, report.comparisons[index].margin)
     chosen += [_STD, _BETWEEN_DEVICES, _RUN_TO_RUN, _PERF_ADJ]
-    for index, suffix in _baselines(report):
+    for index, suffix in _baselines(report) if charged else ():
         chosen += _adjusted_columns(index, suffix)
     return (*chosen, _NODE, _WAIT, *_load_columns(report), _MEMORY)
 
@@ -54,7 +56,7 @@ def column_groups(report: Report) -> tuple[tuple[str, tuple[TestColumn, ...]], .
         ("tests in detail", (_TEST, _PERF, _STD, _BETWEEN_DEVICES, _RUN_TO_RUN, _PERF_ADJ, _NODE, *consumed, _MEMORY)),
     ]
     for index, other in enumerate(report.comparisons):
-        against = (_PERF, *_ratio_columns(index, "", other.margin), _PERF_ADJ, *_adjusted_columns(index, ""))
+        against = (_PERF, *_ratio_columns(index, "", other.margin))
         groups.append((f"tests against {other.name}", (_TEST, _UNIT, *weight, *against)))
     return tuple(groups)
 
@@ -137,7 +139,7 @@ def _ratio_columns(index: int, suffix: str, margin: float) -> list[TestColumn]:
             value=_of(index, lambda at: at.suppressed_ratio if at.suppressed else at.perf_ratio),
             light=aside,
         ),
-        Column(f"95 % interval{suffix}", "", text, True, value=_of(index, lambda at: span(at.known))),
+        Column(f"95 % interval{suffix}", "", text, True, value=_of(index, lambda at: span(at.effect.ratio))),
         Column(f"verdict{suffix}", unusual(margin), tone=tone_of_verdict, value=_of(index, _verdict), light=aside),
     ]
 
@@ -163,11 +165,8 @@ def _bound_columns(index: int, suffix: str, margin: float) -> list[TestColumn]:
     values: dict[str, tuple[str, Callable[[ComparedTest], Cell]]] = {
         "ratio low": ("", lambda at: at.effect.ratio.low if at.effect.ratio else None),
         "ratio high": ("", lambda at: at.effect.ratio.high if at.effect.ratio else None),
-        "estimated ratio low": ("", lambda at: at.band.low if at.band else None),
-        "estimated ratio high": ("", lambda at: at.band.high if at.band else None),
         "p of the verdict (Holm)": ("", lambda at: at.effect.p),
         "margin": ("%", lambda _: 100 * margin),
-        "detectable": ("%", lambda at: at.effect.mde_pct),
         "repeats for 1 %": ("", lambda at: at.effect.repeats_needed),
         "no verdict because": ("", lambda at: at.suppressed or at.set_aside or at.effect.why),
     }
@@ -181,14 +180,12 @@ def _verdict(at: ComparedTest) -> str:
     if at.suppressed:
         first = at.suppressed.partition("; ")[0].rpartition(" against ")[0].rpartition(" ")[0]
         return f"suppressed: {first or 'other work'}"
-    return "not counted" if at.set_aside else "estimated" if at.band else at.effect.verdict
+    return "not counted" if at.set_aside else "estimated" if at.origin == "estimated" else at.effect.verdict
 
 
-def span(interval: Interval | EstimateBand | None) -> str | None:
-    """The interval of a ratio; estimates are labelled."""
-    if interval is None:
-        return None
-    return f"[{interval.low:.3f}, {interval.high:.3f}]{' estimated' if isinstance(interval, EstimateBand) else ''}"
+def span(interval: Interval | None) -> str | None:
+    """The interval of a ratio."""
+    return None if interval is None else f"[{interval.low:.3f}, {interval.high:.3f}]"
 
 
 def half_width_pct(interval: Interval | None) -> float | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from milabench_ng.report.render.alarms import alarms
-from milabench_ng.report.render.cells import Fact, Tone, device_word, four_digits, money, unit_told
+from milabench_ng.report.render.cells import Fact, Tone, brief, covered, device_word, four_digits, money, unit_told
 from milabench_ng.report.render.columns import span
 from milabench_ng.report.render.look_at import look_at
 from milabench_ng.report.render.next_step import next_step
@@ -141,16 +141,14 @@ def _score(report: Report) -> Answer:
     if score.status == "partial":
         return Answer(name="Score", parts=(f"partial: {score.tests} of {score.of} tests", NO_POINTS), tone="fair")
     unit, at = unit_told(score.unit), score.interval
+    few = score.repeats
     return Answer(
         name="Score",
         parts=(
             f"{four_digits(score.per_device)} {unit} per {device_word(report.summary)}",
             f"{four_digits(score.per_node)} per node",
-            *(
-                (f"expected {four_digits(at.value)} (95 %: {four_digits(at.low)} to {four_digits(at.high)})",)
-                if at
-                else ()
-            ),
+            *((f"95 %: {four_digits(at.low)} to {four_digits(at.high)}",) if at else ()),
+            *((f"{few.n} repeats: {four_digits(few.low)} to {four_digits(few.high)}",) if few else ()),
         ),
         tone="bad" if report.marks else "strong",
     )
@@ -166,23 +164,24 @@ def _later(report: Report) -> str:
 
 
 def _versus(report: Report, other: Comparison) -> Answer:
-    """The ratio of the scores; the verdict is on the throughputs."""
-    name = f"vs {_brief(other)}"
+    """The ratio of the throughputs, and the verdict on it."""
+    name = f"vs {brief(other)}"
     if other.ratio is None or other.ratio_per_node is None:
         return Answer(name=name, parts=("no weighted test can be compared",), tone="fair")
-    word, known = device_word(report.summary), other.band or other.interval
+    word, known = device_word(report.summary), other.effect.ratio
     ours = report.summary.devices
     against = "" if other.devices == ours else f" ({counted(ours, word)} against {other.devices})"
     margin = unusual(other.margin)
-    verdict = other.effect.verdict if other.effect.ratio else "no interval"
+    verdict = other.effect.verdict if known else "no interval"
     return Answer(
         name=name,
         parts=(
             f"{other.ratio:.3f} per {word}",
             *((span(known) or "",) if known else ()),
+            *((f"{few.n} repeats: {few.low:.3f} to {few.high:.3f}",) if (few := other.repeats) else ()),
             f"{other.ratio_per_node:.3f} per node{against}",
-            f"{other.tests} of {other.of} tests",
-            *(() if other.band else (f"{verdict}, {margin}" if margin else verdict,)),
+            covered(other),
+            f"{verdict}, {margin}" if margin else verdict,
         ),
         tone=_tone_of(other),
     )
@@ -193,16 +192,11 @@ def _tone_of(other: Comparison) -> Tone:
     return tones.get(other.effect.verdict, "fair")
 
 
-def _brief(other: Comparison) -> str:
-    """The baseline's name without folders and suffix."""
-    return other.label or other.name.rstrip("/").rpartition("/")[2].removesuffix(".json") or other.name
-
-
 def _price(report: Report) -> Answer:
     price = report.price
     assert price is not None
     amount = f"{money(price.amount)} $ per {price.per}"
-    names = {other.name: _brief(other) for other in report.comparisons}
+    names = {other.name: brief(other) for other in report.comparisons}
     worths = tuple(_worth(each, names[each.name]) for each in price.per_reference)
     if price.rpp is None:
         return Answer(name="Price", parts=(amount, "no price per point without a score above 0"), tone="bad")
@@ -214,7 +208,7 @@ def _price(report: Report) -> Answer:
 
 
 def _worth(price: PerReference, name: str) -> str:
-    known = f" {span_of_money(price.known)}" if price.known else ""
+    known = f" {span_of_money(price.interval)}" if price.interval else ""
     return f"{money(price.value)} $ per {name} node's worth{known}{', indicative' if price.indicative else ''}"
 
 

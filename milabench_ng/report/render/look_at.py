@@ -9,7 +9,7 @@ from milabench_ng.report.launch.host_paces import PACE_UNIT, Paces
 from milabench_ng.report.render.cells import Fact, device_word
 from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.slow_devices import SLOWER_BY, GpuComparison
-from milabench_ng.report.statistics.effects import RANKED_FROM
+from milabench_ng.report.statistics.intervals import RANKED_FROM
 from milabench_ng.report.summary.summary import name_of_row
 from milabench_ng.units import counted
 

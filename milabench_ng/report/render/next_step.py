@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from milabench_ng.report.report import Report
-from milabench_ng.report.statistics.effects import RANKED_FROM
+from milabench_ng.report.statistics.intervals import RANKED_FROM
 from milabench_ng.shipped import names
 
 TENDER = "jobs standard --repeat 5 --sessions 3"

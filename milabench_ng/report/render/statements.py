@@ -9,12 +9,11 @@ from collections.abc import Iterator, Sequence
 
 from milabench_ng.grouping import grouped
 from milabench_ng.report.launch.traces import COMPARED
-from milabench_ng.report.render.cells import Fact, four_digits, unit_told
+from milabench_ng.report.render.cells import Fact
 from milabench_ng.report.render.choices_told import choices_told
-from milabench_ng.report.render.ratio_statements import ratios
+from milabench_ng.report.render.ratio_statements import charged_ratios, ratios
 from milabench_ng.report.render.traces_told import told
 from milabench_ng.report.report import Report
-from milabench_ng.report.statistics.effects import RANKED_FROM
 from milabench_ng.report.summary.power import lost_samples, power_doubts
 from milabench_ng.report.summary.summary import name_of_row
 from milabench_ng.stats import median
@@ -22,15 +21,15 @@ from milabench_ng.stats import median
 _ON_FIRST_SCREEN = ("processors", "memory")
 
 
-def details(report: Report) -> tuple[Fact, ...]:
-    """The statements for which this report has data."""
-    return tuple(_details(report))
+def details(report: Report, *, charged: bool = False) -> tuple[Fact, ...]:
+    """The statements for which this report has data; ``charged``: also the ratios of charged scores."""
+    return tuple(_details(report, charged=charged))
 
 
-def _details(report: Report) -> Iterator[Fact]:
+def _details(report: Report, *, charged: bool) -> Iterator[Fact]:
     yield from _machine(report)
     for part in report.scored:
-        for fact in (*_score_interval(part), *ratios(part)):
+        for fact in (*_score_interval(part), *ratios(part), *(charged_ratios(part) if charged else ())):
             suite = f", {part.summary.suite}" if report.suites else ""
             yield Fact(f"{fact.name}{suite}", fact.text, fact.tone)
     yield from (fact for fact in choices_told(report) if fact.tone == "plain")
@@ -49,18 +48,13 @@ def _machine(report: Report) -> Iterator[Fact]:
 
 
 def _score_interval(report: Report) -> Iterator[Fact]:
-    """What the score comes to over many repeats, and how well that is known."""
+    """What the score's interval rests on."""
     score = report.score
-    if score is None or score.per_device is None or score.interval is None:
+    at = None if score is None else score.interval or score.repeats
+    if score is None or score.per_device is None or at is None:
         return
-    at = score.interval
-    few = f"; under {RANKED_FROM} repeats too little is charged for spread" if at.n < RANKED_FROM else ""
+    few = "; their range, no interval; too little is charged for spread" if at is score.repeats else ""
     needed = "over 1000" if score.repeats_needed is None else str(score.repeats_needed)
-    if score.status == "complete":
-        expected = (
-            f"{four_digits(at.value)} {unit_told(score.unit)} [{four_digits(at.low)}, {four_digits(at.high)}], 95 %"
-        )
-        yield Fact("expected score", f"{expected}, over many repeats; prices and ratios of scores rest on it")
     yield Fact("rests on", f"{at.n} repeats, {report.coverage}{few}; +-1 % takes {needed} repeats at this spread")
 
 

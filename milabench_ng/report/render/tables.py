@@ -170,15 +170,8 @@ def _sub_ratios(other: Comparison, of: str) -> Section:
         other.subsets,
         Column("over", value=lambda part: part.name),
         Column("tests", "", whole, True, value=lambda part: len(part.labels)),
-        Column("ratio of scores", "", ratio_text, True, value=lambda part: part.ratio),
-        Column(
-            "ratio of throughputs",
-            "",
-            ratio_text,
-            True,
-            value=lambda part: part.effect.ratio.value if part.effect.ratio else None,
-        ),
-        Column("95 % interval", value=lambda part: span(part.known)),
+        Column("ratio", "", ratio_text, True, value=lambda part: part.ratio),
+        Column("95 % interval", value=lambda part: span(part.effect.ratio)),
         Column("verdict", unusual(other.margin), tone=tone_of_verdict, value=lambda part: part.effect.verdict),
         Column("no verdict because", value=lambda part: part.effect.why or None),
     )

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from milabench_ng.report.procurement.leave_one_out import LeaveOneOut
-from milabench_ng.report.procurement.other_machine import GPU_STD, HOST_STD
 from milabench_ng.report.procurement.stability import Stability
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.cells import Fact
+from milabench_ng.report.scoring.other_machine import GPU_DAY_STD, GPU_STD, HOST_DAY_STD, HOST_STD
 from milabench_ng.report.statistics.intervals import SESSIONS_FROM
 from milabench_ng.report.summary.marked import Marked
 from milabench_ng.report.summary.summary import name_of_row
@@ -39,7 +39,7 @@ def _verdicts(tender: Tender) -> Iterator[Fact]:
 
 def _facts(tender: Tender) -> Iterator[Fact]:
     yield Fact("reference", f"one node of {tender.reference}", "strong")
-    yield Fact("ranked by", f"{tender.criterion}, lower is better; equal ranks cannot be told apart")
+    yield Fact("ranked by", f"{tender.criterion}, lower is better; between equal ranks there is no certain order")
     yield _ranked_over(tender)
     terms = tender.terms
     if terms is not None:
@@ -48,14 +48,12 @@ def _facts(tender: Tender) -> Iterator[Fact]:
             f"{terms.years:g} years, {terms.tariff_per_kwh:g} {tender.currency}/kWh, PUE {terms.pue:g}, "
             f"utilisation {terms.utilization:.0%}",
         )
-    if tender.declared:
-        yield Fact(
-            "sessions",
-            f"fewer than {SESSIONS_FROM} from {', '.join(tender.declared)}, so intervals and ranks include "
-            f"{100 * GPU_STD:g} % between machines in tests that the GPU bounds and {100 * HOST_STD:g} % in others; "
-            f"mnb jobs PROFILE --sessions {SESSIONS_FROM} measures it",
-            "fair",
-        )
+    yield Fact(
+        "machines",
+        f"intervals and ranks include {100 * GPU_STD:g} % between machines of a kind in tests that the GPU bounds, and "
+        f"{100 * HOST_STD:g} % in others; under {SESSIONS_FROM} sessions also {100 * GPU_DAY_STD:g} and "
+        f"{100 * HOST_DAY_STD:g} % between days",
+    )
     if tender.why_unranked:
         nobody = all(row.rank is None for row in tender.rows)
         yield Fact("ranks", f"{'nothing is ranked' if nobody else 'not ranked'}: {tender.why_unranked}", "fair")
@@ -78,13 +76,15 @@ def _ranked_over(tender: Tender) -> Fact:
     unlike = dict.fromkeys(one.test for one in tender.other_work)
     left = [
         f"; not {', '.join(map(name_of_row, tests))}, which {why}"
-        for tests, why in ((unlike, "is not the same work in all bids"), (tender.not_in_all, "not every bid has"))
+        for tests, why in (
+            (unlike, "is not the same work in all bids"),
+            (tender.not_in_all, "not every bid has"),
+            (tender.not_in_reference, "is not the same work in the reference"),
+        )
         if tests
     ]
-    fewer = len(tender.compared) < len(tender.tests)
-    ratios = f"; ratios to the reference over {len(tender.compared)}" if fewer else ""
-    text = f"{len(tender.tests)} of {tender.of} weighted tests{''.join(left)}{ratios}"
-    return Fact("ranked over", text, "fair" if left or fewer else "plain")
+    text = f"{len(tender.tests)} of {tender.of} weighted tests{''.join(left)}"
+    return Fact("ranked over", text, "fair" if left else "plain")
 
 
 def _where(mark: Marked) -> str:

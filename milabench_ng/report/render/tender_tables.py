@@ -14,7 +14,6 @@ from milabench_ng.report.render.cells import Cell, Tone, number, one_decimal, un
 from milabench_ng.report.render.columns import span
 from milabench_ng.report.render.ratio_statements import span_of_money
 from milabench_ng.report.render.sections import Column, Section, section
-from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.scoring.cost import PerReference
 from milabench_ng.report.statistics.intervals import Interval
 from milabench_ng.report.summary.summary import name_of_row
@@ -24,6 +23,7 @@ def _toned(word: str, then: Tone, otherwise: Tone) -> Callable[[Cell], Tone]:
     return lambda cell: then if cell == word else otherwise
 
 
+_CHARGED = "scores are charged for spread and failures, as in 2020: nothing is ranked by them"
 _PARETO = "Pareto: no other bid's node does as much for less money"
 _BID: Column[BidRow] = Column("bid", value=lambda row: row.name)
 _RANK: Column[BidRow] = Column("rank", "", whole, True, value=lambda row: row.rank)
@@ -83,7 +83,7 @@ def _sections(tender: Tender) -> tuple[Section, ...]:
     sections = [
         section("bids", "bids", tender.rows, _BID, *_deciding(tender), notes=(_PARETO,)),
         section("offered", "what a node does, and for how much", tender.rows, _BID, *_offered(tender)),
-        section("scores", "their scores", tender.rows, _BID, *_scores(tender)),
+        section("scores", "their scores", tender.rows, _BID, *_scores(tender), notes=(_CHARGED,)),
         section("measured", "how they were measured", tender.rows, _BID, *_measured(tender)),
     ]
     if tender.other_work:
@@ -128,7 +128,7 @@ def _price_columns(tender: Tender) -> tuple[Column[BidRow], ...]:
         Column(
             "95 % interval of that price",
             money,
-            value=lambda row: _money(row.per_reference.known if row.per_reference else None),
+            value=lambda row: _money(row.per_reference.interval if row.per_reference else None),
         ),
     )
 
@@ -151,14 +151,17 @@ def _offered(tender: Tender) -> tuple[Column[BidRow], ...]:
 
 def _scores(tender: Tender) -> tuple[Column[BidRow], ...]:
     tests = len(tender.tests)
-    per_money = (
-        f"{unit_told(tender.score_unit) if tests == tender.of else tender.score_unit} per 1000 {tender.currency}"
-    )
+    unit = unit_told(tender.score_unit).removesuffix("s") if tests == tender.of else tender.score_unit
     return (
         Column("score", tone=_toned("complete", "good", "bad"), value=lambda row: row.score_status),
         Column("ranked over", "tests", whole, True, value=lambda row: None if row.rank is None else tests),
-        Column("throughput for money", per_money, number, True, value=lambda row: _value(row.score_per_price)),
-        Column("95 % interval of that", per_money, value=lambda row: _money(row.score_per_price)),
+        Column(
+            "price per score, as in 2020",
+            f"{tender.currency} per {unit}",
+            number,
+            True,
+            value=lambda row: row.price_per_point,
+        ),
     )
 
 
@@ -182,11 +185,11 @@ def _left_out(tender: Tender) -> Section:
     )
 
 
-def _value(known: PerReference | Interval | None) -> float | None:
+def _value(known: PerReference | None) -> float | None:
     return None if known is None else known.value
 
 
-def _money(interval: Interval | EstimateBand | None) -> str | None:
+def _money(interval: Interval | None) -> str | None:
     return span_of_money(interval) if interval else None
 
 

@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
 
-from milabench_ng.report.scoring.bands import is_estimated, ratio_band, rule_check
 from milabench_ng.report.scoring.comparison import ComparedTest, Comparison, SubRatio
 from milabench_ng.report.scoring.failure_rate import failure_rate
+from milabench_ng.report.scoring.other_machine import enough_sessions
 from milabench_ng.report.scoring.reference import Reference
 from milabench_ng.report.scoring.score import (
-    Level,
     Score,
-    charged_ratio,
     level,
     log_ratio,
     mean_over,
     ratio_of,
+    repeat_range,
+    throughput_ratio,
     why_unknown,
 )
 from milabench_ng.report.scoring.scored import ScoredRows, ScoredTest, scored_tests
 from milabench_ng.report.scoring.subsets import subsets
 from milabench_ng.report.scoring.weights import Groups, Weights
-from milabench_ng.report.statistics.effects import MARGIN, Effect, effect, effects
-from milabench_ng.report.statistics.intervals import Interval, combine, interval
+from milabench_ng.report.statistics.effects import MARGIN, Effect, effect, effects, of_these_sessions
 from milabench_ng.report.summary.comparable import Ratio, WorkDifference, differences, other_generation
 from milabench_ng.report.summary.marked import count_marks
 from milabench_ng.report.summary.summary import OriginKind, Summary
 
 MEASURED_ROWS = "measured rows"
+ESTIMATED = "estimated, not measured"
 
 
 def compare(
@@ -50,8 +51,7 @@ def compare(
 
     ``reference``: what the scores are relative to; the ratio is the same with any.
 
-    The baseline's failures and spread are penalised like the run's. If a side fails more often than a node may, there
-    is no verdict on its throughput.
+    If a side fails more often than a node may, there is no verdict on its throughput.
     """
     failing = _failing(run, baseline)
     ours = {row.test: row for row in scored_tests(run, weights, penalize_variance=penalize_variance)}
@@ -66,9 +66,7 @@ def compare(
     }
     common = [label for label in weights if label not in reasons]
     one = level(reference, common, weights, penalize=penalize_variance)
-    base = mean_over(theirs, common, weights).over(one) if common else Level()
-    own = mean_over(ours, common, weights).over(one) if common else Level()
-    ratio = ratio_of(own.expected, base.expected)
+    ratio = throughput_ratio(ours, theirs, common, weights) if common else None
     whole = run_score is not None and run_score.status == "complete" and len(common) == len(weights)
     return Comparison(
         name=name,
@@ -77,18 +75,18 @@ def compare(
         status=("complete" if whole else "partial") if common else "none",
         tests=len(common),
         of=len(weights),
+        weight_pct=100 * math.fsum(weights[each] for each in common) / math.fsum(weights.values()) if weights else 0.0,
+        estimates=_estimates(baseline, common),
         left_out=tuple(reasons),
         reasons=reasons,
         counted=tuple(common),
-        score=base.classic,
-        per_node=None if base.classic is None else base.classic * baseline.devices,
         devices=baseline.devices,
-        run_score=own.classic,
         ratio=ratio,
-        interval=_interval(ratio, ours, theirs, common, weights),
-        levels=(own.expected, base.expected) if own.expected and base.expected else None,
-        indicative=_indicative(run, baseline, common),
         ratio_per_node=None if ratio is None else ratio * run.devices / baseline.devices,
+        score=ratio_of(mean_over(theirs, common, weights), one) if common else None,
+        run_score=ratio_of(mean_over(ours, common, weights), one) if common else None,
+        repeats=repeat_range(ratio, ours, theirs, common, weights) if ratio else None,
+        indicative=_indicative(run, baseline, common),
         rows={
             label: msgspec.structs.replace(row, effect=_withheld(row.effect, failing))
             for label, row in _rows(
@@ -97,8 +95,6 @@ def compare(
         },
         margin=margin,
         effect=_withheld(_effect(ours, theirs, common, weights, margin), failing),
-        band=ratio_band(ratio, ours, theirs, common, weights),
-        checked=rule_check((run, baseline), common),
         subsets=tuple(
             _sub_ratio(name, members, ours, theirs, weights, margin, failing)
             for name, members in (subsets(ours, common, groups) | _measured_rows(run, baseline, common)).items()
@@ -110,12 +106,10 @@ def compare(
 def _sub_ratio(
     name: str, labels: Sequence[str], run: ScoredRows, base: ScoredRows, weights: Weights, margin: float, failing: str
 ) -> SubRatio:
-    ratio = ratio_of(mean_over(run, labels, weights).expected, mean_over(base, labels, weights).expected)
     return SubRatio(
         name=name,
         labels=tuple(labels),
-        ratio=ratio,
-        band=ratio_band(ratio, run, base, labels, weights),
+        ratio=throughput_ratio(run, base, labels, weights),
         effect=_withheld(_effect(run, base, labels, weights, margin), failing),
     )
 
@@ -133,26 +127,23 @@ def _withheld(found: Effect, failing: str) -> Effect:
     return msgspec.structs.replace(found, verdict="not ranked", why=failing)
 
 
+def _of_sessions(found: Effect, run: ScoredRows, base: ScoredRows, labels: Sequence[str]) -> Effect:
+    """No verdict that another day may turn, where a side has too few sessions to show how days differ."""
+    known = labels and all(enough_sessions(rows, labels) for rows in (run, base))
+    return found if known else of_these_sessions(found)
+
+
 def _effect(run: ScoredRows, base: ScoredRows, labels: Sequence[str], weights: Weights, margin: float) -> Effect:
-    if is_estimated(run, base, labels):
-        return Effect(ratio=None, verdict="not ranked", why="estimated, not measured")
+    if any(rows[label].estimated for rows in (run, base) for label in labels):
+        return Effect(ratio=None, verdict="not ranked", why=ESTIMATED)
     parts = log_ratio(run, base, labels, weights)
-    return _told(effect(parts, margin), why_unknown([run, base], labels, parts))
+    found = _told(effect(parts, margin), why_unknown([run, base], labels, parts))
+    return _of_sessions(found, run, base, labels)
 
 
 def _told(found: Effect, why: str) -> Effect:
     """The same, with the reason if there is no interval."""
     return found if found.ratio else msgspec.structs.replace(found, why=why)
-
-
-def _interval(
-    ratio: float | None, run: ScoredRows, base: ScoredRows, labels: Sequence[str], weights: Weights
-) -> Interval | None:
-    """The interval of the ratio of the scores; None if a side was not repeated or is estimated."""
-    if not ratio or is_estimated(run, base, labels):
-        return None
-    estimate = combine(charged_ratio(run, base, labels, weights))
-    return interval(estimate, ratio) if estimate else None
 
 
 def _why_not(label: str, *reasons: Mapping[str, str]) -> str:
@@ -163,10 +154,15 @@ def _why_not(label: str, *reasons: Mapping[str, str]) -> str:
 def _lacks(label: str, run: ScoredRows, base: ScoredRows) -> str:
     """Which side has no rate of a test in known items; empty if both have one."""
     for side, rows in (("the run", run), ("the baseline", base)):
-        why = rows[label].why_not if label in rows else "no rate"
+        why = (rows[label].why_not or rows[label].why_no_rate) if label in rows else "no rate"
         if why:
             return f"{side} has {why}"
     return ""
+
+
+def _estimates(baseline: Summary, labels: Sequence[str]) -> tuple[str, ...]:
+    rows = (baseline.tests[label] for label in labels)
+    return tuple(dict.fromkeys(row.origin.source for row in rows if row.estimate and row.origin))
 
 
 def _indicative(run: Summary, baseline: Summary, labels: Sequence[str]) -> tuple[str, ...]:
@@ -218,7 +214,7 @@ def _rows(
     ]
     parts = {label: log_ratio(run, base, [label], {label: 1.0}) for label in alike}
     found = {
-        label: _told(one, why_unknown([run, base], [label], parts[label]))
+        label: _of_sessions(_told(one, why_unknown([run, base], [label], parts[label])), run, base, [label])
         for label, one in zip(alike, effects(list(parts.values()), margin), strict=True)
     }
     return {
@@ -232,22 +228,19 @@ def _rows(
 def _compared(
     run: ScoredTest, base: ScoredTest, found: Effect | None, suppressed: str, aside: str, origin: OriginKind
 ) -> ComparedTest:
-    perf_base = _in_unit_of(run, base, base.perf)
     adjusted = _in_unit_of(run, base, base.perf_adj)
-    guess = "estimated, not measured" if run.estimated or base.estimated else ""
+    guess = ESTIMATED if run.estimated or base.estimated else ""
     why = suppressed or guess or "no record says what an item is"
-    seen = ratio_of(run.perf, perf_base)
-    ratio = None if suppressed else seen
+    seen = throughput_ratio({"": run}, {"": base}, [""], {"": 1.0})
     return ComparedTest(
-        perf_base=perf_base,
-        perf_ratio=ratio,
+        perf_base=_in_unit_of(run, base, base.perf),
+        perf_ratio=None if suppressed else seen,
         perf_base_adj=adjusted,
-        perf_ratio_adj=None if suppressed or adjusted is None else ratio_of(run.expected, base.expected),
+        perf_ratio_adj=None if suppressed or adjusted is None else ratio_of(run.classic, base.classic),
         effect=found or Effect(ratio=None, verdict="not ranked", why=why),
         suppressed=suppressed,
         suppressed_ratio=seen if suppressed else None,
         set_aside=aside,
-        band=ratio_band(ratio, {"": run}, {"": base}, [""], {"": 1.0}),
         origin=origin,
     )
 

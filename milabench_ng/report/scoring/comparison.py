@@ -1,4 +1,7 @@
-"""A comparison with a baseline, as values."""
+"""A comparison with a baseline, as values.
+
+It has one ratio: that of the throughputs over the tests that both sides did alike, with its interval and its verdict.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,8 @@ from typing import Literal
 
 import msgspec
 
-from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.statistics.effects import MARGIN, Effect
-from milabench_ng.report.statistics.intervals import Interval
+from milabench_ng.report.statistics.intervals import Interval, RepeatRange
 from milabench_ng.report.summary.comparable import WorkDifference
 from milabench_ng.report.summary.summary import OriginKind, Provenance
 
@@ -18,26 +20,20 @@ class ComparedTest(msgspec.Struct, frozen=True, kw_only=True):
 
     perf_base: float | None
     perf_ratio: float | None
+    """Of the throughputs, the geometric means of the repeats: it may differ a little from that of the mean rates."""
     perf_base_adj: float | None
     perf_ratio_adj: float | None
-    """Of ``perf_adj`` without the bias of few repeats."""
+    """Of ``perf_adj``, which is charged for spread and failures."""
     effect: Effect
-    """The ratio of ``perf`` with its interval; the p values of a table are adjusted for the number of its tests."""
+    """The interval of ``perf_ratio``; the p values of a table are adjusted for the number of its tests."""
     suppressed: str = ""
     """Why the ratios mean nothing; empty if they do."""
     suppressed_ratio: float | None = None
     """What ``perf_ratio`` would be: shown in grey, since it may hide a fault. It never counts."""
     set_aside: str = ""
     """Why the ratios are shown but do not count: the work is different or unknown."""
-    band: EstimateBand | None = None
-    """The band of ``perf_ratio``, if a side is estimated."""
     origin: OriginKind = "measured"
     """The origin of the baseline's row."""
-
-    @property
-    def known(self) -> EstimateBand | Interval | None:
-        """The range of the ratio: the band of an estimate, else the interval over repeats."""
-        return self.band or self.effect.ratio
 
 
 class SubRatio(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,19 +42,12 @@ class SubRatio(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     labels: tuple[str, ...]
     ratio: float | None
-    """Ratio of the scores over these tests."""
-    band: EstimateBand | None = None
-    """The band of ``ratio``, if rows are estimated."""
+    """Of the throughputs over these tests."""
     effect: Effect
-
-    @property
-    def known(self) -> EstimateBand | Interval | None:
-        """The range of the ratio: the band of estimates, else the interval over repeats."""
-        return self.band or self.effect.ratio
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """The scores of both sides over the weighted tests that both have, in the unit of the run's score."""
+    """A run over a baseline, over the weighted tests that both did alike."""
 
     name: str
     """As given: a folder, a file or a shipped baseline."""
@@ -69,46 +58,43 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """complete: over every weighted test of a complete run; partial: over some; none: no weighted test in common."""
     tests: int
     of: int
+    weight_pct: float
+    """The share of the weights that the ratio covers, in percent."""
+    estimates: tuple[str, ...] = ()
+    """What the estimated rows that count were made by, such as ``h200 times 0.428``."""
     left_out: tuple[str, ...]
     """Weighted tests that do not count because a side lacks them or the work differed."""
     reasons: dict[str, str] = {}
     """Why they are left out, by test."""
     counted: tuple[str, ...] = ()
     """The weighted tests that the ratio covers."""
-    score: float | None
-    """The baseline's score per device."""
-    per_node: float | None
     devices: int
+    ratio: float | None
+    """Of the throughputs per device, which are charged for nothing: `Effect.ratio` has its interval."""
+    repeats: RepeatRange | None = None
+    """``ratio`` of single repeats, where these are too few for an interval."""
+    ratio_per_node: float | None
+    score: float | None
+    """The baseline's score per device over the same tests, in the unit of the run's score."""
     run_score: float | None
     """The run's score per device over the same tests."""
-    ratio: float | None
-    """Of the scores without the bias of few repeats."""
-    interval: Interval | None = None
-    """The interval of ``ratio``; None for estimates, and if a side was not repeated."""
-    ratio_per_node: float | None
-    levels: tuple[float, float] | None = None
-    """What ``ratio`` is of: both scores over the tests that count, without the bias of few repeats."""
     indicative: tuple[str, ...] = ()
-    """Why the score ratio is only indicative; empty if it is not."""
+    """Why the ratio is only indicative; empty if it is not."""
     rows: dict[str, ComparedTest]
     margin: float = MARGIN
     """The relative difference that does not matter."""
     effect: Effect
-    """The throughput ratio over the weighted tests that count, without penalties for spread or failures."""
-    band: EstimateBand | None = None
-    """The band of ``ratio``, if rows are estimated: one rule made them all, so that their errors are correlated."""
-    checked: str = ""
-    """How well the rule behind the estimated rows did on known pairs."""
+    """The interval and the verdict of ``ratio``."""
     subsets: tuple[SubRatio, ...] = ()
     differences: tuple[WorkDifference, ...] = ()
 
     @property
-    def node_interval(self) -> Interval | None:
-        """The interval of ``ratio_per_node``."""
-        known = self.interval
-        return known.scaled(self.ratio_per_node / known.value) if known and self.ratio_per_node else None
+    def charged_ratio(self) -> float | None:
+        """Of the scores, which are charged for spread and failures."""
+        return self.run_score / self.score if self.run_score and self.score else None
 
     @property
-    def node_band(self) -> EstimateBand | None:
-        """The band of ``ratio_per_node``, if rows are estimated."""
-        return self.band.scaled(self.ratio_per_node / self.band.value) if self.band and self.ratio_per_node else None
+    def node_interval(self) -> Interval | None:
+        """The interval of ``ratio_per_node``."""
+        known = self.effect.ratio
+        return known.scaled(self.ratio_per_node / known.value) if known and self.ratio_per_node else None

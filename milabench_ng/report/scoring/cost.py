@@ -1,4 +1,7 @@
-"""Costs. Pure. RPP = price / score, as in 2020, and the price of one reference node's worth: lower is better."""
+"""Costs. Pure. Lower is better.
+
+The price per point is price / score, as in 2020; a price per reference node's worth is price / ratio of throughputs.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.report.scoring.bands import EstimateBand
 from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.score import Score
 from milabench_ng.report.statistics.intervals import Interval
@@ -24,17 +26,8 @@ class PerReference(msgspec.Struct, frozen=True, kw_only=True):
     value: float
     """Price of a node over ``ratio_per_node``."""
     interval: Interval | None
-    band: EstimateBand | None = None
-    """The band, if the ratio rests on estimates."""
-    checked: str = ""
-    """How well the rule of the estimates did on known pairs."""
     indicative: tuple[str, ...]
     """Why the value is only indicative; empty if it is not."""
-
-    @property
-    def known(self) -> EstimateBand | Interval | None:
-        """The band of an estimated value, the interval of a measured one."""
-        return self.band or self.interval
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +37,7 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
     per: PricePer
     per_node: float
     rpp: float | None
-    """Price of a node or a device over its score without the bias of few repeats; None without a score above 0."""
+    """Price of a node or a device over its score; None without a score above 0."""
     interval: Interval | None = None
     """The interval of ``rpp``; None if the score has none."""
     per_reference: tuple[PerReference, ...] = ()
@@ -60,7 +53,7 @@ def cost(
     """
     if not (amount > 0 and math.isfinite(amount)):
         raise InputError(f"--price {amount}: it must be a number above 0")
-    each = score.expected_per_device if score is not None else None
+    each = score.per_device if score is not None else None
     value = each * (score.devices / (1 if per == "node" else devices)) if score is not None and each else None
     per_node = amount if per == "node" else amount * devices
     known = score.interval if score is not None and value else None
@@ -82,7 +75,5 @@ def _per_reference(per_node: float, other: Comparison) -> PerReference:
         name=other.name,
         value=per_node / ratio,
         interval=known.scaled(1 / per_node).inverse if known else None,
-        band=other.node_band.scaled(1 / per_node).inverse if other.node_band else None,
-        checked=other.checked,
         indicative=(*partial, *other.indicative),
     )

@@ -2,7 +2,7 @@
 
 ``per_device`` is the weighted geometric mean of the tests' ``perf_adj`` in classic units (those of 2020), and
 ``per_node`` is that times the number of devices. The interval is that of the score without the bias of few repeats,
-which ratios and costs use.
+widened to the score itself. A ratio of two nodes is one of throughputs.
 """
 
 from __future__ import annotations
@@ -14,10 +14,14 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.report.scoring.reference import CLASSIC_UNIT, Reference, score_unit
-from milabench_ng.report.scoring.scored import ONE_AFTER_ANOTHER, ScoredRows, scored_tests
+from milabench_ng.report.scoring.scored import ONE_AFTER_ANOTHER, ScoredRows, ScoredTest, scored_tests
 from milabench_ng.report.scoring.weights import Weights, planned_weights
 from milabench_ng.report.statistics.intervals import (
+    RANKED_FROM,
+    Estimate,
     Interval,
+    LogStat,
+    RepeatRange,
     WeightedStat,
     combine,
     interval,
@@ -29,19 +33,6 @@ from milabench_ng.report.summary.summary import LEFT, Summary, TestSummary
 from milabench_ng.stats import weighted_geometric_mean
 
 NO_SCORE = "there is no score above 0"
-
-
-class Level(msgspec.Struct, frozen=True):
-    """A weighted geometric mean over tests; None if there is none."""
-
-    classic: float | None = None
-    """Of ``perf_adj``, as in 2020."""
-    expected: float | None = None
-    """The same without the bias of few repeats."""
-
-    def over(self, other: Level) -> Level:
-        """The ratio."""
-        return Level(ratio_of(self.classic, other.classic), ratio_of(self.expected, other.expected))
 
 
 def ratio_of(one: float | None, other: float | None) -> float | None:
@@ -73,16 +64,13 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     """Weighted rows that the user did not select: they make the score partial."""
     reasons: tuple[str, ...] = ()
     interval: Interval | None = None
-    """The score per device without the bias of few repeats, and its interval."""
+    """Of ``per_device``."""
+    repeats: RepeatRange | None = None
+    """The scores of the single repeats, where these are too few for an interval."""
     why: str = ""
     """Why there is no interval."""
     repeats_needed: int | None = None
     """Repeats needed for an interval of +-1 %; None without an interval, and above 1000."""
-
-    @property
-    def expected_per_device(self) -> float | None:
-        """What costs rest on: without the bias of few repeats, if that is known."""
-        return self.per_device if self.interval is None else self.interval.value
 
 
 def score(
@@ -106,17 +94,17 @@ def score(
         status = "invalid"
     elif omitted or reasons:
         status = "partial"
-    value = Level()
+    value = None
     if status != "invalid":
         one = level(reference, counted, effective, penalize=penalize_variance)
-        value = mean_over(rows, counted, effective).over(one)
+        value = ratio_of(mean_over(rows, counted, effective), one)
     parts = charged_parts(rows, counted, effective)
-    estimate = combine(parts) if value.classic else None
+    estimate = combine(parts) if value else None
     return Score(
         status=status,
         unit=score_unit(reference),
-        per_device=value.classic,
-        per_node=None if value.classic is None else value.classic * summary.devices,
+        per_device=value,
+        per_node=None if value is None else value * summary.devices,
         devices=summary.devices,
         tests=len(counted),
         of=len(effective),
@@ -124,19 +112,50 @@ def score(
         expected=len(expected),
         omitted=omitted,
         reasons=reasons,
-        interval=interval(estimate, value.expected) if estimate else None,
-        why="" if estimate else why_unknown([rows], counted, parts) if value.classic else NO_SCORE,
+        interval=about(value, estimate, one) if value and estimate else None,
+        repeats=repeat_range(value, rows, None, counted, effective) if value and estimate else None,
+        why=why_unknown([rows], counted, parts) if value else NO_SCORE,
         repeats_needed=repeats_needed(parts) if estimate else None,
     )
 
 
-def level(reference: Reference | None, labels: Sequence[str], weights: Weights, *, penalize: bool) -> Level:
+def about(value: float, estimate: Estimate, one: float) -> Interval | None:
+    """The interval of a score ``value`` in a unit of ``one``: of what many repeats would give, widened to ``value``."""
+    known = interval(estimate)
+    if known is None:
+        return None
+    many = known.scaled(1 / one)
+    return msgspec.structs.replace(many, value=value, low=min(value, many.low), high=max(value, many.high))
+
+
+def repeat_range(
+    value: float, run: ScoredRows, base: ScoredRows | None, labels: Sequence[str], weights: Weights
+) -> RepeatRange | None:
+    """``value``, a score or a ratio to ``base``, had single repeats been taken for all; None from five on."""
+    sides = [_offsets(rows, labels, weights) for rows in (run, base) if rows is not None]
+    fewest = min(map(len, sides))
+    if not 2 <= fewest < RANKED_FROM:
+        return None
+    ours, theirs = sides[0], sides[1] if base is not None else [0.0]
+    low, high = min(ours) - max(theirs), max(ours) - min(theirs)
+    return RepeatRange(low=value * math.exp(low), high=value * math.exp(high), n=fewest)
+
+
+def _offsets(rows: ScoredRows, labels: Sequence[str], weights: Weights) -> list[float]:
+    """How far each repeat that all tests have lies from their mean, as a logarithm."""
+    total = math.fsum(weights[label] for label in labels)
+    common = [name for name in rows[labels[0]].repeats if all(name in rows[label].repeats for label in labels)]
+    logs = [math.fsum(weights[each] * math.log(rows[each].repeats[name]) for each in labels) / total for name in common]
+    return [log - math.fsum(logs) / len(logs) for log in logs]
+
+
+def level(reference: Reference | None, labels: Sequence[str], weights: Weights, *, penalize: bool) -> float:
     """The reference's own score over ``labels``, in classic units, which a score relative to it is divided by.
 
     The mean of the ratios is the ratio of the means, since they are geometric. 1 without a reference.
     """
     if reference is None:
-        return Level(1.0, 1.0)
+        return 1.0
     rows = {row.test: row for row in scored_tests(reference.summary, weights, penalize_variance=penalize)}
     return mean_over(rows, labels, weights)
 
@@ -167,13 +186,25 @@ def _reasons(summary: Summary, missing: tuple[str, ...], omitted: tuple[str, ...
     return tuple(reasons)
 
 
-def mean_over(rows: ScoredRows, labels: Sequence[str], weights: Weights) -> Level:
-    """The weighted geometric means in classic units over ``labels``; NaN if there are none."""
-    chosen = [weights[label] for label in labels]
-    return Level(
-        weighted_geometric_mean([rows[label].classic for label in labels], chosen),
-        weighted_geometric_mean([rows[label].expected for label in labels], chosen),
-    )
+def mean_over(rows: ScoredRows, labels: Sequence[str], weights: Weights) -> float:
+    """The weighted geometric mean of ``perf_adj`` in classic units over ``labels``; NaN if there are none."""
+    return weighted_geometric_mean([rows[label].classic for label in labels], [weights[label] for label in labels])
+
+
+def throughput_ratio(run: ScoredRows, base: ScoredRows, labels: Sequence[str], weights: Weights) -> float | None:
+    """``run`` over ``base``: the weighted geometric mean of the ratios of throughputs; None without a common rate."""
+    ours, theirs = (_log_throughput(rows, labels, weights) for rows in (run, base))
+    return None if ours is None or theirs is None else math.exp(ours - theirs)
+
+
+def _log_throughput(rows: ScoredRows, labels: Sequence[str], weights: Weights) -> float | None:
+    """The logarithm of the weighted geometric mean in classic units: of `log_parts`, if the repeats are known."""
+    parts = log_parts(rows, labels, weights)
+    if parts and all(stat is not None for _, stat in parts):
+        return math.fsum(c * stat.mean for c, stat in parts if stat is not None)
+    logs = [(weights[label], rows[label].log_throughput) for label in labels]
+    known = [weight * log for weight, log in logs if log is not None]
+    return math.fsum(known) / math.fsum(weight for weight, _ in logs) if known and len(known) == len(logs) else None
 
 
 def log_ratio(run: ScoredRows, base: ScoredRows, labels: Sequence[str], weights: Weights) -> list[WeightedStat]:
@@ -183,26 +214,25 @@ def log_ratio(run: ScoredRows, base: ScoredRows, labels: Sequence[str], weights:
 
 def log_parts(rows: ScoredRows, labels: Sequence[str], weights: Weights) -> list[WeightedStat]:
     """The terms that sum to the logarithm of the weighted geometric mean of the repeats, in classic units."""
-    return _parts(rows, {label: rows[label].throughput for label in labels}, weights)
-
-
-def charged_ratio(run: ScoredRows, base: ScoredRows, labels: Sequence[str], weights: Weights) -> list[WeightedStat]:
-    """The terms of the logarithm of the ratio of two scores over the same tests."""
-    return [*charged_parts(run, labels, weights), *_negative(charged_parts(base, labels, weights))]
+    return _parts({label: (rows[label].throughput, rows[label].classic_log) for label in labels}, weights)
 
 
 def charged_parts(rows: ScoredRows, labels: Sequence[str], weights: Weights) -> list[WeightedStat]:
     """The terms that sum to the logarithm of the score, as far as its uncertainty is concerned, in classic units."""
-    return _parts(rows, {label: rows[label].charged for label in labels}, weights)
+    return _parts({label: (rows[label].charged, _charged_log(rows[label])) for label in labels}, weights)
 
 
-def _parts(rows: ScoredRows, logs: Mapping[str, Jackknife | None], weights: Weights) -> list[WeightedStat]:
+def _charged_log(row: ScoredTest) -> LogStat | None:
+    """The repeats' statistic about the logarithm of ``perf_adj``."""
+    known = row.classic_log
+    return known.shifted(row.classic / math.exp(known.mean)) if known and row.classic else known
+
+
+def _parts(logs: Mapping[str, tuple[Jackknife | None, LogStat | None]], weights: Weights) -> list[WeightedStat]:
     """One part for all tests whose repeats are known, added up repeat by repeat, and one for each other test."""
     total = math.fsum(weights[label] for label in logs)
-    known = [(weights[label] / total, each) for label, each in logs.items() if each is not None]
-    alone: list[WeightedStat] = [
-        (weights[label] / total, rows[label].classic_log) for label, each in logs.items() if each is None
-    ]
+    known = [(weights[label] / total, each) for label, (each, _) in logs.items() if each is not None]
+    alone: list[WeightedStat] = [(weights[label] / total, stat) for label, (each, stat) in logs.items() if each is None]
     return [*((1.0, part) for part in sum_by_group(known)), *alone]
 
 

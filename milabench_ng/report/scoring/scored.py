@@ -1,7 +1,7 @@
-"""The rows of a score. Pure.
+"""The rows of a score and of a comparison. Pure.
 
-``perf_adj = perf * (1 - std%) * (1 - fail/n)``, at least 0, as in 2020. Its charge for spread is too small for few
-repeats, so ratios and costs use ``expected``: the same by the jackknife over the repeats (`jackknife`).
+A score is made of ``perf_adj = perf * (1 - std%) * (1 - fail/n)``, at least 0, as in 2020. A comparison is made of
+throughputs, which are charged for nothing.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class ScoredTest(msgspec.Struct, frozen=True, kw_only=True):
     """The interval of the rate, as the geometric mean of the repeats."""
     why: str = ""
     """Why there is no interval."""
-    estimated: tuple[float, float] | None = None
-    """The band of an estimated rate, as multiples of the rate."""
+    estimated: bool = False
+    """Whether the rate is an estimate."""
 
     @property
     def classic_log(self) -> LogStat | None:
@@ -74,9 +74,11 @@ class ScoredTest(msgspec.Struct, frozen=True, kw_only=True):
         return (self.perf_adj or 0.0) * (self.classic_factor or 0.0)
 
     @property
-    def expected(self) -> float:
-        """``perf_adj`` in classic units, without the bias of few repeats; as it is for one repeat."""
-        return self.classic if self.charged is None else self.charged.corrected
+    def log_throughput(self) -> float | None:
+        """The logarithm of the rate in classic units: the geometric mean of the repeats, as far as they are known."""
+        if self.classic_log is not None:
+            return self.classic_log.mean
+        return math.log(self.perf * self.classic_factor) if self.perf and self.classic_factor else None
 
     @property
     def low(self) -> float | None:
@@ -92,6 +94,11 @@ class ScoredTest(msgspec.Struct, frozen=True, kw_only=True):
     def of_unknown_items(self) -> bool:
         """Whether its rate cannot be compared with others; 0, if every launch failed, is 0 of any items."""
         return bool(self.perf_adj) and self.classic_factor is None
+
+    @property
+    def why_no_rate(self) -> str:
+        """Why it has no throughput although it has a score; empty if it has one."""
+        return "" if self.log_throughput is not None else "no launch that did not fail" if self.n else "no rate"
 
     @property
     def why_not(self) -> str:
@@ -165,7 +172,7 @@ def _scored(
         sessions=row.sessions,
         log_perf=log_perf,
         interval=interval(estimate) if estimate else None,
-        estimated=_doubt(row),
+        estimated=row.estimate is not None,
         why=_why_no_interval(row, log_perf, serial=serial),
     )
 
@@ -192,8 +199,3 @@ def _why_no_interval(row: TestSummary, log_perf: LogStat | None, *, serial: bool
     if row.train is not None:
         return why_none([(1.0, log_perf)])
     return "estimated" if row.estimate else "nothing was measured"
-
-
-def _doubt(row: TestSummary) -> tuple[float, float] | None:
-    found = row.estimate
-    return (found.low / found.value, found.high / found.value) if found and found.value else None

@@ -12,17 +12,18 @@ from milabench_ng.catalogue import Bound
 from milabench_ng.plain import plain
 from milabench_ng.report.scoring.reference import Reference
 from milabench_ng.report.scoring.score import (
-    Level,
     Score,
+    about,
     charged_parts,
     level,
     mean_over,
     other_items,
+    ratio_of,
     why_unknown,
 )
 from milabench_ng.report.scoring.scored import ScoredTest, scored_tests
 from milabench_ng.report.scoring.weights import Groups, Weights
-from milabench_ng.report.statistics.intervals import Interval, combine, interval
+from milabench_ng.report.statistics.intervals import Interval, combine
 from milabench_ng.report.summary.summary import Summary, progression_steps
 
 WITHOUT_PENALTY = "without the charge for spread"
@@ -75,7 +76,7 @@ def sub_scores(
     labels = [label for label in weights if label not in score.omitted and label not in unknown]
     labels = [label for label in labels if label not in other_items(summary, reference, [*rows.keys() & weights])]
 
-    def level_over(members: Sequence[str], *, penalize: bool) -> Level:
+    def level_over(members: Sequence[str], *, penalize: bool) -> float:
         return level(reference, members, weights, penalize=penalize)
 
     made = [
@@ -90,17 +91,17 @@ def sub_scores(
 
 
 def _sub_score(
-    name: str, labels: Sequence[str], rows: Mapping[str, ScoredTest], weights: Weights, score: Score, one: Level
+    name: str, labels: Sequence[str], rows: Mapping[str, ScoredTest], weights: Weights, score: Score, one: float
 ) -> SubScore:
     lacking = [label for label in labels if label in score.missing or label not in rows]
-    value = Level() if lacking or not labels else mean_over(rows, labels, weights).over(one)
-    parts = charged_parts(rows, labels, weights) if value.classic else []
+    value = None if lacking or not labels else ratio_of(mean_over(rows, labels, weights), one)
+    parts = charged_parts(rows, labels, weights) if value else []
     estimate = combine(parts)
     return SubScore(
         name=name,
         labels=tuple(labels),
         weight_pct=100 * sum(weights[label] for label in labels) / sum(weights.values()),
-        per_device=value.classic,
-        interval=interval(estimate, value.expected) if estimate else None,
-        why=f"{', '.join(lacking)} missing" if lacking else "" if estimate else why_unknown([rows], labels, parts),
+        per_device=value,
+        interval=about(value, estimate, one) if value and estimate else None,
+        why=f"{', '.join(lacking)} missing" if lacking else why_unknown([rows], labels, parts),
     )

@@ -22,26 +22,34 @@ import msgspec
 
 from milabench_ng.report.statistics.intervals import (
     LEVEL,
+    RANKED_FROM,
     Estimate,
     Interval,
     WeightedStat,
     combine,
     interval,
     repeats_needed,
-    t_quantile,
     t_tail,
     why_none,
 )
 
-RANKED_FROM = 5
-"""Fewest repeats on each side for a verdict."""
 MARGIN = 0.02
 """The default for the difference that does not matter."""
 
-Verdict = Literal["better", "worse", "equivalent", "inconclusive", "not ranked"]
+Verdict = Literal[
+    "better",
+    "worse",
+    "equivalent",
+    "differs in these sessions",
+    "equivalent in these sessions",
+    "inconclusive",
+    "not ranked",
+]
+DIFFERS: Verdict = "differs in these sessions"
+ALIKE: Verdict = "equivalent in these sessions"
+"""As `DIFFERS`, all that can be said of so few sessions that another day may turn it."""
 
 _SIGNIFICANCE = 1 - LEVEL
-_POWER = 0.80
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,8 +62,6 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """Why there is no interval or no verdict; empty if there are both."""
     p: float | None = None
     """The p value of the verdict, or of the one not yet certain, see `p_value`; adjusted if over several tests."""
-    mde_pct: float | None = None
-    """The true difference that four of five comparisons like this one would call better or worse, in percent."""
     repeats_needed: int | None = None
     """Repeats needed on each side for an interval of +-1 %; None above 1000."""
 
@@ -63,6 +69,12 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
 def unusual(margin: float) -> str:
     """``"margin 0.01 %"``; empty for the default."""
     return "" if margin == MARGIN else f"margin {100 * margin:.3g} %"
+
+
+def of_these_sessions(found: Effect) -> Effect:
+    """The same with no stronger verdict than that of these sessions."""
+    weaker: dict[Verdict, Verdict] = {"better": DIFFERS, "worse": DIFFERS, "equivalent": ALIKE}
+    return msgspec.structs.replace(found, verdict=weaker.get(found.verdict, found.verdict))
 
 
 def effects(
@@ -92,9 +104,8 @@ def _effect(parts: Sequence[WeightedStat], estimate: Estimate, p: float, margin:
     return Effect(
         ratio=interval(estimate),
         verdict=_verdict(estimate, p, margin) if ranked else "not ranked",
-        why="" if ranked else f"under {RANKED_FROM} {each}s",
+        why=why_none(parts, each),
         p=p,
-        mde_pct=100 * math.expm1(_detectable(estimate, margin)),
         repeats_needed=repeats_needed(parts),
     )
 
@@ -128,11 +139,3 @@ def holm(values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(values) - rank) * values[index]))
         adjusted[index] = largest
     return adjusted
-
-
-def _detectable(estimate: Estimate, margin: float) -> float:
-    """The log ratio whose interval lies outside the margin with the desired power."""
-    if estimate.variance == 0:
-        return math.log1p(margin)
-    quantiles = t_quantile(1 - _SIGNIFICANCE / 2, estimate.df) + t_quantile(_POWER, estimate.df)
-    return math.log1p(margin) + quantiles * math.sqrt(estimate.variance)

@@ -25,6 +25,11 @@ from milabench_ng.stats import mean, sample_std
 LEVEL = 0.95
 """The probability that an interval contains the true value."""
 
+RANKED_FROM = 5
+"""Fewest repeats, on each side, for an interval or a verdict: of fewer, only their range is told."""
+
+_FAR = 30.0
+"""Standard errors beyond which the noncentral t cannot be computed, and the normal distribution says the same."""
 _TARGET = 0.01
 _ASSURANCE = 0.80
 _MOST_REPEATS = 1000
@@ -75,6 +80,15 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     def half_width(self, level: float = LEVEL) -> float:
         """Half the width of the interval, in logarithms."""
         return t_quantile((1 + level) / 2, self.df) * math.sqrt(self.variance) if self.variance else 0.0
+
+
+class RepeatRange(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the repeats themselves lie apart: no interval, since few of them do not tell how well they are known."""
+
+    low: float
+    high: float
+    n: int
+    """How many repeats."""
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,12 +174,15 @@ def why_none(parts: Sequence[WeightedStat], each: str = "repeat") -> str:
         return "nothing was measured"
     if any(stat is None for _, stat in parts):
         return f"no {each}s are recorded"
-    return f"one {each}" if any(stat is not None and stat.n < 2 for _, stat in parts) else ""
+    fewest = min(stat.n for _, stat in parts if stat is not None)
+    return f"one {each}" if fewest < 2 else f"under {RANKED_FROM} {each}s" if fewest < RANKED_FROM else ""
 
 
-def interval(estimate: Estimate, value: float | None = None) -> Interval:
-    """Convert back from logarithms; centred on ``value`` if the displayed number is not ``exp(mean)``."""
-    centre = math.exp(estimate.mean) if value is None else value
+def interval(estimate: Estimate) -> Interval | None:
+    """Convert back from logarithms; None under five repeats."""
+    if estimate.n < RANKED_FROM:
+        return None
+    centre = math.exp(estimate.mean)
     factor = math.exp(estimate.half_width())
     return Interval(value=centre, low=centre / factor, high=centre * factor, n=estimate.n, df=estimate.df)
 
@@ -222,6 +239,7 @@ def t_tail(statistic: float, df: float, away: float = 0.0) -> float:
     """The probability of Student's t distribution above ``statistic``; noncentral if its mean is ``away`` from 0."""
     from scipy.special import nctdtr, ndtr, stdtr
 
-    if math.isinf(df):
-        return float(ndtr(away - statistic))
-    return float(1 - nctdtr(df, away, statistic) if away else stdtr(df, -statistic))
+    if not away and math.isfinite(df):
+        return float(stdtr(df, -statistic))
+    found = 1 - nctdtr(df, away, statistic) if math.isfinite(df) and abs(away) < _FAR else math.nan
+    return float(ndtr(away - statistic) if math.isnan(found) else found)

@@ -45,12 +45,6 @@ class Jackknife(msgspec.Struct, frozen=True):
         scale = (len(groups) - 1) / (len(self.sizes) - 1)
         return [self.whole + scale * self._shift(each) for each in groups]
 
-    @property
-    def corrected(self) -> float:
-        """The statistic itself, not its logarithm, without the bias of few repeats."""
-        shifts = (size * self._shift(each) for each, size in self.sizes.items())
-        return math.exp(self.whole + math.fsum(shifts) / self.repeats)
-
     def _shift(self, name: str) -> float:
         """A pseudo-value's distance from the whole; 0 for what it has not got."""
         if name not in self.sizes:

@@ -17,6 +17,7 @@ from milabench_ng.profile import Scheme
 from milabench_ng.records.isolation import Tier, weakest_tier
 from milabench_ng.records.latency import merged
 from milabench_ng.records.marks import Mark
+from milabench_ng.records.prefetched import prefetched
 from milabench_ng.records.reading import ReadRecord
 from milabench_ng.records.views import DataView, MnbView, RecordView
 from milabench_ng.records.window import (
@@ -171,7 +172,7 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         data=mnb.data,
         data_scale=mnb.launch.data_scale,
         precision=mnb.precision.ran_before if mnb.precision else None,
-        marks=mnb.marks,
+        marks=(*mnb.marks, *(measured.untold if cause is None else ())),
         paces=launch_paces(mnb),
         traced=traced(mnb),
     )
@@ -201,6 +202,8 @@ class _Measured(msgspec.Struct, frozen=True):
     notes: dict[str, float] = {}
     rank_rates: tuple[float, ...] = ()
     shapes: tuple[Shape, ...] = ()
+    untold: tuple[Mark, ...] = ()
+    """Marks that follow from the slices, and that the record has not got: older versions did not make them."""
 
 
 def _measured(mnb: MnbView) -> _Measured:
@@ -225,6 +228,9 @@ def _measured(mnb: MnbView) -> _Measured:
         notes=notes_per_step(slices, window),
         rank_rates=rates,
         shapes=tuple(shapes),
+        untold=tuple(
+            mark for mark in prefetched(zip(mnb.launch.slot_ids, slices, strict=False), window) if mark not in mnb.marks
+        ),
     )
 
 

@@ -226,8 +226,9 @@ def _test(
     noted: Mapping[LaunchKey, str],
 ) -> TestSummary:
     """Summarise one row. ``noted``: the files in which the ledger says that launches have their results."""
-    good = [result for result in results if result.cause is None]
-    readable = [result for result in results if result.cause != "unreadable" and result.file != LEDGER]
+    good = last_measured(results)
+    kept = [result for result in results if result.cause is not None or result in good]
+    readable = [result for result in kept if result.cause != "unreadable" and result.file != LEDGER]
     failed = [
         FailedLaunch(job_id=result.job_id, cause=result.cause, detail=result.detail, file=result.file)
         for result in results
@@ -286,6 +287,22 @@ def _test(
         marks=merged(mark for result in readable for mark in result.marks),
         reference=distinct(result.reference for result in good if result.reference),
     )
+
+
+def last_measured(results: Sequence[LaunchResult]) -> list[LaunchResult]:
+    """The good results, without those of launches that a retry measured again, beside neighbours that they had lost."""
+    last: dict[tuple[str | None, str], LaunchResult] = {}
+    for result in results:
+        key = (result.run_id, result.job_id)
+        earlier = last.get(key)
+        if result.cause is None and (earlier is None or _begun(earlier) <= _begun(result)):
+            last[key] = result
+    good = [result for result in results if result.cause is None]
+    return [result for result in good if result.run_id is None or last[result.run_id, result.job_id] is result]
+
+
+def _begun(result: LaunchResult) -> str:
+    return "" if result.started_utc is None else result.started_utc.isoformat()
 
 
 def _missing(launch: Launch, file: str | None) -> FailedLaunch:

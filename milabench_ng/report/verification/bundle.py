@@ -33,8 +33,9 @@ from milabench_ng.report.verification.contents import result_files, sha256_of
 from milabench_ng.report.verification.signing import sign
 
 BUNDLE_SCHEMA = 1
-STATISTICS = 2
-"""2: intervals by the jackknife over the repeats. 1: around the score as it is printed, with its charges as exact."""
+STATISTICS = 3
+"""3: no interval of few repeats. 2: intervals by the jackknife over the repeats. 1: around the score as it is printed,
+with its charges as exact."""
 PACKING_LIST = "bundle.json"
 SIGNATURE = "bundle.json.sig"
 WEIGHTS = "weights.json"

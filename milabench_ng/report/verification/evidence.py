@@ -83,8 +83,6 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     summary: Summary
     claim: Claim
     """The numbers that a report prints, recomputed."""
-    sources: dict[str, str | None]
-    """SHA-256 of the workloads' source files in this installation, by origin; None if it lacks the file."""
     package: dict[str, str]
     """SHA-256 of each room of this installation's package (`sources.package_digests`)."""
     known_twins: tuple[KnownTwin, ...]
@@ -114,6 +112,15 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     def measured(self) -> tuple[StoredRecord, ...]:
         """The records of launches that ran for their own result, not as company."""
         return tuple(kept for kept in self.records if kept.record.mnb.launch.measured)
+
+    @property
+    def superseded(self) -> frozenset[str]:
+        """The files of launches that succeeded and were measured again, beside neighbours that they had lost."""
+        last: dict[tuple[str, str], StoredRecord] = {}
+        good = [kept for kept in self.good if kept.record.mnb.launch.measured]
+        for kept in sorted(good, key=lambda one: one.record.mnb.started_utc):
+            last[kept.record.mnb.label, kept.record.job_id] = kept
+        return frozenset({kept.file for kept in good} - {kept.file for kept in last.values()})
 
     @property
     def good(self) -> tuple[StoredRecord, ...]:

@@ -9,6 +9,7 @@ from milabench_ng.report.summary.deviations import DEVIATIONS
 from milabench_ng.report.summary.marked import Marked, count_marks
 from milabench_ng.report.verification.bundle import ClaimedScore
 from milabench_ng.report.verification.checks.check_books import attempts_fact
+from milabench_ng.report.verification.checks.check_plan import tests_fact
 from milabench_ng.report.verification.checks.check_proof import ran_commit, twins_fact, wheels_fact
 from milabench_ng.report.verification.checks.clocks import gaps_fact
 from milabench_ng.report.verification.evidence import Evidence, Pinned
@@ -27,6 +28,7 @@ def facts(evidence: Evidence) -> dict[str, str]:
         "isolation": _isolation(evidence),
         "weights": _each({suite: _weights(pinned) for suite, pinned in evidence.weights.items()}),
         "departures": "; ".join(each.counted(len(evidence.summary.tests)) for each in _departures(evidence)),
+        "tests": tests_fact(manifest),
         "launches": f"{len(evidence.records)} records of {len(evidence.asked.launches)} planned launches",
         "attempts": attempts_fact(evidence),
         "gaps": gaps_fact(evidence),

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.plain import plain
+from milabench_ng.units import counted
 
 Basis = Literal["recomputed", "self-reported", "witness"]
 """What a rule rests on. recomputed: numbers that follow from each other, and cryptography, which anyone can repeat (it
@@ -49,6 +50,20 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...]
 
 
+class Doubted(msgspec.Struct, frozen=True, kw_only=True):
+    """What is unusual in the results, how often honest ones show it, and what to ask of the vendor."""
+
+    name: str
+    title: str
+    reasons: tuple[str, ...]
+    honest: int
+    """Of ``corpus`` folders that are known to be honest, so many show it."""
+    corpus: int
+    ask: str
+    refused: bool
+    """Whether the buyer's rules refuse it."""
+
+
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """All findings on one result folder or bundle."""
 
@@ -56,6 +71,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     rules: str
     """The name of the rules."""
     rulings: tuple[Ruling, ...]
+    doubts: tuple[Doubted, ...] = ()
+    """What is unusual; it breaks nothing, unless the rules refuse it."""
     signed: str
     """Whether it is signed, and by whom, in words."""
     facts: dict[str, str]
@@ -67,23 +84,30 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def passed(self) -> bool:
-        """Whether no rule is broken."""
-        return not self.having("fail")
-
-    @property
-    def _origin(self) -> str:
-        return f" of {self.rules!r}" if self.rules else ""
+        """Whether no rule is broken, and there is no doubt that the rules refuse."""
+        return not self.having("fail") and not any(doubt.refused for doubt in self.doubts)
 
     @property
     def sentence(self) -> str:
         """The verdict in one line: how many rules it is of, what it leaves open, and whether anybody vouches for it."""
-        broken, open_ = self.having("fail"), self.having("unknown")
+        open_, kept = self.having("unknown"), len(self.having("pass"))
         cannot = f"; not checkable: {', '.join(ruling.id for ruling in open_)}" if open_ else ""
         limits = f"{len(self.having('off'))} not asked; {self.signed}{cannot}"
-        judged = len(broken) + len(self.having("pass"))
-        if not broken:
-            return f"PASS of {judged} rules{self._origin}; {limits}"
-        named = "; ".join(f"{ruling.id} {ruling.reasons[0]}" for ruling in broken[:3])
+        of = f" of {self.rules!r}" if self.rules else ""
+        if self.passed and not self.doubts:
+            return f"PASS of {kept} rules{of}; {limits}"
+        names = ", ".join(doubt.name for doubt in self.doubts)
+        doubts = f"{counted(len(self.doubts), 'doubt')} ({names})"
+        if self.passed:
+            return f"PASS with {doubts}; {kept} rules{of} are kept; {limits}"
+        also = f"; {doubts}" if self.doubts else ""
+        return f"FAIL of {kept + len(self.having('fail'))} rules{of}: {self._broken}{also}; {limits}"
+
+    @property
+    def _broken(self) -> str:
+        """What a failure rests on: broken rules and refused doubts, the first three with their first reason."""
+        broken = {ruling.id: ruling.reasons for ruling in self.having("fail")}
+        broken |= {doubt.name: doubt.reasons for doubt in self.doubts if doubt.refused}
+        named = "; ".join(f"{name} {reasons[0]}" for name, reasons in list(broken.items())[:3])
         more = f"; and {len(broken) - 3} more" if len(broken) > 3 else ""
-        ids = ", ".join(ruling.id for ruling in broken)
-        return f"FAIL of {judged} rules{self._origin}: {ids} broken ({named}{more}); {limits}"
+        return f"{', '.join(broken)} broken ({named}{more})"

@@ -10,13 +10,13 @@ from typing import Literal, TextIO
 import msgspec
 
 from milabench_ng.plain import plain, printed_json
-from milabench_ng.report.verification.findings import Ruling, Verification
+from milabench_ng.report.verification.findings import Doubted, Ruling, Verification
 
 RulingForm = Literal["table", "json"]
 
 _OF_LAUNCH = re.compile(r"(\S+ J\d+\.\d+[a-z]?): (.*)", re.DOTALL)
 """What begins with the name of a launch (`evidence.StoredRecord.name`)."""
-_HEAD = re.compile(r" {7}- |  \w+ +\w+ +|\S+ {2,}|[\w ]{12} ")
+_HEAD = re.compile(r" {7}- |  [\w-]+ +\w+ +|\S+ {2,}|[\w ]{12} ")
 """What stands before the text of a line: that wraps below itself."""
 _SHOWN = 5
 """How many reasons are shown per rule; JSON has all of them."""
@@ -62,6 +62,10 @@ def _lines(found: Verification) -> Iterator[str]:
             yield f"\n{heading}"
         for ruling in asked:
             yield from _ruling(ruling)
+    if found.doubts:
+        yield "\ndoubts: unusual, and no proof of anything"
+    for doubt in found.doubts:
+        yield from _doubt(doubt)
     off = ", ".join(ruling.id for ruling in found.having("off"))
     if off:
         yield f"\nnot demanded: {off}"
@@ -74,7 +78,18 @@ def _part(ruling: Ruling) -> str:
 
 def _ruling(ruling: Ruling) -> Iterator[str]:
     yield f"  {ruling.id.ljust(4)} {_WORDS[ruling.result].ljust(5)} {ruling.title}"
-    told = told_once(ruling.reasons)
+    yield from _reasons(ruling.reasons)
+
+
+def _doubt(doubt: Doubted) -> Iterator[str]:
+    word = "FAIL" if doubt.refused else "doubt"
+    seen = f"{doubt.honest} of {doubt.corpus} honest results show it"
+    yield f"  {doubt.name} {word} {doubt.title} ({seen}); {doubt.ask}"
+    yield from _reasons(doubt.reasons)
+
+
+def _reasons(reasons: Sequence[str]) -> Iterator[str]:
+    told = told_once(reasons)
     yield from (f"       - {reason}" for reason in told[:_SHOWN])
     if len(told) > _SHOWN:
         yield f"       - and {len(told) - _SHOWN} more (all of them: --format json)"

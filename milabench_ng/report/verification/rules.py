@@ -15,6 +15,7 @@ from milabench_ng.files import convert_json, parse_json, read_content
 from milabench_ng.node.storage import StorageKind as StorageKind
 from milabench_ng.plain import plain
 from milabench_ng.records.isolation import Tier
+from milabench_ng.records.marks import MarkKind
 from milabench_ng.shipped import find, names
 
 RULES_SCHEMA = 1
@@ -133,6 +134,10 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     clock sources, folders of the import path."""
     marks_refused: bool = False
     """(R22)"""
+    marks_accepted: dict[MarkKind, float | None] = {}
+    """(R22) Kinds of marks that are accepted all the same, each up to a value in the unit of its kind, or at any."""
+    doubts_refused: tuple[str, ...] = ()
+    """Names of doubts (docs/run-rules.md) that are refused like broken rules."""
     every_gpu: bool = False
     """(R23)"""
     gpus: WholeNumber | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
-from functools import partial
 from pathlib import Path
 
 import milabench_ng
@@ -35,6 +34,7 @@ from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.bundle import RESULTS, WEIGHTS, FileSum, make_claim, of_suite, sum_of
 from milabench_ng.report.verification.checks.registry import judge
 from milabench_ng.report.verification.contents import result_files, sha256_of
+from milabench_ng.report.verification.doubts.registry import raised, require_known
 from milabench_ng.report.verification.evidence import Evidence, Pinned
 from milabench_ng.report.verification.facts import facts
 from milabench_ng.report.verification.findings import Verification
@@ -47,7 +47,7 @@ from milabench_ng.report.verification.stamping import read_stamps
 from milabench_ng.shipped import ShippedKind as ShippedKind
 from milabench_ng.shipped import find, profile_file
 from milabench_ng.shipped import names as shipped_names
-from milabench_ng.sources import digest, file_below, package_digests, reachable
+from milabench_ng.sources import package_digests
 
 
 def verify(
@@ -74,6 +74,7 @@ def judged_evidence(evidence: Evidence, source: str) -> Verification:
         source=source,
         rules=evidence.rules.name,
         rulings=judge(evidence),
+        doubts=raised(evidence),
         signed=evidence.signer.words,
         facts=facts(evidence),
     )
@@ -88,6 +89,7 @@ def gather(
     authorities: Path | None = None,
 ) -> Evidence:
     """Read everything that the rules examine."""
+    require_known(rules)
     signer = check(there.packing_bytes, there.signature, allowed_signers)
     if (rules.signed or rules.signed_by) and signer.present and allowed_signers is None:
         raise InputError(
@@ -141,7 +143,6 @@ def gather(
         unreadable=unreadable,
         summary=summary,
         claim=make_claim(summary, scales),
-        sources=own_sources(one.record.mnb.source.origin for one in kept),
         package=package_digests(Path(milabench_ng.__file__).parent),
         known_twins=read_known(),
         declared=read_builtin(),
@@ -235,15 +236,3 @@ def _file_sum(path: Path, kind: ShippedKind) -> str:
         return sha256_of(path)
     except InputError as error:
         raise InputError(f"{kind} {error}") from None
-
-
-def own_sources(origins: Iterable[str]) -> dict[str, str | None]:
-    """The checksums of our own workloads' code and its imports from the package, found without importing any of it."""
-    package = Path(milabench_ng.__file__).parent
-    found: dict[str, str | None] = {}
-    for origin in dict.fromkeys(origins):
-        name = origin.partition(":")[0]
-        own = name.startswith(f"{package.name}.workloads.") and all(part.isidentifier() for part in name.split("."))
-        content = file_below(package, name) if own else None
-        found[origin] = None if content is None else digest(reachable(name, content, partial(file_below, package)))
-    return found

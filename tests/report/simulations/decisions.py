@@ -10,6 +10,7 @@ import numpy as np
 from simulations import (
     acceptance,
     coverage,
+    days,
     drift,
     lost_launches,
     narrow,
@@ -47,6 +48,7 @@ class Decision(Protocol):
 DECISIONS: Mapping[str, Decision] = {
     "acceptance": acceptance,
     "coverage": coverage,
+    "days": days,
     "drift": drift,
     "lost-launches": lost_launches,
     "narrow": narrow,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from milabench_ng.report.procurement.other_machine import predicted, unseen
+from milabench_ng.report.scoring.other_machine import machine_variance, predicted
 from milabench_ng.report.scoring.score import log_parts, scored_tests
 from milabench_ng.report.statistics.intervals import WeightedStat, combine
 from simulations.finding import Finding, share
@@ -36,6 +36,6 @@ def _held(rng: np.random.Generator, repeats: int, sessions: int, spread: Spread,
     for sign in (1.0, -1.0):
         rows = {row.test: row for row in scored_tests(drawn_node(rng, repeats, sessions, spread), WEIGHTS)}
         parts += [(sign * factor, stat) for factor, stat in log_parts(rows, list(WEIGHTS), WEIGHTS)]
-        extra += unseen(rows, WEIGHTS) if declared else 0.0
+        extra += machine_variance(rows, WEIGHTS) if declared else 0.0
     estimate = combine(parts)
     return estimate is not None and abs(predicted(estimate, extra).mean) <= predicted(estimate, extra).half_width()

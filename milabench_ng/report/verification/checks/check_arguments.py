@@ -1,70 +1,36 @@
-"""The rule on arguments: what the profile states, what was planned and what ran, and which items were counted."""
+"""The rules on arguments: what the profile states, what was planned and what ran."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from milabench_ng.builtin import Declared
 from milabench_ng.catalogue import Scalar, normal_name
 from milabench_ng.errors import InputError
 from milabench_ng.memory_classes import choose_entries
 from milabench_ng.plan import Launch, smallest_memory
-from milabench_ng.profile import Profile, name_of
+from milabench_ng.profile import IoShare, Profile, name_of
+from milabench_ng.records.isolation import Isolation
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.records.record import Mnb, Record
+from milabench_ng.records.record import Record
 from milabench_ng.report.verification.checks.check_plan import read_stated
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import Finding, judged
+from milabench_ng.units import parse_bytes_per_second
+
+IoRates = tuple[float | None, float | None]
+"""Bytes a second to read and to write."""
 
 
 def arguments(evidence: Evidence) -> Finding:
-    """Every launch ran with the profile's arguments, and nothing was changed on the command line.
-
-    Also, all records count the items that their workload declares, and the same ones as the others of their row.
-    """
-    stated = read_stated(evidence.manifest)
-    return judged(
-        [
-            *_not_as_planned(evidence, stated),
-            *_not_as_stated(evidence, stated),
-            *_not_as_declared(evidence),
-            *_not_as_others(evidence),
-        ]
-    )
+    """The plan has the profile's arguments, and nothing was changed on the command line."""
+    return judged(_not_as_stated(evidence, read_stated(evidence.manifest)))
 
 
-def _not_as_declared(evidence: Evidence) -> Iterator[str]:
-    """Records that count other items than their workload says in this installation."""
-    for name, record in evidence.named():
-        own = evidence.builtin.get(record.mnb.launch.workload)
-        if own is not None:
-            for what, one, other in zip(_ITEMS, _items(record.mnb), _items(own), strict=True):
-                if one != other:
-                    yield f"{name}: its {what} is {one}, {record.mnb.launch.workload} has {other}"
-
-
-def _not_as_others(evidence: Evidence) -> Iterator[str]:
-    """Records that count different items from most of their row."""
-    rows: dict[str, Counter[_Items]] = defaultdict(Counter)
-    for _, record in evidence.named():
-        rows[record.mnb.label][_items(record.mnb)] += 1
-    for name, record in evidence.named():
-        usual, _ = rows[record.mnb.label].most_common(1)[0]
-        for what, one, other in zip(_ITEMS, _items(record.mnb), usual, strict=True):
-            if one != other:
-                yield f"{name}: its {what} is {one}, that of most of its row {other}"
-
-
-_ITEMS = ("unit", "classic_factor", "bound", "list of derived units")
-_Items = tuple[str, float, str | None, str]
-
-
-def _items(counted: Mnb | Declared) -> _Items:
-    derived = ", ".join(f"{each.unit} = {each.formula}" for each in counted.derived)
-    return counted.unit, counted.classic_factor, counted.bound, derived or "none"
+def as_planned(evidence: Evidence) -> Finding:
+    """Every launch ran as the plan has it."""
+    return judged(_not_as_planned(evidence, read_stated(evidence.manifest)))
 
 
 def _not_as_planned(evidence: Evidence, stated: Profile | None) -> Iterator[str]:
@@ -84,10 +50,24 @@ def _not_as_planned(evidence: Evidence, stated: Profile | None) -> Iterator[str]
             yield f"{name}: it ran {_changed(launch, record.mnb.launch)}"
         if record.call.arguments != record.mnb.launch.arguments:
             yield f"{name}: the arguments of its call are not those of its launch"
-        if any(one.io and one.io.override for one in record.mnb.isolation.values()):
+        if any(_io(one) != _io_stated(record, stated) for one in record.mnb.isolation.values() if record.success):
             yield f"{name}: its I/O share is not that of the profile"
         if any(one.requested.cache for one in record.mnb.isolation.values()):
             yield f"{name}: it had parts of caches of its own, which the profile does not say"
+
+
+def _io(held: Isolation) -> IoRates:
+    return (held.io.read_bytes_per_s, held.io.write_bytes_per_s) if held.io else (None, None)
+
+
+def _io_stated(record: Record, stated: Profile | None) -> IoRates:
+    test = stated.tests.get(name_of(record.mnb.launch.test)) if stated else None
+    share = (test.io if test else None) or IoShare()
+    read, write = share.read, share.write
+    return (
+        None if read is None else parse_bytes_per_second(read, "read"),
+        None if write is None else parse_bytes_per_second(write, "write"),
+    )
 
 
 def _not_as_searched(record: Record, stated: Profile | None) -> Iterator[str]:

@@ -20,8 +20,7 @@ from milabench_ng.records.ledger import (
 )
 from milabench_ng.records.names import MANIFEST
 from milabench_ng.records.origin import release
-from milabench_ng.report.verification.checks.clocks import ledger_times
-from milabench_ng.report.verification.checks.company_work import unnoted_company
+from milabench_ng.report.verification.checks.clocks import undated
 from milabench_ng.report.verification.checks.ended_early import wrongly_ended
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
@@ -93,8 +92,7 @@ def ledger(evidence: Evidence) -> Finding:
             *_beginning(evidence, chain),
             *_records(evidence, chain),
             *_sessions(evidence, chain),
-            *unnoted_company(evidence),
-            *ledger_times(evidence),
+            *undated(evidence),
         ]
     )
 

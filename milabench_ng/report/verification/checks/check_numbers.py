@@ -12,20 +12,14 @@ from milabench_ng.records.record import Mnb, Rank, Record, Timing, timing_name
 from milabench_ng.records.window import (
     MEASURED_BY,
     MIN_STEPS,
-    WORKED_OFF_LIMIT,
     SliceRow,
     Window,
     backlog_edges,
     recorded_window,
-    worked_off,
 )
 from milabench_ng.report.verification.bundle import Claim
-from milabench_ng.report.verification.checks.copies import copied_slices
-from milabench_ng.report.verification.checks.items import odd_items
 from milabench_ng.report.verification.checks.missing_ranks import missing_ranks
 from milabench_ng.report.verification.checks.slice_rows import bad_row
-from milabench_ng.report.verification.checks.step_times import odd_times
-from milabench_ng.report.verification.checks.stops import moved_stops
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import Finding, judged
 
@@ -35,9 +29,6 @@ _EXACT = 1e-9
 """Relative tolerance: JSON keeps every digit, so only the order of summation may differ."""
 _BOUNDS = ("low", "high")
 """Of intervals: recomputed only if they were claimed by today's formulas."""
-
-_TOO_MANY_WORKED_OFF = 0.02
-"""Share of a window's items. A batch more or less in a short window is only reported; this is not chance."""
 
 
 def numbers(evidence: Evidence) -> Finding:
@@ -132,21 +123,13 @@ def _difference(what: str, stated: object, found: object) -> Iterator[str]:
 
 
 def slices(evidence: Evidence) -> Finding:
-    """The slices have no gaps between start and stop, and each window is long enough, full and where it must be."""
-    found = judged(
-        [
-            *_rules_of_windows(evidence),
-            *moved_stops(evidence),
-            *missing_ranks(evidence),
-            *_bad_slices(evidence),
-            *_bad_backlogs(evidence),
-            *_shortened_around(evidence),
-            *odd_items(evidence),
-            *odd_times(evidence),
-            *copied_slices(evidence),
-        ]
-    )
-    return found if found.reasons else Finding("pass", tuple(_worked_off(evidence, WORKED_OFF_LIMIT)))
+    """The slices of every rank follow each other without gaps, and say what they had made ahead."""
+    return judged([*_bad_slices(evidence), *missing_ranks(evidence), *_bad_backlogs(evidence)])
+
+
+def windows(evidence: Evidence) -> Finding:
+    """Each window is as long as demanded, and so is what is left out before and after it."""
+    return judged([*_rules_of_windows(evidence), *_shortened_around(evidence)])
 
 
 def _rules_of_windows(evidence: Evidence) -> Iterator[str]:
@@ -190,7 +173,7 @@ def _bad_slices(evidence: Evidence) -> Iterator[str]:
 
 
 def _bad_backlogs(evidence: Evidence) -> Iterator[str]:
-    """Contradictions about items produced ahead, between slices and record, and windows with too many such items."""
+    """Contradictions about items produced ahead, between slices and record."""
     have = {record.mnb.label for _, record in evidence.named() if False in _lacks_backlog(record)}
     for name, record in evidence.named():
         lacks = _lacks_backlog(record)
@@ -205,7 +188,6 @@ def _bad_backlogs(evidence: Evidence) -> Iterator[str]:
             older = (known[0], known[-1]) if known else None  # from the first and last slice only
             if rank.backlog not in (backlog_edges(inside), older):
                 yield f"{name}: rank {rank.rank}: the backlog that it states is not that of its slices"
-    yield from _worked_off(evidence, _TOO_MANY_WORKED_OFF)
 
 
 def _fed_by_loaders(record: Record) -> bool:
@@ -216,18 +198,6 @@ def _fed_by_loaders(record: Record) -> bool:
 def _lacks_backlog(record: Record) -> set[bool]:
     """Whether the slices lack a backlog; both values if only some do."""
     return {row.backlog is None for rank in record.mnb.ranks for row in rank.slices}
-
-
-def _worked_off(evidence: Evidence, limit: float) -> Iterator[str]:
-    """Windows in which more than a share of ``limit`` of the items was produced beforehand."""
-    for name, record in evidence.named():
-        for rank, inside in _windows(record):
-            items, count = worked_off(inside), sum(row.count for row in inside)
-            if items > limit * count:
-                yield (
-                    f"{name}: rank {rank.rank}: {items:.0f} of the {count} items of its window were made before it "
-                    f"(above {limit:.1%})"
-                )
 
 
 def _windows(record: Record) -> Iterator[tuple[Rank, list[SliceRow]]]:

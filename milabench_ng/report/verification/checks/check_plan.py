@@ -55,11 +55,12 @@ def _not_as_demanded(files: Mapping[str, Pinned]) -> Iterator[str]:
 
 
 def plan(evidence: Evidence) -> Finding:
-    """The plan is what the profile gives for the node's devices: every test, no others, all tenants at once."""
+    """The plan is what the profile makes on the node's devices, and of all of its tests if it is demanded."""
     stated = read_stated(evidence.manifest)
     if stated is None:
         return unknown(_OF_2020)
-    return judged([*_plan_differences(stated, evidence.manifest), *_not_requested(evidence.manifest)])
+    few = _too_few(stated, evidence.manifest.plan) if evidence.profile.demanded is not None else ()
+    return judged([*few, *_plan_differences(stated, evidence.manifest), *_not_requested(evidence.manifest)])
 
 
 def read_stated(manifest: Manifest) -> Profile | None:
@@ -78,14 +79,7 @@ def _plan_differences(stated: Profile, manifest: Manifest) -> Iterator[str]:
         yield str(error)
         return
     yield from _other_scales(expected, planned)
-    lacking = {one.test for one in expected.launches} - {one.test for one in planned.launches}
-    left = [name for name in stated.tests if stated.id_of(name) in lacking]
-    if left:
-        more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
-        yield f"{len(left)} of {len(stated.tests)} tests are not in the plan: {', '.join(left[:_NAMED])}{more}"
-    missing = {stated.id_of(name) for name in left}
-    made = (batch.launches for batch in expected.batches)
-    wanted = _batches(launches for launches in made if not missing & {launch.test for launch in launches})
+    wanted = _batches(batch.launches for batch in expected.batches)
     there = _batches(batch.launches for batch in planned.batches)
     for batch, launches in (wanted - there).items():
         yield f"the profile makes {_shown(batch)} at the same time, and the plan has not ({launches} times)"
@@ -93,8 +87,33 @@ def _plan_differences(stated: Profile, manifest: Manifest) -> Iterator[str]:
         yield f"the plan has {_shown(batch)} at the same time, and the profile makes no such batch ({launches} times)"
     if planned.not_planned.keys() != expected.not_planned.keys():
         yield f"not planned are {_named(planned.not_planned)}, and by the profile {_named(expected.not_planned)}"
-    if planned.omitted and not left:
-        yield f"tests were left out: {', '.join(planned.omitted)}"
+    if planned.omitted != expected.omitted:
+        yield f"left out are {_named(planned.omitted)}, and by the plan {_named(expected.omitted)}"
+
+
+def left_out(stated: Profile, planned: Plan) -> tuple[str, ...]:
+    """The tests of a profile that the plan neither has nor says to be too much for the node (`--name`)."""
+    chosen = _chosen(planned)
+    return tuple(name for name, test in stated.tests.items() if test.role == "measured" and name not in chosen)
+
+
+def tests_fact(manifest: Manifest) -> str:
+    """How many of the profile's tests were chosen; empty if all were."""
+    stated = read_stated(manifest)
+    left = left_out(stated, manifest.plan) if stated else ()
+    measured = sum(test.role == "measured" for test in stated.tests.values()) if stated else 0
+    return f"{measured - len(left)} of {measured} tests of the profile" if left else ""
+
+
+def _too_few(stated: Profile, planned: Plan) -> Iterator[str]:
+    left = left_out(stated, planned)
+    if left:
+        more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+        yield f"{len(left)} of {len(stated.tests)} tests are not in the plan: {', '.join(left[:_NAMED])}{more}"
+
+
+def _chosen(planned: Plan) -> set[str]:
+    return {name_of(test) for test in (*(one.test for one in planned.measured), *planned.not_planned)}
 
 
 def _named(labels: Iterable[str]) -> str:
@@ -135,6 +154,7 @@ def _expected(stated: Profile, planned: Plan, manifest: Manifest) -> Plan:
         planned.repeat,
         planned.order,
         planned.nonce,
+        _chosen(planned) if left_out(stated, planned) else (),
         memory=tenant_memory(of_device, [share.memory_bytes for share in manifest.shares.values()]),
         slots_per_device=planned.tenants_per_device,
         most_places=max(places, _FEW_PLACES),

@@ -107,8 +107,9 @@ def _changed(evidence: Evidence, code: CodeProof) -> Iterator[str]:
 def _wheels(evidence: Evidence, code: CodeProof) -> Iterator[str]:
     for name in WHEELS:
         wheel = code.wheels.get(name)
+        demanded = evidence.rules.wheels.get(name, ())
         if wheel is None:
-            yield f"{name} has no RECORD of its files to compare them with"
+            yield from [f"{name} has no RECORD of its files, and its SHA-256 is demanded"] if demanded else []
             continue
         if wheel.differing:
             yield f"{name} {wheel.version} is not as it was installed: {', '.join(wheel.differing)}"
@@ -117,9 +118,15 @@ def _wheels(evidence: Evidence, code: CodeProof) -> Iterator[str]:
         stated = evidence.manifest.software.get(name)
         if stated != wheel.version:
             yield f"{name} {wheel.version} was read, run.json says {stated}"
-        demanded = evidence.rules.wheels.get(name, ())
         if demanded and wheel.sha256 not in demanded:
             yield f"{name} {wheel.version} has SHA-256 {wheel.sha256[:12]}, which is not among those demanded"
+
+
+def unrecorded_wheels(evidence: Evidence) -> str:
+    """Which wheels cannot be compared, as an installer other than pip leaves them; empty if all can."""
+    codes = [session.code["after"] for session in proofs_of(evidence.ledger or Chain()) if "after" in session.code]
+    bare = [name for name in WHEELS if any(code.wheels.get(name) is None for code in codes)]
+    return f"{', '.join(bare)} without a RECORD of its files: nothing to compare them with" if bare else ""
 
 
 def wheels_fact(evidence: Evidence) -> str:

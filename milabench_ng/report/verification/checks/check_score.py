@@ -23,12 +23,12 @@ def margin(evidence: Evidence) -> Finding:
         [
             f"the score{f' of {suite}' if len(claimed_scores) > 1 else ''} {why}"
             for suite, claimed in scores.items()
-            if (why := _doubt(claimed, demanded))
+            if (why := precise_enough(claimed, demanded))
         ]
     )
 
 
-def _doubt(claimed: ClaimedScore, demanded: float) -> str:
+def precise_enough(claimed: ClaimedScore, demanded: float) -> str:
     """Why a score is not known well enough; empty if it is."""
     if claimed.status != "complete" or claimed.per_device is None:
         return f"is {claimed.status or f'none: {claimed.why}'}"

@@ -14,8 +14,13 @@ from milabench_ng.records.marks import Mark
 from milabench_ng.records.precision_seen import FP32_ERROR, PrecisionSeen
 from milabench_ng.records.record import SKIPPED_LIMIT, Data, Record
 from milabench_ng.records.surroundings import marks_of_surroundings
-from milabench_ng.report.summary.deviations import DEVIATIONS
-from milabench_ng.report.verification.checks.check_proof import other_commit, unproven_code, unproven_data, with_what
+from milabench_ng.report.verification.checks.check_proof import (
+    other_commit,
+    unproven_code,
+    unproven_data,
+    unrecorded_wheels,
+    with_what,
+)
 from milabench_ng.report.verification.checks.other_programs import untold_load
 from milabench_ng.report.verification.checks.parameter_types import odd_types
 from milabench_ng.report.verification.evidence import Evidence
@@ -24,18 +29,7 @@ from milabench_ng.report.verification.findings import OFF, Finding, judged, unkn
 
 def precision(evidence: Evidence) -> Finding:
     """The device computed in the requested mode, before the start and after the stop."""
-    return judged([*_modes(evidence), *odd_types(evidence), *_forced(evidence)])
-
-
-def _forced(evidence: Evidence) -> Iterator[str]:
-    """Launches whose environment takes the choice of the precision out of the workload's hands."""
-    for name, record in evidence.named():
-        forced = [key for key in _FORCING if key in record.mnb.environment]
-        yield from (f"{name}: {key} is set to {record.mnb.environment[key]!r}" for key in forced)
-
-
-_FORCING = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
-"""Of cuBLAS and cuDNN, and of torch."""
+    return judged([*_modes(evidence), *odd_types(evidence)])
 
 
 def _modes(evidence: Evidence) -> Iterator[str]:
@@ -194,7 +188,9 @@ def code(evidence: Evidence) -> Finding:
         other = f"made with mnb {version}, this is {evidence.version}; {with_what(evidence)}"
         return judged([other]) if demanded else OFF
     if demanded:
-        return judged([*_foreign_code(evidence), *unproven_code(evidence)])
+        found = judged([*_foreign_code(evidence), *unproven_code(evidence)])
+        bare = unrecorded_wheels(evidence)
+        return unknown(bare) if bare and found.result == "pass" else found
     rooms = other_commit(evidence)
     return (
         unknown(f"another commit of mnb {version}, or changed: {', '.join(rooms)}; {with_what(evidence)}")
@@ -206,35 +202,32 @@ def code(evidence: Evidence) -> Finding:
 def _foreign_code(evidence: Evidence) -> Iterator[str]:
     for name, record in evidence.named():
         source = record.mnb.source
-        own = evidence.sources.get(source.origin)
         if source.workload != record.mnb.launch.workload:
             yield f"{name}: it states the source of {source.workload}, and ran {record.mnb.launch.workload}"
-        if own is None:
+        if source.workload not in evidence.declared:
             yield f"{name}: {source.origin} of {source.package} is no workload of mnb"
-        elif own != source.sha256:
-            sums = f"SHA-256 with what it imports {source.sha256[:12]}, here {own[:12]}"
-            yield f"{name}: the source of {source.origin} is not the one here ({sums})"
-        if record.mnb.version != evidence.manifest.version:
-            yield f"{name}: it was made with mnb {record.mnb.version}"
 
 
 def marks(evidence: Evidence) -> Finding:
-    """No launch is marked not comparable by its record or the reference traces, or lacks a mark that it should have.
-
-    Only marks are asked for: what is outside the reference traces computed something else, and breaks the rule anyway.
-    """
-    added = list(_marks_of_the_report(evidence))
+    """No launch is marked not comparable by its record or the report, or lacks a mark that it should have."""
     if not evidence.rules.marks_refused:
-        traced = [text for mark, text in added if mark.kind not in DEVIATIONS]
-        return judged(traced) if traced else OFF
-    told = [text for _, text in added]
+        return OFF
+    told = [text for mark, text in _marks_of_the_report(evidence) if not _accepted(evidence, mark)]
     untold = (*_untold_skips(evidence), *_untold(evidence), *untold_load(evidence))
     return judged([*_recorded_marks(evidence), *told, *untold])
 
 
 def _recorded_marks(evidence: Evidence) -> Iterator[str]:
-    for name, record in evidence.named():
-        yield from (f"{name}: {mark.text}" for mark in record.mnb.marks)
+    superseded = evidence.superseded
+    for kept in evidence.records:
+        marks_of = () if kept.file in superseded else kept.record.mnb.marks
+        yield from (f"{kept.name}: {mark.text}" for mark in marks_of if not _accepted(evidence, mark))
+
+
+def _accepted(evidence: Evidence, mark: Mark) -> bool:
+    accepted = evidence.rules.marks_accepted
+    most = accepted.get(mark.kind)
+    return mark.kind in accepted and (most is None or (mark.value is not None and mark.value <= most))
 
 
 def _marks_of_the_report(evidence: Evidence) -> Iterator[tuple[Mark, str]]:

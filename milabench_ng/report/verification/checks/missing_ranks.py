@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from milabench_ng.records.window import SliceRow
 from milabench_ng.report.verification.evidence import Evidence
 
 STEPS_TO_AGREE = 10
@@ -20,6 +21,16 @@ def missing_ranks(evidence: Evidence) -> Iterator[str]:
         known, wanted = [rank.rank for rank in mnb.ranks], len(mnb.launch.slot_ids)
         if sorted(known) != list(range(wanted)):
             yield f"{kept.name}: it has slices of {len(known)} ranks ({known}), and ran on {wanted}"
-        steps = [sum(row.steps for row in rank.slices) for rank in mnb.ranks]
-        if mnb.launch.workload in evidence.declared and max(steps, default=0) - min(steps, default=0) > STEPS_TO_AGREE:
-            yield f"{kept.name}: its ranks made {steps} steps, though they work in step"
+        if mnb.launch.workload in evidence.declared:
+            yield from (f"{kept.name}: {why}" for why in _out_of_step([rank.slices for rank in mnb.ranks]))
+
+
+def _out_of_step(ranks: Sequence[Sequence[SliceRow]]) -> Iterator[str]:
+    """Steps are compared at the last moment that all slices reach: what is too short for a slice is in none."""
+    if not ranks or not all(ranks):
+        return
+    last_s = min(rows[-1].end_s for rows in ranks)
+    least = [sum(row.steps for row in rows if row.end_s <= last_s) for rows in ranks]
+    most = [sum(row.steps for row in rows if row.start_s < last_s) for rows in ranks]
+    if max(least) - min(most) > STEPS_TO_AGREE:
+        yield f"its ranks had made {least} steps when the first of them ended, though they work in step"

@@ -12,6 +12,7 @@ from milabench_ng.report.verification.checks import (
     check_ceiling,
     check_fence,
     check_files,
+    check_items,
     check_node,
     check_numbers,
     check_plan,
@@ -21,6 +22,7 @@ from milabench_ng.report.verification.checks import (
     check_stamps,
     check_version,
     check_work,
+    stops,
 )
 from milabench_ng.report.verification.checks.check_witness import witnessed
 from milabench_ng.report.verification.evidence import Evidence
@@ -40,8 +42,8 @@ RULES: tuple[Rule, ...] = (
     Rule("R1", "recomputed", "files as they were packed", check_files.files),
     Rule("R2", "recomputed", "signed by an allowed signer", check_files.signature),
     Rule("R3", "recomputed", "numbers follow from the slices", check_numbers.numbers),
-    Rule("R4", "recomputed", "slices without gaps, full windows", check_numbers.slices),
-    Rule("R5", "self-reported", "rates and counters that the device can have", check_ceiling.ceiling),
+    Rule("R4", "recomputed", "slices without gaps, of every rank", check_numbers.slices),
+    Rule("R5", "self-reported", "no rate above the ceiling", check_ceiling.ceiling),
     Rule("R6", "recomputed", "profile as demanded", check_plan.profile),
     Rule("R7", "recomputed", "weights as demanded", check_plan.weights),
     Rule("R8", "recomputed", "plan as the profile makes it", check_plan.plan),
@@ -71,6 +73,10 @@ RULES: tuple[Rule, ...] = (
     Rule("R32", "recomputed", "stamped in time", check_stamps.stamps),
     Rule("R33", "self-reported", "a version that is known, all of its evidence", check_version.version),
     Rule("R34", "recomputed", "quoted by the node's TPM", check_quote.quoted),
+    Rule("R35", "recomputed", "windows as long as demanded", check_numbers.windows),
+    Rule("R36", "recomputed", "stopped when the slices say so", stops.stops),
+    Rule("R37", "recomputed", "items as options and workload have them", check_items.items),
+    Rule("R38", "recomputed", "every launch as planned", check_arguments.as_planned),
 )
 
 

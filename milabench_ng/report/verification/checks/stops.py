@@ -3,62 +3,56 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from milabench_ng.records.record import Mnb, Rank, Record
 from milabench_ng.records.window import MIN_STEPS, SliceRow, WindowRule, first_full
 from milabench_ng.report.verification.checks.missing_ranks import STEPS_TO_AGREE
 from milabench_ng.report.verification.checks.slice_rows import bad_row
 from milabench_ng.report.verification.evidence import Evidence, StoredRecord
+from milabench_ng.report.verification.findings import Finding, judged
 
-_LATE_S = 0.5
-"""How late the stop may follow the last ``full``: honest runs take 0.001 s, and 0.03 s beside four busy loops on two
-CPUs."""
-_MOST_LATE_S = 3.5
-"""The same for few batches, and how late a worker's last slice may follow the stop: an orchestrator that stood still
-for less has no mark of it."""
-_FEW_LATE = 0.05
-"""The share of batches that may be so late, one of a test at most: a moved window of more is no chance."""
+MOST_LATE_S = 3.5
+"""How late the stop may follow the last ``full``, and a worker's last slice the stop: an orchestrator that stood still
+for longer has a mark of it."""
 _MOST_LOOKED_AT = 20_000_000
 """Four times what a day takes that had no steady window."""
 _EXACT_S = 0.05
 """``full`` is said when a slice ends."""
 
 
-def moved_stops(evidence: Evidence) -> Iterator[str]:
-    """Launches whose stop does not follow from their batch: it comes as soon as all ranks of all launches are full."""
+def stops(evidence: Evidence) -> Finding:
+    """Each launch was full when its slices say, and the stop came once all ranks of all launches of its batch were."""
+    return judged([*_moved(evidence), *_wrong_ranks(evidence)])
+
+
+def _moved(evidence: Evidence) -> Iterator[str]:
+    for kept, late_s, whole in late_stops(evidence):
+        if not (0 if whole else -MOST_LATE_S) <= late_s <= (MOST_LATE_S if whole else math.inf):
+            yield f"{kept.name}: it was stopped {late_s:.1f} s after the last launch of its batch was full"
+
+
+def late_stops(evidence: Evidence) -> Iterator[tuple[StoredRecord, float, bool]]:
+    """Launches, how many seconds after the last ``full`` of their batch they were stopped, and whether all were full.
+
+    The stop also follows a failure, company of a launch that is tried again, and max_seconds. Time for which the
+    orchestrator stood still does not count.
+    """
     planned = evidence.launches_planned
-    batches = evidence.batches()
-    late: dict[tuple[int, str], list[tuple[StoredRecord, float]]] = {}
-    for (number, utc), batch in batches.items():
+    for (number, _), batch in evidence.batches().items():
         good = [kept for kept in batch if kept.record.success]
         moments = [rank.full_s for kept in good for rank in kept.record.mnb.ranks]
         last_s = max((moment for moment in moments if moment is not None), default=0.0)
-        # The stop also follows a failure, company of a launch that is tried again, and max_seconds.
         whole = None not in moments and len(good) == planned.get(number)
         for kept in good:
-            paused_s = _paused_s(kept.record) if whole else math.inf
             late_s = (kept.record.mnb.stop_s or 0.0) - last_s
-            if not (0 if whole else -_MOST_LATE_S) <= late_s <= _MOST_LATE_S + paused_s:
-                yield _late(kept, late_s)
-            elif late_s > _LATE_S + paused_s:
-                late.setdefault((number, utc), []).append((kept, late_s))
-            for rank in kept.record.mnb.ranks:
-                yield from (f"{kept.name}: rank {rank.rank} {why}" for why in _wrong_rank(kept.record, rank))
-    yield from _too_many(late.values(), len(batches))
+            yield kept, min(late_s, max(0.0, late_s - _paused_s(kept.record))), whole
 
 
-def _late(kept: StoredRecord, late_s: float) -> str:
-    return f"{kept.name}: it was stopped {late_s:.1f} s after the last launch of its batch was full"
-
-
-def _too_many(late: Collection[Sequence[tuple[StoredRecord, float]]], batches: int) -> Iterator[str]:
-    """Late stops, unless they are so few that the orchestrator may have stood still at each."""
-    measured = [{kept.record.mnb.launch.test for kept, _ in batch if kept.record.mnb.launch.measured} for batch in late]
-    tests = Counter(test for batch in measured for test in batch)
-    if len(late) > max(1, _FEW_LATE * batches) or any(count > 1 for count in tests.values()):
-        yield from (_late(kept, late_s) for batch in late for kept, late_s in batch)
+def _wrong_ranks(evidence: Evidence) -> Iterator[str]:
+    for kept in evidence.good:
+        for rank in kept.record.mnb.ranks:
+            yield from (f"{kept.name}: rank {rank.rank} {why}" for why in _wrong_rank(kept.record, rank))
 
 
 def _paused_s(record: Record) -> float:
@@ -73,7 +67,7 @@ def _wrong_rank(record: Record, rank: Rank) -> Iterator[str]:
     if rank.slices[-1].end_s < mnb.stop_s - _EXACT_S:
         yield "has no slices up to its stop"
     step_s = max(row.length_s / max(1, row.steps) for row in rank.slices)
-    if rank.slices[-1].start_s > mnb.stop_s + _MOST_LATE_S + STEPS_TO_AGREE * step_s:
+    if rank.slices[-1].start_s > mnb.stop_s + MOST_LATE_S + STEPS_TO_AGREE * step_s:
         yield "has slices from long after its stop"
     yield from _wrongly_full(mnb, rank, mnb.start_s, mnb.stop_s)
 

@@ -1,20 +1,18 @@
-"""How many items a step can have: counts follow from steps, so that whoever raises them has to raise the steps too."""
+"""The rule on items: counts follow from steps, so that whoever raises them has to raise the steps too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from statistics import median
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 
 from milabench_ng.builtin import Declared
 from milabench_ng.catalogue import numbers
 from milabench_ng.errors import InputError
 from milabench_ng.formula import evaluate
-from milabench_ng.grouping import grouped
 from milabench_ng.records.latency import batches
 from milabench_ng.records.record import Mnb, Rank
-from milabench_ng.records.window import items_per_step
-from milabench_ng.report.launch.traces import PACING
-from milabench_ng.report.verification.evidence import Evidence, StoredRecord
+from milabench_ng.report.verification.evidence import Evidence
+from milabench_ng.report.verification.findings import Finding, judged
 
 _BUS = "(small_kib / 8 + 16 * large_mib + 4 * block_mib + 2 * exchange_mib) * (devices - 1) / devices + 1"
 """Twice 64 and 8 all-reduces, twice an all-gather and a reduce-scatter, and two all-to-alls; one for rounding."""
@@ -49,18 +47,42 @@ _MOST = {
 one of the batch."""
 _OF_A_BATCH = {"images", "samples", "sequences", "sentence pairs"}
 """Units of which a step has a batch."""
-_ALIKE = 1.1
-"""How far the mean items of a step may differ between launches of a test: sentences differ in length."""
-_ALIKE_PRECISIONS = 1.2
-"""The same between precisions, of which a slow one meets few batches: 1.06 was seen."""
-_NOT_OF_BATCHES = (*PACING, "precision")
+_ITEMS = ("unit", "classic_factor", "bound", "list of derived units")
+_Items = tuple[str, float, str | None, str]
 
 
-def odd_items(evidence: Evidence) -> Iterator[str]:
-    """Launches with more items than their steps can have, or whose steps do not agree with what else counted them."""
-    yield from _too_many(evidence)
-    yield from _other_steps(evidence)
-    yield from _unlike_others(evidence)
+def items(evidence: Evidence) -> Finding:
+    """Every record counts what its workload declares, no more a step than its options allow, and its own steps."""
+    return judged(
+        [*_not_as_declared(evidence), *_not_as_others(evidence), *_too_many(evidence), *_other_steps(evidence)]
+    )
+
+
+def _not_as_declared(evidence: Evidence) -> Iterator[str]:
+    """Records that count other items than their workload says in this installation."""
+    for name, record in evidence.named():
+        own = evidence.builtin.get(record.mnb.launch.workload)
+        if own is not None:
+            for what, one, other in zip(_ITEMS, _items(record.mnb), _items(own), strict=True):
+                if one != other:
+                    yield f"{name}: its {what} is {one}, {record.mnb.launch.workload} has {other}"
+
+
+def _not_as_others(evidence: Evidence) -> Iterator[str]:
+    """Records that count different items from most of their row."""
+    rows: dict[str, Counter[_Items]] = defaultdict(Counter)
+    for _, record in evidence.named():
+        rows[record.mnb.label][_items(record.mnb)] += 1
+    for name, record in evidence.named():
+        usual, _ = rows[record.mnb.label].most_common(1)[0]
+        for what, one, other in zip(_ITEMS, _items(record.mnb), usual, strict=True):
+            if one != other:
+                yield f"{name}: its {what} is {one}, that of most of its row {other}"
+
+
+def _items(counted: Mnb | Declared) -> _Items:
+    derived = ", ".join(f"{each.unit} = {each.formula}" for each in counted.derived)
+    return counted.unit, counted.classic_factor, counted.bound, derived or "none"
 
 
 def _too_many(evidence: Evidence) -> Iterator[str]:
@@ -98,30 +120,3 @@ def _miscounted(rank: Rank) -> Iterator[str]:
     timed = sum(batches(row.latency) for row in rank.slices)
     if 0 < timed < steps:
         yield f"has {steps} steps and the latencies of {timed} batches"
-
-
-def _unlike_others(evidence: Evidence) -> Iterator[str]:
-    """Launches whose steps have more items than those of others of their test, or of others that met such batches."""
-    means = ((kept, items_per_step(rank.slices for rank in kept.record.mnb.ranks)) for kept in evidence.good)
-    counted = [(kept, mean) for kept, mean in means if mean is not None]
-    yield from _more_than(median, grouped(counted, lambda pair: pair[0].record.mnb.label), _ALIKE)
-    yield from _more_than(min, grouped(counted, lambda pair: batches_of(pair[0].record.mnb)), _ALIKE_PRECISIONS)
-
-
-def batches_of(mnb: Mnb) -> tuple[str, frozenset[tuple[str, object]]]:
-    """What decides which batches a launch meets: the workload, and its options but for the precision."""
-    options = mnb.launch.arguments.items()
-    return mnb.launch.workload, frozenset((name, value) for name, value in options if name not in _NOT_OF_BATCHES)
-
-
-def _more_than(
-    usual_of: Callable[[Iterable[float]], float],
-    kin: Mapping[object, Sequence[tuple[StoredRecord, float]]],
-    most: float,
-) -> Iterator[str]:
-    """``kin``: launches with their items a step, which should be alike; ``most``: times the usual ones."""
-    for launches in kin.values():
-        usual = usual_of(items for _, items in launches)
-        for kept, items in launches:
-            if items > usual * most:
-                yield f"{kept.name}: {items:.6g} items a step, others of the same batches have {usual:.6g}"

@@ -7,9 +7,9 @@ from statistics import median
 
 import msgspec
 
-from milabench_ng.plan import Launch
 from milabench_ng.records.record import Mnb
-from milabench_ng.report.verification.checks.baseline_work import known_rows
+from milabench_ng.report.verification.doubts.baseline_work import known_rows
+from milabench_ng.report.verification.doubts.doubt import Doubt
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.telemetry.messages import telemetry_key
 
@@ -32,32 +32,18 @@ class _Work(msgspec.Struct, frozen=True):
     busy: float | None
 
 
-def idle_gpus(evidence: Evidence) -> Iterator[str]:
-    """Launches whose GPUs took less energy for an item, or were less busy, than the counted work needs."""
+def _idle(evidence: Evidence) -> Iterator[str]:
     measured: dict[str, list[_Work]] = {}
-    pressing: dict[str, list[_Work]] = {}
     for kept in evidence.good:
-        launch, found = kept.record.mnb.launch, _work(kept.name, kept.record.mnb)
-        if found is not None and launch.measured:
+        found = _work(kept.name, kept.record.mnb) if kept.record.mnb.launch.measured else None
+        if found is not None:
             measured.setdefault(kept.record.mnb.label, []).append(found)
-        elif found is not None and _presses(evidence, launch):
-            # what company takes of a GPU that it shares depends on its neighbour: it is compared with no other
-            own_gpu = launch.slots is msgspec.UNSET
-            pressing.setdefault(kept.record.mnb.label if own_gpu else kept.name, []).append(found)
     for label, launches in measured.items():
         summary = evidence.summary.tests.get(label)
         bound = (summary.bound if summary else None) in _BOUND_BY_GPU
-        yield from (*_less_energy(launches), *_less_busy(launches, bound))
-        if summary is not None and bound:
+        yield from (*_less_energy(launches), *_less_busy(launches, bound=bound))
+        if bound:
             yield from _less_than_known(evidence, label, launches)
-    for launches in pressing.values():
-        yield from (*_less_energy(launches), *_less_busy(launches, bound=True))
-
-
-def _presses(evidence: Evidence, launch: Launch) -> bool:
-    """Whether this company is an antagonist of the GPU that makes no pauses."""
-    own = evidence.builtin.get(launch.workload)
-    return own is not None and own.bound in _BOUND_BY_GPU and launch.arguments.get("busy") == 1
 
 
 def _work(name: str, mnb: Mnb) -> _Work | None:
@@ -81,7 +67,7 @@ def _less_energy(launches: list[_Work]) -> Iterator[str]:
             yield f"{one.name}: an item took {one.joules:.4g} J, {usual:.4g} J in other launches of its test"
 
 
-def _less_busy(launches: list[_Work], bound: bool) -> Iterator[str]:
+def _less_busy(launches: list[_Work], *, bound: bool) -> Iterator[str]:
     known = [(one.name, one.busy) for one in launches if one.busy is not None]
     usual = median(busy for _, busy in known) if known else 0.0
     for name, busy in known:
@@ -99,3 +85,11 @@ def _less_than_known(evidence: Evidence, label: str, launches: list[_Work]) -> I
         joules = other.power_w / other.train.mean if other.train.mean else 0.0  # both of one device
         if usual * _LESS_THAN_KNOWN < joules:
             yield f"{label}: an item took {usual:.4g} J, {joules:.4g} J on {known.provenance.hardware}"
+
+
+DOUBT = Doubt(
+    name="idle-gpus",
+    title="GPUs that hardly worked for what they counted",
+    ask="ask for the log of the launch, and for a witnessed run",
+    look=_idle,
+)

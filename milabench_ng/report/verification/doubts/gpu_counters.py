@@ -1,28 +1,14 @@
-"""What no node does: more CPU time than it has CPUs, more pictures than they decode, more energy than its power."""
+"""Counters of a GPU that do not fit each other: energy and power, throttling around a window and in it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from milabench_ng.catalogue import data_set_of
 from milabench_ng.node.conditions import throttled_fraction
-from milabench_ng.records.record import Mnb
-from milabench_ng.report.verification.checks.beside_known import beside_known
-from milabench_ng.report.verification.checks.contradictions import contradictions
-from milabench_ng.report.verification.checks.counted_io import counted_io
-from milabench_ng.report.verification.checks.idle_gpus import idle_gpus
-from milabench_ng.report.verification.checks.peak_shares import above_sheet, beyond_peak
-from milabench_ng.report.verification.checks.solo_pace import slow_alone
+from milabench_ng.report.verification.doubts.doubt import Doubt
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.telemetry.messages import telemetry_key
 
-_PICTURES = "imagenet"
-"""The set of which all workloads that read it decode a picture for every item."""
-_DECODED_PER_MB = 12.0
-"""Its pictures per MB that the same CPUs deflate in the host pace: 0.9 to 5.8 were seen, on CPUs of 40 and
-of 65 MB/s."""
-_TOUCHED_S = 1.0
-"""CPU time is read a moment after the edges."""
 _POWER = 1.1
 """Meters of power are good to 5 %."""
 _SAMPLES, _SPAN_S = 1.25, 5.0
@@ -34,57 +20,19 @@ _READ_S = 0.5
 """Counters of the GPU are read one after another."""
 
 
-def too_much_cpu(evidence: Evidence) -> Iterator[str]:
-    """Launches with more CPU time than their CPUs have."""
-    for name, record in evidence.named():
-        span_s = _span_s(record.mnb)
-        for share in record.mnb.isolation.values():
-            cpus = share.effective.cpus if share.effective else None
-            used = share.usage.cpu_usec if share.usage else None
-            if span_s is not None and cpus and used is not None and used / 1e6 > len(cpus) * span_s + _TOUCHED_S:
-                yield f"{name}: it used {used / 1e6:.1f} s of CPU time, {len(cpus)} CPUs had {len(cpus) * span_s:.1f} s"
-
-
-def _span_s(mnb: Mnb) -> float | None:
-    before, after = mnb.conditions.get("before"), mnb.conditions.get("after")
-    return None if before is None or after is None else after.time_s - before.time_s
-
-
-def implausible(evidence: Evidence) -> Iterator[str]:
-    """Launches that decoded too much for their CPU time, energy that does not fit the power, rates beyond others."""
-    yield from _decoded(evidence)
+def _apart(evidence: Evidence) -> Iterator[str]:
     yield from _energy(evidence)
     yield from _held_down(evidence)
-    yield from (*above_sheet(evidence), *beyond_peak(evidence))
-    yield from beside_known(evidence)
-    yield from idle_gpus(evidence)
-    yield from slow_alone(evidence)
-    yield from contradictions(evidence)
-    yield from counted_io(evidence)
-
-
-def _decoded(evidence: Evidence) -> Iterator[str]:
-    for name, record in evidence.named():
-        mnb = record.mnb
-        own = evidence.declared.get(mnb.launch.workload)
-        if own is None or data_set_of(own.data, mnb.launch.arguments) != _PICTURES:
-            continue
-        used = [share.usage.cpu_usec for share in mnb.isolation.values() if share.usage and share.usage.cpu_usec]
-        paces = [pace.measured for edges in mnb.host_pace.values() for pace in edges.values() if pace.measured]
-        if used and paces:
-            possible = _DECODED_PER_MB * max(paces) * sum(used) / 1e6
-            items = sum(rank.count for rank in mnb.ranks)
-            if items > possible:
-                yield f"{name}: {items} pictures in {sum(used) / 1e6:.1f} s of CPU time, which decode {possible:.0f}"
 
 
 def _energy(evidence: Evidence) -> Iterator[str]:
     """Energy of the GPUs between the edges against their mean power in the window, and the limit of their power."""
     for name, record in evidence.named():
-        mnb, span_s = record.mnb, _span_s(record.mnb)
-        if span_s is None or mnb.window is None or mnb.sampled is None:
+        mnb = record.mnb
+        before, after = mnb.conditions.get("before"), mnb.conditions.get("after")
+        if before is None or after is None or mnb.window is None or mnb.sampled is None:
             continue
-        before, after = mnb.conditions["before"], mnb.conditions["after"]
+        span_s = after.time_s - before.time_s
         for uuid in before.gpus.keys() & after.gpus.keys():
             first, last = before.gpus[uuid].energy_mj, after.gpus[uuid].energy_mj
             power = mnb.telemetry.get(telemetry_key("gpu", uuid), {}).get("power_w")
@@ -145,3 +93,11 @@ def _held_down(evidence: Evidence) -> Iterator[str]:
                         f"{name}: {reason} held the clocks of {uuid} down for {in_window_s:.1f} s of the window, and "
                         f"for {whole_s:.1f} s between the edges around it"
                     )
+
+
+DOUBT = Doubt(
+    name="gpu-counters",
+    title="power, energy and throttling of a GPU that do not fit each other",
+    ask="ask for the driver's version, and for the telemetry of the node's own monitoring",
+    look=_apart,
+)

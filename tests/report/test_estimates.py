@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
+import msgspec
 import pytest
-
-from milabench_ng.report.baselines.carrying import KnownPair, learn, validate
-from milabench_ng.report.baselines.known_rates import (
+from estimates.carrying import Held, KnownPair, TransferRule, learn, validate
+from estimates.estimated_baseline import RuleBasis, estimate
+from estimates.known_rates import (
     GPU_BOUND,
     OWN,
     device_of,
@@ -16,11 +21,15 @@ from milabench_ng.report.baselines.known_rates import (
     pairs_of,
     published,
 )
-from milabench_ng.report.baselines.peaks import arithmetic_of, distance, known_peak
+from test_money import node, row
+
+from milabench_ng.errors import InputError
+from milabench_ng.report.baselines.peaks import Arithmetic, arithmetic_of, distance, known_peak, peak
 from milabench_ng.report.statistics.intervals import t_quantile
-from milabench_ng.report.summary.folder import load_baseline
+from milabench_ng.report.summary.folder import decode_summary, encode_summary, load_baseline
 from milabench_ng.report.summary.summary import Summary
 
+ROOT = Path(__file__).parents[2]
 OLD = ("v100", "rtx8000")
 
 
@@ -129,3 +138,67 @@ def test_published_rates_make_pairs_across_architectures_only() -> None:
     arithmetic, memory = {"Quadro RTX 8000": (16.3, 672), "V100-SXM2-32GB": (15.7, 900)}, one.devices
     step = sum(math.log(arithmetic[memory[1]][at] / arithmetic[memory[0]][at]) for at in (0, 1)) / 2
     assert one.peaks == pytest.approx(step, rel=1e-12)
+
+
+def basis(kinds: tuple[Arithmetic, ...] = ("fp32",)) -> RuleBasis:
+    """Rates go as the square root of the peaks, give or take a tenth in the logarithm."""
+    rule = TransferRule(slope=0.5, spread=0.1, df=4, moment=1e9)
+    return RuleBasis(rule=rule, checks=(Held(left_out="workload", held=19, known=20),), kinds=frozenset(kinds))
+
+
+def test_an_estimate_by_hand() -> None:
+    h200, a100 = known_peak("NVIDIA H200", "test"), known_peak("A100-SXM4-80GB", "test")
+    made = estimate(node(200.0, 400.0), h200, a100, "h200", basis())
+    assert list(made.tests) == ["standard.convnet"]
+    assert made.notes == ("standard.vae is left out: it is bound by cpu",)
+    carried = made.tests["standard.convnet"]
+    assert (carried.n, carried.failures, carried.train, carried.log_perf) == (0, 0, None, None)
+    found = carried.estimate
+    assert found is not None
+    peaks = math.sqrt((19.5 / 66.9) * (2039 / 4800))
+    width = math.exp(2.7764451 * 0.1)  # Student's t for 95 % at 4 degrees of freedom
+    expected = [400 * math.sqrt(peaks) / width, 400 * math.sqrt(peaks), 400 * math.sqrt(peaks) * width]
+    assert [found.low, found.value, found.high] == pytest.approx(expected, rel=1e-6)
+    assert (found.held, found.known) == (19, 20)
+    assert made.origin("standard.convnet") == "estimated"
+    assert decode_summary(encode_summary(made).encode(), "estimate") == made
+
+
+def test_the_shipped_a100_is_the_estimate_from_the_shipped_h200() -> None:
+    h200 = load_baseline("h200")
+    assert h200.provenance.kind == "measured"
+    ours, theirs = known_peak(device_of(h200), "test"), known_peak("A100-SXM4-80GB", "test")
+    made = estimate(h200, ours, theirs, "h200", RuleBasis.of(known_pairs()))
+    shipped = load_baseline("a100")
+    assert shipped.tests.keys() == made.tests.keys()
+    for label, row_made in made.tests.items():
+        was, now = shipped.tests[label].estimate, row_made.estimate
+        assert was is not None
+        assert now is not None
+        assert [was.low, was.value, was.high] == pytest.approx([now.low, now.value, now.high], rel=1e-9)
+        assert (was.held, was.known) == (now.held, now.known)
+    assert (shipped.provenance, shipped.notes) == (made.provenance, made.notes)
+
+
+def test_what_cannot_be_estimated() -> None:
+    h200, v100 = known_peak("H200 SXM", "test"), known_peak("V100-SXM2-32GB", "test")
+    tf32 = msgspec.structs.replace(node(1.0, 1.0), tests={"standard.convnet": row(1.0, precision=("tf32",))})
+    with pytest.raises(InputError, match="V100-SXM2-32GB has no tf32"):
+        estimate(tf32, h200, v100, "h200", basis(("fp32", "tf32")))
+    with pytest.raises(InputError, match="no two devices are known that ran the same in fp32"):
+        estimate(node(1.0, 1.0), h200, v100, "h200", basis(("half",)))
+    assert peak("Tesla V100-SXM2-32GB") == v100
+    with pytest.raises(InputError, match="there are H200 SXM"):
+        known_peak("RTX 5000", "test")
+
+
+def test_an_estimate_starts_from_a_measurement() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "estimate-baseline", "v100", "--device", "A100-SXM4-80GB"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "v100 is published; an estimate starts from what was measured" in done.stderr

@@ -1,0 +1,1 @@
+"""The rules, each a pure function from the evidence to a finding, and their registry."""

@@ -1,0 +1,71 @@
+"""All doubts, in the order of docs/run-rules.md."""
+
+from __future__ import annotations
+
+from milabench_ng.errors import InputError
+from milabench_ng.plain import plain
+from milabench_ng.report.verification.doubts import (
+    beyond_baseline,
+    beyond_peak,
+    clock_steps,
+    copied_slices,
+    decoding_pace,
+    gpu_counters,
+    gpu_memory,
+    idle_gpus,
+    late_stops,
+    outside_traces,
+    shipped_rate,
+    unlike_steps,
+    unlisted_settings,
+    untrained,
+)
+from milabench_ng.report.verification.doubts.doubt import CORPUS, Doubt
+from milabench_ng.report.verification.evidence import Evidence
+from milabench_ng.report.verification.findings import Doubted
+from milabench_ng.report.verification.rules import Rules
+
+DOUBTS: tuple[Doubt, ...] = (
+    beyond_peak.DOUBT,
+    beyond_baseline.DOUBT,
+    shipped_rate.DOUBT,
+    copied_slices.DOUBT,
+    unlike_steps.DOUBT,
+    late_stops.DOUBT,
+    clock_steps.DOUBT,
+    unlisted_settings.DOUBT,
+    idle_gpus.DOUBT,
+    gpu_counters.DOUBT,
+    gpu_memory.DOUBT,
+    decoding_pace.DOUBT,
+    outside_traces.DOUBT,
+    untrained.DOUBT,
+)
+
+
+def raised(evidence: Evidence) -> tuple[Doubted, ...]:
+    """The doubts that the results raise."""
+    found = ((doubt, tuple(dict.fromkeys(map(plain, doubt.look(evidence))))) for doubt in DOUBTS)
+    return tuple(
+        Doubted(
+            name=doubt.name,
+            title=doubt.title,
+            reasons=reasons,
+            honest=doubt.honest,
+            corpus=CORPUS,
+            ask=doubt.ask,
+            refused=doubt.name in evidence.rules.doubts_refused,
+        )
+        for doubt, reasons in found
+        if reasons
+    )
+
+
+def require_known(rules: Rules) -> None:
+    """Raise InputError if the rules refuse a doubt that there is not."""
+    names = [doubt.name for doubt in DOUBTS]
+    for name in rules.doubts_refused:
+        if name not in names:
+            raise InputError(
+                f"rules: doubts_refused: there is no doubt {plain(repr(name))}; there are {', '.join(names)}"
+            )
