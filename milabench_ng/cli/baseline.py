@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, get_args
@@ -95,6 +95,8 @@ def build(
 ) -> int:
     """Make a baseline from a result folder that is complete, fully isolated, free of failures and marks, and verifies.
 
+    Doubts become notes of the baseline.
+
     Exit code: 0, or 2 if the folder is unfit for it.
 
     Example: mnb baseline build results -o baselines/mine.json
@@ -116,11 +118,12 @@ def build(
     whole = functools.reduce(measured_again, map(load_result, again), load_result(folder))
     made = rebound(whole, _bounds(bound))
     scores = {part.suite: score(part, _weights_of(part)) for part in by_suite(made)}
-    lacking = (*shortfalls(made, scores), *chain.from_iterable(map(_broken, (folder, *again))))
+    broken, doubted = zip(*map(_verified, (folder, *again)), strict=True)
+    lacking = (*shortfalls(made, scores), *chain.from_iterable(broken))
     if lacking and not accept_shortfalls:
         found = "\n".join(f"  {each}" for each in lacking)
         raise InputError(f"{folder} is not fit for a baseline:\n{found}\nrun again, or say --accept-shortfalls")
-    _write(as_baseline(made, lacking, note), output, force=force)
+    _write(as_baseline(made, lacking, (*note, *chain.from_iterable(doubted))), output, force=force)
     return 0
 
 
@@ -128,16 +131,17 @@ _OF_PARTS = ("R8", "R12")
 """What the run of some tests breaks: whether all are there, the score says."""
 
 
-def _broken(result: Path) -> Iterator[str]:
-    """The rules that a result folder or bundle breaks although nothing is demanded of it."""
+def _verified(result: Path) -> tuple[list[str], list[str]]:
+    """The rules that a result folder or bundle breaks although nothing is demanded of it, and the doubts it raises."""
     try:
-        broken = verify(result, Rules()).having("fail")
+        found = verify(result, Rules())
     except InputError as error:  # such as a folder of 2020
-        yield str(error)
-        return
-    for ruling in broken:
-        if ruling.id not in _OF_PARTS:
-            yield f"{plain(str(result))} breaks {ruling.id}: {ruling.reasons[0]}"
+        return [str(error)], []
+    broken = [ruling for ruling in found.having("fail") if ruling.id not in _OF_PARTS]
+    return (
+        [f"{plain(str(result))} breaks {ruling.id}: {ruling.reasons[0]}" for ruling in broken],
+        [f"doubt {doubt.name}: {doubt.reasons[0]}" for doubt in found.doubts],
+    )
 
 
 def _weights_of(made: Summary) -> Weights:

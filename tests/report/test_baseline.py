@@ -18,7 +18,7 @@ from milabench_ng.cli import call
 from milabench_ng.errors import InputError
 from milabench_ng.report.baselines.baseline import measured_again
 from milabench_ng.report.baselines.plausible import doubts
-from milabench_ng.report.summary.folder import encode_summary, load, load_baseline
+from milabench_ng.report.summary.folder import decode_summary, encode_summary, load, load_baseline
 from milabench_ng.report.summary.summary import Stat, Summary
 
 TESTS = {"toy_reg": PER_GPU, "toy_lstm": PER_GPU, "vae": PER_GPU, "loader": PER_GPU, "convnet": PER_GPU}
@@ -108,9 +108,16 @@ def test_tests_that_were_left_out_are_added_from_another_run_of_the_profile(tmp_
 
 
 def test_a_folder_that_breaks_a_rule_is_unfit(quick: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tampering.record(lambda content: multiplied(content, 2))(quick)
+    tampering.record(lambda content: multiplied(content, 10))(quick)
     assert call(["baseline", "build", str(quick)]) == 2
-    assert " breaks R4: quick.vae J" in capsys.readouterr().err
+    assert " breaks R37: quick.vae J" in capsys.readouterr().err
+
+
+def test_a_folder_that_raises_a_doubt_is_built_from_and_the_doubt_is_kept(quick: Path, tmp_path: Path) -> None:
+    tampering.record(lambda content: multiplied(content, 2))(quick)
+    assert call(["baseline", "build", str(quick), "-o", str(tmp_path / "made.json")]) == 0
+    made = decode_summary((tmp_path / "made.json").read_bytes(), "made.json")
+    assert [note for note in made.provenance.notes if note.startswith("doubt unlike-steps: quick.vae J")]
 
 
 def test_a_suite_without_weights_needs_all_its_tests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -165,13 +165,13 @@ def test_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "files:   6 (" in capsys.readouterr().out
     assert call(["verify", str(out)]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("verdict      PASS of 13 rules; 18 not asked; unsigned; not checkable: R28, R29, R30\n")
+    assert text.startswith("verdict      PASS of 17 rules; 18 not asked; unsigned; not checkable: R28, R29, R30\n")
     assert "\nrecomputed: follows from the slices, or cryptographic; not that anything was measured\n" in text
     assert "\nself-reported: what the node said of itself\n" in text
     assert "\nnot checkable: with these files, or with any\n" in text
     assert call(["verify", str(folder), "--repeat", "5", "--profile", "standard"]) == 1
     text = capsys.readouterr().out
-    assert text.startswith("verdict      FAIL of 14 rules: R6, R11 broken (R6 ")
+    assert text.startswith("verdict      FAIL of 18 rules: R6, R11 broken (R6 ")
     assert "R11  FAIL  repeats as demanded" in text
     assert call(["report", str(out)]) == 1  # six of seven tests are missing
     assert check_results(str(out), Demands()).summary.tests == check_results(str(folder), Demands()).summary.tests
@@ -193,7 +193,7 @@ def test_the_verdict_is_on_the_first_screen_of_the_report(folder: Path, capsys: 
     rules.write_text('{"name": "mine", "repeat": 1, "isolation": "full"}')
     assert call(["report", str(folder), "--rules", str(rules), "--weights", str(weights(folder))]) == 0
     (valid,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Valid ")]
-    assert valid.endswith("PASS of 14 rules of 'mine'; 16 not asked; unsigned; not checkable: R1, R28, R29, R30")
+    assert valid.endswith("PASS of 18 rules of 'mine'; 16 not asked; unsigned; not checkable: R1, R28, R29, R30")
     tampering.rewrite(next(folder.glob("quick.vae.J0.0.*")), tampering.fence(tier="none"))
     assert (
         call(["report", str(folder), "--rules", str(rules), "--weights", str(weights(folder)), "--format", "json"]) == 1
@@ -203,7 +203,7 @@ def test_the_verdict_is_on_the_first_screen_of_the_report(folder: Path, capsys: 
     worst = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("! "))
     assert worst.startswith("! RULES BROKEN ")
     assert not found["rules"]["passed"]
-    assert found["rules"]["verdict"].startswith("FAIL of 14 rules of 'mine': R13, R16 broken (R13 ")
+    assert found["rules"]["verdict"].startswith("FAIL of 18 rules of 'mine': R13, R16 broken (R13 ")
 
 
 def weights(folder: Path) -> Path:

@@ -92,7 +92,7 @@ def test_accept_prints_both_verdicts(place: Path, capsys: Any) -> None:
     sides = [str(place / "results"), str(place / "delivered")]
     assert call(["accept", *sides, "--weights", str(place / "weights.json")]) in (0, 4)
     lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if ": PASS of 12 rules; 18 not asked; unsigned" in line] == lines[1:3]
+    assert [line for line in lines if ": PASS of 16 rules; 18 not asked; unsigned" in line] == lines[1:3]
 
 
 def test_a_run_is_not_compared_with_itself(place: Path, capsys: Any) -> None:
@@ -135,7 +135,7 @@ def test_bids_refuse_what_breaks_a_rule_and_rank_the_others(place: Path, capsys:
     forged(place)
     assert call(["bids", str(bids(place, fine="results", forged="forged", edited="edited.tar.gz"))]) == 1
     told = " ".join(capsys.readouterr().out.split())
-    assert "verified fine: PASS of 12 rules" in told
+    assert "verified fine: PASS of 16 rules" in told
     assert "refused forged: " in told
     assert "refused edited: " in told
     assert call(["bids", str(bids(place, forged="forged"))]) == 2

@@ -290,15 +290,18 @@ def _test(
 
 
 def last_measured(results: Sequence[LaunchResult]) -> list[LaunchResult]:
-    """The good results, without those of launches that a retry measured again, beside neighbours that they had lost."""
-    last: dict[tuple[str | None, str], LaunchResult] = {}
-    for result in results:
-        key = (result.run_id, result.job_id)
-        earlier = last.get(key)
-        if result.cause is None and (earlier is None or _begun(earlier) <= _begun(result)):
-            last[key] = result
+    """The good results, without those that had lost a neighbour and that a retry measured again beside it."""
     good = [result for result in results if result.cause is None]
-    return [result for result in good if result.run_id is None or last[result.run_id, result.job_id] is result]
+    last: dict[tuple[str | None, str], str] = {}
+    for result in good:
+        key = (result.run_id, result.job_id)
+        last[key] = max(last.get(key, ""), _begun(result))
+    return [
+        result
+        for result in good
+        if not any(mark.kind == "neighbours lost" for mark in result.marks)
+        or _begun(result) == last[result.run_id, result.job_id]
+    ]
 
 
 def _begun(result: LaunchResult) -> str:

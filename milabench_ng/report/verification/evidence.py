@@ -115,12 +115,18 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def superseded(self) -> frozenset[str]:
-        """The files of launches that succeeded and were measured again, beside neighbours that they had lost."""
-        last: dict[tuple[str, str], StoredRecord] = {}
-        good = [kept for kept in self.good if kept.record.mnb.launch.measured]
-        for kept in sorted(good, key=lambda one: one.record.mnb.started_utc):
-            last[kept.record.mnb.label, kept.record.job_id] = kept
-        return frozenset({kept.file for kept in good} - {kept.file for kept in last.values()})
+        """The files of launches that had lost a neighbour, and that a retry measured again beside it."""
+        last: dict[tuple[str, str], str] = {}
+        good = [
+            (kept.file, kept.record.mnb, kept.record.job_id) for kept in self.good if kept.record.mnb.launch.measured
+        ]
+        for _, mnb, job_id in good:
+            last[mnb.label, job_id] = max(last.get((mnb.label, job_id), ""), mnb.started_utc)
+        return frozenset(
+            file
+            for file, mnb, job_id in good
+            if any(mark.kind == "neighbours lost" for mark in mnb.marks) and mnb.started_utc < last[mnb.label, job_id]
+        )
 
     @property
     def good(self) -> tuple[StoredRecord, ...]:
