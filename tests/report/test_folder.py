@@ -191,6 +191,25 @@ def test_isolation_is_the_weakest_of_all_launches(tmp_path: Path, whole: Plan) -
     assert make_report(tmp_path).isolation == "affinity"
 
 
+def test_only_what_had_lost_a_neighbour_is_replaced_by_a_retry(tmp_path: Path, whole: Plan) -> None:
+    """Whoever measures a launch again for its number alone gets the mean of both."""
+    make_records.write_run(tmp_path, whole)
+    label, job = whole.launches[0].label, whole.launches[0].job_id
+    (first,) = tmp_path.glob(f"{label}.J{job}.*")
+    again = make_records.record(whole.launches[0], lambda *_: 200.0)
+    again["mnb"]["started_utc"] = "2026-01-07T00:00:00.000000Z"
+    make_records.write(tmp_path, again, moment=86400)
+    picked = load(tmp_path).tests[label].train
+    assert picked is not None
+    assert (picked.n, picked.min) == (5, 100.0)
+    lost = json.loads(first.read_bytes())
+    lost["mnb"]["marks"] = [{"kind": "neighbours lost", "what": "1", "value": 1}]
+    first.write_bytes(json.dumps(lost).encode())
+    row = load(tmp_path).tests[label]
+    assert row.train is not None
+    assert (row.train.n, row.train.min, row.train.max, row.marks) == (4, 102.0, 200.0, ())
+
+
 @pytest.mark.parametrize(("dead", "isolation"), [(True, "full"), (False, "none")])
 def test_only_a_dead_launch_may_lack_its_evidence(tmp_path: Path, whole: Plan, dead: bool, isolation: str) -> None:
     make_records.write_run(tmp_path, whole)
