@@ -24,6 +24,10 @@ from milabench_ng.node.pci_gpus import kernel_text
 from milabench_ng.node.topology import meminfo
 from milabench_ng.units import utc_iso, utc_now
 
+CLOCK_LIMIT_S = 2.0
+"""By how much a wall clock may be set during a batch. Leap seconds, and the steps of NTP on a node that runs, are
+smaller. Slewing moves both clocks alike."""
+
 
 class HostSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of the host."""

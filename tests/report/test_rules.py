@@ -16,7 +16,7 @@ import msgspec
 import pytest
 import tampering
 from attacks import ATTACKS, FOLDER_ONLY
-from book_attacks import remove
+from book_attacks import later, remove
 from bundle_attacks import BUNDLES
 from tampering import NONCE, WHOLE, Tamper, ours, record
 
@@ -310,6 +310,28 @@ def test_r15_an_incomplete_score_and_one_of_too_few_repeats(folder: Path, keys: 
     assert "invalid" in by_id(found(folder, keys, known))["R15"].reasons[0]
 
 
+def test_r15_a_score_of_five_repeats_and_its_interval(tmp_path: Path, keys: Path) -> None:
+    """All of the strict rules at once, as far as one test of one nonce keeps them."""
+    five = tmp_path / "five" / "results"
+    plan = make_records.plan("standard", {"vae": make_records.PER_GPU}, 2, 5, nonce=NONCE)
+    make_records.write_run(five, plan, slices=24)
+    tampering.records(lambda content: content["mnb"]["data"].update(name="mnist"))(five)
+    make_records.write_ledger(five, plan)
+    alone = b'{"standard.vae": {"weight": 8}}'
+    strict = msgspec.structs.replace(
+        STRICT,
+        profile=Pin(sha256=make_records.promise(plan).profile.sha256),
+        weights=Pin(sha256=hashlib.sha256(alone).hexdigest()),
+        repeat=5,
+    )
+    wide, narrow = (msgspec.structs.replace(strict, margin=margin) for margin in (0.5, 1e-6))
+    kept, broken = found(five, keys, wide, weights=alone), found(five, keys, narrow, weights=alone)
+    assert kept.passed, kept.sentence
+    assert by_id(kept)["R15"].result == "pass"
+    assert [ruling.id for ruling in broken.having("fail")] == ["R15"]
+    assert "+-0.0% is demanded" in by_id(broken)["R15"].reasons[0]
+
+
 def test_r15_a_wide_interval() -> None:
     claimed = ClaimedScore(status="complete", unit="", per_device=100.0, per_node=100.0, low=98.0, high=102.0, why="")
     assert precise_enough(claimed, 0.03) == ""
@@ -436,6 +458,58 @@ def test_a_lost_neighbour_that_the_record_marks_breaks_only_what_refuses_marks(f
     tampering.record(marked)(folder)
     assert by_id(verify(folder, Rules()))["R17"].result == "pass"
     assert "neighbours lost" in by_id(verify(folder, Rules(marks_refused=True)))["R22"].reasons[0]
+
+
+def dated(content: dict[str, Any], by_s: float) -> None:
+    """A clock that is set during a launch."""
+    after = content["mnb"]["conditions"]["after"]
+    after["utc"] = later(after["utc"], by_s)
+
+
+def test_a_step_of_the_clock_by_ntp_is_no_doubt(folder: Path) -> None:
+    """Launches of 12 s: chrony and ntpd step a clock that is off by tenths of a second."""
+    tampering.record(lambda content: dated(content, 0.1))(folder)
+    tampering.record(lambda content: dated(content, -1.5), "*.toy_reg.J0.0.*")(folder)
+    found = verify(folder, Rules(marks_refused=True))
+    assert (found.doubts, by_id(found)["R17"].result, by_id(found)["R22"].result) == ((), "pass", "pass")
+
+
+def test_a_run_that_says_that_its_clock_was_set_is_not_doubted(folder: Path) -> None:
+    def told(content: dict[str, Any]) -> None:
+        dated(content, 5.0)
+        content["mnb"]["marks"] = [{"kind": "clock set", "value": 5.0, "limit": 2.0}]
+
+    tampering.record(told)(folder)
+    found = verify(folder, Rules(marks_refused=True))
+    assert (found.doubts, by_id(found)["R17"].result) == ((), "pass")
+    assert by_id(found)["R22"].reasons == (
+        "standard.vae J1.1: the node's clock was set by 5 s during the batch, limit 2 s",
+    )
+
+
+def test_a_clock_that_was_set_without_a_mark_of_it(folder: Path) -> None:
+    tampering.record(lambda content: dated(content, 5.0))(folder)
+    found = verify(folder, Rules(marks_refused=True))
+    assert [doubt.name for doubt in found.doubts] == ["clock-steps"]
+    assert by_id(found)["R22"].reasons == (
+        "standard.vae J1.1: the node's clock was set by 5 s during the batch, limit 2 s, and it has no mark of it",
+    )
+
+
+def test_a_session_whose_clock_ran_slow_is_doubted(folder: Path) -> None:
+    """By 1 %: no launch shows it, and the session does."""
+
+    def slow(content: dict[str, Any]) -> None:
+        for edge in content["mnb"]["conditions"].values():
+            edge["utc"] = later(edge["utc"], 0.02 * (edge["time_s"] - make_records.BEGIN_S))
+        begun_s = content["mnb"]["start_s"] - make_records.BEGIN_S
+        content["mnb"]["started_utc"] = later(content["mnb"]["started_utc"], 0.02 * begun_s)
+
+    tampering.records(slow)(folder)
+    (doubt,) = verify(folder, Rules()).doubts
+    assert doubt.name == "clock-steps"
+    between = [reason for reason in doubt.reasons if reason.startswith("between batch ")]
+    assert len(between) == 1  # of the first batch and the last: no two in a row show it
 
 
 def test_a_doubt_breaks_nothing_unless_the_rules_refuse_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

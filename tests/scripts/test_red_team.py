@@ -41,7 +41,7 @@ def test_attacks_on_an_honest_folder(
     assert {name: lines[name].strip() for name in few} == {
         "tampered slice": "R3",
         "all counts and steps x 8": "doubt: decoding-pace",
-        "stretched dates": "doubt: clock-steps",
+        "stretched dates": "R22",
     }
     assert lines["way out"].strip() == "refused"
     assert lines["all counts and steps x 1.4"].strip().startswith("documented: ")

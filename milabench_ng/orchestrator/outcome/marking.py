@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from milabench_ng.node.conditions import Conditions, throttled_fraction
+from milabench_ng.node.conditions import CLOCK_LIMIT_S, Conditions, throttled_fraction
 from milabench_ng.node.foreign_load import FOREIGN_LIMIT
 from milabench_ng.node.storage import in_memory
 from milabench_ng.orchestrator.outcome.observation import Observation, SessionFacts
@@ -25,9 +25,6 @@ CACHE_LIMIT = 0.1
 """Page cache that one tenant is charged more than another: that much less of its share is left for its own work."""
 PAUSED_LIMIT_S = 3.0
 """A busy node keeps the orchestrator waiting for a second or two; a stopped process or machine, for longer."""
-
-CLOCK_LIMIT_S = 2.0
-"""Leap seconds, and the steps of NTP on a node that runs, are smaller. Slewing moves both clocks alike."""
 
 
 def marks(facts: SessionFacts, seen: Observation) -> tuple[Mark, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Container, Iterable, Iterator
 import msgspec
 
 from milabench_ng.catalogue import data_set_of
+from milabench_ng.node.conditions import CLOCK_LIMIT_S
 from milabench_ng.node.storage import Storage, StorageKind, in_memory
 from milabench_ng.records.isolation import handicaps
 from milabench_ng.records.marks import Mark
@@ -21,6 +22,7 @@ from milabench_ng.report.verification.checks.check_proof import (
     unrecorded_wheels,
     with_what,
 )
+from milabench_ng.report.verification.checks.clocks import set_by_s
 from milabench_ng.report.verification.checks.other_programs import untold_load
 from milabench_ng.report.verification.checks.parameter_types import odd_types
 from milabench_ng.report.verification.evidence import Evidence
@@ -263,8 +265,14 @@ def _files(evidence: Evidence, record: Record) -> Iterator[Mark]:
         yield Mark(kind="files in memory", what=lies_on.filesystem)
 
 
+_ROUNDED_S = 1e-3
+"""Dates have microseconds, and a sum of many digits rounds."""
+
+
 def _due(record: Record) -> Iterator[Mark]:
-    around = record.mnb.surroundings
+    around, moved_s = record.mnb.surroundings, set_by_s(record.mnb)
+    if moved_s is not None and abs(moved_s) > CLOCK_LIMIT_S + _ROUNDED_S:
+        yield Mark(kind="clock set", value=round(moved_s, 1), limit=CLOCK_LIMIT_S)
     if around is not msgspec.UNSET and {"before", "after"} <= around.keys():
         yield from marks_of_surroundings(around["before"], around["after"])
     if any(share.io and share.io.method == "readers" for share in record.mnb.isolation.values()):
