@@ -59,6 +59,16 @@ def one_server() -> Iterator[OneServer]:
         yield server
 
 
+@pytest.fixture(autouse=True)
+def own_environment() -> Iterator[None]:
+    """What a test leaves in the environment reaches no other: torch names the cache of what it compiled there."""
+    before = dict(os.environ)
+    yield
+    for name in os.environ.keys() - before.keys():
+        del os.environ[name]
+    os.environ.update({name: value for name, value in before.items() if os.environ.get(name) != value})
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="skip tests that import torch, start a process or are slow")
 
