@@ -19,7 +19,14 @@ from milabench_ng.plan import Launch
 from milabench_ng.report.render.next_step import TENDER
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import make_report
-from milabench_ng.report.scoring.slow_devices import DeviceGap, device_gaps, log_matrix, over_tests
+from milabench_ng.report.scoring.slow_devices import (
+    DeviceGap,
+    device_gaps,
+    log_matrix,
+    noticed_of,
+    over_tests,
+    slow_among,
+)
 from milabench_ng.report.summary.folder import load
 from milabench_ng.report.writers import write_report
 
@@ -52,6 +59,38 @@ def test_a_gap_by_hand() -> None:
     assert (high.mean, high.error, high.df) == (2.0, 1.0, 1)
     assert low.p == pytest.approx(stats.t.sf(math.log(0.97) + 2.0, 1), rel=1e-12)
     assert high.p > 0.5
+
+
+@pytest.mark.parametrize(("devices", "repeats", "noise"), [(2, 3, 0.004), (2, 5, 0.004), (8, 3, 0.01), (8, 5, 0.02)])
+def test_how_likely_a_slow_device_is_noticed(devices: int, repeats: int, noise: float) -> None:
+    """Against what is called in 2,000 drawn runs, of which each estimates the noise by itself."""
+    rng = np.random.default_rng([devices, repeats])
+    said, called = [], []
+    for _ in range(2000):
+        logs = rng.normal(0, noise, (repeats, devices)) + rng.normal(0, 0.1, (repeats, 1))
+        logs[:, 0] += math.log(0.95)
+        matrix = {str(run): {str(at): float(value) for at, value in enumerate(row)} for run, row in enumerate(logs)}
+        gaps = device_gaps(matrix, None)
+        said.append(
+            noticed_of([msgspec.structs.replace(gap, error=true_error(devices, repeats, noise)) for gap in gaps])
+        )
+        called.append("0" in {slow.device for slow in slow_among(gaps)})
+    assert np.mean(called) == pytest.approx(said[0], abs=4 * 0.5 / 2000**0.5)
+
+
+def true_error(devices: int, repeats: int, noise: float) -> float:
+    """Of a device's mean beside that of the others."""
+    return noise * math.sqrt((1 + 1 / (devices - 1)) / repeats)
+
+
+def test_what_silence_is_worth(tmp_path: Path) -> None:
+    def alike(noise: float) -> str:
+        rates = 1 + noise * np.array([[1, -1], [-1, 1], [1, -1], [-1, 1]])
+        folder = tmp_path / str(noise)
+        return printed(reported(folder, {"vae": rates.tolist()}))
+
+    assert "; a GPU 5 % slower would be noticed in 19 of 20 such runs" in alike(0.001)
+    assert "; a GPU 5 % slower would be noticed in 0 of 20 such runs" in alike(0.05)
 
 
 def test_two_devices_are_a_paired_t_test() -> None:

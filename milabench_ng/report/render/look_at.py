@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 
 from milabench_ng.report.launch.host_paces import PACE_UNIT, Paces
 from milabench_ng.report.render.cells import Fact, device_word
 from milabench_ng.report.report import Report
-from milabench_ng.report.scoring.slow_devices import SLOWER_BY, GpuComparison
+from milabench_ng.report.scoring.slow_devices import SLOWER_BY, SOUGHT, GpuComparison
 from milabench_ng.report.statistics.intervals import RANKED_FROM
 from milabench_ng.report.summary.summary import name_of_row
 from milabench_ng.units import counted
@@ -42,9 +43,16 @@ def devices_compared(report: Report, found: GpuComparison) -> Fact:
     if single:
         some = ", ".join(f"{word} {device} in {counted(tests, 'test')}" for device, tests in single.items())
         return Fact("devices", f"no {word} is slow over all tests; in single ones: {some}{alone}", "fair")
-    return Fact(
-        "devices", f"no {word} is slow beyond chance{_furthest(found, word)}{alone}", "fair" if alone else "good"
-    )
+    text = f"no {word} is slow beyond chance{_noticed(found, word)}{_furthest(found, word)}{alone}"
+    return Fact("devices", text, "fair" if alone else "good")
+
+
+def _noticed(found: GpuComparison, word: str) -> str:
+    """What a silence is worth: a run of few or noisy repeats calls nothing slow."""
+    if found.noticed is None:
+        return ""
+    runs = f"{math.floor(20 * found.noticed)} of 20 such runs"  # a run more would be claimed than is likely
+    return f"; a {word} {100 * SOUGHT:g} % slower would be noticed in {runs}"
 
 
 def _not_judged(report: Report, found: GpuComparison, word: str) -> Fact:

@@ -20,12 +20,15 @@ import msgspec
 
 from milabench_ng.grouping import grouped
 from milabench_ng.report.statistics.effects import holm
-from milabench_ng.report.statistics.intervals import LEVEL, t_tail
+from milabench_ng.report.statistics.intervals import LEVEL, t_quantile, t_tail
 from milabench_ng.report.summary.summary import Summary, TestSummary
 from milabench_ng.stats import mean
 
 SLOWER_BY = 0.03
 """How far below the others a device may be without being called slow."""
+
+SOUGHT = 0.05
+"""How much slower a device is of which a report says how likely it would be noticed."""
 
 Measure = Literal["mean", "min", "max"]
 MEASURES: tuple[Measure, ...] = ("mean", "min", "max")
@@ -62,6 +65,9 @@ class GpuComparison(msgspec.Struct, frozen=True, kw_only=True):
     stragglers: tuple[Straggler, ...]
     overall: tuple[Straggler, ...]
     """Slow by the mean over the tests: these devices should be inspected."""
+    noticed: float | None = None
+    """How likely a device that is 5 % slower in all tests is called slow over all tests, 0 to 1; that of the device of
+    which it is least likely. None if no device is compared over all tests."""
     judged: bool
     """Whether any test was repeated on devices of one model: without repeats, nobody can tell which are slow."""
 
@@ -98,6 +104,7 @@ def side_by_side(summary: Summary) -> GpuComparison | None:
         max=tuple(_row(label, row, devices, "max") for label, row in tests.items()),
         stragglers=tuple(one for one in slow if one.test is not None),
         overall=tuple(one for one in slow if one.test is None),
+        noticed=noticed_of(gaps),
         judged=bool(gaps),
     )
 
@@ -200,6 +207,22 @@ def slow_among(gaps: Sequence[DeviceGap]) -> list[Straggler]:
         for gap, p in zip(gaps, adjusted, strict=True)
         if p < 1 - LEVEL
     ]
+
+
+def noticed_of(gaps: Sequence[DeviceGap]) -> float | None:
+    """The probability that a device that is `SOUGHT` slower is called so over all tests; single tests may call it, too.
+
+    Of the noncentral t distribution (Johnson and Welch, Biometrika 31, 1940), at Holm's strictest step.
+    """
+    whole = [gap for gap in gaps if gap.test is None]
+    if not whole:
+        return None
+    strict = 1 - (1 - LEVEL) / len(gaps)
+    beyond = math.log1p(-SLOWER_BY) - math.log1p(-SOUGHT)
+    return min(
+        t_tail(t_quantile(strict, gap.df), gap.df, beyond / gap.error) if gap.error else float(beyond > 0)
+        for gap in whole
+    )
 
 
 def _row(label: str, row: TestSummary, devices: tuple[str, ...], measure: Measure) -> GpuRow:
