@@ -180,12 +180,18 @@ def _own_shm(size_bytes: int) -> None:
 
 def _reset() -> None:
     """Undo what a shell or a service manager may have set: it would make this node another than the next."""
-    with contextlib.suppress(PermissionError):
-        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-        os.setpriority(os.PRIO_PROCESS, 0, 0)
+    schedule_as_usual()
     for limit in _UNLIMITED:
         raise_limit(limit, resource.RLIM_INFINITY)
     raise_limit(resource.RLIMIT_NOFILE, FILES)
+
+
+def schedule_as_usual() -> None:
+    """Leave a scheduling class or niceness that was inherited, as far as this process may."""
+    with contextlib.suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    with contextlib.suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, 0)
 
 
 def raise_limit(limit: int, wanted: int) -> None:

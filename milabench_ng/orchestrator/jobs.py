@@ -33,7 +33,7 @@ from milabench_ng.orchestrator.execution.node_reader import NodeReader, nvml_ses
 from milabench_ng.orchestrator.execution.preparing import needed, prepare_all
 from milabench_ng.orchestrator.execution.sampling import Sampler
 from milabench_ng.orchestrator.execution.scratch import scratch_folder, scratch_parent, unfit
-from milabench_ng.orchestrator.execution.serving import serving
+from milabench_ng.orchestrator.execution.serving import poor_scheduling, serving
 from milabench_ng.orchestrator.execution.starting import ColdStarter
 from milabench_ng.orchestrator.execution.strays import running
 from milabench_ng.orchestrator.execution.waiting import in_thread
@@ -51,7 +51,7 @@ from milabench_ng.orchestrator.persistence.sessions import (
     settle,
 )
 from milabench_ng.orchestrator.planning.duration import least_duration
-from milabench_ng.orchestrator.planning.planned_run import PlannedRun, make_manifest, plan_run
+from milabench_ng.orchestrator.planning.planned_run import PlannedRun, fenceable, make_manifest, plan_run
 from milabench_ng.orchestrator.planning.refusals import refuse_undecodable, refuse_unset
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.orchestrator.proving import Proving, prove
@@ -96,8 +96,11 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...], jud
             bus.note(f"temporary files of the workers go to {scratch}: {given} {unfit(given)}")
         gpus = (await interrupted.unless(in_thread(lambda: read_gpus(nvml)))).devices
         environment, dropped = passed_on(scratch, request.pass_environment, bus)
+        for text in poor_scheduling():
+            bus.note(text)
+        capabilities = await interrupted.unless(in_thread(lambda: fenceable(request)))
         server = await interrupted.unless(stack.enter_async_context(serving(bus.stage, environment)))
-        planned = await interrupted.unless(plan_run(request, server, gpus))
+        planned = await interrupted.unless(plan_run(request, server, gpus, capabilities))
         if planned.start == "warm":
             check_threads(server.threads)
         await interrupted.unless(in_thread(lambda: check_node(request, planned.plan)))

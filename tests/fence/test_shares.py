@@ -80,8 +80,14 @@ def test_fewer_cores_than_tenants_splits_siblings() -> None:
 
 
 def test_fewer_cpus_than_tenants_is_refused() -> None:
-    with pytest.raises(IsolationError, match=r"isolation: 2 usable CPUs for 3 tenants, and each needs one\. Use fewer"):
+    with pytest.raises(
+        IsolationError, match=r"isolation: 2 usable CPUs for 3 tenants, and each .* \(--reserve-cores\)\.$"
+    ):
         allocate(machine(1, 2), tenants(None, None, None))
+    with pytest.raises(
+        IsolationError, match=r"1 usable CPU for 2 tenants.* The node has 2 CPUs: an affinity mask \(tas"
+    ):
+        allocate(machine(1, 2), tenants(None, None), Bounds(cpus=(1,)))
 
 
 def test_unknown_numa_node_spreads_over_nodes() -> None:

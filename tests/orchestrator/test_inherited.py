@@ -20,6 +20,8 @@ from milabench_ng.orchestrator.execution.environment import worker_environment
 from milabench_ng.orchestrator.execution.interruption import SIGNALS
 from milabench_ng.orchestrator.execution.scratch import ROOM, scratch_parent
 from milabench_ng.orchestrator.execution.server_link import open_link
+from milabench_ng.orchestrator.planning.planned_run import beyond_own
+from milabench_ng.records.isolation import Share
 from tests.orchestrator.conftest import Runner
 
 ROOT = Path(__file__).parents[2]
@@ -74,6 +76,40 @@ def test_a_signal_to_the_group_does_not_end_a_server_that_still_starts() -> None
     link.connection.close()
     link.process.wait()
     os.close(link.death)
+
+
+def scheduled(*keep: int) -> str:
+    """What a process says that begins with niceness 10 in the idle class, of which root may leave all but ``keep``."""
+
+    def unlucky() -> None:
+        for capability in keep:
+            ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+        os.nice(10)
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+    ask = (
+        "import os; from milabench_ng.orchestrator.execution.serving import poor_scheduling; "
+        "print(*poor_scheduling(), os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0))"
+    )
+    command = [sys.executable, "-c", ask]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, preexec_fn=unlucky).stdout
+
+
+CAP_SYS_NICE = 23
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may leave the idle class")
+def test_a_scheduling_class_of_a_batch_system_is_left_or_told() -> None:
+    assert scheduled() == f"{os.SCHED_OTHER} 0\n"
+    assert scheduled(CAP_SYS_NICE).startswith("scheduling: mnb has niceness 10 and the ")
+
+
+def test_cpus_beyond_those_that_mnb_was_started_on_are_told() -> None:
+    share = Share(cpus=(0, 1), mems=(0,), memory_bytes=1, memory_nominal_bytes=1, pids=1, cores=2)
+    assert beyond_own({0, 1, 2}, {"0": share}) == ()
+    [note] = beyond_own({1}, {"0": share})
+    assert note.startswith("mnb was started on CPUs 1 (taskset, or a batch system), and the tenants get CPUs 0 besides")
 
 
 def test_a_limit_that_may_be_raised_is_raised() -> None:
@@ -142,4 +178,5 @@ def test_groups_that_are_hidden_are_as_good_as_none(tmp_path: Path) -> None:
     done = subprocess.run([*hidden, *words], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 3, done.stderr
     assert "no cgroups are mounted" in done.stderr.splitlines()[-1]
+    assert "importing" not in done.stderr
     assert not (tmp_path / "out").exists()

@@ -42,9 +42,13 @@ def usable_cores(topology: Topology, usable: frozenset[int], tenants: int) -> tu
     if _enough(whole, tenants):
         return sorted(whole), ()
     if len(usable) < tenants:
+        kept = (
+            f" The node has {len(place)} CPUs: an affinity mask (taskset), a cpuset or isolcpus withholds the others."
+        )
+        others = kept if len(usable) < len(place) else ""
         raise IsolationError(
             f"isolation: {counted(len(usable), 'usable CPU')} for {counted(tenants, 'tenant')}, and each needs one. "
-            "Use fewer tenants (--tenants, --slots-per-device), or reserve fewer cores (--reserve-cores)."
+            f"Use fewer tenants (--tenants, --slots-per-device), or reserve fewer cores (--reserve-cores).{others}"
         )
     parts = [
         Core(place[cpus[0]].cache, own, place[own[0]].node, split=True)

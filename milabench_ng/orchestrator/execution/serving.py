@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from milabench_ng.errors import InputError
-from milabench_ng.fence.entry import FILES, raise_limit
+from milabench_ng.fence.entry import FILES, raise_limit, schedule_as_usual
 from milabench_ng.orchestrator.execution.environment import worker_environment
 from milabench_ng.orchestrator.execution.worker_server import WorkerServer
 from milabench_ng.units import GIB
@@ -42,6 +42,18 @@ def low_limits() -> Iterator[str]:
                 f"limits: a process may have {soft:,} {limit.what}, and mnb needs {limit.least:,}; raise the limit "
                 f"before you start it (ulimit {limit.option}, or in the service that starts it)"
             )
+
+
+def poor_scheduling() -> Iterator[str]:
+    """Leave a scheduling class or niceness that was inherited, as tenants do; what to know of one that remains."""
+    schedule_as_usual()
+    nice, policy = os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0)
+    if nice > 0 or policy in (os.SCHED_BATCH, os.SCHED_IDLE):
+        name = {os.SCHED_BATCH: "batch", os.SCHED_IDLE: "idle"}.get(policy, "usual")
+        yield (
+            f"scheduling: mnb has niceness {nice} and the {name} class, and may not leave them: while other programs "
+            "are busy it cannot watch its tenants, and marks that; start it without nice or chrt"
+        )
 
 
 @asynccontextmanager

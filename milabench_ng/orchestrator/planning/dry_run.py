@@ -13,7 +13,7 @@ from milabench_ng.orchestrator.events.bus import Bus
 from milabench_ng.orchestrator.execution.preparing import Needed, needed
 from milabench_ng.orchestrator.execution.serving import serving
 from milabench_ng.orchestrator.planning.duration import Duration, least_duration
-from milabench_ng.orchestrator.planning.planned_run import PlannedRun, plan_run
+from milabench_ng.orchestrator.planning.planned_run import PlannedRun, fenceable, plan_run
 from milabench_ng.orchestrator.planning.refusals import refuse_unset
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plan import Launch
@@ -40,8 +40,9 @@ async def dry_run(request: RunRequest, bus: Bus) -> DryRun:
     refuse_unset(request.pass_environment)
     with open_nvml() as nvml:
         gpus = read_gpus(nvml).devices
+    capabilities = fenceable(request)
     async with serving(bus.stage) as server:
-        planned = await plan_run(request, server, gpus)
+        planned = await plan_run(request, server, gpus, capabilities)
         data = needed(planned.plan, planned.catalogue)
         to_generate = await server.estimate(data, request.dataroot, len(os.sched_getaffinity(0)))
     backend = choose(planned.capabilities, planned.isolation)

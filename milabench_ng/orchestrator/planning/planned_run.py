@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Literal
 
 import msgspec
 
 from milabench_ng import __version__
 from milabench_ng.catalogue import Catalogue, Workload
+from milabench_ng.cgroup_files import format_ids
 from milabench_ng.fence.backends import slurm
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.choosing import Wish, bounds, choose, require_cache_groups, require_groups
@@ -136,7 +137,16 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
         return self.catalogue.workloads[launch.workload]
 
 
-async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, ...]) -> PlannedRun:
+def fenceable(request: RunRequest) -> Capabilities:
+    """What can be fenced here. Raises IsolationError if that is less than the request asks for."""
+    capabilities = probe(request.cgroup_parent)
+    choose(capabilities, request.isolation)
+    return capabilities
+
+
+async def plan_run(
+    request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, ...], capabilities: Capabilities
+) -> PlannedRun:
     """Plan all that can be planned before anything starts. Raises InputError and IsolationError."""
     catalogue = await server.describe(named_workloads(request))
     topology = read_topology()
@@ -146,7 +156,6 @@ async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, .
     resolved = resolve_request(request, catalogue, memory)
     refuse_missing_packages(resolved)
     wish = required_isolation(resolved)
-    capabilities = probe(request.cgroup_parent)
     backend = choose(capabilities, wish)
     if request.cgroup_parent is not None:
         require_groups(capabilities, wish, request.cgroup_parent)
@@ -183,6 +192,7 @@ async def plan_run(request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, .
             *chosen.notes,
             *shared_devices(plan),
             *allocation.notes,
+            *beyond_own(os.sched_getaffinity(0), allocation.shares),
             *cache_notes(offer),
             *huge_pages(meminfo()),
         ),
@@ -214,6 +224,15 @@ def shared_devices(plan: Plan) -> tuple[str, ...]:
     if all(device.kind == "cpu" for device in plan.devices):
         return (f"{count} tenants share each CPU partition, in equal parts",)
     return (f"{count} tenants share each GPU: torch may use 1/{count} of its memory in each; results are marked",)
+
+
+def beyond_own(own: Set[int], shares: Mapping[str, Share]) -> tuple[str, ...]:
+    """The note that tenants get CPUs that this process may not use itself. Pure."""
+    others = {cpu for share in shares.values() for cpu in share.cpus} - own
+    if not others:
+        return ()
+    started = f"mnb was started on CPUs {format_ids(own)} (taskset, or a batch system)"
+    return (f"{started}, and the tenants get CPUs {format_ids(others)} besides: its cgroup has them",)
 
 
 def huge_pages(memory: Mapping[str, int]) -> tuple[str, ...]:

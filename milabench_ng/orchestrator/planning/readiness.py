@@ -21,9 +21,10 @@ from milabench_ng.node.resctrl import Resctrl, read_resctrl
 from milabench_ng.node.storage import Storage, read_storage
 from milabench_ng.node.topology import Topology, read_topology
 from milabench_ng.orchestrator.execution.scratch import scratch_parent
-from milabench_ng.orchestrator.execution.serving import low_limits
+from milabench_ng.orchestrator.execution.serving import low_limits, poor_scheduling
 from milabench_ng.orchestrator.planning.devices import choose_devices
 from milabench_ng.orchestrator.planning.leftovers import Remains, find_remains
+from milabench_ng.orchestrator.planning.planned_run import beyond_own
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plan import Device, slots_of
 from milabench_ng.records.isolation import CachePart, Confinement, Tier
@@ -184,6 +185,8 @@ def _notes(
         yield from capabilities.messages
     if allocation is not None:
         yield from allocation.notes
+        yield from beyond_own(os.sched_getaffinity(0), allocation.shares)
+    yield from poor_scheduling()
     if not inventory.gpus:
         yield "no GPU: the tenants are CPU partitions"
     if inventory.swap_bytes:
