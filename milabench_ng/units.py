@@ -91,8 +91,9 @@ def format_limit(bytes_per_s: float) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """``"1 test"``, ``"2 tests"``."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    """``"1 test"``, ``"2 tests"``, ``"2 launches"``."""
+    ending = "es" if noun.endswith(("ch", "sh", "s", "x")) else "s"
+    return f"{count} {noun}{'' if count == 1 else ending}"
 
 
 def format_seconds(seconds: float) -> str:

@@ -252,7 +252,7 @@ def _valid(report: Report) -> Answer:
     if summary.units == "classic" and report.isolation == NOT_RECORDED:
         isolation = "isolation not recorded (2020)"
     rules = (report.verification.sentence,) if report.verification and report.verification.passed else ()
-    failed = f"{rate.fail} failed" if rate.n else "nothing was launched"
+    failed = f"{rate.fail} failed" if rate.n else "no launch has finished"
     clean = not report.marks and rate.fail == 0 and report.isolated and not lacking
     marks = ("no mark",) if not report.marks and summary.units == "true" else ()
     return Answer(

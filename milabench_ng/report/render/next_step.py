@@ -7,6 +7,7 @@ import shlex
 from milabench_ng.report.report import Report
 from milabench_ng.report.statistics.intervals import RANKED_FROM
 from milabench_ng.shipped import names
+from milabench_ng.units import counted
 
 TENDER = "jobs standard --repeat 5 --sessions 3"
 """What the shipped rules ask of a bid."""
@@ -26,10 +27,9 @@ def next_step(report: Report) -> str:
         return f"wait, then mnb report {source}"
     if missing and not report.source.endswith(_NO_FOLDERS):
         if report.summary.between_sessions:
-            return (
-                f"mnb jobs --resume {source}, for {missing} launches of later sessions, if it does not go on by itself"
-            )
-        return f"mnb jobs --resume {source}, for {missing} launches that were not run"
+            later = f"{counted(missing, 'launch')} of later sessions"
+            return f"mnb jobs --resume {source}, for {later}, if it does not go on by itself"
+        return f"mnb jobs --resume {source}, for {counted(missing, 'launch')} not run yet"
     if report.failed and not any(row.train for row in report.summary.tests.values()):
         label, first = report.failed[0]
         return f"see why {label} J{first.job_id} failed: {first.cause} {first.detail}".rstrip()
