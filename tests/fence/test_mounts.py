@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from milabench_ng.fence.backends.cgroup1 import group_names
+from milabench_ng.fence.isolation_check import check
 from milabench_ng.fence.kernel.mounts import (
     CgroupMount,
     find,
@@ -14,6 +16,8 @@ from milabench_ng.fence.kernel.mounts import (
     parse_mountinfo,
     parse_own_groups,
 )
+from milabench_ng.fence.kernel.whereabouts import controlled
+from milabench_ng.records.isolation import Effective, ProcView, Share
 
 DATA = Path(__file__).parent / "data"
 
@@ -79,3 +83,17 @@ def test_groups_and_directories() -> None:
 def test_disabled_controllers() -> None:
     text = "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpuset\t3\t1\t1\nmemory\t0\t1\t0\n"
     assert parse_disabled(text) == {"memory"}
+
+
+def test_a_tenant_enters_all_controllers_that_are_mounted_together() -> None:
+    """As systemd mounts them: a group for `cpuacct` takes the tenant out of its parent's group of `cpu`."""
+    own = "6:cpuset:/\n5:memory:/user.slice\n3:cpu,cpuacct:/user.slice\n1:name=systemd:/user.slice\n0::/user.slice\n"
+    inside = ("6:cpuset:/mnb/r/t0", "5:memory:/mnb/r/t0", "3:cpu,cpuacct:/mnb/r/t0", "0::/mnb/r/t0")
+    points = {name: f"/sys/fs/cgroup/{name}" for name in ("cpuset", "memory", "unified")}
+    points["cpuacct"] = "/sys/fs/cgroup/cpu,cpuacct"
+    directories = {name: Path(point, "mnb/r/t0") for name, point in points.items()}
+    names = group_names(parse_mountinfo(mountinfo("hybrid.txt")), directories)
+    assert names == dict.fromkeys(("cpuset", "memory", "cpu", "cpuacct", ""), "/mnb/r/t0")
+    share = Share((0,), (0,), 1 << 30, 1 << 30, 100, cores=1)
+    proc = ProcView(pid=1, groups=inside, cpus_allowed=(0,), mems_allowed=(0,), threads=1, open_fds={})
+    check("t0", share, Effective(), proc, {**controlled(parse_own_groups(own)), **names})

@@ -6,7 +6,7 @@ kill all at once and to report pressure. v1 kills one process when memory runs o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from milabench_ng.cgroupfs import Cpuset1, Group1
@@ -16,7 +16,7 @@ from milabench_ng.fence.cache_groups import CacheGroup, make_cache_group
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import CounterFiles
 from milabench_ng.fence.kernel.counters1 import Counters1, memory_limits
-from milabench_ng.fence.kernel.mounts import find, parse_mountinfo
+from milabench_ng.fence.kernel.mounts import CgroupMount, find, parse_mountinfo
 from milabench_ng.fence.kernel.readings import host_text, refusals
 from milabench_ng.fence.runs import RunGroups
 from milabench_ng.fence.sharing.shares import Bounds
@@ -42,6 +42,19 @@ def bounds(capabilities: Capabilities) -> Bounds:
     if capabilities.ok("memory"):
         limits = memory_limits(Path(capabilities.controllers["memory"].parent))
     return least_memory(cpus, mems, limits)
+
+
+def group_names(mounts: Iterable[CgroupMount], directories: Mapping[str, Path]) -> dict[str, str]:
+    """The names in /proc of the groups in ``directories``, by controller (``unified`` is v2's).
+
+    Controllers mounted together (systemd: ``cpu,cpuacct``) are entered together, so all of them are named. Pure.
+    """
+    mounts, names = tuple(mounts), dict[str, str]()
+    for controller, directory in directories.items():
+        mount = find(mounts, "" if controller == "unified" else controller)
+        if mount:
+            names |= dict.fromkeys(mount.controllers or ("",), mount.group(directory))
+    return names
 
 
 class Cgroup1Group(KernelGroup):
@@ -119,12 +132,7 @@ class Cgroup1Fence:
         with refusals(f"make the group of {name}"):
             for directory in dict.fromkeys(directories.values()):
                 directory.mkdir()
-        groups = {}
-        for controller, directory in directories.items():
-            key = "" if controller == "unified" else controller
-            mount = find(self._mounts, key)
-            if mount:
-                groups[key] = mount.group(directory)
+        groups = group_names(self._mounts, directories)
         return Cgroup1Group(name, share, directories, groups, self._shm, make_cache_group(self._run, name, share))
 
     def close(self) -> tuple[str, ...]:
