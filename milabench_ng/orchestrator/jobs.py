@@ -19,7 +19,7 @@ from milabench_ng.fence.choosing import open_fence, reap
 from milabench_ng.fence.claims import Claim, resources
 from milabench_ng.fence.entry import adopt_orphans
 from milabench_ng.fence.interface import Fence
-from milabench_ng.fence.kernel.processes import below_us, proc_is_ours
+from milabench_ng.fence.kernel.processes import Family, proc_is_ours
 from milabench_ng.node.device_nodes import make_device_nodes
 from milabench_ng.node.foreign_load import busy_note
 from milabench_ng.node.gpus import Gpu, read_gpus
@@ -86,7 +86,7 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...], jud
             "isolation: /proc shows the processes of another pid namespace, so mnb cannot tell its own from others. "
             "Mount the one of this namespace (unshare --mount-proc)."
         )
-    below = () if running() else (below_us(),)
+    foreign = tuple(map(Family, running()))
     async with AsyncExitStack() as stack:  # last opened, first closed
         interrupted = await stack.enter_async_context(interruptions(bus.note))
         nvml = await interrupted.unless(stack.enter_async_context(nvml_session()))
@@ -135,7 +135,7 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...], jud
             ),
             judge=judge,
             own_pids=(os.getpid(), sampler.pid),
-            below=below,
+            foreign=foreign,
             interrupted=interrupted,
         )
         await run_session(context, partial(prove, "after", request, wanted, server, bus.note), bus)

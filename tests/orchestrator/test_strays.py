@@ -60,6 +60,24 @@ theirs.communicate("go")
 """
 
 
+FORKS = """
+import subprocess, time
+from milabench_ng.fence.entry import adopt_orphans
+from milabench_ng.fence.kernel.processes import Family
+from milabench_ng.orchestrator.execution.strays import end_strays, running
+adopt_orphans()
+pipe = subprocess.PIPE
+script = "read go; sleep 600 & echo $!; read go; kill $!"
+theirs = subprocess.Popen(["sh", "-c", script], stdin=pipe, stdout=pipe, text=True)
+foreign = tuple(map(Family, running()))
+known = running()
+print("go", file=theirs.stdin, flush=True)
+theirs.stdout.readline()
+print(end_strays(known, (), foreign), theirs.poll(), len(running() - known))
+theirs.communicate("go")
+"""
+
+
 class Counted:
     """A group that holds everything, and counted so much CPU time."""
 
@@ -93,6 +111,11 @@ def test_an_orphan_of_somebody_elses_is_named_and_left_alone() -> None:
     """In a shell script that begins something of its own, and then becomes mnb (`exec`)."""
     done = subprocess.run([sys.executable, "-c", ADOPTS], stdout=subprocess.PIPE, text=True, check=True)
     assert done.stdout == "True None\n", "and its kill(1) found it alive"
+
+
+def test_what_somebody_elses_process_starts_is_no_stray() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKS], stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout == "() None 1\n"
 
 
 def test_cpu_time_that_the_group_did_not_count_was_used_elsewhere() -> None:

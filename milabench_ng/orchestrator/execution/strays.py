@@ -56,14 +56,16 @@ def running() -> frozenset[Process]:
     return frozenset(below_us().members(read_table()))
 
 
-def end_strays(known: Collection[Process], ours: Sequence[Family]) -> tuple[str, ...]:
+def end_strays(known: Collection[Process], ours: Sequence[Family], foreign: Sequence[Family] = ()) -> tuple[str, ...]:
     """Kill all processes below this one that are not ``known``; return their names with their pids.
 
-    Call it when all groups of a batch are gone, with the processes that ran before it. What is in none of the families
-    ``ours`` is named too, and not killed: this process may have adopted it from somebody else's.
+    Call it when all groups of a batch are gone, with the processes that ran before it. Processes in the families
+    ``foreign`` belong to others and are not strays. What is in none of the families ``ours`` is named too, and not
+    killed: this process may have adopted it from somebody else's.
     """
     table = read_table()
-    unknown = [one for one in below_us().members(table) if one not in known and not table[one.pid].ended]
+    expected = {*known, *(one for family in foreign for one in family.members(table))}
+    unknown = [one for one in below_us().members(table) if one not in expected and not table[one.pid].ended]
     for family in ours:
         with contextlib.suppress(NotOursError):  # one has ended, and its pid is another's
             _reap(send(signal.SIGKILL, family.proved(one.pid for one in unknown), family))

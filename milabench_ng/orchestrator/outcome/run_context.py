@@ -9,7 +9,7 @@ import msgspec
 
 from milabench_ng.fence.claims import Claim
 from milabench_ng.fence.interface import Fence
-from milabench_ng.fence.kernel.processes import Family
+from milabench_ng.fence.kernel.processes import Family, below_us
 from milabench_ng.node.gpus import Gpu
 from milabench_ng.orchestrator.execution.caching import PreparedFiles
 from milabench_ng.orchestrator.execution.interruption import Interruption
@@ -46,9 +46,14 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     progress: RunProgress
     judge: Judge
     own_pids: tuple[int, ...]
-    below: tuple[Family, ...]
-    """Whom processes belong to that this run started: all below this one, unless somebody else's were there before."""
+    foreign: tuple[Family, ...]
+    """Processes below this one that were there before the run, as those of a shell script that became mnb (`exec`)."""
     interrupted: Interruption
+
+    @property
+    def below(self) -> tuple[Family, ...]:
+        """All below this process, if none of it is somebody else's."""
+        return () if self.foreign else (below_us(),)
 
     def files(self, launch: Launch) -> PreparedFiles | None:
         """The data set that ``launch`` reads."""
