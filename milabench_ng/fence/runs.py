@@ -63,8 +63,8 @@ class Guardian:
     def mind(self, one: OwnGroup | Process) -> None:
         """Tell it about a group, or a process that no group holds.
 
-        Does nothing if it was killed. One that somebody has stopped goes on, so that it reads; raises IsolationError if
-        it does not.
+        Does nothing if it was killed or dismissed. One that somebody has stopped goes on, so that it reads; raises
+        IsolationError if it does not.
         """
         if isinstance(one, OwnGroup):
             line = f"group {one.device} {one.inode} {one.path}"
@@ -82,6 +82,8 @@ class Guardian:
             signal_child(self._process, signal.SIGKILL)
 
     def _tell(self, line: bytes) -> None:
+        if self._orders.closed:
+            return
         for _ in range(2):
             try:
                 os.write(self._orders.fileno(), line)
@@ -132,8 +134,9 @@ class RunGroups:
 
         Returns a sentence for each of them that is left.
         """
-        left = sweep(self._groups, patience_s=5.0).left
+        sweep(self._groups, patience_s=5.0)
         self.guardian.dismiss()
+        left = sweep(self._groups, patience_s=0.0).left
         for descriptor in self._locks:
             os.close(descriptor)
         remove_tops(tuple(self.directories))

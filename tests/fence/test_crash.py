@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -19,7 +20,7 @@ from fence_waiting import process_of, wait_for
 from milabench_ng.errors import IsolationError
 from milabench_ng.fence import runs
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.choosing import open_fence, reap
+from milabench_ng.fence.choosing import Wish, open_fence, reap
 from milabench_ng.fence.interface import Fence
 from milabench_ng.fence.kernel.processes import Process, is_there
 from milabench_ng.fence.killing import OwnGroup, Swept, sweep
@@ -206,6 +207,50 @@ def test_a_taken_name_is_refused(capabilities: Capabilities) -> None:
     with pytest.raises(IsolationError, match="cannot make the groups of run"):
         open_fence(capabilities, "full", name)
     assert groups(capabilities), "the other run's groups must still be there"
+
+
+@pytest.fixture
+def freezer() -> Iterator[Path]:
+    """A frozen group of cgroup v1: what is in it does not even die of SIGKILL."""
+    place = Path(f"/sys/fs/cgroup/freezer/mnb-test-{os.getpid()}")
+    if not os.access(place.parent, os.W_OK):
+        pytest.skip("needs the freezer of cgroup v1, to have a process that cannot be killed")
+    place.mkdir()
+    yield place
+    (place / "freezer.state").write_text("THAWED")
+    assert wait_for(lambda: not (place / "cgroup.procs").read_text())
+    place.rmdir()
+
+
+@pytest.mark.parametrize("isolation", ["full", "none"])
+def test_what_the_guardian_removes_at_the_end_is_not_called_left(
+    capabilities: Capabilities,
+    make_share: Callable[..., Share],
+    start: Callable[..., subprocess.Popen[str]],
+    freezer: Path,
+    isolation: Wish,
+) -> None:
+    """It tries for longer than the end of a run does."""
+    fence = open_fence(capabilities, isolation, f"mnb-test-late-{isolation}")
+    tenant = fence.create("t0", make_share())
+    process = start(tenant, "print(flush=True); import time; time.sleep(600)")
+    assert process.stdout
+    process.stdout.readline()
+    tenant.verify(process_of(process.pid))
+    (freezer / "cgroup.procs").write_text(str(process.pid))
+    (freezer / "freezer.state").write_text("FROZEN")
+    guardian = fence._run.guardian if isolation == "full" else fence._guardian  # type: ignore[attr-defined]
+
+    def thaw() -> None:
+        assert wait_for(lambda: guardian._orders.closed, seconds=60.0)
+        (freezer / "freezer.state").write_text("THAWED")
+
+    with ThreadPoolExecutor() as threads:
+        thawed = threads.submit(thaw)
+        assert fence.close() == ()
+        thawed.result()
+    assert process.wait() == -signal.SIGKILL
+    assert not [path for path in groups(capabilities) if path.name.startswith("mnb-test-late")]
 
 
 def test_nothing_is_left_after_a_normal_end(capabilities: Capabilities, make_share: Callable[..., Share]) -> None:

@@ -120,9 +120,10 @@ class NoneFence:
         return self._groups[-1]
 
     def close(self) -> tuple[str, ...]:
-        left = [group.name for group in self._groups if not group.remove()]
-        self._guardian.dismiss()
-        return tuple(f"isolation: processes of {name} are still there." for name in left)
+        left = [group for group in self._groups if not group.remove()]
+        self._guardian.dismiss()  # it goes on trying for longer
+        still = [group.name for group in left if not group.remove(patience_s=0.0)]
+        return tuple(f"isolation: processes of {name} are still running." for name in still)
 
 
 def open_fence(capabilities: Capabilities, run_id: str, holds: str, shm: bool) -> NoneFence:  # noqa: ARG001

@@ -207,9 +207,10 @@ class SlurmFence:
         return self._groups[-1]
 
     def close(self) -> tuple[str, ...]:
-        left = [group.name for group in self._groups if not group.remove(patience_s=10.0)]
-        self._guardian.dismiss()
-        return tuple(f"isolation: the step of {name} is still there." for name in left)
+        left = [group for group in self._groups if not group.remove(patience_s=10.0)]
+        self._guardian.dismiss()  # it goes on trying for longer
+        still = [group.name for group in left if not group.remove(patience_s=0.0)]
+        return tuple(f"isolation: the step of {name} is still running." for name in still)
 
 
 def open_fence(capabilities: Capabilities, run_id: str, holds: str, shm: bool) -> SlurmFence:  # noqa: ARG001
