@@ -221,8 +221,14 @@ def no_current_folder() -> str:
 
 
 def is_locked(path: Path, flags: int = 0) -> bool:
-    """Whether another process has an exclusive flock(2) on ``path``. Raises OSError if neither can be seen."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
+    """Whether another process has an exclusive flock(2) on ``path``; False if there is no such file.
+
+    Raises OSError if that cannot be seen.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
+    except FileNotFoundError:
+        return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

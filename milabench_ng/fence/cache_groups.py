@@ -1,8 +1,9 @@
 """Groups of resctrl, which hold tenants to their parts of last-level caches and memory bandwidth.
 
 Kernel documentation: filesystems/resctrl. A group `mnb-RUN-TENANT` is locked (flock(2)) while its run lives; whoever
-makes, looks for or removes groups holds a lock on the folder above, as that document asks of all programs. The kernel
-moves what is left in a removed group to the root's.
+makes groups, or looks for those of dead runs, holds a lock on the folder above, as that document asks of all programs.
+A run and its guardian remove the run's own groups without that lock. The kernel moves what is left in a removed group
+to the root's.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import msgspec
 
 from milabench_ng.errors import IsolationError
 from milabench_ng.fence.kernel.processes import proc_threads
-from milabench_ng.fence.killing import OwnGroup, sweep
+from milabench_ng.fence.killing import OwnGroup, noted_groups, sweep
 from milabench_ng.fence.runs import RunGroups, lock, locked_top
 from milabench_ng.files import is_locked
 from milabench_ng.node.pci_gpus import kernel_text
@@ -121,7 +122,7 @@ def reap_cache_groups(resctrl: Path = RESCTRL) -> list[str]:
         return []
     with locked_top(str(resctrl)):
         dead = [path for path, alive in _ours(resctrl).items() if not alive]
-        sweep(map(OwnGroup.noted, dead), patience_s=1.0)
+        sweep(noted_groups(dead), patience_s=1.0)
     return [f"isolation: removed {path}, left by a dead run." for path in dead if not os.path.isdir(path)]
 
 

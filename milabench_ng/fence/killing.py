@@ -157,6 +157,15 @@ class OwnGroup(NamedTuple):
         return set(pids) & set(self.members())
 
 
+def noted_groups(paths: Iterable[str]) -> list[OwnGroup]:
+    """The groups of a dead run at these places, without those that its guardian has removed meanwhile."""
+    found = []
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            found.append(OwnGroup.noted(path))
+    return found
+
+
 class Swept(NamedTuple):
     """What became of groups that were to be removed."""
 

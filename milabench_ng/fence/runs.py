@@ -22,7 +22,7 @@ import msgspec
 from milabench_ng.errors import IsolationError
 from milabench_ng.fence import guardian
 from milabench_ng.fence.kernel.processes import Process
-from milabench_ng.fence.killing import OwnGroup, signal_child, sweep
+from milabench_ng.fence.killing import OwnGroup, noted_groups, signal_child, sweep
 from milabench_ng.files import is_locked
 
 TOP = "mnb"
@@ -155,7 +155,7 @@ def reap(parents: Sequence[str], allow_concurrent: bool = False) -> list[str]:
     with locked_top(parents[0]):
         for name in sorted(names):
             directories = [Path(parent, TOP, name) for parent in parents]
-            living = next((directory for directory in directories if _is_held(directory)), None)
+            living = next((directory for directory in directories if is_locked(directory)), None)
             if living is not None:
                 if not allow_concurrent:
                     raise IsolationError(_living(living))
@@ -168,7 +168,7 @@ def reap(parents: Sequence[str], allow_concurrent: bool = False) -> list[str]:
 def _reap(name: str, directories: Sequence[Path]) -> Iterator[str]:
     """Remove what bears the mark of a run that is dead; nothing else."""
     there = [directory for directory in directories if directory.is_dir()]
-    ours = [OwnGroup.noted(str(directory)) for directory in there if _is_signed(directory)]
+    ours = noted_groups(str(directory) for directory in there if _is_signed(directory))
     if ours:
         swept = sweep(ours, patience_s=5.0)
         yield (
@@ -202,14 +202,6 @@ def remove_tops(parents: Sequence[str]) -> None:
         for parent in parents:
             with contextlib.suppress(OSError):  # another run's groups are in it, or it is gone
                 Path(parent, TOP).rmdir()
-
-
-def _is_held(directory: Path) -> bool:
-    """Whether a living run has the lock of its group, if that is there."""
-    try:
-        return is_locked(directory)
-    except FileNotFoundError:
-        return False
 
 
 def _living(directory: Path) -> str:

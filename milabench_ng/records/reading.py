@@ -150,7 +150,7 @@ def is_going_on(folder: Path) -> bool:
     """
     try:
         return is_locked(folder / MANIFEST, os.O_NONBLOCK)
-    except OSError:  # there is none, or the file system has no locks
+    except OSError:  # it may not be opened, or the file system has no locks
         return False
 
 

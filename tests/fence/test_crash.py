@@ -19,11 +19,12 @@ from fence_waiting import process_of, wait_for
 
 from milabench_ng.errors import IsolationError
 from milabench_ng.fence import runs
+from milabench_ng.fence.cache_groups import find_cache_groups
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.choosing import Wish, open_fence, reap
 from milabench_ng.fence.interface import Fence
 from milabench_ng.fence.kernel.processes import Process, is_there
-from milabench_ng.fence.killing import OwnGroup, Swept, sweep
+from milabench_ng.fence.killing import OwnGroup, Swept, noted_groups, sweep
 from milabench_ng.records.isolation import Share
 
 pytestmark = pytest.mark.root
@@ -32,6 +33,7 @@ pytestmark = pytest.mark.root
 ORCHESTRATOR = """
 import json, msgspec, subprocess, sys, time
 from milabench_ng.fence.choosing import open_fence
+from milabench_ng.fence.cache_groups import find_cache_groups
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import IsolationMismatch
 from milabench_ng.fence.kernel.processes import identify
@@ -171,6 +173,26 @@ def test_a_dead_runs_scope_may_vanish_while_it_is_reaped(tmp_path: Path, monkeyp
     monkeypatch.setattr(runs, "sweep", sweep)
     said = "isolation: reaped run dead (orchestrator gone): killed 2 processes, removed 1 groups."
     assert runs.reap([str(scope)]) == [said]
+
+
+def test_a_dead_runs_guardian_may_remove_its_groups_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start right after `kill -9` meets it."""
+    directory = tmp_path / "mnb" / "dead"
+    directory.mkdir(parents=True)
+
+    def is_signed(directory: Path) -> bool:
+        directory.rmdir()
+        return True
+
+    monkeypatch.setattr(runs, "_is_signed", is_signed)
+    assert runs.reap([str(tmp_path)]) == []
+
+
+def test_a_dead_runs_guardian_may_remove_its_cache_groups_first(tmp_path: Path) -> None:
+    (tmp_path / "info").mkdir()
+    (tmp_path / "mnb-dead-t0").symlink_to("gone")  # listed, and not there
+    assert find_cache_groups(tmp_path) == {str(tmp_path / "mnb-dead-t0"): False}
+    assert noted_groups([str(tmp_path / "gone"), str(tmp_path / "info")]) == [OwnGroup.noted(str(tmp_path / "info"))]
 
 
 # Removes whatever is empty, as systemd does in a scope, as fast as it can.

@@ -68,7 +68,5 @@ def _held(path: Path) -> bool | None:
     """Whether another process has an exclusive lock on ``path``; None if this user may not open it."""
     try:
         return is_locked(path)
-    except FileNotFoundError:
-        return False
     except PermissionError:
         return None
