@@ -110,6 +110,7 @@ class RunGroups:
         self.run_id = run_id
         self.directories = {parent: Path(parent, TOP, run_id) for parent in parents}
         self._groups: list[OwnGroup] = []
+        self._locks: list[int] = []
         try:
             with locked_top(parents[0]):
                 for parent, directory in self.directories.items():
@@ -119,8 +120,11 @@ class RunGroups:
                     self._groups.append(OwnGroup.noted(str(directory)))
                     _sign(directory, holds)
                     prepare(directory)
-                self._locks = [lock(directory) for directory in self.directories.values()]
+                for directory in self.directories.values():
+                    self._locks.append(lock(directory))
         except OSError as error:
+            for descriptor in self._locks:
+                os.close(descriptor)
             for group in self._groups:
                 os.rmdir(group.path)
             remove_tops(parents)

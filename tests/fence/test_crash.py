@@ -223,6 +223,24 @@ def test_groups_count_as_removed_whoever_removes_them(
     rival.communicate()
 
 
+def test_a_run_that_cannot_lock_its_groups_keeps_none_of_the_locks(tmp_path: Path) -> None:
+    parents = [tmp_path / "first", tmp_path / "second"]
+    for parent in parents:
+        parent.mkdir()
+    rivals = []
+
+    def prepare(directory: Path) -> None:
+        if directory == parents[1] / "mnb" / "mnb-test-locks":
+            rivals.append(runs.lock(directory))
+
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(IsolationError, match="cannot make the groups of run mnb-test-locks"):
+        runs.RunGroups([str(parent) for parent in parents], "mnb-test-locks", "", prepare)
+    os.close(rivals.pop())
+    assert os.listdir("/proc/self/fd") == before
+    assert not [*tmp_path.glob("*/*")]
+
+
 @pytest.mark.usefixtures("fence")
 def test_a_taken_name_is_refused(capabilities: Capabilities) -> None:
     [name] = {path.name for path in groups(capabilities)}
