@@ -277,7 +277,8 @@ async def _probe_io(runner: BatchRunner, context: RunContext) -> None:
     asked = {(one.launch.job_id, slot): shares[one.launch.test] for one in limited for slot in one.groups}
     found = await probe_all(groups, asked, context.facts.planned.request.dataroot)
     for (job_id, slot), seen in found.items():
-        runner.note(job_id, slot, io=seen, mismatch=excess(seen))
+        runner.note(job_id, slot, io=seen)
+        runner.accuse(job_id, slot, excess(seen))
 
 
 def _tenant(launch: Launch, work: BatchWork, context: RunContext, requested_s: float, unfit: Failed | None) -> Tenant:

@@ -8,12 +8,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from milabench_ng.fence.kernel.mounts import find, parse_mountinfo
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, LaunchState
-from milabench_ng.orchestrator.execution import lookout
+from milabench_ng.orchestrator.execution import batch, lookout
+from milabench_ng.orchestrator.execution.group_evidence import GroupEvidence
 from milabench_ng.records.record import Record
 from tests.orchestrator.conftest import Act, Finished, Runner
 
@@ -173,3 +176,15 @@ def test_an_affinity_that_is_narrowed_and_put_back_is_a_mark(run_profile: Runner
 def test_a_workload_that_schedules_itself_is_not_accused(run_profile: Runner) -> None:
     record = first(run_profile({"considerate": {"workload": f"{HERE}:considerate"}}, tenants=1))
     assert (record.success, "scheduling" in kinds(record)) == (True, False)
+
+
+def test_the_first_reason_is_the_one_told() -> None:
+    """What is found later, at the stop or after it, may follow from it."""
+    nothing: Any = None
+    launch = SimpleNamespace(job_id="d0", slot_ids=("0",))
+    tenant: Any = SimpleNamespace(launch=launch, groups={}, intruder="intruder", alive=True)
+    runner = batch.BatchRunner([tenant], nothing, {}, nothing, nothing)
+    runner.evidence["d0"] = {"0": GroupEvidence()}
+    runner._changed((tenant, "0"), lookout.Change(lost=("its cpuset",)))
+    runner._collect()
+    assert runner.evidence["d0"]["0"].mismatch == "isolation changed before the start: its cpuset"

@@ -100,6 +100,10 @@ class BatchRunner:
         evidence = self.evidence[job_id]
         evidence[slot] = msgspec.structs.replace(evidence[slot], **seen)
 
+    def accuse(self, job_id: str, slot: str, why: str | None) -> None:
+        """Note why a launch is not known to be held to its share, if anything; the first reason is the one told."""
+        self.note(job_id, slot, mismatch=self.evidence[job_id][slot].mismatch or why)
+
     async def _work(self) -> None:
         await self._start_workers()
         await self._until(lambda tenant: tenant.ready.done())
@@ -291,10 +295,10 @@ class BatchRunner:
         if not tenant.alive or job_id in self._killed:
             return
         when = "before the start" if start_s is None else f"{time.monotonic() - start_s:.1f} s after the start"
-        known = self.evidence[job_id][slot]
         lost = f"isolation changed {when}: {'; '.join(change.lost)}" if change.lost else None
-        told = (*known.rescheduled, *(f"{what}, {when}" for what in change.scheduled))[:TOLD]
-        self.note(job_id, slot, mismatch=known.mismatch or lost, rescheduled=told)
+        told = (*self.evidence[job_id][slot].rescheduled, *(f"{what}, {when}" for what in change.scheduled))[:TOLD]
+        self.note(job_id, slot, rescheduled=told)
+        self.accuse(job_id, slot, lost)
 
     def _unreadable(self, tenant: Tenant, slot: str, error: OSError) -> None:
         """End a tenant whose group cannot be read: it holds nothing."""
@@ -302,8 +306,7 @@ class BatchRunner:
 
     def _lose(self, tenant: Tenant, slot: str, why: str) -> None:
         """End a tenant of which nobody can say that it is held to its share."""
-        known = self.evidence[tenant.launch.job_id][slot].mismatch
-        self.note(tenant.launch.job_id, slot, mismatch=known or why)
+        self.accuse(tenant.launch.job_id, slot, why)
         self._kill(tenant)
 
     def _kill(self, tenant: Tenant) -> None:
@@ -318,7 +321,7 @@ class BatchRunner:
             if tenant.launch.job_id not in self._killed:
                 self._read_counters(tenant, end=False)
             if tenant.intruder:
-                self.note(tenant.launch.job_id, tenant.launch.slot_ids[0], mismatch=tenant.intruder)
+                self.accuse(tenant.launch.job_id, tenant.launch.slot_ids[0], tenant.intruder)
 
     def _look_outside(self, tenant: Tenant, table: Table) -> None:
         """Fail a launch of which something has left its fence: no group shows that."""
@@ -330,8 +333,8 @@ class BatchRunner:
         except OSError as error:
             self._lose(tenant, slot, f"isolation cannot be verified: a process of it cannot be read: {error}")
         else:
-            changes: dict[str, object] = {"mismatch": seen.departed} if seen.departed else {}
-            self.note(tenant.launch.job_id, slot, privileged=seen.privileged, **changes)
+            self.note(tenant.launch.job_id, slot, privileged=seen.privileged)
+            self.accuse(tenant.launch.job_id, slot, seen.departed or None)
 
     def _read_counters(self, tenant: Tenant, *, end: bool) -> None:
         """Read usage and events; at the ``end`` of the measurement, while the tenant still works, also limits."""

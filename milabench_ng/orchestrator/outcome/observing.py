@@ -74,7 +74,8 @@ def _note_readers(tenant: Tenant, runner: BatchRunner) -> None:
         io = evidence[slot].io
         if io and rank.done:
             seen = achieved(io, rank.done.read_bytes, rank.done.read_s)
-            runner.note(tenant.launch.job_id, slot, io=seen, mismatch=evidence[slot].mismatch or excess(seen))
+            runner.note(tenant.launch.job_id, slot, io=seen)
+            runner.accuse(tenant.launch.job_id, slot, excess(seen))
 
 
 def _window(tenant: Tenant, observed: BatchObservation, context: RunContext) -> Window | None:
