@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -126,10 +126,7 @@ class Group(Protocol):
         second. Returns a reading that may lack all else that `usage` has."""
 
     def pids(self) -> tuple[int, ...]:
-        """The processes in the group."""
-
-    def proved(self, pids: Iterable[int]) -> set[int]:
-        """Those of `pids` that are in the group at this moment (`fence.killing`)."""
+        """The processes in the group at this moment."""
 
     def outside(self, pid: int) -> str:
         """What of process `pid`, or of a thread of it, is outside this fence; empty if nothing is, or it has ended."""

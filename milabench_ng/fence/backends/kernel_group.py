@@ -79,9 +79,6 @@ class KernelGroup:
     def pids(self) -> tuple[int, ...]:
         return tuple(sorted({pid for own in self._own for pid in own.members()}))
 
-    def proved(self, pids: Iterable[int]) -> set[int]:
-        return set(pids) & set(self.pids())
-
     def outside(self, pid: int) -> str:
         return outside(pid, self._groups, self.share.cpus)
 

@@ -6,7 +6,6 @@ Tenants are followed but not held; `affinity` adds what an ordinary process can 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 from milabench_ng.fence import isolation_check
@@ -86,9 +85,6 @@ class NoneGroup:
 
     def pids(self) -> tuple[int, ...]:
         return self._followed.pids()
-
-    def proved(self, pids: Iterable[int]) -> set[int]:
-        return self._followed.proved(pids)
 
     def outside(self, pid: int) -> str:
         return outside(pid, {}, self.entry.cpus)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable
 
 import msgspec
 
@@ -133,9 +132,6 @@ class SlurmGroup:
 
     def pids(self) -> tuple[int, ...]:
         return self._followed.pids()
-
-    def proved(self, pids: Iterable[int]) -> set[int]:
-        return self._followed.proved(pids)
 
     def outside(self, pid: int) -> str:
         return outside(pid, {}, self.share.cpus)

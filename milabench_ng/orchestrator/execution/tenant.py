@@ -153,8 +153,8 @@ class Tenant:
 
     def proved(self, pids: Iterable[int]) -> set[int]:
         """Those of ``pids`` that are its processes at this moment: in its groups, or below its worker."""
-        wanted = list(pids)
-        found = {pid for group in self.groups.values() for pid in group.proved(wanted)}
+        wanted = set(pids)
+        found = {pid for group in self.groups.values() for pid in group.pids()} & wanted
         return found | (self.worker.family.proved(wanted) if self.worker else set())
 
     def pids(self) -> tuple[int, ...]:
