@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -185,6 +187,23 @@ def test_the_first_reason_is_the_one_told() -> None:
     tenant: Any = SimpleNamespace(launch=launch, groups={}, intruder="intruder", alive=True)
     runner = batch.BatchRunner([tenant], nothing, {}, nothing, nothing)
     runner.evidence["d0"] = {"0": GroupEvidence()}
-    runner._changed((tenant, "0"), lookout.Change(lost=("its cpuset",)))
+    runner._changed(tenant, "0", lookout.Change(lost=("its cpuset",)))
     runner._collect()
     assert runner.evidence["d0"]["0"].mismatch == "isolation changed before the start: its cpuset"
+
+
+def test_the_files_of_launches_that_ended_early_are_closed_with_the_batch() -> None:
+    lookouts = lookout.Lookouts()
+    watched: Any = set()  # stands for a lookout
+    still_held = weakref.ref(watched)
+
+    async def watch() -> None:
+        task = asyncio.create_task(lookouts.run())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+
+    lookouts.watch(("d0", "0"), watched, lambda _: None)
+    del watched
+    asyncio.run(watch())
+    assert still_held() is None

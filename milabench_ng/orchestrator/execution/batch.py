@@ -7,6 +7,7 @@ import contextlib
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -72,7 +73,7 @@ class BatchRunner:
         """What a task of this runner died of."""
         self._killed: dict[str, float] = {}
         """When each launch was killed (monotonic)."""
-        self._lookouts = Lookouts(self._changed)
+        self._lookouts = Lookouts()
         self.start_s: float | None = None
         self.stop_s: float | None = None
         for tenant in tenants:
@@ -179,7 +180,7 @@ class BatchRunner:
                 self._read_counters(tenant, end=True)
                 self._look_outside(tenant, table)
                 for slot in tenant.groups:
-                    self._lookouts.last((tenant, slot))
+                    self._lookouts.last((tenant.launch.job_id, slot))
         for tenant in self.tenants:
             tenant.tell(Stop())
             if not tenant.ready.done():
@@ -279,7 +280,8 @@ class BatchRunner:
         else:
             tenant.ranks[entered.rank].process = process
             self.note(tenant.launch.job_id, slot, effective=effective, proc=proc)
-            self._lookouts.watch((tenant, slot), Lookout(tenant.groups[slot], effective, proc))
+            lookout = Lookout(tenant.groups[slot], effective, proc)
+            self._lookouts.watch((tenant.launch.job_id, slot), lookout, partial(self._changed, tenant, slot))
 
     def _require_proof(self, tenant: Tenant) -> None:
         """End a tenant that is ready although one of its ranks is no process that was found and verified."""
@@ -288,9 +290,8 @@ class BatchRunner:
                 why = f"it says that it is process {rank.entered.pid}, and there is none" if rank.entered else "no word"
                 self._lose(tenant, slot, f"isolation: rank {number} is ready and has not entered: {why}.")
 
-    def _changed(self, watched: tuple[Tenant, str], change: Change) -> None:
+    def _changed(self, tenant: Tenant, slot: str, change: Change) -> None:
         """Note what somebody has changed of a launch, unless it is being ended."""
-        tenant, slot = watched
         job_id, start_s = tenant.launch.job_id, self.start_s
         if not tenant.alive or job_id in self._killed:
             return

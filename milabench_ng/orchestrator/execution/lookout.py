@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Hashable, Iterable
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from milabench_ng.fence.interface import Group
 from milabench_ng.fence.isolation_check import changes
@@ -22,7 +22,8 @@ from milabench_ng.fence.kernel.whereabouts import controlled, moved
 from milabench_ng.grouping import grouped
 from milabench_ng.records.isolation import Effective, ProcView
 
-K = TypeVar("K", bound=Hashable)
+Place = tuple[str, str]
+"""A launch's job id, and one of its slots."""
 
 LOOK_S = 0.5
 """Time between two looks at what the kernel does not tell of."""
@@ -74,19 +75,21 @@ class Lookout:
         return {self._pid, *self._group.pids()}
 
 
-class Lookouts(Generic[K]):
-    """The lookouts of a batch, by whatever they are known; each ends with its last look."""
+Tell = Callable[[Change], None]
+"""Is told what has changed, as soon as it is seen."""
 
-    def __init__(self, tell: Callable[[K, Change], None]) -> None:
-        """``tell`` is told what has changed, as soon as it is seen."""
-        self._tell = tell
-        self._watched: dict[K, Lookout] = {}
+
+class Lookouts:
+    """The lookouts of a batch; each ends with its last look."""
+
+    def __init__(self) -> None:
+        self._watched: dict[Place, tuple[Lookout, Tell]] = {}
         self._writes: Writes | None = None
         """None where the kernel tells of no writes: then limits are looked at from time to time, too."""
 
-    def watch(self, name: K, lookout: Lookout) -> None:
+    def watch(self, place: Place, lookout: Lookout, tell: Tell) -> None:
         """Watch one process that has entered."""
-        self._watched[name] = lookout
+        self._watched[place] = lookout, tell
         if self._writes is not None:
             try:
                 lookout.holds.follow(self._writes)
@@ -116,29 +119,30 @@ class Lookouts(Generic[K]):
                 await asyncio.sleep(PAUSE_S)
         finally:
             self._hear_no_more()
+            self._watched.clear()  # of launches that ended before the stop; they hold files open
 
-    def last(self, name: K) -> None:
+    def last(self, place: Place) -> None:
         """Look at all once more, while the process still works, and watch it no longer."""
-        lookout = self._watched.get(name)
-        if lookout is not None:
-            self._look_at(name, lookout, Lookout.all)
-            del self._watched[name]
+        watched = self._watched.pop(place, None)
+        if watched is not None:
+            _look_at(*watched, Lookout.all)
 
     def _look(self, how: Callable[[Lookout], Change]) -> None:
-        for name, lookout in tuple(self._watched.items()):
-            self._look_at(name, lookout, how)
-
-    def _look_at(self, name: K, lookout: Lookout, how: Callable[[Lookout], Change]) -> None:
-        with contextlib.suppress(OSError):  # its group has vanished, which its counters show
-            change = how(lookout)
-            if change != Change():
-                self._tell(name, change)
+        for watched in tuple(self._watched.values()):
+            _look_at(*watched, how)
 
     def _hear_no_more(self) -> None:
         if self._writes is not None:
             asyncio.get_running_loop().remove_reader(self._writes.descriptor)
             self._writes.close()
             self._writes = None
+
+
+def _look_at(lookout: Lookout, tell: Tell, how: Callable[[Lookout], Change]) -> None:
+    with contextlib.suppress(OSError):  # its group has vanished, which its counters show
+        change = how(lookout)
+        if change != Change():
+            tell(change)
 
 
 def _together(odd: Iterable[tuple[str, int]]) -> Iterable[str]:
