@@ -14,7 +14,7 @@ import signal
 import time
 from typing import NamedTuple, Protocol
 
-from milabench_ng.fence.kernel.processes import lineage, proc_is_ours, read_stat
+from milabench_ng.fence.kernel.processes import lineage, proc_is_ours
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,15 +37,6 @@ class Proof(Protocol):
 
 class NotOursError(Exception):
     """A process that is never signalled was to be: nothing was done to it."""
-
-
-class Children:
-    """The children of this process that it has not waited for."""
-
-    def proved(self, pids: Iterable[int]) -> set[int]:
-        """Those of ``pids`` that are."""
-        stats = {pid: read_stat(pid) for pid in pids}
-        return {pid for pid, stat in stats.items() if stat and stat.parent == os.getpid()}
 
 
 def send(number: signal.Signals, pids: Iterable[int], proof: Proof) -> set[int]:

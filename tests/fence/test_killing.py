@@ -35,7 +35,7 @@ from pathlib import Path
 from fence_waiting import process_of, wait_for
 from milabench_ng.fence import guardian
 from milabench_ng.fence.kernel.processes import Family, Process, identify, is_there
-from milabench_ng.fence.killing import Children, NotOursError, OwnGroup, kill, send
+from milabench_ng.fence.killing import NotOursError, OwnGroup, kill, send
 
 class Everything:
     proved = staticmethod(set)

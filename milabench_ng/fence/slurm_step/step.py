@@ -4,7 +4,7 @@ Slurm starts what is in a step, therefore nothing there is our child or can inhe
 starts: it waits on a socket and forks what is ordered. `call` takes the place of the tenant's process: it hands over
 its descriptors, arguments and environment, waits, and ends as that process did, by the same signal if it was one.
 
-Uses only the standard library and `fence.killing`: `python -I -S step.py hold NAME | call NAME PARENT
+Uses only the standard library and what the guardian uses: `python -I -S step.py hold NAME | call NAME PARENT
 DESCRIPTORS -- argv...`. The socket is abstract (unix(7)): it leaves no file, and each side asks the kernel who the
 other is.
 """
@@ -25,7 +25,8 @@ import sys
 if __name__ == "__main__":  # isolated, so the package is not on the path
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "..")))
 
-from milabench_ng.fence.killing import Children, send
+from milabench_ng.fence.kernel.processes import below_us
+from milabench_ng.fence.killing import send
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Holder:
                     self._tell(descriptor)
                 else:
                     self._abandon(descriptor)
-        send(signal.SIGKILL, [pid for _, pid in self._callers.values()], Children())
+        send(signal.SIGKILL, [pid for _, pid in self._callers.values()], below_us())
 
     def _accept(self) -> None:
         connection, _ = self._server.accept()
@@ -125,7 +126,7 @@ class Holder:
         """Kill the process of a caller that is gone. The rest follows when it has ended."""
         for connection, pid in self._callers.values():
             if connection.fileno() == descriptor:
-                send(signal.SIGKILL, [pid], Children())
+                send(signal.SIGKILL, [pid], below_us())
                 self._poll.unregister(descriptor)  # it would stay ready
                 self._abandoned.add(descriptor)
 

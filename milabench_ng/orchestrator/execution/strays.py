@@ -17,7 +17,7 @@ import msgspec
 from milabench_ng.fence.interface import Group
 from milabench_ng.fence.kernel.limits import privileges
 from milabench_ng.fence.kernel.processes import Family, Process, Table, below_us, read_table
-from milabench_ng.fence.killing import Children, NotOursError, send
+from milabench_ng.fence.killing import NotOursError, send
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PATIENCE_S = 2.0
@@ -74,12 +74,18 @@ def end_strays(known: Collection[Process], ours: Sequence[Family], foreign: Sequ
 
 def _reap(killed: Collection[int]) -> None:
     """Wait for those of the killed that this process has adopted."""
-    end_s = time.monotonic() + _PATIENCE_S
-    while (killed := Children().proved(killed)) and time.monotonic() < end_s:
-        for pid in killed:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
+    left, end_s = list(killed), time.monotonic() + _PATIENCE_S
+    while left and time.monotonic() < end_s:
+        left = list(filter(_is_dying, left))
         time.sleep(0.01)
+
+
+def _is_dying(pid: int) -> bool:
+    """Whether a child of this process has not ended yet; waits for one that has. False for another's child."""
+    try:
+        return os.waitpid(pid, os.WNOHANG) == (0, 0)
+    except ChildProcessError:
+        return False
 
 
 def _uncounted(used_s: float, groups: Sequence[Group]) -> str:
