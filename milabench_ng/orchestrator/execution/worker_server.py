@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import socket
@@ -14,11 +13,10 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-import psutil
 
 from milabench_ng.catalogue import Catalogue
 from milabench_ng.errors import InputError, MnbError
-from milabench_ng.fence.kernel.processes import Family, Process, identify
+from milabench_ng.fence.kernel.processes import Family, Process, identify, read_table
 from milabench_ng.fence.killing import signal_child
 from milabench_ng.orchestrator.execution.server_link import Link, how_ended, open_link
 from milabench_ng.orchestrator.execution.starting import MachineryError, StartedWorker, require_folder
@@ -318,13 +316,10 @@ class WorkerServer:
 
 def stopped_at_or_below(pids: Iterable[int]) -> str:
     """Which of these processes, or of those below them, a signal has stopped; empty if none has."""
-    for pid in pids:
-        with contextlib.suppress(psutil.Error):
-            process = psutil.Process(pid)
-            for one in (process, *process.children(recursive=True)):
-                if one.status() == psutil.STATUS_STOPPED:
-                    return f"process {one.pid} is stopped (SIGSTOP)"
-    return ""
+    table = read_table()
+    families = [Family(Process(pid, table[pid].start)) for pid in pids if pid in table]
+    stopped = (one.pid for family in families for one in family.members(table) if table[one.pid].state == "T")
+    return next((f"process {pid} is stopped (SIGSTOP)" for pid in stopped), "")
 
 
 def check_threads(threads: int) -> None:
