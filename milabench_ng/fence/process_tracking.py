@@ -16,9 +16,6 @@ from milabench_ng.fence.runs import Guardian
 from milabench_ng.node.conditions import kernel_table
 from milabench_ng.records.isolation import Usage
 
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-
-
 Owners = dict[Process, "Followed"]
 
 
@@ -111,4 +108,4 @@ def _smaps(pid: int) -> dict[str, int]:
 
 def _cpu_usec(pids: Iterable[int], table: Table) -> int:
     """User and system time of the processes and the children that they have waited for."""
-    return sum(table[pid].cpu_ticks for pid in pids) * 1_000_000 // _TICKS_PER_S
+    return round(1e6 * sum(table[pid].cpu_s for pid in pids))

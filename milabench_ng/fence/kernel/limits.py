@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from milabench_ng.cgroup_files import format_ids
+from milabench_ng.fence.kernel.processes import proc_threads
 from milabench_ng.records.isolation import Scheduling
 
 _CLASSES = {os.SCHED_OTHER: "other", os.SCHED_FIFO: "fifo", os.SCHED_RR: "rr", os.SCHED_BATCH: "batch"}
@@ -32,15 +33,12 @@ def read_scheduling(pid: int) -> Scheduling:
 
 def privileges(pid: int) -> Iterator[str]:
     """What puts a thread of process `pid` before those of others; nothing if it is gone."""
-    try:
-        for thread in map(int, os.listdir(f"/proc/{pid}/task")):
-            policy, nice = _class_of(thread), os.getpriority(os.PRIO_PROCESS, thread)
-            if policy in ("fifo", "rr", "deadline"):
-                yield f"scheduling class {policy}"
-            if nice < 0:
-                yield f"niceness {nice}"
-    except (FileNotFoundError, ProcessLookupError):
-        return
+    for schedule in schedules(pid).values():
+        policy = _name(schedule.policy)
+        if policy in ("fifo", "rr", "deadline"):
+            yield f"scheduling class {policy}"
+        if schedule.nice < 0:
+            yield f"niceness {schedule.nice}"
 
 
 class ThreadSchedule(NamedTuple):
@@ -63,11 +61,10 @@ class ThreadSchedule(NamedTuple):
 def schedules(pid: int) -> dict[int, ThreadSchedule]:
     """Of all threads of process `pid`, by thread; those that end meanwhile are left out."""
     found = {}
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        for thread in map(int, os.listdir(f"/proc/{pid}/task")):
-            with contextlib.suppress(ProcessLookupError):
-                policy, nice = os.sched_getscheduler(thread), os.getpriority(os.PRIO_PROCESS, thread)
-                found[thread] = ThreadSchedule(policy, nice, frozenset(os.sched_getaffinity(thread)))
+    for thread in proc_threads(pid):
+        with contextlib.suppress(ProcessLookupError):
+            policy, nice = os.sched_getscheduler(thread), os.getpriority(os.PRIO_PROCESS, thread)
+            found[thread] = ThreadSchedule(policy, nice, frozenset(os.sched_getaffinity(thread)))
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from milabench_ng.cgroupfs import Group2
-from milabench_ng.fence.kernel.processes import identify, lineage
+from milabench_ng.fence.kernel.processes import below_us, identify
 
 LEAF = "mnb-main"
 
@@ -31,7 +31,7 @@ def evacuate(group: Group2) -> Group2:
 
 def _ours(pid: int) -> bool:
     """Whether the process is this one or descends from it, or has ended and does not matter."""
-    if os.getpid() in (one.pid for one in lineage(pid)):
+    if pid == os.getpid() or below_us().proved([pid]):
         return True
     try:
         return pid != 0 and identify(pid) is None

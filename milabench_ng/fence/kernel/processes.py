@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     Owner = TypeVar("Owner")
 
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _UNSTABLE = 8
 """How often a line of parents is read again because one of them has ended."""
 
@@ -38,6 +39,11 @@ class Stat(NamedTuple):
     """CPU time of it and of the children that it has waited for, in clock ticks."""
     threads: int
     start: int
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU time in seconds."""
+        return self.cpu_ticks / _TICKS_PER_S
 
     @property
     def ended(self) -> bool:

@@ -19,7 +19,6 @@ from milabench_ng.fence.kernel.limits import privileges
 from milabench_ng.fence.kernel.processes import Family, Process, Table, below_us, read_table
 from milabench_ng.fence.killing import NotOursError, send
 
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PATIENCE_S = 2.0
 _TOLERANCE, _TOLERANCE_S = 0.02, 0.5
 """CPU time that a launch may have used before it entered, beside the inaccuracy of the counters."""
@@ -39,7 +38,7 @@ def look(launch: Family, groups: Sequence[Group], table: Table) -> Sighting:
     Raises OSError if one of them cannot be read.
     """
     family = launch.members(table)
-    used_s = sum(table[one.pid].cpu_ticks for one in family) / _TICKS_PER_S
+    used_s = sum(table[one.pid].cpu_s for one in family)
     departed: dict[int, str] = {}
     for one in family:
         outside = [group.outside(one.pid) for group in groups]
