@@ -151,8 +151,7 @@ def test_stacks_are_bounded_in_number(tmp_path: Path) -> None:
         one.stdout.readline()
         process = identify(one.pid)
         assert process
-        launch = SimpleNamespace(pids=lambda: [one.pid] * 300, proved=Family(process).proved)
-        asyncio.run(dump_stacks(launch, log.fileno()))
+        asyncio.run(dump_stacks([one.pid] * 300, Family(process), log.fileno()))
     one.kill()
     one.wait()
     text = (tmp_path / "log").read_text()

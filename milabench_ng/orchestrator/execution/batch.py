@@ -229,7 +229,7 @@ class BatchRunner:
         try:
             say(tenant.log.descriptor, f"{late}; its stacks, then it is killed")
             async with asyncio.timeout(STACKS_S):
-                await dump_stacks(tenant, tenant.log.descriptor)
+                await dump_stacks(tenant.pids(), tenant, tenant.log.descriptor)
         except TimeoutError:
             say(tenant.log.descriptor, f"no more stacks after {STACKS_S:.0f} s")
         finally:

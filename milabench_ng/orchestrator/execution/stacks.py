@@ -10,9 +10,8 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Collection
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
 
 from milabench_ng.fence.killing import NotOursError, Proof, send
 
@@ -22,16 +21,9 @@ STACKS = 16
 """How many processes write theirs: worker, ranks and first loaders; further ones show nothing new."""
 
 
-class Launch(Proof, Protocol):
-    """What knows the processes of a launch."""
-
-    def pids(self) -> Collection[int]:
-        """Those that it has now."""
-
-
-async def dump_stacks(launch: Launch, log: int) -> None:
-    """Have the first processes of a launch write their stacks to ``log``, in turn. Stopped ones are continued."""
-    found = sorted(launch.pids())
+async def dump_stacks(pids: Iterable[int], launch: Proof, log: int) -> None:
+    """Have the first of a launch's processes write their stacks to ``log``, in turn. Stopped ones are continued."""
+    found = sorted(pids)
     for pid in found[:STACKS]:
         say(log, f"stacks of process {pid}: {kernel_view(pid)}")
         if _would_answer(pid):
