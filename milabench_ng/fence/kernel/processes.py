@@ -68,6 +68,16 @@ def proc_text(name: str) -> str | None:
         return None
 
 
+def working_name(place: str) -> str:
+    """The name of the process or thread ``/proc/PLACE``; empty if it is gone, or ending.
+
+    One that ends gives up its memory before its files, and before the kernel moves it to the root of every hierarchy.
+    Raises OSError if it is there and cannot be read.
+    """
+    status = proc_text(f"{place}/status") or ""
+    return status.partition("\n")[0].removeprefix("Name:\t") if "\nVmSize:" in status else ""
+
+
 def proc_threads(pid: int) -> list[int]:
     """The threads of a process; none if it is gone. Raises OSError if this user may not see them."""
     try:

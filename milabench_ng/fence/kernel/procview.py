@@ -9,7 +9,7 @@ from pathlib import Path
 from milabench_ng.cgroup_files import parse_ids
 from milabench_ng.fence.kernel.limits import read_scheduling
 from milabench_ng.fence.kernel.mounts import parse_mountinfo
-from milabench_ng.fence.kernel.processes import proc_text
+from milabench_ng.fence.kernel.processes import working_name
 from milabench_ng.records.isolation import Confinement, ProcView
 
 CAPABILITIES = (
@@ -34,7 +34,7 @@ def read_process(pid: int) -> ProcView:
     except ProcessLookupError as error:
         raise ProcessLookupError(f"there is no process {pid} any more") from error
     except OSError as error:  # EINVAL: its mount namespace is gone before it is
-        if "VmSize" not in (proc_text(f"{pid}/status") or ""):
+        if not working_name(str(pid)):
             raise ProcessLookupError(f"process {pid} is ending") from error
         raise
 

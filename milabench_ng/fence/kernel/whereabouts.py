@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from milabench_ng.cgroup_files import format_ids
 from milabench_ng.fence.kernel.mounts import parse_own_groups
-from milabench_ng.fence.kernel.processes import proc_text, proc_threads, read_stat
+from milabench_ng.fence.kernel.processes import proc_text, proc_threads, read_stat, working_name
 
 
 def outside(pid: int, groups: Mapping[str, str], cpus: Collection[int]) -> str:
@@ -42,18 +42,17 @@ def moved(place: str, groups: Mapping[str, str]) -> str:
     """
     now = parse_own_groups(proc_text(f"{place}/cgroup") or "")
     found = next((one for one in groups if now.get(one, groups[one]) != groups[one]), None)
-    status = "" if found is None else proc_text(f"{place}/status") or ""
-    if found is None or "VmSize" not in status:
+    name = "" if found is None else working_name(place)
+    if found is None or not name:
         return ""
-    who = f"{status.split(maxsplit=2)[1]} ({os.path.basename(place)})"
+    who = f"{name} ({os.path.basename(place)})"
     return f"{who} was in group {groups[found]} of {found or 'cgroup2'} and is in {now[found]}"
 
 
 def _outside(place: str, thread: int, groups: Mapping[str, str], cpus: set[int]) -> Iterator[str]:
     found = [*_elsewhere(f"{place}/cgroup", groups), *_wider(thread, cpus)]
-    status = (proc_text(f"{place}/status") or "") if found else ""
-    if "VmSize" in status:  # else it is ending, and the kernel has moved it to the root of every hierarchy
-        name = status.split("\n", 1)[0].split("\t")[-1]
+    name = working_name(place) if found else ""
+    if name:
         yield from (f"{name} ({thread}) {what}" for what in found)
 
 

@@ -32,8 +32,7 @@ from milabench_ng.events import (
     Slice,
 )
 from milabench_ng.fence.interface import Group, IsolationMismatch
-from milabench_ng.fence.kernel.processes import Family, Process, identify, is_there
-from milabench_ng.fence.kernel.readings import host_text
+from milabench_ng.fence.kernel.processes import Family, Process, identify, is_there, working_name
 from milabench_ng.fence.killing import NotOursError, send
 from milabench_ng.files import LARGE, MIB
 from milabench_ng.orchestrator.execution.logs import Log
@@ -226,7 +225,7 @@ class Tenant:
         """Whether a process that should say something works on, now that nobody can: one that ends gives up its memory
         before its files."""
         processes = [rank.process for rank in self.ranks if rank.process]
-        return any("VmSize" in host_text(f"{one.pid}/status") and is_there(one) for one in processes)
+        return any(working_name(str(one.pid)) and is_there(one) for one in processes)
 
     def _note(self, event: AnyEvent) -> None:
         if event.rank >= len(self.ranks):
