@@ -2,7 +2,7 @@
 
 import pytest
 
-from milabench_ng.orchestrator.execution.recent_rate import recent_rate
+from milabench_ng.orchestrator.execution.tenant import recent_rate
 from milabench_ng.records.window import SliceRow
 
 

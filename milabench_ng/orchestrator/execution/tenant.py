@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import math
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 
 import msgspec
 
@@ -36,7 +38,6 @@ from milabench_ng.fence.kernel.processes import Family, Process, identify, is_th
 from milabench_ng.fence.killing import NotOursError, send
 from milabench_ng.files import LARGE, MIB
 from milabench_ng.orchestrator.execution.logs import Log
-from milabench_ng.orchestrator.execution.recent_rate import recent_rate
 from milabench_ng.orchestrator.execution.starting import StartedWorker, Starter
 from milabench_ng.plan import Launch
 from milabench_ng.records.window import SliceRow
@@ -46,6 +47,10 @@ _CHUNK_BYTES = 1 << 16
 """A read that gives less has emptied the pipe."""
 PIPE_BYTES = 1 << 20
 """The largest pipe that a worker can make of its own (pipe(7), ``pipe-max-size``)."""
+RECENT_S = 5.0
+"""Long enough for a steady figure, short enough to leave the start behind soon."""
+LONG_S = 2.0
+"""A slice that takes so much longer than those before it is waited for in vain so far: its time counts."""
 
 
 @dataclasses.dataclass
@@ -286,3 +291,18 @@ class Tenant:
             os.close(self._commands)
         self.ended_s = time.monotonic()
         self.failed_s = self.failed_s or self.ended_s
+
+
+def recent_rate(slices: Sequence[SliceRow], now_s: float) -> float:
+    """A rank's items per second, for display: over the slices begun in the last five seconds, or the last one.
+
+    What has passed since counts too if it is long, so that the rate of a rank that waits falls. ``now_s``: on the clock
+    of the slices.
+    """
+    if not slices:
+        return 0.0
+    rows = list(takewhile(lambda row: row.start_s >= now_s - RECENT_S, reversed(slices))) or slices[-1:]
+    seconds = math.fsum(row.length_s for row in rows)
+    open_s = now_s - slices[-1].end_s
+    late_s = open_s if open_s > seconds / len(rows) + LONG_S else 0.0
+    return sum(row.count for row in rows) / (seconds + late_s)
