@@ -19,7 +19,7 @@ def heed(handler: signal._HANDLER) -> None:
 
 
 def hear() -> None:
-    """Heed signals although whatever started this process blocks them, or ignores SIGTERM or the ends of children.
+    """Restore default signal handling that the parent process changed: blocked signals, ignored SIGTERM and SIGCHLD.
 
     Others stay ignored: a shell (``&``) and nohup(1) have that done on purpose.
     """

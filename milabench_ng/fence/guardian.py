@@ -44,7 +44,7 @@ class Kin:
             if stat is not None and (stat.session, stat.start) == process:
                 self._selector.register(os.pidfd_open(process.pid), selectors.EVENT_READ, process)
 
-    def bereave(self, descriptor: int, leader: Process) -> None:
+    def leader_ended(self, descriptor: int, leader: Process) -> None:
         """A leader has ended: note whoever is in its session now, while its number cannot be another's yet."""
         self._selector.unregister(descriptor)
         os.close(descriptor)
@@ -79,7 +79,7 @@ def main() -> int:
     while not ended:
         for key, _ in selector.select():
             if key.data is not None:
-                kin.bereave(key.fd, key.data)
+                kin.leader_ended(key.fd, key.data)
                 continue
             chunk = os.read(key.fd, 1 << 16)
             *lines, rest = (rest + chunk).split(b"\n")
@@ -92,7 +92,7 @@ def main() -> int:
             ended = not chunk
     selector.unregister(sys.stdin.fileno())
     for key, _ in selector.select(0):
-        kin.bereave(key.fd, key.data)
+        kin.leader_ended(key.fd, key.data)
     kin.end(PATIENCE_S)
     return 1 if groups and sweep(groups, PATIENCE_S).left else 0
 

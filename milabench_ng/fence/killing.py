@@ -230,7 +230,7 @@ def _left(groups: Sequence[OwnGroup], refused: str) -> tuple[str, ...]:
     """What is at the places of the groups."""
     busy = [f"{group.path} is still busy{f' ({refused})' if refused else ''}" for group in groups if group.is_there()]
     others = [group.path for group in groups if os.path.lexists(group.path) and not group.is_there()]
-    return (*busy, *(f"{path} is left: mnb did not make it" for path in others))
+    return (*busy, *(f"not removed: {path} was not created by this run" for path in others))
 
 
 def _remove(group: OwnGroup) -> None:

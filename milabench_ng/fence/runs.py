@@ -95,7 +95,8 @@ class Guardian:
             else:
                 return
         raise IsolationError(
-            f"isolation: the guardian (process {self.pid}) hangs, and would not remove what a run leaves."
+            f"isolation: the cleanup process ({self.pid}) does not respond, so a crash would leave processes behind. "
+            "Start the run again."
         )
 
 
@@ -182,7 +183,10 @@ def _reap(name: str, directories: Sequence[Path]) -> Iterator[str]:
         yield from (f"isolation: {sentence}" for sentence in swept.left)
     for directory in there:
         if directory.is_dir() and str(directory) not in {group.path for group in ours}:
-            yield f"isolation: {directory} is left: it lacks the mark {_OWNER} of a run, so mnb did not make it."
+            yield (
+                f"isolation: not removed: {directory} has no mnb owner attribute ({_OWNER}). If it is yours, remove it "
+                "with rmdir."
+            )
 
 
 def _sign(directory: Path, holds: str) -> None:

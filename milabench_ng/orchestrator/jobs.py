@@ -220,7 +220,7 @@ def passed_on(scratch: Path, demanded: Collection[str], bus: Bus) -> tuple[dict[
     dropped = (*names, *site_hooks())
     escaped = [name for name in environment if encodable(os.environ.get(name, "")) != os.environ.get(name, "")]
     if escaped:
-        bus.note(f"not UTF-8, so the workers get it with its odd bytes escaped (\\xff): {', '.join(escaped)}")
+        bus.note(f"{', '.join(escaped)}: contains bytes that are not UTF-8; workers receive them escaped (\\xff)")
     if dropped:
         named = ", ".join(dropped)
         how = " (--pass-env passes a variable on)" if names else ""

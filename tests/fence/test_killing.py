@@ -216,7 +216,7 @@ def test_a_group_of_the_same_name_that_somebody_else_made_is_left(
     try:
         (place / "cgroup.procs").write_text(str(bystander.pid))
         assert ours.proved([bystander.pid]) == set()
-        assert sweep([ours], patience_s=0.1) == (0, 0, (f"{place} is left: mnb did not make it",))
+        assert sweep([ours], patience_s=0.1) == (0, 0, (f"not removed: {place} was not created by this run",))
         assert bystander.poll() is None
         assert place.is_dir()
     finally:
@@ -253,7 +253,7 @@ def test_a_group_that_no_run_has_marked_is_not_reaped(
     try:
         (place / "cgroup.procs").write_text(str(bystander.pid))
         [said] = runs.reap([str(top)])
-        assert said.startswith(f"isolation: {place} is left")
+        assert said.startswith(f"isolation: not removed: {place} has no mnb owner attribute")
         assert bystander.poll() is None
     finally:
         (top / "cgroup.procs").write_text(str(bystander.pid))

@@ -94,7 +94,7 @@ def test_ends_without_a_word_and_losses_that_recover(failing: Finished) -> None:
 
 
 def test_a_worker_that_closes_its_descriptor_for_events_is_named(failing: Finished) -> None:
-    detail = "the worker closed its descriptor for events, 4, and went on"
+    detail = "the worker closed its event pipe (descriptor 4) but kept running"
     assert failure(failing, "deaf") == Failure(cause="exit", detail=detail)
 
 

@@ -302,7 +302,7 @@ def test_a_group_that_vanishes_costs_its_own_launch(run_profile: Runner) -> None
     lost, neighbour = finished.records
     assert lost.mnb.failure is not None
     assert (lost.mnb.failure.cause, neighbour.success) == ("isolation_lost", True)
-    assert re.search(r"cannot be read any more|is in group / of", lost.mnb.failure.detail)
+    assert re.search(r"is no longer readable|is in group / of", lost.mnb.failure.detail)
 
 
 @long

@@ -287,8 +287,9 @@ class BatchRunner:
         """End a tenant that is ready although one of its ranks is no process that was found and verified."""
         for number, (slot, rank) in enumerate(zip(tenant.launch.slot_ids, tenant.ranks, strict=True)):
             if rank.process is None and not self.evidence[tenant.launch.job_id][slot].mismatch:
-                why = f"it says that it is process {rank.entered.pid}, and there is none" if rank.entered else "no word"
-                self._lose(tenant, slot, f"isolation: rank {number} is ready and has not entered: {why}.")
+                pid = rank.entered.pid if rank.entered else None
+                why = f"it says that it is process {pid}, which does not exist" if pid else "it named no process"
+                self._lose(tenant, slot, f"isolation: rank {number} reported ready but never entered: {why}.")
 
     def _changed(self, tenant: Tenant, slot: str, change: Change) -> None:
         """Note what somebody has changed of a launch, unless it is being ended."""
@@ -303,7 +304,7 @@ class BatchRunner:
 
     def _unreadable(self, tenant: Tenant, slot: str, error: OSError) -> None:
         """End a tenant whose group cannot be read: it holds nothing."""
-        self._lose(tenant, slot, f"its group cannot be read any more: {error}")
+        self._lose(tenant, slot, f"its cgroup is no longer readable: {error}")
 
     def _lose(self, tenant: Tenant, slot: str, why: str) -> None:
         """End a tenant of which nobody can say that it is held to its share."""

@@ -219,7 +219,7 @@ class Tenant:
         if self._heard_bytes > LARGE:
             self.broken_protocol = f"the worker wrote more than {LARGE // MIB} MiB of events"
         if not chunk and self._is_deaf():
-            self.broken_protocol = "the worker closed its descriptor for events, 4, and went on"
+            self.broken_protocol = "the worker closed its event pipe (descriptor 4) but kept running"
         if self.broken_protocol:
             self.kill()
         if not chunk or self.broken_protocol:
@@ -227,8 +227,7 @@ class Tenant:
         return len(chunk) == _CHUNK_BYTES and not self.broken_protocol
 
     def _is_deaf(self) -> bool:
-        """Whether a process that should say something works on, now that nobody can: one that ends gives up its memory
-        before its files."""
+        """Whether a process still runs after its event pipe was closed."""
         processes = [rank.process for rank in self.ranks if rank.process]
         return any(working_name(str(one.pid)) and is_there(one) for one in processes)
 
