@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import resource
 import shutil
@@ -146,6 +147,31 @@ def test_a_disk_that_recovers_leaves_nothing_in_the_spool_folder(
     assert events(place) == (STARTED, recorded("one.json", b"1"), recorded("two.json", b"2"))
 
 
+@contextlib.contextmanager
+def file_limit(size: int) -> Iterator[None]:
+    """Files of this process get no larger than ``size`` bytes: the disk takes some of what is written, and no more."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_start_that_cannot_be_written_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
+    place = tmp_path / "results"
+    (place / "logs").mkdir(parents=True)
+    writer = open_writer(ResultFolder(place), tmp_path / "spool")
+    with file_limit(100):
+        with pytest.raises(InputError, match="File too large; name another folder"):
+            writer.promise(b"{}", STARTED)
+        assert writer.flush()
+    assert writer.flush(), "as at the end of a run"
+    assert not (place / MANIFEST).exists()
+    assert (writer.chain.events, events(place)) == ((), ())
+    assert not (tmp_path / "spool").exists()
+
+
 def test_a_folder_that_is_removed_is_made_anew_with_its_ledger(tmp_path: Path) -> None:
     place = tmp_path / "results"
     writer, said = open_new(place)
@@ -280,15 +306,11 @@ def test_a_reserve_is_room_for_the_records_of_a_disk_that_others_fill(mount: Cal
 
 def test_a_reserve_is_no_larger_than_a_file_may_be(tmp_path: Path) -> None:
     writer, said = open_new(tmp_path / "results")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
-    try:
+    with file_limit(50_000):
         writer.reserve(200_000)
         assert said == []
         assert not writer.keep([("one.json", BIG)], recorded("one.json", BIG))
         assert "File too large: 1 record and what else comes wait in memory" in said[0]
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert writer.flush()
     assert events(tmp_path / "results") == (STARTED, recorded("one.json", BIG))
 
@@ -374,13 +396,9 @@ def test_a_file_without_such_lines_is_no_spool(tmp_path: Path) -> None:
 def test_a_spool_that_fails_for_a_while_keeps_the_order_of_the_ledger(tmp_path: Path) -> None:
     place, spool = tmp_path / "results", tmp_path / "spool"
     writer, _ = open_new(place, spool)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
-    try:
+    with file_limit(50_000):
         writer.keep([("one.json", BIG)], recorded("one.json", BIG))  # neither takes it
         writer.keep((), ATTEMPT)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert writer.rescue(spool)
     writer.close()
     again = open_writer(ResultFolder(place), spool)

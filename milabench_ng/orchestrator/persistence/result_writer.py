@@ -84,13 +84,14 @@ class ResultWriter:
                 write_atomically(self.folder.manifest, manifest)
         except OSError as error:
             raise InputError(f"{self.folder.path}: {error.strerror}; name another folder") from None
-        self._kept.add(MANIFEST, manifest)
         before = self.chain
-        if not self.keep((), *events):
+        self._queue((), *events)
+        if not self.flush():  # nothing goes to a spool folder: the run has not begun
             self.chain, self._waiting = before, []
             if not before.entries:
                 self.folder.manifest.unlink(missing_ok=True)
             raise InputError(f"{self.folder.path}: {self._trouble}; name another folder")
+        self._kept.add(MANIFEST, manifest)
 
     @contextlib.contextmanager
     def going_on(self) -> Iterator[None]:
