@@ -244,6 +244,33 @@ def test_a_line_cut_short_by_a_crash_is_taken_off_and_kept_in_words(tmp_path: Pa
     assert events(place) == (STARTED, Torn(text='{"number":1,"prev'))
 
 
+def test_what_was_spooled_is_brought_back_where_a_line_was_cut_short(tmp_path: Path) -> None:
+    place, spool = tmp_path / "results", tmp_path / "spool"
+    writer, _ = open_new(place, spool)
+    with file_limit(0):
+        writer.keep([("one.json", b"1")], recorded("one.json", b"1"))
+    assert writer.rescue(spool)
+    writer.close()
+    cut = (spool / LEDGER).read_bytes()[:20]  # as by a disk that takes this, and then no truncation
+    with open(place / LEDGER, "ab") as ledger:
+        ledger.write(cut)
+    again = open_writer(ResultFolder(place), spool)
+    assert events(place) == again.chain.events == (STARTED, recorded("one.json", b"1"), Torn(text=cut.decode()))
+    assert (place / "one.json").read_bytes() == b"1"
+
+
+def test_a_folder_is_free_again_when_its_spool_is_refused(tmp_path: Path) -> None:
+    place, spool = tmp_path / "results", tmp_path / "spool"
+    writer, _ = open_new(place)
+    writer.close()
+    spool.mkdir()
+    (spool / LEDGER).write_bytes(b"{}\n")
+    with pytest.raises(InputError, match="--spool") as held:
+        open_writer(ResultFolder(place), spool)
+    assert held.traceback, "and with it, whatever its frames have"
+    open_writer(ResultFolder(place), None).close()
+
+
 def test_a_ledger_that_was_edited_is_refused(tmp_path: Path) -> None:
     place = tmp_path / "results"
     writer, _ = open_new(place)

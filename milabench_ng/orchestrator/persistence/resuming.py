@@ -107,12 +107,17 @@ def open_writer(folder: ResultFolder, spool: Path | None) -> ResultWriter:
         raise InputError(f"{folder.ledger}: {chain.problems[0]}; the folder was changed, start a new run")
     found = spooled(spool) if spool is not None else {}
     writer = ResultWriter(folder, content.removesuffix(chain.torn), chain, None if spool and spool.is_file() else spool)
-    if chain.torn:
-        os.truncate(folder.ledger, len(content) - len(chain.torn))
-        writer.keep((), Torn(text=chain.torn.decode(errors="replace")))
-    if spool is not None and found:
-        _fetch(writer, spool, found)
-    give_names(folder, writer.chain.events)
+    try:
+        if chain.torn:
+            os.truncate(folder.ledger, len(content) - len(chain.torn))
+        if spool is not None and found:
+            _fetch(writer, spool, found)  # first: what was spooled goes on where the whole lines end
+        if chain.torn:
+            writer.keep((), Torn(text=chain.torn.decode(errors="replace")))
+        give_names(folder, writer.chain.events)
+    except BaseException:
+        writer.close()
+        raise
     for event in writer.chain.events:
         if isinstance(event, Recorded):
             writer.trust(event)
