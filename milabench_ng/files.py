@@ -208,6 +208,12 @@ def open_to_write(name: str, folder: int, flags: int) -> int:
     return os.open(name, flags, 0o666, dir_fd=folder)
 
 
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write all of ``content``; after a partial write, writing the rest raises the reason."""
+    while content:
+        content = content[os.write(descriptor, content) :]
+
+
 def no_current_folder() -> str:
     """Why this process has no current folder, as one that was deleted; empty if it has one.
 

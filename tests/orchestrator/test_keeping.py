@@ -214,6 +214,18 @@ def test_what_the_ledger_promises_has_its_name_on_the_disk_before(
     assert flushed == [".one.json.tmp", place.name, LEDGER, place.name]
 
 
+def test_a_line_that_the_disk_takes_in_parts_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, _ = open_new(tmp_path / "results")
+    write = os.write
+
+    def take_some(descriptor: int, content: bytes) -> int:
+        return write(descriptor, content[:3])
+
+    monkeypatch.setattr(os, "write", take_some)
+    assert writer.keep((), ATTEMPT)
+    assert events(tmp_path / "results") == (STARTED, ATTEMPT)
+
+
 def test_two_writers_of_one_folder_are_kept_apart(tmp_path: Path) -> None:
     writer, _ = open_new(tmp_path / "results")
     with pytest.raises(InputError, match="another mnb writes into it"):

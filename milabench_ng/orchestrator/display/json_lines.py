@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from milabench_ng.files import open_to_write, opened_folder
+from milabench_ng.files import open_to_write, opened_folder, write_all
 from milabench_ng.orchestrator.events.run_events import RunBegins, RunEvent, Stamped
 from milabench_ng.plain import whole_json
 
@@ -54,12 +54,6 @@ def open_whole(path: Path) -> int:
             finally:
                 os.close(reader)
     return descriptor
-
-
-def write_all(descriptor: int, content: bytes) -> None:
-    """Write all of ``content``; after a partial write, writing the rest raises the reason."""
-    while content:
-        content = content[os.write(descriptor, content) :]
 
 
 def _end_of_lines(reader: int, size: int) -> int:

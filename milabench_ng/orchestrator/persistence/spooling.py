@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.files import open_to_write, opened_folder
+from milabench_ng.files import open_to_write, opened_folder, write_all
 from milabench_ng.plain import plain_json
 from milabench_ng.records.names import LEDGER, write_atomically
 
@@ -51,9 +51,7 @@ def append(descriptor: int, lines: bytes) -> None:
     """Append to a file and flush it to disk; what was written of it is removed again if that fails (OSError)."""
     size = os.fstat(descriptor).st_size
     try:
-        written = os.write(descriptor, lines)
-        if written < len(lines):
-            os.write(descriptor, lines[written:])  # raises the reason
+        write_all(descriptor, lines)
         os.fsync(descriptor)
     except OSError:
         os.ftruncate(descriptor, size)
