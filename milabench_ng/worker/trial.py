@@ -6,17 +6,20 @@ import os
 import resource
 import select
 import signal
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
-import psutil
 
 from milabench_ng.errors import InputError, MnbError
 from milabench_ng.fence.entry import adopt_orphans, die_with
-from milabench_ng.fence.kernel.processes import below_us
+from milabench_ng.fence.kernel.processes import below_us, read_table
 from milabench_ng.fence.killing import send
+from milabench_ng.plain import encodable, whole_json
 from milabench_ng.units import GIB, format_bytes
+from milabench_ng.worker.causes import text_of
 
 T = TypeVar("T")
 
@@ -24,6 +27,8 @@ LIMIT_S = 120.0
 """How long an import may take."""
 GRACE_S = 2.0
 """How long a process that it starts may outlive it."""
+PAUSE_S = 0.02
+"""Between two looks at them."""
 DATA_BYTES = 4 * GIB
 """What it may allocate (RLIMIT_DATA), with what torch has."""
 
@@ -38,13 +43,17 @@ class Told(msgspec.Struct, frozen=True):
 def tried(what: str, work: Callable[[], T], kind: type[T]) -> T:
     """The value of ``work``, which imports ``what``, made in another process.
 
-    Raises InputError if the import raises, ends or hangs, takes too much memory, or leaves a process behind.
+    Raises InputError if the import raises, ends its process or the one that watches it, hangs, takes too much memory,
+    or leaves a process behind.
     """
     answer = os.memfd_create("mnb-trial")
-    os.waitpid(_fork(lambda: _keep(what, work, answer)), 0)
+    _, status = os.waitpid(_fork(lambda: _keep(what, work, answer)), 0)
     with open(answer, "rb") as file:
         file.seek(0)
-        told = msgspec.json.decode(file.read(), type=Told)
+        content = file.read()
+    if status:
+        raise InputError(f"{what} cannot be tried: the process that watches its import ended ({_how(status)})")
+    told = msgspec.json.decode(content, type=Told)
     if told.wrong:
         raise InputError(told.wrong)
     return msgspec.json.decode(told.value, type=kind)
@@ -55,41 +64,57 @@ def _keep(what: str, work: Callable[[], object], answer: int) -> None:
     adopt_orphans()
     pid = _fork(lambda: _tell(answer, _told(what, work)))
     ended, _, _ = select.select([os.pidfd_open(pid)], [], [], LIMIT_S)
-    wrong = "" if ended else f"is not imported within {LIMIT_S:g} s"
+    wrong = "" if ended else f"did not finish importing within {LIMIT_S:g} s"
     if ended:
-        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        _, status = os.waitpid(pid, 0)
         if not os.fstat(answer).st_size:
-            how = f"status {status}" if status >= 0 else signal.Signals(-status).name
-            wrong = f"ends the process that imports it ({how})"
-        _, left = psutil.wait_procs(_descendants(), GRACE_S)
+            wrong = f"ends the process that imports it ({_how(status)})"
+        *_, left = _living()
         if left:
-            wrong = wrong or f"leaves a process behind when it is imported ({left[0].name()})"
+            wrong = wrong or f"leaves a process behind when it is imported ({next(iter(left.values()))})"
+    for left in _living():  # before anything is told, since they could write it too
+        send(signal.SIGKILL, left, below_us())
     if wrong:
         _tell(answer, Told(wrong=f"{what} {wrong}"))
-    send(signal.SIGKILL, [one.pid for one in _descendants()], below_us())
-    psutil.wait_procs(_descendants(), GRACE_S)
+
+
+def _how(status: int) -> str:
+    """How a process ended that had this status of waitpid(2)."""
+    code = os.waitstatus_to_exitcode(status)
+    return f"status {code}" if code >= 0 else signal.Signals(-code).name
 
 
 def _told(what: str, work: Callable[[], object]) -> Told:
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (DATA_BYTES if hard < 0 else min(DATA_BYTES, hard), hard))
     try:
-        return Told(msgspec.Raw(msgspec.json.encode(work())))
+        return Told(msgspec.Raw(whole_json(work())))
     except MnbError as error:
         return Told(wrong=str(error))
     except MemoryError:
         return Told(wrong=f"{what} takes more than {format_bytes(DATA_BYTES)} of memory when it is imported")
     except Exception as error:  # noqa: BLE001  # whatever the import of a foreign module raises
-        return Told(wrong=f"{what} cannot be imported: {type(error).__name__}: {error}")
+        return Told(wrong=f"{what} cannot be imported: {type(error).__name__}: {text_of(error)}")
 
 
 def _tell(answer: int, told: Told) -> None:
     os.ftruncate(answer, 0)
-    os.pwrite(answer, msgspec.json.encode(told), 0)
+    os.pwrite(answer, msgspec.json.encode(Told(told.value, encodable(told.wrong))), 0)
 
 
-def _descendants() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
+def _living() -> Iterator[dict[int, str]]:
+    """The processes below this one with their names, again and again until none is left or `GRACE_S` have passed."""
+    end_s = time.monotonic() + GRACE_S
+    while True:
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        table = read_table()
+        found = {one.pid: table[one.pid].name for one in below_us().members(table) if not table[one.pid].ended}
+        yield found
+        if not found or time.monotonic() > end_s:
+            return
+        time.sleep(PAUSE_S)
 
 
 def _fork(work: Callable[[], None]) -> int:

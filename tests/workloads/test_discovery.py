@@ -49,7 +49,16 @@ FAULTS = {
     "exits": ("raise SystemExit(3)", "ends the process that imports it (status 3)"),
     "dies": ("import os; os.kill(os.getpid(), 9)", "ends the process that imports it (SIGKILL)"),
     "eats": ("import numpy; numpy.zeros(1 << 30)", "takes more than 4.0 GiB of memory when it is imported"),
-    "hangs": ("import time; time.sleep(600)", "is not imported within 10 s"),
+    "hangs": ("import time; time.sleep(600)", "did not finish importing within 10 s"),
+    "odd bytes": (r"raise RuntimeError('/data/\udcff')", r"cannot be imported: RuntimeError: /data/\xff"),
+    "odd words": (
+        "class Odd(Exception):\n    __str__ = lambda self: {}['words']\nraise Odd",
+        "cannot be imported: Odd: its text cannot be told: KeyError",
+    ),
+    "kills its watcher": (
+        "import os, time; os.kill(os.getppid(), 9); time.sleep(600)",
+        "cannot be tried: the process that watches its import ended (SIGKILL)",
+    ),
     "leaves": (LEAVES, "leaves a process behind when it is imported (sleep)"),
 }
 """What the import of a broken package does, and what is said of it."""
