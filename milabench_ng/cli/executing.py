@@ -7,13 +7,12 @@ import os
 import shutil
 import sys
 import tempfile
-from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
 
 from milabench_ng.cli.showing import shown
-from milabench_ng.errors import InputError
+from milabench_ng.errors import InputError, MnbError
 from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.orchestrator.jobs import RunOutcome, jobs
 from milabench_ng.orchestrator.persistence.resuming import resumed_request
@@ -54,14 +53,15 @@ def execute_into_file(request: RunRequest) -> int:
         raise InputError(f"-o {request.outdir}: the folder {request.outdir.parent} does not exist")
     enter_scope(request.isolation, request.cgroup_parent)
     folder = Path(tempfile.mkdtemp(prefix="mnb-run-"))
-    with ExitStack() as removed:
-        removed.callback(shutil.rmtree, folder)
-        try:
-            outcome = _run(msgspec.structs.replace(request, outdir=folder / "results"))
-            _keep_record(outcome.folder, request.outdir)
-        except Unwritten:
-            removed.pop_all()
-            raise
+    try:
+        outcome = _run(msgspec.structs.replace(request, outdir=folder / "results"))
+        _keep_record(outcome.folder, request.outdir)
+    except Unwritten:
+        raise
+    except MnbError:
+        shutil.rmtree(folder)
+        raise
+    shutil.rmtree(folder)  # after any other error, it may hold the only results
     print(f"record: {plain(request.outdir)}")
     return _exit_code(outcome)
 

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from milabench_ng.cli import executing
 from milabench_ng.errors import InputError
 from milabench_ng.orchestrator.events.run_events import BatchBegins, LaunchState
 from milabench_ng.orchestrator.persistence import kept
+from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.records.ledger import Attempt, Damaged, Recorded, check_chain
 from milabench_ng.records.names import EVENTS, LEDGER, MANIFEST, RECORD_NAME, is_result_file
 from milabench_ng.report.reporting import make_report
@@ -112,6 +114,27 @@ def test_a_record_whose_file_cannot_be_written_is_not_thrown_away(disk: Path, tm
     assert done.stderr.endswith(
         f"mnb: -o {disk / 'toy.json'}: No space left on device; the record is in {record.parent}\n"
     )
+
+
+def test_a_record_survives_an_error_of_mnb_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(request: RunRequest, *_: object) -> None:
+        request.outdir.mkdir()
+        (request.outdir / "one.json").write_bytes(b"1")
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(executing, "jobs", fail)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    request = RunRequest(
+        suite="run",
+        profile_text="{}",
+        profile_source="here",
+        dataroot=tmp_path,
+        outdir=tmp_path / "toy.json",
+        isolation="none",
+    )
+    with pytest.raises(ZeroDivisionError):
+        executing.execute_into_file(request)
+    assert [path.read_bytes() for path in tmp_path.glob("mnb-run-*/results/*")] == [b"1"]
 
 
 def damage(folder: Path) -> None:
