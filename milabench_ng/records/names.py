@@ -12,7 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from milabench_ng.files import open_to_write, opened_folder
+from milabench_ng.errors import InputError
+from milabench_ng.files import LARGE, open_to_write, opened_folder, read_content
 from milabench_ng.units import utc_stamp
 
 MANIFEST = "run.json"
@@ -66,6 +67,18 @@ class ResultFolder(msgspec.Struct, frozen=True):
 def file_digest(content: bytes) -> str:
     """SHA-256 of a file's content, in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
+
+
+def whole_content(path: Path, sha256: str, largest: int = LARGE) -> bytes | None:
+    """The content of the regular file ``path``, which is no link, if it has this digest and at most ``largest`` bytes.
+
+    None if it has not.
+    """
+    try:
+        content = read_content(path, largest, os.O_NOFOLLOW)
+    except InputError:
+        return None
+    return content if file_digest(content) == sha256 else None
 
 
 def temporary_name(path: Path) -> Path:

@@ -7,9 +7,15 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from milabench_ng.errors import InputError
-from milabench_ng.files import MIB, opened_folder, read_content
-from milabench_ng.records.names import file_digest, give_name, set_aside_name, sync_folder, write_temporary
+from milabench_ng.files import MIB, opened_folder
+from milabench_ng.records.names import (
+    file_digest,
+    give_name,
+    set_aside_name,
+    sync_folder,
+    whole_content,
+    write_temporary,
+)
 
 COPIES_BYTES = 256 * MIB
 """Of all copies in memory, compressed: some ten thousand records. What is written later and damaged is made again."""
@@ -62,13 +68,10 @@ class KeptFiles:
         seen = (found.st_dev, found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
         if seen == self._seen.get(name):
             return True
-        try:
-            content = read_content(path, size, os.O_NOFOLLOW)
-        except InputError:
+        if whole_content(path, digest, size) is None:
             return False
-        if file_digest(content) == digest:
-            self._seen[name] = seen
-        return file_digest(content) == digest
+        self._seen[name] = seen
+        return True
 
 
 def replace_damaged(path: Path, content: bytes) -> str | None:

@@ -24,10 +24,10 @@ from milabench_ng.records.names import (
     LEDGER,
     MANIFEST,
     ResultFolder,
-    file_digest,
     give_name,
     sync_folder,
     temporary_name,
+    whole_content,
     write_atomically,
     write_temporary,
 )
@@ -150,10 +150,9 @@ class ResultWriter:
 
     def trust(self, record: Recorded) -> None:
         """Have the record of an earlier session stay as it is, if it is as the ledger says."""
-        with contextlib.suppress(InputError):
-            content = read_content(self.folder.path / record.file, LARGE, os.O_NOFOLLOW)
-            if file_digest(content) == record.sha256:
-                self._kept.add(record.file, content)
+        content = whole_content(self.folder.path / record.file, record.sha256)
+        if content is not None:
+            self._kept.add(record.file, content)
 
     def rescue(self, place: Path) -> bool:
         """Write all that waits into ``place``, creating it if necessary; return whether it is all there."""

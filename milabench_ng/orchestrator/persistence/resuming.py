@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -28,6 +27,7 @@ from milabench_ng.records.names import (
     give_name,
     sync_folder,
     temporary_name,
+    whole_content,
     write_atomically,
 )
 from milabench_ng.records.origin import written_by
@@ -146,10 +146,8 @@ def give_names(folder: ResultFolder, events: Collection[AnyLedgerEvent]) -> None
         if not isinstance(event, Recorded):
             continue
         path = folder.path / event.file
-        with contextlib.suppress(InputError):  # no such file, or not a regular one
-            content = read_content(temporary_name(path), LARGE, os.O_NOFOLLOW)
-            if not path.exists() and file_digest(content) == event.sha256:
-                give_name(path)
+        if not path.exists() and whole_content(temporary_name(path), event.sha256) is not None:
+            give_name(path)
     for left in folder.path.glob(".*.tmp"):
         left.unlink()
     sync_folder(folder.path)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from milabench_ng.errors import InputError
-from milabench_ng.files import LARGE, read_content
 from milabench_ng.orchestrator.persistence.result_writer import ResultWriter
 from milabench_ng.orchestrator.persistence.spooling import FileContent
 from milabench_ng.plan import Batch, Launch, Plan, session_of
@@ -30,7 +27,7 @@ from milabench_ng.records.ledger import (
     recorded,
 )
 from milabench_ng.records.marks import Mark, MarkKind
-from milabench_ng.records.names import file_digest
+from milabench_ng.records.names import file_digest, whole_content
 from milabench_ng.records.record import Record, encode_record
 
 RESERVED_BYTES = 256 * 1024
@@ -234,11 +231,8 @@ class _Whole(msgspec.Struct, frozen=True):
 
 def lost_neighbours(path: Path, sha256: str) -> bool:
     """Whether a complete, unchanged record says that its launch lost a neighbour."""
-    try:
-        content = read_content(path, LARGE, os.O_NOFOLLOW)
-    except InputError:
-        return False
-    marks = msgspec.json.decode(content, type=_Whole).mnb.marks if file_digest(content) == sha256 else ()
+    content = whole_content(path, sha256)
+    marks = () if content is None else msgspec.json.decode(content, type=_Whole).mnb.marks
     return any(mark.kind == _LOST for mark in marks)
 
 
@@ -252,11 +246,8 @@ class _Searched(msgspec.Struct, frozen=True):
 
 def read_search(path: Path, sha256: str) -> BatchSearch | None:
     """The search in a record that is complete and unchanged; None without one."""
-    try:
-        content = read_content(path, LARGE, os.O_NOFOLLOW)
-    except InputError:
-        return None
-    return msgspec.json.decode(content, type=_Searched).mnb.batch_search if file_digest(content) == sha256 else None
+    content = whole_content(path, sha256)
+    return None if content is None else msgspec.json.decode(content, type=_Searched).mnb.batch_search
 
 
 def _key(of: Launch | Recorded) -> LaunchKey:
