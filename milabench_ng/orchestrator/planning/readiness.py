@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from milabench_ng.errors import InputError, IsolationError
+from milabench_ng.fence.cache_groups import find_cache_groups
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.choosing import best_reasons, bounds, choose, confinement
 from milabench_ng.fence.probing.probe import probe
+from milabench_ng.fence.runs import TOP, locked_top
 from milabench_ng.fence.sharing.cache_parts import with_cache_parts
 from milabench_ng.fence.sharing.layout import placements
 from milabench_ng.fence.sharing.shares import Allocation, Policy, allocate
+from milabench_ng.files import is_locked
 from milabench_ng.node.foreign_load import busy_note
 from milabench_ng.node.inventory import Inventory, read_inventory
 from milabench_ng.node.resctrl import Resctrl, read_resctrl
 from milabench_ng.node.storage import Storage, read_storage
 from milabench_ng.node.topology import Topology, read_topology
-from milabench_ng.orchestrator.execution.scratch import scratch_parent
+from milabench_ng.orchestrator.execution.scratch import PREFIX, scratch_parent, scratch_parents
 from milabench_ng.orchestrator.execution.serving import low_limits, poor_scheduling
 from milabench_ng.orchestrator.planning.devices import choose_devices
-from milabench_ng.orchestrator.planning.leftovers import Remains, find_remains
 from milabench_ng.orchestrator.planning.planned_run import beyond_own
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plan import Device, slots_of
@@ -31,6 +36,15 @@ from milabench_ng.records.isolation import CachePart, Confinement, Tier
 
 CHECKUP_SCHEMA = 1
 _NEEDED = ("torch", "torchvision", "numpy", "pillow", "cgroupspy", "nvidia-ml-py", "psutil", "threadpoolctl")
+
+
+class Remains(msgspec.Struct, frozen=True):
+    """Something on the node that belongs to a live run or was left by a dead one."""
+
+    kind: Literal["groups", "scratch", "data"]
+    path: str
+    alive: bool | None
+    """None if this user may not find out."""
 
 
 class Checkup(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,3 +205,51 @@ def _notes(
         yield "no GPU: the tenants are CPU partitions"
     if inventory.swap_bytes:
         yield "there is swap: tenants cannot use it, the rest of the system can"
+
+
+def find_remains(parents: Sequence[str], dataroot: Path) -> tuple[Remains, ...]:
+    """The groups below ``parents`` and in resctrl, the scratch folders, the half-made data sets below ``dataroot``.
+
+    Live runs hold a ``flock(2)`` on their groups and scratch folders, and a generator holds one next to the data set
+    that it makes. The rest was left by dead runs. Removes nothing: the next run does.
+    """
+    groups = (*_groups(parents), *_cache_groups())
+    scratch = (found for parent in (*scratch_parents(), dataroot) for found in _scratch(parent))
+    return (*groups, *scratch, *_half_made(dataroot))
+
+
+def _groups(parents: Sequence[str]) -> Iterator[Remains]:
+    """List runs' groups, holding the parent's lock as a starting run does until its groups are locked."""
+    runs = sorted(Path(parents[0], TOP).glob("*/")) if parents else []
+    if not runs:
+        return
+    with locked_top(parents[0], fcntl.LOCK_SH):
+        for run in runs:
+            if run.is_dir():
+                yield Remains("groups", str(run), _held(run))
+
+
+def _cache_groups() -> Iterator[Remains]:
+    for path, alive in find_cache_groups().items():
+        yield Remains("groups", path, alive)
+
+
+def _scratch(parent: Path) -> Iterator[Remains]:
+    for folder in sorted(parent.glob(f"{PREFIX}*")):
+        if folder.is_dir() and not folder.is_symlink():
+            yield Remains("scratch", str(folder), _held(folder))
+
+
+def _half_made(dataroot: Path) -> Iterator[Remains]:
+    """List ``.mnb-<data set>-<pid>``, next to the lock ``.mnb-<data set>.lock`` of the current generator."""
+    for folder in sorted([*dataroot.glob(".mnb-*-*/"), *dataroot.glob("scale-*/.mnb-*-*/")]):
+        name = folder.name.removesuffix("-old").rpartition("-")[0]
+        yield Remains("data", str(folder), _held(folder.with_name(f"{name}.lock")))
+
+
+def _held(path: Path) -> bool | None:
+    """Whether another process has an exclusive lock on ``path``; None if this user may not open it."""
+    try:
+        return is_locked(path)
+    except PermissionError:
+        return None
