@@ -35,7 +35,7 @@ def text_of(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as another:  # noqa: BLE001  # whatever the workload's own code raises
-        return f"its text cannot be told: {type(another).__name__}"
+        return f"the error message could not be read: {type(another).__name__}"
 
 
 def told(error: Exception) -> Exception:

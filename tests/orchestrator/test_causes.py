@@ -101,7 +101,10 @@ def test_a_worker_that_closes_its_descriptor_for_events_is_named(failing: Finish
 def test_an_exception_that_cannot_be_told_is_one_all_the_same(failing: Finished) -> None:
     raised = failure(failing, "speechless")
     assert raised is not None
-    assert (raised.cause, raised.detail) == ("exception", "SpeechlessError: its text cannot be told: KeyError")
+    assert (raised.cause, raised.detail) == (
+        "exception",
+        "SpeechlessError: the error message could not be read: KeyError",
+    )
     assert "broken.py" in (raised.traceback or "")
 
 

@@ -178,7 +178,7 @@ def test_a_folder_that_is_removed_is_made_anew_with_its_ledger(tmp_path: Path) -
     writer.keep([("one.json", b"1")], recorded("one.json", b"1"))
     shutil.rmtree(place)
     assert writer.keep([("two.json", b"2")], recorded("two.json", b"2"))
-    assert f"{LEDGER} (removed), {MANIFEST} (removed), one.json (removed); written again" in said[0]
+    assert f"{LEDGER} was removed, {MANIFEST} was removed, one.json was removed. Restored" in said[0]
     assert sorted(path.name for path in place.glob("*.json*")) == sorted([LEDGER, MANIFEST, "one.json", "two.json"])
     again = [Damaged(file=name, aside=None, restored=True) for name in (LEDGER, MANIFEST, "one.json")]
     assert events(place) == (STARTED, recorded("one.json", b"1"), *again, recorded("two.json", b"2"))
@@ -349,7 +349,7 @@ def test_a_reserve_is_no_larger_than_a_file_may_be(tmp_path: Path) -> None:
         writer.reserve(200_000)
         assert said == []
         assert not writer.keep([("one.json", BIG)], recorded("one.json", BIG))
-        assert "File too large: 1 record and what else comes wait in memory" in said[0]
+        assert "File too large. Writing failed: mnb keeps 1 record in memory and retries" in said[0]
     assert writer.flush()
     assert events(tmp_path / "results") == (STARTED, recorded("one.json", BIG))
 
@@ -371,13 +371,13 @@ def test_what_nothing_takes_is_tried_again_until_there_is_room(
 
     async def run() -> None:
         settling = asyncio.create_task(settled(writer, Interruption()))
-        while not any("are in memory only" in line for line in said):
+        while not any("keeps retrying" in line for line in said):
             await asyncio.sleep(0.01)
         hog.unlink()
         await settling
 
     asyncio.run(run())
-    assert len([line for line in said if "in memory only. Make room: this goes on trying" in line]) == 1
+    assert len([line for line in said if "in memory and keeps retrying. Free some space" in line]) == 1
     assert "can be written again" in said[-1]
     assert events(disk / "results") == (STARTED, recorded("one.json", BIG))
     assert (disk / "results" / "one.json").read_bytes() == BIG
@@ -400,14 +400,14 @@ def test_at_a_signal_what_nothing_takes_is_printed_and_can_be_brought_back(
     async def run() -> None:
         interrupted = Interruption()
         settling = asyncio.create_task(settled(writer, interrupted))
-        while not any("this goes on trying" in line for line in said):
+        while not any("keeps retrying" in line for line in said):
             await asyncio.sleep(0.01)
         interrupted.strike(signal.SIGTERM)
         if how == "second signal":
             settling.cancel()
         await settling
 
-    with pytest.raises(MnbError, match=r"can be written; 3 files of this run follow") as raised:
+    with pytest.raises(MnbError, match=r"cannot write to .* The lines below hold 3 unsaved files") as raised:
         asyncio.run(run())
     assert raised.value.exit_code == 1
     assert f"--resume {disk / 'results'} --spool FILE" in str(raised.value)
@@ -427,7 +427,7 @@ def test_a_file_without_such_lines_is_no_spool(tmp_path: Path) -> None:
     (tmp_path / "cut.txt").write_text('{"mnb_file":"one.json","te\n')
     writer, _ = open_new(tmp_path / "results")
     writer.close()
-    for name, why in (("saved.txt", "holds none of the lines"), ("cut.txt", "a line is not whole")):
+    for name, why in (("saved.txt", "no saved results found"), ("cut.txt", "a line is incomplete")):
         with pytest.raises(InputError, match=why):
             open_writer(ResultFolder(tmp_path / "results"), tmp_path / name)
 
@@ -470,7 +470,7 @@ def test_what_was_damaged_is_written_again_and_kept_as_it_was_found(tmp_path: Pa
         assert writer.keep([("two.json", b"2")], recorded("two.json", b"2"))
         assert is_going_on(place)
     assert said == [
-        f"{place}: not as it was written: {name} ({f'found: {found}' if found else 'removed'}); written again"
+        f"{place}: changed by another program: {name} was {f'changed (see {found})' if found else 'removed'}. Restored"
     ]
     again = Damaged(file=name, aside=found, restored=True)
     assert (

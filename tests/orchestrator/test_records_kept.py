@@ -81,7 +81,7 @@ def test_a_run_that_can_write_nowhere_prints_its_records_and_takes_them_back(tmp
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1000, 1000))
     assert process.stderr is not None
     said = ""
-    while "in memory only" not in said:
+    while "keeps retrying" not in said:
         said += process.stderr.readline()
         assert process.poll() is None
     process.send_signal(signal.SIGTERM)
@@ -156,7 +156,7 @@ def test_a_folder_that_is_changed_under_a_live_run_is_whole_at_its_end(
     assert damaged.keys() == {LEDGER, MANIFEST, record.name.removesuffix(".damaged-1")}
     assert all(event.restored for event in damaged.values())
     assert record.read_text() == "{}"
-    assert any("not as it was written" in note for note in finished.notes)
+    assert any("changed by another program" in note for note in finished.notes)
     assert [
         one.id for one in verify(folder, Rules()).rulings if one.id in ("R12", "R13") and one.result == "fail"
     ] == []
@@ -176,12 +176,12 @@ def test_a_record_that_cannot_be_written_again_is_measured_again(
     assert sorted((record.job_id, record.mnb.attempt) for record in finished.records) == [("0.0", 2), ("1.0", 1)]
     (event,) = [event for event in finished.events if isinstance(event, Damaged)]
     assert (event.aside, event.restored) == (None, False)
-    assert any("1 cannot be written again, and their launches are run again" in note for note in finished.notes)
+    assert any("1 record could not be restored: mnb repeats the launches" in note for note in finished.notes)
 
 
 def test_an_emptied_ledger_beside_records_is_refused(run_profile: Runner, resume_run: Runner) -> None:
     finished = run_profile(STEADY, tenants=1)
     (finished.folder / LEDGER).write_bytes(b"")
-    with pytest.raises(InputError, match=r"ledger.jsonl is empty beside 1 record, .*; put it back as it was, or start"):
+    with pytest.raises(InputError, match=r"ledger.jsonl is empty, but the folder holds 1 record, .* Restore it, or"):
         resume_run(finished.folder)
     assert (finished.folder / LEDGER).read_bytes() == b""

@@ -53,7 +53,7 @@ FAULTS = {
     "odd bytes": (r"raise RuntimeError('/data/\udcff')", r"cannot be imported: RuntimeError: /data/\xff"),
     "odd words": (
         "class Odd(Exception):\n    __str__ = lambda self: {}['words']\nraise Odd",
-        "cannot be imported: Odd: its text cannot be told: KeyError",
+        "cannot be imported: Odd: the error message could not be read: KeyError",
     ),
     "kills its watcher": (
         "import os, time; os.kill(os.getppid(), 9); time.sleep(600)",

@@ -163,7 +163,7 @@ class ResultWriter:
                     spool(unit.files, unit.lines, place)
                     unit.spooled = True
         except OSError as error:
-            self.tell_once(f"{place}: {error.strerror}: what waits is in memory only")
+            self.tell_once(f"{place}: {error.strerror}. Unsaved results exist only in memory")
             return False
         return True
 
@@ -294,19 +294,16 @@ class ResultWriter:
         """Report a change for the worse or the better, once."""
         if trouble and trouble != self._trouble:
             records = counted(sum(len(unit.records) for unit in self._waiting), "record")
-            self.tell(
-                f"{self.folder.path}: {trouble}: {records} and what else comes wait in memory, and are written as soon "
-                "as that is possible"
-            )
+            self.tell(f"{self.folder.path}: {trouble}. Writing failed: mnb keeps {records} in memory and retries")
         elif not trouble and self._trouble:
             self.tell(f"{self.folder.path}: can be written again; nothing was lost")
         self._trouble = trouble
 
 
 def _in_words(damaged: Sequence[Damaged]) -> str:
-    """What somebody else did to the folder, and what was done about it."""
-    shown = [f"{one.file} ({f'found: {one.aside}' if one.aside else 'removed'})" for one in damaged[:3]]
-    more = f" and {len(damaged) - 3} others" if len(damaged) > 3 else ""
+    """What another program did to the folder, and what mnb did about it."""
+    shown = [f"{one.file} was {f'changed (see {one.aside})' if one.aside else 'removed'}" for one in damaged[:3]]
+    more = f", and {counted(len(damaged) - 3, 'other')}" if len(damaged) > 3 else ""
     lost = sum(not one.restored for one in damaged)
-    again = f"{lost} cannot be written again, and their launches are run again" if lost else "written again"
-    return f"not as it was written: {', '.join(shown)}{more}; {again}"
+    done = f"{counted(lost, 'record')} could not be restored: mnb repeats the launches" if lost else "Restored"
+    return f"changed by another program: {', '.join(shown)}{more}. {done}"

@@ -131,7 +131,9 @@ def _fetch(writer: ResultWriter, spool: Path, found: Mapping[str, bytes]) -> Non
     lines = b"".join(line + b"\n" for line in found.get(LEDGER, b"").splitlines() if line not in there)
     chain = check_chain(content + lines)
     if chain.problems or chain.torn:
-        raise InputError(f"--spool {spool}: its {LEDGER} does not go on where that of {writer.folder.path} ends")
+        raise InputError(
+            f"--spool {spool}: this spool belongs to another run, or to an earlier state of {writer.folder.path}"
+        )
     sums = {event.file: event.sha256 for event in chain.events if isinstance(event, Recorded)}
     for name, one in found.items():
         if sums.get(name) == file_digest(one) or LOG_NAME.fullmatch(name):

@@ -46,7 +46,7 @@ RETRY_S = 1.0
 
 
 class Unwritten(MnbError):  # noqa: N818  (what it holds, or says where it is)
-    """Results that their folder does not take."""
+    """Results that could not be written to their folder."""
 
 
 class SessionName(msgspec.Struct, frozen=True):
@@ -81,8 +81,8 @@ def name_session(request: RunRequest) -> SessionName:
     records = sum(RECORD_NAME.fullmatch(path.name) is not None for path in request.outdir.iterdir())
     if records and not chain.entries:
         raise InputError(
-            f"--resume {request.outdir}: {LEDGER} is empty beside {counted(records, 'record')}, so that nobody knows "
-            "what was tried; put it back as it was, or start a new run in another folder"
+            f"--resume {request.outdir}: {LEDGER} is empty, but the folder holds {counted(records, 'record')}, so "
+            "attempts cannot be counted. Restore it, or start a new run in another folder"
         )
     return SessionName(run_id, len(chain.sessions) + 1)
 
@@ -198,32 +198,32 @@ async def settle(
 
 
 async def _elsewhere(writer: ResultWriter, name: SessionName, interrupted: Interruption, *, at_once: bool) -> str:
-    """Where that is which the folder does not take; at last the lines of it themselves. Nothing if all is written.
+    """Where unwritten results were saved; as a last resort, the results as text. Empty if everything is written.
 
-    Goes on trying until a signal, and for `SETTLE_S` after the end in any case, unless it is to be ``at_once``.
+    Retries until a signal, and for at least `SETTLE_S`, unless ``at_once``.
     """
     folder, began_s = writer.folder.path, time.monotonic()
     place = writer.spool or Path(tempfile.gettempdir(), f"mnb-spool-{name.group}")
-    back = f"make room, then bring them back with mnb jobs --resume {folder} --spool"
+    back = f"free some space, then run: mnb jobs --resume {folder} --spool"
     with suppress(asyncio.CancelledError):  # by a second signal
         while not writer.flush():
             late = at_once or time.monotonic() - began_s >= SETTLE_S
-            files = counted(writer.waiting, "file")
+            files = counted(writer.waiting, "unsaved file")
             if (late or interrupted.is_set()) and writer.rescue(place):
-                return f"{folder}: cannot be written; {files} of this run are in {place}: {back} {place}"
+                return f"cannot write to {folder}. {place} holds {files}. To bring them back, {back} {place}"
             if late and interrupted.is_set():
                 break
             if late:
                 writer.tell_once(
-                    f"neither {folder} nor {place} can be written; {files} of this run are in memory only. Make room: "
-                    "this goes on trying. A signal (Ctrl-C) ends that, and prints them"
+                    f"cannot write to {folder} or {place}. mnb holds {files} in memory and keeps retrying. Free some "
+                    "space. A signal (Ctrl-C) stops the retries and prints the files"
                 )
             await asyncio.sleep(RETRY_S)
         else:
             return ""
     return (
-        f"neither {folder} nor {place} can be written; {counted(writer.waiting, 'file')} of this run follow. Keep "
-        f"these lines in a file, {back} FILE\n{writer.printed()}"
+        f"cannot write to {folder} or {place}. The lines below hold {counted(writer.waiting, 'unsaved file')}. Save "
+        f"them as FILE, {back} FILE\n{writer.printed()}"
     )
 
 

@@ -61,7 +61,7 @@ def append(descriptor: int, lines: bytes) -> None:
 def spooled(place: Path) -> dict[str, bytes]:
     """What is in a spool folder, or in a file that has the lines of `printed` among others.
 
-    Empty if there are none. Raises InputError for lines that are not whole.
+    Empty if there are none. Raises InputError for incomplete lines.
     """
     if place.is_file():
         return _saved(place)
@@ -87,8 +87,8 @@ def _saved(place: Path) -> dict[str, bytes]:
             try:
                 one = _decoder.decode(line)
             except msgspec.MsgspecError as error:
-                raise InputError(f"--spool {place}: a line is not whole: {error}") from None
+                raise InputError(f"--spool {place}: a line is incomplete: {error}") from None
             found[one.mnb_file] = found.get(one.mnb_file, b"") + one.text.encode()
     if not found:
-        raise InputError(f"--spool {place}: holds none of the lines in which a run prints what it could not write")
+        raise InputError(f"--spool {place}: no saved results found in this file")
     return found
