@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
+import gc
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,11 +15,12 @@ from typing import Any
 import pytest
 
 from milabench_ng.fence.kernel.mounts import find, parse_mountinfo
-from milabench_ng.orchestrator.events.run_events import AnyRunEvent, LaunchState
+from milabench_ng.orchestrator.events.run_events import AnyRunEvent, BatchBegins, LaunchState
 from milabench_ng.orchestrator.execution import batch, lookout
 from milabench_ng.orchestrator.execution.group_evidence import GroupEvidence
 from milabench_ng.records.record import Record
 from tests.orchestrator.conftest import Act, Finished, Runner
+from tests.orchestrator.processes import descriptors
 
 HERE = "tests.orchestrator.broken"
 MOUNTS = parse_mountinfo(Path("/proc/self/mountinfo").read_text())
@@ -192,18 +192,24 @@ def test_the_first_reason_is_the_one_told() -> None:
     assert runner.evidence["d0"]["0"].mismatch == "isolation changed before the start: its cpuset"
 
 
-def test_the_files_of_launches_that_ended_early_are_closed_with_the_batch() -> None:
-    lookouts = lookout.Lookouts()
-    watched: Any = set()  # stands for a lookout
-    still_held = weakref.ref(watched)
+@pytest.fixture
+def no_collection() -> Iterator[None]:
+    """What refers to itself is not freed by chance."""
+    gc.disable()
+    yield
+    gc.enable()
 
-    async def watch() -> None:
-        task = asyncio.create_task(lookouts.run())
-        await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait([task])
 
-    lookouts.watch(("d0", "0"), watched, lambda _: None)
-    del watched
-    asyncio.run(watch())
-    assert still_held() is None
+@pytest.mark.root
+@pytest.mark.usefixtures("no_collection")
+def test_no_file_of_a_group_stays_open_after_a_launch_that_died(run_profile: Runner) -> None:
+    """A node of eight GPUs on which all launches fail would soon have no descriptors left."""
+    left: list[str] = []
+
+    def look(event: AnyRunEvent) -> None:
+        if isinstance(event, BatchBegins) and event.number == 1:
+            left.extend(name for name in descriptors(os.getpid()).values() if "/b0-d" in name)
+
+    finished = run_profile({"raises": {"workload": f"{HERE}:raises"}}, look, tenants=1, repeat=2)
+    assert [record.mnb.failure and record.mnb.failure.cause for record in finished.records] == ["exception"] * 2
+    assert left == []
