@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import os
 import random
@@ -12,27 +14,32 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from milabench_ng.cgroup_files import parse_ids
 from milabench_ng.fence.probing.probe import probe
 from milabench_ng.orchestrator.execution.worker_server import RESTARTS
 from milabench_ng.records.ledger import Attempt, check_chain
+from milabench_ng.records.marks import MarkKind
 from tests.orchestrator.processes import helper
 
 PARENTS = probe().parents
 HOG = """
 import os, sys
-open(sys.argv[1], "w").write(str(os.getpid()))
+for procs in sys.argv[1:]:
+    open(procs, "w").write(str(os.getpid()))
 held = []
 while True:
     held.append(b"x" * (64 << 20))
 """
 READS_PICTURES = ("loader", "convnet")
-UNDONE = {"stop", "pause"}
-"""The end of a pause lets a stopped process go on."""
+UNDONE = ({"stop", "pause"}, {"CPUs changed", "mnb paused"})
+"""The end of a pause lets a stopped process go on; CPUs are put back before `mnb` looks."""
+LOSSES = (("kill", signal.SIGKILL), ("stop", signal.SIGSTOP))
 SERVER, SAMPLER = "milabench_ng.worker.server", "milabench_ng.telemetry.sampler"
 
 
@@ -45,6 +52,10 @@ class Fault(msgspec.Struct, frozen=True):
     """Seconds since 1970."""
     done_s: float
     """When it had happened (monotonic): what comes after the stop of the batch is no fault of it."""
+    mark: MarkKind | None = None
+    """The mark that must be on a launch that it does not fail."""
+    lasts: bool = False
+    """Whether the mark is due on all that begin later, and not on this launch."""
 
 
 Key = tuple[str, str, int]
@@ -70,6 +81,10 @@ class Deed(msgspec.Struct, frozen=True):
     early: bool = False
     """Done when the worker enters, and not at a random moment."""
     all_launches: bool = False
+    mark: MarkKind | None = None
+    """The mark that must be on a launch that it does not fail."""
+    lasts: bool = False
+    """Whether the mark is due on all that begin later, and not on this launch."""
 
 
 class Injector(threading.Thread):
@@ -84,6 +99,15 @@ class Injector(threading.Thread):
         self.servers = RESTARTS
         """How many more worker servers may be lost."""
         self.over = threading.Event()
+        self.harmed: list[str] = []
+        """The files of the folder to which something was done, as often as it was done."""
+        self._newest: Batch | None = None
+
+    @functools.cached_property
+    def manifest(self) -> dict[str, Any]:
+        """What run.json said first: it is removed now and then."""
+        content: dict[str, Any] = json.loads((self.folder / "run.json").read_text())
+        return content
 
     def run(self) -> None:
         seen = None
@@ -98,14 +122,19 @@ class Injector(threading.Thread):
                     deed.join()
 
     def newest(self) -> Batch | None:
-        """The batch that the ledger says has begun last, while it goes on."""
+        """The batch that the ledger says has begun last, while it goes on. One that is emptied says nothing new."""
         path = self.folder / "ledger.jsonl"
         events = check_chain(path.read_bytes()).events if path.exists() else ()
-        if not events or not isinstance(events[-1], Attempt):
-            return None
-        number = events[-1].batch
-        tried = {(event.label, event.job_id): event for event in events if isinstance(event, Attempt)}
-        plan = json.loads((self.folder / "run.json").read_text())["plan"]["batches"][number]
+        if events:
+            attempts = [event for event in events if isinstance(event, Attempt)]
+            self._newest = self.begun(attempts) if isinstance(events[-1], Attempt) else None
+        return self._newest
+
+    def begun(self, attempts: Sequence[Attempt]) -> Batch:
+        """The batch of the last attempt."""
+        number = attempts[-1].batch
+        tried = {(one.label, one.job_id): one for one in attempts}
+        plan = self.manifest["plan"]["batches"][number]
         devices = tuple(device for launch in plan["launches"] for device in launch["devices"])
         launches = tuple((one.label, one.job_id, one.number) for one in tried.values() if one.batch == number)
         return Batch(number, plan["launches"][0]["test"].partition(".")[2], launches, devices)
@@ -119,19 +148,31 @@ class Injector(threading.Thread):
             Deed("pause", None, self.pause),
             Deed("busy disk", None, self.busy_disk),
             Deed("nothing", None, lambda *_: True),
-            Deed("sampler killed", None, lambda *_: self.signal_helper(SAMPLER, signal.SIGKILL)),
-            Deed("sampler stopped", None, lambda *_: self.signal_helper(SAMPLER, signal.SIGSTOP)),
             Deed("mnb paused", None, self.pause_mnb),
+            Deed("CPUs changed", "isolation_lost", self.change_cpus),
+            Deed("reniced", None, self.renice, mark="scheduling"),
+            Deed("ledger emptied", None, lambda batch, _: self.harm(batch, "ledger.jsonl", empty)),
+            Deed("run.json removed", None, lambda batch, _: self.harm(batch, "run.json", os.unlink)),
+            Deed("record removed", None, lambda batch, _: self.harm(batch, "*.J*.json", os.unlink)),
         ]
         if batch.test in READS_PICTURES:
             deeds.append(Deed("damaged data", "data_error", self.damage, early=True, all_launches=True))
-        lost = [("kill", signal.SIGKILL), ("stop", signal.SIGSTOP)][: max(0, self.servers)]  # both may be chosen
+        deeds += [
+            Deed(
+                f"sampler {what}",
+                None,
+                lambda *_, number=number: self.signal_helper(SAMPLER, number),
+                mark="telemetry missing",
+                lasts=True,
+            )
+            for what, number in LOSSES
+        ]
         deeds += [
             Deed(f"server {what}", "machinery", lambda *_, number=number: self.lose_server(number), all_launches=True)
-            for what, number in lost
+            for what, number in LOSSES[: max(0, self.servers)]  # both may be chosen
         ]
         pair = self.moments.sample(deeds, 2)
-        while {deed.kind for deed in pair} == UNDONE:
+        while {deed.kind for deed in pair} in UNDONE:
             pair = self.moments.sample(deeds, 2)
         return [
             (
@@ -150,7 +191,7 @@ class Injector(threading.Thread):
         time.sleep(delay)
         victims = batch.launches if deed.all_launches else (batch.launches[place],)
         moment = time.time()
-        noted = Fault(deed.kind, deed.expected, moment, 0.0)
+        noted = Fault(deed.kind, deed.expected, moment, 0.0, deed.mark, deed.lasts)
         if deed.all_launches:  # the launches may have ended before the deed has
             for key in victims:
                 self.done[key].append(noted)
@@ -174,30 +215,23 @@ class Injector(threading.Thread):
         return signalled(self.mnb, signal.SIGCONT)
 
     def wait_for_processes(self, batch: Batch, device: int) -> bool:
-        """Until the tenant's worker is in its group."""
+        """Until the tenant's worker is in all its groups."""
         end = time.monotonic() + 10
         while time.monotonic() < end and not self.over.is_set():
-            if self.pids(batch, device):
+            groups = tuple(self.groups(batch, device))
+            if groups and all(map(members, groups)):
                 return True
             time.sleep(0.02)
         return False
 
-    def groups(self, batch: Batch, device: int, controller: str) -> Iterator[Path]:
-        run_id = json.loads((self.folder / "run.json").read_text())["run_id"]
+    def groups(self, batch: Batch, device: int) -> Iterator[Path]:
         for parent in PARENTS:
-            group = Path(parent, "mnb", run_id, f"b{batch.number}-d{device}")
-            if group.is_dir() and controller in (group.parts[4], "any"):
+            group = Path(parent, "mnb", self.manifest["run_id"], f"b{batch.number}-d{device}")
+            if group.is_dir():
                 yield group
 
     def pids(self, batch: Batch, device: int) -> list[int]:
-        for group in self.groups(batch, device, "any"):
-            try:
-                found = [int(line) for line in (group / "cgroup.procs").read_text().split()]
-            except OSError:
-                continue
-            if found:
-                return sorted(found)
-        return []
+        return next(filter(None, map(members, self.groups(batch, device))), [])
 
     def kill(self, batch: Batch, device: int) -> bool:
         """The worker, or in a launch over several devices whatever process of the group."""
@@ -217,15 +251,44 @@ class Injector(threading.Thread):
         time.sleep(0.5)
         return signalled(pids[0], signal.SIGCONT)
 
-    def hog(self, batch: Batch, device: int) -> bool:
-        group = next(iter(self.groups(batch, device, "memory")), None)
-        group = group or next(iter(self.groups(batch, device, "any")), None)
-        if group is None:
+    def change_cpus(self, batch: Batch, device: int) -> bool:
+        """Give the group another's CPU, and its own back after less than a second."""
+        for group in self.groups(batch, device):
+            file = group / "cpuset.cpus"
+            try:
+                own = file.read_text().strip()
+                file.write_text(str(min(os.sched_getaffinity(0) - set(parse_ids(own)))))
+            except OSError:  # no cpuset here, or it is gone
+                continue
+            time.sleep(0.8)
+            with contextlib.suppress(OSError):  # it is gone
+                file.write_text(own)
+            return True
+        return False
+
+    def renice(self, batch: Batch, device: int) -> bool:
+        """Have all its processes give way."""
+        pids = self.pids(batch, device)
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.setpriority(os.PRIO_PROCESS, pid, 5)
+        return bool(pids)
+
+    def harm(self, batch: Batch, pattern: str, act: Callable[[Path], None]) -> bool:
+        """Do something to one of the files that the run has written, while it goes on."""
+        found = sorted(self.folder.glob(pattern))
+        if not found or self.newest() != batch:
             return False
-        self.hogs.append(
-            subprocess.Popen([sys.executable, "-c", HOG, str(group / "cgroup.procs")], stderr=subprocess.DEVNULL)
-        )
-        return self.hogs[-1].wait() != 1  # 1: the group was gone
+        act(found[0])
+        self.harmed.append(found[0].name)
+        return True
+
+    def hog(self, batch: Batch, device: int) -> bool:
+        """Join all groups of the tenant, as its own processes do, and take all their RAM."""
+        groups = [str(group / "cgroup.procs") for group in self.groups(batch, device)]
+        command = [sys.executable, "-c", HOG, *groups]
+        self.hogs.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
+        return self.hogs[-1].wait() != 1  # 1: a group was gone
 
     def busy_disk(self, *_: object) -> bool:
         with tempfile.NamedTemporaryFile(dir=self.data) as file:
@@ -246,6 +309,18 @@ class Injector(threading.Thread):
         for path in pictures:
             overwrite(path, b"\xff\xd8")
         return True
+
+
+def members(group: Path) -> list[int]:
+    """The processes of a group; none if it is gone."""
+    try:
+        return sorted(map(int, (group / "cgroup.procs").read_text().split()))
+    except OSError:
+        return []
+
+
+def empty(path: Path) -> None:
+    os.truncate(path, 0)
 
 
 def overwrite(path: Path, content: bytes) -> None:
