@@ -7,17 +7,21 @@ import gc
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from milabench_ng.fence.interface import Group
+from milabench_ng.fence.kernel.limits import ThreadSchedule
 from milabench_ng.fence.kernel.mounts import find, parse_mountinfo
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, BatchBegins, LaunchState
 from milabench_ng.orchestrator.execution import batch, lookout
 from milabench_ng.orchestrator.execution.group_evidence import GroupEvidence
+from milabench_ng.orchestrator.execution.lookout import Lookout
+from milabench_ng.records.isolation import Effective, ProcView
 from milabench_ng.records.record import Record
 from tests.orchestrator.conftest import Act, Finished, Runner
 from tests.orchestrator.processes import descriptors
@@ -72,11 +76,15 @@ def none_left() -> None:
     raise OSError(errno.EMFILE, "inotify_init1")
 
 
+def other_cpu(cpus: str) -> int:
+    """One that is not the first of these."""
+    return next(iter({*range(os.cpu_count() or 1)} - {int(cpus.partition("-")[0])}))
+
+
 def put_on_other_cpus(seconds: float) -> None:
     group = group_of("0", "cpuset.cpus")
     before = (group / "cpuset.cpus").read_text()
-    other = next(iter({*range(os.cpu_count() or 1)} - {int(before.partition("-")[0])}))
-    (group / "cpuset.cpus").write_text(str(other))
+    (group / "cpuset.cpus").write_text(str(other_cpu(before)))
     time.sleep(seconds)
     (group / "cpuset.cpus").write_text(before)
 
@@ -190,6 +198,55 @@ def test_the_first_reason_is_the_one_told() -> None:
     runner._changed(tenant, "0", lookout.Change(lost=("its cpuset",)))
     runner._collect()
     assert runner.evidence["d0"]["0"].mismatch == "isolation changed before the start: its cpuset"
+
+
+def verified(change: Callable[[], None]) -> type[Lookout]:
+    """A lookout before whose first look something happens to the first tenant."""
+
+    class Late(Lookout):
+        def __init__(self, group: Group, effective: Effective, proc: ProcView, known: Mapping[int, ThreadSchedule]):
+            if group.name.endswith("-d0"):
+                change()
+            super().__init__(group, effective, proc, known)
+
+    return Late
+
+
+@pytest.mark.root
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs")
+def test_a_change_between_entry_and_the_first_look_is_seen(
+    run_profile: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is written before anybody listens, and put back after the start."""
+    own: list[str] = []
+
+    def take() -> None:
+        file = group_of("0", "cpuset.cpus") / "cpuset.cpus"
+        own.append(file.read_text())
+        file.write_text(str(other_cpu(own[0])))
+
+    def give_back() -> None:
+        (group_of("0", "cpuset.cpus") / "cpuset.cpus").write_text(own[0])
+
+    monkeypatch.setattr(batch, "Lookout", verified(take))
+    record = first(run_profile(STEADY, at_work(give_back), tenants=2))
+    assert record.mnb.failure is not None
+    assert record.mnb.failure.cause == "isolation_lost"
+    assert "before the start: cpus was" in record.mnb.failure.detail
+
+
+@pytest.mark.root
+def test_scheduling_that_is_changed_between_entry_and_the_first_look_is_a_mark(
+    run_profile: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def renice() -> None:
+        for pid in members(group_of("0", "cgroup.procs")):
+            os.setpriority(os.PRIO_PROCESS, pid, 5)
+
+    monkeypatch.setattr(batch, "Lookout", verified(renice))
+    record = first(run_profile(STEADY, tenants=1))
+    assert record.success
+    assert "niceness 5 instead of 0" in scheduling(record)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import msgspec
 
 from milabench_ng.events import Entered, Start, Stop
 from milabench_ng.fence.interface import IsolationMismatch
+from milabench_ng.fence.kernel.limits import schedules
 from milabench_ng.fence.kernel.processes import Table, identify, read_table
 from milabench_ng.fence.killing import NotOursError
 from milabench_ng.orchestrator.execution.announcing import Announcer
@@ -268,6 +269,7 @@ class BatchRunner:
             process = tenant.entering(entered)
             if process is None or tenant.ranks[entered.rank].entered:  # the tenant refuses a second one
                 return
+            known = schedules(process.pid)
             effective, proc = tenant.groups[slot].verify(process)
             if identify(process.pid) != process:
                 return
@@ -280,7 +282,7 @@ class BatchRunner:
         else:
             tenant.ranks[entered.rank].process = process
             self.note(tenant.launch.job_id, slot, effective=effective, proc=proc)
-            lookout = Lookout(tenant.groups[slot], effective, proc)
+            lookout = Lookout(tenant.groups[slot], effective, proc, known)
             self._lookouts.watch((tenant.launch.job_id, slot), lookout, partial(self._changed, tenant, slot))
 
     def _require_proof(self, tenant: Tenant) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from milabench_ng.fence.interface import Group
@@ -41,13 +41,13 @@ class Change(NamedTuple):
 class Lookout:
     """Watches what holds a process that has entered a group, and how its threads and its descendants are scheduled."""
 
-    def __init__(self, group: Group, effective: Effective, proc: ProcView) -> None:
-        """``effective`` and ``proc``: what the kernel said when it had entered."""
+    def __init__(self, group: Group, effective: Effective, proc: ProcView, known: Mapping[int, ThreadSchedule]) -> None:
+        """``effective`` and ``proc``: what the kernel said when it had entered; ``known``: its threads before that."""
         self._group = group
         self._entry, self._pid = effective, proc.pid
         self._groups = controlled(parse_own_groups("\n".join(proc.groups)))
         self.holds = Holds(self._groups)
-        self._known = schedules(proc.pid)
+        self._known = dict(known)
         self._new: dict[int, ThreadSchedule] = {}
 
     def limits(self) -> Change:
@@ -95,6 +95,7 @@ class Lookouts:
                 lookout.holds.follow(self._writes)
             except OSError:  # the user's number of watches is used up
                 self._hear_no_more()
+        _look_at(lookout, tell, Lookout.limits)  # nobody heard what was written since it entered
 
     async def run(self) -> None:
         """Look whenever something is written, and every `LOOK_S`, until this is cancelled."""
