@@ -63,8 +63,8 @@ class EntryError(Exception):
 
 
 def refusal(error: EntryError) -> str:
-    """What a launch that could not enter writes to its log before it exits with ``EXIT_REFUSED``."""
-    return f"mnb: could not enter the fence: {error}"
+    """What a launch that could not enter says before it exits with ``EXIT_REFUSED``."""
+    return f"could not enter the fence: {error}"
 
 
 def enter(entry: EntryLike, parent_pid: int) -> None:
@@ -226,7 +226,7 @@ def main(arguments: list[str]) -> int:
         if last:
             confine(entry)
     except EntryError as error:
-        print(refusal(error), file=sys.stderr)
+        print(f"mnb: {refusal(error)}", file=sys.stderr)
         return EXIT_REFUSED
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # this interpreter ignores them; argv must not inherit that
         signal.signal(ignored, signal.SIG_DFL)

@@ -22,7 +22,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from milabench_ng.bench import Definition
 from milabench_ng.bench.channel import PipeChannel, RankChannel, SharedStop, shared_numbers
 from milabench_ng.events import Failed
-from milabench_ng.fence.entry import confine, die_with, join
+from milabench_ng.fence.entry import EXIT_REFUSED, EntryError, confine, die_with, join, refusal
 from milabench_ng.requests import Task
 from milabench_ng.worker.deaths import Death, FirstDeath, first_killed
 
@@ -87,11 +87,15 @@ def run_one(task: Task, agent: Agent, since: float) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     die_with(agent.pid)
-    if len(task.seats) == 1:  # its parent has entered, and is confined
-        join(SimpleNamespace(**{**seat.entry, "procs": ()}))
-    else:
-        join(SimpleNamespace(**seat.entry))
-        confine(SimpleNamespace(**seat.entry))
+    try:
+        if len(task.seats) == 1:  # its parent has entered, and is confined
+            join(SimpleNamespace(**{**seat.entry, "procs": ()}))
+        else:
+            join(SimpleNamespace(**seat.entry))
+            confine(SimpleNamespace(**seat.entry))
+    except EntryError as error:
+        agent.channel.send(Failed(rank=rank, kind="isolation_lost", message=refusal(error), traceback=""))
+        os._exit(EXIT_REFUSED)
     forked = time.monotonic()
     del os.environ[_ASK_NVML]
     if seat.device.uuid is not None:

@@ -31,7 +31,7 @@ def run(task: Task, server_pid: int, commands: int, events: int, log: int) -> No
         tempfile.tempdir = None  # the server chose it from its own environment
         status = session.run(task, commands, events, {"spawn": spawned - task.requested_s}, spawned)
     except EntryError as error:
-        print(refusal(error), file=sys.stderr)
+        print(f"mnb: {refusal(error)}", file=sys.stderr)
         status = EXIT_REFUSED
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 1

@@ -10,9 +10,12 @@ import msgspec
 import pytest
 
 from milabench_ng.events import Ready
+from milabench_ng.fence.entry import EXIT_REFUSED
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, LaunchState, Slices
+from milabench_ng.orchestrator.execution.group_evidence import GroupEvidence
 from milabench_ng.orchestrator.execution.tenant import RankLog
 from milabench_ng.orchestrator.outcome.failure_cause import LaunchOutcome, judge
+from milabench_ng.records.isolation import GroupEvents, ProcView, Usage
 from milabench_ng.records.record import Failure
 from milabench_ng.records.window import SliceRow, Window
 from milabench_ng.units import GIB
@@ -225,6 +228,19 @@ def test_a_device_fault_comes_before_what_the_worker_says_of_it() -> None:
     assert judge(outcome, [], {}, {}) == device
     late = msgspec.structs.replace(outcome, device=None)
     assert judge(late, [], {}, {}) == Failure(cause="timeout", detail="no slice")
+
+
+def test_a_worker_that_could_not_enter_is_told_from_one_that_ends_in_the_same_way() -> None:
+    outcome = msgspec.structs.replace(GOOD, exit_status=EXIT_REFUSED, window=None)
+    found = judge(outcome, [], {"0": GroupEvidence()}, {"0": GIB})
+    assert found == Failure(cause="isolation_lost", detail="it could not enter the fence; its log says why")
+    entered = GroupEvidence(
+        proc=ProcView(pid=1, groups=(), cpus_allowed=(), mems_allowed=(), threads=1, open_fds={}),
+        before=GroupEvents(),
+        after=GroupEvents(),
+        usage=Usage(),
+    )
+    assert judge(outcome, [], {"0": entered}, {"0": GIB}) == Failure(cause="exit", detail="exit status 125")
 
 
 @pytest.mark.parametrize(

@@ -249,6 +249,27 @@ def test_scheduling_that_is_changed_between_entry_and_the_first_look_is_a_mark(
     assert "niceness 5 instead of 0" in scheduling(record)
 
 
+@pytest.mark.root
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs")
+def test_a_rank_that_cannot_enter_is_named(run_profile: Runner) -> None:
+    """Its CPUs were given to somebody else before it came."""
+
+    def take(event: AnyRunEvent) -> None:
+        if isinstance(event, LaunchState) and (event.label, event.state) == ("trial.scaling.2", "starting"):
+            (file,) = Path("/sys/fs/cgroup").glob("**/mnb/*/b1-d1/cpuset.cpus")
+            file.write_text(str(other_cpu(file.read_text())))
+
+    arguments = {"arch": "resnet18", "batch_size": 2, "image_size": 32}
+    test = {"workload": "scaling", "arguments": arguments, "partition_scheme": {"type": "gpu-progression"}}
+    finished = run_profile({"scaling": test}, take, tenants=2)
+    if finished.outcome.tier != "full":
+        pytest.skip(f"the fence is {finished.outcome.tier} here")
+    _, record = finished.records
+    assert record.mnb.failure is not None
+    assert record.mnb.failure.cause == "isolation_lost"
+    assert record.mnb.failure.detail.startswith("could not enter the fence: cannot run on CPUs [")
+
+
 @pytest.fixture
 def no_collection() -> Iterator[None]:
     """What refers to itself is not freed by chance."""

@@ -8,6 +8,7 @@ import msgspec
 
 from milabench_ng.events import Failed
 from milabench_ng.fence import isolation_check as fence_evidence
+from milabench_ng.fence.entry import EXIT_REFUSED
 from milabench_ng.orchestrator.execution.group_evidence import GroupEvidence
 from milabench_ng.orchestrator.execution.tenant import RankLog
 from milabench_ng.records.record import Failure
@@ -52,6 +53,8 @@ def judge(
 def _by_fence(seen: GroupEvidence, limit_bytes: int, outcome: LaunchOutcome) -> Failure | None:
     if seen.mismatch:
         return Failure(cause="isolation_lost", detail=seen.mismatch)
+    if outcome.exit_status == EXIT_REFUSED and seen.proc is None:
+        return Failure(cause="isolation_lost", detail="it could not enter the fence; its log says why")
     if seen.before is None or seen.after is None or seen.usage is None:
         return None
     lost = fence_evidence.changes(seen.effective, seen.effective_end) if seen.effective and seen.effective_end else ()
