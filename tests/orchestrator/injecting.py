@@ -149,12 +149,13 @@ class Injector(threading.Thread):
             Deed("busy disk", None, self.busy_disk),
             Deed("nothing", None, lambda *_: True),
             Deed("mnb paused", None, self.pause_mnb),
-            Deed("CPUs changed", "isolation_lost", self.change_cpus),
             Deed("reniced", None, self.renice, mark="scheduling"),
             Deed("ledger emptied", None, lambda batch, _: self.harm(batch, "ledger.jsonl", empty)),
             Deed("run.json removed", None, lambda batch, _: self.harm(batch, "run.json", os.unlink)),
             Deed("record removed", None, lambda batch, _: self.harm(batch, "*.J*.json", os.unlink)),
         ]
+        if batch.test != "scaling":  # CPUs that a rank does not have yet, its agent may lose
+            deeds.append(Deed("CPUs changed", "isolation_lost", self.change_cpus))
         if batch.test in READS_PICTURES:
             deeds.append(Deed("damaged data", "data_error", self.damage, early=True, all_launches=True))
         deeds += [
