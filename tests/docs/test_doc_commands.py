@@ -113,6 +113,7 @@ TABLE: dict[str, Check] = {
     "mnb jobs lambda --name gnmt_amp --name bert_large_squad_amp -o results-lambda": PARSE,
     "mnb jobs lambda --name ncf_fp32 --window 1 --data-scale 0.01 -- --batch-size 4096": PARSE,
     "mnb report results-lambda": PARSE,
+    "mnb jobs modern --repeat 2": PARSE,
     "mnb jobs modern --repeat 2 --order file --ram-total 120GiB": PARSE,
     "mnb jobs modern --repeat 3 --dry-run -d /scratch/mnb": PARSE,
     "mnb jobs modern --repeat 3 -d /scratch/mnb -o results-modern": PARSE,
