@@ -20,7 +20,7 @@ from milabench_ng.records.record import Failure
 from milabench_ng.records.window import SliceRow, Window
 from milabench_ng.units import GIB
 from tests.orchestrator.conftest import Finished, Runner
-from tests.orchestrator.processes import process_tree
+from tests.orchestrator.processes import own_files, process_tree
 
 HERE = "tests.orchestrator.broken"
 GOOD = LaunchOutcome(
@@ -142,7 +142,7 @@ def test_a_limit_that_is_changed_during_the_run_is_noticed(run_profile) -> None:
         if not isinstance(event, LaunchState) or event.state != "working":
             return
         for limit in ("memory.limit_in_bytes", "memory.max"):
-            for file in Path("/sys/fs/cgroup").glob(f"**/mnb/*/*/{limit}"):
+            for file in own_files(f"*/{limit}"):
                 file.write_text(str(4 * GIB))
 
     finished = run_profile({"steady": {"workload": f"{HERE}:steady"}}, act, tenants=1)

@@ -24,7 +24,7 @@ from milabench_ng.orchestrator.execution.lookout import Lookout
 from milabench_ng.records.isolation import Effective, ProcView
 from milabench_ng.records.record import Record
 from tests.orchestrator.conftest import Act, Finished, Runner
-from tests.orchestrator.processes import descriptors
+from tests.orchestrator.processes import descriptors, own_files
 
 HERE = "tests.orchestrator.broken"
 MOUNTS = parse_mountinfo(Path("/proc/self/mountinfo").read_text())
@@ -37,7 +37,7 @@ def members(group: Path) -> list[int]:
 
 def group_of(job: str, file: str) -> Path:
     """The group of a tenant that has this file."""
-    return next(iter(Path("/sys/fs/cgroup").glob(f"**/mnb/*/b0-d{job}/{file}"))).parent
+    return own_files(f"b0-d{job}/{file}")[0].parent
 
 
 def at_work(change: Callable[[], None]) -> Act:
@@ -109,7 +109,7 @@ def test_a_cpuset_that_is_changed_and_put_back_is_seen(
 def test_a_write_that_changes_nothing_is_nothing(run_profile: Runner) -> None:
     def write() -> None:
         for name in ("cpuset.cpus", "memory.limit_in_bytes", "memory.max"):
-            for file in Path("/sys/fs/cgroup").glob(f"**/mnb/*/b0-d0/{name}"):
+            for file in own_files(f"b0-d0/{name}"):
                 for _ in range(50):
                     file.write_text(file.read_text())
 
@@ -256,7 +256,7 @@ def test_a_rank_that_cannot_enter_is_named(run_profile: Runner) -> None:
 
     def take(event: AnyRunEvent) -> None:
         if isinstance(event, LaunchState) and (event.label, event.state) == ("trial.scaling.2", "starting"):
-            (file,) = Path("/sys/fs/cgroup").glob("**/mnb/*/b1-d1/cpuset.cpus")
+            (file,) = own_files("b1-d1/cpuset.cpus")
             file.write_text(str(other_cpu(file.read_text())))
 
     arguments = {"arch": "resnet18", "batch_size": 2, "image_size": 32}
