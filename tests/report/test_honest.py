@@ -52,6 +52,7 @@ def test_no_rule_breaks_that_nobody_asked_for(name: str, corpus: dict[str, Path]
     assert broken(corpus[name], Rules()) == set()
 
 
+@pytest.mark.slow
 def test_the_doubts_say_how_often_honest_folders_show_them(corpus: dict[str, Path]) -> None:
     shown = Counter(doubt.name for source in corpus.values() for doubt in verify(source, Rules()).doubts)
     assert {doubt.name: doubt.honest for doubt in DOUBTS} == {doubt.name: shown[doubt.name] for doubt in DOUBTS}

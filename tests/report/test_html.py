@@ -454,6 +454,7 @@ def test_the_first_screen_is_banner_and_tiles(report: Path, browser: Browser, wi
     assert there
 
 
+@pytest.mark.slow
 def test_the_page_of_many_launches_stays_small(tmp_path: Path) -> None:
     """288 launches with the most points each: 1,000 must stay under 12 MB."""
     whole = make_records.plan("quick", TESTS, 8, 6)
