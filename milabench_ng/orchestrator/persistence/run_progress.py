@@ -26,9 +26,10 @@ from milabench_ng.records.ledger import (
     attempts,
     recorded,
 )
-from milabench_ng.records.marks import Mark, MarkKind
+from milabench_ng.records.marks import Mark
 from milabench_ng.records.names import file_digest, whole_content
 from milabench_ng.records.record import Record, encode_record
+from milabench_ng.records.retried import lost_neighbours
 
 RESERVED_BYTES = 256 * 1024
 """Held on the disk for each device of a batch, at least: an hour of slices in its records, and their ledger lines."""
@@ -186,7 +187,8 @@ class RunProgress:
         """The launches whose last record is good and says that they lost a neighbour."""
         last = {_key(event): event for event in recorded(self.writer.chain.events) if event.cause is None}
         good = (event for key, event in last.items() if self._standing.get(key, "") is None)
-        return {_key(event) for event in good if lost_neighbours(self.writer.folder.path / event.file, event.sha256)}
+        folder = self.writer.folder.path
+        return {_key(event) for event in good if lost_neighbours(read_marks(folder / event.file, event.sha256))}
 
     def _may_be_retried(self, launch: Launch) -> bool:
         key = _key(launch)
@@ -218,9 +220,6 @@ def standing(writer: ResultWriter) -> dict[LaunchKey, str | None]:
     return {_key(event): event.cause for event in known if event.cause not in NOT_TRIED and writer.has(event)}
 
 
-_LOST: MarkKind = "neighbours lost"
-
-
 class _Marked(msgspec.Struct, frozen=True):
     marks: tuple[Mark, ...] = ()
 
@@ -229,11 +228,10 @@ class _Whole(msgspec.Struct, frozen=True):
     mnb: _Marked
 
 
-def lost_neighbours(path: Path, sha256: str) -> bool:
-    """Whether a complete, unchanged record says that its launch lost a neighbour."""
+def read_marks(path: Path, sha256: str) -> tuple[Mark, ...]:
+    """The marks in a record that is complete and unchanged; none without one."""
     content = whole_content(path, sha256)
-    marks = () if content is None else msgspec.json.decode(content, type=_Whole).mnb.marks
-    return any(mark.kind == _LOST for mark in marks)
+    return () if content is None else msgspec.json.decode(content, type=_Whole).mnb.marks
 
 
 class _Ours(msgspec.Struct, frozen=True):

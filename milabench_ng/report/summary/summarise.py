@@ -17,6 +17,7 @@ from milabench_ng.records.ledger import NOT_TRIED, LaunchKey, Session, attempts,
 from milabench_ng.records.marks import merged
 from milabench_ng.records.names import LEDGER
 from milabench_ng.records.reading import Problem
+from milabench_ng.records.retried import Good, superseded
 from milabench_ng.report.launch.host_paces import paces
 from milabench_ng.report.statistics.intervals import session_stat
 from milabench_ng.report.summary.company import company_of, pressing_of, units_of
@@ -226,8 +227,9 @@ def _test(
     noted: Mapping[LaunchKey, str],
 ) -> TestSummary:
     """Summarise one row. ``noted``: the files in which the ledger says that launches have their results."""
-    good = last_measured(results)
-    kept = [result for result in results if result.cause is not None or result in good]
+    earlier = measured_again(results)
+    kept = [result for result in results if result not in earlier]
+    good = [result for result in kept if result.cause is None]
     readable = [result for result in kept if result.cause != "unreadable" and result.file != LEDGER]
     failed = [
         FailedLaunch(job_id=result.job_id, cause=result.cause, detail=result.detail, file=result.file)
@@ -289,23 +291,15 @@ def _test(
     )
 
 
-def last_measured(results: Sequence[LaunchResult]) -> list[LaunchResult]:
-    """The good results, without those that had lost a neighbour and that a retry measured again beside it."""
-    good = [result for result in results if result.cause is None]
-    last: dict[tuple[str | None, str], str] = {}
-    for result in good:
-        key = (result.run_id, result.job_id)
-        last[key] = max(last.get(key, ""), _begun(result))
-    return [
-        result
-        for result in good
-        if not any(mark.kind == "neighbours lost" for mark in result.marks)
-        or _begun(result) == last[result.run_id, result.job_id]
-    ]
-
-
-def _begun(result: LaunchResult) -> str:
-    return "" if result.started_utc is None else result.started_utc.isoformat()
+def measured_again(results: Sequence[LaunchResult]) -> list[LaunchResult]:
+    """The good results that count no longer, since a retry measured them again beside the neighbours that they lost."""
+    return superseded(
+        [
+            Good(one, (one.run_id, one.job_id), one.started_utc.isoformat() if one.started_utc else "", one.marks)
+            for one in results
+            if one.cause is None
+        ]
+    )
 
 
 def _missing(launch: Launch, file: str | None) -> FailedLaunch:

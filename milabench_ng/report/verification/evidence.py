@@ -16,6 +16,7 @@ from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.origin import release
 from milabench_ng.records.reading import Problem
 from milabench_ng.records.record import Record
+from milabench_ng.records.retried import Good, superseded
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.bundle import Claim, FileSum, PackingList
 from milabench_ng.report.verification.quoting import Quote
@@ -116,16 +117,14 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def superseded(self) -> frozenset[str]:
         """The files of launches that had lost a neighbour, and that a retry measured again beside it."""
-        last: dict[tuple[str, str], str] = {}
-        good = [
-            (kept.file, kept.record.mnb, kept.record.job_id) for kept in self.good if kept.record.mnb.launch.measured
-        ]
-        for _, mnb, job_id in good:
-            last[mnb.label, job_id] = max(last.get((mnb.label, job_id), ""), mnb.started_utc)
         return frozenset(
-            file
-            for file, mnb, job_id in good
-            if any(mark.kind == "neighbours lost" for mark in mnb.marks) and mnb.started_utc < last[mnb.label, job_id]
+            superseded(
+                [
+                    Good(kept.file, (mnb.label, kept.record.job_id), mnb.started_utc, mnb.marks)
+                    for kept in self.good
+                    if (mnb := kept.record.mnb).launch.measured
+                ]
+            )
         )
 
     @property

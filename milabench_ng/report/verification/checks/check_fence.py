@@ -11,6 +11,7 @@ from milabench_ng.plan import slots_of
 from milabench_ng.records.isolation import Effective, Isolation, ProcView, weakest_tier
 from milabench_ng.records.ledger import Attempt, Company
 from milabench_ng.records.record import Record
+from milabench_ng.records.retried import lost_neighbours
 from milabench_ng.report.verification.checks.own_shares import own_shares
 from milabench_ng.report.verification.evidence import Evidence, StoredRecord
 from milabench_ng.report.verification.findings import Finding, judged
@@ -174,7 +175,7 @@ def _lonely(evidence: Evidence) -> Iterator[str]:
         found, expected = record.mnb.neighbours, planned.get(record.mnb.batch, 1) - 1
         if found.planned != expected:
             yield f"{name}: it had {found.planned} neighbours, the plan has {expected}"
-        told = any(mark.kind == "neighbours lost" for mark in record.mnb.marks)
+        told = lost_neighbours(record.mnb.marks)
         if record.success and not told and (found.lost or found.alive_at_stop < found.planned):
             yield f"{name}: {found.alive_at_stop} of {found.planned} neighbours were there at the stop"
 
