@@ -11,6 +11,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -125,6 +126,12 @@ def edges(before: Conditions, after: Conditions) -> dict[Edge, Conditions]:
     """Both edges as stored in a record: unchanged settings are not repeated at the second edge."""
     same = before.settings == after.settings
     return {"before": before, "after": msgspec.structs.replace(after, settings=None) if same else after}
+
+
+def clock_set_by_s(before: Conditions, after: Conditions) -> float:
+    """By how much the wall clock went on further than the monotonic one from one reading to another. Pure."""
+    dated = datetime.fromisoformat(after.utc) - datetime.fromisoformat(before.utc)
+    return dated.total_seconds() - (after.time_s - before.time_s)
 
 
 def throttled_fraction(before: Conditions, after: Conditions) -> dict[str, dict[str, float]]:

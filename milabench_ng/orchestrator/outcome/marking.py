@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 
-from milabench_ng.node.conditions import CLOCK_LIMIT_S, Conditions, throttled_fraction
+from milabench_ng.node.conditions import CLOCK_LIMIT_S, clock_set_by_s, throttled_fraction
 from milabench_ng.node.foreign_load import FOREIGN_LIMIT
 from milabench_ng.node.storage import in_memory
 from milabench_ng.orchestrator.outcome.observation import Observation, SessionFacts
@@ -83,12 +82,6 @@ def _of_batch(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
         yield Mark(kind="foreign CPU load", value=round(seen.foreign_cpu, 3), limit=FOREIGN_LIMIT)
     if seen.window and not seen.telemetry.get(telemetry_key("host", HOST_KEY), True):
         yield Mark(kind="telemetry missing", what=seen.sampler_problem or "no sample in the averaging window")
-
-
-def clock_set_by_s(before: Conditions, after: Conditions) -> float:
-    """By how much the wall clock went on further than the monotonic one from one reading to another. Pure."""
-    dated = datetime.fromisoformat(after.utc) - datetime.fromisoformat(before.utc)
-    return dated.total_seconds() - (after.time_s - before.time_s)
 
 
 def _of_devices(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import msgspec
 
+from milabench_ng.node.conditions import clock_set_by_s
 from milabench_ng.records.ledger import Rebooted, Session
 from milabench_ng.records.record import Mnb
 from milabench_ng.report.verification.evidence import Evidence
@@ -40,10 +41,9 @@ def seconds(utc: str) -> float | None:
 def set_by_s(mnb: Mnb) -> float | None:
     """By how much the wall clock went on further than the monotonic one during a launch; None if that is not known."""
     before, after = mnb.conditions.get("before"), mnb.conditions.get("after")
-    first, last = (None if edge is None else seconds(edge.utc) for edge in (before, after))
-    if before is None or after is None or first is None or last is None:
+    if before is None or after is None or moment(before.utc) is None or moment(after.utc) is None:
         return None
-    return last - first - (after.time_s - before.time_s)
+    return clock_set_by_s(before, after)
 
 
 def spans_of(evidence: Evidence) -> list[Span]:
