@@ -11,14 +11,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from milabench_ng.errors import InputError
-from milabench_ng.units import format_bytes
+from milabench_ng.units import MIB, format_bytes
 
 PREFIX = "mnb-scratch-"
 ROOM = 107 - len("/mnb-scratch-20261125T005654-0108964c-10/pymp-12345678/listener-12345678")
 """What the path of a socket (unix(7)) leaves to TMPDIR: loader processes make theirs in the run's folder."""
-
-
-NEEDS_BYTES = 256 << 20
+NEEDS_BYTES = 256 * MIB
 """What must be free: all workers compile the modules that they import into the run's folder."""
 
 
@@ -29,13 +27,14 @@ def scratch_parents() -> tuple[Path, ...]:
 
 def scratch_parent() -> Path:
     """The first of them that will do. Raises InputError if none does."""
-    wrong = {parent: reason for parent in scratch_parents() if (reason := unfit(parent))}
+    wrong = []
     for parent in scratch_parents():
-        if parent not in wrong:
+        reason = unfit(parent)
+        if not reason:
             return parent
-    reasons = "; ".join(f"{parent} {reason}" for parent, reason in wrong.items())
+        wrong.append(f"{parent} {reason}")
     raise InputError(
-        f"no folder for temporary files: {reasons}. Set TMPDIR to a folder that is large and short enough."
+        f"no folder for temporary files: {'; '.join(wrong)}. Set TMPDIR to a folder that is large and short enough."
     )
 
 
