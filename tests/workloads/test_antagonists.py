@@ -25,6 +25,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "disk_write": {"mib": 1, "writers": 1},
     "gpu_math": {"side": 32},
     "gpu_stream": {"mib": 1},
+    "hogs": {"times": 1},
     "loopback": {"mib": 1},
     "memory_stream": {"mib": 1},
     "page_cache": {"mib": 1},

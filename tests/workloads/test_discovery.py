@@ -88,7 +88,7 @@ def test_the_built_in_ones() -> None:
         "scaling cv_train cv_infer unet3d_train unet3d_infer "
         "bert_squad gnmt ncf txl ssd_resnet50 resnet50 maskrcnn tacotron2 waveglow hsi_segmentation "
         "llm_pretrain llm_fsdp llm_lora llm_prefill llm_decode moe dit vit dlrm collectives checkpoint h2d "
-        "disk_read disk_write gpu_math gpu_stream loopback memory_stream page_cache pointer_chase process_storm "
+        "disk_read disk_write gpu_math gpu_stream hogs loopback memory_stream page_cache pointer_chase process_storm "
         "vector_math"
     )
     assert set(builtin_workloads()) == set(names.split())

@@ -30,6 +30,7 @@ FIELD_SUITES = (
     "cv",
     "interference",
     "interference-control",
+    "interference-fence",
     "interference-pressure",
     "interference-quick",
     "io",
