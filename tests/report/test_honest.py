@@ -28,12 +28,15 @@ UNKEPT = {
     "R33": "an older version of mnb made it than the rules ask for",
 }
 """What the shipped rules ask for and a short, unsigned run of another profile cannot keep."""
+UNFENCED = {"R16": "it was to run without the fence", "R22": "its records say so"}
 OWN: dict[str, dict[str, str]] = {
     "cv-1xH200-20261122": {
         "R22": "another run had its GPU during one test, and its record says so",
         "R26": "the processes of that run were on its GPU",
     },
     "modern-1xH200-20261124": {"R22": "it ran in the order of the file, and says so"},
+    "unfenced-loader-2xH100-20261125": UNFENCED,
+    "unfenced-toy_lstm-2xH100-20261125": UNFENCED,
 }
 """What a folder says against itself."""
 
