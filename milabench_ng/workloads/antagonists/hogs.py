@@ -12,10 +12,10 @@ ROUNDS = 100_000
 
 @workload(unit="hashes", bound="cpu", cpu_only=True, ram_gib=0.5)
 def hogs(bench: Bench, *, times: Count = 4, busy: Busy = 1.0) -> None:
-    """Keep several threads busy for each CPU of the node: presses on the scheduler, and on CPUs that are not fenced off.
+    """Keep several threads busy for each CPU of the node: presses on the scheduler, and on CPUs that no fence guards.
 
-    This is what a program does that counts the CPUs of the node instead of its own. An item is one hash (PBKDF2, 100,000
-    rounds of HMAC-SHA-256). Timed: everything, pauses included.
+    This is what a program does that counts the CPUs of the node instead of its own. An item is one hash (PBKDF2,
+    100,000 rounds of HMAC-SHA-256). Timed: everything, pauses included.
 
     Options:
         times: threads for each CPU of the node.
