@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from tests import own_node
+
 if TYPE_CHECKING:
     from tests.one_server import OneServer
 
@@ -47,7 +49,7 @@ LIMIT_S = 3.0
 
 
 WHOLE_NODE = frozenset({"cli", "docs", "fence", "orchestrator"})
-"""Folders of tests that claim CPUs or count what a run leaves: one at a time."""
+"""Folders of tests that claim CPUs or count what a run leaves: one at a time, if they cannot have a node each."""
 
 
 @pytest.fixture(scope="session")
@@ -76,14 +78,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--quick"):
         sys.addaudithook(skip_what_is_not_quick)
+    elif own_node.possible() and not config.getoption("numprocesses", None):  # the one that hands out tests runs none
+        node = own_node.OwnNode()
+        config.add_cleanup(node.close)
 
 
 class OneNode(LoadScopeScheduling):
-    """Tests that need the whole node share one process of pytest-xdist; so do others of a file, and what it sets up."""
+    """Tests of a file share one process of pytest-xdist, and what it sets up; so do those that need the same node."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = Path(nodeid.partition("::")[0])
-        return "node" if file.parts[1] in WHOLE_NODE else str(file)
+        return "node" if file.parts[1] in WHOLE_NODE and not own_node.possible() else str(file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> OneNode:

@@ -37,11 +37,6 @@ GOOD = LaunchOutcome(
 
 EVENTS = {
     "rank": '{"event": "Loss", "rank": 99, "step": 1, "value": 1.0}',
-    "negative": '{"event": "Loss", "rank": -1, "step": 1, "value": 1.0}',
-    "empty": '{"event": "Slice", "start_s": 1.0, "length_s": 0.0, "count": 1, "steps": 1, "wait_s": 0.0}',
-    "tiny": '{"event": "Slice", "start_s": 1.0, "length_s": 5e-324, "count": 1, "steps": 1, "wait_s": 0.0}',
-    "count": '{"event": "Slice", "start_s": 1.0, "length_s": 0.5, "count": -1, "steps": 1, "wait_s": 0.0}',
-    "many": f'{{"event": "Slice", "start_s": 1.0, "length_s": 0.5, "count": {2**62}, "steps": 1, "wait_s": 0.0}}',
     "huge": f'{{"event": "Slice", "start_s": 1.0, "length_s": 0.5, "count": {10**30}, "steps": 1, "wait_s": 0.0}}',
 }
 
@@ -112,15 +107,10 @@ def test_an_exception_that_cannot_be_told_is_one_all_the_same(failing: Finished)
 
 
 def test_events_out_of_range_are_the_cause(failing: Finished) -> None:
-    """They end a launch with a clear cause, and no other."""
+    """They end a launch with a clear cause, and no other; test_events_in_records has many more."""
     start = "the worker wrote something that is no event: "
     details = {
         "rank": "rank 99 of 1",
-        "negative": "Expected `int` >= 0 - at `$.rank`",
-        "empty": "Expected `float` >= 1e-06 - at `$.length_s`",
-        "tiny": "Expected `float` >= 1e-06 - at `$.length_s`",
-        "count": "Expected `int` >= 0 - at `$.count`",
-        "many": "Expected `int` <= 1000000000000000 - at `$.count`",
         "huge": "Expected `int` <= 1000000000000000 - at `$.count`",
     }
     expected = {test: Failure(cause="exit", detail=f"{start}{detail}") for test, detail in details.items()}

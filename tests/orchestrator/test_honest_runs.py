@@ -38,7 +38,7 @@ OF_A_FENCE = {"partly isolated": None, "not isolated": None, "scheduling": None,
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs for two tenants")
 @pytest.mark.parametrize(
-    "options", [{}, {"isolation": "none"}, {"names": ("toy_reg",)}], ids=["fenced", "not isolated", "some tests"]
+    "options", [{}, {"isolation": "none", "names": ("toy_reg",)}], ids=["fenced", "not isolated, some tests"]
 )
 def test_an_honest_run_keeps_the_shipped_rules(run_profile: Runner, options: dict[str, object]) -> None:
     done = run_profile({"toy_reg": {"workload": "toy_reg"}, "cart": {"workload": "cart"}}, rule=MEASURED_BY, **options)
