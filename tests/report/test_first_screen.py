@@ -23,7 +23,7 @@ QUESTIONS = {
     "what?": r"^mnb · standard · \S+\.tar\.gz",
     "when?": r"2026-11-22 08:50 UTC$",
     "is it valid?": r"^Valid +72 of 72 launches +0 failed +isolation full +no mark$",
-    "can it be compared?": r"^! NOT RANKED +3 repeats; 5 repeats give a verdict$",
+    "can it be compared?": r"^! NOT JUDGED +3 repeats; 5 repeats give a verdict$",
     "is it the whole suite?": r"^! PARTIAL +7 of 19 weighted tests were not selected$",
     "what is the score?": r"^Score +partial: 12 of 19 tests +points are of all tests",
     "and of a node?": r"^vs h200 .* [\d.]+ per node",

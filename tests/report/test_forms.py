@@ -58,7 +58,7 @@ def test_table(quick: Path) -> None:
     facts = squeezed(text)
     assert "\nNode 2 x Test GPU " in facts
     assert "\nValid 12 of 12 launches 0 failed isolation full no mark\n" in facts
-    assert "! NOT RANKED one repeat; 5 repeats give a verdict\n" in facts
+    assert "! NOT JUDGED one repeat; 5 repeats give a verdict\n" in facts
     assert "not measured" not in facts
     assert "(unit/s)" in text
     vae = next(line for line in lines if line.startswith("vae")).split()

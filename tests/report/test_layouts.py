@@ -123,7 +123,7 @@ def test_published_figures_stand_beside_a_run_and_decide_nothing() -> None:
     line = next(line for line in found.lines if line.scored.test == label)
     assert line.compared[0] is not None
     assert line.compared[0].perf_ratio == pytest.approx(40 * 0.40)
-    assert line.compared[0].effect.verdict == "not ranked"
+    assert line.compared[0].effect.verdict == "not judged"
     assert (found.score, found.exit_code) == (None, 0)
     larger = build_report(changed(label, [PATCH], depth=64), "run", baselines=[("unet3d-v100", published)])
     (other,) = [line for line in larger.lines if line.scored.test == label]

@@ -199,7 +199,7 @@ def test_what_was_stopped_fails_where_others_decide(tmp_path: Path, whole: Plan)
     assert "2 of 12 launches failed" in shortfalls(found, {})
     assert failure_rate(found).excess
     (other,) = make_report(tmp_path / "run", compare_to=[str(tmp_path / "base")]).comparisons
-    assert other.effect.verdict == "not ranked"
+    assert other.effect.verdict == "not judged"
 
 
 def test_a_failure_whose_record_is_gone_is_not_pending(tmp_path: Path, whole: Plan) -> None:

@@ -90,7 +90,7 @@ def test_a_comparison_is_the_weighted_mean_of_its_rows_and_its_verdict_is_on_it(
     assert found.ratio == pytest.approx(math.exp(logs / math.fsum(WEIGHTS.values())), rel=1e-9)
     for ratio, effect in ((found.ratio, found.effect), *((one.perf_ratio, one.effect) for one in found.rows.values())):
         assert ratio is not None
-        assert effect.ratio is not None or effect.verdict == "not ranked"
+        assert effect.ratio is not None or effect.verdict == "not judged"
         if effect.ratio is not None:
             assert effect.ratio.n >= 5
             assert effect.ratio.value == pytest.approx(ratio, rel=1e-9)

@@ -88,7 +88,7 @@ def test_no_bid_ranks_behind_one_that_costs_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fail", "verdicts"), [(0, ("differs in these sessions",) * 2), (1, ("not ranked", "not ranked"))]
+    ("fail", "verdicts"), [(0, ("differs in these sessions",) * 2), (1, ("not judged", "not judged"))]
 )
 def test_a_node_that_fails_beyond_the_limit_is_not_called_better(fail: int, verdicts: tuple[str, str]) -> None:
     fast, usual = with_tests(node(110.0, 110.0), failures=fail), node(100.0, 100.0)

@@ -178,7 +178,7 @@ def test_one_repeat_has_no_interval_and_says_so(healthy: Path, tmp_path: Path) -
     assert (report.score.interval, report.score.why) == (None, "one repeat")
     text = " ".join(printed(report).split())
     assert "no interval: one repeat" in text
-    assert report.comparisons[0].effect.verdict == "not ranked"
+    assert report.comparisons[0].effect.verdict == "not judged"
 
 
 def test_under_five_repeats_there_is_a_range_and_neither_interval_nor_verdict(healthy: Path, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_under_five_repeats_there_is_a_range_and_neither_interval_nor_verdict(he
     assert other.ratio is not None
     assert other.repeats.low < other.ratio < other.repeats.high
     assert f"4 repeats: {other.repeats.low:.3f} to {other.repeats.high:.3f}" in " ".join(printed(report).split())
-    assert (other.effect.verdict, other.effect.why) == ("not ranked", "under 5 repeats")
+    assert (other.effect.verdict, other.effect.why) == ("not judged", "under 5 repeats")
 
 
 def test_a_repeat_that_lacks_a_device_is_in_no_interval(tmp_path: Path) -> None:

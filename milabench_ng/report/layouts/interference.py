@@ -140,7 +140,7 @@ _GAINS: tuple[Column[FenceGain], ...] = (
     Column("fenced", value=lambda gain: f"{gain.fenced:.2f}"),
     Column("unfenced", value=lambda gain: f"{gain.unfenced:.2f}"),
     Column("worth", value=lambda gain: f"{gain.value:.2f}{around(gain.effect)}"),
-    Column("verdict", value=lambda gain: gain.verdict),
+    Column("verdict", value=lambda gain: gain.effect.verdict),
 )
 
 _BLAME_IN_FILES: tuple[Column[tuple[str, MeanSlowdown]], ...] = (
@@ -165,7 +165,7 @@ _GAINS_IN_FILES: tuple[Column[FenceGain], ...] = (
     Column("unfenced", value=lambda gain: gain.unfenced),
     Column("worth", value=lambda gain: gain.value),
     *_interval(lambda gain: gain.effect),
-    Column("verdict", value=lambda gain: gain.verdict),
+    Column("verdict", value=lambda gain: gain.effect.verdict),
 )
 
 

@@ -19,7 +19,7 @@ NOT_COMPARABLE = "NOT COMPARABLE"
 
 
 def alarms(report: Report) -> tuple[Fact, ...]:
-    """What failed, why the numbers are not comparable or not ranked, and which choices were made."""
+    """What failed, why the numbers are not comparable or not judged, and which choices were made."""
     return tuple(sorted(_alarms(report), key=lambda fact: fact.tone != "bad"))
 
 
@@ -143,4 +143,4 @@ def _not_ranked(report: Report) -> Iterator[Fact]:
     verdict = f"{RANKED_FROM} repeats give a verdict"
     if score.interval is None:
         few = f"{score.repeats.n} repeats" if score.repeats else score.why
-        yield Fact("NOT RANKED", f"{few}; {verdict}", "fair")
+        yield Fact("NOT JUDGED", f"{few}; {verdict}", "fair")

@@ -122,5 +122,5 @@ def tone_of_verdict(cell: Cell) -> Tone:
     """Highlights good and bad news."""
     tones: dict[Cell, Tone] = {"better": "good", "worse": "bad", "inconclusive": "fair", "estimated": "fair"}
     tones |= {DIFFERS: "fair"}
-    tones |= dict.fromkeys(("not ranked", "not counted"), "faint")
+    tones |= dict.fromkeys(("not judged", "not counted"), "faint")
     return tones.get(cell, "plain")

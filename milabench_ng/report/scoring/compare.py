@@ -122,9 +122,9 @@ def _failing(run: Summary, baseline: Summary) -> str:
 
 def _withheld(found: Effect, failing: str) -> Effect:
     """No verdict on what a node does that fails too often."""
-    if not failing or found.verdict == "not ranked":
+    if not failing or found.verdict == "not judged":
         return found
-    return msgspec.structs.replace(found, verdict="not ranked", why=failing)
+    return msgspec.structs.replace(found, verdict="not judged", why=failing)
 
 
 def _of_sessions(found: Effect, run: ScoredRows, base: ScoredRows, labels: Sequence[str]) -> Effect:
@@ -135,7 +135,7 @@ def _of_sessions(found: Effect, run: ScoredRows, base: ScoredRows, labels: Seque
 
 def _effect(run: ScoredRows, base: ScoredRows, labels: Sequence[str], weights: Weights, margin: float) -> Effect:
     if any(rows[label].estimated for rows in (run, base) for label in labels):
-        return Effect(ratio=None, verdict="not ranked", why=ESTIMATED)
+        return Effect(ratio=None, verdict="not judged", why=ESTIMATED)
     parts = log_ratio(run, base, labels, weights)
     found = _told(effect(parts, margin), why_unknown([run, base], labels, parts))
     return _of_sessions(found, run, base, labels)
@@ -237,7 +237,7 @@ def _compared(
         perf_ratio=None if suppressed else seen,
         perf_base_adj=adjusted,
         perf_ratio_adj=None if suppressed or adjusted is None else ratio_of(run.classic, base.classic),
-        effect=found or Effect(ratio=None, verdict="not ranked", why=why),
+        effect=found or Effect(ratio=None, verdict="not judged", why=why),
         suppressed=suppressed,
         suppressed_ratio=seen if suppressed else None,
         set_aside=aside,

@@ -24,7 +24,6 @@ from milabench_ng.stats import mean
 PACKED = "packed"
 PAIR = "pair"
 """What intervals and verdicts rest on; those of packed victims are repeats."""
-NOT_JUDGED = "not judged"
 _ALONE = "_alone"
 """How names of tests that run alone may end; what is before it names the victim."""
 
@@ -80,7 +79,7 @@ class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def not_judged(self) -> str:
         """Why it has no verdict; empty if it has one."""
-        return f"{NOT_JUDGED}: {self.effect.why}" if self.effect.verdict == "not ranked" else ""
+        return f"not judged: {self.effect.why}" if self.effect.verdict == "not judged" else ""
 
 
 class MeanSlowdown(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,11 +105,6 @@ class FenceGain(msgspec.Struct, frozen=True, kw_only=True):
     def value(self) -> float:
         """How many times as large the slowdown is without the fence."""
         return self.unfenced / self.fenced
-
-    @property
-    def verdict(self) -> str:
-        """What the interval says; ``not judged`` without enough pairs, as a slowdown."""
-        return NOT_JUDGED if self.effect.verdict == "not ranked" else self.effect.verdict
 
 
 def slowdowns(tests: Mapping[str, TestSummary]) -> tuple[Slowdown, ...]:

@@ -43,7 +43,7 @@ Verdict = Literal[
     "differs in these sessions",
     "equivalent in these sessions",
     "inconclusive",
-    "not ranked",
+    "not judged",
 ]
 DIFFERS: Verdict = "differs in these sessions"
 ALIKE: Verdict = "equivalent in these sessions"
@@ -87,7 +87,7 @@ def effects(
     estimates = [combine(parts) for parts in all_parts]
     adjusted = iter(holm([p_value(estimate, margin) for estimate in estimates if estimate is not None]))
     return tuple(
-        Effect(ratio=None, verdict="not ranked", why=why_none(parts, each))
+        Effect(ratio=None, verdict="not judged", why=why_none(parts, each))
         if estimate is None
         else _effect(parts, estimate, next(adjusted), margin, each)
         for parts, estimate in zip(all_parts, estimates, strict=True)
@@ -103,7 +103,7 @@ def _effect(parts: Sequence[WeightedStat], estimate: Estimate, p: float, margin:
     ranked = estimate.n >= RANKED_FROM
     return Effect(
         ratio=interval(estimate),
-        verdict=_verdict(estimate, p, margin) if ranked else "not ranked",
+        verdict=_verdict(estimate, p, margin) if ranked else "not judged",
         why=why_none(parts, each),
         p=p,
         repeats_needed=repeats_needed(parts),
